@@ -13,7 +13,9 @@ import torch
 from torch import Tensor, nn
 
 import holdfast
+from holdfast.charts import REFERENCE
 from holdfast.errors import ArgumentError
+from holdfast.report.overview import draw_medians
 from holdfast.report.verdicts import describe_controls
 from holdfast.statistics.comparison import compare_with_controls
 
@@ -69,10 +71,25 @@ def test_print_and_report_say_who_does_not_beat_the_best_control(found: holdfast
     text = " ".join(str(found).split())
     assert "2 explainers and 5 controls of Sequential on 12 samples" in text
     assert "aopc: Better than every control: good. " in text
-    assert re.search(r"(Not shown to be better than the best control|Worse than a control[^:]*): copy \((\w|:)+", text)
+    assert re.search(r"(Not shown to be better than|Worse than) (\w|:)+, a control[^:]*: copy \(difference", text)
     assert "max_sensitivity: Better" not in text
     page = found.to_html(tmp_path / "page.html").read_text()
     assert "Better than every control: good." in re.sub(r"<[^>]+>", "", page)
+
+
+def test_charts_draw_controls_in_grey_and_leave_out_those_that_a_metric_does_not_evaluate(
+    found: holdfast.Evaluation,
+) -> None:
+    contents = found.results.contents
+    charts = dict(draw_medians(contents, *contents.pairs[0]))
+    colours = {
+        label: {row["explainer"]: row["colour"] for row in chart.spec["data"]["values"]}
+        for label, chart in charts.items()
+    }
+    assert {name for name, colour in colours["aopc"].items() if colour == REFERENCE} == set(contents.controls)
+    assert len(contents.controls) == 5
+    assert set(colours["max_sensitivity"]) == {"good", "poor", "copy"}
+    assert charts["max_sensitivity"].spec["height"] < charts["aopc"].spec["height"]  # no empty rows
 
 
 def test_which_controls_are_added() -> None:

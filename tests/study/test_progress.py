@@ -94,7 +94,7 @@ def test_the_time_left_is_that_of_the_metrics_to_come() -> None:
     """One slow job of little work first: a rate for all work would promise a hundred times too much."""
     now = 0.0
     jobs = [
-        Job("", "", "", "ig", label, 0, n, n + 1, work)
+        Job(f"{label} {n}", "", "", "ig", label, 0, n, n + 1, work)
         for label, work in (("slow", 1.0), ("fast", 100.0))
         for n in (0, 1)
     ]
@@ -109,6 +109,21 @@ def test_the_time_left_is_that_of_the_metrics_to_come() -> None:
     now = 22.0  # two at once share the time: both take twice as long
     pace.record(jobs[1], 0.5, [jobs[1], jobs[2]])
     assert pace.estimate_left() == pytest.approx(0.5 * 15 / 1.5 + 150 * 7 / 50)
+
+
+def test_a_running_job_does_not_set_the_pace_of_a_metric_with_finished_ones() -> None:
+    """A probability tells a hundredth of its expected work, and is done a moment later."""
+    now = 0.0
+    jobs = [Job(name, "", "", name, "probability", 0, 0, 1, 1000.0) for name in ("saliency", "ig")]
+    pace = Pace(jobs, lambda: now)
+    now = 2.0
+    pace.record(jobs[0], 1000.0, [])
+    now = 12.0
+    pace.record(jobs[1], 5.0, [jobs[1]])
+    assert pace.estimate_left() == pytest.approx(995 * 2 / 1000)
+    now = 13.0
+    pace.record(jobs[1], 995.0, [jobs[1]])
+    assert pace.estimate_left() == 0
 
 
 def test_a_finished_run_has_nothing_to_do(

@@ -2,13 +2,13 @@
 
 A chart is a Vega-Lite specification with data and encodings. The renderer adds fonts, theme and size. It recognises the
 colours below by their values, so that the page can replace them in dark mode. Every explainer has the same colour,
-shape and dash in the whole report, and no chart distinguishes explainers by colour alone.
+shape and dash in the whole report, and no chart distinguishes explainers by colour alone. Controls are grey.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ from holdfast.tensors import Array
 
 #: Okabe and Ito's colours without yellow, and three of Paul Tol's; colour-blind readers can distinguish them
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#332288", "#882255", "#999933")
+#: the colour of controls
+REFERENCE = "#6b7178"
 SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left")
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3))
 #: the colour of text, and of lines that belong to no explainer
@@ -262,10 +264,31 @@ def wrap_name(name: str, width: int = 16) -> list[str]:
     return [name[:cut], name[cut:].lstrip(" ")]
 
 
+class Explainers(list[str]):
+    """The names of a study's explainers, in its order.
+
+    Attributes:
+        controls: those that are only references. Charts draw them in grey.
+    """
+
+    def __init__(self, names: Sequence[str], controls: Collection[str] = ()) -> None:
+        super().__init__(names)
+        self.controls = [name for name in names if name in controls]
+
+
 def choose_style(explainers: Sequence[str], name: str) -> tuple[str, str, tuple[int, ...]]:
-    """Colour, shape and dash of an explainer."""
+    """Colour, shape and dash of an explainer.
+
+    >>> choose_style(Explainers(["mine", "random"], controls=["random"]), "random")
+    ('#6b7178', 'square', (6, 3))
+    """
     place = list(explainers).index(name)
-    return COLOURS[place % len(COLOURS)], SHAPES[place % len(SHAPES)], DASHES[place % len(DASHES)]
+    is_control = isinstance(explainers, Explainers) and name in explainers.controls
+    return (
+        REFERENCE if is_control else COLOURS[place % len(COLOURS)],
+        SHAPES[place % len(SHAPES)],
+        DASHES[place % len(DASHES)],
+    )
 
 
 def tooltip(*fields: str) -> list[dict[str, Any]]:

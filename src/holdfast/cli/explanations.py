@@ -80,7 +80,7 @@ def find_name(name: str, word: str | None = None) -> str:
 
 
 def _simplify(name: str) -> str:
-    """A name without what is written in different ways; a colon stays, which begins options or a package's thing."""
+    """A name without capitals, spaces, hyphens and underscores, for comparison."""
     return re.sub(r"[\s_-]", "", name).casefold()
 
 

@@ -61,7 +61,7 @@ class Source:
         """A table with its classes in this column.
 
         Raises:
-            ArgumentError: it is no table.
+            ArgumentError: the data are not a table.
         """
         check(str(self.entry.get("path", "")).lower().endswith(".csv"), "--label", "a column of a .csv table", column)
         return replace(self, entry={**self.entry, "label": column})

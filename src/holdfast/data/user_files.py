@@ -223,7 +223,7 @@ def list_columns(path: Path) -> dict[str, bool]:
     """The columns of a CSV table, and which have numbers; empty if it is none, or has a column of labels by its name.
 
     Raises:
-        ArgumentError: the file is no such table.
+        ArgumentError: the file cannot be read as a CSV table.
     """
     if path.suffix.lower() != ".csv" or not path.is_file():
         return {}

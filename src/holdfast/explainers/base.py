@@ -114,9 +114,9 @@ class Explainer(metaclass=ConfigurationType):
         return maps, logits
 
     def for_entries(self) -> Explainer:
-        """The explainer that a metric evaluates which looks at single entries of an input, not at pixels.
+        """The explainer to evaluate in a metric of single entries of an input, where others look at whole pixels.
 
-        Nearly always this one. One that has the choice between coarser and finer maps returns itself with finer ones.
+        By default this explainer itself. One that can give each channel values of its own returns a copy that does.
         """
         return self
 

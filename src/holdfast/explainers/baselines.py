@@ -7,6 +7,7 @@ metric.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,8 +20,30 @@ from holdfast.model import Classifier
 from holdfast.tensors import content_keys, hashed_uniform, mix64
 
 
+class ModelFreeExplainer(Explainer):
+    """A control whose maps depend on the input alone: neither on the model nor on the targets.
+
+    One forward pass for each input, for the logits.
+    """
+
+    differentiable: ClassVar[bool] = False
+    gateable: ClassVar[bool] = True
+    control: ClassVar[bool] = True
+
+    @abstractmethod
+    def make_maps(self, x: Tensor) -> Tensor:
+        """The maps of the inputs `x` `(N, ...)`, of the same shape."""
+
+    def attribute(
+        self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        self._check_graph(create_graph)
+        with torch.no_grad():
+            return self.make_maps(x.detach()), classifier.forward(x.detach().clone())
+
+
 @dataclass(frozen=True)
-class RandomExplainer(Explainer):
+class RandomExplainer(ModelFreeExplainer):
     """Standard normal attributions, independent between inputs; targets are ignored.
 
     The numbers are a hash of the input's values and of `seed`. So equal inputs get equal maps, and the smallest change
@@ -38,19 +61,12 @@ class RandomExplainer(Explainer):
 
     seed: int = 0
     name: ClassVar[str] = "random"
-    differentiable: ClassVar[bool] = False
-    gateable: ClassVar[bool] = True
-    control: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
 
-    def attribute(
-        self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        self._check_graph(create_graph)
-        with torch.no_grad():
-            return self.noise(x), classifier.forward(x.detach().clone())
+    def make_maps(self, x: Tensor) -> Tensor:
+        return self.noise(x)
 
     def noise(self, x: Tensor, calls: Tensor | None = None) -> Tensor:
         """The random maps of `x` `(N, ...)`, of the same shape.
@@ -71,7 +87,7 @@ class RandomExplainer(Explainer):
 
 
 @dataclass(frozen=True)
-class CentreExplainer(Explainer):
+class CentreExplainer(ModelFreeExplainer):
     """Attributions that decrease from the centre outwards, the same for all inputs; targets are ignored.
 
     Pictures tend to show their object in the middle. The top positions of this map form a centred square of an image
@@ -86,14 +102,8 @@ class CentreExplainer(Explainer):
     """
 
     name: ClassVar[str] = "centre"
-    differentiable: ClassVar[bool] = False
-    gateable: ClassVar[bool] = True
-    control: ClassVar[bool] = True
 
-    def attribute(
-        self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        self._check_graph(create_graph)
+    def make_maps(self, x: Tensor) -> Tensor:
         spatial = x.shape[1:] if x.ndim == 2 else x.shape[2:]
         square = torch.zeros(spatial, dtype=x.dtype, device=x.device)
         round_ = torch.zeros(spatial, dtype=x.dtype, device=x.device)
@@ -104,12 +114,11 @@ class CentreExplainer(Explainer):
             round_ = round_ + (offset / length).square().reshape(shape)
         # among positions with the same distance in the maximum norm, the nearest in the 2-norm comes first
         distance = square + 1e-4 * round_.sqrt()
-        with torch.no_grad():
-            return (-distance).expand(x.shape).clone(), classifier.forward(x.detach().clone())
+        return (-distance).expand(x.shape).clone()
 
 
 @dataclass(frozen=True)
-class InputCopy(Explainer):
+class InputCopy(ModelFreeExplainer):
     """The input as its own map; the model and the targets are ignored.
 
     Its map changes with the input as an explanation of a good model would: a part that is switched off disappears from
@@ -124,21 +133,21 @@ class InputCopy(Explainer):
 
     name: ClassVar[str] = "input_copy"
     differentiable: ClassVar[bool] = True
-    gateable: ClassVar[bool] = True
-    control: ClassVar[bool] = True
+
+    def make_maps(self, x: Tensor) -> Tensor:
+        return x.clone()
 
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
         if not create_graph:
-            with torch.no_grad():
-                return x.detach().clone(), classifier.forward(x.detach().clone())
+            return super().attribute(classifier, x, targets)
         leaf = make_leaf(x, create_graph)
         return leaf.clone(), classifier.forward(leaf.clone())
 
 
 @dataclass(frozen=True)
-class Edges(Explainer):
+class Edges(ModelFreeExplainer):
     """The edges of the input, by Sobel's operator; the model and the targets are ignored.
 
     At each position the root of the sum, over the axes of space, of the squared derivative. The derivative is the
@@ -159,17 +168,10 @@ class Edges(Explainer):
 
     name: ClassVar[str] = "edges"
     needs: ClassVar[str] = "images or series"
-    differentiable: ClassVar[bool] = False
-    gateable: ClassVar[bool] = True
-    control: ClassVar[bool] = True
 
-    def attribute(
-        self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        self._check_graph(create_graph)
+    def make_maps(self, x: Tensor) -> Tensor:
         check(x.ndim > 2, "inputs", "images or series for edges, which need neighbours", f"a table {tuple(x.shape)}")
-        with torch.no_grad():
-            return detect_edges(x.detach()), classifier.forward(x.detach().clone())
+        return detect_edges(x)
 
 
 def detect_edges(x: Tensor) -> Tensor:

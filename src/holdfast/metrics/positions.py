@@ -49,7 +49,7 @@ def compute_relevance(maps: Tensor, unit: Unit) -> Tensor:
 
 
 def adapt_explainer(explainer: Explainer, unit: Unit) -> Explainer:
-    """The explainer whose maps part the positions that a metric with this unit replaces, if it has the choice.
+    """The explainer to evaluate: for single entries one whose maps differ between channels, if it has that option.
 
     >>> from holdfast.explainers import KernelSHAP
     >>> [adapt_explainer(KernelSHAP(), unit).per_channel for unit in ("entry", "pixel")]
@@ -59,7 +59,7 @@ def adapt_explainer(explainer: Explainer, unit: Unit) -> Explainer:
 
 
 def warn_of_coarse_maps(classifier: Classifier, explainer: Explainer, maps: Tensor, unit: Unit) -> None:
-    """Warn, once for each classifier, if single entries are replaced although the maps do not part the channels."""
+    """Warn, once for each classifier, if single entries are replaced but all channels have the same map."""
     if unit != "entry" or maps.ndim < 3 or maps.shape[1] < 2:
         return
     finite = maps[torch.isfinite(maps).flatten(1).all(1)]

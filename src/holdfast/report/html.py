@@ -335,7 +335,11 @@ def mark_up(text: str) -> str:
 
 
 def allow_breaks(name: str) -> str:
-    """A name as HTML that allows a line break after every underscore."""
+    """A name as HTML that allows a line break after every underscore, and after a colon between letters.
+
+    >>> print(allow_breaks("randomised:input_x_gradient"))
+    randomised:<wbr>input_<wbr>x_<wbr>gradient
+    """
     import markupsafe
 
-    return markupsafe.Markup("_<wbr>").join(name.split("_"))
+    return markupsafe.Markup("<wbr>").join(re.split(r"(?<=_)|(?<=:)(?=\S)", name))

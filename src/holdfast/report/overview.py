@@ -92,7 +92,7 @@ def _has_uneven_samples(contents: Contents, label: Label, data: str, model: str)
 
 
 def draw_medians(contents: Contents, data: str, model: str) -> list[tuple[str, Chart]]:
-    """Label and chart: medians with their intervals, a row for every explainer of this data set and model.
+    """Label and chart: medians with their intervals, a row for every explainer and evaluated control.
 
     The best, and all that are not shown to be worse, have a star where any difference is demonstrated.
     """
@@ -102,7 +102,10 @@ def draw_medians(contents: Contents, data: str, model: str) -> list[tuple[str, C
     for label in (contents.labels[name] for name in here):
         entries = []
         for name in (each for each in contents.explainers if each in present):
-            middle = estimate(label.reading, contents.rows(data, model, label.name, name))
+            rows = contents.rows(data, model, label.name, name)
+            if name in contents.controls and not len(rows):
+                continue  # a metric of stability does not evaluate controls
+            middle = estimate(label.reading, rows)
             entries.append(
                 ChartInterval(name, math.nan, None, None)
                 if middle is None

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.charts import COLOURS, HOVER, INK, Chart
+from holdfast.charts import COLOURS, HOVER, INK, REFERENCE, Chart
 
 #: width of a static drawing in CSS pixels; on a screen of 320 pixels its letters are still about 9 pixels tall
 WIDTH = 400
@@ -39,7 +39,7 @@ CONFIG: Mapping[str, Any] = {
         "tickOpacity": 0.35,
         "tickSize": 4,
     },
-    "axisQuantitative": {"tickCount": 5},
+    "axisQuantitative": {"tickCount": 5, "labelSeparation": 5},
     "legend": {
         **_QUIET,
         "labelFontSize": 12,
@@ -116,7 +116,7 @@ def _without_hover(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _themed(text: str) -> str:
-    for place, colour in enumerate(COLOURS):
+    for place, colour in enumerate((*COLOURS, REFERENCE)):
         text = text.replace(f'"{colour}"', f'"var(--s{place})"')
     return text.replace(f'"{INK}"', '"currentColor"')
 

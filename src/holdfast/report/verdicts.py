@@ -166,32 +166,34 @@ def describe_controls(tests: Sequence[ControlTest], decimals: int | None = None)
     >>> import numpy as np
     >>> values = np.column_stack([np.arange(9) + 5.0, np.arange(9) % 2, np.arange(9) % 3])
     >>> print(describe_controls(compare_with_controls(values, ["a", "b", "edges"], ["edges"], "higher"), 1))
-    Better than every control: a. Not shown to be better than the best control: b (edges, difference 0.0 [−2.0, 0.0]).
+    Better than every control: a. Not shown to be better than edges, a control: b (difference 0.0 [−2.0, 0.0]).
     """
     if not tests:
         return ""
     level, count = tests[0].level, max(test.count for test in tests)
     if len(tests) * 0.5**count > level:
         return f"{count} sample{'s are' if count != 1 else ' is'} too few to show that an explainer beats its controls."
-    groups = {
-        "Better than every control": [test.explainer for test in tests if test.verdict == "beats"],
-        "Not shown to be better than the best control": [
-            _name_with_control(test, decimals) for test in tests if test.verdict == "undecided"
-        ],
-        "Worse than a control, which does not depend on what the model has learned": [
-            _name_with_control(test, decimals) for test in tests if test.verdict == "worse"
-        ],
-    }
-    return " ".join(f"{words}: {', '.join(names)}." for words, names in groups.items() if names)
+    better = [test.explainer for test in tests if test.verdict == "beats"]
+    sentences = [f"Better than every control: {', '.join(better)}."] if better else []
+    groups: dict[tuple[str, str], list[str]] = {}
+    for verdict, words in (
+        ("undecided", "Not shown to be better than {}, a control"),
+        ("worse", "Worse than {}, a control that does not depend on what the model has learned"),
+    ):
+        for test in tests:
+            if test.verdict == verdict:
+                groups.setdefault((words, test.control), []).append(_name_with_difference(test, decimals))
+    sentences += [f"{words.format(control)}: {', '.join(names)}." for (words, control), names in groups.items()]
+    return " ".join(sentences)
 
 
-def _name_with_control(test: ControlTest, decimals: int | None) -> str:
-    """The explainer with its best control and the median of the paired differences."""
+def _name_with_difference(test: ControlTest, decimals: int | None) -> str:
+    """The explainer with the median of the paired differences from its best control."""
     gap = test.difference
     if gap is None or gap.bound is not None or gap.low is None or gap.high is None:
-        return f"{test.explainer} ({test.control})"
+        return test.explainer
     value, low, high = (format_number(each, decimals) for each in (gap.value, gap.low, gap.high))
-    return f"{test.explainer} ({test.control}, difference {value} [{low}, {high}])"
+    return f"{test.explainer} (difference {value} [{low}, {high}])"
 
 
 def choose_example(contents: Contents, data: str, model: str) -> tuple[GalleryRow, View] | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from holdfast.charts import Explainers
 from holdfast.metrics.base import Metric
 from holdfast.presentation import Presentation, Reading, View, metric_class, presentation_of
 from holdfast.presentation.wording import is_random
@@ -100,7 +101,8 @@ class Contents:
         self.results, self.manifest = results, results.manifest
         samples = results.samples
         self.repeats = int(self.manifest.get("repeats") or 1)
-        self.explainers = self._names("explainers", "explainer")
+        names = self._names("explainers", "explainer")
+        self.explainers = Explainers(names, self._find_controls(names))
         self.data, self.models = self._names("data", "data"), self._names("models", "model")
         self.labels = {name: self._label(name) for name in self._names("metrics", "label")}
         self._frames: dict[tuple[Any, ...], pl.DataFrame] = {}
@@ -207,13 +209,16 @@ class Contents:
         readings = {name: label.reading for name, label in self.labels.items()}
         return rank_explainers(self.results.samples, readings, unranked=self.controls)
 
-    @cached_property
+    @property
     def controls(self) -> list[str]:
         """The control explainers, where there are others: references, which are neither best nor worst."""
+        return self.explainers.controls
+
+    def _find_controls(self, names: Sequence[str]) -> list[str]:
         stored = self.manifest.get("controls")
         known = stored if isinstance(stored, list) else []
-        found = [name for name in self.explainers if name in known or is_random(name)]
-        return found if len(found) < len(self.explainers) else []
+        found = [name for name in names if name in known or is_random(name)]
+        return found if len(found) < len(names) else []
 
     def count_explainers(self) -> str:
         """How many explainers and controls there are, in words."""

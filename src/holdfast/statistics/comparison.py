@@ -328,7 +328,7 @@ def compare_with_controls(
         level: family-wise significance level over the explainers, for each of the two claims.
 
     Returns:
-        A test for each explainer that is no control, in the order of `names`; none without controls.
+        A test for each explainer that is not a control, in the order of `names`; none without controls.
 
     >>> noise = np.random.default_rng(0).normal(size=(20, 3))
     >>> found = compare_with_controls(noise + [2, 0, 0.5], ["mine", "random", "copy"], ["random", "copy"], "higher")

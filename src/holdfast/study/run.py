@@ -62,7 +62,9 @@ class Pace:
     """How many seconds the work of each metric and explainer takes, and so how many are left.
 
     The expected work counts forward passes, and metrics differ tenfold in what they do beside them. One rate for all
-    would mislead for as long as the first metrics are slower or faster than those to come.
+    would mislead for as long as the first metrics are slower or faster than those to come. The share that a running job
+    tells can be far too small: a probability expects as many forward passes as it may need, and is often done after a
+    hundredth of them. So the pace of a metric is that of explainers with a finished job, where there are any.
 
     Args:
         jobs: those to be done.
@@ -74,6 +76,8 @@ class Pace:
         self.seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
         self.done: defaultdict[tuple[str, str], float] = defaultdict(float)
         self.total: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self.of_job: defaultdict[str, float] = defaultdict(float)
+        self.finished: set[tuple[str, str]] = set()
         for job in jobs:
             self.total[job.label, job.explainer] += job.work
 
@@ -84,6 +88,9 @@ class Pace:
             self.seconds[each.label, each.explainer] += (now - self.last) / len(busy)
         self.last = now
         self.done[job.label, job.explainer] += work
+        self.of_job[job.identity] += work
+        if self.of_job[job.identity] >= job.work * (1 - 1e-9):  # the parts may not add up exactly
+            self.finished.add((job.label, job.explainer))
 
     def estimate_left(self) -> float | None:
         """The seconds left, at this pace; None unless most of them are for metrics that have begun."""
@@ -91,6 +98,7 @@ class Pace:
         spent, done = sum(self.seconds.values()), sum(self.done.values())
         for key, total in self.total.items():
             same = [other for other in self.done if other[0] == key[0] and self.done[other] > 0]
+            same = [other for other in same if other in self.finished] or same
             own = [key] if key in same else same
             rest = max(total - self.done[key], 0.0)
             if own:

@@ -123,7 +123,7 @@ class Store:
             self.folder.delete(f"jobs/{job}{_FAILED}")
 
     def begin(self, job: str, times: int) -> None:
-        """Note which job this process begins, and the how manieth time: the next run reads it if this one is lost."""
+        """Note which job this process begins, and how often it has been begun, for the next run if this one is lost."""
         self.folder.write(_BEGUN, json.dumps({"job": job, "times": times}).encode(), lasting=False)
 
     def begun(self) -> tuple[str, int]:

@@ -287,8 +287,8 @@ def _has_other_constants(names: Mapping[str, Any], body: list[ast.stmt]) -> bool
                     value = ast.literal_eval(part.value)
                 except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
                     continue
-                plain = isinstance(value, int | float | complex | str | bytes | tuple)
-                if once and plain and type(names[name]) in _PLAIN and repr(names[name]) != repr(value):
+                plain = once and type(value) in _PLAIN and type(names[name]) in _PLAIN
+                if plain and repr(names[name]) != repr(value):
                     return True
     return False
 

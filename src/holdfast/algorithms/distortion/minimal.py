@@ -24,7 +24,7 @@ class MinimalDistortion:
 
     Attributes:
         distortion: `||inputs' - inputs||`, an upper bound of the least one, `(N,)`. Where none was found, the largest
-            distortion that was tried, or infinity where no feature is free; that is no bound of the true minimum.
+            distortion that was tried, or infinity where no feature is free; that is not a bound of the true minimum.
         inputs: the points, `(N, ...)`; the inputs themselves where none was found.
         found: bool `(N,)`.
         second: the second smallest distortion among the separate searches of the attack, `(N,)`; infinite where fewer

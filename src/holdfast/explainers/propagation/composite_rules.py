@@ -180,6 +180,7 @@ class CompositeRule(EpsilonRule):
         return self._follow_box(carrying, func, args, kwargs, result)  # type: ignore[no-any-return]
 
     def _recall(self, known: dict[Any, tuple[Tensor, int, Any]], values: Tensor) -> Any:
+        """What is known of a tensor; None if nothing is, or if its values were overwritten since."""
         recorded, version, found = known.get(identify(values), (values, -1, None))
         return found if recorded._version == values._version == version else None
 

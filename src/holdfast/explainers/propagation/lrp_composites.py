@@ -37,7 +37,7 @@ class LRPComposite(Explainer):
 
     Args:
         convolution, dense: the rules of convolutions and of linear layers.
-        first: the rule of the layers that read the input, moved or scaled; None for none of its own.
+        first: the rule of the layers that read the input, moved or scaled; None if they follow the other two options.
         epsilon: the stabiliser of all rules, at least 0.
         gamma: of the rule `"gamma"`, at least 0.
 

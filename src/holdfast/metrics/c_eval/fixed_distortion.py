@@ -135,7 +135,7 @@ class DistortionSearch:
         Each search also starts from the solution for the mask before it, the first one from that with no feature fixed.
         A change that is possible while more is fixed is also possible while less is. So where a search with more fixed
         found a smaller distortion, both have it. And where a search found nothing, all that is known is that the least
-        distortion is at least that with fewer features fixed. How far the search went is no bound.
+        distortion is at least that with fewer features fixed. How far the search went is not a bound.
         """
         if not len(self.rows):
             return self._find_none(len(masks))

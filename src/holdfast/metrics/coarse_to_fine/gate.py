@@ -114,7 +114,7 @@ def _rescale_numbers(columns: list[Columns], means: Array) -> dict[str, Array]:
     fine = {name: values[..., None] for name, values in columns[0].compute_fine_areas(skewness, kurtosis).items()}
     stars = {f"starred_{name}": rescale_over({**own, **fine}[name], (-2,)) for name in STARRED}
     last = own["share"][..., -1]
-    end = np.where(last > 0, last, np.inf).min(-1, keepdims=True)  # inf if nobody has positive relevance
+    end = np.where(last > 0, last, np.inf).min(-1, keepdims=True)  # inf if no explainer has positive relevance
     end = np.broadcast_to(np.where(np.isinf(end), np.nan, end), last.shape)
     common = compute_area_up_to(own["share"], own["mean_top"], end) / end
     added = dict(zip(_ADDED, (end[..., None], common[..., None]), strict=True))

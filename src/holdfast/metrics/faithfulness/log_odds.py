@@ -11,9 +11,9 @@ Features Through Propagating Activation Differences" (DeepLIFT), ICML 2017, Sec.
 to 1, up to 20% (157 pixels).
 
 Equal differences are put in order at random, in the same way for all explainers. There are no other random numbers.
-`RandomExplainer`, `CentreExplainer`, `InputCopy` and `Edges` ignore the class by design, so that their S_o - S_t is 0.
-As controls they erase as many pixels as allowed, largest S_o first. Any other explainer that ignores the class has
-nothing to erase and is `"degenerate"`.
+The controls `random`, `centre`, `input_copy` and `edges` (`ModelFreeExplainer`) ignore the class by design, so that
+their S_o - S_t is 0. They erase as many pixels as allowed, largest S_o first. Any other explainer that ignores the
+class has nothing to erase and is `"degenerate"`.
 
 Cost: for each pair of a sample, one explanation and one prediction; and one explanation of the sample.
 """
@@ -29,8 +29,9 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.explainers import CentreExplainer, Edges, Explainer, InputCopy, RandomExplainer
+from holdfast.explainers import Explainer
 from holdfast.explainers.base import Baseline, check_baseline, resolve_baseline
+from holdfast.explainers.baselines import ModelFreeExplainer
 from holdfast.metrics.base import Direction, Metric, metrics
 from holdfast.metrics.positions import count_positions, rank_with_random_ties, sum_channels
 from holdfast.metrics.probe import Probe
@@ -220,7 +221,7 @@ class _Eraser:
         """
         probe, explainer = self.probe, self.probe.explainer
         own_maps = sum_channels(probe.maps[rows])
-        if isinstance(explainer, RandomExplainer | CentreExplainer | InputCopy | Edges):
+        if isinstance(explainer, ModelFreeExplainer):
             other_maps = own_maps.amin(1, keepdim=True)
         else:
             maps, _ = explainer.attribute_all(probe.classifier, self.inputs[rows], other)
