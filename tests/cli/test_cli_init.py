@@ -100,6 +100,8 @@ def test_the_file_passes_a_dry_run(case: str, folder: Path) -> None:
     # every entry of a list has a comment
     lines = (folder / "study.yaml").read_text().splitlines()
     assert all(lines[n - 1].startswith("  # ") for n, line in enumerate(lines) if line.startswith("  - "))
+    # and that of a control says so
+    assert sum(line.startswith("  # Control, ") for line in lines) == len(grid.explainers) - 3
     # small, so that the trial is short
     text = re.sub("samples: 24.*", "samples: 1", (folder / "study.yaml").read_text())
     text = re.sub("metrics:(.|\n)*executor", "metrics: [max_sensitivity]\nexecutor", text)

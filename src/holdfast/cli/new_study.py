@@ -395,7 +395,10 @@ def _items(names: Sequence[str], kind: str) -> list[str]:
         name = text.partition(":")[0]
         registry = KINDS[kind].load()
         if name in registry and name not in registry.plugins:
-            lines.append(f"  # {first_sentence(KINDS[kind].describe(name, registry[name]))}")
+            words = first_sentence(KINDS[kind].describe(name, registry[name]))
+            if getattr(registry[name], "control", False):
+                words = f"Control, which says nothing about what the model has learned: {words[0].lower()}{words[1:]}"
+            lines.append(f"  # {words}")
         function = _is_function(text, EXPLAINERS if kind == "explainers" else METRICS)
         lines.append(f"  - {_flow({'function': text}) if function else _key(text)}")
     return lines
