@@ -13,7 +13,7 @@ from report_builder import PROB, WORST, Builder
 
 import holdfast
 from holdfast.errors import ArgumentError, UnknownNameError
-from holdfast.findings import HINT, Findings, as_findings, describe_failures, format_text
+from holdfast.findings import HINT, Findings, _Column, _format_blocks, as_findings, describe_failures, format_text
 from holdfast.report.verdicts import answer_question
 
 GOOD, BAD = [0.9 + 0.001 * n for n in range(12)], [0.2 + 0.001 * n for n in range(12)]
@@ -252,6 +252,16 @@ def test_jobs_that_were_not_run_are_counted(builder: Builder) -> None:
     assert "No results yet." in str(empty)
     assert empty.table().height == 0
     assert empty.best() == {}
+
+
+def test_a_control_without_a_number_has_no_line_in_a_block() -> None:
+    cells = [{"saliency": "0.5", "random": "-"}, {"saliency": "0.1", "random": "0.2"}]
+    columns = [_Column(name, "axis", "", own, {}) for name, own in zip("ab", cells, strict=True)]
+    for width, lines in ((200, 1), (12, 1)):
+        text = _format_blocks(columns, ["saliency", "random"], width, ["random"])
+        assert sum("random" in line for line in text) == lines
+        assert sum("saliency" in line for line in text) == (1 if width == 200 else 2)
+    assert sum("random" in line for line in _format_blocks(columns, ["saliency", "random"], 12)) == 2  # no control
 
 
 def test_loaded_results_print_as_those_of_the_run(tmp_path: Path) -> None:

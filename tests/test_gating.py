@@ -110,8 +110,8 @@ def test_gates_give_what_masked_weights_give(model: holdfast.Classifier, name: s
 
 
 def test_the_explainers_that_read_weights_or_are_not_known_are_not_gated() -> None:
-    assert {"lrp", "deep_taylor", "deeplift"}.isdisjoint(GATEABLE)
-    assert len(GATEABLE) == 18
+    assert {"lrp", "lrp_epsilon_plus", "deep_taylor", "deeplift"}.isdisjoint(GATEABLE)
+    assert len(GATEABLE) == 20
     assert not holdfast.explainers.from_callable(lambda module, x, y: x).gateable
 
 

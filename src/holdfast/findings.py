@@ -559,7 +559,7 @@ def format_text(findings: Findings, width: int | None = None, hint: bool = True)
     for data, model in findings.contents.pairs:
         columns = _columns(findings, data, model)
         lines += [f"{_title(findings, data, model)}. {_interval_words(findings)}:", ""]
-        lines += _format_blocks(columns, findings.contents.explainers, width)
+        lines += _format_blocks(columns, findings.contents.explainers, width, findings.contents.controls)
         notes = [line for note in _notes(findings, data, model, columns) for line in textwrap.wrap(note, width)]
         lines += [*notes, ""] if notes else []
     if not lines:
@@ -574,8 +574,10 @@ def _wrap_head(name: str) -> list[str]:
     return [line.replace("_ ", "_") for line in lines]
 
 
-def _format_blocks(columns: Sequence[_Column], explainers: Sequence[str], width: int) -> list[str]:
-    """The table, with the columns that do not fit below the others."""
+def _format_blocks(
+    columns: Sequence[_Column], explainers: Sequence[str], width: int, controls: Sequence[str] = ()
+) -> list[str]:
+    """The table, with the columns that do not fit below the others, where controls without any number are left out."""
     first = max((len(name) for name in explainers), default=0)
     blocks: list[list[tuple[list[str], dict[str, str], int]]] = [[]]
     used = first
@@ -597,6 +599,8 @@ def _format_blocks(columns: Sequence[_Column], explainers: Sequence[str], width:
             parts = (f"  {word:>{wide - 2}}  " for word, (_, _, wide) in zip(words, block, strict=True))
             lines.append((" " * first + "".join(parts)).rstrip())
         for name in explainers:
+            if name in controls and all(cells[name].strip() == "-" for _, cells, _ in block):
+                continue
             lines.append(
                 (f"{name:<{first}}" + "".join(f"  {cells[name]:>{wide}}" for _, cells, wide in block)).rstrip()
             )

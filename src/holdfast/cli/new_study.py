@@ -152,8 +152,17 @@ class Setting:
         return radius
 
     def default_radius(self) -> float:
-        """A tenth of the range; for unbounded inputs a tenth of their standard deviation."""
-        scale = self.range if self.range is not None else float(self.samples.inputs.std())
+        """A tenth of the range; for tables and unbounded inputs a tenth of the standard deviation.
+
+        For a table it is the median of the columns' standard deviations. A column may have a few far values, so that a
+        tenth of its range is most of what it varies by.
+        """
+        x = self.samples.inputs.double()
+        if len(self.shape) == 1 and len(x) > 1 and bool((x != x[0]).any()):
+            spread = x.std(0)
+            scale = float(spread[spread > 0].median())
+        else:
+            scale = self.range if self.range is not None else float(x.std())
         return float(f"{0.1 * scale:.2g}")
 
 

@@ -166,7 +166,8 @@ def draw_sweep(view: View) -> Chart | None:
     caption = (
         "Line: median over samples. Band: the middle half of them. Dotted: 1, where fixing the features does not "
         "matter. A line ends where so many searches found no change that its median is not known. The band has no "
-        "upper half where that quartile is not known."
+        "upper half where that quartile is not known. Both changes are the smallest that a search found, so a true "
+        "ratio may be larger or smaller."
     )
     if knees:
         caption += f" Knee, beyond which more features gain little: {', '.join(knees)}."
