@@ -162,3 +162,12 @@ def test_results_elsewhere_are_verified(tmp_path: Path) -> None:
     whole = store.folder.read(name)
     store.folder.write(name, whole[:-1] + bytes([whole[-1] ^ 1]))
     assert list(verify_results(store).damaged) == [name]
+
+
+def test_results_in_a_folder_below_are_suggested(tmp_path: Path) -> None:
+    Store(tmp_path / "demo" / "results").write_manifest({})
+    with pytest.raises(holdfast.ArgumentError, match=r"did you mean .*demo/results\?"):
+        load_results(tmp_path / "demo")
+    with pytest.raises(holdfast.ArgumentError) as other:
+        load_results(tmp_path)
+    assert "did you mean" not in str(other.value)

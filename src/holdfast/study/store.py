@@ -155,7 +155,10 @@ class Store:
             text = self.folder.read("manifest.json")
             content: dict[str, Any] = _parse(text)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-            raise ArgumentError("results", expected, self.folder.address) from error
+            got = self.folder.address
+            if self.folder.exists("results/manifest.json"):  # as in the folder of the demonstration
+                got += f" (did you mean {got}/results?)"
+            raise ArgumentError("results", expected, got) from error
         except (ValueError, RecursionError) as error:
             raise ArgumentError("results", expected, f"{self.folder.address}, whose manifest is no JSON") from error
         if not isinstance(content, dict):

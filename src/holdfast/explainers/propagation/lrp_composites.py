@@ -98,14 +98,23 @@ class LRPComposite(Explainer):
 
 @dataclass(frozen=True)
 class LRPEpsilonPlus(LRPComposite):
-    """z-plus in convolutions, epsilon in linear layers (zennit's `EpsilonPlus`). See `LRPComposite`."""
+    """LRP with the z-plus rule in convolutions and the epsilon rule in linear layers.
+
+    The z-plus rule passes relevance on through positive contributions only. The package zennit calls this composite
+    `EpsilonPlus`. Kohlbrenner et al. (IJCNN 2020) compare such composites; `LRPComposite` names the formulas.
+    """
 
     name: ClassVar[str] = "lrp_epsilon_plus"
 
 
 @dataclass(frozen=True)
 class LRPEpsilonAlpha2Beta1(LRPComposite):
-    """alpha2-beta1 in convolutions, epsilon in linear layers (zennit's `EpsilonAlpha2Beta1`). See `LRPComposite`."""
+    """LRP with the alpha-beta rule (2 and 1) in convolutions and the epsilon rule in linear layers.
+
+    The alpha-beta rule weights positive contributions by 2 and negative ones by -1. The package zennit calls this
+    composite `EpsilonAlpha2Beta1`. Kohlbrenner et al. (IJCNN 2020) compare such composites; `LRPComposite` names the
+    formulas.
+    """
 
     convolution: RuleName = "alpha2_beta1"
     name: ClassVar[str] = "lrp_epsilon_alpha2_beta1"
@@ -113,7 +122,11 @@ class LRPEpsilonAlpha2Beta1(LRPComposite):
 
 @dataclass(frozen=True)
 class LRPEpsilonPlusFlat(LRPEpsilonPlus):
-    """`LRPEpsilonPlus` with the flat rule in the first layer (zennit's `EpsilonPlusFlat`). See `LRPComposite`."""
+    """`lrp_epsilon_plus`, but with the flat rule in the layers that read the input.
+
+    The flat rule divides relevance equally among all inputs of a unit, so maps are smoother. The package zennit calls
+    this composite `EpsilonPlusFlat`; `LRPComposite` names the formulas.
+    """
 
     first: RuleName | None = "flat"
     name: ClassVar[str] = "lrp_epsilon_plus_flat"
@@ -121,7 +134,11 @@ class LRPEpsilonPlusFlat(LRPEpsilonPlus):
 
 @dataclass(frozen=True)
 class LRPEpsilonAlpha2Beta1Flat(LRPEpsilonAlpha2Beta1):
-    """`LRPEpsilonAlpha2Beta1` with the flat rule in the first layer (zennit's `EpsilonAlpha2Beta1Flat`)."""
+    """`lrp_epsilon_alpha2_beta1`, but with the flat rule in the layers that read the input.
+
+    The flat rule divides relevance equally among all inputs of a unit, so maps are smoother. The package zennit calls
+    this composite `EpsilonAlpha2Beta1Flat`; `LRPComposite` names the formulas.
+    """
 
     first: RuleName | None = "flat"
     name: ClassVar[str] = "lrp_epsilon_alpha2_beta1_flat"
@@ -129,9 +146,11 @@ class LRPEpsilonAlpha2Beta1Flat(LRPEpsilonAlpha2Beta1):
 
 @dataclass(frozen=True)
 class LRPEpsilonGammaBox(LRPComposite):
-    """gamma in convolutions, epsilon in linear layers, the box rule in the first layer (zennit's `EpsilonGammaBox`).
+    """LRP with the gamma rule in convolutions, the epsilon rule in linear layers and the box rule at the input.
 
-    The box is the classifier's bounds, which must be finite. See `LRPComposite`.
+    The gamma rule favours positive contributions. The box rule is for inputs between known bounds: those of the
+    classifier, which must be finite. The package zennit calls this composite `EpsilonGammaBox`; `LRPComposite` names
+    the formulas.
     """
 
     convolution: RuleName = "gamma"
