@@ -46,9 +46,9 @@ TABLE = {
     **dict.fromkeys(("value", "low", "high"), pl.Float64),
     **dict.fromkeys(("verdict", "better"), pl.String),
     "samples": pl.Int64,
-    **dict.fromkeys(("bound", "failure"), pl.String),
+    **dict.fromkeys(("against_controls", "best_control", "bound", "failure"), pl.String),
 }
-_OPTIONAL = ("data", "model", "bound", "failure")
+_OPTIONAL = ("data", "model", "against_controls", "best_control", "bound", "failure")
 #: what `Findings.frame` has of all metrics, and the names of things of which there may be several
 _CORE = ("explainer", "label", "sample", "value", "low", "high", "bound", "status")
 _PLACES = ("data", "model", "repeat")
@@ -214,13 +214,20 @@ class Findings(Results):
           worse than the best); null where there is nothing to compare;
         - `better`: whether a `"higher"` or a `"lower"` value is better, or null;
         - `samples`: how many samples count;
+        - `against_controls`, `best_control`: only where controls were evaluated: `"beats"` (the tests show that the
+          explainer is better than every control), `"worse"` (than some control) or `"undecided"`; and the control that
+          it is furthest from beating;
         - `bound`: only where a median is not known exactly: it lies at or below (`"upper"`) or above (`"lower"`) the
           value;
         - `failure`: only where something failed: why.
         """
         rows = []
+        against = {
+            (*place, test.explainer): test for place, tests in self.contents.control_tests.items() for test in tests
+        }
         for entry in list_entries(self.contents):
             middle = entry.middle
+            test = against.get((entry.data, entry.model, entry.label, entry.explainer))
             number = None if middle is None or math.isnan(middle.value) else middle.value
             rows.append(
                 {
@@ -231,6 +238,8 @@ class Findings(Results):
                     "high": None if middle is None else middle.high,
                     "better": entry.reading.direction,
                     "samples": 0 if middle is None else middle.count,
+                    "against_controls": None if test is None else test.verdict,
+                    "best_control": None if test is None else test.control,
                     "bound": None if middle is None else middle.bound,
                     "failure": None,
                 }

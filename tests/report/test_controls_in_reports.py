@@ -67,6 +67,18 @@ def test_controls_are_neither_ranked_nor_named_best(found: holdfast.Evaluation) 
     assert all(verdicts[name] is None for name in ("random", "input_copy", "edges", "randomised:good", "poor"))
 
 
+def test_the_table_says_who_beats_the_controls(found: holdfast.Evaluation) -> None:
+    table = found.table()
+    rows = {(row["metric"], row["explainer"]): row for row in table.to_dicts()}
+    assert rows["aopc", "good"]["against_controls"] == "beats"
+    assert rows["aopc", "copy"]["against_controls"] in ("worse", "undecided")
+    assert rows["aopc", "copy"]["best_control"] in {"random", "input_copy", "edges", "randomised:good", "poor"}
+    assert rows["aopc", "random"]["against_controls"] is None
+    stable = table.filter(pl.col("metric") != "aopc")
+    assert len(stable) > 0
+    assert stable["against_controls"].is_null().all()
+
+
 def test_print_and_report_say_who_does_not_beat_the_best_control(found: holdfast.Evaluation, tmp_path: Path) -> None:
     text = " ".join(str(found).split())
     assert "2 explainers and 5 controls of Sequential on 12 samples" in text
