@@ -485,8 +485,9 @@ def _notes(findings: Findings, data: str, model: str, columns: Sequence[_Column]
     ranks = [(label, _explain_median(findings, data, model, label)) for label in here]
     notes += [f"{label}: {note}" for label, note in ranks if note]
     for (*pair, label), tests in findings.contents.control_tests.items():
-        said = describe_controls(tests, findings.contents.labels[label].reading.decimals)
-        notes += [f"{label}: {said}"] if pair == [data, model] and said else []
+        reading = findings.contents.labels[label].reading
+        if pair == [data, model] and (said := describe_controls(tests, reading.decimals)):
+            notes.append(f"{label}: {said} {reading.caution}".rstrip())
     reasons: dict[str, list[str]] = {}
     for label, known in findings.contents.labels.items():
         if not len(findings.contents.frame(data, model, label)) or known.reading.direction is None:

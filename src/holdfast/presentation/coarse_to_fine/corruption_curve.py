@@ -56,7 +56,7 @@ class CorruptionCurvePresentation(Presentation):
             self.direction_of(options),
             3,
             caution="Only the difference to random maps is due to the map, and more positive positions make the area "
-            "larger: compare by “same share”.",
+            "larger: compare by “same share” in the report.",
         )
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
