@@ -77,7 +77,7 @@ def measure_costs(samples: int, preset: str, explainer: str, names: list[str]) -
         for name in names or holdfast.metrics.names():
             metric = regions if name == LOCALISATION else name
             ball = holdfast.LinfBall(0.3)
-            options = {"neighbourhood": ball, "preset": preset, "samples_per_job": samples}
+            options = {"neighbourhood": ball, "preset": preset, "samples_per_job": samples, "controls": False}
             told = holdfast.estimate(classifier, explainer, digits.inputs, metric, **options)
             (configured,) = named_metrics([metric], ball, preset).values()
             with measure_peak(classifier.device) as peak:
@@ -104,7 +104,12 @@ def list_presets(samples: int, explainer: str) -> None:
                 if preset != "standard" and not declared:
                     continue
                 metric = holdfast.metrics.RelevanceLocalisation(digits.inputs > 0.5) if name == LOCALISATION else name
-                options = {"neighbourhood": holdfast.LinfBall(0.3), "preset": preset, "samples_per_job": samples}
+                options = {
+                    "neighbourhood": holdfast.LinfBall(0.3),
+                    "preset": preset,
+                    "samples_per_job": samples,
+                    "controls": False,
+                }
                 told = holdfast.estimate(classifier, explainer, digits.inputs, metric, **options)
                 words = ", ".join(f"`{option}={value!r}`" for option, value in declared.items()) or "the defaults"
                 count, seconds = told.evaluations / samples, told.seconds / samples
