@@ -128,6 +128,8 @@ def test_arguments() -> None:
             call()
     with pytest.raises(ArgumentError, match="mask: expected a bool tensor"):
         sim.dilate(a, 1)
+    with pytest.raises(ArgumentError, match=r"mask: expected shape \(N, H, W\) or \(N, T\)"):
+        sim.dilate(a[:, None] > 0, 1)
 
 
 @pytest.mark.parametrize("name", OF_POSITIONS)

@@ -366,6 +366,9 @@ def test_sensitivity_of_a_linear_model_is_known() -> None:
     assert measure_sensitivity(model, explainer, x, perturbed, normalise=True).item() == pytest.approx(
         distances.max() / norm, rel=1e-5
     )
+    for wrong in (perturbed[..., :2], perturbed.repeat(2, 1, 1), perturbed[:, 0]):
+        with pytest.raises(holdfast.ArgumentError, match=r"perturbed: expected shape \(1, samples, 3\)"):
+            measure_sensitivity(model, explainer, x, wrong)
     # the largest over the box is at its corners, and the slope never exceeds the largest weight
     assert MaxSensitivity(BALL, samples=4000)(model, explainer, x).sensitivity.item() == pytest.approx(
         0.2 * np.linalg.norm([1, 2, 0.5]), rel=0.05
