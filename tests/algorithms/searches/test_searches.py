@@ -369,6 +369,7 @@ def test_a_budget_below_one_is_refused() -> None:
         (GradientSearch, {"step": 0.0}),
         (SignSearch, {"restarts": 0}),
         (SignSearch, {"step": -0.1}),
+        (SignSearch, {"step": 0.0}),
     ],
 )
 def test_options_are_checked(kind: type, options: dict[str, float]) -> None:
