@@ -202,6 +202,19 @@ def test_every_edit_is_noticed(kind: str, tmp_path: Path) -> None:
     assert found[1] != found[2]
 
 
+@pytest.mark.parametrize("edited", ["inner", "outer", "last"])
+def test_a_module_that_is_imported_twice_does_not_end_the_search(edited: str, tmp_path: Path) -> None:
+    """`outer` and `last` both import `inner`; whichever is read first, the others count, too."""
+    found = []
+    for folder, number in (("first", 2), ("edited", 3)):
+        write(tmp_path / folder, "from parts import last, inner, outer\n" + EXPLAIN.format("inputs"), "")
+        (tmp_path / folder / "parts" / "last.py").write_text("from . import inner\n")
+        with (tmp_path / folder / "parts" / f"{edited}.py").open("a") as stream:
+            stream.write(f"POWER = {number}\n")
+        found.append(fingerprint(load(tmp_path / folder).explain))
+    assert found[0] != found[1]
+
+
 def test_comments_formatting_and_what_runs_only_as_a_script_do_not_count(tmp_path: Path) -> None:
     text = "POWER = 2.0\n" + EXPLAIN.format("inputs ** POWER")
     again = "# of the paper\nPOWER = (\n    2.0\n)\n" + EXPLAIN.format("inputs**POWER")

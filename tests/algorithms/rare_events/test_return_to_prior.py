@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
-from scipy import stats
+from scipy import special, stats
 from torch import Tensor
 from traps import TRAPS
 
@@ -18,6 +19,7 @@ from holdfast.algorithms import RareEventEstimate, StandardNormal, UnitBox, subs
 from holdfast.algorithms.rare_events import subset_sampling
 from holdfast.algorithms.rare_events.pooling import pool
 from holdfast.algorithms.rare_events.population import Proposal
+from holdfast.algorithms.rare_events.return_to_prior import estimate_from_event
 from holdfast.errors import ArgumentError
 from holdfast.neighbourhood import Distribution, Neighbourhood
 
@@ -159,6 +161,40 @@ def test_problems_share_batches_and_nothing_else() -> None:
         assert alone.from_event is not None
         assert alone.from_event[0] == together.from_event[row]
         assert alone.model_evaluations[0] == together.model_evaluations[row]
+
+
+class _Still:
+    """A population that does not move, with given scores at each level."""
+
+    def __init__(self, scores: list[list[float]]) -> None:
+        self.state = torch.zeros(1, len(scores[0]), 1)
+        self.count = len(scores[0])
+        self.all = [torch.tensor(row, dtype=torch.float64).reshape(1, -1, 1) for row in scores]
+
+    def __len__(self) -> int:
+        return 1
+
+    def move(self, *_: object) -> None:
+        self.scores = self.all.pop(0)
+
+    def keep(self, rows: list[int]) -> None:
+        assert rows == [0]
+
+
+@pytest.mark.parametrize("hits", [0, 3, 5])
+def test_the_error_from_the_event_is_that_of_its_formula(hits: int) -> None:
+    """Some of five are above: the error of a binomial share; all or none: that of a beta distribution's logarithm."""
+    within = [1.0] * 5
+    scores = [within, [1.0] * hits + [-1.0] * (5 - hits)]
+    population: Any = _Still(scores)
+    value, error = estimate_from_event(population, [[(0, 0.0)]], 1, 1)
+    assert value.item() == pytest.approx(math.log(max(hits, 0.5) / 5))
+    share = hits / 5
+    if hits in (0, 5):  # the posterior of a share by Jeffreys' prior has this variance of its logarithm
+        expected = math.sqrt(special.polygamma(1, hits + 0.5) - special.polygamma(1, 6))
+    else:
+        expected = math.sqrt((1 - share) / share / 5)
+    assert error.item() == pytest.approx(expected)
 
 
 def test_evaluations_are_counted_and_the_budget_is_kept() -> None:
