@@ -341,9 +341,9 @@ def test_explain_origin_or_predicted_matters_only_where_the_class_flips(
     same = WorstCase(holdfast.LinfBall(0.3), "misclassification", budget=100, explain="origin")(lenet, "saliency", x)
     assert torch.equal(same.inputs, found.inputs)
     assert not torch.equal(same.similarity, found.similarity)
-    lines = found.tensors()["trace_similarity"]  # what is stored of the search, for the samples that were searched
-    assert torch.equal(lines[found.traced], found.trace.similarity.double())
-    assert found.traced.any()
+    lines = found.tensors()["trace_margin"]  # what is stored of the search, for the samples that were searched
+    assert torch.equal(lines[found.traced], found.trace.margin.double())
+    assert lines[found.traced].isfinite().all()
 
 
 # sensitivity
