@@ -476,7 +476,7 @@ def meet_items(mutant: Mutant, items: list[Any]) -> dict[str, str]:
     """Swap the changed code in, and run collected tests: the first that failed, or empty."""
     from _pytest.runner import runtestprotocol
 
-    if not swap_code(mutant):  # the function was made anew, for example by a compiler
+    if not swap_code(mutant):  # the function was created again, for example by a compiler
         raise RuntimeError("no function of the module in memory has this code")
     for item, following in zip(items, [*items[1:], None], strict=True):
         if any(report.failed for report in runtestprotocol(item, log=False, nextitem=following)):
@@ -550,7 +550,7 @@ def main() -> None:
     file = ROOT / "build/mutants/results.json"
     mutants = draw(arguments.count, arguments.seed)
     earlier = {}
-    if file.exists():  # a run that was interrupted goes on; a change of the code or of the sample begins anew
+    if file.exists():  # a run that was interrupted goes on; a change of the code or of the sample starts again
         earlier = {
             (m["file"], m["operator"], m["occurrence"], m["difference"]): m for m in json.loads(file.read_text())
         }

@@ -70,6 +70,7 @@ def load_series(count: int) -> tuple[holdfast.Classifier, Tensor, float]:
 
 
 def load_table(count: int) -> tuple[holdfast.Classifier, Tensor, float]:
+    """Breast cancer cells with a perceptron that is trained here, and a radius in standard deviations."""
     from sklearn.datasets import load_breast_cancer
 
     values, labels = load_breast_cancer(return_X_y=True)
@@ -103,6 +104,7 @@ def write_cell(entry: Entry | None) -> str:
 
 
 def write_table(found: Findings) -> list[str]:
+    """The lines of the tables of one data set, in Markdown."""
     contents = found.contents
     ((data, model),) = contents.pairs
     entries = {(entry.label, entry.explainer): entry for entry in list_entries(contents)}

@@ -138,6 +138,7 @@ class CompositeRule(EpsilonRule):
         self._calls.clear()
 
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Call a function of torch, so that its backward pass divides relevance by the rule for this function."""
         carrying = find_carriers([*args, *kwargs.values()])
         if carrying and name in MAX_POOLS:  # relevance goes to the largest value, as the gradient does
             return self._follow_box(carrying, func, args, kwargs, func(*args, **kwargs))

@@ -34,7 +34,7 @@ def format_share(k: float) -> str:
 
 
 def describe_gate(drops: Drops) -> str:
-    """Which explainers pass the gate, and which have a larger area all the same; or why there is no gate."""
+    """Which explainers pass the gate, and which fail it although their area is larger; or why there is no gate."""
     if drops.random is None:
         return (
             "The gate could not be applied: the study has no explainer `random`. Read fine numbers with care: the "
