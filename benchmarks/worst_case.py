@@ -22,7 +22,7 @@ from holdfast.data import bundled
 from holdfast.metrics.safari.events import EVENTS
 from holdfast.metrics.safari.worst_case import WorstCase
 from holdfast.model import Classifier
-from holdfast.neighbourhood import LinfBall
+from holdfast.neighbourhoods import LinfBall
 from holdfast.zoo import load
 
 DEFAULTS = ["random:5000", "genetic:100000:population=200", "block:5000", "gradient:5000", "auto:2500"]

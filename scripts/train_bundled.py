@@ -50,7 +50,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast import data, zoo
-from holdfast.neighbourhood import L2Ball, LinfBall
+from holdfast.neighbourhoods import L2Ball, LinfBall
 from holdfast.zoo.hub import Normalised
 from holdfast.zoo.networks.dla import DLA34
 from holdfast.zoo.networks.lenet import LeNet5

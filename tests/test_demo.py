@@ -7,7 +7,7 @@ from holdfast.demo import RADIUS, WORST, demo_metrics, describe_findings
 from holdfast.findings import format_text
 from holdfast.metrics import MaxSensitivity, WorstCase
 from holdfast.model import Classifier
-from holdfast.neighbourhood import LinfBall
+from holdfast.neighbourhoods import LinfBall
 
 
 def test_findings_are_a_sentence_and_a_table() -> None:

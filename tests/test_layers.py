@@ -18,7 +18,7 @@ CHECKOUT = Path(__file__).parents[1]
 LAYERS = (
     ("errors", "records", "registry"),
     ("distributions", "tensors", "superpixels", "segments", "function_calls"),
-    ("neighbourhood",),
+    ("neighbourhoods",),
     ("similarity",),
     ("model",),
     ("gating",),

@@ -19,7 +19,7 @@ from holdfast.metrics import AOPC, AttributionAttack
 from holdfast.metrics import get as get_metric
 from holdfast.metrics.base import metrics
 from holdfast.metrics.faithfulness.localisation import Regions
-from holdfast.neighbourhood import LinfBall, neighbourhoods
+from holdfast.neighbourhoods import LinfBall, neighbourhoods
 from holdfast.records import ConfigurationType, TensorOption
 from holdfast.segments import LabelMap
 from holdfast.similarity import topk_intersection

@@ -22,7 +22,7 @@ from holdfast.algorithms import Prior, StandardNormal, subset_simulation
 from holdfast.explainers import get as get_explainer
 from holdfast.metrics.probe import Probe
 from holdfast.metrics.safari.events import make_event
-from holdfast.neighbourhood import Region
+from holdfast.neighbourhoods import Region
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "references"))
 from exact import irwin_hall_log_sf

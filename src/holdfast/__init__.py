@@ -9,12 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holdfast import algorithms, data, explainers, export, metrics, similarity, zoo
+    from holdfast import algorithms, data, explainers, export, metrics, neighbourhoods, similarity, zoo
     from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError, ModelError
     from holdfast.evaluation import Evaluation, estimate, evaluate, run_study
     from holdfast.findings import load_results
     from holdfast.model import Classifier
-    from holdfast.neighbourhood import L2Ball, LinfBall, Neighbourhood
+    from holdfast.neighbourhoods import Compose, L2Ball, LinfBall, Neighbourhood
     from holdfast.plots import show
     from holdfast.study.results import Results
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArgumentError",
     "Classifier",
+    "Compose",
     "Evaluation",
     "HoldfastError",
     "L2Ball",
@@ -40,6 +41,7 @@ __all__ = [
     "export",
     "load_results",
     "metrics",
+    "neighbourhoods",
     "run_study",
     "show",
     "similarity",
@@ -53,7 +55,7 @@ _HOMES = {
     "errors": ("ArgumentError", "HoldfastError", "MissingExtraError", "ModelError"),
     "evaluation": ("Evaluation", "estimate", "evaluate", "run_study"),
     "model": ("Classifier",),
-    "neighbourhood": ("L2Ball", "LinfBall", "Neighbourhood"),
+    "neighbourhoods": ("Compose", "L2Ball", "LinfBall", "Neighbourhood"),
     "findings": ("load_results",),
     "plots": ("show",),
     "study.results": ("Results",),

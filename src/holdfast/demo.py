@@ -12,7 +12,7 @@ from holdfast.explainers import get
 from holdfast.findings import format_text
 from holdfast.metrics import AOPC, MaxSensitivity, Metric, MisinterpretationProbability, WorstCase
 from holdfast.model import Classifier
-from holdfast.neighbourhood import LinfBall
+from holdfast.neighbourhoods import LinfBall
 from holdfast.presentation.wording import join_names
 
 RADIUS = 0.1  # of pixel values between 0 and 1: noise that can be seen, and that leaves every digit readable

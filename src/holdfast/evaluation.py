@@ -28,7 +28,7 @@ from holdfast.findings import Best, Findings, describe_failures, load_results
 from holdfast.metrics import Metric
 from holdfast.metrics.base import Preset, check_preset, warn_of_radius
 from holdfast.model import Classifier, describe_no_tensor, module_name, suggest_dtype
-from holdfast.neighbourhood import LinfBall, Neighbourhood
+from holdfast.neighbourhoods import LinfBall, Neighbourhood
 from holdfast.progress import watch
 from holdfast.study.cost import Estimate, estimate_plan
 from holdfast.study.executors import Executor, Limits, local

@@ -28,7 +28,7 @@ from holdfast.metrics import Metric, Result
 from holdfast.metrics.base import PRESETS, preset_options
 from holdfast.metrics.result import COMMON_COLUMNS, STATUSES
 from holdfast.model import ROW_ALIGNMENT, Classifier
-from holdfast.neighbourhood import neighbourhoods
+from holdfast.neighbourhoods import neighbourhoods
 from holdfast.similarity import Similarity
 
 __all__ = ["METRIC_CHECKS", "SHAPES", "check_explainer", "check_metric", "check_similarity", "small_net"]

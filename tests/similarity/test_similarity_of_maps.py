@@ -15,7 +15,7 @@ from holdfast import similarity as sim
 from holdfast.errors import ArgumentError
 from holdfast.metrics import WorstCase
 from holdfast.metrics.probe import Probe
-from holdfast.neighbourhood import LinfBall
+from holdfast.neighbourhoods import LinfBall
 from holdfast.study.file.options import similarity_from
 
 OF_POSITIONS = [n for n in sim.names() if sim.get(n).channels is not None]

@@ -14,7 +14,7 @@ import holdfast
 from holdfast import data, zoo
 from holdfast.data.waves import NOISES
 from holdfast.errors import ArgumentError, ModelError, UnknownNameError
-from holdfast.neighbourhood import LinfBall
+from holdfast.neighbourhoods import LinfBall
 from holdfast.zoo.networks.series_models import BUNDLED
 from holdfast.zoo.training.adversarial import Pgd, robust_accuracy
 from holdfast.zoo.training.calibration import Calibrated

@@ -196,7 +196,7 @@ def _direction(entry: Any) -> str:
 
 def _defaults(kind: Any) -> Any:
     """An instance with all options as they are by default, and an example for those that must be given."""
-    from holdfast.neighbourhood import LinfBall
+    from holdfast.neighbourhoods import LinfBall
 
     options = {f.name: f for f in dataclasses.fields(kind) if f.init}
     required = [name for name, f in options.items() if f.default is f.default_factory is dataclasses.MISSING]

@@ -92,7 +92,7 @@ def _similarities() -> Registry[Any]:
 
 
 def _neighbourhoods() -> Registry[Any]:
-    from holdfast.neighbourhood import neighbourhoods
+    from holdfast.neighbourhoods import neighbourhoods
 
     return neighbourhoods
 

@@ -16,7 +16,7 @@ from holdfast.explainers import Explainer
 from holdfast.explainers import get as get_explainer
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
-from holdfast.neighbourhood import Neighbourhood
+from holdfast.neighbourhoods import Neighbourhood
 from holdfast.records import ConfigurationType
 from holdfast.registry import Registry
 from holdfast.segments import LabelMap, check_one_for_all

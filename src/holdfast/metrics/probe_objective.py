@@ -9,7 +9,7 @@ from torch import Tensor
 
 from holdfast.algorithms.searches.base import Outcome, Search, SearchResult
 from holdfast.metrics.probe import Measurement, Probe
-from holdfast.neighbourhood import Region
+from holdfast.neighbourhoods import Region
 
 
 class ProbeObjective(ABC):

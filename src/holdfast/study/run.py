@@ -17,7 +17,7 @@ from typing import Any
 from holdfast.metrics import Metric, get
 from holdfast.metrics.base import Preset
 from holdfast.metrics.base import metrics as registry
-from holdfast.neighbourhood import Neighbourhood
+from holdfast.neighbourhoods import Neighbourhood
 from holdfast.registry import build
 from holdfast.study.executors import Executor, InProcess
 from holdfast.study.executors.base import Tell
@@ -274,7 +274,7 @@ def named_metrics(
         neighbourhood: for metrics that are given by name and have this option.
         preset: for metrics that are given by name and do not say which.
 
-    >>> from holdfast.neighbourhood import LinfBall
+    >>> from holdfast.neighbourhoods import LinfBall
     >>> list(named_metrics(["worst_case", "max_sensitivity", "max_sensitivity:samples=9"], LinfBall(0.1)))
     ['worst_case: changed_explanation', 'max_sensitivity', 'max_sensitivity 2']
     """

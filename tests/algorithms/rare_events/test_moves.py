@@ -11,7 +11,7 @@ from torch import Tensor
 
 from holdfast.algorithms import subset_simulation
 from holdfast.algorithms.rare_events.moves import GaussianMoves, draw_blocks
-from holdfast.neighbourhood import Region
+from holdfast.neighbourhoods import Region
 from holdfast.tensors import Streams
 
 CPU = torch.device("cpu")

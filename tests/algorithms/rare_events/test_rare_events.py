@@ -24,7 +24,7 @@ from holdfast.algorithms.rare_events import plain_sampling, population, subset_s
 from holdfast.algorithms.rare_events.genealogy import reduce_shared_parents
 from holdfast.algorithms.rare_events.subset_sampling import _next_level
 from holdfast.errors import ArgumentError
-from holdfast.neighbourhood import Region
+from holdfast.neighbourhoods import Region
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from holdfast.algorithms.rare_events.pooling import pool
 from holdfast.algorithms.rare_events.population import Proposal
 from holdfast.algorithms.rare_events.return_to_prior import estimate_from_event
 from holdfast.errors import ArgumentError
-from holdfast.neighbourhood import Distribution, Neighbourhood
+from holdfast.neighbourhoods import Distribution, Neighbourhood
 
 SUM = irwin_hall_threshold(20, math.log(1e-8))
 

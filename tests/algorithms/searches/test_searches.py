@@ -22,7 +22,7 @@ from holdfast.algorithms import (
 from holdfast.algorithms.searches.base import GradientObjective, Outcome, SearchResult, SearchRun, differentiate_outcome
 from holdfast.algorithms.searches.block import _choose_changes
 from holdfast.errors import ArgumentError, ModelError, SecondDerivativeError
-from holdfast.neighbourhood import L2Ball, LinfBall, Region
+from holdfast.neighbourhoods import L2Ball, LinfBall, Region
 
 NAMES = searches.names()
 SHAPES = [(1, 6, 6), (3, 5, 4), (2, 15), (17,)]

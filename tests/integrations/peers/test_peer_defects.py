@@ -23,7 +23,7 @@ from conftest import small_net
 from holdfast.explainers import Explainer
 from holdfast.metrics import Metric, Result
 from holdfast.metrics.base import metrics
-from holdfast.neighbourhood import neighbourhoods
+from holdfast.neighbourhoods import neighbourhoods
 from holdfast.presentation import presentation_of
 from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.run import Progress, run_grid

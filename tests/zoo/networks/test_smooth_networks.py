@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import holdfast
 from holdfast import data, zoo
 from holdfast.errors import ArgumentError
-from holdfast.neighbourhood import LinfBall
+from holdfast.neighbourhoods import LinfBall
 from holdfast.zoo import LeNet5, MobileNetV1, MobileNetV2, ResNet20
 from holdfast.zoo.networks.layers import find_activation
 from holdfast.zoo.training.adversarial import Pgd, robust_accuracy

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import holdfast
 from holdfast import data, zoo
 from holdfast.errors import ArgumentError
-from holdfast.neighbourhood import L2Ball, LinfBall
+from holdfast.neighbourhoods import L2Ball, LinfBall
 from holdfast.zoo.training.adversarial import Ball, Pgd, pgd, project_offset, robust_accuracy
 from holdfast.zoo.training.classifier import Epoch, accuracy, initialize, train_classifier
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.errors import ArgumentError, UnknownNameError
-from holdfast.neighbourhood import L2Ball, LinfBall
+from holdfast.neighbourhoods import L2Ball, LinfBall
 from holdfast.registry import build
 from holdfast.zoo.training.adversarial import Pgd
 from holdfast.zoo.training.attribution_regularization import AttributionAscent

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.neighbourhood import Region
+from holdfast.neighbourhoods import Region
 from holdfast.tensors import Streams
 
 
 class Prior(Protocol):
     """P distributions on tensors of one shape, each the image of a standard normal one.
 
-    Metrics use `holdfast.neighbourhood.Region`; its methods say what each returns.
+    Metrics use `holdfast.neighbourhoods.Region`; its methods say what each returns.
     """
 
     def __len__(self) -> int: ...

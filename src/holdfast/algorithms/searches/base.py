@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ArgumentError, check_integer
-from holdfast.neighbourhood import Region
+from holdfast.neighbourhoods import Region
 from holdfast.records import ConfigurationType
 from holdfast.registry import Registry
 from holdfast.tensors import Streams, broadcast_rows

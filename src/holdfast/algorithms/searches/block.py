@@ -47,7 +47,7 @@ from torch import Tensor
 
 from holdfast.algorithms.searches.base import NAN_KEY, Outcome, Search, SearchRun, searches, take_points
 from holdfast.errors import check, check_integer
-from holdfast.neighbourhood import Region
+from holdfast.neighbourhoods import Region
 from holdfast.tensors import Streams, broadcast_rows
 
 _MOVES = 5  # vertex, centre, scale, nudge, relax

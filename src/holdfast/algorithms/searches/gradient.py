@@ -33,7 +33,7 @@ from torch import Tensor
 
 from holdfast.algorithms.searches.base import Search, SearchRun, searches, take_points
 from holdfast.errors import check, check_integer
-from holdfast.neighbourhood import Region
+from holdfast.neighbourhoods import Region
 from holdfast.tensors import Streams, broadcast_rows
 
 

@@ -39,7 +39,7 @@ class SignSearch(Search):
             first step has random signs.
 
     >>> from holdfast.algorithms.searches.base import Outcome, differentiate_outcome
-    >>> from holdfast.neighbourhood import LinfBall
+    >>> from holdfast.neighbourhoods import LinfBall
     >>> def lower_sum(x, problem):
     ...     return Outcome(-x.sum(1), torch.full((len(x),), -1.0))
     >>> def gradient(x, problem, feasible, sharpness=1.0):

@@ -50,7 +50,7 @@ from holdfast.metrics.probe import Probe, check_probe_options, score_kept_class
 from holdfast.metrics.probe_objective import ProbeObjective, reevaluate_found
 from holdfast.metrics.result import Result
 from holdfast.model import ROW_ALIGNMENT, Classifier
-from holdfast.neighbourhood import LinfBall, Neighbourhood, check_neighbourhood
+from holdfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
 from holdfast.records import set_fields
 from holdfast.similarity import (
     LensProfile,
@@ -294,6 +294,7 @@ class AttributionAttack(Metric):
 
     def _search(self) -> SignSearch:
         """The search, whose sharpness is relative to the first `beta`."""
+        assert isinstance(self.neighbourhood, LinfBall)
         step = 2.5 * self.neighbourhood.radius / self.steps if self.step is None else self.step
         betas = self.beta if isinstance(self.beta, tuple) else (self.beta,)
         sharpness = tuple(beta / betas[0] for beta in betas)
@@ -321,6 +322,7 @@ class AttributionAttack(Metric):
         self._check_sizes(probe.reference[:1], attack)
         usable, seed, perturbed = probe.usable(), draw_seed(generator), inputs.clone()
         if len(usable):
+            assert isinstance(self.neighbourhood, LinfBall)
             radius, region = self.neighbourhood.radius, self.neighbourhood.around(inputs[usable], classifier.bounds)
             if isinstance(attack, GuidedObjective):
                 beta = self.beta[0] if isinstance(self.beta, tuple) else self.beta

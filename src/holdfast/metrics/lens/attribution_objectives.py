@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ArgumentError, as_number, check, check_integer
-from holdfast.neighbourhood import Region
+from holdfast.neighbourhoods import Region
 from holdfast.records import ConfigurationType
 from holdfast.registry import Registry, build
 from holdfast.similarity import dilate, mass_centre, smooth, top_k

@@ -36,7 +36,7 @@ from holdfast.metrics.probe import Explain, Probe, check_probe_options
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
 from holdfast.model import Classifier, Output
-from holdfast.neighbourhood import LinfBall, Neighbourhood
+from holdfast.neighbourhoods import LinfBall, Neighbourhood
 from holdfast.similarity import Similarity
 from holdfast.similarity import get as get_similarity
 

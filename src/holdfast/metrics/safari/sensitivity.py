@@ -31,7 +31,7 @@ from holdfast.metrics.probe import Explain, Probe
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.worst_case import WorstCase
 from holdfast.model import Classifier
-from holdfast.neighbourhood import LinfBall, Neighbourhood
+from holdfast.neighbourhoods import LinfBall, Neighbourhood
 from holdfast.tensors import draw_seed
 
 _BLOCK = 32  # samples drawn at once for each input

@@ -32,7 +32,7 @@ from holdfast.metrics.probe_objective import ProbeObjective, reevaluate_found
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
 from holdfast.model import Classifier, Output
-from holdfast.neighbourhood import LinfBall, Neighbourhood, check_neighbourhood
+from holdfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
 from holdfast.registry import build
 from holdfast.similarity import Similarity
 from holdfast.similarity import get as get_similarity

@@ -20,7 +20,7 @@ import torch
 from holdfast import data, explainers, zoo
 from holdfast.metrics.lens.attribution_objectives import RandomSign
 from holdfast.model import Classifier
-from holdfast.neighbourhood import LinfBall
+from holdfast.neighbourhoods import LinfBall
 from holdfast.reproduce.base import Column, Part, Scale, load_evenly
 from holdfast.reproduce.lens.paper import HEADINGS, TABLE4, TABLE5_NATURAL, TABLE6
 from holdfast.reproduce.lens.parts import FASHION, GTSRB, MNIST, ROWS, Setting

@@ -17,7 +17,7 @@ from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError
 from holdfast.explainers import Explainer, explainers, from_callable
 from holdfast.explainers import get as get_explainer
 from holdfast.metrics.base import Metric, metrics
-from holdfast.neighbourhood import LinfBall
+from holdfast.neighbourhoods import LinfBall
 from holdfast.study.file.data_entries import with_backgrounds
 from holdfast.study.file.entries import ExplainerFunction, MetricFunction
 from holdfast.study.file.imports import call_function, resolve

@@ -23,7 +23,7 @@ from holdfast import data, similarity, zoo
 from holdfast.algorithms.searches.base import searches
 from holdfast.explainers import explainers
 from holdfast.metrics.base import metrics
-from holdfast.neighbourhood import neighbourhoods
+from holdfast.neighbourhoods import neighbourhoods
 from holdfast.registry import Registry, parse_options
 from holdfast.study.file.problems import (
     Collector,

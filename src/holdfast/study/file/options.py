@@ -23,7 +23,7 @@ from holdfast.algorithms.searches.base import Search, searches
 from holdfast.errors import ArgumentError
 from holdfast.explainers import Background, Explainer, explainers
 from holdfast.explainers.base import Baseline
-from holdfast.neighbourhood import Neighbourhood, neighbourhoods
+from holdfast.neighbourhoods import Neighbourhood, neighbourhoods
 from holdfast.similarity import Similarity
 from holdfast.study.file.data_entries import BACKGROUND_FORMS, BackgroundEntry, StoredBackground
 from holdfast.study.file.names import EXPLAINERS, NEIGHBOURHOODS, SEARCHES, SIMILARITIES, Names, read_entry
@@ -342,7 +342,7 @@ def describe_options(kind: Callable[..., Any]) -> dict[str, str]:
 def to_plain(value: object) -> Any:
     """A configured value as a study file would have it.
 
-    >>> from holdfast.neighbourhood import LinfBall
+    >>> from holdfast.neighbourhoods import LinfBall
     >>> to_plain(LinfBall(0.1))
     {'name': 'linf', 'radius': 0.1, 'distribution': 'uniform', 'sigma': None}
     """

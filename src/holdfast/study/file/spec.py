@@ -37,7 +37,7 @@ from holdfast.errors import ArgumentError, as_number
 from holdfast.explainers import Explainer
 from holdfast.metrics import Metric
 from holdfast.metrics.base import PRESETS, Preset
-from holdfast.neighbourhood import Neighbourhood
+from holdfast.neighbourhoods import Neighbourhood
 from holdfast.study.file.data_entries import DataEntry
 from holdfast.study.file.document import Document, read_document
 from holdfast.study.file.entries import (

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.errors import check, check_integer
-from holdfast.neighbourhood import Bounds, L2Ball, LinfBall
+from holdfast.neighbourhoods import Bounds, L2Ball, LinfBall
 from holdfast.tensors import broadcast_rows
 from holdfast.zoo.training.loop import check_bounds, check_data, get_device, set_mode
 

@@ -45,7 +45,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.errors import check, check_integer
-from holdfast.neighbourhood import Bounds
+from holdfast.neighbourhoods import Bounds
 from holdfast.zoo.training.adversarial import compute_loss_gradient
 from holdfast.zoo.training.loop import check_bounds, check_data, set_mode
 

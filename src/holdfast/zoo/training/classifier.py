@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from holdfast.errors import check
-from holdfast.neighbourhood import Bounds
+from holdfast.neighbourhoods import Bounds
 from holdfast.zoo.training.loop import Augmentation, Epoch, Training, check_data, get_device, seed_from, set_mode
 from holdfast.zoo.training.objective import Mixed, Perturbation, Scheme
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import ModelError, check
-from holdfast.neighbourhood import Bounds
+from holdfast.neighbourhoods import Bounds
 from holdfast.zoo.training.objective import Batch, Scheme
 
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]

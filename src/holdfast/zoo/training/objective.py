@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from holdfast.neighbourhood import Bounds
+from holdfast.neighbourhoods import Bounds
 from holdfast.records import ConfigurationType
 
 Perturbation = Callable[[nn.Module, Tensor, Tensor, torch.Generator], Tensor]

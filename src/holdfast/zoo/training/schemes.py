@@ -38,7 +38,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.errors import check, check_integer
-from holdfast.neighbourhood import Bounds, L2Ball, LinfBall
+from holdfast.neighbourhoods import Bounds, L2Ball, LinfBall
 from holdfast.registry import Registry
 from holdfast.zoo.training.adversarial import Pgd
 from holdfast.zoo.training.attribution_regularization import AttributionAscent, compute_loss_path

@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 
 from holdfast.errors import ArgumentError
-from holdfast.neighbourhood import L2Ball, LinfBall, Neighbourhood, Region, neighbourhoods
+from holdfast.neighbourhoods import L2Ball, LinfBall, Neighbourhood, Region, neighbourhoods
 from holdfast.tensors import Streams
 
 CENTRE = torch.tensor([[0.02, 0.5, 0.95, 0.3]])
@@ -131,7 +131,7 @@ def test_centre_outside_the_bounds_is_refused() -> None:
 def test_points_of_a_ball_are_drawn_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """For large inputs; the distribution is the same."""
     region = L2Ball(0.5).around(torch.full((1, 4), 0.5, dtype=torch.float64))
-    monkeypatch.setattr("holdfast.neighbourhood._DRAWN", 4 * 50)
+    monkeypatch.setattr("holdfast.neighbourhoods.base._DRAWN", 4 * 50)
     x = region.sample(3000, Streams([1], torch.device("cpu")))
     assert x.shape == (1, 3000, 4)
     distance = (x[0] - 0.5).norm(dim=1)

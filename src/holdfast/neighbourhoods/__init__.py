@@ -1,0 +1,31 @@
+"""Where a perturbed input may lie, and how it is distributed there: norm balls and transformations.
+
+`base` has what they share, `norm_balls` the balls, `transformations` what has parameters of its own.
+"""
+
+from holdfast.neighbourhoods.base import (
+    Bounds,
+    Distribution,
+    Neighbourhood,
+    Region,
+    check_neighbourhood,
+    neighbourhoods,
+)
+from holdfast.neighbourhoods.light import Brightness
+from holdfast.neighbourhoods.norm_balls import L2Ball, LinfBall, NormBall
+from holdfast.neighbourhoods.transformations import Compose, Transformation
+
+__all__ = [
+    "Bounds",
+    "Brightness",
+    "Compose",
+    "Distribution",
+    "L2Ball",
+    "LinfBall",
+    "Neighbourhood",
+    "NormBall",
+    "Region",
+    "Transformation",
+    "check_neighbourhood",
+    "neighbourhoods",
+]

@@ -1,0 +1,316 @@
+"""Transformations: neighbourhoods of few parameters, such as an angle or a quality of compression.
+
+A `Transformation` says which parameters are possible and what they do to an input. With them a worst case can be found
+almost to the optimum, since there are a few numbers to search over instead of all pixels.
+
+The identity (the parameters that leave an input as it is) is the centre of the region where the ranges contain it; else
+the centre is the point of the ranges that is nearest to it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import check
+from holdfast.neighbourhoods.base import Bounds, Distribution, Neighbourhood, Region, check_inputs, neighbourhoods
+from holdfast.records import set_fields
+from holdfast.tensors import Streams
+
+#: from the smallest to the largest value of a parameter; a single number stands for a range around the identity
+Range = float | tuple[float, float]
+
+
+class Limits(NamedTuple):
+    """The parameters of P inputs: which ones leave the input as it is, the smallest and the largest; `(P, D)` each."""
+
+    identity: Tensor
+    lower: Tensor
+    upper: Tensor
+
+
+@dataclass(frozen=True)
+class Transformation(Neighbourhood):
+    """The base of every transformation: a frozen dataclass whose fields are ranges of its parameters.
+
+    A class has `limit_parameters`, `transform` and `describe`. One that moves positions (`moves_positions`) also has
+    `align`; one with rules that parameters may break (`restricted`) also has `admit`.
+
+    Args:
+        distribution: of the parameters: `"uniform"` on their ranges, or `"truncated_normal"` around the identity, with
+            a quarter of the range as scale.
+    """
+
+    #: whether gradients flow from the parameters to the perturbed input
+    differentiable: ClassVar[bool] = True
+    #: whether it moves positions, so that maps have to be moved back before they are compared
+    moves_positions: ClassVar[bool] = False
+    #: whether there are rules that some parameters within the ranges break
+    restricted: ClassVar[bool] = False
+    #: names of the first parameters, with units in brackets, for people; further parameters (of noise) have no names
+    parameters: ClassVar[tuple[str, ...]]
+
+    _: KW_ONLY
+    distribution: Distribution = "uniform"
+
+    def __post_init__(self) -> None:
+        known = ("uniform", "truncated_normal")
+        check(self.distribution in known, "distribution", f"one of {', '.join(known)}", repr(self.distribution))
+
+    def count_parameters(self, shape: Sequence[int]) -> int:
+        """D, the number of parameters of an input of this shape."""
+        return len(self.parameters)
+
+    def name_parameters(self, shape: Sequence[int]) -> dict[int, str]:
+        """The names, by column, of the parameters that people read, for an input of this shape."""
+        return dict(enumerate(self.parameters))
+
+    @abstractmethod
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+        """The limits of the parameters for `inputs` `(P, *input_shape)`.
+
+        Raises:
+            ArgumentError: the transformation does not fit inputs of this shape.
+        """
+
+    @abstractmethod
+    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """The inputs `(M, *input_shape)`, perturbed by `parameters` `(M, D)`.
+
+        Values outside the bounds are clipped later. A row must not depend on the other rows.
+        """
+
+    def align(self, maps: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """Maps `(M, *input_shape)` of perturbed inputs, moved back to the positions of the clean inputs.
+
+        Returns:
+            The maps, and which of their positions both inputs see, bool `(M, 1, *positions)`. Differentiable by both
+            arguments.
+        """
+        return maps, torch.ones(len(maps), *([1] * (maps.ndim - 1)), dtype=torch.bool, device=maps.device)
+
+    def admit(self, inputs: Tensor, parameters: Tensor) -> Tensor:
+        """Whether `parameters` `(M, D)` keep the rules for `inputs` `(M, *input_shape)`, bool `(M,)`.
+
+        `transform` has to keep the rules for all parameters, for example by moving back to the clean input; those that
+        are not admitted are never drawn.
+        """
+        return torch.ones(len(parameters), dtype=torch.bool, device=parameters.device)
+
+    def around(self, inputs: Tensor, bounds: Bounds = (-torch.inf, torch.inf)) -> TransformedRegion:
+        """The region around each of `inputs` `(P, ...)`; its points are parameters `(P, n, D)`."""
+        lower, upper = check_inputs(inputs, bounds)
+        limits = self.limit_parameters(inputs, (lower, upper))
+        sigma = None
+        if self.distribution == "truncated_normal":
+            sigma = ((limits.upper - limits.lower) / 4).clamp(min=1e-12)
+        centre = torch.minimum(torch.maximum(limits.identity, limits.lower), limits.upper)
+        return TransformedRegion(
+            centre, limits.lower, limits.upper, sigma, inputs=inputs, bounds=(lower, upper), transformation=self
+        )
+
+
+@dataclass(frozen=True)
+class TransformedRegion(Region):
+    """The parameters of a transformation of P inputs. `inputs` are the clean ones, `(P, *input_shape)`."""
+
+    _: KW_ONLY
+    inputs: Tensor
+    bounds: tuple[Tensor, Tensor]
+    transformation: Transformation
+
+    @property
+    def input_shape(self) -> torch.Size:
+        """Shape of one input."""
+        return self.inputs.shape[1:]
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether gradients flow through `perturb`."""
+        return self.transformation.differentiable
+
+    @property
+    def moves_positions(self) -> bool:
+        """Whether maps have to be aligned before they are compared."""
+        return self.transformation.moves_positions
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all parameters within the ranges are admitted."""
+        return not self.transformation.restricted
+
+    _rejection: ClassVar[tuple[str, str]] = (
+        "that keep the rules",
+        "with narrower ranges more points keep them",
+    )
+
+    def streams(self, seed: int) -> Streams:
+        """A random stream for each of the P inputs, determined by its values and `seed`."""
+        return Streams.for_rows(self.inputs, seed)
+
+    def select(self, rows: Sequence[int] | Tensor) -> TransformedRegion:
+        """The region of some of the P inputs."""
+        index = torch.as_tensor(rows, device=self.centre.device, dtype=torch.int64)
+        chosen = super().select(rows)
+        assert isinstance(chosen, TransformedRegion)
+        return replace(chosen, inputs=self.inputs[index])
+
+    def perturb(self, points: Tensor, problem: Tensor) -> Tensor:
+        """The perturbed inputs `(M, *input_shape)` of parameters `(M, D)`; `problem` `(M,)` numbers their inputs."""
+        changed = self.transformation.transform(self.inputs[problem], points, self.bounds)
+        return torch.minimum(torch.maximum(changed, self.bounds[0]), self.bounds[1])
+
+    def align(self, maps: Tensor, points: Tensor, problem: Tensor) -> tuple[Tensor, Tensor]:
+        """Maps `(M, *input_shape)` of perturbed inputs, moved back, and which of their positions both inputs see."""
+        return self.transformation.align(maps, points)
+
+    def log_weight(self, x: Tensor) -> Tensor | None:
+        """0 for parameters `(P, n, D)` that keep the rules, minus infinity for others, `(P, n)`; None without rules."""
+        if self.is_plain:
+            return None
+        admitted = self._admit(x)
+        return torch.zeros(admitted.shape, dtype=x.dtype, device=x.device).masked_fill(~admitted, -torch.inf)
+
+    def contains(self, x: Tensor, slack: float = 1e-5) -> Tensor:
+        """Whether each of the parameters `(P, n, D)` is possible; bool `(P, n)`."""
+        return (
+            super().contains(x, slack) & self._admit(x)
+            if self.transformation.restricted
+            else super().contains(x, slack)
+        )
+
+    def _admit(self, x: Tensor) -> Tensor:
+        inputs = self.inputs.repeat_interleave(x.shape[1], dim=0)
+        return self.transformation.admit(inputs, x.flatten(0, 1)).reshape(x.shape[:2])
+
+
+@neighbourhoods.register("compose")
+@dataclass(frozen=True)
+class Compose(Transformation):
+    """Several transformations, one after the other, each with its own parameters.
+
+    Args:
+        parts: transformations, in the order in which they are applied.
+
+    Raises:
+        ArgumentError: no part, or one that is no transformation.
+    """
+
+    parts: tuple[Transformation, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        fits = isinstance(self.parts, list | tuple) and len(self.parts) > 0
+        fits = fits and all(isinstance(part, Transformation) for part in self.parts)
+        check(fits, "parts", "a list of transformations, at least one", repr(self.parts))
+        set_fields(self, parts=tuple(self.parts))
+
+    @property
+    def differentiable(self) -> bool:  # type: ignore[override]
+        """Whether all parts are."""
+        return all(part.differentiable for part in self.parts)
+
+    @property
+    def moves_positions(self) -> bool:  # type: ignore[override]
+        """Whether a part does."""
+        return any(part.moves_positions for part in self.parts)
+
+    @property
+    def restricted(self) -> bool:  # type: ignore[override]
+        """Whether a part has rules."""
+        return any(part.restricted for part in self.parts)
+
+    def describe(self) -> str:
+        """The parts, in their order."""
+        return ", then ".join(part.describe() for part in self.parts)
+
+    def count_parameters(self, shape: Sequence[int]) -> int:
+        """Those of all parts."""
+        return sum(part.count_parameters(shape) for part in self.parts)
+
+    def name_parameters(self, shape: Sequence[int]) -> dict[int, str]:
+        """Those of all parts."""
+        names: dict[int, str] = {}
+        first = 0
+        for part in self.parts:
+            names |= {first + column: name for column, name in part.name_parameters(shape).items()}
+            first += part.count_parameters(shape)
+        return names
+
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+        """Those of all parts, side by side."""
+        limits = [part.limit_parameters(inputs, bounds) for part in self.parts]
+        return Limits(*(torch.cat(columns, dim=1) for columns in zip(*limits, strict=True)))
+
+    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """All parts in turn; what one returns is clipped to the bounds before the next one gets it."""
+        for part, own in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True):
+            inputs = part.transform(inputs, own, bounds).clamp(*bounds)
+        return inputs
+
+    def align(self, maps: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """Back through the parts that move positions, the last one first."""
+        seen = torch.ones(len(maps), *([1] * (maps.ndim - 1)), dtype=torch.bool, device=maps.device)
+        own = self._split(maps.shape[1:], parameters)
+        for part, values in reversed(list(zip(self.parts, own, strict=True))):
+            if part.moves_positions:
+                maps, visible = part.align(maps, values)
+                if seen.shape == visible.shape:  # what an earlier step did not see moves back, too
+                    moved, _ = part.align(seen.to(maps.dtype), values)
+                    visible = visible & (moved > 0.999)
+                seen = visible
+        return maps, seen
+
+    def admit(self, inputs: Tensor, parameters: Tensor) -> Tensor:
+        """Whether the parameters of all parts keep their rules, each for the clean inputs."""
+        admitted = [
+            part.admit(inputs, own)
+            for part, own in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True)
+        ]
+        return torch.stack(admitted).all(0)
+
+    def _split(self, shape: Sequence[int], parameters: Tensor) -> list[Tensor]:
+        return list(torch.split(parameters, [part.count_parameters(shape) for part in self.parts], dim=1))
+
+
+def read_range(
+    value: object, option: str, identity: float = 0.0, least: float = -math.inf, most: float = math.inf
+) -> tuple[float, float]:
+    """A range from an option: two numbers in order, or one number r for `identity - r` to `identity + r`.
+
+    Raises:
+        ArgumentError: something else, or numbers outside `least` to `most`.
+
+    >>> read_range(10, "degrees"), read_range((30, 90), "quality", least=1, most=100)
+    ((-10.0, 10.0), (30.0, 90.0))
+    """
+
+    def is_number(number: object) -> bool:
+        return isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
+
+    expected = "a number of at least 0, or the smallest and the largest value"
+    if math.isfinite(least) or math.isfinite(most):
+        expected += f", from {least:g} to {most:g}"
+    if is_number(value):
+        assert isinstance(value, int | float)
+        low, high = identity - value, identity + value
+    else:
+        pair = isinstance(value, list | tuple) and len(value) == 2 and all(map(is_number, value))
+        check(pair, option, expected, repr(value))
+        assert isinstance(value, list | tuple)
+        low, high = value
+    check(least <= low <= high <= most, option, expected, repr(value))
+    return float(low), float(high)
+
+
+def spread_limits(inputs: Tensor, identity: Sequence[float], *ranges: tuple[float, float]) -> Limits:
+    """The same limits for each of `inputs` `(P, ...)`: a value of the identity and a range for each parameter."""
+    rows = torch.tensor([identity, *zip(*ranges, strict=True)], dtype=inputs.dtype, device=inputs.device)
+    own, lower, upper = (row.expand(len(inputs), -1) for row in rows)
+    return Limits(own, lower, upper)
