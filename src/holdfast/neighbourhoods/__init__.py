@@ -13,7 +13,7 @@ from holdfast.neighbourhoods.base import (
 )
 from holdfast.neighbourhoods.light import Brightness
 from holdfast.neighbourhoods.norm_balls import L2Ball, LinfBall, NormBall
-from holdfast.neighbourhoods.transformations import Compose, Transformation
+from holdfast.neighbourhoods.transformations import Compose, Transformation, Warp
 
 __all__ = [
     "Bounds",
@@ -26,6 +26,7 @@ __all__ = [
     "NormBall",
     "Region",
     "Transformation",
+    "Warp",
     "check_neighbourhood",
     "neighbourhoods",
 ]

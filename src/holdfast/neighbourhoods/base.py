@@ -75,15 +75,15 @@ class Region:
         return True
 
     @property
-    def moves_positions(self) -> bool:
-        """Whether `perturb` moves positions, so that maps have to be aligned before they are compared."""
+    def aligns(self) -> bool:
+        """Whether `perturb` moves positions, and maps are moved back before they are compared."""
         return False
 
     def perturb(self, points: Tensor, problem: Tensor) -> Tensor:
         """The perturbed inputs `(M, *input_shape)` of points `(M, *shape)`; `problem` `(M,)` numbers their inputs."""
         return points
 
-    def align(self, maps: Tensor, points: Tensor, problem: Tensor) -> tuple[Tensor, Tensor]:
+    def align_maps(self, maps: Tensor, points: Tensor, problem: Tensor) -> tuple[Tensor, Tensor]:
         """Maps `(M, *input_shape)` of perturbed inputs, moved back to the positions of the clean inputs.
 
         Returns:
