@@ -13,20 +13,38 @@ from holdfast.neighbourhoods.base import (
 )
 from holdfast.neighbourhoods.light import Brightness
 from holdfast.neighbourhoods.norm_balls import L2Ball, LinfBall, NormBall
+from holdfast.neighbourhoods.series import (
+    Amplitude,
+    Drift,
+    DroppedSamples,
+    Jitter,
+    TimeShift,
+    TimeStretch,
+    TimeWarp,
+    WindowCrop,
+)
 from holdfast.neighbourhoods.transformations import Compose, Transformation, Warp
 
 __all__ = [
+    "Amplitude",
     "Bounds",
     "Brightness",
     "Compose",
     "Distribution",
+    "Drift",
+    "DroppedSamples",
+    "Jitter",
     "L2Ball",
     "LinfBall",
     "Neighbourhood",
     "NormBall",
     "Region",
+    "TimeShift",
+    "TimeStretch",
+    "TimeWarp",
     "Transformation",
     "Warp",
+    "WindowCrop",
     "check_neighbourhood",
     "neighbourhoods",
 ]
