@@ -109,7 +109,7 @@ def test_identity_is_exact_for_large_images_in_single_precision() -> None:
     for kind, _ in WARPS.values():
         region = kind.around(image, (0.0, 1.0))
         assert torch.equal(region.perturb(region.centre, torch.tensor([0])), image)
-        maps, seen = region.align(image, region.centre, torch.tensor([0]))
+        maps, seen = region.align_maps(image, region.centre, torch.tensor([0]))
         assert torch.equal(maps, image)
         assert seen.all()
 
@@ -120,7 +120,7 @@ def test_rotation_by_a_right_angle_takes_the_map_of_an_equivariant_explainer_bac
     region = Rotation(180).around(image, (0.0, 1.0))
     for degrees in (90.0, -90.0, 180.0):
         points = torch.full((3, 1), degrees)
-        maps, seen = region.align(explain(region.perturb(points, torch.arange(3))), points, torch.arange(3))
+        maps, seen = region.align_maps(explain(region.perturb(points, torch.arange(3))), points, torch.arange(3))
         assert seen.shape == (3, 1, 8, 8)
         assert seen.all()
         assert torch.allclose(maps, explain(image), atol=1e-5)
@@ -133,7 +133,7 @@ def test_a_map_that_moves_with_a_smooth_image_is_the_same_after_it_moved_back(na
     region = kind.around(images, (0.0, 1.0))
     points = torch.tensor([parameters], dtype=torch.float64).expand(3, -1)
     perturbed = region.perturb(points, torch.arange(3))
-    maps, seen = region.align(perturbed**2, points, torch.arange(3))
+    maps, seen = region.align_maps(perturbed**2, points, torch.arange(3))
     assert 0.3 < seen.double().mean() <= 1.0
     for image, moved, taken_back, visible in zip(images, perturbed, maps, seen, strict=True):
         clean = (image**2)[visible]
@@ -144,7 +144,7 @@ def test_a_map_that_moves_with_a_smooth_image_is_the_same_after_it_moved_back(na
 def test_seen_positions_of_a_shift() -> None:
     region = Translation(3).around(torch.rand(1, 1, 4, 6), (0.0, 1.0))
     for shift, columns in [(0.4, 6), (0.6, 5), (2.0, 4), (-2.0, 4)]:
-        maps, seen = region.align(torch.rand(1, 1, 4, 6), torch.tensor([[shift, 0.0]]), torch.tensor([0]))
+        maps, seen = region.align_maps(torch.rand(1, 1, 4, 6), torch.tensor([[shift, 0.0]]), torch.tensor([0]))
         assert seen.sum() == 4 * columns
         assert seen[0, 0, 0, 0] == (shift > 0)
         assert torch.isfinite(maps).all()
@@ -155,7 +155,7 @@ def test_compose_moves_maps_back_through_all_parts() -> None:
     kind = Compose((Rotation(20), Translation(3), Scale(0.2)))
     region = kind.around(images, (0.0, 1.0))
     points = torch.tensor([[12.0, 1.5, -2.5, 1.1]], dtype=torch.float64).expand(2, -1)
-    maps, seen = region.align(region.perturb(points, torch.arange(2)) ** 2, points, torch.arange(2))
+    maps, seen = region.align_maps(region.perturb(points, torch.arange(2)) ** 2, points, torch.arange(2))
     assert 0.3 < seen.double().mean() < 1.0
     assert 1 - np.corrcoef((images**2)[seen], maps[seen])[0, 1] < 1e-3
 
@@ -164,7 +164,7 @@ def test_gradients_of_maps_moved_back() -> None:
     maps = torch.rand(2, 1, 6, 5, dtype=torch.float64, requires_grad=True)
     for kind, parameters in WARPS.values():
         points = torch.tensor([parameters], dtype=torch.float64).repeat(2, 1).requires_grad_()
-        assert torch.autograd.gradcheck(lambda m, p, k=kind: k.align(m, p)[0], (maps, points), fast_mode=True)
+        assert torch.autograd.gradcheck(lambda m, p, k=kind: k.align_maps(m, p)[0], (maps, points), fast_mode=True)
 
 
 @pytest.mark.parametrize(

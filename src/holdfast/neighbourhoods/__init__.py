@@ -14,7 +14,7 @@ from holdfast.neighbourhoods.base import (
 from holdfast.neighbourhoods.geometry import Perspective, Rotation, Scale, Shear, Translation
 from holdfast.neighbourhoods.light import Brightness, Contrast, Gamma, Hue, Saturation
 from holdfast.neighbourhoods.norm_balls import L2Ball, LinfBall, NormBall
-from holdfast.neighbourhoods.transformations import Compose, Transformation
+from holdfast.neighbourhoods.transformations import Compose, Transformation, Warp
 
 __all__ = [
     "Bounds",
@@ -36,6 +36,7 @@ __all__ = [
     "Shear",
     "Transformation",
     "Translation",
+    "Warp",
     "check_neighbourhood",
     "neighbourhoods",
 ]

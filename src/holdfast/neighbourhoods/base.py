@@ -75,15 +75,15 @@ class Region:
         return True
 
     @property
-    def moves_positions(self) -> bool:
-        """Whether `perturb` moves positions, so that maps have to be aligned before they are compared."""
+    def aligns(self) -> bool:
+        """Whether `perturb` moves positions, and maps are moved back before they are compared."""
         return False
 
     def perturb(self, points: Tensor, problem: Tensor) -> Tensor:
         """The perturbed inputs `(M, *input_shape)` of points `(M, *shape)`; `problem` `(M,)` numbers their inputs."""
         return points
 
-    def align(self, maps: Tensor, points: Tensor, problem: Tensor) -> tuple[Tensor, Tensor]:
+    def align_maps(self, maps: Tensor, points: Tensor, problem: Tensor) -> tuple[Tensor, Tensor]:
         """Maps `(M, *input_shape)` of perturbed inputs, moved back to the positions of the clean inputs.
 
         Returns:
@@ -255,6 +255,13 @@ class Neighbourhood(metaclass=ConfigurationType):
     @abstractmethod
     def describe(self) -> str:
         """What happens to an input, as the end of the sentence "an input is ..."."""
+
+    def read_parameters(self, points: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
+        """The parameters that people read, `(P,)` each, by name; of points `(P, ...)` for inputs of this shape.
+
+        A norm ball has none: its points are the perturbed inputs.
+        """
+        return {}
 
     def describe_excess(self, shape: Sequence[int], bounds: tuple[Tensor, Tensor]) -> str:
         """A sentence if the neighbourhood holds every valid input of this shape, and more; else an empty text."""

@@ -12,7 +12,7 @@ The warp computes displacements, F^-1(p) - p, from the difference of the matrix 
 exactly 0 at the identity's parameters, and the image comes back bit for bit. Normalised coordinates, as
 `torch.nn.functional.grid_sample` takes them, would be wrong by up to 1e-5 pixels at 224 x 224 in float32.
 
-A map of a perturbed image is compared after `align`, at the positions of the clean image: at p it is the map at F(p).
+A map of a perturbed image is compared after `align_maps`, at the positions of the clean image: at p it is the map at F(p).
 Both images see p if F(p) lies within the area of the perturbed image, which ends half a pixel beyond the centres of
 the outer pixels. Values of maps are not multiplied by the change of area. For all but perspective this would be a
 constant factor, which correlations and similarities of ranks or of the largest values ignore.
@@ -31,23 +31,22 @@ from torch import Tensor
 from holdfast.errors import check
 from holdfast.neighbourhoods.base import neighbourhoods
 from holdfast.neighbourhoods.images import ImageTransformation, check_range
-from holdfast.neighbourhoods.transformations import Limits, Range, read_range
+from holdfast.neighbourhoods.transformations import Limits, Range, Warp, read_range
 from holdfast.records import set_fields
 
 Fill = Literal["border", "reflection", "lower"]
 
 
 @dataclass(frozen=True)
-class Warp(ImageTransformation):
+class ImageWarp(ImageTransformation, Warp):
     """The base of changes of geometry.
 
     Args:
         fill: what lies outside of the image: `"border"`, the value of the nearest pixel; `"reflection"`, the image
             mirrored at its edge; `"lower"`, the lower bound of the inputs (black). The default invents no edges, as
             black does, and no second copy of an object, as a mirror does.
+        align: whether maps are moved back before they are compared.
     """
-
-    moves_positions: ClassVar[bool] = True
 
     _: KW_ONLY
     fill: Fill = "border"
@@ -71,17 +70,14 @@ class Warp(ImageTransformation):
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The inputs at F^-1(p) for each position p."""
         height, width = inputs.shape[-2:]
-        back = _invert(
-            torch.stack([torch.stack(row, -1) for row in self.list_deviations(parameters, height, width)], -2)
-        )
+        back = _invert(_stack_rows(self.list_deviations(parameters, height, width)))
         outside = bounds[0] if self.fill == "lower" else None
         return interpolate(inputs, _displace(back, height, width), self.fill, outside)
 
-    def align(self, maps: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
+    def align_maps(self, maps: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
         """The maps at F(p) for each position p of the clean image, and which p lie within the perturbed one."""
         height, width = maps.shape[-2:]
-        forth = torch.stack([torch.stack(row, -1) for row in self.list_deviations(parameters, height, width)], -2)
-        shift = _displace(forth, height, width)
+        shift = _displace(_stack_rows(self.list_deviations(parameters, height, width)), height, width)
         x, y = _list_positions(height, width, shift)
         # a thousandth of a pixel more, so that rounding does not decide
         seen = ((x + shift[:, 0]).abs() <= width / 2 + 1e-3) & ((y + shift[:, 1]).abs() <= height / 2 + 1e-3)
@@ -93,6 +89,11 @@ def _list_positions(height: int, width: int, like: Tensor) -> tuple[Tensor, Tens
     x = torch.arange(width, dtype=like.dtype, device=like.device) - (width - 1) / 2
     y = torch.arange(height, dtype=like.dtype, device=like.device) - (height - 1) / 2
     return x[None, :], y[:, None]
+
+
+def _stack_rows(rows: list[list[Tensor]]) -> Tensor:
+    """Matrices `(M, 3, 3)` from three rows of three tensors `(M,)`."""
+    return torch.stack([torch.stack(row, -1) for row in rows], -2)
 
 
 def _invert(deviation: Tensor) -> Tensor:
@@ -169,7 +170,7 @@ def interpolate(images: Tensor, shift: Tensor, fill: Fill, outside: Tensor | Non
 
 @neighbourhoods.register("rotation")
 @dataclass(frozen=True)
-class Rotation(Warp):
+class Rotation(ImageWarp):
     """A rotation about the middle of the image, counter-clockwise as one sees it.
 
     Args:
@@ -208,7 +209,7 @@ class Rotation(Warp):
 
 @neighbourhoods.register("translation")
 @dataclass(frozen=True)
-class Translation(Warp):
+class Translation(ImageWarp):
     """A shift of the image to the right and down, each by its own number of pixels, which need not be whole.
 
     Args:
@@ -259,7 +260,7 @@ class Translation(Warp):
 
 @neighbourhoods.register("scale")
 @dataclass(frozen=True)
-class Scale(Warp):
+class Scale(ImageWarp):
     """A change of size about the middle of the image, the same in both directions.
 
     The image is not smoothed before it is made smaller, so at factors far below 1 fine patterns alias.
@@ -300,7 +301,7 @@ class Scale(Warp):
 
 @neighbourhoods.register("shear")
 @dataclass(frozen=True)
-class Shear(Warp):
+class Shear(ImageWarp):
     """A shear of the image, horizontally by one angle and vertically by another.
 
     The content at (x, y) moves to (x + y tan a, y + x tan b), where x and y count from the middle.
@@ -344,7 +345,7 @@ class Shear(Warp):
 
 @neighbourhoods.register("perspective")
 @dataclass(frozen=True)
-class Perspective(Warp):
+class Perspective(ImageWarp):
     """The image as a flat picture that is turned in front of a camera, which looks at its middle.
 
     The picture turns by a about its vertical axis and by b about its horizontal one. A camera at distance d sees the

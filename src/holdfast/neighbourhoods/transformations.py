@@ -39,8 +39,8 @@ class Limits(NamedTuple):
 class Transformation(Neighbourhood):
     """The base of every transformation: a frozen dataclass whose fields are ranges of its parameters.
 
-    A class has `limit_parameters`, `transform` and `describe`. One that moves positions (`moves_positions`) also has
-    `align`; one with rules that parameters may break (`restricted`) also has `admit`.
+    A class has `limit_parameters`, `transform` and `describe`. One that moves positions is a `Warp` and also has
+    `align_maps`; one with rules that parameters may break (`restricted`) also has `admit`.
 
     Args:
         distribution: of the parameters: `"uniform"` on their ranges, or `"truncated_normal"` around the identity, with
@@ -49,8 +49,6 @@ class Transformation(Neighbourhood):
 
     #: whether gradients flow from the parameters to the perturbed input
     differentiable: ClassVar[bool] = True
-    #: whether it moves positions, so that maps have to be moved back before they are compared
-    moves_positions: ClassVar[bool] = False
     #: whether there are rules that some parameters within the ranges break
     restricted: ClassVar[bool] = False
     #: names of the first parameters, with units in brackets, for people; further parameters (of noise) have no names
@@ -71,6 +69,14 @@ class Transformation(Neighbourhood):
         """The names, by column, of the parameters that people read, for an input of this shape."""
         return dict(enumerate(self.parameters))
 
+    def read_parameters(self, points: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
+        """The parameters that have names, `(P,)` each; of points `(P, D)` for inputs of this shape."""
+        named: dict[str, Tensor] = {}
+        for column, name in self.name_parameters(shape).items():
+            number = sum(known.partition(" #")[0] == name for known in named)
+            named[f"{name} #{number + 1}" if number else name] = points[:, column]
+        return named
+
     @abstractmethod
     def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
         """The limits of the parameters for `inputs` `(P, *input_shape)`.
@@ -86,14 +92,19 @@ class Transformation(Neighbourhood):
         Values outside the bounds are clipped later. A row must not depend on the other rows.
         """
 
-    def align(self, maps: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
+    @property
+    def aligns(self) -> bool:
+        """Whether it moves positions, and maps are moved back before they are compared."""
+        return False
+
+    def align_maps(self, maps: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
         """Maps `(M, *input_shape)` of perturbed inputs, moved back to the positions of the clean inputs.
 
         Returns:
             The maps, and which of their positions both inputs see, bool `(M, 1, *positions)`. Differentiable by both
             arguments.
         """
-        return maps, torch.ones(len(maps), *([1] * (maps.ndim - 1)), dtype=torch.bool, device=maps.device)
+        return maps, _see_everything(maps)
 
     def admit(self, inputs: Tensor, parameters: Tensor) -> Tensor:
         """Whether `parameters` `(M, D)` keep the rules for `inputs` `(M, *input_shape)`, bool `(M,)`.
@@ -117,6 +128,39 @@ class Transformation(Neighbourhood):
 
 
 @dataclass(frozen=True)
+class Warp(Transformation):
+    """The base of transformations that move positions, such as a rotation.
+
+    The map of a moved input is right if it moved with the input. So maps are moved back before they are compared, and
+    compared on the part that both inputs see.
+
+    Args:
+        align: whether maps are moved back; with False they are compared as they are.
+    """
+
+    _: KW_ONLY
+    align: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(isinstance(self.align, bool), "align", "True or False", repr(self.align))
+
+    @property
+    def aligns(self) -> bool:
+        """Whether maps are moved back."""
+        return self.align
+
+    @abstractmethod
+    def align_maps(self, maps: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """Maps `(M, *input_shape)` of perturbed inputs, moved back to the positions of the clean inputs.
+
+        Returns:
+            The maps, and which of their positions both inputs see, bool `(M, 1, *positions)`. The maps are
+            differentiable by both arguments.
+        """
+
+
+@dataclass(frozen=True)
 class TransformedRegion(Region):
     """The parameters of a transformation of P inputs. `inputs` are the clean ones, `(P, *input_shape)`."""
 
@@ -136,9 +180,9 @@ class TransformedRegion(Region):
         return self.transformation.differentiable
 
     @property
-    def moves_positions(self) -> bool:
-        """Whether maps have to be aligned before they are compared."""
-        return self.transformation.moves_positions
+    def aligns(self) -> bool:
+        """Whether maps are moved back before they are compared."""
+        return self.transformation.aligns
 
     @property
     def is_plain(self) -> bool:
@@ -166,9 +210,9 @@ class TransformedRegion(Region):
         changed = self.transformation.transform(self.inputs[problem], points, self.bounds)
         return torch.minimum(torch.maximum(changed, self.bounds[0]), self.bounds[1])
 
-    def align(self, maps: Tensor, points: Tensor, problem: Tensor) -> tuple[Tensor, Tensor]:
+    def align_maps(self, maps: Tensor, points: Tensor, problem: Tensor) -> tuple[Tensor, Tensor]:
         """Maps `(M, *input_shape)` of perturbed inputs, moved back, and which of their positions both inputs see."""
-        return self.transformation.align(maps, points)
+        return self.transformation.align_maps(maps, points)
 
     def log_weight(self, x: Tensor) -> Tensor | None:
         """0 for parameters `(P, n, D)` that keep the rules, minus infinity for others, `(P, n)`; None without rules."""
@@ -217,9 +261,9 @@ class Compose(Transformation):
         return all(part.differentiable for part in self.parts)
 
     @property
-    def moves_positions(self) -> bool:  # type: ignore[override]
+    def aligns(self) -> bool:
         """Whether a part does."""
-        return any(part.moves_positions for part in self.parts)
+        return any(part.aligns for part in self.parts)
 
     @property
     def restricted(self) -> bool:  # type: ignore[override]
@@ -254,17 +298,16 @@ class Compose(Transformation):
             inputs = part.transform(inputs, own, bounds).clamp(*bounds)
         return inputs
 
-    def align(self, maps: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """Back through the parts that move positions, the last one first."""
-        seen = torch.ones(len(maps), *([1] * (maps.ndim - 1)), dtype=torch.bool, device=maps.device)
+    def align_maps(self, maps: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """Back through the parts that align maps, the last one first."""
+        seen = _see_everything(maps)
         own = self._split(maps.shape[1:], parameters)
         for part, values in reversed(list(zip(self.parts, own, strict=True))):
-            if part.moves_positions:
-                maps, visible = part.align(maps, values)
-                if seen.shape == visible.shape:  # what an earlier step did not see moves back, too
-                    moved, _ = part.align(seen.to(maps.dtype), values)
-                    visible = visible & (moved > 0.999)
-                seen = visible
+            if part.aligns:
+                maps, visible = part.align_maps(maps, values)
+                # what was not seen further on moves back, too
+                moved, _ = part.align_maps(seen.to(maps.dtype), values)
+                seen = visible & (moved > 0.999)
         return maps, seen
 
     def admit(self, inputs: Tensor, parameters: Tensor) -> Tensor:
@@ -277,6 +320,11 @@ class Compose(Transformation):
 
     def _split(self, shape: Sequence[int], parameters: Tensor) -> list[Tensor]:
         return list(torch.split(parameters, [part.count_parameters(shape) for part in self.parts], dim=1))
+
+
+def _see_everything(maps: Tensor) -> Tensor:
+    """That all positions of `maps` `(M, C, *positions)` are seen, `(M, 1, *positions)`."""
+    return torch.ones_like(maps[:, :1], dtype=torch.bool)
 
 
 def read_range(
