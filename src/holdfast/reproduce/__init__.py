@@ -1,4 +1,4 @@
-"""Tables and figures of five papers, reproduced by studies: `holdfast reproduce senc-mnist --scale small`."""
+"""Tables and figures of six papers, reproduced by studies: `holdfast reproduce senc-mnist --scale small`."""
 
 from holdfast.reproduce.base import (
     Reproduction,
@@ -10,6 +10,7 @@ from holdfast.reproduce.base import (
 )
 from holdfast.reproduce.c_eval import figures as c_eval
 from holdfast.reproduce.coarse_to_fine import synthetic as coarse
+from holdfast.reproduce.fass import tables as fass
 from holdfast.reproduce.lens import tables as lens
 from holdfast.reproduce.printing import print_table
 from holdfast.reproduce.safari import cifar as safari_cifar
@@ -22,6 +23,7 @@ __all__ = [
     "Table",
     "c_eval",
     "coarse",
+    "fass",
     "lens",
     "print_table",
     "read_table",

@@ -1,0 +1,1 @@
+"""FASS: how stable explanations are under the usual changes of photos."""
