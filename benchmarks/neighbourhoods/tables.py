@@ -1,0 +1,262 @@
+"""Which explainer holds under which change, and what a norm ball says instead: a table for each of eight data sets.
+
+python benchmarks/neighbourhoods/tables.py --out results/natural [--only MNIST CIFAR-10] [--samples N] [--budget N]
+
+A cell is the median, over samples, of the worst similarity (Pearson's correlation of absolute maps, moved back where
+the change moves positions) that a search finds within the change, among inputs that keep the class. Marks: `*` the best
+mean rank, `=` not demonstrably worse (Wilcoxon's signed-rank tests with Holm's correction at 5%, after Friedman's). No
+mark in a column: no difference is demonstrated. Below the table, for each change: the share of the change that keeps
+the class (the same draws for all explainers), the rank correlation of the explainers' order with that of the norm ball,
+and which pairs of explainers both tests put in opposite orders.
+
+Results are stored in `--out`, one folder for each data set; a second start goes on after them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor, nn
+
+import holdfast
+from holdfast import neighbourhoods as near
+from holdfast.metrics import WorstCase
+from holdfast.neighbourhoods import Neighbourhood
+from holdfast.reproduce.base import spread_evenly
+from holdfast.statistics.comparison import Comparison, compare
+from holdfast.statistics.ranking import measure_agreement
+from holdfast.zoo import architectures
+from holdfast.zoo.training.classifier import accuracy, initialize, train_classifier
+
+_DRAWS = 200  # of each change for each sample, for the share that keeps the class
+
+Loaded = tuple[holdfast.Classifier, Tensor, str]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A data set with what is compared on it.
+
+    Attributes:
+        load: returns the classifier, inputs that it classifies rightly (as many as are asked for), and a sentence about
+            the network.
+        explainers: by the names in the table.
+        changes: by the names in the table, the norm ball first.
+        samples, budget: of the worst case.
+    """
+
+    load: Callable[[int], Loaded]
+    explainers: Mapping[str, Any]
+    changes: Callable[[Tensor], Mapping[str, Neighbourhood]]
+    samples: int
+    budget: int
+
+
+# ---- images ----
+
+
+def choose_right(classifier: holdfast.Classifier, inputs: Tensor, labels: Tensor, count: int) -> Tensor:
+    """The first `count` inputs that the classifier puts into their class."""
+    right = (classifier.predict(inputs) == labels).nonzero().flatten()
+    return inputs[right[:count]]
+
+
+def load_images(network: str, data: str, count: int) -> Loaded:
+    """A network of the zoo, and images evenly spread over a test set."""
+    classifier = holdfast.Classifier(holdfast.zoo.load(network), bounds=(0.0, 1.0), batch_size=256)
+    found = holdfast.data.load(data)
+    found = found.take(spread_evenly(len(found), 2 * count))
+    assert found.labels is not None
+    card = holdfast.zoo.card(network)
+    return classifier, choose_right(classifier, found.inputs, found.labels, count), f"`{network}`, test accuracy {card['test_accuracy']:.1%}"
+
+
+def image_changes(radius: float) -> Callable[[Tensor], Mapping[str, Neighbourhood]]:
+    """The changes of photos beside a norm ball of this radius."""
+    turned, light = near.Rotation(10.0), near.Brightness(0.2)
+    return lambda inputs: {
+        f"norm ball {radius:g}": near.LinfBall(radius),
+        "rotation 10 degrees": turned,
+        "translation 2 pixels": near.Translation(2.0),
+        "brightness 0.2": light,
+        "both, with contrast": near.Compose((turned, near.Contrast(0.3), light)),
+    }
+
+
+_GRADIENTS: Mapping[str, Any] = {
+    "saliency": "saliency",
+    "input x gradient": "input_x_gradient",
+    "DeepLIFT": "deeplift",
+    "guided backprop": "guided_backprop",
+}
+_IMAGES: Mapping[str, Any] = {
+    **_GRADIENTS,
+    "integrated gradients": "integrated_gradients:steps=4",
+    "Grad-CAM": "gradcam",
+}
+
+
+# ---- series ----
+
+
+def load_series(name: str, count: int) -> Loaded:
+    """A small convolutional network, trained here on a set of the UCR archive, and series of its test set."""
+    train, test = (holdfast.data.load(f"ucr:{name}:{split}") for split in ("train", "test"))
+    assert train.labels is not None
+    assert test.labels is not None
+    generator = torch.Generator().manual_seed(0)
+    module: nn.Module = architectures["series_cnn"](
+        num_classes=len(train.classes), in_channels=1, width=32, kernel_size=9, dropout=0.0, hidden=32
+    )
+    initialize(module, generator)
+    train_classifier(
+        module, train.inputs, train.labels, epochs=400, batch_size=16, learning_rate=3e-3, generator=generator
+    ).eval()
+    classifier = holdfast.Classifier(module, bounds=train.bounds, batch_size=256)
+    right = choose_right(classifier, test.inputs, test.labels, count)
+    about = f"SeriesCNN(width=32, kernel_size=9), trained here, test accuracy {accuracy(module, test.inputs, test.labels):.1%}"
+    return classifier, right, about
+
+
+def series_changes(inputs: Tensor) -> Mapping[str, Neighbourhood]:
+    """The changes of series beside a norm ball of a tenth of a standard deviation; the sets are standardised."""
+    shift = max(1.0, round(0.03 * inputs.shape[-1]))
+    return {
+        "norm ball 0.1": near.LinfBall(0.1),
+        "stretch 3%": near.TimeStretch(3.0),
+        f"shift {shift:g} steps": near.TimeShift(shift),
+        "drift 0.2 std": near.Drift(0.2),
+        "jitter 0.1 std": near.Jitter(0.1),
+        "stretch and drift": near.Compose((near.TimeStretch(3.0), near.Drift(0.2))),
+    }
+
+
+# ---- all ----
+
+SETTINGS: Mapping[str, Setting] = {
+    "MNIST": Setting(lambda n: load_images("lenet5-mnist", "mnist:test", n), _IMAGES, image_changes(0.1), 20, 200),
+    "CIFAR-10": Setting(
+        lambda n: load_images("resnet20-cifar10", "cifar10:test", n), _IMAGES, image_changes(0.03), 12, 60
+    ),
+    "GTSRB": Setting(lambda n: load_images("cnn-gtsrb", "gtsrb:test", n), _IMAGES, image_changes(0.03), 20, 200),
+    **{
+        name: Setting(lambda n, name=name: load_series(name, n), _IMAGES, series_changes, 20, 200)
+        for name in ("GunPoint", "ECG200", "CBF")
+    },
+}
+
+
+# ---- running and reading ----
+
+
+def measure_kept(classifier: holdfast.Classifier, change: Neighbourhood, inputs: Tensor) -> float:
+    """The share of draws of a change, over all inputs, that keep the class."""
+    region = change.around(inputs, classifier.bounds)
+    problem = torch.arange(len(inputs)).repeat_interleave(_DRAWS)
+    points = region.sample(_DRAWS, region.streams(0)).flatten(0, 1)
+    clean = classifier.predict(inputs)
+    kept = [
+        classifier.predict(region.perturb(points[rows], problem[rows])) == clean[problem[rows]]
+        for rows in torch.arange(len(points)).split(1024)
+    ]
+    return float(torch.cat(kept).float().mean())
+
+
+def run_setting(name: str, setting: Setting, out: Path, samples: int, budget: int) -> None:
+    """Compute what the folder lacks, and print the table."""
+    start = time.process_time()
+    classifier, inputs, about = setting.load(samples)
+    changes = setting.changes(inputs)
+    found = holdfast.evaluate(
+        classifier,
+        setting.explainers,
+        inputs,
+        {label: WorstCase(change, budget=budget) for label, change in changes.items()},
+        controls=False,
+        out=out / name,
+        samples_per_job=len(inputs),
+        about={"title": f"Natural changes: {name}", "model": about},
+        progress=False,
+    )
+    comparisons = read_comparisons(found.results.samples, list(setting.explainers), list(changes))
+    kept = {label: measure_kept(classifier, change, inputs) for label, change in changes.items()}
+    print(f"\n## {name}\n\n{about}. {len(inputs)} inputs, {budget} evaluations for each.\n")
+    print("\n".join(format_table(comparisons, kept)))
+    print("\n".join(["", *describe_reversals(comparisons)]))
+    print(f"\n{time.process_time() - start:.0f} s of CPU time in this start", flush=True)
+
+
+def read_comparisons(
+    samples: pl.DataFrame, explainers: Sequence[str], labels: Sequence[str]
+) -> dict[str, tuple[Comparison, np.ndarray[Any, Any]]]:
+    """For each change, the paired tests of the explainers, and their values (samples, explainers)."""
+    found = {}
+    for label in labels:
+        own = samples.filter(pl.col("label") == label, pl.col("status") == "ok", pl.col("found"))
+        wide = own.pivot(on="explainer", index="sample", values="value").sort("sample")
+        values = wide.select(explainers).to_numpy().astype(float)
+        found[label] = compare(values, explainers, "higher"), values
+    return found
+
+
+def format_table(
+    comparisons: Mapping[str, tuple[Comparison, np.ndarray[Any, Any]]], kept: Mapping[str, float]
+) -> list[str]:
+    """The table in Markdown: a row for each explainer, a column for each change."""
+    labels = list(comparisons)
+    lines = ["| explainer | " + " | ".join(labels) + " |", "| --- |" + " ---: |" * len(labels)]
+    names = comparisons[labels[0]][0].names
+    for place, name in enumerate(names):
+        cells = []
+        for comparison, values in comparisons.values():
+            winners = comparison.winner_set if comparison.decided else ()
+            mark = "" if place not in winners else " \\*" if place == comparison.order[0] else " ="
+            cells.append(f"{np.nanmedian(values[:, place]):.2f}{mark}")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    order = measure_agreement(np.array([c.mean_ranks for c, _ in comparisons.values()]), labels).correlations[0]
+    lines.append("| *share that keeps the class* | " + " | ".join(f"{kept[label]:.0%}" for label in labels) + " |")
+    lines.append("| *order as in the norm ball (rank correlation)* | – | " + " | ".join(f"{r:.2f}" for r in order[1:]) + " |")
+    lines.append("| *samples* | " + " | ".join(str(c.count) for c, _ in comparisons.values()) + " |")
+    return lines
+
+
+def describe_reversals(comparisons: Mapping[str, tuple[Comparison, np.ndarray[Any, Any]]]) -> list[str]:
+    """Which pairs the tests put in one order in the norm ball and in the other under a change."""
+    (ball, (first, _)), *others = comparisons.items()
+    lines = []
+    for label, (comparison, _) in others:
+        pairs = [
+            f"{first.names[i]} over {first.names[j]}"
+            for i in range(len(first.names))
+            for j in range(len(first.names))
+            if first.significant[j, i] and first.effects[j, i] > 0
+            if comparison.significant[i, j] and comparison.effects[i, j] > 0
+        ]
+        lines.append(f"- {label}: " + (f"against the {ball}, {', '.join(pairs)}" if pairs else "no pair is reversed"))
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--out", type=Path, default=Path("results/natural"))
+    parser.add_argument("--only", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
+    parser.add_argument("--samples", type=int)
+    parser.add_argument("--budget", type=int)
+    options = parser.parse_args()
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    for name in options.only:
+        setting = SETTINGS[name]
+        run_setting(name, setting, options.out, options.samples or setting.samples, options.budget or setting.budget)
+
+
+if __name__ == "__main__":
+    main()
