@@ -12,9 +12,9 @@ The warp computes displacements, F^-1(p) - p, from the difference of the matrix 
 exactly 0 at the identity's parameters, and the image comes back bit for bit. Normalised coordinates, as
 `torch.nn.functional.grid_sample` takes them, would be wrong by up to 1e-5 pixels at 224 x 224 in float32.
 
-A map of a perturbed image is compared after `align_maps`, at the positions of the clean image: at p it is the map at F(p).
-Both images see p if F(p) lies within the area of the perturbed image, which ends half a pixel beyond the centres of
-the outer pixels. Values of maps are not multiplied by the change of area. For all but perspective this would be a
+A map of a perturbed image is compared after `align_maps`, at the positions of the clean image: at p it is the map at
+F(p). Both images see p if F(p) lies within the area of the perturbed image, which ends half a pixel beyond the centres
+of the outer pixels. Values of maps are not multiplied by the change of area. For all but perspective this would be a
 constant factor, which correlations and similarities of ranks or of the largest values ignore.
 """
 
