@@ -88,7 +88,10 @@ def image_changes(radius: float) -> Callable[[Tensor], Mapping[str, Neighbourhoo
         "rotation 10 degrees": turned,
         "translation 2 pixels": near.Translation(2.0),
         "brightness 0.2": light,
-        "both, with contrast": near.Compose((turned, near.Contrast(0.3), light)),
+        "blur up to 1 pixel": near.GaussianBlur(1.0),
+        "noise up to 0.1": near.GaussianNoise(0.1),
+        "JPEG 30 to 90": near.JPEG((30.0, 90.0)),
+        "rotation, brightness, blur": near.Compose((turned, light, near.GaussianBlur(1.0))),
     }
 
 
@@ -143,13 +146,13 @@ def series_changes(inputs: Tensor) -> Mapping[str, Neighbourhood]:
 # ---- all ----
 
 SETTINGS: Mapping[str, Setting] = {
-    "MNIST": Setting(lambda n: load_images("lenet5-mnist", "mnist:test", n), _IMAGES, image_changes(0.1), 20, 200),
+    "MNIST": Setting(lambda n: load_images("lenet5-mnist", "mnist:test", n), _IMAGES, image_changes(0.1), 12, 100),
     "CIFAR-10": Setting(
-        lambda n: load_images("resnet20-cifar10", "cifar10:test", n), _IMAGES, image_changes(0.03), 12, 60
+        lambda n: load_images("resnet20-cifar10", "cifar10:test", n), _IMAGES, image_changes(0.03), 12, 25
     ),
-    "GTSRB": Setting(lambda n: load_images("cnn-gtsrb", "gtsrb:test", n), _IMAGES, image_changes(0.03), 20, 200),
+    "GTSRB": Setting(lambda n: load_images("cnn-gtsrb", "gtsrb:test", n), _IMAGES, image_changes(0.03), 12, 40),
     **{
-        name: Setting(lambda n, name=name: load_series(name, n), _IMAGES, series_changes, 20, 200)
+        name: Setting(lambda n, name=name: load_series(name, n), _IMAGES, series_changes, 16, 60)
         for name in ("GunPoint", "ECG200", "CBF")
     },
 }

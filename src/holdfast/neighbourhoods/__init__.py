@@ -19,7 +19,7 @@ from holdfast.neighbourhoods.geometry import Perspective, Rotation, Scale, Shear
 from holdfast.neighbourhoods.light import Brightness, Contrast, Gamma, Hue, Saturation
 from holdfast.neighbourhoods.noise import GaussianNoise, ImpulseNoise, ShotNoise, SpeckleNoise
 from holdfast.neighbourhoods.norm_balls import L2Ball, LinfBall, NormBall
-<<<<<<< HEAD
+from holdfast.neighbourhoods.occlusion import Occlusion
 from holdfast.neighbourhoods.series import (
     Amplitude,
     Drift,
@@ -33,14 +33,8 @@ from holdfast.neighbourhoods.series import (
 from holdfast.neighbourhoods.transformations import Compose, Transformation, Warp
 
 __all__ = [
-    "Amplitude",
-=======
-from holdfast.neighbourhoods.occlusion import Occlusion
-from holdfast.neighbourhoods.transformations import Compose, Transformation, Warp
-
-__all__ = [
     "JPEG",
->>>>>>> nat_images
+    "Amplitude",
     "Bounds",
     "Brightness",
     "Compose",
@@ -54,11 +48,8 @@ __all__ = [
     "GaussianBlur",
     "GaussianNoise",
     "Hue",
-<<<<<<< HEAD
-    "Jitter",
-=======
     "ImpulseNoise",
->>>>>>> nat_images
+    "Jitter",
     "L2Ball",
     "LinfBall",
     "MotionBlur",
@@ -72,14 +63,11 @@ __all__ = [
     "Saturation",
     "Scale",
     "Shear",
-<<<<<<< HEAD
+    "ShotNoise",
+    "SpeckleNoise",
     "TimeShift",
     "TimeStretch",
     "TimeWarp",
-=======
-    "ShotNoise",
-    "SpeckleNoise",
->>>>>>> nat_images
     "Transformation",
     "Translation",
     "Warp",
