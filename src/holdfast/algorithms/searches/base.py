@@ -115,6 +115,8 @@ class SearchResult:
         population: the last one, `(P, n, *shape)`; None for a search without one, and where the budget was spent on
             the centres.
         followed_gradients: whether the search used the gradient objective.
+        gap: an estimate of how far the true optimum may be above `value`, `(P,)`, from a search that has one (`grid`);
+            it is no bound. Infinite where nothing feasible was found; None from the other searches.
     """
 
     inputs: Tensor
@@ -123,6 +125,7 @@ class SearchResult:
     trace: Trace
     population: Tensor | None = None
     followed_gradients: bool = False
+    gap: Tensor | None = None
 
 
 class SearchRun:
@@ -137,7 +140,10 @@ class SearchRun:
         spent: evaluations of each problem so far.
         best_inputs, best, best_key: the best point of each problem `(P, *shape)`, its outcome and its key `(P,)`.
         followed_gradients: whether the gradient objective was used.
+        gap: for a search that estimates it, to set at its end; see `SearchResult`.
     """
+
+    gap: Tensor | None = None
 
     def __init__(
         self, objective: Objective, region: Region, budget: int, gradient: GradientObjective | None = None
@@ -198,7 +204,9 @@ class SearchRun:
             torch.stack([outcome.violation for outcome in outcomes], dim=1),
         )
         best = self.best
-        return SearchResult(self.best_inputs, best.value, best.violation, trace, population, self.followed_gradients)
+        return SearchResult(
+            self.best_inputs, best.value, best.violation, trace, population, self.followed_gradients, self.gap
+        )
 
     def _evaluate(self, x: Tensor) -> Outcome:
         seen = self._objective(x.flatten(0, 1), _number_problems(x))
