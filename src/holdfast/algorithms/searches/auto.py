@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from holdfast.algorithms.searches.base import Search, SearchRun, searches
+from holdfast.algorithms.searches.base import FEW, Search, SearchRun, searches
 from holdfast.algorithms.searches.block import BlockSearch
 from holdfast.algorithms.searches.gradient import GradientSearch
 from holdfast.algorithms.searches.grid import GridSearch
@@ -39,7 +39,7 @@ class AutoSearch(Search):
 
     white: float = 0.85
     start: float = 0.02
-    few: int = 4
+    few: int = FEW
     name: ClassVar[str] = "auto"
     takes_gradient: ClassVar[bool] = True
 
