@@ -73,10 +73,8 @@ def compare_seen(function: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Ten
 
 
 def _broadcasts(shape: torch.Size, wanted: torch.Size) -> bool:
-    try:
-        return torch.broadcast_shapes(shape, wanted) == wanted
-    except RuntimeError:
-        return False
+    own = shape[::-1]
+    return len(own) <= len(wanted) and all(n in (1, most) for n, most in zip(own, wanted[::-1], strict=False))
 
 
 def _describe(seen: object) -> str:
@@ -176,7 +174,7 @@ def _sets(share: Share, a: Tensor, b: Tensor, seen: Tensor, **options: Any) -> T
     if k is None or isinstance(k, float):
         counts = torch.tensor([resolve_k(k, max(1, n)) for n in visible.tolist()], device=x.device)
     found = torch.full((len(x),), torch.nan, dtype=dtype, device=x.device)
-    for count in counts[visible > 0].unique().tolist():
+    for count in sorted(set(counts[visible > 0].tolist())):
         rows = ((counts == count) & (visible > 0)).nonzero()[:, 0]
         found[rows] = compare_sets(share, x[rows], y[rows], count, seen=seen[rows], **options)
     return found

@@ -8,6 +8,9 @@ The iteration of attacks on classes (Madry et al., ICLR 2018) and on attribution
 from uniform points of the region. The result is the best point of all iterations that meets the constraint. Where the
 constraint is violated, the next step follows the gradient of minus the violation; those attacks leave this to chance.
 
+In a region of few parameters, such as an angle, half of the budget goes to starts that are spread over the box. The best
+4 of them go on, with steps that are shorter by as much as the starts are closer together than the box is wide.
+
 Cost: `budget` evaluations for each problem: one, and `2 * steps + 1` for each restart; a gradient counts as one.
 """
 
@@ -19,9 +22,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from holdfast.algorithms.searches.base import Search, SearchRun, searches, take_points
+from holdfast.algorithms.searches.base import FEW, Search, SearchRun, draw_starts, searches, take_points
 from holdfast.errors import check, check_integer
 from holdfast.tensors import Streams, broadcast_rows
+
+_FEW_RESTARTS = 4  # where there are few parameters
 
 
 @searches.register("sign")
@@ -68,18 +73,23 @@ class SignSearch(Search):
 
     def search(self, run: SearchRun, streams: Streams) -> Tensor:
         """All restarts in parallel. What does not make a whole step goes to further starts; the best are used."""
-        region = run.region
-        restarts = min(self.restarts, max(1, run.left // 3))
-        steps, over = divmod(max(0, run.left - restarts), 2 * restarts)
+        region, size = run.region, run.region.shape.numel()
+        few = size <= FEW and not self.from_centre
+        restarts = min(self.restarts, _FEW_RESTARTS if few else self.restarts, max(1, run.left // 3))
+        tried = run.left // 2 if few else 0
+        steps, over = divmod(max(0, run.left - tried - restarts), 2 * restarts)
+        over += tried
         if self.from_centre:
             over, x = 0, region.centre[:, None].expand(-1, restarts, *region.shape).contiguous()
         else:
-            x = region.project(region.sample(restarts + over, streams))
+            x = draw_starts(region, restarts + over, streams)
         seen = run.query(x)
         if over:
             rows = seen.key().argsort(dim=1, descending=True, stable=True)[:, :restarts]
             x, seen = take_points(x, rows), seen.gather(rows)
         half_width = ((region.upper - region.lower) / 2).flatten(1).amax(1)
+        if few:  # the starts are closer together than the box is wide
+            half_width = half_width * 2 / (restarts + over) ** (1 / size)
         own = 2.5 * half_width / max(steps, 1) if self.step is None else torch.full_like(half_width, self.step)
         length = broadcast_rows(own, x)
         for number in range(steps):
