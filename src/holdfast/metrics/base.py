@@ -354,12 +354,17 @@ def plain(value: object) -> Any:
     if isinstance(value, Similarity):
         return value.name
     if isinstance(value, Neighbourhood):
-        return {"norm": type(value).__name__, **{f.name: getattr(value, f.name) for f in dataclasses.fields(value)}}
+        return {
+            "norm": type(value).__name__,
+            **{f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)},
+        }
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"name": getattr(value, "name", type(value).__name__), **fields}
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
     if callable(value):
         kind = value if hasattr(value, "__qualname__") else type(value)
         return f"{kind.__module__}:{kind.__qualname__}"

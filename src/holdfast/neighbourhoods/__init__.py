@@ -13,6 +13,8 @@ from holdfast.neighbourhoods.base import (
 )
 from holdfast.neighbourhoods.light import Brightness
 from holdfast.neighbourhoods.norm_balls import L2Ball, LinfBall, NormBall
+from holdfast.neighbourhoods.plausibility import measure_plausibility
+from holdfast.neighbourhoods.tables import Feature, TableChanges
 from holdfast.neighbourhoods.transformations import Compose, Transformation, Warp
 
 __all__ = [
@@ -20,13 +22,16 @@ __all__ = [
     "Brightness",
     "Compose",
     "Distribution",
+    "Feature",
     "L2Ball",
     "LinfBall",
     "Neighbourhood",
     "NormBall",
     "Region",
+    "TableChanges",
     "Transformation",
     "Warp",
     "check_neighbourhood",
+    "measure_plausibility",
     "neighbourhoods",
 ]
