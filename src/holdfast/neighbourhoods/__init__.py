@@ -15,7 +15,7 @@ from holdfast.neighbourhoods.light import Brightness
 from holdfast.neighbourhoods.norm_balls import L2Ball, LinfBall, NormBall
 from holdfast.neighbourhoods.plausibility import measure_plausibility
 from holdfast.neighbourhoods.tables import Feature, TableChanges
-from holdfast.neighbourhoods.transformations import Compose, Transformation, Warp
+from holdfast.neighbourhoods.transformations import Compose, Transformation, TransformedRegion, Warp
 
 __all__ = [
     "Bounds",
@@ -30,6 +30,7 @@ __all__ = [
     "Region",
     "TableChanges",
     "Transformation",
+    "TransformedRegion",
     "Warp",
     "check_neighbourhood",
     "measure_plausibility",

@@ -53,8 +53,10 @@ _CHANGES = (
     "a number, a text such as '2%', a pair from below 0 to above 0, 'any', 'category', or a mapping with by, step,"
     " categories, rate"
 )
+_OPTIONS = frozenset({"by", "step", "categories", "rate"})
 _TAIL = 1e-6  # of the uniform numbers of a copula on each side, so that normal ones stay finite
-_RUNGS = (1 - 1e-6, 1 - 1e-3, 0.75, 0.5, 0.25, 0.125, 0.0)
+#: of the largest share that keeps the rules; the first ones leave room for rounding, the others for steps
+_RUNGS = (1 - 1e-6, 1 - 1e-5, 1 - 1e-4, 1 - 1e-3, 0.75, 0.5, 0.25, 0.125, 0.0)
 _SAME = 2e-6  # two codes are the same category within this share of the largest code: rounding in float32
 
 
@@ -211,7 +213,9 @@ class TableChanges(Transformation):
             set_fields(self, units=_read_units(self.units))
         if self.data is not None:
             set_fields(self, data=_read_data(self.data))
-        if isinstance(self.changes, Mapping) and not set(self.changes) <= {"by", "step", "categories", "rate"}:
+        named = set(self.changes) if isinstance(self.changes, Mapping) else {"by"}
+        if not named or not named <= _OPTIONS or named & set(self.columns or ()):
+            assert isinstance(self.changes, Mapping)
             made: Any = FrozenMapping({str(name): _read_change(change) for name, change in self.changes.items()})
             check(not self.fixed, "fixed", "no columns, as changes names those that change", repr(self.fixed))
         else:
@@ -561,7 +565,7 @@ class _Work:
 
     def check_rows(self) -> None:
         """Raise `ArgumentError` for rows that break a rule, up to rounding, or have a category that is not known."""
-        precision = 64 * torch.finfo(self.inputs.dtype).eps
+        precision = 64 * torch.finfo(torch.float32).eps  # tables are often stored in float32
         for rule in (*self.plan.rules, *self.plan.definitions):
             size = rule.measure_size(self.clean)
             if self.changes.units is not None:
@@ -779,7 +783,7 @@ def _read_change(change: object) -> Feature:
     if isinstance(change, Feature):
         return change
     if isinstance(change, Mapping):
-        unknown = sorted(map(str, set(change) - {"by", "step", "categories", "rate"}))
+        unknown = sorted(map(str, set(change) - _OPTIONS))
         check(not unknown, "changes", _CHANGES, f"{', '.join(unknown)} in {dict(change)!r}")
         return Feature(**{str(option): value for option, value in change.items()})
     if isinstance(change, str) and change == "category":
