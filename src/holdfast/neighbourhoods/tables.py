@@ -57,6 +57,7 @@ _OPTIONS = frozenset({"by", "step", "categories", "rate"})
 _TAIL = 1e-6  # of the uniform numbers of a copula on each side, so that normal ones stay finite
 #: of the largest share that keeps the rules; the first ones leave room for rounding, the others for steps
 _RUNGS = (1 - 1e-6, 1 - 1e-5, 1 - 1e-4, 1 - 1e-3, 0.75, 0.5, 0.25, 0.125, 0.0)
+_SLACK = 1e-4  # of a step: a bound that is a whole number of steps away stays so when inputs are standardised
 _SAME = 2e-6  # two codes are the same category within this share of the largest code: rounding in float32
 
 
@@ -600,8 +601,8 @@ class _Work:
         low = torch.maximum(low, lower[self.columns] - own).clamp(max=0)
         high = torch.minimum(high, upper[self.columns] - own).clamp(min=0)
         stepped, step = self.step > 0, torch.where(self.step > 0, self.step, 1.0)
-        low = torch.where(stepped, (low / step - 1e-6).ceil() * step, low)
-        high = torch.where(stepped, (high / step + 1e-6).floor() * step, high)
+        low = torch.where(stepped, (low / step - _SLACK).ceil() * step, low)
+        high = torch.where(stepped, (high / step + _SLACK).floor() * step, high)
         return low, high
 
     def _spread_ranges(self, own: Tensor) -> tuple[Tensor, Tensor]:
