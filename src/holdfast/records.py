@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import inspect
 from abc import ABCMeta
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from holdfast.errors import UnknownOptionError, as_number
+from holdfast.errors import UnknownOptionError, as_number, check
 
 T = TypeVar("T")
+K = TypeVar("K")
+V_co = TypeVar("V_co", covariant=True)
 
 
 class ConfigurationType(ABCMeta):
@@ -69,6 +72,41 @@ def set_fields(record: object, **values: object) -> None:
         object.__setattr__(record, name, value)
 
 
+class FrozenMapping(Mapping[K, V_co]):
+    """A mapping as an option of a frozen configuration: it can be hashed and does not change. Its order counts.
+
+    >>> ages = FrozenMapping({"age": 1})
+    >>> ages == FrozenMapping({"age": 1}), len({ages, FrozenMapping({"age": 1})}), ages["age"]
+    (True, 1, 1)
+    """
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: Mapping[K, V_co]) -> None:
+        self._entries = tuple(entries.items())
+
+    def __getitem__(self, key: K) -> V_co:
+        for known, value in self._entries:
+            if known == key:
+                return value
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return (key for key, _ in self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __hash__(self) -> int:
+        return hash(self._entries)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and self._entries == tuple(other.items())
+
+    def __repr__(self) -> str:
+        return repr(dict(self._entries))
+
+
 @dataclass(frozen=True, init=False)
 class TensorOption:
     """A tensor as an option of a frozen configuration: compared, hashed and written down by its digest.
@@ -100,3 +138,43 @@ class TensorOption:
         """The tensor itself, on the CPU; not to be written to."""
         tensor: Tensor = vars(self)["_tensor"]
         return tensor
+
+
+@dataclass(frozen=True, init=False)
+class Background(TensorOption):
+    """Reference inputs as an option of a frozen configuration; two are equal if their values are equal.
+
+    Args:
+        inputs: `(B, ...)`, B at least 1, floating point and finite; copied. Their shape and the classifier's bounds are
+            checked when something is explained.
+
+    Attributes:
+        shape: of the reference inputs, `(B, ...)`.
+        digest: of their values; comparisons, hashes and study files use it in place of the values.
+
+    Raises:
+        ArgumentError: `inputs` are something else.
+
+    >>> import torch
+    >>> a, b = (Background(torch.zeros(5, 1, 8, 8)) for _ in range(2))
+    >>> a == b, len(a), a.shape
+    (True, 5, (5, 1, 8, 8))
+    >>> a == Background(torch.ones(5, 1, 8, 8))
+    False
+    """
+
+    def __init__(self, inputs: Tensor) -> None:
+        check(isinstance(inputs, Tensor), "background", "reference inputs as a tensor (B, ...)", type(inputs).__name__)
+        fine = inputs.is_floating_point() and inputs.ndim >= 2 and inputs.numel() > 0
+        got = f"{inputs.dtype} of shape {tuple(inputs.shape)}"
+        check(fine, "background", "reference inputs of shape (B, ...), floating point", got)
+        check(bool(torch.isfinite(inputs).all()), "background", "finite reference inputs", "NaN or infinity")
+        super().__init__(inputs, f"{inputs.dtype} {tuple(inputs.shape)} ".encode())
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def inputs(self) -> Tensor:
+        """The reference inputs, `(B, ...)` on the CPU. Do not write to them."""
+        return self.tensor

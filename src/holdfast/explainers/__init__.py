@@ -15,7 +15,6 @@ from holdfast.explainers.adapters.packages import ADAPTERS
 from holdfast.explainers.adapters.quantus import from_quantus
 from holdfast.explainers.adapters.shap import from_shap
 from holdfast.explainers.adapters.zennit import from_zennit
-from holdfast.explainers.background import Background
 from holdfast.explainers.base import Explainer
 from holdfast.explainers.baselines import CentreExplainer, Edges, InputCopy, RandomExplainer
 from holdfast.explainers.cam.full_grad import FullGrad, FullGradient
@@ -42,6 +41,7 @@ from holdfast.explainers.propagation.lrp_composites import (
     LRPEpsilonPlusFlat,
 )
 from holdfast.explainers.randomised import RandomisedExplainer
+from holdfast.records import Background
 from holdfast.registry import Registry, build
 
 __all__ = [

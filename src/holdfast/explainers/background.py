@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -11,49 +10,9 @@ from torch import Tensor
 from holdfast.errors import ArgumentError, check
 from holdfast.explainers.base import Baseline, check_baseline, make_baseline
 from holdfast.model import Classifier
-from holdfast.records import TensorOption
+from holdfast.records import Background
 
 _EXPECTED = "a finite number, one for each channel, or reference inputs (a Background or a tensor (B, ...))"
-
-
-@dataclass(frozen=True, init=False)
-class Background(TensorOption):
-    """Reference inputs as an option of a frozen configuration; two are equal if their values are equal.
-
-    Args:
-        inputs: `(B, ...)`, B at least 1, floating point and finite; copied. Their shape and the classifier's bounds are
-            checked when something is explained.
-
-    Attributes:
-        shape: of the reference inputs, `(B, ...)`.
-        digest: of their values; comparisons, hashes and study files use it in place of the values.
-
-    Raises:
-        ArgumentError: `inputs` are something else.
-
-    >>> a, b = (Background(torch.zeros(5, 1, 8, 8)) for _ in range(2))
-    >>> a == b, len(a), a.shape
-    (True, 5, (5, 1, 8, 8))
-    >>> a == Background(torch.ones(5, 1, 8, 8))
-    False
-    """
-
-    def __init__(self, inputs: Tensor) -> None:
-        check(isinstance(inputs, Tensor), "background", "reference inputs as a tensor (B, ...)", type(inputs).__name__)
-        fine = inputs.is_floating_point() and inputs.ndim >= 2 and inputs.numel() > 0
-        got = f"{inputs.dtype} of shape {tuple(inputs.shape)}"
-        check(fine, "background", "reference inputs of shape (B, ...), floating point", got)
-        check(bool(torch.isfinite(inputs).all()), "background", "finite reference inputs", "NaN or infinity")
-        super().__init__(inputs, f"{inputs.dtype} {tuple(inputs.shape)} ".encode())
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    @property
-    def inputs(self) -> Tensor:
-        """The reference inputs, `(B, ...)` on the CPU. Do not write to them."""
-        return self.tensor
-
 
 #: the types of the option `background` of explainers and metrics
 References = Baseline | Background | Tensor

@@ -361,6 +361,8 @@ def plain(value: object) -> Any:
         return {"name": getattr(value, "name", type(value).__name__), **fields}
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
     if callable(value):
         kind = value if hasattr(value, "__qualname__") else type(value)
         return f"{kind.__module__}:{kind.__qualname__}"

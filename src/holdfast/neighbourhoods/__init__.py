@@ -20,6 +20,7 @@ from holdfast.neighbourhoods.light import Brightness, Contrast, Gamma, Hue, Satu
 from holdfast.neighbourhoods.noise import GaussianNoise, ImpulseNoise, ShotNoise, SpeckleNoise
 from holdfast.neighbourhoods.norm_balls import L2Ball, LinfBall, NormBall
 from holdfast.neighbourhoods.occlusion import Occlusion
+from holdfast.neighbourhoods.plausibility import measure_plausibility
 from holdfast.neighbourhoods.series import (
     Amplitude,
     Drift,
@@ -30,7 +31,8 @@ from holdfast.neighbourhoods.series import (
     TimeWarp,
     WindowCrop,
 )
-from holdfast.neighbourhoods.transformations import Compose, Transformation, Warp
+from holdfast.neighbourhoods.tables import Feature, TableChanges
+from holdfast.neighbourhoods.transformations import Compose, Transformation, TransformedRegion, Warp
 
 __all__ = [
     "JPEG",
@@ -44,6 +46,7 @@ __all__ = [
     "Distribution",
     "Drift",
     "DroppedSamples",
+    "Feature",
     "Gamma",
     "GaussianBlur",
     "GaussianNoise",
@@ -65,13 +68,16 @@ __all__ = [
     "Shear",
     "ShotNoise",
     "SpeckleNoise",
+    "TableChanges",
     "TimeShift",
     "TimeStretch",
     "TimeWarp",
     "Transformation",
+    "TransformedRegion",
     "Translation",
     "Warp",
     "WindowCrop",
     "check_neighbourhood",
+    "measure_plausibility",
     "neighbourhoods",
 ]

@@ -106,13 +106,20 @@ class Transformation(Neighbourhood):
         """
         return maps, _see_everything(maps)
 
-    def admit(self, inputs: Tensor, parameters: Tensor) -> Tensor:
+    def admit(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Whether `parameters` `(M, D)` keep the rules for `inputs` `(M, *input_shape)`, bool `(M,)`.
 
         `transform` has to keep the rules for all parameters, for example by moving back to the clean input; those that
         are not admitted are never drawn.
         """
         return torch.ones(len(parameters), dtype=torch.bool, device=parameters.device)
+
+    def measure_plausibility(self, inputs: Tensor, perturbed: Tensor) -> Tensor | None:
+        """How plausible the `perturbed` inputs are, `(M,)` from 0 to 1; None where the class cannot say.
+
+        `inputs` are the clean ones; both are `(M, *input_shape)`.
+        """
+        return None
 
     def around(self, inputs: Tensor, bounds: Bounds = (-torch.inf, torch.inf)) -> TransformedRegion:
         """The region around each of `inputs` `(P, ...)`; its points are parameters `(P, n, D)`."""
@@ -231,7 +238,7 @@ class TransformedRegion(Region):
 
     def _admit(self, x: Tensor) -> Tensor:
         inputs = self.inputs.repeat_interleave(x.shape[1], dim=0)
-        return self.transformation.admit(inputs, x.flatten(0, 1)).reshape(x.shape[:2])
+        return self.transformation.admit(inputs, x.flatten(0, 1), self.bounds).reshape(x.shape[:2])
 
 
 @neighbourhoods.register("compose")
@@ -310,10 +317,10 @@ class Compose(Transformation):
                 seen = visible & (moved > 0.999)
         return maps, seen
 
-    def admit(self, inputs: Tensor, parameters: Tensor) -> Tensor:
+    def admit(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Whether the parameters of all parts keep their rules, each for the clean inputs."""
         admitted = [
-            part.admit(inputs, own)
+            part.admit(inputs, own, bounds)
             for part, own in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True)
         ]
         return torch.stack(admitted).all(0)

@@ -25,7 +25,6 @@ from holdfast.explainers.adapters.base import (
     split_options,
 )
 from holdfast.explainers.background import (
-    Background,
     References,
     check_background,
     count_references,
@@ -33,6 +32,7 @@ from holdfast.explainers.background import (
 )
 from holdfast.explainers.base import Baseline, join_preprocessing
 from holdfast.model import Classifier, Output
+from holdfast.records import Background
 
 #: classes of shap that differentiate a module; all others call a function of arrays
 _ON_MODULES = ("GradientExplainer", "DeepExplainer")

@@ -21,6 +21,7 @@ from holdfast.errors import ArgumentError, check
 from holdfast.explainers import Background, Explainer
 from holdfast.metrics.base import Metric
 from holdfast.model import Bound
+from holdfast.neighbourhoods import Neighbourhood
 from holdfast.records import set_fields
 from holdfast.study.file.entries import (
     Count,
@@ -60,7 +61,7 @@ OwnBounds = Annotated[
 Targets = Annotated[Literal["predicted", "labels"], Expected("predicted or labels", ("predicted", "labels"))]
 
 
-E = TypeVar("E", bound=Explainer | Metric)
+E = TypeVar("E", bound=Explainer | Metric | Neighbourhood)
 
 
 class DataEntry(Entry):
@@ -251,14 +252,30 @@ class StoredBackground(Background):
 
 
 def with_backgrounds(explainer: E, base: Path) -> E:
-    """The explainer or metric with the backgrounds that its options name read from `base`."""
+    """The explainer or metric with the backgrounds that its options name read from `base`.
+
+    Those of its neighbourhood and of the parts of a composition, too.
+    """
     if not dataclasses.is_dataclass(explainer):
         return explainer
     problems, read = Collector(), {}
     for field in dataclasses.fields(explainer):
         value = getattr(explainer, field.name)
-        if isinstance(value, StoredBackground):
-            with problems.at(field.name):
-                read[field.name] = value.read(base)
+        with problems.at(field.name):
+            found = _with_read(value, base)
+        if found is not value:
+            read[field.name] = found
     problems.finish()
     return cast(E, dataclasses.replace(explainer, **read) if read else explainer)
+
+
+def _with_read(value: Any, base: Path) -> Any:
+    """An option with the backgrounds in it read; the same object if there are none."""
+    if isinstance(value, StoredBackground):
+        return value.read(base)
+    if isinstance(value, Neighbourhood):
+        return with_backgrounds(value, base)
+    if isinstance(value, tuple):
+        found = tuple(_with_read(entry, base) for entry in value)
+        return value if all(one is other for one, other in zip(found, value, strict=True)) else found
+    return value

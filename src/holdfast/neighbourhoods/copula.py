@@ -1,0 +1,163 @@
+"""A Gaussian copula of a table: marginal distributions from its columns, and the correlations of their normal scores.
+
+F_j is the distribution function of column j: linear between the values of the table, and the middle of the jump at a
+value that occurs several times. With `z_j = Phi^-1(F_j(x_j))`, the copula says that z is normal with correlation
+matrix R. R is estimated by the correlations of the normal scores of the table, and shrunk towards the identity by 0.001
+so that it is invertible.
+
+Some columns move and the others are fixed. The moving ones are normal given the fixed ones:
+`mu = R_mf R_ff^-1 z_f`, `S = R_mm - R_mf R_ff^-1 R_fm = L L^T`. A move of size s in (0, 1] is
+
+    z' = mu + sqrt(1 - s^2) (z - mu) + s L xi,    xi standard normal,
+
+which leaves this conditional distribution as it is: if a row comes from the copula, so does the moved one. With s = 1
+it is an independent draw; a small s is a small move, whose standard deviation is about s in each normal score.
+
+Source: Sklar 1959; Gaussian copulas of tables: Patki, Wedge and Veeramachaneni, "The Synthetic Data Vault" (DSAA 2016).
+The move is that of preconditioned Crank-Nicolson (Cotter et al. 2013), which keeps a normal distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+_SHRINKAGE = 1e-3
+
+
+@dataclass(frozen=True)
+class Copula:
+    """A copula of J columns, of which m move; float64.
+
+    Attributes:
+        values: of the table, sorted, `(J, n)`.
+        levels: their distribution functions, in (0, 1), `(J, n)`.
+        moving, fixed: the numbers of the columns among the J.
+        discrete: for each moving column, whether only values of the table occur.
+        weights: `R_mf R_ff^-1`, `(m, f)`.
+        root: L, `(m, m)`.
+        size: s.
+    """
+
+    values: Tensor
+    levels: Tensor
+    moving: tuple[int, ...]
+    fixed: tuple[int, ...]
+    discrete: tuple[bool, ...]
+    weights: Tensor
+    root: Tensor
+    size: float
+
+    def score(self, x: Tensor) -> Tensor:
+        """The normal scores of `x` `(M, J)`, which is cut to the range of the table."""
+        scores: Tensor = torch.special.ndtri(self._find_levels(x))
+        return scores
+
+    def move(self, x: Tensor, shift: Tensor) -> Tensor:
+        """How far the moving columns of rows `x` `(M, J)` move, `(M, m)`.
+
+        Args:
+            x: the clean rows.
+            shift: of the uniform numbers `Phi(xi)` from those that leave the row as it is, `(M, m)`.
+        """
+        scores = self.score(x)
+        own = scores[:, list(self.moving)]
+        mean = _multiply(scores[:, list(self.fixed)], self.weights)
+        still = self._find_still(own, mean)
+        moved = self._propose(own, mean, torch.special.ndtr(still) + shift)
+        return self._find_values(moved) - self._find_values(self._propose(own, mean, torch.special.ndtr(still)))
+
+    def find_still(self, x: Tensor) -> Tensor:
+        """The uniform numbers `Phi(xi)` that leave rows `x` `(M, J)` as they are, `(M, m)`."""
+        scores = self.score(x)
+        mean = _multiply(scores[:, list(self.fixed)], self.weights)
+        still: Tensor = torch.special.ndtr(self._find_still(scores[:, list(self.moving)], mean))
+        return still
+
+    def _find_still(self, own: Tensor, mean: Tensor) -> Tensor:
+        keep = (1 - math.sqrt(1 - self.size**2)) / self.size
+        # forward substitution, one column after the other, as a row must not depend on the other rows
+        wanted = keep * (own - mean)
+        found: list[Tensor] = []
+        for row in range(len(self.root)):
+            rest = wanted[:, row]
+            for column, value in enumerate(found):
+                rest = rest - self.root[row, column] * value
+            found.append(rest / self.root[row, row])
+        return torch.stack(found, dim=1).clamp(-6, 6) if found else wanted
+
+    def _propose(self, own: Tensor, mean: Tensor, uniform: Tensor) -> Tensor:
+        noise = torch.special.ndtri(uniform.clamp(1e-12, 1 - 1e-12))
+        return mean + math.sqrt(1 - self.size**2) * (own - mean) + self.size * _multiply(noise, self.root)
+
+    def _find_levels(self, x: Tensor) -> Tensor:
+        x, values = x.T.contiguous(), self.values
+        first = torch.searchsorted(values, x, right=False)
+        after = torch.searchsorted(values, x, right=True)
+        n = values.shape[1]
+        below, above = (first - 1).clamp(0, n - 1), first.clamp(0, n - 1)
+        x0, x1 = values.gather(1, below), values.gather(1, above)
+        p0, p1 = self.levels.gather(1, below), self.levels.gather(1, above)
+        share = torch.where(x1 > x0, (x - x0) / (x1 - x0).clamp(min=1e-300), 0.0)
+        between = torch.lerp(p0, p1, share.clamp(0, 1))
+        return torch.where(after > first, p1, between).T
+
+    def _find_values(self, scores: Tensor) -> Tensor:
+        """The quantiles of the moving columns at the levels of their normal scores `(M, m)`."""
+        chosen = list(self.moving)
+        values, levels = self.values[chosen].contiguous(), self.levels[chosen].contiguous()
+        p = torch.special.ndtr(scores).T.contiguous()
+        above = torch.searchsorted(levels, p.detach(), right=False).clamp(0, levels.shape[1] - 1)
+        below = (above - 1).clamp(min=0)
+        x0, x1 = values.gather(1, below), values.gather(1, above)
+        p0, p1 = levels.gather(1, below), levels.gather(1, above)
+        share = torch.where(p1 > p0, (p - p0) / torch.where(p1 > p0, p1 - p0, 1.0), 1.0)
+        found = torch.lerp(x0, x1, share.clamp(0, 1))
+        if any(self.discrete):
+            n = values.shape[1]
+            tops = torch.searchsorted(values, values, right=True).double() / n  # of the jumps
+            place = torch.searchsorted(tops, p.detach(), right=False).clamp(0, n - 1)
+            discrete = torch.tensor(self.discrete, device=p.device)[:, None]
+            found = torch.where(discrete, values.gather(1, place), found)
+        return found.T
+
+
+def fit_copula(table: Tensor, moving: tuple[int, ...], size: float, discrete: tuple[bool, ...] = ()) -> Copula:
+    """The copula of a table `(n, J)`, whose columns `moving` move by `size`; all are continuous unless `discrete`.
+
+    >>> table = torch.stack([torch.arange(9.0), torch.arange(9.0) ** 2], dim=1)
+    >>> copula = fit_copula(table, (0,), 0.5)
+    >>> x = torch.tensor([[4.0, 16.0]], dtype=torch.float64)
+    >>> copula.move(x, torch.zeros(1, 1)).item()
+    0.0
+    """
+    values, place = table.double().T.contiguous().sort(dim=1)
+    n = values.shape[1]
+    first = torch.searchsorted(values, values, right=False)
+    after = torch.searchsorted(values, values, right=True)
+    levels = (first + after).double() / (2 * n)
+    scores = torch.zeros_like(values).scatter(1, place, torch.special.ndtri(levels))
+    scores = scores - scores.mean(1, keepdim=True)
+    length = scores.square().sum(1, keepdim=True).sqrt()
+    scores = torch.where(length > 0, scores / length.clamp(min=1e-300), 0.0)
+    correlation = (1 - _SHRINKAGE) * scores @ scores.T
+    correlation.fill_diagonal_(1.0)
+    m = list(moving)
+    f = [column for column in range(len(values)) if column not in moving]
+    between = correlation[m][:, f]
+    weights = torch.linalg.solve(correlation[f][:, f], between.T).T if f else between
+    covariance = correlation[m][:, m] - weights @ between.T
+    root = torch.linalg.cholesky((covariance + covariance.T) / 2)
+    discrete = discrete or (False,) * len(m)
+    return Copula(values, levels, tuple(moving), tuple(f), discrete, weights, root, size)
+
+
+def _multiply(rows: Tensor, matrix: Tensor) -> Tensor:
+    """`rows @ matrix.T`, column by column, since the bits of a product of matrices depend on the number of rows."""
+    total = torch.zeros(len(rows), len(matrix), dtype=rows.dtype, device=rows.device)
+    for column in range(matrix.shape[1]):
+        total = total + rows[:, column, None] * matrix[:, column]
+    return total
