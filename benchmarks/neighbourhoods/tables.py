@@ -19,6 +19,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +77,8 @@ def load_images(network: str, data: str, count: int) -> Loaded:
     found = holdfast.data.load(data)
     found = found.take(spread_evenly(len(found), 2 * count))
     assert found.labels is not None
-    card = holdfast.zoo.card(network)
-    return classifier, choose_right(classifier, found.inputs, found.labels, count), f"`{network}`, test accuracy {card['test_accuracy']:.1%}"
+    about = f"`{network}`, test accuracy {holdfast.zoo.card(network)['test_accuracy']:.1%}"
+    return classifier, choose_right(classifier, found.inputs, found.labels, count), about
 
 
 def image_changes(radius: float) -> Callable[[Tensor], Mapping[str, Neighbourhood]]:
@@ -126,8 +127,8 @@ def load_series(name: str, count: int) -> Loaded:
     ).eval()
     classifier = holdfast.Classifier(module, bounds=train.bounds, batch_size=256)
     right = choose_right(classifier, test.inputs, test.labels, count)
-    about = f"SeriesCNN(width=32, kernel_size=9), trained here, test accuracy {accuracy(module, test.inputs, test.labels):.1%}"
-    return classifier, right, about
+    share = accuracy(module, test.inputs, test.labels)
+    return classifier, right, f"SeriesCNN(width=32, kernel_size=9), trained here, test accuracy {share:.1%}"
 
 
 def series_changes(inputs: Tensor) -> Mapping[str, Neighbourhood]:
@@ -143,6 +144,93 @@ def series_changes(inputs: Tensor) -> Mapping[str, Neighbourhood]:
     }
 
 
+# ---- tables ----
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of scikit-learn, standardised by its training rows.
+
+    Attributes:
+        train, test: rows `(N, F)`, with the classes `(N,)`.
+        names: of the columns.
+        units: the mean and the standard deviation of each column, by which rows are standardised.
+    """
+
+    train: tuple[Tensor, Tensor]
+    test: tuple[Tensor, Tensor]
+    names: tuple[str, ...]
+    units: tuple[tuple[float, ...], tuple[float, ...]]
+
+
+@cache
+def read_table(name: str) -> Table:
+    """`breast_cancer` or `wine`; two thirds of the rows are for training."""
+    from sklearn import datasets
+    from sklearn.model_selection import train_test_split
+
+    found = getattr(datasets, f"load_{name}")()
+    parts = train_test_split(found.data, found.target, test_size=1 / 3, random_state=0, stratify=found.target)
+    rows, labels = (tuple(torch.tensor(part) for part in pair) for pair in (parts[:2], parts[2:]))
+    mean, std = rows[0].mean(0), rows[0].std(0)
+    train, test = (((part - mean) / std).float() for part in rows)
+    units = (tuple(mean.tolist()), tuple(std.tolist()))
+    return Table((train, labels[0]), (test, labels[1]), tuple(map(str, found.feature_names)), units)
+
+
+def load_table(name: str, count: int) -> Loaded:
+    """A network of two hidden layers, trained here, and rows of the test part."""
+    table = read_table(name)
+    generator = torch.Generator().manual_seed(0)
+    classes = int(table.train[1].max()) + 1
+    module = nn.Sequential(
+        nn.Linear(len(table.names), 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, classes)
+    )
+    initialize(module, generator)
+    train_classifier(
+        module, *table.train, epochs=60, batch_size=32, learning_rate=3e-3, weight_decay=0.05, generator=generator
+    ).eval()
+    everything = torch.cat([table.train[0], table.test[0]])
+    classifier = holdfast.Classifier(module, bounds=(everything.amin(0), everything.amax(0)), batch_size=1024)
+    about = f"a network of 32 and 16 hidden units, trained here, test accuracy {accuracy(module, *table.test):.1%}"
+    return classifier, choose_right(classifier, *table.test, count), about
+
+
+def table_changes(name: str) -> Callable[[Tensor], Mapping[str, Neighbourhood]]:
+    """The changes of rows beside a norm ball of a tenth of a standard deviation."""
+
+    def make(inputs: Tensor) -> Mapping[str, Neighbourhood]:
+        table = read_table(name)
+        own: dict[str, Any] = {"columns": table.names, "units": table.units}
+        special: dict[str, Neighbourhood]
+        if name == "wine":  # two columns are integers
+            integers = {"magnesium": {"by": 10, "step": 1}, "proline": {"by": 100, "step": 1}}
+            special = {"magnesium 10, proline 100": near.TableChanges(integers, **own)}
+        else:  # a mean is at most the mean of the three largest values
+            properties = [column.removeprefix("mean ") for column in table.names if column.startswith("mean ")]
+            rules = tuple(f"`mean {each}` <= `worst {each}`" for each in properties)
+            special = {"10%, with rules": near.TableChanges("10%", rules=rules, **own)}
+        return {
+            "norm ball 0.1": near.LinfBall(0.1),
+            "2% of each value": near.TableChanges("2%", **own),
+            "10% of each value": near.TableChanges("10%", **own),
+            **special,
+            "copula 0.1": near.TableChanges("any", prior="copula", size=0.1, data=table.train[0], **own),
+            "a quarter to a neighbour": near.TableChanges("any", prior="neighbours", data=table.train[0], **own),
+        }
+
+    return make
+
+
+_TABLES: Mapping[str, Any] = {
+    "saliency": "saliency",
+    "input x gradient": "input_x_gradient",
+    "DeepLIFT": "deeplift",
+    "integrated gradients": "integrated_gradients:steps=16",
+    "LIME": "lime:samples=100,segments=pixels,output=logit",
+    "KernelSHAP": "kernel_shap:samples=100,segments=pixels",
+}
+
 # ---- all ----
 
 SETTINGS: Mapping[str, Setting] = {
@@ -154,6 +242,10 @@ SETTINGS: Mapping[str, Setting] = {
     **{
         name: Setting(lambda n, name=name: load_series(name, n), _IMAGES, series_changes, 16, 60)
         for name in ("GunPoint", "ECG200", "CBF")
+    },
+    **{
+        title: Setting(lambda n, name=name: load_table(name, n), _TABLES, table_changes(name), 20, 100)
+        for title, name in {"breast cancer": "breast_cancer", "wine": "wine"}.items()
     },
 }
 
@@ -227,7 +319,8 @@ def format_table(
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     order = measure_agreement(np.array([c.mean_ranks for c, _ in comparisons.values()]), labels).correlations[0]
     lines.append("| *share that keeps the class* | " + " | ".join(f"{kept[label]:.0%}" for label in labels) + " |")
-    lines.append("| *order as in the norm ball (rank correlation)* | – | " + " | ".join(f"{r:.2f}" for r in order[1:]) + " |")
+    agreement = " | ".join(f"{r:.2f}" for r in order[1:])
+    lines.append(f"| *order as in the norm ball (rank correlation)* | – | {agreement} |")
     lines.append("| *samples* | " + " | ".join(str(c.count) for c, _ in comparisons.values()) + " |")
     return lines
 

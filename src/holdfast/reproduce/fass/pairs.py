@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -40,7 +40,7 @@ class PairStabilityResult(Result):
     """The stability of each sample, over its pairs that keep the class.
 
     Attributes:
-        ssim, spearman, jaccard: the three parts of `value`, with maps moved back; NaN if no pair keeps the class. `(N,)`
+        ssim, spearman, jaccard: the parts of `value`, with maps moved back; NaN if no pair keeps the class. `(N,)`
         unaligned: FASS of the maps as they are; equal to `value` if the change moves nothing. `(N,)`
         unfiltered: FASS over all pairs, also those whose class changes, with maps moved back. `(N,)`
         kept: the share of pairs that keep the class, `(N,)`.
@@ -143,7 +143,8 @@ class PairStability(Metric):
     def _score(self, probe: Probe, points: Tensor, rows: Tensor) -> Mapping[str, Tensor]:
         """The scores `(n,)` of one copy of each of n inputs, 0 for pairs that do not count."""
         seen = probe.query(points, rows, keep_maps=True, compare=False)
-        assert seen.maps is not None and seen.predicted is not None
+        assert seen.maps is not None
+        assert seen.predicted is not None
         finite = torch.isfinite(seen.margin)
         kept = finite & (seen.predicted == probe.targets[rows])
         maps = seen.maps.nan_to_num()
