@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from holdfast import similarity
-from holdfast.errors import check_integer
+from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Direction, Metric
 from holdfast.metrics.probe import Probe
@@ -113,6 +113,9 @@ class PairStability(Metric):
         generator: torch.Generator | None,
     ) -> PairStabilityResult:
         """Draw the copies, explain the class of the clean input at each, and compare."""
+        check(
+            inputs.ndim == 4, "inputs", "images of shape (N, channels, height, width)", f"shape {tuple(inputs.shape)}"
+        )
         region = self.neighbourhood.around(inputs, classifier.bounds)
         probe = Probe(classifier, explainer, inputs, targets, explain="origin", region=region)
         probe.skip_constant(probe.reference)
@@ -180,7 +183,7 @@ def measure_pairs(a: Tensor, b: Tensor, seen: Tensor | None, k: int = 100, windo
         for name in (f"ssim:window={window},data_range=1.0", "spearman", f"topk_intersection:k={k}")
     )
     scaled = [_scale(maps, seen)[:, None] for maps in (a, b)]
-    share = overlap.compare_seen(a, b, seen).double()
+    share = overlap.compare_seen(a.double(), b.double(), seen)
     return {
         "ssim": ssim.compare_seen(*scaled, seen[:, None]).double(),
         "spearman": spearman.compare_seen(a, b, seen).double(),

