@@ -239,7 +239,7 @@ SETTINGS: Mapping[str, Setting] = {
     "CIFAR-10": Setting(
         lambda n: load_images("resnet20-cifar10", "cifar10:test", n), _IMAGES, image_changes(0.03), 12, 25
     ),
-    "GTSRB": Setting(lambda n: load_images("cnn-gtsrb", "gtsrb:test", n), _IMAGES, image_changes(0.03), 12, 40),
+    "GTSRB": Setting(lambda n: load_images("cnn-gtsrb", "gtsrb:test", n), _IMAGES, image_changes(0.03), 24, 40),
     **{
         name: Setting(lambda n, name=name: load_series(name, n), _IMAGES, series_changes, 16, 60)
         for name in ("GunPoint", "ECG200", "CBF")
