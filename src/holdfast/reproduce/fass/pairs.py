@@ -138,7 +138,10 @@ class PairStability(Metric):
         return PairStabilityResult(
             **probe.common_fields(self),
             value=torch.stack([parts[name] for name in PARTS]).mean(0),
-            **parts,
+            ssim=parts["ssim"],
+            spearman=parts["spearman"],
+            jaccard=parts["jaccard"],
+            unaligned=parts["unaligned"],
             unfiltered=mean("unfiltered", "finite"),
             kept=mean("kept", "finite"),
         )
@@ -182,10 +185,10 @@ def measure_pairs(a: Tensor, b: Tensor, seen: Tensor | None, k: int = 100, windo
         similarity.get(name)
         for name in (f"ssim:window={window},data_range=1.0", "spearman", f"topk_intersection:k={k}")
     )
-    scaled = [_scale(maps, seen)[:, None] for maps in (a, b)]
+    one, other = (_scale(maps, seen)[:, None] for maps in (a, b))
     share = overlap.compare_seen(a.double(), b.double(), seen)
     return {
-        "ssim": ssim.compare_seen(*scaled, seen[:, None]).double(),
+        "ssim": ssim.compare_seen(one, other, seen[:, None]).double(),
         "spearman": spearman.compare_seen(a, b, seen).double(),
         "jaccard": share / (2 - share),  # of sets of k, of which a share of them is in both
     }
