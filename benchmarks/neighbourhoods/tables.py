@@ -4,11 +4,13 @@ python benchmarks/neighbourhoods/tables.py --out results/natural [--only MNIST C
 
 A cell is the median, over samples, of the worst similarity (Pearson's correlation of absolute maps, moved back where
 the change moves positions) that a search finds within the change, among inputs that keep the class; of noise, the worst
-of random draws. Marks: `*` the best
-mean rank, `=` not demonstrably worse (Wilcoxon's signed-rank tests with Holm's correction at 5%, after Friedman's). No
-mark in a column: no difference is demonstrated. Below the table, for each change: the share of the change that keeps
-the class (the same draws for all explainers), the rank correlation of the explainers' order with that of the norm ball,
-and which pairs of explainers both tests put in opposite orders.
+of random draws. The searches need no gradients, so that all explainers have the same one; only for the norm ball there
+is a second column, in which the search follows gradients for explainers that have some.
+
+Marks: `*` the best mean rank, `=` not demonstrably worse (Wilcoxon's signed-rank tests with Holm's correction at 5%,
+after Friedman's). No mark in a column: no difference is demonstrated. Below the table, for each change: the share of
+the change that keeps the class (the same draws for all explainers), the rank correlation of the explainers' order with
+that of the norm ball, and which pairs of explainers both tests put in opposite orders.
 
 Results are stored in `--out`, one folder for each data set; a second start goes on after them.
 """
@@ -31,14 +33,16 @@ from torch import Tensor, nn
 
 import holdfast
 from holdfast import neighbourhoods as near
+from holdfast.algorithms.searches.base import FEW
 from holdfast.metrics import WorstCase
-from holdfast.neighbourhoods import Neighbourhood
+from holdfast.neighbourhoods import Neighbourhood, Transformation
 from holdfast.reproduce.base import spread_evenly
 from holdfast.statistics.comparison import Comparison, compare
 from holdfast.statistics.ranking import measure_agreement
 from holdfast.zoo import architectures
 from holdfast.zoo.training.classifier import accuracy, initialize, train_classifier
 
+GRADIENTS = "with gradients"
 _DRAWS = 200  # of each change for each sample, for the share that keeps the class
 
 Loaded = tuple[holdfast.Classifier, Tensor, str]
@@ -82,11 +86,16 @@ def load_images(network: str, data: str, count: int) -> Loaded:
     return classifier, choose_right(classifier, found.inputs, found.labels, count), about
 
 
+def ball_changes(radius: float) -> Mapping[str, Neighbourhood]:
+    """The norm ball, searched in the same way for all explainers, and with gradients where there are some."""
+    return {f"norm ball {radius:g}": near.LinfBall(radius), f"the same, {GRADIENTS}": near.LinfBall(radius)}
+
+
 def image_changes(radius: float) -> Callable[[Tensor], Mapping[str, Neighbourhood]]:
     """The changes of photos beside a norm ball of this radius."""
     turned, light = near.Rotation(10.0), near.Brightness(0.2)
     return lambda inputs: {
-        f"norm ball {radius:g}": near.LinfBall(radius),
+        **ball_changes(radius),
         "rotation 10 degrees": turned,
         "translation 2 pixels": near.Translation(2.0),
         "brightness 0.2": light,
@@ -136,7 +145,7 @@ def series_changes(inputs: Tensor) -> Mapping[str, Neighbourhood]:
     """The changes of series beside a norm ball of a tenth of a standard deviation; the sets are standardised."""
     shift = max(1.0, round(0.03 * inputs.shape[-1]))
     return {
-        "norm ball 0.1": near.LinfBall(0.1),
+        **ball_changes(0.1),
         "stretch 3%": near.TimeStretch(3.0),
         f"shift {shift:g} steps": near.TimeShift(shift),
         "drift 0.2 std": near.Drift(0.2),
@@ -212,7 +221,7 @@ def table_changes(name: str) -> Callable[[Tensor], Mapping[str, Neighbourhood]]:
             rules = tuple(f"`mean {each}` <= `worst {each}`" for each in properties)
             special = {"10%, with rules": near.TableChanges("10%", rules=rules, **own)}
         return {
-            "norm ball 0.1": near.LinfBall(0.1),
+            **ball_changes(0.1),
             "2% of each value": near.TableChanges("2%", **own),
             "10% of each value": near.TableChanges("10%", **own),
             **special,
@@ -235,13 +244,13 @@ _TABLES: Mapping[str, Any] = {
 # ---- all ----
 
 SETTINGS: Mapping[str, Setting] = {
-    "MNIST": Setting(lambda n: load_images("lenet5-mnist", "mnist:test", n), _IMAGES, image_changes(0.1), 12, 100),
+    "MNIST": Setting(lambda n: load_images("lenet5-mnist", "mnist:test", n), _IMAGES, image_changes(0.1), 20, 100),
     "CIFAR-10": Setting(
         lambda n: load_images("resnet20-cifar10", "cifar10:test", n), _IMAGES, image_changes(0.03), 12, 25
     ),
     "GTSRB": Setting(lambda n: load_images("cnn-gtsrb", "gtsrb:test", n), _IMAGES, image_changes(0.03), 24, 40),
     **{
-        name: Setting(lambda n, name=name: load_series(name, n), _IMAGES, series_changes, 16, 60)
+        name: Setting(lambda n, name=name: load_series(name, n), _IMAGES, series_changes, 20, 60)
         for name in ("GunPoint", "ECG200", "CBF")
     },
     **{
@@ -267,14 +276,17 @@ def measure_kept(classifier: holdfast.Classifier, change: Neighbourhood, inputs:
     return float(torch.cat(kept).float().mean())
 
 
-def make_metric(change: Neighbourhood, budget: int) -> WorstCase:
-    """The worst case of a change; of noise, the worst of random draws.
+def make_metric(label: str, change: Neighbourhood, inputs: Tensor, budget: int) -> WorstCase:
+    """The worst case of a change by a search that needs no gradients, so that all explainers have the same one.
 
-    The parameters of noise include one uniform number for each entry. A search would find noise that is possible, but
-    that nobody's camera ever makes.
+    Of noise it is the worst of random draws: its parameters include one uniform number for each entry, and a search
+    would find noise that is possible, but that nobody's camera ever makes.
     """
-    noise = isinstance(change, near.GaussianNoise | near.Jitter)
-    return WorstCase(change, budget=budget, search="random" if noise else "auto")
+    if isinstance(change, near.GaussianNoise | near.Jitter):
+        return WorstCase(change, budget=budget, search="random")
+    # with few parameters `auto` is the grid search
+    few = isinstance(change, Transformation) and change.count_parameters(inputs.shape[1:]) <= FEW
+    return WorstCase(change, budget=budget, search="auto" if few or GRADIENTS in label else "block")
 
 
 def run_setting(name: str, setting: Setting, out: Path, samples: int, budget: int) -> None:
@@ -286,7 +298,7 @@ def run_setting(name: str, setting: Setting, out: Path, samples: int, budget: in
         classifier,
         setting.explainers,
         inputs,
-        {label: make_metric(change, budget) for label, change in changes.items()},
+        {label: make_metric(label, change, inputs, budget) for label, change in changes.items()},
         controls=False,
         out=out / name,
         samples_per_job=len(inputs),
