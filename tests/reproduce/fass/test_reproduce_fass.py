@@ -21,7 +21,7 @@ from holdfast.neighbourhoods import Brightness, GaussianNoise, Rotation, Transla
 from holdfast.reproduce.base import Table, make_table
 from holdfast.reproduce.fass import photos, tables
 from holdfast.reproduce.fass.pairs import PairStability, measure_pairs
-from holdfast.reproduce.fass.tables import PAIR_PART, SEARCH_PART, add_shares
+from holdfast.reproduce.fass.tables import KEPT_PART, PAIR_PART, SEARCH_PART, add_shares
 from holdfast.testing import check_metric
 
 EXPLAINERS = ("Integrated Gradients", "GradientSHAP", "Grad-CAM", "LIME")
@@ -192,6 +192,14 @@ def judge(means: dict[str, float], model: str = "EfficientNet-lite0", geometric:
     return make_table(PAIR_PART, pl.concat(parts))
 
 
+def shares(kept: list[float]) -> pl.DataFrame:
+    """Results of the study of kept classes, of one change."""
+    place = {"label": "jpeg", "explainer": "random", "model": "ResNet-50", "status": "ok"}
+    return pl.DataFrame({"kept": kept, "sample": range(len(kept))}).with_columns(
+        **{key: pl.lit(text) for key, text in place.items()}
+    )
+
+
 def test_the_sentences_of_the_paper_are_judged() -> None:
     found = judge(dict(zip(EXPLAINERS, (0.5, 0.5, 0.8, 0.3), strict=True)), geometric=0.1)
     outcomes = {(text.split(" (")[0], where): holds for text, where, holds in found.verdicts}
@@ -200,7 +208,13 @@ def test_the_sentences_of_the_paper_are_judged() -> None:
     text = "rotation and translation lower FASS more than brightness, noise and JPEG"
     assert outcomes[f"{text}, maps compared as they are", ", ".join(EXPLAINERS)] is True
     assert outcomes[f"{text}, maps moved back", ", ".join(EXPLAINERS)] is False
-    assert outcomes["most pairs change the class", every] is False
+    kept = make_table(KEPT_PART, shares([1.0] * 6 + [0.0] * 2))
+    assert kept.rows["kept"].item() == 0.75
+    assert [holds for _, _, holds in kept.verdicts] == [None]
+    none = make_table(
+        KEPT_PART, pl.DataFrame({"label": ["jpeg"] * 8, "explainer": ["random"] * 8, **half, "kept": 0.0})
+    )
+    assert [holds for _, _, holds in none.verdicts] == [True]
     row = found.rows.filter(pl.col("metric, explainer") == "jpeg, Grad-CAM")
     assert row["value (paper)"].item() == "0.853"
     assert row["value"].item() == pytest.approx(0.8, abs=0.02)
