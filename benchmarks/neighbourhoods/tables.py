@@ -10,7 +10,7 @@ is a second column, in which the search follows gradients for explainers that ha
 Marks: `*` the best mean rank, `=` not demonstrably worse (Wilcoxon's signed-rank tests with Holm's correction at 5%,
 after Friedman's). No mark in a column: no difference is demonstrated. Below the table, for each change: the share of
 the change that keeps the class (the same draws for all explainers), the rank correlation of the explainers' order with
-that of the norm ball, and which pairs of explainers both tests put in opposite orders.
+that of the two columns of the norm ball, and which pairs of explainers both tests put in opposite orders.
 
 Results are stored in `--out`, one folder for each data set; a second start goes on after them.
 """
@@ -340,28 +340,34 @@ def format_table(
             mark = "" if place not in winners else " \\*" if place == comparison.order[0] else " ="
             cells.append(f"{np.nanmedian(values[:, place]):.2f}{mark}")
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    order = measure_agreement(np.array([c.mean_ranks for c, _ in comparisons.values()]), labels).correlations[0]
     lines.append("| *share that keeps the class* | " + " | ".join(f"{kept[label]:.0%}" for label in labels) + " |")
-    agreement = " | ".join(f"{r:.2f}" for r in order[1:])
-    lines.append(f"| *order as in the norm ball (rank correlation)* | – | {agreement} |")
+    orders = measure_agreement(np.array([c.mean_ranks for c, _ in comparisons.values()]), labels).correlations
+    for place, words in enumerate(("norm ball", f"norm ball {GRADIENTS}")):
+        agreement = ["–" if place == other else f"{r:.2f}" for other, r in enumerate(orders[place])]
+        lines.append(f"| *order as in the {words}* | " + " | ".join(agreement) + " |")
     lines.append("| *samples* | " + " | ".join(str(c.count) for c, _ in comparisons.values()) + " |")
     return lines
 
 
 def describe_reversals(comparisons: Mapping[str, tuple[Comparison, np.ndarray[Any, Any]]]) -> list[str]:
-    """Which pairs the tests put in one order in the norm ball and in the other under a change."""
-    (ball, (first, _)), *others = comparisons.items()
+    """Which pairs the tests put in one order in a norm ball, and in the other under a change."""
+    balls, changes = list(comparisons)[:2], list(comparisons)[2:]
     lines = []
-    for label, (comparison, _) in others:
-        pairs = [
-            f"{first.names[i]} over {first.names[j]}"
-            for i in range(len(first.names))
-            for j in range(len(first.names))
-            if first.significant[j, i] and first.effects[j, i] > 0
-            if comparison.significant[i, j] and comparison.effects[i, j] > 0
-        ]
-        lines.append(f"- {label}: " + (f"against the {ball}, {', '.join(pairs)}" if pairs else "no pair is reversed"))
-    return lines
+    for ball in balls:
+        first = comparisons[ball][0]
+        for label in changes:
+            comparison = comparisons[label][0]
+            pairs = [
+                f"{first.names[i]} over {first.names[j]}"
+                for i in range(len(first.names))
+                for j in range(len(first.names))
+                if first.significant[j, i] and first.effects[j, i] > 0
+                if comparison.significant[i, j] and comparison.effects[i, j] > 0
+            ]
+            if pairs:
+                where = ball if ball == balls[0] else f"{balls[0]} {GRADIENTS}"
+                lines.append(f"- {label}, against the {where}: {', '.join(pairs)}")
+    return lines or ["No pair of explainers is in opposite orders by both tests."]
 
 
 def main() -> None:
