@@ -512,7 +512,10 @@ def test_lens_goes_further_than_top_k(lenet: holdfast.Classifier, digits: holdfa
             },
             "as the first a similarity, or a registered discrepancy, got 'mine'",
         ),
-        ({"neighbourhood": holdfast.L2Ball(1.0)}, "neighbourhood: expected a LinfBall, since steps .* got L2Ball"),
+        (
+            {"neighbourhood": holdfast.L2Ball(1.0)},
+            "neighbourhood: expected a LinfBall or a transformation, since steps .* got L2Ball",
+        ),
         ({"k": 1.5}, "k: expected a whole number of at least 1, or a share"),
         ({"curve_k": (0,)}, "curve_k: expected a whole number of at least 1, or a share"),
         ({"curve_w": (1.5,)}, "curve_w: expected whole numbers"),
