@@ -6,8 +6,10 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor
 
 from holdfast.errors import ArgumentError
@@ -211,6 +213,26 @@ def test_compositions(kind: Compose) -> None:
     if kind.differentiable:
         points = points.requires_grad_()
         assert torch.autograd.gradcheck(lambda p: kind.transform(inputs, p, bounds), (points,), fast_mode=True)
+
+
+def test_normal_parameters_and_the_ranks_of_noise() -> None:
+    """The strength is normal around the identity; the ranks stay uniform, also as parts of a composition."""
+    images = torch.full((1, 1, 2, 3), 0.5, dtype=torch.float64)
+    noise = GaussianNoise(0.4, distribution="truncated_normal")
+    for kind, first in [(noise, 0), (Compose((Rotation(8), noise)), 1)]:
+        region = kind.around(images, (0.0, 1.0))
+        points = region.sample(4000, make_streams(1))[0].numpy()
+        assert stats.kstest(points[:, first], stats.halfnorm(scale=0.1).cdf).pvalue > 1e-3  # four scales: hardly cut
+        assert stats.kstest(points[:, first + 1 :].ravel(), stats.uniform.cdf).pvalue > 1e-3
+        if first:
+            assert stats.kstest(points[:, 0], stats.uniform(-8, 16).cdf).pvalue > 1e-3
+        z = region.to_gaussian(torch.from_numpy(points)[None])
+        assert torch.allclose(region.from_gaussian(z)[0], torch.from_numpy(points), atol=1e-4)
+        density = region.log_density(torch.from_numpy(points)[None])[0].numpy()
+        assert np.allclose(density, -0.5 * (points[:, first] / 0.1) ** 2)
+    region = Compose((Rotation(8), noise), distribution="truncated_normal").around(images, (0.0, 1.0))
+    points = region.sample(4000, make_streams(1))[0].numpy()
+    assert stats.kstest(points[:, 0], stats.truncnorm(-2, 2, scale=4).cdf).pvalue > 1e-3
 
 
 @pytest.mark.parametrize(
