@@ -77,6 +77,29 @@ def describe_reach(options: Mapping[str, Any], part: str = "feature") -> str:
     return f"by at most {size} in each {part}" if place.get("norm") == "LinfBall" else f"by at most {size}"
 
 
+def describe_parameters(row: Mapping[str, Any]) -> str:
+    """The parameters of a transformation in a row of results, in words; empty where it has none.
+
+    Their columns have names for people, such as `"angle [degrees]"`, which no field of a result can have.
+
+    >>> describe_parameters({"value": 0.3, "angle [degrees]": -7.31, "brightness [share of the range]": 0.1})
+    'angle −7.31 degrees, brightness 10% of the range'
+    >>> describe_parameters({"value": 0.3, "factor of size": 1.04, "angle [degrees]": None})
+    'factor of size 1.04'
+    """
+    found = []
+    for column, value in row.items():
+        if column.isidentifier() or not isinstance(value, int | float) or isinstance(value, bool):
+            continue
+        name, _, rest = column.partition(" [")
+        unit, _, number = rest.partition("]")
+        scale = 100 if unit.startswith("share") else 1
+        text = f"{scale * value + 0.0:.3g}".replace("-", "−")
+        unit = f"%{unit.removeprefix('share')}" if scale == 100 else "%" if unit in ("%", "percent") else f" {unit}"
+        found.append(f"{name}{number} {text}{unit}".rstrip())
+    return ", ".join(found)
+
+
 def count_samples(rows: pl.DataFrame, column: str) -> tuple[int, int]:
     """On how many samples a flag is true in any repeat, and how many samples there are.
 

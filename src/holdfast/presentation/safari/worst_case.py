@@ -12,6 +12,8 @@ import polars as pl
 from holdfast.charts import Chart, Gallery, GalleryRow, Line, Picture, Strip, draw_ecdf, draw_lines
 from holdfast.metrics.base import larger_is_closer
 from holdfast.presentation.base import (
+    ALIGNED,
+    MOVED_BACK,
     Presentation,
     Reading,
     Standing,
@@ -23,6 +25,7 @@ from holdfast.presentation.base import (
     presentations,
     read_flags,
     read_numbers,
+    show_moved_back,
 )
 from holdfast.presentation.safari.terms import (
     COMPARED,
@@ -33,7 +36,7 @@ from holdfast.presentation.safari.terms import (
     find_threshold,
     name_similarity,
 )
-from holdfast.presentation.wording import Caution, count_samples, join_names
+from holdfast.presentation.wording import Caution, count_samples, describe_parameters, join_names
 from holdfast.tensors import Array
 
 #: samples in a gallery, and samples behind a line
@@ -226,7 +229,7 @@ class WorstCasePresentation(Presentation):
             rows = []
             for sample in views[0].samples(COMPARED_SAMPLES):
                 for view in views:
-                    shown = view.load_sample(explainer, sample, _PICTURES)
+                    shown = view.load_sample(explainer, sample, _PICTURES, ALIGNED)
                     if shown is not None:
                         setting = str(view.options.get("similarity"))
                         rows.append(dataclasses.replace(_row(view, explainer, sample, *shown), setting=setting))
@@ -367,19 +370,23 @@ def _on_one_grid(view: View, explainer: str) -> tuple[Array, Array]:
 
 
 def _gallery(view: View) -> Gallery:
-    rows = [_row(view, *shown) for shown in view.gallery(SHOWN, _PICTURES)]
-    note = (
-        "Each row is an explainer, for the same input. {} {}The change is drawn as large as possible; the real change "
-        "is often much fainter. Pale pictures: the search found nothing."
-    )
+    rows = [_row(view, *shown) for shown in view.gallery(SHOWN, _PICTURES, ALIGNED)]
+    note = "Each row is an explainer, for the same input. {} {}{}Pale pictures: the search found nothing."
     signs = "Signs do not count in the similarity, so a change of colour alone is no change. "
     misclassified = view.options.get("event") == "misclassification"
     return Gallery(
         "Pictures (they show a weakness of the model, not of the explainers)" if misclassified else "Worst cases found",
         tuple(rows),
-        note.format(view.describe_maps(count_axes(rows)), signs if view.options.get("absolute") else ""),
+        note.format(view.describe_maps(count_axes(rows)), signs * bool(view.options.get("absolute")), _explain(rows)),
         folded=misclassified,
     )
+
+
+def _explain(rows: Sequence[GalleryRow]) -> str:
+    """How to read the pictures that not all rows have."""
+    kinds = {(picture.change, picture.moved_back) for row in rows for picture in row.pictures}
+    scaled = "The change is drawn as large as possible; the real change is often much fainter. "
+    return scaled * any(change for change, _ in kinds) + MOVED_BACK * any(back for _, back in kinds)
 
 
 def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
@@ -394,10 +401,16 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
         Picture("change", difference, f"Change of the input, scaled: {who}", signed=True, change=True),
         Picture("its map now", arrays["maps"], f"Explanation of the worst input: {who}", signed=True),
     )
+    back = show_moved_back(arrays, who)
+    if back:  # the difference of two inputs whose positions differ says little
+        pictures = (*(picture for picture in pictures if not picture.change), *back)
     before, after = row.get("targets"), row.get("predicted")
     classes = f"class {before} → {after}" if before != after else f"class {before}, kept"
     similarity, margin = format_number(row.get("similarity"), 3), format_number(row.get("margin"))
-    text = f"similarity {similarity}; {classes}; margin {margin}; change up to {format_number(largest, 3)}"
+    size = describe_parameters(row) or f"change up to {format_number(largest, 3)}"
+    text = f"similarity {similarity}; {classes}; margin {margin}; {size}"
+    if row.get("class_kept") is not None:
+        text += f"; the class is kept in {100 * row['class_kept']:.0f}% of the neighbourhood"
     found = bool(row.get("found"))
     if np.ptp(arrays["maps"]) == 0:
         text += "; its map is constant now, so the correlation is 0 by definition"
