@@ -11,7 +11,8 @@ from holdfast.neighbourhoods.base import (
     check_neighbourhood,
     neighbourhoods,
 )
-from holdfast.neighbourhoods.light import Brightness
+from holdfast.neighbourhoods.geometry import Perspective, Rotation, Scale, Shear, Translation
+from holdfast.neighbourhoods.light import Brightness, Contrast, Gamma, Hue, Saturation
 from holdfast.neighbourhoods.norm_balls import L2Ball, LinfBall, NormBall
 from holdfast.neighbourhoods.transformations import Compose, Transformation, Warp
 
@@ -19,13 +20,22 @@ __all__ = [
     "Bounds",
     "Brightness",
     "Compose",
+    "Contrast",
     "Distribution",
+    "Gamma",
+    "Hue",
     "L2Ball",
     "LinfBall",
     "Neighbourhood",
     "NormBall",
+    "Perspective",
     "Region",
+    "Rotation",
+    "Saturation",
+    "Scale",
+    "Shear",
     "Transformation",
+    "Translation",
     "Warp",
     "check_neighbourhood",
     "neighbourhoods",
