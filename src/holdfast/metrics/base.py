@@ -17,7 +17,6 @@ from holdfast.explainers import get as get_explainer
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
 from holdfast.neighbourhoods import Neighbourhood, NormBall
-from holdfast.neighbourhoods.naming import find_name
 from holdfast.records import ConfigurationType
 from holdfast.registry import Registry
 from holdfast.segments import LabelMap, check_one_for_all
@@ -355,8 +354,8 @@ def plain(value: object) -> Any:
     if isinstance(value, Similarity):
         return value.name
     if isinstance(value, Neighbourhood):
-        named = {"norm": type(value).__name__} if isinstance(value, NormBall) else {"name": find_name(type(value))}
-        return named | {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        key = "norm" if isinstance(value, NormBall) else "transformation"
+        return {key: type(value).__name__, **{f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"name": getattr(value, "name", type(value).__name__), **fields}

@@ -20,6 +20,7 @@ from holdfast.explainers import Explainer
 from holdfast.explainers.gradients.surrogates import smooth_relu
 from holdfast.metrics.result import Status
 from holdfast.model import Classifier, Output
+from holdfast.neighbourhoods import Region
 from holdfast.similarity import Similarity, SimilarityFunction, is_degenerate
 from holdfast.similarity import get as get_similarity
 from holdfast.tensors import broadcast_rows
@@ -71,6 +72,8 @@ class Probe:
         absolute: compare absolute attributions.
         explain: the class explained at a perturbed input: the one of its `"origin"`, or the one `"predicted"` there.
         margin: from `"logit"`s or from `"probability"`s.
+        region: the neighbourhoods of the P origins. Queries are then at its points, from which it makes the perturbed
+            copies; where it moves positions, the maps of the copies are moved back before they are compared.
 
     Raises:
         UnknownNameError: no similarity has that name.
@@ -108,8 +111,9 @@ class Probe:
         absolute: bool = False,
         explain: Explain = "origin",
         margin: Output = "logit",
+        region: Region | None = None,
     ) -> None:
-        self.classifier, self.explainer = classifier, explainer
+        self.classifier, self.explainer, self.region = classifier, explainer, region
         self.similarity = None if similarity is None else get_similarity(similarity)
         self.absolute, self.explain, self.margin_kind = absolute, explain, margin
         maps, logits = explainer.attribute_all(classifier, inputs, targets)
@@ -120,6 +124,7 @@ class Probe:
         #: what is compared of it: the reference itself, or one value per position where the similarity asks for that
         self._compared = self._of_maps(self.reference)
         self.margin = class_margin(logits, self.targets, margin)
+        self._example = inputs[:1]
         self._evaluations = torch.ones(len(inputs), dtype=torch.int64, device=inputs.device)
         self._degenerate = torch.zeros_like(self._evaluations)
         self._nonfinite = torch.zeros_like(self._evaluations)
@@ -221,7 +226,8 @@ class Probe:
         """Predict and explain perturbed copies; each counts as one model evaluation of its origin.
 
         Args:
-            x: the copies, `(M, ...)`, as many as you like: they are cut into chunks that fit into memory.
+            x: the copies, `(M, ...)`, or the region's points; as many as you like: they are cut into chunks that fit
+                into memory.
             origin: the number of the origin of each copy, int64 `(M,)`; None for one copy of every origin, in order.
             want_distance: measure the distance between the maps too.
             keep_maps: return the maps and the predicted classes too.
@@ -231,7 +237,7 @@ class Probe:
             Margins and, if the probe has a similarity, similarities; NaN where the model was not finite.
         """
         origin = self._origin(x, origin)
-        size = self.choose_block_size(x, len(x))
+        size = self.choose_block_size(self._example, len(x))
         parts = [
             self._query(x[start : start + size], origin[start : start + size], want_distance, keep_maps, compare)
             for start in range(0, len(x), size)
@@ -246,20 +252,26 @@ class Probe:
         targets, reference = self.targets[origin], self._compared[origin]
         wanted = targets if self.explain == "origin" else None
         fixed = None if self.fixed is None else self.fixed[origin]
-        signed, logits = self.explainer.attribute_all(self.classifier, x, wanted, fixed)
+        signed, logits = self.explainer.attribute_all(self.classifier, self.perturb(x, origin), wanted, fixed)
         maps = self._prepare(signed)
         finite = _finite(logits) & _finite(maps)
         compared = self._of_maps(maps)
         self.count(origin, is_degenerate(compared) & finite, ~finite)
+        seen = None
+        if self._aligns and (compare or want_distance):
+            maps, seen = self.align_maps(torch.where(broadcast_rows(finite, signed), signed, 0.0), x, origin)
+            maps = self._prepare(maps)
+            compared = self._of_maps(maps)
         alike = None
         if compare and self.similarity is not None:
-            alike = self.similarity(reference, torch.where(broadcast_rows(finite, compared), compared, 0.0))
+            alike = self._compare(reference, torch.where(broadcast_rows(finite, compared), compared, 0.0), seen)
             alike = torch.where(finite, alike, torch.nan)
         margin = class_margin(logits, targets, self.margin_kind)
         distance = None
         if want_distance:
             whole = reference if self._compared is self.reference else self.reference[origin]
-            distance = torch.where(finite, (maps - whole).flatten(1).norm(dim=1), torch.nan)
+            difference = maps - whole if seen is None else (maps - whole) * seen
+            distance = torch.where(finite, difference.flatten(1).norm(dim=1), torch.nan)
         return Measurement(
             torch.where(finite, margin, torch.nan),
             alike,
@@ -267,6 +279,26 @@ class Probe:
             signed if keep_maps else None,
             logits.argmax(1) if keep_maps else None,
         )
+
+    @property
+    def _aligns(self) -> bool:
+        return self.region is not None and self.region.aligns
+
+    def perturb(self, points: Tensor, origin: Tensor) -> Tensor:
+        """The copies `(M, ...)` at the region's points of the origins numbered `origin` `(M,)`."""
+        return points if self.region is None else self.region.perturb(points, origin)
+
+    def align_maps(self, maps: Tensor, points: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
+        """Signed maps `(M, ...)` of copies at the region's `points`, moved back, and what both inputs see of them."""
+        assert self.region is not None
+        return self.region.align_maps(maps, points, origin)
+
+    def _compare(self, reference: Tensor, compared: Tensor, seen: Tensor | None) -> Tensor:
+        """The similarity of what is compared `(M, ...)`, where it is `seen`."""
+        assert self.similarity is not None
+        if seen is None:
+            return self.similarity(reference, compared)
+        return self.similarity.compare_seen(reference, compared, seen if seen.ndim == compared.ndim else seen[:, 0])
 
     def similarity_to(self, origin: Tensor, maps: Tensor) -> Tensor:
         """The similarity, `(M,)`, of prepared maps `(M, ...)` to those of the origins numbered `origin` `(M,)`."""
@@ -278,11 +310,11 @@ class Probe:
         origin = self._origin(x, origin)
 
         def chunk(x: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
-            logits = self.classifier.forward(x)
+            logits = self.classifier.forward(self.perturb(x, origin))
             return class_margin(logits, self.targets[origin], self.margin_kind), torch.isfinite(logits).all(1)
 
         with torch.no_grad():
-            margin, finite = self.classifier.map_rows(chunk, x, origin)
+            margin, finite = self.classifier.map_rows(chunk, x, origin, like=self._example)
         self.count(origin, torch.zeros_like(finite), ~finite)
         return Measurement(torch.where(finite, margin, torch.nan))
 
@@ -297,7 +329,7 @@ class Probe:
         Args:
             objective: a function of `maps, margin, origin, *columns` that returns one number for each row, `(M,)`. It
                 gets the maps as they are compared: absolute, if the probe compares absolute attributions.
-            x: the copies, `(M, ...)`.
+            x: the copies, `(M, ...)`, or the region's points; the gradients are by these.
             origin: the number of the origin of each copy, int64 `(M,)`.
             columns: further arguments of the objective, `(M, ...)`, cut into chunks as `x` is.
             beta: the sharpness of softplus.
@@ -307,9 +339,13 @@ class Probe:
             targets = self.targets[origin]
             with torch.enable_grad(), smooth_relu(beta):  # which also runs compiled modules eagerly
                 leaf = x.detach().requires_grad_(True)
+                copies = self.perturb(leaf, origin)
                 maps, logits = self.explainer.attribute(
-                    self.classifier, leaf, targets if self.explain == "origin" else None, create_graph=True
+                    self.classifier, copies, targets if self.explain == "origin" else None, create_graph=True
                 )
+                if self._aligns:  # where it is not seen, the map gets the origin's values, which have no gradient
+                    maps, seen = self.align_maps(maps, leaf, origin)
+                    maps = torch.where(seen, maps, self.maps[origin])
                 margin = class_margin(logits, targets, self.margin_kind)
                 goal = objective(self._prepare(maps), margin, origin, *columns)
                 if not goal.requires_grad:
@@ -319,7 +355,9 @@ class Probe:
 
         # a graph of second order holds about twice what a backward pass does
         rows = 2 * self.explainer.rows_per_input
-        (found,) = self.classifier.map_rows(chunk, x, origin, *columns, rows_per_input=rows, kind="backward")
+        (found,) = self.classifier.map_rows(
+            chunk, x, origin, *columns, like=self._example, rows_per_input=rows, kind="backward"
+        )
         self.charge(origin)
         return found
 

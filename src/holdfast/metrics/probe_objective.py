@@ -30,7 +30,7 @@ class ProbeObjective(ABC):
 
     @abstractmethod
     def measure(self, x: Tensor, origin: Tensor) -> Outcome:
-        """The outcome of `x` `(M, ...)`, perturbed copies of the origins numbered `origin` `(M,)`."""
+        """The outcome at points `x` `(M, ...)` around the origins numbered `origin` `(M,)`."""
 
     @abstractmethod
     def ascend(self, maps: Tensor, margin: Tensor, origin: Tensor, feasible: Tensor) -> Tensor:
@@ -49,9 +49,10 @@ class ProbeObjective(ABC):
 
     @property
     def differentiable(self) -> bool:
-        """Whether a white-box search can use it: explainer and similarity are differentiable."""
-        similarity = self.probe.similarity
-        return self.probe.explainer.differentiable and (similarity is None or similarity.differentiable)
+        """Whether a white-box search can use it: explainer, similarity and perturbation are differentiable."""
+        similarity, region = self.probe.similarity, self.probe.region
+        by_points = region is None or region.differentiable
+        return by_points and self.probe.explainer.differentiable and (similarity is None or similarity.differentiable)
 
     def run(self, search: Search, region: Region, budget: int, seed: int) -> SearchResult:
         """Run the search in `region`, the neighbourhoods of the usable origins."""
@@ -60,7 +61,7 @@ class ProbeObjective(ABC):
 
 
 def reevaluate_found(probe: Probe, x: Tensor, compare: bool = True) -> tuple[Measurement, Tensor, Tensor]:
-    """Re-evaluate what was found, an input `(P, ...)` for each origin: the measurement, the maps and the classes."""
+    """Re-evaluate what was found, a point `(P, ...)` for each origin: the measurement, the maps and the classes."""
     seen = probe.query(x, torch.arange(len(x), device=x.device), keep_maps=True, compare=compare)
     assert seen.maps is not None
     assert seen.predicted is not None

@@ -256,6 +256,13 @@ class Neighbourhood(metaclass=ConfigurationType):
     def describe(self) -> str:
         """What happens to an input, as the end of the sentence "an input is ..."."""
 
+    def read_parameters(self, points: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
+        """The parameters that people read, `(P,)` each, by name; of points `(P, ...)` for inputs of this shape.
+
+        A norm ball has none: its points are the perturbed inputs.
+        """
+        return {}
+
     def describe_excess(self, shape: Sequence[int], bounds: tuple[Tensor, Tensor]) -> str:
         """A sentence if the neighbourhood holds every valid input of this shape, and more; else an empty text."""
         return ""

@@ -69,6 +69,14 @@ class Transformation(Neighbourhood):
         """The names, by column, of the parameters that people read, for an input of this shape."""
         return dict(enumerate(self.parameters))
 
+    def read_parameters(self, points: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
+        """The parameters that have names, `(P,)` each; of points `(P, D)` for inputs of this shape."""
+        named: dict[str, Tensor] = {}
+        for column, name in self.name_parameters(shape).items():
+            number = sum(known.partition(" #")[0] == name for known in named)
+            named[f"{name} #{number + 1}" if number else name] = points[:, column]
+        return named
+
     @abstractmethod
     def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
         """The limits of the parameters for `inputs` `(P, *input_shape)`.

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import torch
 from torch import Tensor
 
 from holdfast.errors import ArgumentError, check, suggest_name
@@ -123,6 +124,10 @@ class Similarity:
             tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__,
         )
         return result
+
+    def compare_seen(self, a: Tensor, b: Tensor, seen: Tensor) -> Tensor:
+        """The similarity of maps `(N, ...)` where they are `seen`, bool, of a shape that broadcasts to the maps'."""
+        return self(torch.where(seen, a, 0.0), torch.where(seen, b, 0.0))
 
     def of_maps(self, maps: Tensor) -> Tensor:
         """The values that are compared, for maps `(N, C, H, W)`, `(N, C, T)` or `(N, F)`.

@@ -36,7 +36,7 @@ from holdfast.metrics.probe import Explain, Probe, check_probe_options
 from holdfast.metrics.result import Result
 from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
 from holdfast.model import Classifier, Output
-from holdfast.neighbourhoods import LinfBall, Neighbourhood
+from holdfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
 from holdfast.similarity import Similarity
 from holdfast.similarity import get as get_similarity
 
@@ -177,8 +177,7 @@ class MisinterpretationProbability(Metric):
     margin: Output = "logit"
 
     def __post_init__(self) -> None:
-        kind = type(self.neighbourhood).__name__
-        check(isinstance(self.neighbourhood, Neighbourhood), "neighbourhood", "a LinfBall or an L2Ball", kind)
+        check_neighbourhood(self.neighbourhood)
         methods = ("subset", "monte_carlo")
         check(self.method in methods, "method", f"one of {', '.join(methods)}", repr(self.method))
         check_integer(self.particles, "particles", 10)
@@ -241,6 +240,7 @@ class MisinterpretationProbability(Metric):
     ) -> ProbabilityResult:
         """Estimate the probability of the event around every sample."""
         event = self._event()
+        region = self.neighbourhood.around(inputs, classifier.bounds)
         probe = Probe(
             classifier,
             explainer,
@@ -250,6 +250,7 @@ class MisinterpretationProbability(Metric):
             absolute=self.absolute,
             explain=self.explain,
             margin=self.margin,
+            region=region,
         )
         usable = probe.usable()
 
@@ -258,7 +259,7 @@ class MisinterpretationProbability(Metric):
 
         estimate = None
         if len(usable):
-            region = self.neighbourhood.around(inputs[usable], classifier.bounds)
+            region = region.select(usable)
             if self.method == "monte_carlo":
                 estimate = monte_carlo(score, region, self.samples, generator, indexed=True)
             else:
@@ -290,7 +291,7 @@ class MisinterpretationProbability(Metric):
         levels: list[Levels | None] = [None] * len(inputs)
         extreme = inputs.clone()
         if estimate is not None:
-            extreme[usable] = estimate.extreme
+            extreme[usable] = probe.perturb(estimate.extreme, usable)
             for place, level in zip(usable.tolist(), estimate.levels, strict=False):
                 levels[place] = level
         log_probability = spread(None if estimate is None else estimate.log_probability, 0.0)

@@ -110,7 +110,10 @@ class _Sensitivity(Metric):
         """Sample the neighbourhood of every input, or search it."""
         if self.search != "sample":
             return self._from_search(classifier, explainer, inputs, targets, generator)
-        probe = Probe(classifier, explainer, inputs, targets, absolute=self.absolute, explain=self.explain)
+        region = self.neighbourhood.around(inputs, classifier.bounds)
+        probe = Probe(
+            classifier, explainer, inputs, targets, absolute=self.absolute, explain=self.explain, region=region
+        )
         rows = probe.usable()
         seed = draw_seed(generator)
         best = torch.full((len(inputs),), -torch.inf, device=inputs.device, dtype=inputs.dtype)
@@ -118,14 +121,14 @@ class _Sensitivity(Metric):
         # blocks of a fixed size, so that an input's draws do not depend on the batch; few rows at once for memory
         group = max(1, _ELEMENTS // (_BLOCK * inputs[0].numel()))
         for part in torch.split(rows, group) if len(rows) else ():
-            region = self.neighbourhood.around(inputs[part], classifier.bounds)
-            streams = region.streams(seed)
+            own = region.select(part)
+            streams = own.streams(seed)
             for start in range(0, self.samples, _BLOCK):
-                x = region.sample(min(_BLOCK, self.samples - start), streams)
+                x = own.sample(min(_BLOCK, self.samples - start), streams)
                 top, index = _measure(probe, part, x, inputs, self.per_distance).max(1)
                 better = top > best[part]
                 best[part] = torch.maximum(best[part], top)
-                where[part[better]] = x[better, index[better]]
+                where[part[better]] = probe.perturb(x[better, index[better]], part[better])
         return self._result(probe, best.clamp(min=0), where)
 
     def _from_search(
@@ -276,7 +279,7 @@ def _norms(maps: Tensor) -> Tensor:
 
 
 def _measure(probe: Probe, rows: Tensor, x: Tensor, inputs: Tensor, per_distance: bool) -> Tensor:
-    """Distance, or slope, for each of the perturbed inputs `x` `(P, S, ...)` of the origins `rows`; `(P, S)`."""
+    """Distance, or slope, at each of the points `x` `(P, S, ...)` around the origins `rows`; `(P, S)`."""
     count = x.shape[1]
     origin = rows.repeat_interleave(count)
     flat = x.reshape(-1, *x.shape[2:])
@@ -284,6 +287,6 @@ def _measure(probe: Probe, rows: Tensor, x: Tensor, inputs: Tensor, per_distance
     assert distance is not None
     distance = torch.where(distance.isnan(), -torch.inf, distance)
     if per_distance:
-        step = (flat - inputs[origin]).flatten(1).norm(dim=1)
+        step = (probe.perturb(flat, origin) - inputs[origin]).flatten(1).norm(dim=1)
         distance = torch.where(step > 0, distance / step, 0.0)
     return distance.reshape(-1, count)

@@ -59,6 +59,10 @@ class WorstCaseResult(Result):
         trace: best similarity and margin so far against the search's evaluations, for the samples of `traced`.
         traced: numbers of the samples that the rows of the trace and of the population belong to.
         population: the search's last one, `(len(traced), n, ...)`, where it keeps one and it was asked for.
+        aligned_maps: where the neighbourhood moves positions, `maps` moved back to those of the clean inputs, NaN where
+            not both inputs see a position, `(N, ...)`.
+        parameters: of a transformation, by name, those of the worst inputs, `(N,)` each, in their own units; those of
+            the centre where a sample was skipped.
     """
 
     similarity: Tensor
@@ -76,6 +80,12 @@ class WorstCaseResult(Result):
     trace: WorstCaseTrace
     traced: Tensor = field(metadata={"per_sample": False})
     population: Tensor | None = None
+    aligned_maps: Tensor | None = None
+    parameters: Mapping[str, Tensor] = field(default_factory=dict, metadata={"per_sample": False})
+
+    def columns(self) -> dict[str, Any]:
+        """Further columns of the frame, with one for each parameter of a transformation."""
+        return {**super().columns(), **{name: values.tolist() for name, values in self.parameters.items()}}
 
     def tensors(self) -> dict[str, Tensor]:
         """Clean and worst inputs, their explanations, and the trace, NaN for skipped samples."""
@@ -91,6 +101,7 @@ class WorstCaseResult(Result):
             "inputs": self.inputs,
             "origin_maps": self.origin_maps,
             "maps": self.maps,
+            **({} if self.aligned_maps is None else {"aligned_maps": self.aligned_maps}),
             "trace_evaluations": self.trace.evaluations.expand(len(self), steps),
             **lines,
         }
@@ -222,12 +233,16 @@ class WorstCase(Metric):
     ) -> WorstCaseResult:
         """Search around every sample, and re-evaluate what was found."""
         event, search = self._event(), self._search()
-        if search.white_box and not (explainer.differentiable and event.similarity.differentiable):
-            raise ArgumentError(
-                "search",
-                "a black-box search, since the explainer or the similarity cannot be differentiated",
-                repr(search.name),
-            )
+        region = self.neighbourhood.around(inputs, classifier.bounds)
+        parts = {
+            "the explainer": explainer.differentiable,
+            "the similarity": event.similarity.differentiable,
+            "the neighbourhood": region.differentiable,
+        }
+        missing = [part for part, differentiable in parts.items() if not differentiable]
+        if search.white_box and missing:
+            words = f"a black-box search, since {' and '.join(missing)} cannot be differentiated"
+            raise ArgumentError("search", words, repr(search.name))
         probe = Probe(
             classifier,
             explainer,
@@ -237,17 +252,25 @@ class WorstCase(Metric):
             absolute=self.absolute,
             explain=self.explain,
             margin=self.margin,
+            region=region,
         )
         objective = _WorstCaseObjective(event, probe, inputs, self.track_sensitivity)
-        usable, worst, trace, population = objective.usable, inputs.clone(), _empty_trace(inputs), None
+        usable, points, trace, population = objective.usable, region.centre.clone(), _empty_trace(inputs), None
         followed = False
         if len(usable):
-            region = self.neighbourhood.around(inputs[usable], classifier.bounds)
-            found = objective.run(search, region, self.budget - self.own_evaluations, draw_seed(generator))
-            worst[usable] = region.project(found.inputs[:, None])[:, 0]
+            own = region.select(usable)
+            found = objective.run(search, own, self.budget - self.own_evaluations, draw_seed(generator))
+            points[usable] = own.project(found.inputs[:, None])[:, 0]
             trace, population = _read_trace(event, found.trace), found.population
             followed = found.followed_gradients
-        seen, maps, predicted = reevaluate_found(probe, worst)
+        seen, maps, predicted = reevaluate_found(probe, points)
+        everyone = torch.arange(len(inputs), device=inputs.device)
+        worst = inputs.clone()
+        worst[usable] = region.perturb(points, everyone)[usable]
+        aligned = None
+        if region.aligns:
+            moved, visible = region.align_maps(maps, points, everyone)
+            aligned = torch.where(visible, moved, torch.nan)
         similarity, margin = seen.similarity, seen.margin
         assert similarity is not None
         evaluated = probe.spread(torch.ones_like(usable, dtype=torch.bool), False)
@@ -269,6 +292,8 @@ class WorstCase(Metric):
             origins=inputs,
             origin_maps=probe.maps,
             maps=maps,
+            aligned_maps=aligned,
+            parameters=self.neighbourhood.read_parameters(points, inputs.shape[1:]),
             trace=trace,
             traced=usable,
             population=population if self.keep_population else None,
@@ -291,7 +316,7 @@ class _WorstCaseObjective(ProbeObjective):
         seen = self.event.query(self.probe, x, origin, want_distance=self.track)
         if self.track and seen.distance is not None:
             distance = seen.distance.nan_to_num(nan=0.0).to(self.sens_max.dtype)
-            step = (x - self.inputs[origin]).flatten(1).norm(dim=1)
+            step = (self.probe.perturb(x, origin) - self.inputs[origin]).flatten(1).norm(dim=1)
             slope = torch.where(step > 0, distance / step, 0.0)
             self.sens_max.scatter_reduce_(0, origin, distance, "amax")
             self.sens_lips.scatter_reduce_(0, origin, slope.to(self.sens_lips.dtype), "amax")
