@@ -14,16 +14,30 @@ from holdfast.neighbourhoods.base import (
 from holdfast.neighbourhoods.geometry import Perspective, Rotation, Scale, Shear, Translation
 from holdfast.neighbourhoods.light import Brightness, Contrast, Gamma, Hue, Saturation
 from holdfast.neighbourhoods.norm_balls import L2Ball, LinfBall, NormBall
+from holdfast.neighbourhoods.series import (
+    Amplitude,
+    Drift,
+    DroppedSamples,
+    Jitter,
+    TimeShift,
+    TimeStretch,
+    TimeWarp,
+    WindowCrop,
+)
 from holdfast.neighbourhoods.transformations import Compose, Transformation, Warp
 
 __all__ = [
+    "Amplitude",
     "Bounds",
     "Brightness",
     "Compose",
     "Contrast",
     "Distribution",
+    "Drift",
+    "DroppedSamples",
     "Gamma",
     "Hue",
+    "Jitter",
     "L2Ball",
     "LinfBall",
     "Neighbourhood",
@@ -34,9 +48,13 @@ __all__ = [
     "Saturation",
     "Scale",
     "Shear",
+    "TimeShift",
+    "TimeStretch",
+    "TimeWarp",
     "Transformation",
     "Translation",
     "Warp",
+    "WindowCrop",
     "check_neighbourhood",
     "neighbourhoods",
 ]
