@@ -40,7 +40,8 @@ def plot_result(
     maps = [pictures[name] for name in names[1::2]]
     row = rows.filter(sample=worst).row(0, named=True)
     value = format_number(float(row[reading.column]), reading.decimals)
-    changed = "\n".join(filter(None, [f"perturbed, value {value}", describe_parameters(row).replace(", ", "\n")]))
+    parameters = describe_parameters(row, result.options, inputs[0].shape)
+    changed = f"perturbed, value {value}" + "".join(f"\n{part}" for part in parameters.split(", ") if part)
     titles = [f"sample {worst}", changed][: len(inputs)]
     if len(inputs) > 1 and ALIGNED[0] in stored:  # the map moved back belongs to the positions of the clean input
         inputs.append(inputs[0])

@@ -585,7 +585,7 @@ def draw_example(view: View, what: str, lead: str, same: float | None = 1.0) -> 
             *show_moved_back(arrays, who),
         )
         reach = describe_reach(view.options, "number of the embedding" if view.tokens else "feature")
-        parameters = describe_parameters(row)
+        parameters = describe_parameters(row, view.options, np.shape(arrays["origins"]))
         moved = f"was changed ({parameters})" if parameters else f"moved{f' {reach}' if reach else ''}"
         equal = "" if same is None else f" ({same:g} would be the same map)"
         text = (

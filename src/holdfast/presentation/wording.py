@@ -8,6 +8,9 @@ from typing import Any
 
 import polars as pl
 
+from holdfast.neighbourhoods import Transformation
+from holdfast.neighbourhoods.naming import read_stored
+
 #: a verdict names this many explainers that share a place; of more it gives the number
 _NAMED = 3
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -77,19 +80,26 @@ def describe_reach(options: Mapping[str, Any], part: str = "feature") -> str:
     return f"by at most {size} in each {part}" if place.get("norm") == "LinfBall" else f"by at most {size}"
 
 
-def describe_parameters(row: Mapping[str, Any]) -> str:
+def describe_parameters(row: Mapping[str, Any], options: Mapping[str, Any], shape: Sequence[int]) -> str:
     """The parameters of a transformation in a row of results, in words; empty where it has none.
 
-    Their columns have names for people, such as `"angle [degrees]"`, which no field of a result can have.
+    Args:
+        row: of the frame of a metric, with a column for each parameter.
+        options: of the metric, as stored.
+        shape: of the inputs.
 
-    >>> describe_parameters({"value": 0.3, "angle [degrees]": -7.31, "brightness [share of the range]": 0.1})
-    'angle −7.31 degrees, brightness 10% of the range'
-    >>> describe_parameters({"value": 0.3, "factor of size": 1.04, "angle [degrees]": None})
-    'factor of size 1.04'
+    >>> options = {"neighbourhood": {"transformation": "Rotation", "degrees": [-10, 10]}}
+    >>> describe_parameters({"value": 0.3, "angle [degrees]": -7.31}, options, (1, 28, 28))
+    'angle −7.31 degrees'
+    >>> options = {"neighbourhood": {"transformation": "Brightness", "shift": [-0.2, 0.2]}}
+    >>> describe_parameters({"value": 0.3, "brightness [share of the range]": 0.1}, options, (1, 28, 28))
+    'brightness 10% of the range'
     """
+    place = read_stored(options.get("neighbourhood"))
+    names = set(place.name_parameters(shape).values()) if isinstance(place, Transformation) else set()
     found = []
     for column, value in row.items():
-        if column.isidentifier() or not isinstance(value, int | float) or isinstance(value, bool):
+        if column.partition(" #")[0] not in names or not isinstance(value, int | float):
             continue
         name, _, rest = column.partition(" [")
         unit, _, number = rest.partition("]")

@@ -17,10 +17,13 @@ from itertools import combinations, permutations
 from typing import Any
 
 from holdfast.errors import HoldfastError
+from holdfast.neighbourhoods.naming import label_neighbourhood, read_stored
 from holdfast.registry import parse_options
 
 #: letters of a value in words
 _LONGEST = 60
+#: the keys under which the class of a neighbourhood is stored
+_KINDS = ("norm", "transformation")
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,9 @@ class Configuration:
 
     def words(self, path: str) -> str:
         """The value of an option in words."""
-        return _in_words(self.options[path]) if path in self.options else "not set"
+        value = self.options.get(path)
+        label = value.label if isinstance(value, _Given) else ""
+        return label or (_in_words(value) if path in self.options else "not set")
 
 
 @dataclass(frozen=True)
@@ -119,6 +124,9 @@ class Group:
 class _Given(str):
     """The name of a thing whose own options are given. The bare name is another value: it has its default options."""
 
+    #: the thing with its options in a few words; empty where these words are made of its options one by one
+    label: str = ""
+
 
 def flatten_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options by path.
@@ -132,12 +140,23 @@ def flatten_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(inner, Mapping):
             found[str(option)] = value
             continue
-        key = next((key for key in ("name", "norm") if isinstance(inner.get(key), str)), None)
+        key = next((key for key in ("name", *_KINDS) if isinstance(inner.get(key), str)), None)
         if key is not None:
-            found[str(option)] = _Given(inner[key])
+            found[str(option)] = given = _Given(inner[key])
+            place = read_stored(inner) if key in _KINDS else None
+            given.label = "" if place is None else label_neighbourhood(place)
+        if key == "transformation":
+            inner = {each: _fold_range(value) for each, value in inner.items()}
         own = flatten_options({name: each for name, each in inner.items() if name != key})
         found |= {f"{option}.{path}": each for path, each in own.items()}
     return found
+
+
+def _fold_range(value: Any) -> Any:
+    """A range that is symmetric around 0 as the one number that stands for it, so that it has a place on an axis."""
+    if isinstance(value, list | tuple) and len(value) == 2 and all(type(each) in (int, float) for each in value):
+        return value[1] if value[0] == -value[1] else value
+    return value
 
 
 def _parse(text: str) -> str | dict[str, Any]:
@@ -281,7 +300,9 @@ class _Kind:
         return {name: f"{text} ({name})" if text in unclear else text for name, text in texts.items()}
 
     def _same(self, one: Configuration, *options: str) -> tuple[str, ...]:
-        return tuple(f"{path} {one.words(path)}" for path in one.options if not self._within(path, *options))
+        labelled = [path for path, value in one.options.items() if isinstance(value, _Given) and value.label]
+        shown = [path for path in one.options if path in labelled or not self._within(path, *options, *labelled)]
+        return tuple(f"{path} {one.words(path)}" for path in shown if not self._within(path, *options))
 
 
 def _add_titles(found: list[Group]) -> list[Group]:

@@ -11,6 +11,7 @@ import polars as pl
 
 from holdfast.charts import Chart, Gallery, GalleryRow, Line, Picture, Strip, draw_ecdf, draw_lines
 from holdfast.metrics.base import larger_is_closer
+from holdfast.neighbourhoods.naming import label_neighbourhood, read_stored
 from holdfast.presentation.base import (
     ALIGNED,
     MOVED_BACK,
@@ -215,14 +216,17 @@ class WorstCasePresentation(Presentation):
         return [*found, gallery] if gallery.rows else found
 
     def figures_over_option(self, views: Sequence[View], option: str) -> list[Chart | Gallery]:
-        """For views that differ in the similarity: for each explainer, a row for each similarity (SAFARI, Fig. 6)."""
-        if option.partition(".")[0] != "similarity":
+        """For views that differ in the similarity or the neighbourhood: for each explainer, a row for each of them.
+
+        Over similarities this is Figure 6 of SAFARI.
+        """
+        if (option := option.partition(".")[0]) not in ("similarity", "neighbourhood"):
             return []
-        note = (
-            "Each row is the worst input by another similarity, for the same input and explainer. A small number means "
-            "dissimilar maps for some and similar maps for others, so compare the maps. {} The change is drawn as "
-            "large as possible."
-        )
+        meaning = {
+            "similarity": "A small number means dissimilar maps for some and similar maps for others, so compare the "
+            "maps. ",
+            "neighbourhood": "",
+        }[option]
         explainers = [name for name in views[0].explainers if sum(name in view.present for view in views) > 1]
         galleries: list[Chart | Gallery] = []
         for explainer in explainers:
@@ -231,12 +235,23 @@ class WorstCasePresentation(Presentation):
                 for view in views:
                     shown = view.load_sample(explainer, sample, _PICTURES, ALIGNED)
                     if shown is not None:
-                        setting = str(view.options.get("similarity"))
+                        setting = _name_setting(view, option)
                         rows.append(dataclasses.replace(_row(view, explainer, sample, *shown), setting=setting))
-            title = f"{explainer}: worst cases by similarity"
-            text = note.format(views[0].describe_maps(count_axes(rows)))
+            title = f"{explainer}: worst cases by {option}"
+            text = f"Each row is the worst input by another {option}, for the same input and explainer. {meaning}"
+            text += f"{views[0].describe_maps(count_axes(rows))} {_explain(rows)}".rstrip()
             galleries += [Gallery(title, tuple(rows), text, folded=bool(galleries))] if rows else []
         return galleries
+
+
+def _name_setting(view: View, option: str) -> str:
+    """The similarity or the neighbourhood of a view in a few words."""
+    place = read_stored(view.options.get(option)) if option == "neighbourhood" else None
+    return (
+        view.label
+        if option == "neighbourhood" and place is None
+        else str(view.options.get(option) if place is None else label_neighbourhood(place))
+    )
 
 
 def _is_auto(options: Mapping[str, Any]) -> bool:
@@ -394,7 +409,7 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     difference = worst - origin
     largest = float(np.abs(difference).max()) if difference.size else 0.0
     who = f"{explainer}, sample {sample}"
-    pictures = (
+    pictures: tuple[Picture, ...] = (
         Picture("input", origin, f"Input, sample {sample}"),
         Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
         Picture("worst input", worst, f"Worst input found: {who}"),
@@ -407,7 +422,7 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     before, after = row.get("targets"), row.get("predicted")
     classes = f"class {before} → {after}" if before != after else f"class {before}, kept"
     similarity, margin = format_number(row.get("similarity"), 3), format_number(row.get("margin"))
-    size = describe_parameters(row) or f"change up to {format_number(largest, 3)}"
+    size = describe_parameters(row, view.options, origin.shape) or f"change up to {format_number(largest, 3)}"
     text = f"similarity {similarity}; {classes}; margin {margin}; {size}"
     if row.get("class_kept") is not None:
         text += f"; the class is kept in {100 * row['class_kept']:.0f}% of the neighbourhood"
