@@ -235,9 +235,9 @@ def test_a_reference_belongs_to_the_line_with_its_own_value() -> None:
     (group, *_) = find_groups(configurations(*plain, *subset, owners={"moves": "method", "samples": "method"}))
     assert (group.option, group.across) == ("samples", "ball")
     assert [(m.name, m.across) for m in group.references] == [
-        ("v6", "LinfBall, radius 0.1"),
-        ("v7", "LinfBall, radius 0.2"),
-        ("v8", "L2Ball"),
+        ("v6", "linf 0.1"),
+        ("v7", "linf 0.2"),
+        ("v8", "l2 0.2"),
     ]
 
 
@@ -638,7 +638,7 @@ def test_too_many_figures_are_left_out_and_counted(builder: Builder, monkeypatch
             worst(builder, "a", f"{search} {event}", [0.3, 0.5, 0.6], **where)
     contents = Contents(builder.results())
     options, models = compare_options(contents), compare_models(contents)
-    assert sum(len(part.figures) for section in options.sections for part in section.parts) == 1
+    assert sum(len(charts_of(part)) for section in options.sections for part in section.parts) == 1
     assert (options.left_out, models.left_out) == (2 * 3 - 1, 4 - 1)
     page = builder.page()
     assert "5 more figures are left out" in page

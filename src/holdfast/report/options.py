@@ -126,6 +126,8 @@ class _Given(str):
 
     #: the thing with its options in a few words; empty where these words are made of its options one by one
     label: str = ""
+    #: whether the thing is compared with others of its kind in rows, and is no reference beside an axis
+    apart: bool = False
 
 
 def flatten_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,10 +148,16 @@ def flatten_options(options: Mapping[str, Any]) -> dict[str, Any]:
             place = read_stored(inner) if key in _KINDS else None
             given.label = "" if place is None else label_neighbourhood(place)
         if key == "transformation":
+            given.apart = True
             inner = {each: _fold_range(value) for each, value in inner.items()}
         own = flatten_options({name: each for name, each in inner.items() if name != key})
         found |= {f"{option}.{path}": each for path, each in own.items()}
     return found
+
+
+def _is_apart(one: Configuration, path: str) -> bool:
+    value = one.options.get(path)
+    return isinstance(value, _Given) and value.apart
 
 
 def _fold_range(value: Any) -> Any:
@@ -271,6 +279,7 @@ class _Kind:
         left = [each for each in self.all if each.unit == member.unit and not self._on_axis(each, *options)]
         left = [each for each in left if not lines or across not in each.options or self._value(each, across) in lines]
         for reason in dict.fromkeys(path for option in options for path in (option, self._owner(option)) if path):
+            left = [each for each in left if not any(_is_apart(one, reason) for one in (each, member))]
             found = [e for e in left if self._rest(e, *options, reason) == self._rest(member, *options, reason)]
             left = [each for each in left if each not in found]
             for each, text in zip(found, self._words(found, reason).values(), strict=True):
@@ -300,9 +309,11 @@ class _Kind:
         return {name: f"{text} ({name})" if text in unclear else text for name, text in texts.items()}
 
     def _same(self, one: Configuration, *options: str) -> tuple[str, ...]:
-        labelled = [path for path, value in one.options.items() if isinstance(value, _Given) and value.label]
-        shown = [path for path in one.options if path in labelled or not self._within(path, *options, *labelled)]
-        return tuple(f"{path} {one.words(path)}" for path in shown if not self._within(path, *options))
+        """What else is the same: other things in their words, and the thing that an option belongs to by its name."""
+        whole = {path for path, value in one.options.items() if isinstance(value, _Given) and value.label}
+        whole -= {path for path in whole for option in options if self._within(option, path)}
+        shown = [path for path in one.options if not self._within(path, *options, *(whole - {path}))]
+        return tuple(f"{path} {one.words(path) if path in whole else _in_words(one.options[path])}" for path in shown)
 
 
 def _add_titles(found: list[Group]) -> list[Group]:

@@ -45,7 +45,10 @@ class Section:
 
 @dataclass
 class SectionList:
-    """Sections with their figures, up to a number of these; `left_out` counts those for which there is no room."""
+    """Sections with their figures, up to a number of these; `left_out` counts those for which there is no room.
+
+    Tables are small, and do not count.
+    """
 
     room: int
     sections: list[Section] = field(default_factory=list)
@@ -54,9 +57,14 @@ class SectionList:
     def add(self, section: Section, parts: Iterable[Part]) -> None:
         """Add a section, if any of its parts has a figure."""
         for part in parts:
-            kept = part.figures[: self.room]
-            self.room -= len(kept)
-            self.left_out += len(part.figures) - len(kept)
+            kept: list[Chart | Gallery | Table] = []
+            for figure in part.figures:
+                counts = not isinstance(figure, Table)
+                if counts and not self.room:
+                    self.left_out += 1
+                else:
+                    self.room -= counts
+                    kept.append(figure)
             if kept:
                 section.parts.append(replace(part, figures=kept))
         self.sections += [section] if section.parts else []
