@@ -181,7 +181,8 @@ def _tabulate(contents: Contents, group: Group, reading: Reading, data: str, mod
         for name, _ in matrix.rows
         if len(values := reading.values(reading.select_valid(contents.rows(data, model, member.name, name))))
     }
-    finite = [value for value in medians.values() if math.isfinite(value)]
+    ranked = [(value, name) for (_, name), value in medians.items() if math.isfinite(value)]
+    finite = [value for value, name in ranked if name not in contents.controls]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
 
     def make_cell(member: str, name: str, entry: Entry) -> TableCell:
@@ -189,7 +190,8 @@ def _tabulate(contents: Contents, group: Group, reading: Reading, data: str, mod
             return TableCell("–")
         value, share = medians.get((member, name), math.nan), None
         if reading.direction and high > low and math.isfinite(value):
-            share = (value - low) / (high - low) if reading.direction == "higher" else (high - value) / (high - low)
+            share = float(np.clip((value - low) / (high - low), 0, 1))
+            share = share if reading.direction == "higher" else 1 - share
         lines = [entry.cell.words, entry.cell.interval, *entry.cell.notes[:1]]
         return TableCell(entry.cell.main, "\n".join(filter(None, lines)), share=share, first=entry.first)
 
