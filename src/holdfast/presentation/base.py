@@ -23,8 +23,8 @@ EXAMPLES = 20
 ALIGNED = ("aligned_maps",)
 #: how to read its picture
 MOVED_BACK = (
-    "“Moved back”: the last map at the positions of the first input, which is how the maps are compared; where it is "
-    "hatched, not both inputs see the position. "
+    "“Moved back”: the last map at the positions of the first input, which is how the maps are compared. Positions "
+    "that not both inputs see are grey. "
 )
 
 

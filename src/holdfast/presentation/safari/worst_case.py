@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -11,6 +12,7 @@ import polars as pl
 
 from holdfast.charts import Chart, Gallery, GalleryRow, Line, Picture, Strip, draw_ecdf, draw_lines
 from holdfast.metrics.base import larger_is_closer
+from holdfast.neighbourhoods import Transformation
 from holdfast.neighbourhoods.naming import label_neighbourhood, read_stored
 from holdfast.presentation.base import (
     ALIGNED,
@@ -111,11 +113,18 @@ class WorstCasePresentation(Presentation):
         ]
 
     def question(self, options: Mapping[str, Any]) -> str:
-        """The question of the event."""
+        """The question of the event; for a transformation with what is done to the inputs."""
+        place, event = read_stored(options.get("neighbourhood")), str(options.get("event"))
+        if isinstance(place, Transformation):
+            done = re.sub(r"-(?=[\d.])", "−", place.describe())
+            return {
+                "changed_class": f"Does the map stay the same when the class changes as an input is {done}?",
+                "misclassification": f"Can the class change when an input is {done}?",
+            }.get(event, f"Does the map hold when an input is {done}?")
         return {
             "changed_class": "When the class changes, does the map stay the same?",
             "misclassification": "Can a small change of the input change the class?",
-        }.get(str(options.get("event")), "Can a small change of the input change the map?")
+        }.get(event, "Can a small change of the input change the map?")
 
     def verdict(self, view: View) -> str:
         """On how many samples the search reached the event, and the medians where these counts do not differ."""
