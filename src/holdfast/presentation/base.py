@@ -13,7 +13,7 @@ import polars as pl
 from holdfast.charts import Chart, Figure, Gallery, GalleryRow, Picture, Strip, draw_strips
 from holdfast.errors import HoldfastError
 from holdfast.metrics.base import Direction, Metric, metrics
-from holdfast.presentation.wording import describe_reach, format_odds, is_random, join_names
+from holdfast.presentation.wording import describe_reach, describe_transformation, format_odds, is_random, join_names
 from holdfast.registry import Registry
 from holdfast.tensors import Array
 
@@ -566,9 +566,11 @@ def draw_example(view: View, what: str, lead: str, same: float | None = 1.0) -> 
             Picture("its map now", arrays["maps"], f"Explanation of the perturbed input: {who}", signed=True),
         )
         reach = describe_reach(view.options, "number of the embedding" if view.tokens else "feature")
+        changed = describe_transformation(view.options)
+        happened = f"was {changed}" if changed else f"moved {reach}".rstrip()
         equal = "" if same is None else f" ({same:g} would be the same map)"
         text = (
-            f"{lead}: {explainer} on sample {sample}. The input moved{f' {reach}' if reach else ''}, and the model's "
+            f"{lead}: {explainer} on sample {sample}. The input {happened}, and the model's "
             f"class is still {row.get('targets')}. The {what} of the two maps is "
             f"{format_number(row[reading.column], reading.decimals)}{equal}. Red is evidence for the class, blue "
             "against it. One sample does not stand for all."

@@ -17,6 +17,7 @@ from itertools import combinations, permutations
 from typing import Any
 
 from holdfast.errors import HoldfastError
+from holdfast.neighbourhoods.naming import label_neighbourhood, read_stored
 from holdfast.registry import parse_options
 
 #: letters of a value in words
@@ -117,7 +118,20 @@ class Group:
 
 
 class _Given(str):
-    """The name of a thing whose own options are given. The bare name is another value: it has its default options."""
+    """The name of a thing whose own options are given. The bare name is another value: it has its default options.
+
+    Attributes:
+        words: for the thing with its options; empty where they are shown one by one.
+    """
+
+    words: str = ""
+
+
+def _name_given(key: str, options: Mapping[str, Any]) -> _Given:
+    given = _Given(options[key])
+    if key == "transformation" and (known := read_stored(options)) is not None:
+        given.words = label_neighbourhood(known)
+    return given
 
 
 def flatten_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,12 +146,20 @@ def flatten_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(inner, Mapping):
             found[str(option)] = value
             continue
-        key = next((key for key in ("name", "norm") if isinstance(inner.get(key), str)), None)
+        key = next((key for key in ("transformation", "norm", "name") if isinstance(inner.get(key), str)), None)
         if key is not None:
-            found[str(option)] = _Given(inner[key])
+            found[str(option)] = _name_given(key, inner)
         own = flatten_options({name: each for name, each in inner.items() if name != key})
+        if key == "transformation":
+            own = {name: _find_extent(each) for name, each in own.items()}
         found |= {f"{option}.{path}": each for path, each in own.items()}
     return found
+
+
+def _find_extent(value: Any) -> Any:
+    """The number r for a range from -r to r, so that several such ranges have places on an axis; else the value."""
+    pair = isinstance(value, list) and len(value) == 2 and all(isinstance(each, int | float) for each in value)
+    return value[1] if pair and value[0] == -value[1] else value
 
 
 def _parse(text: str) -> str | dict[str, Any]:
@@ -300,6 +322,10 @@ def _in_words(value: Any) -> str:
         return f"{value:,}" if isinstance(value, int) and abs(value) >= 1e5 else f"{value:.6g}".replace("-", "−")
     if value is None:
         return "default"
+    if isinstance(value, _Given) and value.words:
+        return value.words
+    if isinstance(value, Mapping) and (known := read_stored(value)) is not None:
+        return label_neighbourhood(known)
     if isinstance(value, list | tuple):
         return ", ".join(_in_words(each) for each in value) or "none"
     text = str(value)
