@@ -1,6 +1,8 @@
 """Where a perturbed input may lie, and how it is distributed there: norm balls and transformations.
 
-`base` has what they share, `norm_balls` the balls, `transformations` what has parameters of its own.
+`base` has what they share, `norm_balls` the balls, `transformations` what has parameters of its own. Those of images
+share `images`: `geometry`, `light`, `blur`, `noise`, `compression`, `occlusion` and `corruptions`. Those of series are
+in `series`; `naming` has labels, and neighbourhoods from stored options.
 """
 
 from holdfast.neighbourhoods.base import (
@@ -11,9 +13,14 @@ from holdfast.neighbourhoods.base import (
     check_neighbourhood,
     neighbourhoods,
 )
+from holdfast.neighbourhoods.blur import DefocusBlur, GaussianBlur, MotionBlur
+from holdfast.neighbourhoods.compression import JPEG, Pixelate
+from holdfast.neighbourhoods.corruptions import Corruption
 from holdfast.neighbourhoods.geometry import Perspective, Rotation, Scale, Shear, Translation
 from holdfast.neighbourhoods.light import Brightness, Contrast, Gamma, Hue, Saturation
+from holdfast.neighbourhoods.noise import GaussianNoise, ImpulseNoise, ShotNoise, SpeckleNoise
 from holdfast.neighbourhoods.norm_balls import L2Ball, LinfBall, NormBall
+from holdfast.neighbourhoods.occlusion import Occlusion
 from holdfast.neighbourhoods.series import (
     Amplitude,
     Drift,
@@ -27,27 +34,38 @@ from holdfast.neighbourhoods.series import (
 from holdfast.neighbourhoods.transformations import Compose, Transformation, Warp
 
 __all__ = [
+    "JPEG",
     "Amplitude",
     "Bounds",
     "Brightness",
     "Compose",
     "Contrast",
+    "Corruption",
+    "DefocusBlur",
     "Distribution",
     "Drift",
     "DroppedSamples",
     "Gamma",
+    "GaussianBlur",
+    "GaussianNoise",
     "Hue",
+    "ImpulseNoise",
     "Jitter",
     "L2Ball",
     "LinfBall",
+    "MotionBlur",
     "Neighbourhood",
     "NormBall",
+    "Occlusion",
     "Perspective",
+    "Pixelate",
     "Region",
     "Rotation",
     "Saturation",
     "Scale",
     "Shear",
+    "ShotNoise",
+    "SpeckleNoise",
     "TimeShift",
     "TimeStretch",
     "TimeWarp",

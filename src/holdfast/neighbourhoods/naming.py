@@ -9,6 +9,9 @@ from typing import Any
 from holdfast.errors import ArgumentError
 from holdfast.neighbourhoods.base import Neighbourhood, neighbourhoods
 
+#: under which of these a metric stores the class of a neighbourhood
+KEYS = ("norm", "transformation")
+
 
 def find_name(kind: type[Neighbourhood]) -> str:
     """The name under which a class is registered; the name of the class where it is not.
@@ -96,16 +99,16 @@ def read_stored(options: object) -> Neighbourhood | None:
 
     >>> read_stored({"norm": "LinfBall", "radius": 0.1, "distribution": "uniform", "sigma": None})
     LinfBall(radius=0.1, distribution='uniform', sigma=None)
-    >>> read_stored({"name": "wobble", "strength": 3}) is None
+    >>> read_stored({"transformation": "Wobble", "strength": 3}) is None
     True
     """
     if not isinstance(options, Mapping):
         return None
-    name = options.get("name", options.get("norm"))
-    kind = next((neighbourhoods[own] for own in neighbourhoods if name in (own, neighbourhoods[own].__name__)), None)
+    key = next((key for key in KEYS if isinstance(options.get(key), str)), "")
+    kind = next((kind for kind in neighbourhoods.loaded() if kind.__name__ == options.get(key)), None)
     if kind is None:
         return None
-    own = {key: _read(value) for key, value in options.items() if key not in ("name", "norm")}
+    own = {option: _read(value) for option, value in options.items() if option != key}
     try:
         return kind(**own)
     except (ArgumentError, TypeError):  # of another version of the library

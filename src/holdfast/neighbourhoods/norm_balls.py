@@ -107,6 +107,7 @@ class LinfBall(NormBall):
 class L2Ball(NormBall):
     """All inputs within Euclidean distance `radius`; `sigma` defaults to `radius / sqrt(features)`.
 
+    >>> from holdfast.tensors import Streams
     >>> ball = L2Ball(radius=1.0)
     >>> streams = Streams([0], torch.device("cpu"))
     >>> x = ball.around(torch.full((1, 3), 0.5), bounds=(0.0, 1.0)).sample(100, streams)

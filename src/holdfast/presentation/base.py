@@ -13,7 +13,14 @@ import polars as pl
 from holdfast.charts import Chart, Figure, Gallery, GalleryRow, Picture, Strip, draw_strips
 from holdfast.errors import HoldfastError
 from holdfast.metrics.base import Direction, Metric, metrics
-from holdfast.presentation.wording import describe_parameters, describe_reach, format_odds, is_random, join_names
+from holdfast.presentation.wording import (
+    describe_parameters,
+    describe_reach,
+    describe_transformation,
+    format_odds,
+    is_random,
+    join_names,
+)
 from holdfast.registry import Registry
 from holdfast.tensors import Array
 
@@ -585,11 +592,14 @@ def draw_example(view: View, what: str, lead: str, same: float | None = 1.0) -> 
             *show_moved_back(arrays, who),
         )
         reach = describe_reach(view.options, "number of the embedding" if view.tokens else "feature")
+        changed = describe_transformation(view.options)
         parameters = describe_parameters(row, view.options, np.shape(arrays["origins"]))
-        moved = f"was changed ({parameters})" if parameters else f"moved{f' {reach}' if reach else ''}"
+        happened = (
+            f"was {changed}{f', here {parameters}' if parameters else ''}" if changed else f"moved {reach}".rstrip()
+        )
         equal = "" if same is None else f" ({same:g} would be the same map)"
         text = (
-            f"{lead}: {explainer} on sample {sample}. The input {moved}, and the model's "
+            f"{lead}: {explainer} on sample {sample}. The input {happened}, and the model's "
             f"class is still {row.get('targets')}. The {what} of the two maps is "
             f"{format_number(row[reading.column], reading.decimals)}{equal}. Red is evidence for the class, blue "
             f"against it. {MOVED_BACK if ALIGNED[0] in arrays else ''}One sample does not stand for all."

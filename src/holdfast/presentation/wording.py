@@ -61,7 +61,7 @@ def describe_share(odds: str) -> str:
 
 
 def describe_reach(options: Mapping[str, Any], part: str = "feature") -> str:
-    """How far the inputs of a metric may move, in words; empty where its options have no neighbourhood or radius.
+    """How far the inputs of a metric may move, in words; empty where its options have no norm ball or radius.
 
     >>> describe_reach({"neighbourhood": {"norm": "LinfBall", "radius": 0.1}})
     'by at most 0.1 in each feature'
@@ -69,6 +69,8 @@ def describe_reach(options: Mapping[str, Any], part: str = "feature") -> str:
     'by a Euclidean distance of at most 2'
     """
     place = options.get("neighbourhood")
+    if isinstance(place, Mapping) and "transformation" in place:
+        return ""
     if not isinstance(place, Mapping):
         place = {"norm": "LinfBall", "radius": options.get("radius")}
     radius = place.get("radius")
@@ -108,6 +110,24 @@ def describe_parameters(row: Mapping[str, Any], options: Mapping[str, Any], shap
         unit = f"%{unit.removeprefix('share')}" if scale == 100 else "%" if unit in ("%", "percent") else f" {unit}"
         found.append(f"{name}{number} {text}{unit}".rstrip())
     return ", ".join(found)
+
+
+def describe_transformation(options: Mapping[str, Any]) -> str:
+    """What happens to the inputs of a metric, as the end of "an input is ..."; empty where they are in a norm ball.
+
+    >>> describe_transformation({"neighbourhood": {"transformation": "TimeShift", "samples": [-3, 3]}})
+    'shifted in time by -3 to 3 samples'
+    >>> describe_transformation({"neighbourhood": {"transformation": "Wobble", "strength": 3}})
+    'changed by Wobble (strength 3)'
+    """
+    place = options.get("neighbourhood")
+    if not isinstance(place, Mapping) or "transformation" not in place:
+        return ""
+    known = read_stored(place)
+    if known is not None:
+        return known.describe()
+    own = ", ".join(f"{key} {value}" for key, value in place.items() if key != "transformation")
+    return f"changed by {place['transformation']}{f' ({own})' if own else ''}"
 
 
 def count_samples(rows: pl.DataFrame, column: str) -> tuple[int, int]:

@@ -17,13 +17,11 @@ from itertools import combinations, permutations
 from typing import Any
 
 from holdfast.errors import HoldfastError
-from holdfast.neighbourhoods.naming import label_neighbourhood, read_stored
+from holdfast.neighbourhoods.naming import KEYS, label_neighbourhood, read_stored
 from holdfast.registry import parse_options
 
 #: letters of a value in words
 _LONGEST = 60
-#: the keys under which the class of a neighbourhood is stored
-_KINDS = ("norm", "transformation")
 
 
 @dataclass(frozen=True)
@@ -63,9 +61,7 @@ class Configuration:
 
     def words(self, path: str) -> str:
         """The value of an option in words."""
-        value = self.options.get(path)
-        label = value.label if isinstance(value, _Given) else ""
-        return label or (_in_words(value) if path in self.options else "not set")
+        return _in_words(self.options[path]) if path in self.options else "not set"
 
 
 @dataclass(frozen=True)
@@ -122,12 +118,23 @@ class Group:
 
 
 class _Given(str):
-    """The name of a thing whose own options are given. The bare name is another value: it has its default options."""
+    """The name of a thing whose own options are given. The bare name is another value: it has its default options.
 
-    #: the thing with its options in a few words; empty where these words are made of its options one by one
-    label: str = ""
-    #: whether the thing is compared with others of its kind in rows, and is no reference beside an axis
+    Attributes:
+        words: for the thing with its options; empty where they are shown one by one.
+        apart: whether the thing is compared with others of its kind in rows, and is no reference beside an axis.
+    """
+
+    words: str = ""
     apart: bool = False
+
+
+def _name_given(key: str, options: Mapping[str, Any]) -> _Given:
+    given = _Given(options[key])
+    given.apart = key == "transformation"
+    if key in KEYS and (known := read_stored(options)) is not None:
+        given.words = label_neighbourhood(known)
+    return given
 
 
 def flatten_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,15 +149,12 @@ def flatten_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(inner, Mapping):
             found[str(option)] = value
             continue
-        key = next((key for key in ("name", *_KINDS) if isinstance(inner.get(key), str)), None)
+        key = next((key for key in ("transformation", "norm", "name") if isinstance(inner.get(key), str)), None)
         if key is not None:
-            found[str(option)] = given = _Given(inner[key])
-            place = read_stored(inner) if key in _KINDS else None
-            given.label = "" if place is None else label_neighbourhood(place)
-        if key == "transformation":
-            given.apart = True
-            inner = {each: _fold_range(value) for each, value in inner.items()}
+            found[str(option)] = _name_given(key, inner)
         own = flatten_options({name: each for name, each in inner.items() if name != key})
+        if key == "transformation":
+            own = {name: _find_extent(each) for name, each in own.items()}
         found |= {f"{option}.{path}": each for path, each in own.items()}
     return found
 
@@ -160,11 +164,10 @@ def _is_apart(one: Configuration, path: str) -> bool:
     return isinstance(value, _Given) and value.apart
 
 
-def _fold_range(value: Any) -> Any:
-    """A range that is symmetric around 0 as the one number that stands for it, so that it has a place on an axis."""
-    if isinstance(value, list | tuple) and len(value) == 2 and all(type(each) in (int, float) for each in value):
-        return value[1] if value[0] == -value[1] else value
-    return value
+def _find_extent(value: Any) -> Any:
+    """The number r for a range from -r to r, so that several such ranges have places on an axis; else the value."""
+    pair = isinstance(value, list) and len(value) == 2 and all(isinstance(each, int | float) for each in value)
+    return value[1] if pair and value[0] == -value[1] else value
 
 
 def _parse(text: str) -> str | dict[str, Any]:
@@ -310,10 +313,11 @@ class _Kind:
 
     def _same(self, one: Configuration, *options: str) -> tuple[str, ...]:
         """What else is the same: other things in their words, and the thing that an option belongs to by its name."""
-        whole = {path for path, value in one.options.items() if isinstance(value, _Given) and value.label}
+        whole = {path for path, value in one.options.items() if isinstance(value, _Given) and value.words}
         whole -= {path for path in whole for option in options if self._within(option, path)}
         shown = [path for path in one.options if not self._within(path, *options, *(whole - {path}))]
-        return tuple(f"{path} {one.words(path) if path in whole else _in_words(one.options[path])}" for path in shown)
+        bare = [path for path in shown if isinstance(one.options[path], _Given) and path not in whole]
+        return tuple(f"{path} {str(one.options[path]) if path in bare else one.words(path)}" for path in shown)
 
 
 def _add_titles(found: list[Group]) -> list[Group]:
@@ -332,6 +336,10 @@ def _in_words(value: Any) -> str:
         return f"{value:,}" if isinstance(value, int) and abs(value) >= 1e5 else f"{value:.6g}".replace("-", "−")
     if value is None:
         return "default"
+    if isinstance(value, _Given) and value.words:
+        return value.words
+    if isinstance(value, Mapping) and (known := read_stored(value)) is not None:
+        return label_neighbourhood(known)
     if isinstance(value, list | tuple):
         return ", ".join(_in_words(each) for each in value) or "none"
     text = str(value)

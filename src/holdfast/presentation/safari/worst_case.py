@@ -12,7 +12,6 @@ import polars as pl
 
 from holdfast.charts import Chart, Gallery, GalleryRow, Line, Picture, Strip, draw_ecdf, draw_lines
 from holdfast.metrics.base import larger_is_closer
-from holdfast.neighbourhoods import Transformation
 from holdfast.neighbourhoods.naming import label_neighbourhood, read_stored
 from holdfast.presentation.base import (
     ALIGNED,
@@ -39,7 +38,13 @@ from holdfast.presentation.safari.terms import (
     find_threshold,
     name_similarity,
 )
-from holdfast.presentation.wording import Caution, count_samples, describe_parameters, join_names
+from holdfast.presentation.wording import (
+    Caution,
+    count_samples,
+    describe_parameters,
+    describe_transformation,
+    join_names,
+)
 from holdfast.tensors import Array
 
 #: samples in a gallery, and samples behind a line
@@ -114,9 +119,9 @@ class WorstCasePresentation(Presentation):
 
     def question(self, options: Mapping[str, Any]) -> str:
         """The question of the event; for a transformation with what is done to the inputs."""
-        place, event = read_stored(options.get("neighbourhood")), str(options.get("event"))
-        if isinstance(place, Transformation):
-            done = re.sub(r"-(?=[\d.])", "−", place.describe())
+        done, event = describe_transformation(options), str(options.get("event"))
+        if done:
+            done = re.sub(r"-(?=[\d.])", "−", done)
             return {
                 "changed_class": f"Does the map stay the same when the class changes as an input is {done}?",
                 "misclassification": f"Can the class change when an input is {done}?",

@@ -132,7 +132,7 @@ class ParsedEntry:
         >>> read_entry({"lrp": {"epsilon": -1}}, EXPLAINERS).place(("epsilon",))
         ('lrp', 'epsilon')
         """
-        if path[:1] == (self.source,):
+        if path[:1] == (self.source,) and self.source not in self.options:
             return self.at_name
         return (*self.at_options, *self.moved.get(path[0], path[:1]), *path[1:]) if path else self.at_options
 

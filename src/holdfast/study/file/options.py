@@ -394,9 +394,12 @@ def to_plain(value: object) -> Any:
         return value.written
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         name = getattr(value, "name", None)
+        options = plain_options(value)
         if isinstance(value, Neighbourhood):
             name = find_name(type(value))
-        return ({"name": name} if name else {}) | plain_options(value)
+            if "name" in options:  # the name of a corruption
+                return {name: options}
+        return ({"name": name} if name else {}) | options
     if isinstance(value, list | tuple):
         return [to_plain(entry) for entry in value]
     if isinstance(value, Mapping):

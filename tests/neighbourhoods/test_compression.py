@@ -1,0 +1,63 @@
+"""JPEG and lower resolutions: what pillow makes of the same bytes."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from holdfast.errors import ArgumentError
+from holdfast.neighbourhoods import JPEG, Pixelate
+
+BYTES = np.random.default_rng(0).integers(0, 256, (18, 25, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(("given", "quality"), [(40.0, 40), (74.6, 75), (100.0, 100)])
+def test_jpeg_is_pillows(channels: int, given: float, quality: int) -> None:
+    pixels = BYTES if channels == 3 else BYTES[..., 0]
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", quality=quality)
+    expected = np.asarray(Image.open(file)).reshape(18, 25, channels)
+    # the bytes of a classifier whose inputs are normalised channel by channel
+    low, high = torch.tensor([-2.0, -1.0, 0.0][:channels]), torch.tensor([2.5, 3.0, 255.0][:channels])
+    low, high = low.reshape(-1, 1, 1), high.reshape(-1, 1, 1)
+    shares = torch.from_numpy(pixels.reshape(18, 25, channels)).permute(2, 0, 1)[None] / 255
+    region = JPEG(10).around(low + (high - low) * shares, (low, high))
+    found = (region.perturb(torch.tensor([[given]]), torch.tensor([0]))[0] - low) / (high - low)
+    assert np.abs(found.permute(1, 2, 0).numpy() * 255 - expected).max() < 1e-3
+
+
+@pytest.mark.parametrize("resolution", [0.25, 0.61, 1.0])
+def test_pixelate_is_pillows(resolution: float) -> None:
+    small = (max(1, int(25 * resolution)), max(1, int(18 * resolution)))
+    expected = Image.fromarray(BYTES).resize(small, Image.Resampling.BOX).resize((25, 18), Image.Resampling.BOX)
+    images = torch.from_numpy(BYTES).permute(2, 0, 1)[None].double() / 255
+    region = Pixelate(0.1).around(images, (0.0, 1.0))
+    found = region.perturb(torch.tensor([[resolution]], dtype=torch.float64), torch.tensor([0]))[0]
+    assert np.abs(found.permute(1, 2, 0).numpy() * 255 - np.asarray(expected)).max() < 1e-6
+
+
+def test_pixels_of_a_half_resolution_are_means_of_four() -> None:
+    image = torch.rand(1, 1, 6, 8, dtype=torch.float64)
+    found = Pixelate(0.5).around(image, (0.0, 1.0)).perturb(torch.tensor([[0.5]]).double(), torch.tensor([0]))
+    means = image.reshape(1, 1, 3, 2, 4, 2).mean((3, 5)).repeat_interleave(2, 2).repeat_interleave(2, 3)
+    assert (found - means).abs().max() <= 1.501 / 255  # rounded to bytes, and after each of two passes
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: JPEG((0, 50)), "quality: expected .* from 1 to 100"),
+        (lambda: JPEG(101), "quality: expected"),
+        (lambda: Pixelate((0.5, 2)), "resolution: expected .* from 0.01 to 1"),
+        (lambda: JPEG().around(torch.rand(1, 2, 4, 4), (0, 1)), "inputs: expected images of 1 or 3 channels for JPEG"),
+        (lambda: JPEG().around(torch.rand(1, 1, 4, 4)), "bounds: expected finite bounds .* for JPEG"),
+    ],
+)
+def test_bad_arguments(make: object, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        make()  # type: ignore[operator]

@@ -1,0 +1,254 @@
+"""The contract of transformations, over everything registered, and ranges."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from holdfast.errors import ArgumentError
+from holdfast.neighbourhoods import (
+    JPEG,
+    Compose,
+    Contrast,
+    Gamma,
+    GaussianNoise,
+    Rotation,
+    Transformation,
+    Translation,
+    neighbourhoods,
+)
+from holdfast.neighbourhoods.transformations import read_range
+from holdfast.tensors import Streams
+
+GREY, COLOUR = (1, 5, 8), (3, 6, 4)
+RANGE = torch.tensor(-1.0), torch.tensor(2.0)
+#: bounds of each channel of a colour image, as for normalised inputs
+RANGES = torch.tensor([-2.1, -2.0, 0.0]).reshape(3, 1, 1), torch.tensor([2.2, 0.4, 1.0]).reshape(3, 1, 1)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One configuration of a registered transformation, as a study file gives it, and inputs that it takes."""
+
+    options: dict[str, Any]
+    shapes: tuple[tuple[int, ...], ...] = (GREY, COLOUR)
+    #: how far the clean input may be from itself at the identity's parameters, as a share of the range
+    tolerance: float = 1e-6
+
+    def list_bounds(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+        low, high = RANGES if len(shape) == 3 and shape[0] == 3 else RANGE
+        return low.to(dtype), high.to(dtype)
+
+    def draw_inputs(self, shape: tuple[int, ...], rows: int = 3) -> Tensor:
+        """Values within the bounds, `(rows, *shape)`, float64, the same at every call."""
+        shares = torch.rand(rows, *shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+        low, high = self.list_bounds(shape)
+        return low + (high - low) * shares
+
+
+#: an example of each registered transformation, some with several; every new one needs one here
+EXAMPLES: dict[str, list[Example]] = {
+    "rotation": [Example({"degrees": 10}), Example({"degrees": [5, 30], "fill": "reflection"})],
+    "translation": [Example({"pixels": 2}), Example({"pixels": [0, 1.5], "fill": "lower"})],
+    "scale": [Example({"factor": 0.2})],
+    "shear": [Example({"degrees": 15})],
+    "perspective": [Example({"degrees": 20, "distance": 1.5})],
+    "brightness": [Example({"shift": 0.2})],
+    "contrast": [Example({"factor": 0.4})],
+    "gamma": [Example({"exponent": [0.5, 2]})],
+    "hue": [Example({"degrees": 30}, (COLOUR,))],
+    "saturation": [Example({"factor": 0.5}, (COLOUR,))],
+    "gaussian_blur": [Example({"sigma": 1.5})],
+    "motion_blur": [Example({"length": 4})],
+    "defocus_blur": [Example({"radius": 2})],
+    "gaussian_noise": [Example({"scale": 0.1}, ((1, 2, 3), (3, 2, 2)))],
+    "speckle_noise": [Example({"scale": 0.2}, ((1, 2, 3), (3, 2, 2)))],
+    "shot_noise": [Example({"scale": 0.2})],
+    "impulse_noise": [Example({"amount": 0.3})],
+    # quality 100 rounds to bytes, and halves the resolution of colours
+    "jpeg": [Example({"quality": [30, 90]}, (GREY,), 0.01), Example({"quality": 30}, (COLOUR,), 1.0)],
+    "pixelate": [Example({"resolution": 0.5}, tolerance=0.5 / 255 + 1e-6)],
+    "occlusion": [Example({"size": 3}), Example({"size": [1, 2], "fill": "lower"})],
+    "corruption": [
+        Example({"name": "contrast", "severity": [1, 3]}),
+        Example({"name": "brightness", "severity": 5}, (COLOUR,)),
+        Example({"name": "saturate", "images": "cifar10"}, (COLOUR,)),
+        Example({"name": "motion_blur", "images": "cifar10"}),
+        Example({"name": "shot_noise"}),
+    ],
+}
+CASES = [
+    pytest.param(name, example, shape, id=f"{name}-{number}-{'x'.join(map(str, shape))}")
+    for name, examples in EXAMPLES.items()
+    for number, example in enumerate(examples)
+    for shape in example.shapes
+]
+#: one case of each transformation
+FIRST = [pytest.param(name, examples[0], examples[0].shapes[-1], id=name) for name, examples in EXAMPLES.items()]
+
+
+def make(name: str, example: Example) -> Transformation:
+    kind = neighbourhoods[name](**example.options)
+    assert isinstance(kind, Transformation)
+    return kind
+
+
+def make_streams(rows: int) -> Streams:
+    return Streams(list(range(rows)), torch.device("cpu"))
+
+
+COMPOSITIONS = [
+    Compose((Rotation(10), Translation(1))),
+    Compose((Gamma((0.5, 2)), GaussianNoise(0.1))),
+    Compose((Contrast(0.4), JPEG((30, 90)))),
+]
+
+
+def test_every_registered_transformation_has_an_example() -> None:
+    registered = {name for name in neighbourhoods.names() if issubclass(neighbourhoods[name], Transformation)}
+    assert registered - {"compose"} == set(EXAMPLES)
+
+
+@pytest.mark.parametrize(("name", "example", "shape"), CASES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_identity_gives_the_input_back(
+    name: str, example: Example, shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    kind = make(name, example)
+    inputs = example.draw_inputs(shape).to(dtype)
+    bounds = example.list_bounds(shape, dtype)
+    identity = kind.limit_parameters(inputs, bounds).identity
+    assert identity.shape == (len(inputs), kind.count_parameters(shape))
+    found = kind.transform(inputs, identity, bounds)
+    assert found.dtype == dtype
+    assert ((found - inputs).abs() / (bounds[1] - bounds[0])).max() <= example.tolerance
+
+
+@pytest.mark.parametrize(("name", "example", "shape"), CASES)
+def test_perturbed_inputs(name: str, example: Example, shape: tuple[int, ...]) -> None:
+    """Within the bounds; of the same bits whatever the batch, and for the same seed; inputs stay as they are."""
+    kind = make(name, example)
+    inputs = example.draw_inputs(shape).float()
+    before = inputs.clone()
+    bounds = example.list_bounds(shape, torch.float32)
+    region = kind.around(inputs, bounds)
+    points = region.sample(4, make_streams(3))
+    assert points.shape == (3, 4, kind.count_parameters(shape))
+    assert region.contains(points).all()
+    assert torch.equal(region.sample(4, make_streams(3)), points)
+    problem = torch.arange(3).repeat_interleave(4)
+    perturbed = region.perturb(points.flatten(0, 1), problem)
+    assert perturbed.shape == (12, *shape)
+    assert perturbed.dtype == inputs.dtype
+    assert ((perturbed >= bounds[0]) & (perturbed <= bounds[1])).all()
+    assert not torch.allclose(perturbed[::4], inputs, atol=1e-3)
+    order = torch.tensor([7, 0, 11])
+    assert torch.equal(region.perturb(points.flatten(0, 1)[order], problem[order]), perturbed[order])
+    for p in range(3):
+        chosen = region.select([p])
+        assert torch.equal(chosen.perturb(points[p, :1], torch.tensor([0])), perturbed[4 * p : 4 * p + 1])
+    assert torch.equal(inputs, before)
+
+
+@pytest.mark.parametrize(("name", "example", "shape"), FIRST)
+def test_the_map_from_normal_numbers(name: str, example: Example, shape: tuple[int, ...]) -> None:
+    region = make(name, example).around(example.draw_inputs(shape), example.list_bounds(shape))
+    z = region.sample_gaussian(20, make_streams(3))
+    points = region.from_gaussian(z)
+    assert region.contains(points).all()
+    assert torch.allclose(region.from_gaussian(region.to_gaussian(points)), points, rtol=1e-4, atol=1e-4)
+    outside = region.project(points + 1e3)
+    assert region.contains(outside).all()
+
+
+@pytest.mark.parametrize(("name", "example", "shape"), CASES)
+def test_gradients_are_those_of_finite_differences(name: str, example: Example, shape: tuple[int, ...]) -> None:
+    kind = make(name, example)
+    if not kind.differentiable:
+        return
+    inputs = example.draw_inputs(shape, rows=2)
+    bounds = example.list_bounds(shape)
+    points = kind.around(inputs, bounds).sample(1, make_streams(2))[:, 0].requires_grad_()
+    assert torch.autograd.gradcheck(lambda p: kind.transform(inputs, p, bounds), (points,), fast_mode=True)
+
+
+@pytest.mark.parametrize(("name", "example", "shape"), FIRST)
+def test_words_and_stored_options(name: str, example: Example, shape: tuple[int, ...]) -> None:
+    kind = make(name, example)
+    assert kind.describe()[0].islower()
+    assert not kind.describe().endswith(".")
+    names = kind.name_parameters(shape)
+    assert names
+    assert set(names) <= set(range(kind.count_parameters(shape)))
+    assert neighbourhoods[name](**json.loads(json.dumps(asdict(kind)))) == kind
+    assert hash(kind) == hash(make(name, example))
+    assert type(kind).__name__ in repr(kind)
+    points = kind.around(example.draw_inputs(shape), example.list_bounds(shape)).centre
+    assert list(kind.read_parameters(points, shape)) == list(names.values())
+
+
+@pytest.mark.parametrize("kind", COMPOSITIONS)
+def test_compositions(kind: Compose) -> None:
+    shape = (1, 4, 5)
+    inputs = Example({}).draw_inputs(shape)
+    bounds = RANGE[0].double(), RANGE[1].double()
+    limits = kind.limit_parameters(inputs, bounds)
+    expected, first = inputs, 0
+    region = kind.around(inputs, RANGE)
+    points = region.sample(1, make_streams(3))[:, 0]
+    for part in kind.parts:
+        count = part.count_parameters(shape)
+        expected = part.transform(expected, points[:, first : first + count], bounds).clamp(*bounds)
+        first += count
+    assert first == kind.count_parameters(shape) == limits.lower.shape[1]
+    assert torch.equal(region.perturb(points, torch.arange(3)), expected)
+    assert kind.differentiable == all(part.differentiable for part in kind.parts)
+    if kind.differentiable:
+        points = points.requires_grad_()
+        assert torch.autograd.gradcheck(lambda p: kind.transform(inputs, p, bounds), (points,), fast_mode=True)
+
+
+def test_normal_parameters_and_the_ranks_of_noise() -> None:
+    """The strength is normal around the identity; the ranks stay uniform, also as parts of a composition."""
+    images = torch.full((1, 1, 2, 3), 0.5, dtype=torch.float64)
+    noise = GaussianNoise(0.4, distribution="truncated_normal")
+    for kind, first in [(noise, 0), (Compose((Rotation(8), noise)), 1)]:
+        region = kind.around(images, (0.0, 1.0))
+        points = region.sample(4000, make_streams(1))[0].numpy()
+        assert stats.kstest(points[:, first], stats.halfnorm(scale=0.1).cdf).pvalue > 1e-3  # four scales: hardly cut
+        assert stats.kstest(points[:, first + 1 :].ravel(), stats.uniform.cdf).pvalue > 1e-3
+        if first:
+            assert stats.kstest(points[:, 0], stats.uniform(-8, 16).cdf).pvalue > 1e-3
+        z = region.to_gaussian(torch.from_numpy(points)[None])
+        assert torch.allclose(region.from_gaussian(z)[0], torch.from_numpy(points), atol=1e-4)
+        density = region.log_density(torch.from_numpy(points)[None])[0].numpy()
+        assert np.allclose(density, -0.5 * (points[:, first] / 0.1) ** 2)
+    region = Compose((Rotation(8), noise), distribution="truncated_normal").around(images, (0.0, 1.0))
+    points = region.sample(4000, make_streams(1))[0].numpy()
+    assert stats.kstest(points[:, 0], stats.truncnorm(-2, 2, scale=4).cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(3, (7.0, 13.0)), ((8, 9), (8.0, 9.0)), ([8, 8], (8.0, 8.0)), (0, (10.0, 10.0))]
+)
+def test_ranges(value: object, expected: tuple[float, float]) -> None:
+    assert read_range(value, "option", identity=10.0) == expected
+
+
+@pytest.mark.parametrize(
+    "value", [-1, True, "3", (2, 1), (1, 2, 3), (1, float("nan")), float("inf"), None, (0, 21), 12]
+)
+def test_bad_ranges(value: object) -> None:
+    with pytest.raises(ArgumentError, match="option: expected a number of at least 0, or the smallest and the largest"):
+        read_range(value, "option", identity=10.0, least=0, most=20)
+
+
+def test_fields_that_are_not_ranges_stay() -> None:
+    assert replace(Rotation(5), fill="reflection") == Rotation((-5, 5), fill="reflection")
