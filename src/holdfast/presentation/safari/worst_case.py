@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -34,6 +33,7 @@ from holdfast.presentation.safari.terms import (
     MARGIN,
     MEANINGS,
     SHORT,
+    describe_change,
     describe_event,
     find_threshold,
     name_similarity,
@@ -42,7 +42,6 @@ from holdfast.presentation.wording import (
     Caution,
     count_samples,
     describe_parameters,
-    describe_transformation,
     join_names,
 )
 from holdfast.tensors import Array
@@ -119,9 +118,8 @@ class WorstCasePresentation(Presentation):
 
     def question(self, options: Mapping[str, Any]) -> str:
         """The question of the event; for a transformation with what is done to the inputs."""
-        done, event = describe_transformation(options), str(options.get("event"))
+        done, event = describe_change(options), str(options.get("event"))
         if done:
-            done = re.sub(r"-(?=[\d.])", "−", done)
             return {
                 "changed_class": f"Does the map stay the same when the class changes as an input is {done}?",
                 "misclassification": f"Can the class change when an input is {done}?",
