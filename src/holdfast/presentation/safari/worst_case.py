@@ -33,7 +33,7 @@ from holdfast.presentation.safari.terms import (
     find_threshold,
     name_similarity,
 )
-from holdfast.presentation.wording import Caution, count_samples, join_names
+from holdfast.presentation.wording import Caution, count_samples, describe_transformation, join_names
 from holdfast.tensors import Array
 
 #: samples in a gallery, and samples behind a line
@@ -108,10 +108,14 @@ class WorstCasePresentation(Presentation):
 
     def question(self, options: Mapping[str, Any]) -> str:
         """The question of the event."""
-        return {
-            "changed_class": "When the class changes, does the map stay the same?",
-            "misclassification": "Can a small change of the input change the class?",
-        }.get(str(options.get("event")), "Can a small change of the input change the map?")
+        event, changed = str(options.get("event")), describe_transformation(options)
+        if event == "changed_class":
+            when = f" of an input that is {changed}" if changed else ""
+            return f"When the class{when} changes, does the map stay the same?"
+        what = "class" if event == "misclassification" else "map"
+        if changed:
+            return f"Can the {what} change when an input is {changed}?"
+        return f"Can a small change of the input change the {what}?"
 
     def verdict(self, view: View) -> str:
         """On how many samples the search reached the event, and the medians where these counts do not differ."""
