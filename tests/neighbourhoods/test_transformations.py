@@ -28,6 +28,7 @@ from holdfast.neighbourhoods.transformations import read_range
 from holdfast.tensors import Streams
 
 GREY, COLOUR = (1, 5, 8), (3, 6, 4)
+SERIES = ((1, 9), (3, 8))
 RANGE = torch.tensor(-1.0), torch.tensor(2.0)
 #: bounds of each channel of a colour image, as for normalised inputs
 RANGES = torch.tensor([-2.1, -2.0, 0.0]).reshape(3, 1, 1), torch.tensor([2.2, 0.4, 1.0]).reshape(3, 1, 1)
@@ -83,6 +84,17 @@ EXAMPLES: dict[str, list[Example]] = {
         Example({"name": "motion_blur", "images": "cifar10"}),
         Example({"name": "shot_noise"}),
     ],
+    "time_shift": [
+        Example({"samples": 3}, SERIES),
+        *(Example({"fill": f}, SERIES[:1]) for f in ("zeros", "reflection")),
+    ],
+    "time_stretch": [Example({"percent": 30}, SERIES)],
+    "time_warp": [Example({"percent": 60}, SERIES)],
+    "window_crop": [Example({"percent": 40}, SERIES)],
+    "amplitude": [Example({"percent": 20}, SERIES)],
+    "drift": [Example({"size": 0.3}, SERIES), Example({"size": [0.1, 0.2], "unit": "value"}, SERIES[:1])],
+    "jitter": [Example({"size": 0.2}, SERIES)],
+    "dropped_samples": [Example({"percent": 60}, SERIES), Example({"percent": 60, "fill": "zeros"}, SERIES[:1])],
 }
 CASES = [
     pytest.param(name, example, shape, id=f"{name}-{number}-{'x'.join(map(str, shape))}")

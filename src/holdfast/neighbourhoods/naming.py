@@ -42,16 +42,24 @@ def label_neighbourhood(value: Neighbourhood) -> str:
     'time shift 5 + brightness 0.1'
     """
     name, first = find_name(type(value)), find_first_option(type(value))
-    found = []
+    found, plain = [], _make_plain(value, first)
     for field in sorted(dataclasses.fields(value), key=lambda field: field.name != first):
         own = getattr(value, field.name)
         if field.name == first:
             text = _write(own)
             compound = isinstance(own, tuple) and own and isinstance(own[0], Neighbourhood)
             found.append(text if compound else f"{name.replace('_', ' ')} {text}")
-        elif field.init and own != field.default:
+        elif field.init and own != getattr(plain, field.name, field.default):
             found.append(f"{field.name} {_write(own)}")
     return ", ".join(found) or name.replace("_", " ")
+
+
+def _make_plain(value: Neighbourhood, first: str | None) -> Neighbourhood | None:
+    """The same with all but the first option as they are by default; None where others must be given, too."""
+    try:
+        return type(value)(**({first: getattr(value, first)} if first else {}))
+    except (ArgumentError, TypeError):
+        return None
 
 
 def label_neighbourhoods(values: Sequence[Neighbourhood]) -> list[str]:
@@ -82,7 +90,7 @@ def _write(value: Any) -> str:
         return f"{high:g}" if high == -low else f"{low:g} to {high:g}"
     if isinstance(value, tuple | list):
         return " + ".join(map(_write, value))
-    return str(value)
+    return str(value).replace("_", " ")
 
 
 def join_label(label: str, words: str) -> str:

@@ -116,23 +116,6 @@ def test_what_the_metric_stores_is_what_the_report_draws(
         assert np.isnan(stored).any() == (abs(angle) > 3)  # corners leave the picture
 
 
-@pytest.mark.parametrize(
-    ("metric", "event", "question"),
-    [
-        ("worst_case", "changed_explanation", "Does the map hold when an input is rotated by −10 to 10 degrees?"),
-        ("worst_case", "misclassification", "Can the class change when an input is rotated by −10 to 10 degrees?"),
-        ("misinterpretation_probability", "", "How often does the map change when an input is rotated by −10 to"),
-        ("max_sensitivity", "", "How far do maps move when an input is rotated by −10 to 10 degrees?"),
-    ],
-)
-def test_questions_say_what_is_done_to_inputs(metric: str, event: str, question: str) -> None:
-    from holdfast.presentation import presentation_of
-
-    options = {"neighbourhood": plain(ROTATION), "event": event}
-    assert presentation_of(metric).question(options).startswith(question)
-    assert "rotated" not in presentation_of(metric).question({"event": event})
-
-
 # explainers by neighbourhoods
 
 

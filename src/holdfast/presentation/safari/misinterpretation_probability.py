@@ -22,17 +22,8 @@ from holdfast.presentation.base import (
     read_numbers,
 )
 from holdfast.presentation.safari.contradictions import find_contradictions
-from holdfast.presentation.safari.terms import (
-    COMPARED,
-    MARGIN,
-    MEANINGS,
-    SHORT,
-    describe_change,
-    describe_event,
-    find_threshold,
-    name_noise,
-)
-from holdfast.presentation.wording import describe_share
+from holdfast.presentation.safari.terms import COMPARED, MARGIN, MEANINGS, SHORT, describe_event, find_threshold
+from holdfast.presentation.wording import describe_share, describe_transformation
 from holdfast.tensors import Array
 
 #: samples with a curve
@@ -100,31 +91,30 @@ class ProbabilityPresentation(Presentation):
         }
 
     def question(self, options: Mapping[str, Any]) -> str:
-        """The question of the event; for a transformation with what is done to the inputs."""
-        done, event = describe_change(options), str(options.get("event"))
-        if done:
-            what = {"changed_class": "class change and the map stay", "misclassification": "class change"}
-            return f"How often does the {what.get(event, 'map change')} when an input is {done}?"
-        return {
-            "changed_class": "How often does random noise change the class and not the map?",
-            "misclassification": "How often does random noise change the class?",
-        }.get(event, "How often does random noise change the map?")
+        """The question of the event."""
+        event, changed = str(options.get("event")), describe_transformation(options)
+        what = "class" if event in ("changed_class", "misclassification") else "map"
+        if changed:
+            apart = " and the map stay the same" if event == "changed_class" else ""
+            return f"How often does the {what} change{apart} when an input is {changed} at random?"
+        return f"How often does random noise change the {what}{' and not the map' if event == 'changed_class' else ''}?"
 
     def verdict(self, view: View) -> str:
         """The median probabilities, as one in so many."""
         ranked, event = view.rank(direction="lower"), str(view.options.get("event"))
         if not ranked:
             return ""
-        best, worst, noise = ranked[0], ranked[-1], name_noise(view.options)
+        best, worst = ranked[0], ranked[-1]
+        cause = "A random change of this kind" if describe_transformation(view.options) else "Random noise"
         if event == "misclassification":
             between = describe_share(best.text)
             between += "" if len(ranked) == 1 else f" to {describe_share(worst.text).removeprefix('in ')}"
-            return f"{noise} changes the class {between} (medians over samples)."
+            return f"{cause} changes the class {between} (medians over samples)."
         turned = event == "changed_class"
         does, kept = ("changes the class and keeps", "") if turned else ("changes", "class kept; ")
         rest = "" if len(ranked) == 1 else f", and {best.those} {describe_share(best.text)}"
         return (
-            f"{noise} {does} {worst.maps} ({describe_event(view.options)}) {describe_share(worst.text)}"
+            f"{cause} {does} {worst.maps} ({describe_event(view.options)}) {describe_share(worst.text)}"
             f"{rest} ({kept}medians over samples)."
         )
 

@@ -10,7 +10,8 @@ import polars as pl
 
 from holdfast.charts import Chart, Gallery
 from holdfast.presentation.base import Presentation, Reading, Standing, View, draw_distribution, presentations
-from holdfast.presentation.safari.terms import COMPARED, describe_change, name_noise
+from holdfast.presentation.safari.terms import COMPARED
+from holdfast.presentation.wording import describe_transformation
 
 
 @presentations.register("max_sensitivity")
@@ -19,7 +20,6 @@ class MaxSensitivityPresentation(Presentation):
 
     what: ClassVar[str] = "distance"
     title: ClassVar[str] = "Max-sensitivity: largest distance between explanations"
-    asked: ClassVar[tuple[str, str]] = ("How far do maps move", "under small random noise")
 
     def reading(self, options: Mapping[str, Any]) -> Reading:
         """Smaller is more robust, provided that the maps are on one scale."""
@@ -28,9 +28,13 @@ class MaxSensitivityPresentation(Presentation):
         return Reading(self.title, axis, self.direction_of(options), caution=caution, good="more robust")
 
     def question(self, options: Mapping[str, Any]) -> str:
-        """How far or how fast a map moves; for a transformation with what is done to the inputs."""
-        done = describe_change(options)
-        return f"{self.asked[0]} when an input is {done}?" if done else f"{self.asked[0]} {self.asked[1]}?"
+        """How far or how fast a map moves."""
+        changed = describe_transformation(options)
+        return (
+            f"How far do maps move when an input is {changed}?"
+            if changed
+            else "How far do maps move under small random noise?"
+        )
 
     def verdict(self, view: View) -> str:
         """The median over samples of the largest distance, as a share of the map where it is normalised."""
@@ -46,14 +50,15 @@ class MaxSensitivityPresentation(Presentation):
         ranked = view.rank(measure, "lower")
         if not ranked:
             return ""
+        cause = "such a change" if describe_transformation(view.options) else "noise"
         best = ranked[0] if len(ranked) > 1 else None
-        return f"{self._word_verdict(name_noise(view.options), ranked[-1], best, normalised)} (medians)."
+        return f"{self._word_verdict(cause, ranked[-1], best, normalised)} (medians)."
 
-    def _word_verdict(self, noise: str, worst: Standing, best: Standing | None, normalised: bool) -> str:
-        """The sentence for the worst explainer and, if there is another, for the best."""
+    def _word_verdict(self, cause: str, worst: Standing, best: Standing | None, normalised: bool) -> str:
+        """The sentence for what moves maps, the worst explainer and, if there is another, the best."""
         size = f" of {worst.choose('its', 'their')} own size" if normalised else ""
         rest = "" if best is None else f", and {best.those} by {best.text}"
-        return f"{noise} moves {worst.maps} by up to {worst.text}{size}{rest}"
+        return f"{cause.capitalize()} moves {worst.maps} by up to {worst.text}{size}{rest}"
 
     def unfair(self, view: View) -> str:
         """That maps with larger numbers seem to move further, unless they are normalised."""
@@ -82,11 +87,19 @@ class LocalLipschitzPresentation(MaxSensitivityPresentation):
 
     what: ClassVar[str] = "slope"
     title: ClassVar[str] = "Local Lipschitz: largest slope between explanations"
-    asked: ClassVar[tuple[str, str]] = ("How fast do maps change", "with the input")
 
-    def _word_verdict(self, noise: str, worst: Standing, best: Standing | None, normalised: bool) -> str:
+    def question(self, options: Mapping[str, Any]) -> str:
+        """How fast a map changes."""
+        changed = describe_transformation(options)
+        return (
+            f"How fast do maps change when an input is {changed}?"
+            if changed
+            else "How fast do maps change with the input?"
+        )
+
+    def _word_verdict(self, cause: str, worst: Standing, best: Standing | None, normalised: bool) -> str:
         rest = "" if best is None else f", and {best.those} {best.text}"
         if normalised:
-            who = noise[:1].lower() + noise[1:]
-            return f"For each unit of distance, {who} moves {worst.maps} by up to {worst.text} of its size{rest}"
-        return f"{noise} moves {worst.maps} up to {worst.text} times as far as the input{rest}{' times' * bool(best)}"
+            return f"For each unit of distance, {cause} moves {worst.maps} by up to {worst.text} of its size{rest}"
+        far = f"up to {worst.text} times as far as the input{rest}{' times' if best else ''}"
+        return f"{cause.capitalize()} moves {worst.maps} {far}"

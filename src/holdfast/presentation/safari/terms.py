@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from holdfast.metrics.base import find_similarity, larger_is_closer
-from holdfast.presentation.wording import describe_transformation
 
 #: the options that all of these metrics share
 COMPARED = {
@@ -67,24 +65,6 @@ def name_similarity(options: Mapping[str, Any]) -> str:
     """
     name = str(options.get("similarity", "similarity"))
     return {"pearson": "correlation", "spearman": "rank correlation", "cosine": "cosine similarity"}.get(name, name)
-
-
-def describe_change(options: Mapping[str, Any]) -> str:
-    """What a transformation does, as the end of "an input is ..."; empty where inputs are perturbed in a norm ball.
-
-    >>> describe_change({"neighbourhood": {"transformation": "Rotation", "degrees": [-10, 10]}})
-    'rotated by −10 to 10 degrees'
-    """
-    return re.sub(r"-(?=[\d.])", "−", describe_transformation(options))
-
-
-def name_noise(options: Mapping[str, Any]) -> str:
-    """What perturbs the inputs that are drawn, as the subject of a sentence.
-
-    >>> name_noise({"neighbourhood": {"norm": "LinfBall", "radius": 0.1}})
-    'Random noise'
-    """
-    return "A random change of this kind" if describe_transformation(options) else "Random noise"
 
 
 def describe_event(options: Mapping[str, Any]) -> str:

@@ -33,7 +33,6 @@ from holdfast.presentation.safari.terms import (
     MARGIN,
     MEANINGS,
     SHORT,
-    describe_change,
     describe_event,
     find_threshold,
     name_similarity,
@@ -42,6 +41,7 @@ from holdfast.presentation.wording import (
     Caution,
     count_samples,
     describe_parameters,
+    describe_transformation,
     join_names,
 )
 from holdfast.tensors import Array
@@ -117,17 +117,15 @@ class WorstCasePresentation(Presentation):
         ]
 
     def question(self, options: Mapping[str, Any]) -> str:
-        """The question of the event; for a transformation with what is done to the inputs."""
-        done, event = describe_change(options), str(options.get("event"))
-        if done:
-            return {
-                "changed_class": f"Does the map stay the same when the class changes as an input is {done}?",
-                "misclassification": f"Can the class change when an input is {done}?",
-            }.get(event, f"Does the map hold when an input is {done}?")
-        return {
-            "changed_class": "When the class changes, does the map stay the same?",
-            "misclassification": "Can a small change of the input change the class?",
-        }.get(event, "Can a small change of the input change the map?")
+        """The question of the event."""
+        event, changed = str(options.get("event")), describe_transformation(options)
+        if event == "changed_class":
+            when = f" of an input that is {changed}" if changed else ""
+            return f"When the class{when} changes, does the map stay the same?"
+        what = "class" if event == "misclassification" else "map"
+        if changed:
+            return f"Can the {what} change when an input is {changed}?"
+        return f"Can a small change of the input change the {what}?"
 
     def verdict(self, view: View) -> str:
         """On how many samples the search reached the event, and the medians where these counts do not differ."""

@@ -223,17 +223,17 @@ def neighbourhoods_from(raw: Sequence[object]) -> dict[str, Neighbourhood]:
     >>> list(neighbourhoods_from([{"linf": 0.1}, {"l2": 2}])), list(neighbourhoods_from([{"linf": 0.1}]))
     (['linf 0.1', 'l2 2'], [''])
     """
-    problems, found = Collector(), list[Neighbourhood]()
+    problems, places = Collector(), dict[Neighbourhood, int]()
     for index, each in enumerate(raw):
         with problems.at(index):
             value = neighbourhood_from(each)
-            if value in found:
-                raise misfit("neighbourhoods that differ", f"the same as number {found.index(value) + 1} of the list")
-            found.append(value)
+            if value in places:
+                raise misfit("neighbourhoods that differ", f"the same as number {places[value] + 1} of the list")
+            places[value] = index
     problems.finish()
-    if not found:
+    if not places:
         raise misfit("at least one neighbourhood", "an empty list")
-    return dict(zip(label_neighbourhoods(found), found, strict=True))
+    return dict(zip(label_neighbourhoods(list(places)), places, strict=True))
 
 
 def explainer_from(raw: object, default: object = None) -> Explainer:
