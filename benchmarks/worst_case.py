@@ -62,7 +62,7 @@ def main() -> None:
             event=options.event,
             similarity=options.similarity,
             search=searches[name](**settings),
-            budget=evaluations + WorstCase.own_evaluations,
+            budget=WorstCase.plan_budget(evaluations),
         )
         generator = torch.Generator().manual_seed(options.seed)
         result = metric(classifier, options.explainer, digits.inputs, generator=generator)

@@ -20,6 +20,7 @@ from holdfast.algorithms.searches.base import Outcome, Search, SearchResult, sea
 from holdfast.algorithms.searches.block import BlockSearch
 from holdfast.algorithms.searches.genetic import GeneticSearch
 from holdfast.algorithms.searches.gradient import GradientSearch
+from holdfast.algorithms.searches.grid import GridSearch
 from holdfast.algorithms.searches.random import RandomSearch
 from holdfast.algorithms.searches.sign import SignSearch
 
@@ -31,6 +32,7 @@ __all__ = [
     "Consistency",
     "GeneticSearch",
     "GradientSearch",
+    "GridSearch",
     "Levels",
     "MinimalDistortion",
     "Outcome",

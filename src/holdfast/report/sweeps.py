@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
+import polars as pl
 
 from holdfast.charts import Chart, Gallery, Strip, Table, TableCell, draw_strips
 from holdfast.metrics.base import PartOf
 from holdfast.presentation import Reading
+from holdfast.presentation.base import read_numbers
 from holdfast.report.options import Configuration, Group, find_groups, flatten_options
 from holdfast.report.overview import Entry, build_matrix
 from holdfast.report.sweep_tables import Frames, SweepTable
@@ -209,8 +211,14 @@ def _tabulate(contents: Contents, group: Group, reading: Reading, data: str, mod
             best = [comparison.names[place] for place in comparison.winner_set] if comparison.decided else []
             verdicts.append(f"{member.text}: {' or '.join(best) if best else 'not decided'}")
     caption += f"Best by {group.option}: {'; '.join(verdicts)}." if verdicts else ""
-    columns = [(member.text, "") for member in members]
+    columns = [(member.text, _say_kept(contents.frame(data, model, member.name))) for member in members]
     return [Table(f"{reading.title}: explainers by {group.option}", columns, rows, caption.strip())]
+
+
+def _say_kept(frame: pl.DataFrame) -> str:
+    """How much of the neighbourhood keeps the class, on average over samples; empty where the metric does not know."""
+    shares = read_numbers(frame, "class_kept")
+    return f"class kept: {100 * np.nanmean(shares):.3g}%" if np.isfinite(shares).any() else ""
 
 
 def _part_of_explainers(contents: Contents, group: Group, data: str, model: str) -> Part:

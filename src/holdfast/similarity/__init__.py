@@ -27,7 +27,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-import torch
 from torch import Tensor
 
 from holdfast.errors import ArgumentError, check, suggest_name
@@ -47,6 +46,7 @@ from holdfast.similarity.pointwise import cosine, mse, pearson
 from holdfast.similarity.profile import LensProfile, check_options, lens_distance, lens_profile
 from holdfast.similarity.rank import kendall, spearman
 from holdfast.similarity.rows import is_degenerate
+from holdfast.similarity.seen import compare_seen
 from holdfast.similarity.structural import ssim
 from holdfast.similarity.windows import Channels, dilate, per_position, smooth
 
@@ -116,7 +116,9 @@ class Similarity:
     range: tuple[float, float] = (-math.inf, math.inf)
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
-        result = self.function(a, b)
+        return self._check(self.function(a, b), a)
+
+    def _check(self, result: Tensor, a: Tensor) -> Tensor:
         check(
             isinstance(result, Tensor) and result.shape == a.shape[:1],
             f"similarity {self.name!r}",
@@ -126,8 +128,28 @@ class Similarity:
         return result
 
     def compare_seen(self, a: Tensor, b: Tensor, seen: Tensor) -> Tensor:
-        """The similarity of maps `(N, ...)` where they are `seen`, bool, of a shape that broadcasts to the maps'."""
-        return self(torch.where(seen, a, 0.0), torch.where(seen, b, 0.0))
+        """The similarity of maps on the part that is seen, as if the other values were dropped.
+
+        `holdfast.similarity.seen` has the rule of each function. For a function of your own, both maps are 0 where
+        they are not seen.
+
+        Args:
+            a: maps `(N, ...)`, as they are compared (`of_maps`).
+            b: maps of the same shape.
+            seen: bool, of a shape that broadcasts to that of the maps, or to that before `of_maps`.
+
+        Returns:
+            `(N,)`; NaN for a pair of which nothing is seen.
+
+        Raises:
+            ArgumentError: `seen` does not fit the maps.
+
+        >>> import torch
+        >>> a, b = torch.tensor([[1.0, 2.0, 4.0, 9.0]]), torch.tensor([[1.0, 2.0, 4.0, -9.0]])
+        >>> get("pearson").compare_seen(a, b, torch.tensor([[True, True, True, False]]))
+        tensor([1.])
+        """
+        return self._check(compare_seen(self.function, a, b, seen), a)
 
     def of_maps(self, maps: Tensor) -> Tensor:
         """The values that are compared, for maps `(N, C, H, W)`, `(N, C, T)` or `(N, F)`.

@@ -76,11 +76,7 @@ def topk_intersection(
     >>> topk_intersection(torch.tensor([[3.0, 2.0, 1.0, 0.0]]), torch.tensor([[3.0, 0.0, 1.0, 2.0]]), k=2)
     tensor([0.50])
     """
-
-    def share(s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        return s & t, torch.maximum(_count(s), _count(t))
-
-    return _compare_sets(share, a, b, k, w, diverse, channels, ties, protocol)
+    return compare_sets(SHARES[topk_intersection], a, b, k, w, diverse, channels, ties, protocol)
 
 
 def lens_precision(
@@ -119,11 +115,7 @@ def lens_precision(
     >>> lens_precision(a, b, k=2, w=1), lens_precision(a, b, k=2, w=2)
     (tensor([0.50]), tensor([1.]))
     """
-
-    def share(s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        return s & _dilate(t, w, protocol), _count(s)
-
-    return _compare_sets(share, a, b, k, w, diverse, channels, ties, protocol)
+    return compare_sets(SHARES[lens_precision], a, b, k, w, diverse, channels, ties, protocol)
 
 
 def lens_recall(
@@ -147,11 +139,7 @@ def lens_recall(
     >>> lens_recall(a, b, k=2, w=1), lens_precision(a, b, k=2, w=1)
     (tensor([0.50]), tensor([0.50]))
     """
-
-    def share(s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        return t & _dilate(s, w, protocol), _count(t)
-
-    return _compare_sets(share, a, b, k, w, diverse, channels, ties, protocol)
+    return compare_sets(SHARES[lens_recall], a, b, k, w, diverse, channels, ties, protocol)
 
 
 def lens_spearman(a: Tensor, b: Tensor, w: int = 1, channels: Channels = "abs_sum") -> Tensor:
@@ -288,32 +276,44 @@ def check_rules(diverse: bool, w: int, ties: Ties, protocol: Protocol) -> None:
     check(own, "ties", "no other than the default, since protocol=authors has a rule of its own", repr(ties))
 
 
-def _compare_sets(
-    share: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
+def compare_sets(
+    share: Share,
     a: Tensor,
     b: Tensor,
-    k: int | float | None,
-    w: int,
-    diverse: bool,
-    channels: Channels,
-    ties: Ties,
-    protocol: Protocol,
+    k: int | float | None = None,
+    w: int = 1,
+    diverse: bool = False,
+    channels: Channels = "abs_sum",
+    ties: Ties = "position",
+    protocol: Protocol = "paper",
+    seen: Tensor | None = None,
 ) -> Tensor:
-    """Compare the sets S_k and T_k of both maps.
+    """Compare the sets S_k and T_k of both maps, or what is `seen` of them, bool `(N, H, W)` or `(N, T)`.
 
-    `share` returns the mask `(n, ...)` of the positions that count, and the number `(n,)` by which it is divided. The
-    authors divide by k, also where they have chosen fewer.
+    The authors divide by k, also where they have chosen fewer.
     """
     x, y = (m.detach() for m in reduce_pair(a, b, channels))
     check_rules(diverse, w, ties, protocol)
     count = resolve_k(k, x.shape[1:].numel())
     parts = []
-    for p, q in split_maps(x, y):
+    for p, q, *mask in split_maps(x, y) if seen is None else split_maps(x, y, seen):
         s, t = (choose_sets(m, count, w, diverse, ties, protocol) for m in (p, q))
-        common, of = share(s, t)
+        if mask:
+            s, t = s & mask[0], t & mask[0]
+        common, of = share(s, t, w, protocol)
         value = _count(common).to(working_dtype(a, b)) / (of if protocol == "paper" else count)
         parts.append(torch.where((_count(s) > 0) & (_count(t) > 0), value, torch.nan))
     return rank.where_finite(x.flatten(1), y.flatten(1), torch.cat(parts))
+
+
+#: of two sets, with w and the protocol: the mask `(n, ...)` of the positions that count, and the number `(n,)` by which
+#: it is divided
+Share = Callable[[Tensor, Tensor, int, Protocol], tuple[Tensor, Tensor]]
+SHARES: dict[Callable[..., Tensor], Share] = {
+    topk_intersection: lambda s, t, w, protocol: (s & t, torch.maximum(_count(s), _count(t))),
+    lens_precision: lambda s, t, w, protocol: (s & _dilate(t, w, protocol), _count(s)),
+    lens_recall: lambda s, t, w, protocol: (t & _dilate(s, w, protocol), _count(t)),
+}
 
 
 def _dilate(mask: Tensor, w: int, protocol: Protocol) -> Tensor:

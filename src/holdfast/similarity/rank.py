@@ -139,12 +139,22 @@ def _spearman_rows(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _kendall_rows(x: Tensor, y: Tensor) -> Tensor:
+    return _correlate_counts(x, y, 0)
+
+
+def _correlate_counts(x: Tensor, y: Tensor, left_out: int | Tensor) -> Tensor:
+    """Tau-b of rows `(N, F)`, without the `left_out` `(N,)` entries that are equal and the largest in both maps.
+
+    Such an entry is tied with the others, and concordant with every entry that is not left out.
+    """
     # Knight's algorithm: sort by (x, y); then the discordant pairs are the inversions of y.
     (of_x, x_ties), (of_y, y_ties) = _number_values(x), _number_values(y)
     joint = sort_rows(of_x.bitwise_left_shift_(32).bitwise_or_(of_y))
     discordant = _count_inversions(joint & 0xFFFFFFFF)
-    pairs = x.shape[1] * (x.shape[1] - 1) // 2
-    joint_ties = _count_tied_pairs(find_starts(joint))
+    counted = x.shape[1] - left_out
+    pairs = counted * (counted - 1) // 2
+    tied = left_out * (left_out - 1) // 2
+    x_ties, y_ties, joint_ties = x_ties - tied, y_ties - tied, _count_tied_pairs(find_starts(joint)) - tied
     excess = pairs - x_ties - y_ties + joint_ties - 2 * discordant  # concordant - discordant
     return _correlation(excess, pairs - x_ties, pairs - y_ties, working_dtype(x, y))
 

@@ -43,6 +43,18 @@ def ssim(a: Tensor, b: Tensor, window: int = 7, data_range: float | None = None,
     >>> ssim(image, image), ssim(image, 1 - image)
     (tensor([1.]), tensor([-0.95]))
     """
+    return compare_windows(a, b, window, data_range, gaussian)
+
+
+def compare_windows(
+    a: Tensor,
+    b: Tensor,
+    window: int = 7,
+    data_range: float | None = None,
+    gaussian: bool = False,
+    seen: Tensor | None = None,
+) -> Tensor:
+    """`ssim`, or its mean over the windows that are wholly `seen`, bool like the maps; NaN where there is none."""
     check_pair(a, b)
     check(a.ndim in (2, 3, 4), "a", "shape (N, F), (N, C, T) or (N, C, H, W)", tuple(a.shape))
     odd = isinstance(window, int) and window >= 3 and window % 2 == 1
@@ -69,7 +81,14 @@ def ssim(a: Tensor, b: Tensor, window: int = 7, data_range: float | None = None,
         extent = torch.full_like(scale, min(data_range, torch.finfo(dtype).max)) / scale
 
     index = _windowed_index(x, y, extent.view(per_row), window, gaussian).flatten(1)
-    result = torch.where(empty, 0, row_sum(index) / index.shape[1])
+    if seen is None:
+        mean = row_sum(index) / index.shape[1]
+    else:
+        usable = _see_windows(seen.view(x.shape), window).flatten(1)
+        count = usable.sum(1)
+        mean = row_sum(torch.where(usable, index, 0)) / count.clamp(min=1)
+        mean = torch.where(count > 0, mean, torch.nan)
+    result = torch.where(empty, 0, mean)
     return torch.where(size.isfinite(), result, torch.nan)
 
 
@@ -81,8 +100,7 @@ def _windowed_index(x: Tensor, y: Tensor, extent: Tensor, window: int, gaussian:
     moments = torch.stack((p, q, p * p, q * q, p * q))
     members = 1
     for dim in range(3, moments.ndim):
-        side = moments.shape[dim]
-        taps = min(window, side - 1 + side % 2)
+        taps = _fit_window(window, moments.shape[dim])
         moments = _window_mean(moments, dim, taps, gaussian)
         members *= taps
     mp, mq, mpp, mqq, mpq = moments.unbind(0)
@@ -99,6 +117,19 @@ def _windowed_index(x: Tensor, y: Tensor, extent: Tensor, window: int, gaussian:
     structure = (2 * covariance + c2) / (x_variance + y_variance + c2)
     # Rounding can make a covariance larger than the variances allow.
     return luminance.clamp(-1, 1) * structure.clamp(-1, 1)
+
+
+def _fit_window(window: int, side: int) -> int:
+    """The largest odd number of positions that is at most `window` and `side`."""
+    return min(window, side - 1 + side % 2)
+
+
+def _see_windows(seen: Tensor, window: int) -> Tensor:
+    """Which windows of `seen` `(N, C, ...)` are wholly seen, bool."""
+    share = seen.float()
+    for dim in range(2, seen.ndim):
+        share = _window_mean(share, dim, _fit_window(window, seen.shape[dim]), gaussian=False)
+    return share == 1
 
 
 @torch.no_grad()

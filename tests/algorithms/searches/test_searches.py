@@ -15,6 +15,7 @@ from holdfast.algorithms import (
     BlockSearch,
     GeneticSearch,
     GradientSearch,
+    GridSearch,
     RandomSearch,
     SignSearch,
     searches,
@@ -102,8 +103,8 @@ def same(a: SearchResult, b: SearchResult) -> bool:
     return all(torch.equal(x, y) for x, y in pairs)
 
 
-def test_the_six_searches_are_registered() -> None:
-    assert {"auto", "random", "genetic", "block", "gradient", "sign"} <= set(NAMES)
+def test_the_seven_searches_are_registered() -> None:
+    assert {"auto", "random", "genetic", "block", "gradient", "sign", "grid"} <= set(NAMES)
 
 
 # known optima
@@ -224,7 +225,7 @@ def test_same_seed_same_bits_another_seed_others(name: str) -> None:
     before = dataclasses.replace(region, centre=region.centre.clone())
     first = solve(name, Rugged(36, 3), region, budget=300)
     assert same(first, solve(name, Rugged(36, 3), region, budget=300))
-    assert not same(first, solve(name, Rugged(36, 3), region, budget=300, seed=1))
+    assert same(first, solve(name, Rugged(36, 3), region, budget=300, seed=1)) == (name == "grid")  # it draws nothing
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(region.centre, before.centre)
 
@@ -259,12 +260,115 @@ def test_all_nan_survives(name: str) -> None:
     assert torch.equal(found.inputs, region.centre)
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n != "random"])
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in ("random", "grid")])  # the grid is for few parameters
 def test_better_than_random_on_a_rugged_slope(name: str) -> None:
     region = box(4)
     chance = solve("random", Rugged(36, 4), region, budget=3000)
     found = solve(name, Rugged(36, 4), region, budget=3000)
     assert bool((Outcome(found.value, found.violation).key() > Outcome(chance.value, chance.violation).key()).all())
+
+
+# few parameters
+
+
+class Wave(Linear):
+    """Sums of waves over `D` parameters: several peaks, of which the best lies inside or at an end."""
+
+    def outcome(self, x: Tensor, problem: Tensor) -> Outcome:
+        flat = x.flatten(1)
+        phase = torch.arange(1, flat.shape[1] + 1) + 0.7 * problem[:, None]
+        value = (torch.sin(9 * flat + phase) + 0.4 * torch.sin(23 * flat - phase)).sum(1)
+        return Outcome(value, self.limit(flat))
+
+    def limit(self, flat: Tensor) -> Tensor:
+        return torch.full_like(flat[:, 0], -torch.inf) if self.a is None else (flat * self.a).sum(1) - self.b
+
+
+def scan(objective: Linear, region: Region, side: int) -> tuple[Tensor, Tensor]:
+    """The largest and the smallest value of each problem on a fine grid, among the feasible points."""
+    size = region.shape.numel()
+    share = torch.cartesian_prod(*[torch.linspace(0, 1, side)] * size).reshape(-1, size)
+    ends = []
+    for p in range(len(region)):
+        x = torch.lerp(region.lower[p].expand_as(share), region.upper[p].expand_as(share), share)
+        seen = objective.outcome(x, torch.full((len(x),), p))
+        values = seen.value[seen.violation <= 0]
+        ends.append((values.max(), values.min()))
+    highest, lowest = zip(*ends, strict=True)
+    return torch.stack(highest), torch.stack(lowest)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "random"])
+@pytest.mark.parametrize("limited", [False, True])
+def test_an_optimum_over_one_parameter_is_found_with_200_evaluations(name: str, limited: bool) -> None:
+    region = LinfBall(1.0).around(torch.full((12, 1), 0.3))
+    objective = Wave(1, 12, torch.ones(1) if limited else None, b=0.2)
+    highest, lowest = scan(objective, region, 10_001)
+    found = searches[name]().run(objective, region, 200, 0, gradient_of(objective))
+    missing = (highest - found.value) / (highest - lowest)
+    assert bool((missing < 0.01).all())
+    assert bool((found.violation <= 0).all())
+    assert bool((missing > -1e-3).all())
+
+
+@pytest.mark.parametrize(("size", "side", "budget"), [(1, 10_001, 40), (1, 10_001, 200), (2, 201, 400), (3, 41, 1500)])
+def test_the_stated_gap_of_a_grid_covers_the_true_one(size: int, side: int, budget: int) -> None:
+    region = LinfBall(0.5).around(torch.full((20, size), 0.3))
+    objective = Wave(size, 20)
+    highest, lowest = scan(objective, region, side)
+    found = GridSearch().run(objective, region, budget, 0)
+    missing, gap = highest - found.value, found.gap
+    assert gap is not None
+    assert bool((gap >= 0).all())
+    assert int((missing <= gap + 1e-6).sum()) >= 19
+    assert float((gap / (highest - lowest)).median()) < 0.5  # and it says something
+    if budget >= 200:
+        assert bool((missing / (highest - lowest) < 0.01).all())
+
+
+def test_the_gap_of_a_grid_follows_its_formula() -> None:
+    # a grid of 5 points and no refinement: slopes of 4, 2, 1 and 1 to the right of the points 0, 1/4, 1/2 and 3/4
+    values = torch.tensor([0.0, 1.0, 0.5, 0.75, 0.5])
+
+    class Steps(Linear):
+        def outcome(self, x: Tensor, problem: Tensor) -> Outcome:
+            places = (4 * x[:, 0]).round().long()
+            return Outcome(values[places], torch.full((len(x),), -1.0))
+
+    region = LinfBall(0.5).around(torch.tensor([[0.5]]))
+    found = GridSearch(dense=1.0).run(Steps(1, 1), region, 6, 0)
+    # slopes: 4, 4, 2, 1, 1, but at least half of 4 times the relative size of the cell, which is 1; reach 1/8
+    potential = values + 3 * torch.tensor([4.0, 4.0, 2.0, 2.0, 2.0]) / 8
+    assert found.gap is not None
+    assert found.gap.item() == pytest.approx(float(potential.max()) - 1.0)
+    assert searches["random"]().run(Steps(1, 1), region, 6, 0).gap is None
+
+
+def test_a_grid_includes_the_ends_and_leaves_fixed_parameters_alone() -> None:
+    lower, upper = torch.tensor([[-1.0, 2.0, 0.0]]), torch.tensor([[3.0, 2.0, 1.0]])
+    region = Region(torch.tensor([[0.0, 2.0, 0.0]]), lower, upper)
+    objective = Linear(3, 1)
+    objective.region = region
+    objective.w = torch.tensor([1.0, 5.0, -1.0])
+    found = GridSearch().run(objective, region, 30, 0)
+    assert torch.equal(found.inputs, torch.tensor([[3.0, 2.0, 0.0]]))
+    # where nothing is feasible, the gap says that nothing is known
+    objective = Linear(3, 1, a=torch.ones(3), b=-5.0)
+    nothing = GridSearch().run(objective, region, 30, 0)
+    assert nothing.gap is not None
+    assert nothing.gap.tolist() == [torch.inf]
+    with pytest.raises(ArgumentError, match="search: expected another one, since grid is for at most 64 parameters"):
+        GridSearch().run(Linear(65, 1), LinfBall(0.1).around(torch.zeros(1, 65)), 30, 0)
+
+
+def test_auto_is_the_grid_for_at_most_four_parameters() -> None:
+    for size, same_as_grid in ((1, True), (4, True), (5, False)):
+        region = LinfBall(0.5).around(torch.full((2, size), 0.3))
+        auto, grid = (kind().run(Wave(size, 2), region, 100, 0) for kind in (AutoSearch, GridSearch))
+        assert same(auto, grid) == same_as_grid
+        assert (auto.gap is not None) == same_as_grid
+    region = LinfBall(0.5).around(torch.full((2, 1), 0.3))
+    assert AutoSearch(few=0).run(Wave(1, 2), region, 100, 0).gap is None
 
 
 # parts
@@ -368,6 +472,9 @@ def test_a_budget_below_one_is_refused() -> None:
         (GradientSearch, {"restarts": 0}),
         (GradientSearch, {"step": 0.0}),
         (SignSearch, {"restarts": 0}),
+        (GridSearch, {"dense": 0.0}),
+        (GridSearch, {"cells": 0}),
+        (AutoSearch, {"few": -1}),
         (SignSearch, {"step": -0.1}),
         (SignSearch, {"step": 0.0}),
     ],

@@ -1,13 +1,14 @@
-"""White box first: gradient search where the objective can be differentiated, and block search to finish.
+"""The search that suits the region: a grid for few parameters, else gradient search and block search.
 
 Problem: `max value(x) subject to violation(x) <= 0` over the region.
 
-- With a gradient objective the gradient search gets the share `white` of the budget. Block search spends the rest on
-  small changes of the best point: the smoothed objective leads near an optimum of the true one, and block search asks
-  the true one only.
+- In a region of at most `few` parameters, such as the angle of a rotation, this is the grid search.
+- In others with a gradient objective, the gradient search gets the share `white` of the budget. Block search spends the
+  rest on small changes of the best point: the smoothed objective leads near an optimum of the true one, and block
+  search asks the true one only.
 - Without a gradient objective, and where the model turns out to have no second derivatives, this is block search.
 
-Source: see `gradient` and `block`.
+Source: see `grid`, `gradient` and `block`.
 
 Cost: `budget` evaluations for each problem.
 """
@@ -17,34 +18,40 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from holdfast.algorithms.searches.base import Search, SearchRun, searches
+from holdfast.algorithms.searches.base import FEW, Search, SearchRun, searches
 from holdfast.algorithms.searches.block import BlockSearch
 from holdfast.algorithms.searches.gradient import GradientSearch
-from holdfast.errors import SecondDerivativeError, check
+from holdfast.algorithms.searches.grid import GridSearch
+from holdfast.errors import SecondDerivativeError, check, check_integer
 from holdfast.tensors import Streams
 
 
 @searches.register("auto")
 @dataclass(frozen=True)
 class AutoSearch(Search):
-    """Gradient search, then block search; block search alone where there are no gradients.
+    """Grid search for few parameters; else gradient and then block search, or block search alone without gradients.
 
     Args:
         white: share of the budget that the gradient search gets where there are gradients.
         start: share of the features in the first blocks after it.
+        few: the most parameters for which it is the grid search.
     """
 
     white: float = 0.85
     start: float = 0.02
+    few: int = FEW
     name: ClassVar[str] = "auto"
     takes_gradient: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check(0 < self.white <= 1, "white", "a share above 0 and at most 1", self.white)
         check(0 < self.start <= 1, "start", "a share above 0 and at most 1", self.start)
+        check_integer(self.few, "few", 0)
 
     def search(self, run: SearchRun, streams: Streams) -> None:
-        """Follow gradients, and change blocks of what they led to."""
+        """Search a grid; or follow gradients, and change blocks of what they led to."""
+        if run.region.shape.numel() <= self.few:
+            return GridSearch().search(run, streams)
         block = BlockSearch()
         if not run.white_box:
             return block.search(run, streams)

@@ -22,6 +22,9 @@ from holdfast.tensors import Streams, broadcast_rows
 #: the key of an outcome with a NaN, below all others
 NAN_KEY = -(1 << 63)
 
+#: a region of at most so many parameters has optima inside its box, and few that are worth a visit
+FEW = 4
+
 _TRACE_POINTS = 200  # about how many entries a trace has at most
 
 
@@ -115,6 +118,8 @@ class SearchResult:
         population: the last one, `(P, n, *shape)`; None for a search without one, and where the budget was spent on
             the centres.
         followed_gradients: whether the search used the gradient objective.
+        gap: an estimate of how far the true optimum may be above `value`, `(P,)`, from a search that has one (`grid`);
+            it is no bound. Infinite where nothing feasible was found; None from the other searches.
     """
 
     inputs: Tensor
@@ -123,6 +128,7 @@ class SearchResult:
     trace: Trace
     population: Tensor | None = None
     followed_gradients: bool = False
+    gap: Tensor | None = None
 
 
 class SearchRun:
@@ -137,7 +143,10 @@ class SearchRun:
         spent: evaluations of each problem so far.
         best_inputs, best, best_key: the best point of each problem `(P, *shape)`, its outcome and its key `(P,)`.
         followed_gradients: whether the gradient objective was used.
+        gap: for a search that estimates it, to set at its end; see `SearchResult`.
     """
+
+    gap: Tensor | None = None
 
     def __init__(
         self, objective: Objective, region: Region, budget: int, gradient: GradientObjective | None = None
@@ -198,7 +207,9 @@ class SearchRun:
             torch.stack([outcome.violation for outcome in outcomes], dim=1),
         )
         best = self.best
-        return SearchResult(self.best_inputs, best.value, best.violation, trace, population, self.followed_gradients)
+        return SearchResult(
+            self.best_inputs, best.value, best.violation, trace, population, self.followed_gradients, self.gap
+        )
 
     def _evaluate(self, x: Tensor) -> Outcome:
         seen = self._objective(x.flatten(0, 1), _number_problems(x))
@@ -258,6 +269,27 @@ searches: Registry[type[Search]] = Registry("search")
 def take_points(x: Tensor, rows: Tensor) -> Tensor:
     """The points numbered `rows` `(P, k)` of each problem's points `x` `(P, n, *shape)`."""
     return x[torch.arange(len(x), device=x.device)[:, None], rows]
+
+
+def draw_starts(region: Region, count: int, streams: Streams) -> Tensor:
+    """Points `(P, count, *shape)` to start from: drawn from the region, or spread over the box of few parameters.
+
+    In a box of at most `FEW` parameters they are a Kronecker sequence with a random shift, which leaves no large part
+    of the box empty: point i has `shift + i / g^d` modulo 1 along parameter d, with `g^(D + 1) = g + 1`. Source:
+    Roberts, "The unreasonable effectiveness of quasirandom sequences" (2018).
+    """
+    size = region.shape.numel()
+    if size > FEW:
+        return region.project(region.sample(count, streams))
+    ratio = 1.5
+    for _ in range(60):
+        ratio = (1 + ratio) ** (1 / (size + 1))
+    powers = torch.arange(1, size + 1, device=region.device, dtype=torch.float64)
+    steps = torch.arange(count, device=region.device, dtype=torch.float64)[:, None] * ratio**-powers
+    share = (streams.uniform((1, size), torch.float64) + steps) % 1
+    share = share.to(region.dtype).reshape(len(region), count, *region.shape)
+    lower, upper = (face[:, None].expand_as(share) for face in region.box)
+    return region.project(torch.lerp(lower, upper, share))
 
 
 def _number_problems(x: Tensor) -> Tensor:

@@ -22,6 +22,9 @@ A round also tells what each single change does to the value and to the violatio
 `_choose_changes`), the better half, the better quarter. Combinations trade one block for another, so the search also
 moves along a tight constraint.
 
+In a region of few parameters, such as an angle, the search starts at the best of points that are spread over the
+box, a third of its budget, instead of at a vertex, and all moves serve from the start.
+
 Blocks are placed where changes have made a difference, and where no block was tried recently (`_Influence`).
 
 Source: Andriushchenko et al., "Square Attack: a query-efficient black-box adversarial attack via random search" (ECCV
@@ -45,7 +48,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from holdfast.algorithms.searches.base import NAN_KEY, Outcome, Search, SearchRun, searches, take_points
+from holdfast.algorithms.searches.base import (
+    FEW,
+    NAN_KEY,
+    Outcome,
+    Search,
+    SearchRun,
+    draw_starts,
+    searches,
+    take_points,
+)
 from holdfast.errors import check, check_integer
 from holdfast.neighbourhoods import Region
 from holdfast.tensors import Streams, broadcast_rows
@@ -95,6 +107,10 @@ class BlockSearch(Search):
 
     def search(self, run: SearchRun, streams: Streams) -> None:
         """Query vertices, then one round of proposals after the other."""
+        if run.region.shape.numel() <= FEW:  # the optimum may be anywhere, and there are few vertices
+            run.query(draw_starts(run.region, min(run.left, max(1, run.budget // 3)), streams))
+            self.refine(run, streams, 1.0)
+            return
         canvas = _Canvas(run.region)
         home, x = run.best, canvas.patchwork(min(self.starts, max(1, run.budget // 10)), streams)
         # the incumbent is the best vertex, not the centre, which is often feasible and hard to leave

@@ -11,6 +11,9 @@ Sec. 4 and App. 8.3. Where we depart from it, or fill in what it leaves open:
 - "Children and parents will be the individuals for the next generation": the best half of both together (mu + lambda).
 - Crossover exchanges each element with probability 1/2. "Some elements are altered": each with probability `mutation`,
   either sampled again from the region's box or moved by normal noise, with equal probability, and then projected.
+- In a region of few parameters, such as an angle, a population has at most a fifth of the budget and begins spread over
+  the box, and the fitness is always F2. At least half of the elements are altered, and a single one always. The normal
+  noise has a size of its own each time, down to 1/256 of `noise`.
 - The centre is evaluated first and belongs to the initial population; it is the result if nothing better is found.
 
 Cost: `budget` evaluations for each problem, `population` of them for each generation.
@@ -18,13 +21,13 @@ Cost: `budget` evaluations for each problem, `population` of them for each gener
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from holdfast.algorithms.searches.base import Outcome, Search, SearchRun, searches, take_points
+from holdfast.algorithms.searches.base import FEW, Outcome, Search, SearchRun, draw_starts, searches, take_points
 from holdfast.errors import check, check_integer
 from holdfast.neighbourhoods import Region
 from holdfast.tensors import Streams
@@ -59,19 +62,23 @@ class GeneticSearch(Search):
 
     def search(self, run: SearchRun, streams: Streams) -> Tensor:
         """Generation after generation."""
-        region = run.region
-        first = region.project(region.sample(self.population - 1, streams))[:, : run.left]
+        region, size, few = run.region, run.region.shape.numel(), max(2, run.budget // 5)
+        share = max(0.5, 1 / size)
+        if size <= FEW and (self.population > few or self.mutation < share):
+            fitted = replace(self, population=min(self.population, few), mutation=max(self.mutation, share))
+            return fitted.search(run, streams)
+        first = draw_starts(region, self.population - 1, streams)[:, : run.left]
         centre = Outcome(run.best.value[:, None], run.best.violation[:, None])
         x, seen = torch.cat([run.best_inputs[:, None], first], dim=1), _join(centre, run.query(first))
         idle = 0
         while run.left and (self.patience is None or idle < self.patience):
-            order = _rank_fitness(seen)
+            order = _rank_fitness(seen, run)
             x, seen = take_points(x, order), seen.gather(order)
             children = self._breed(x, region, streams)[:, : run.left]
             before = run.best_key
             x, seen = torch.cat([x, children], dim=1), _join(seen, run.query(children))
             idle = 0 if bool((run.best_key > before).any()) else idle + 1
-            best = _rank_fitness(seen)[:, : self.population]
+            best = _rank_fitness(seen, run)[:, : self.population]
             x, seen = take_points(x, best), seen.gather(best)
         return x
 
@@ -91,13 +98,18 @@ class GeneticSearch(Search):
         lower, upper = region.lower[:, None], region.upper[:, None]
         chance = streams.uniform(x.shape[1:], x.dtype)
         redrawn = lower + (upper - lower) * (chance * (2 / max(self.mutation, 1e-12))).clamp(max=1.0)
-        moved = x + streams.normal(x.shape[1:], x.dtype) * (self.noise / 2) * (upper - lower)
+        noise = streams.normal(x.shape[1:], x.dtype) * (self.noise / 2)
+        if region.shape.numel() <= FEW:
+            noise = noise * 2 ** (-8 * streams.uniform(x.shape[1:], x.dtype))
+        moved = x + noise * (upper - lower)
         x = torch.where(chance < self.mutation, moved, x)
         return region.project(torch.where(chance < self.mutation / 2, redrawn, x))
 
 
-def _rank_fitness(seen: Outcome) -> Tensor:
-    """The numbers of the individuals `(P, n)`, the fittest first, by F1 or F2."""
+def _rank_fitness(seen: Outcome, run: SearchRun) -> Tensor:
+    """The numbers of the individuals `(P, n)`, the fittest first, by F1 or F2; for few parameters always by F2."""
+    if run.region.shape.numel() <= FEW:  # the constraint may exclude most of the box, and must not blind the search
+        return seen.key().argsort(dim=1, descending=True, stable=True)
     few = (seen.violation <= 0).double().mean(dim=1, keepdim=True) < 0.5
     satisfied = Outcome(-seen.violation, torch.where(seen.violation.isnan(), torch.nan, -torch.inf))
     return torch.where(few, satisfied.key(), seen.key()).argsort(dim=1, descending=True, stable=True)

@@ -14,6 +14,9 @@ s is the sign for boxes and the unit vector for L2 balls. The step falls linearl
 the box (the radius of the ball) to nothing. Following the value or the constraint, whichever is due at the point, is
 the switching subgradient method of Polyak (1967); it has no multiplier to tune.
 
+In a region of few parameters, such as an angle, two thirds of the budget go to starts that are spread over the box. The
+first step is as long as they are apart.
+
 Source: projected gradient descent of Madry et al., "Towards deep learning models resistant to adversarial attacks"
 (ICLR 2018), with the momentum of Dong et al., "Boosting adversarial attacks with momentum" (CVPR 2018); through
 explanations: Dombrowski et al., "Explanations can be manipulated and geometry is to blame" (NeurIPS 2019). We depart
@@ -31,7 +34,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from holdfast.algorithms.searches.base import Search, SearchRun, searches, take_points
+from holdfast.algorithms.searches.base import FEW, Search, SearchRun, draw_starts, searches, take_points
 from holdfast.errors import check, check_integer
 from holdfast.neighbourhoods import Region
 from holdfast.tensors import Streams, broadcast_rows
@@ -75,10 +78,13 @@ class GradientSearch(Search):
 
     def ascend(self, run: SearchRun, streams: Streams, budget: int) -> Tensor:
         """Spend `budget` of the evaluations that are left."""
-        region, first = run.region, run.spent
-        plan = self._plan(budget)
+        region, first, step = run.region, run.spent, self.step
+        tried = 2 * budget // 3 if region.shape.numel() <= FEW else 0
+        plan = self._plan(budget - tried)
         restarts = plan[0]
-        x = region.project(region.sample(restarts + budget - restarts - 2 * sum(plan[1:]), streams))
+        x = draw_starts(region, budget - 2 * sum(plan[1:]), streams)
+        if tried:  # a step is no longer than the starts are apart, so that each climbs its own peak
+            first, budget, step = first + tried, budget - tried, min(step, 2 / x.shape[1] ** (1 / region.shape.numel()))
         seen = run.query(x)
         key, rows = seen.key().sort(dim=1, descending=True, stable=True)
         x, feasible = take_points(x, rows[:, :restarts]), seen.violation.gather(1, rows[:, :restarts]) <= 0
@@ -91,7 +97,7 @@ class GradientSearch(Search):
             done = (run.spent - first) / budget
             sharpness = self.smooth * (self.sharp / self.smooth) ** done
             momentum = self.momentum * momentum + _normalise(run.find_ascent(x, feasible, sharpness))
-            x = region.project(x + self.step * (1 - done) * _find_steepest(region, momentum))
+            x = region.project(x + step * (1 - done) * _find_steepest(region, momentum))
             seen = run.query(x)
             feasible, best = seen.violation <= 0, torch.maximum(best, seen.key())
         return x

@@ -32,8 +32,8 @@ from holdfast.algorithms.rare_events.subset_sampling import count_moves, plan_re
 from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Direction, Metric, PartOf, Presets, Role, metrics
+from holdfast.metrics.kept_class import KeptClass, NeighbourhoodResult
 from holdfast.metrics.probe import Explain, Probe, check_probe_options
-from holdfast.metrics.result import Result
 from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
 from holdfast.model import Classifier, Output
 from holdfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
@@ -42,7 +42,7 @@ from holdfast.similarity import get as get_similarity
 
 
 @dataclass(frozen=True)
-class ProbabilityResult(Result):
+class ProbabilityResult(NeighbourhoodResult):
     """ln P, the natural logarithm of the probability, for each sample.
 
     An estimate is censored if the event was not reached: then ln P is only an upper bound. It is not resolved if the
@@ -254,8 +254,13 @@ class MisinterpretationProbability(Metric):
         )
         usable = probe.usable()
 
+        first = plan_sizes(self.particles, round(self.first * self.particles), region.shape.numel())[0]
+        kept = KeptClass(probe, self.samples if self.method == "monte_carlo" else first)
+
         def score(x: Tensor, problem: Tensor) -> Tensor:
-            return event.scores(event.query(probe, x, usable[problem]))
+            seen = event.query(probe, x, usable[problem])
+            kept.add(seen.margin, usable[problem])  # the first population is drawn from the neighbourhood itself
+            return event.scores(seen)
 
         estimate = None
         if len(usable):
@@ -278,10 +283,10 @@ class MisinterpretationProbability(Metric):
                     generator=generator,
                     indexed=True,
                 )
-        return self._result(probe, inputs, usable, estimate)
+        return self._result(probe, inputs, usable, estimate, kept)
 
     def _result(
-        self, probe: Probe, inputs: Tensor, usable: Tensor, estimate: RareEventEstimate | None
+        self, probe: Probe, inputs: Tensor, usable: Tensor, estimate: RareEventEstimate | None, kept: KeptClass
     ) -> ProbabilityResult:
         def spread(values: Tensor | None, fill: float | bool) -> Tensor:
             none = torch.tensor([fill], device=inputs.device)[:0]  # without an estimate no sample is usable
@@ -302,6 +307,7 @@ class MisinterpretationProbability(Metric):
         checked = estimate is not None and estimate.from_event is not None
         return ProbabilityResult(
             **probe.common_fields(self),
+            **kept.fields(),
             value=torch.where(resolved, log_probability, high),
             log_probability=log_probability,
             std_error=spread(None if estimate is None else estimate.std_error, torch.nan),

@@ -27,8 +27,8 @@ from holdfast.algorithms.searches.base import Search
 from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Direction, Metric, PartOf, Presets, Role, metrics
+from holdfast.metrics.kept_class import KeptClass, NeighbourhoodResult
 from holdfast.metrics.probe import Explain, Probe
-from holdfast.metrics.result import Result
 from holdfast.metrics.safari.worst_case import WorstCase
 from holdfast.model import Classifier
 from holdfast.neighbourhoods import LinfBall, Neighbourhood
@@ -39,11 +39,12 @@ _ELEMENTS = 1 << 26  # numbers in the perturbed inputs of a group of inputs
 
 
 @dataclass(frozen=True)
-class SensitivityResult(Result):
+class SensitivityResult(NeighbourhoodResult):
     """The largest sensitivity of each sample.
 
     Attributes:
-        sensitivity: the maximum found, at least 0; 0 for skipped samples, whose status says why. `(N,)`
+        sensitivity: the maximum found, at least 0; 0 for skipped samples, whose status says why. NaN where no copy
+            counts, because `same_class` was asked for and none keeps the class. `(N,)`
         inputs: where it was found, `(N, ...)`; None with a search.
     """
 
@@ -57,7 +58,7 @@ class _Sensitivity(Metric):
     category: ClassVar[str] = "robustness"
     per_distance: ClassVar[bool]
     roles: ClassVar[Mapping[str, Role]] = {
-        "samples": PartOf("search", only=("sample",)),
+        **dict.fromkeys(("samples", "same_class"), PartOf("search", only=("sample",))),
         "budget": PartOf("search", unless=("sample",)),
     }
     presets: ClassVar[Presets] = {"quick": {"samples": 10, "budget": 500}}
@@ -69,12 +70,16 @@ class _Sensitivity(Metric):
     absolute: bool = False
     explain: Explain = "origin"
     normalise: bool = False
+    same_class: bool = False
 
     def __post_init__(self) -> None:
         check_integer(self.samples, "samples")
         counted = self.search == "sample" or self.samples == type(self).samples
         check(counted, "samples", "no number of samples with a search, which takes budget=", self.samples)
-        check(isinstance(self.normalise, bool), "normalise", "True or False", self.normalise)
+        for option in ("normalise", "same_class"):
+            check(isinstance(getattr(self, option), bool), option, "True or False", getattr(self, option))
+        sampled = self.search == "sample" or not self.same_class
+        check(sampled, "same_class", "False with a search, all of whose candidates count", self.same_class)
         self._worst_case()  # checks the other options
 
     @classmethod
@@ -114,7 +119,7 @@ class _Sensitivity(Metric):
         probe = Probe(
             classifier, explainer, inputs, targets, absolute=self.absolute, explain=self.explain, region=region
         )
-        rows = probe.usable()
+        rows, kept = probe.usable(), KeptClass(probe, self.samples)
         seed = draw_seed(generator)
         best = torch.full((len(inputs),), -torch.inf, device=inputs.device, dtype=inputs.dtype)
         where = inputs.clone()
@@ -125,11 +130,17 @@ class _Sensitivity(Metric):
             streams = own.streams(seed)
             for start in range(0, self.samples, _BLOCK):
                 x = own.sample(min(_BLOCK, self.samples - start), streams)
-                top, index = _measure(probe, part, x, inputs, self.per_distance).max(1)
+                values, margin = _measure(probe, part, x, inputs, self.per_distance)
+                kept.add(margin.flatten(), part.repeat_interleave(x.shape[1]))
+                if self.same_class:
+                    values = torch.where(margin < 0, values, -torch.inf)
+                top, index = values.max(1)
                 better = top > best[part]
                 best[part] = torch.maximum(best[part], top)
                 where[part[better]] = probe.perturb(x[better, index[better]], part[better])
-        return self._result(probe, best.clamp(min=0), where)
+        # minus infinity: no distance was finite, or no copy kept the class
+        best = torch.where(best.isinf() & self.same_class, torch.nan, best.clamp(min=0))
+        return self._result(probe, best, where, kept)
 
     def _from_search(
         self,
@@ -153,14 +164,18 @@ class _Sensitivity(Metric):
             nonfinite=worst.nonfinite,
             value=found,
             sensitivity=found,
+            class_kept=worst.class_kept,
+            class_kept_low=worst.class_kept_low,
+            class_kept_high=worst.class_kept_high,
         )
 
-    def _result(self, probe: Probe, best: Tensor, where: Tensor) -> SensitivityResult:
+    def _result(self, probe: Probe, best: Tensor, where: Tensor, kept: KeptClass) -> SensitivityResult:
         probe.skip_unchanged(best)
         if self.normalise:
             best = best / _norms(probe.reference.nan_to_num())
         return SensitivityResult(
             **probe.common_fields(self),
+            **kept.fields(),
             value=best,
             sensitivity=best,
             inputs=where,
@@ -180,6 +195,8 @@ class MaxSensitivity(_Sensitivity):
         absolute: compare absolute attributions.
         explain: at a perturbed input, explain the class of the `"origin"`, the clean input, or the one `"predicted"`.
         normalise: divide by `||g(x)||_2`, as Captum and Quantus do.
+        same_class: count only the perturbed inputs of which the model predicts the class of the clean one, as FASS
+            (2026) does; only with `search="sample"`.
 
     >>> import holdfast
     >>> digits = holdfast.data.bundled("digits")[:2]
@@ -267,7 +284,7 @@ def measure_sensitivity(
     with classifier.session():
         probe = Probe(classifier, explainer, inputs, checked, absolute=absolute, explain=explain)
         rows = torch.arange(len(inputs), device=inputs.device)
-        values = _measure(probe, rows, perturbed.to(inputs.device), inputs, per_distance).amax(1)
+        values = _measure(probe, rows, perturbed.to(inputs.device), inputs, per_distance)[0].amax(1)
     values = values.clamp(min=0)  # minus infinity where no distance was finite
     return values / _norms(probe.reference) if normalise else values
 
@@ -278,15 +295,15 @@ def _norms(maps: Tensor) -> Tensor:
     return torch.where(norm > 0, norm, 1.0)
 
 
-def _measure(probe: Probe, rows: Tensor, x: Tensor, inputs: Tensor, per_distance: bool) -> Tensor:
-    """Distance, or slope, at each of the points `x` `(P, S, ...)` around the origins `rows`; `(P, S)`."""
+def _measure(probe: Probe, rows: Tensor, x: Tensor, inputs: Tensor, per_distance: bool) -> tuple[Tensor, Tensor]:
+    """Distance, or slope, and margin at each of the points `x` `(P, S, ...)` around the origins `rows`; `(P, S)`."""
     count = x.shape[1]
     origin = rows.repeat_interleave(count)
     flat = x.reshape(-1, *x.shape[2:])
-    distance = probe.query(flat, origin, want_distance=True).distance
-    assert distance is not None
-    distance = torch.where(distance.isnan(), -torch.inf, distance)
+    seen = probe.query(flat, origin, want_distance=True)
+    assert seen.distance is not None
+    distance = torch.where(seen.distance.isnan(), -torch.inf, seen.distance)
     if per_distance:
         step = (probe.perturb(flat, origin) - inputs[origin]).flatten(1).norm(dim=1)
         distance = torch.where(step > 0, distance / step, 0.0)
-    return distance.reshape(-1, count)
+    return distance.reshape(-1, count), seen.margin.reshape(-1, count)

@@ -10,8 +10,9 @@ default search (`auto`; the paper's is `genetic`) and in working with s instead 
 
 The result of a search is not trusted: it is projected into the neighbourhood and re-evaluated before it is reported.
 
-Cost: at most `budget` predictions with explanation for each sample. One of them is for the clean input, one for the
-final check; the search has the rest, and queries the clean input first.
+Cost: at most `budget` predictions for each sample, all but a few with explanation. One of them is for the clean input,
+and one for the final check. A twentieth, but at most 100, are predictions only, for the share of the neighbourhood that
+keeps the class (`kept_class`). The search has the rest, and queries the clean input first.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from holdfast.algorithms.searches.base import Outcome, Search, Trace, searches
 from holdfast.errors import ArgumentError, check
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import NO_EFFECT, Direction, Metric, Presets, Role, larger_is_closer, metrics
+from holdfast.metrics.kept_class import KeptClass, NeighbourhoodResult, plan_draws
 from holdfast.metrics.probe import Explain, Probe, check_probe_options
 from holdfast.metrics.probe_objective import ProbeObjective, reevaluate_found
-from holdfast.metrics.result import Result
 from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
 from holdfast.model import Classifier, Output
 from holdfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
@@ -40,7 +41,7 @@ from holdfast.tensors import draw_seed
 
 
 @dataclass(frozen=True)
-class WorstCaseResult(Result):
+class WorstCaseResult(NeighbourhoodResult):
     """The worst perturbed input of each sample.
 
     Attributes:
@@ -51,6 +52,9 @@ class WorstCaseResult(Result):
             `changed_explanation` the clean input meets it, so it is False only for skipped samples. `(N,)` bool
         misinterpreted: the worst input is an event in the sense of Eq. 3, with its threshold. `(N,)` bool
         followed_gradients: the search used gradients, and not inputs alone; see `search="auto"`. `(N,)` bool
+        gap: an estimate of how much worse than `value` the true worst case may be, `(N,)`, from a search that has one
+            (`"grid"`, and `"auto"` for a few parameters). It holds as far as explanations change nowhere faster than
+            they were seen to, so it is not a bound; NaN from other searches, infinite where `found` is False.
         sens_max: largest `||g(x') - g(x)||_2` among all candidates (Table 1); NaN without tracking. `(N,)`
         sens_lips: largest `||g(x') - g(x)||_2 / ||x' - x||_2` among them; NaN without tracking. `(N,)`
         predicted: the class predicted at the worst input, `(N,)`.
@@ -71,6 +75,7 @@ class WorstCaseResult(Result):
     found: Tensor
     misinterpreted: Tensor
     followed_gradients: Tensor
+    gap: Tensor
     sens_max: Tensor
     sens_lips: Tensor
     predicted: Tensor
@@ -131,10 +136,11 @@ class WorstCase(Metric):
         event: `"changed_explanation"`, `"changed_class"` or `"misclassification"`.
         similarity: a similarity or its name.
         search: `"auto"` (follows gradients where explainer and similarity can be differentiated, black box elsewhere),
-            `"block"`, `"genetic"`, `"gradient"` or `"sign"` (both white box), `"random"`, with options as in
+            `"block"`, `"genetic"`, `"gradient"` or `"sign"` (both white box), `"random"`, `"grid"` (for a few
+            parameters, which is what `"auto"` takes for at most 4 of them), with options as in
             `"genetic:population=50"`; or a configured search.
-        budget: how many inputs are predicted and explained for each sample at most, at least 3. The clean input and
-            the final check of the result are included.
+        budget: how many inputs are predicted and explained for each sample at most, at least 3. The clean input, the
+            final check of the result and the draws for `class_kept` are included.
         threshold: of the event, for `misinterpreted`; None for the similarity's own.
         absolute: compare absolute attributions, as the authors do.
         explain: at a perturbed input, explain the class `"predicted"` there or the `"origin"`'s.
@@ -167,7 +173,7 @@ class WorstCase(Metric):
         "quick": {"budget": 500},
         "paper": {"search": "genetic", "budget": 500_002},  # a population of 1000, 500 generations
     }
-    #: evaluations of the budget that the search does not have: the clean input and the final check
+    #: evaluations of the budget that the search never has: the clean input and the final check
     own_evaluations: ClassVar[int] = 2
 
     neighbourhood: Neighbourhood
@@ -214,6 +220,18 @@ class WorstCase(Metric):
         """The budget."""
         return self.budget
 
+    @classmethod
+    def plan_budget(cls, evaluations: int) -> int:
+        """The budget of which the search gets `evaluations`.
+
+        >>> WorstCase.plan_budget(200), WorstCase.plan_budget(5000)
+        (212, 5102)
+        """
+        budget = evaluations + cls.own_evaluations
+        while budget - cls.own_evaluations - plan_draws(budget) < evaluations:
+            budget += 1
+        return budget
+
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=False)
 
@@ -256,13 +274,14 @@ class WorstCase(Metric):
         )
         objective = _WorstCaseObjective(event, probe, inputs, self.track_sensitivity)
         usable, points, trace, population = objective.usable, region.centre.clone(), _empty_trace(inputs), None
-        followed = False
+        followed, gap, kept = False, None, KeptClass(probe, plan_draws(self.budget, probe))
         if len(usable):
-            own = region.select(usable)
-            found = objective.run(search, own, self.budget - self.own_evaluations, draw_seed(generator))
+            own, seed = region.select(usable), draw_seed(generator)
+            found = objective.run(search, own, self.budget - self.own_evaluations - kept.most, seed)
+            kept.draw(~seed)
             points[usable] = own.project(found.inputs[:, None])[:, 0]
             trace, population = _read_trace(event, found.trace), found.population
-            followed = found.followed_gradients
+            followed, gap = found.followed_gradients, found.gap
         seen, maps, predicted = reevaluate_found(probe, points)
         everyone = torch.arange(len(inputs), device=inputs.device)
         worst = inputs.clone()
@@ -274,11 +293,18 @@ class WorstCase(Metric):
         similarity, margin = seen.similarity, seen.margin
         assert similarity is not None
         evaluated = probe.spread(torch.ones_like(usable, dtype=torch.bool), False)
+        unknown = torch.full((len(usable),), torch.nan, dtype=torch.float64, device=inputs.device)
+        gaps = probe.spread(unknown if gap is None else gap, torch.nan)
+        if self.event != "misclassification":  # no similarity lies beyond the ends of its range
+            worse = event.similarity.larger_is_closer == (self.event == "changed_explanation")
+            room = (similarity - event.similarity.range[0 if worse else 1]).abs().double()
+            gaps = torch.where(gaps.isfinite(), torch.minimum(gaps, room), gaps)
         if self.event == "changed_explanation" and not event.similarity.larger_is_closer:
             probe.skip_unchanged(similarity)
         feasible = margin < 0 if self.event == "changed_explanation" else margin >= 0
         return WorstCaseResult(
             **probe.common_fields(self),
+            **kept.fields(),
             value=margin if self.event == "misclassification" else similarity,
             similarity=similarity,
             margin=margin,
@@ -286,6 +312,7 @@ class WorstCase(Metric):
             found=feasible & evaluated,
             misinterpreted=event.has_happened(similarity, margin) & evaluated,
             followed_gradients=evaluated & followed,
+            gap=gaps,
             sens_max=objective.sens_max,
             sens_lips=objective.sens_lips,
             predicted=predicted,

@@ -99,7 +99,8 @@ class AttributionAttackPresentation(Presentation):
         if still:
             notes.append(f"no other input of the class found, so counted as unchanged: {still} of {len(frame)}")
         found = fragility(rows)
-        return [*notes, found.sentence(top_of(options), "position")] if found is not None else notes
+        notes += [] if found is None else [found.sentence(top_of(options), "position")]
+        return [*notes, *describe_kept_class(frame)]
 
     def question(self, options: Mapping[str, Any]) -> str:
         """Whether an attack moves what a map puts first."""

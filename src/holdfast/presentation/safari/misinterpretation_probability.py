@@ -22,7 +22,16 @@ from holdfast.presentation.base import (
     read_numbers,
 )
 from holdfast.presentation.safari.contradictions import find_contradictions
-from holdfast.presentation.safari.terms import COMPARED, MARGIN, MEANINGS, SHORT, describe_event, find_threshold
+from holdfast.presentation.safari.terms import (
+    COMPARED,
+    KEPT,
+    MARGIN,
+    MEANINGS,
+    SHORT,
+    describe_event,
+    describe_kept_class,
+    find_threshold,
+)
 from holdfast.presentation.wording import describe_share, describe_transformation
 from holdfast.tensors import Array
 
@@ -68,7 +77,8 @@ class ProbabilityPresentation(Presentation):
         counts = {"stalled": int(read_flags(frame, "stalled").sum())}
         if options.get("from_event") and "from_event" in frame.columns:
             counts["without an estimate from the event"] = int((~np.isfinite(read_numbers(frame, "from_event"))).sum())
-        return notes + [f"{word}: {count} of {len(frame)}" for word, count in counts.items() if count]
+        notes += [f"{word}: {count} of {len(frame)}" for word, count in counts.items() if count]
+        return [*notes, *describe_kept_class(frame)]
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
         """What ln P, the event and the options mean."""
@@ -86,6 +96,7 @@ class ProbabilityPresentation(Presentation):
             "(`error=0.5`), which repeats the run with more particles, or give more `particles`. With "
             "`from_event=True` it is also unresolved where the estimates of both directions contradict each other.",
             **(dict([event]) if event else {}),
+            **KEPT,
             **MARGIN,
             **COMPARED,
         }

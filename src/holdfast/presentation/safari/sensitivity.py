@@ -10,7 +10,7 @@ import polars as pl
 
 from holdfast.charts import Chart, Gallery
 from holdfast.presentation.base import Presentation, Reading, Standing, View, draw_distribution, presentations
-from holdfast.presentation.safari.terms import COMPARED
+from holdfast.presentation.safari.terms import COMPARED, KEPT, describe_kept_class
 from holdfast.presentation.wording import describe_transformation
 
 
@@ -26,6 +26,10 @@ class MaxSensitivityPresentation(Presentation):
         caution = "" if options.get("normalise") else "It grows with the scale of an explainer's maps."
         axis = f"largest {self.what}" + (", normalised" if options.get("normalise") else "")
         return Reading(self.title, axis, self.direction_of(options), caution=caution, good="more robust")
+
+    def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
+        """How much of the neighbourhood keeps the class."""
+        return describe_kept_class(frame)
 
     def question(self, options: Mapping[str, Any]) -> str:
         """How far or how fast a map moves."""
@@ -78,7 +82,7 @@ class MaxSensitivityPresentation(Presentation):
             "Distances between maps as they are. They depend on the scale of the maps, so explainers with larger "
             "attributions seem less robust, unless `normalise` is on. A sampled maximum lies below the true one."
         )
-        return {"Max-sensitivity and local Lipschitz": text, **COMPARED}
+        return {"Max-sensitivity and local Lipschitz": text, **KEPT, **COMPARED}
 
 
 @presentations.register("local_lipschitz")

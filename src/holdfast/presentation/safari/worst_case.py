@@ -30,10 +30,12 @@ from holdfast.presentation.base import (
 )
 from holdfast.presentation.safari.terms import (
     COMPARED,
+    KEPT,
     MARGIN,
     MEANINGS,
     SHORT,
     describe_event,
+    describe_kept_class,
     find_threshold,
     name_similarity,
 )
@@ -74,13 +76,17 @@ class WorstCasePresentation(Presentation):
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
         """How often the event was found, and the largest sensitivities if they were tracked."""
-        event, notes = options.get("event"), []
+        event, notes = options.get("event"), describe_kept_class(frame)
         if event != "changed_explanation":
             notes.append(f"class changed: {int(read_flags(frame, 'found').sum())} of {len(frame)}")
         if event != "misclassification":
             notes.append(f"misinterpreted: {int(read_flags(frame, 'misinterpreted').sum())} of {len(frame)}")
-        if _is_auto(options) and len(frame) and "followed_gradients" in frame.columns:
+        on_grid = "gap" in frame.columns and np.isfinite(read_numbers(frame, "gap")).any()
+        if _is_auto(options) and len(frame) and "followed_gradients" in frame.columns and not on_grid:
             notes += [] if read_flags(frame, "followed_gradients").any() else ["searched without gradients"]
+        gaps = read_numbers(frame, "gap") if "gap" in frame.columns else np.zeros(0)
+        if np.isfinite(gaps).any():
+            notes.append(f"stated gap: {format_number(float(np.median(gaps[np.isfinite(gaps)])), None)} (an estimate)")
         for column, title in (("sens_max", "largest distance"), ("sens_lips", "largest slope")):
             values = read_numbers(frame, column)
             if np.isfinite(values).any():
@@ -101,7 +107,12 @@ class WorstCasePresentation(Presentation):
             "looks better than one that was searched with gradients. For a fair comparison use `search: block`."
         }
         more = weaker if _is_auto(options) else {}
-        return {"Worst case found": worst, **more, **(dict([event]) if event else {}), **MARGIN, **COMPARED}
+        gap = {
+            "Stated gap": "How much worse than the number found the true worst case may be, as the search `grid` "
+            "estimates it from the differences between neighbouring parameters. It is an estimate and not a bound."
+        }
+        kinds = {**more, **(gap if options.get("search") == "grid" or _is_auto(options) else {})}
+        return {"Worst case found": worst, **kinds, **(dict([event]) if event else {}), **KEPT, **MARGIN, **COMPARED}
 
     def contradictions(self, view: View, others: Sequence[View]) -> list[str]:
         """One sentence where `auto` searched some explainers with gradients and others without."""

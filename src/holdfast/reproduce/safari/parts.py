@@ -130,7 +130,7 @@ def make_worst_case(
 
     `evaluations` counts only those of the search, as in the paper.
     """
-    budget = evaluations + WorstCase.own_evaluations
+    budget = WorstCase.plan_budget(evaluations)
     return {"name": "worst_case", "event": EVENTS[event], "budget": budget, "search": search, **more}
 
 

@@ -1,0 +1,210 @@
+"""Worst cases and probabilities over one, two and three parameters, against dense grids that serve as the truth.
+
+    python benchmarks/neighbourhoods/few_parameters.py [--images 20] [--evaluations 200] [--cache FOLDER] [PART ...]
+
+The parts are `searches` (rotation: every registered search, and `scipy.optimize.direct`), `more` (two and three
+parameters) and `probability`; without a name all of them. The network is lenet5-mnist, the images are bundled digits.
+
+The gap of a search is what is missing from its similarity to the smallest one on the grid, divided by the range of
+similarities on the grid; both among the points that keep the class. It is negative where the search is below the grid.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy.optimize
+import torch
+from torch import Tensor
+
+import holdfast
+from holdfast.algorithms import searches
+from holdfast.metrics import MisinterpretationProbability, WorstCase
+from holdfast.metrics.probe import Probe
+from holdfast.neighbourhoods import Brightness, Compose, Rotation, Transformation, Translation
+
+EXPLAINERS = ("saliency", "input_x_gradient", "gradcam")
+ONE = {"rotation by 10 degrees": (Rotation(10), 10_000)}
+MORE = {
+    "translation by 2 pixels": (Translation(2), 100),
+    "rotation by 10 degrees, then brightness by 0.2": (Compose([Rotation(10), Brightness(0.2)]), 100),
+    "translation by 2 pixels, then rotation by 10 degrees": (Compose([Translation(2), Rotation(10)]), 22),
+}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Similarities and margins `(N, G)` of N images on a grid of G points."""
+
+    similarity: Tensor
+    margin: Tensor
+
+    @property
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """The smallest and the largest similarity among the points that keep the class, `(N,)` each."""
+        kept = self.margin < 0
+        lowest = torch.where(kept, self.similarity, torch.inf).amin(1)
+        return lowest, torch.where(kept, self.similarity, -torch.inf).amax(1)
+
+
+class Bench:
+    """The network, the images, and the grids, which are kept in files."""
+
+    def __init__(self, images: int, cache: Path | None) -> None:
+        self.inputs = holdfast.data.bundled("digits")[:images].inputs
+        self.classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+        self.cache = cache
+
+    def make_probe(self, neighbourhood: Transformation, explainer: str) -> Probe:
+        region = neighbourhood.around(self.inputs, self.classifier.bounds)
+        own = holdfast.explainers.get(explainer)
+        return Probe(
+            self.classifier, own, self.inputs, None, "pearson", absolute=True, explain="predicted", region=region
+        )
+
+    def measure_grid(self, label: str, neighbourhood: Transformation, explainer: str, side: int) -> Truth:
+        file = None
+        if self.cache is not None:
+            file = self.cache / f"{label}-{explainer}-{side}-{len(self.inputs)}.pt".replace(" ", "_").replace(":", "_")
+            if file.exists():
+                return Truth(*torch.load(file))
+        with self.classifier.session():
+            probe = self.make_probe(neighbourhood, explainer)
+            assert probe.region is not None
+            lines = [torch.linspace(float(low), float(high), side) for low, high in zip(*self.box(probe), strict=True)]
+            points = torch.cartesian_prod(*lines).reshape(-1, len(lines))
+            seen = [probe.query(points, torch.full((len(points),), row)) for row in range(len(self.inputs))]
+        found = torch.stack([one.similarity for one in seen]), torch.stack([one.margin for one in seen])
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            torch.save(found, file)
+        return Truth(*found)
+
+    def box(self, probe: Probe) -> tuple[Tensor, Tensor]:
+        """The ranges of the parameters, which are the same for all images."""
+        assert probe.region is not None
+        return probe.region.lower[0], probe.region.upper[0]
+
+    def run_direct(self, neighbourhood: Transformation, explainer: str, evaluations: int) -> Tensor:
+        """The smallest similarities that scipy's DIRECT finds, `(N,)`; a point that leaves the class costs 2 and J."""
+        best = torch.full((len(self.inputs),), torch.nan)
+        with self.classifier.session():
+            probe = self.make_probe(neighbourhood, explainer)
+            bounds = list(zip(*(end.tolist() for end in self.box(probe)), strict=True))
+            for row in range(len(self.inputs)):
+                queries: list[float] = []
+
+                def query(point: np.ndarray, row: int = row, queries: list[float] = queries) -> float:
+                    if len(queries) >= evaluations:
+                        return 10.0
+                    seen = probe.query(torch.tensor(point, dtype=torch.float32)[None], torch.tensor([row]))
+                    margin = float(seen.margin)
+                    queries.append(float(seen.similarity) if margin < 0 else 2.0 + margin)
+                    return queries[-1]
+
+                scipy.optimize.direct(query, bounds, maxfun=evaluations, locally_biased=True)
+                best[row] = min(queries)
+        return best
+
+
+def summarise(label: str, truth: Truth, found: Tensor, stated: Tensor | None = None) -> str:
+    lowest, highest = truth.ends
+    gap = (found - lowest) / (highest - lowest)
+    line = f"| {label} | {100 * gap.median():.3f} | {100 * gap.max():.2f} | {int((gap < 0.01).sum())} of {len(gap)} |"
+    if stated is None or not bool(stated.isfinite().any()):
+        return line + " |  |"
+    own = stated / (highest - lowest)
+    covered = int((gap <= own + 1e-6).sum())
+    return f"{line} {100 * own.median():.2f} ({100 * own.max():.1f}) | {covered} of {len(gap)} |"
+
+
+def compare_searches(
+    bench: Bench,
+    evaluations: int,
+    cases: dict[str, tuple[Transformation, int]],
+    names: list[str],
+    explainers: list[str],
+) -> None:
+    """The searches, and DIRECT, in tables for Markdown."""
+    budget = WorstCase.plan_budget(evaluations)
+    for label, (neighbourhood, side) in cases.items():
+        for explainer in explainers:
+            truth = bench.measure_grid(label, neighbourhood, explainer, side)
+            print(f"\n{label}, {explainer}; range of the similarity: median {rangeof(truth):.3f}\n", flush=True)
+            print("| search | gap, median % | largest % | below 1% | stated gap, median (largest) % | covers |")
+            print("| --- | --- | --- | --- | --- | --- |", flush=True)
+            for name in names:
+                worst = WorstCase(neighbourhood, search=name, budget=budget)
+                found = worst(bench.classifier, explainer, bench.inputs, generator=torch.Generator().manual_seed(0))
+                print(summarise(name, truth, found.similarity, found.gap), flush=True)
+            direct = bench.run_direct(neighbourhood, explainer, evaluations)
+            print(summarise("scipy DIRECT", truth, direct), flush=True)
+
+
+def rangeof(truth: Truth) -> float:
+    lowest, highest = truth.ends
+    return float((highest - lowest).median())
+
+
+def compare_probabilities(bench: Bench, seeds: int) -> None:
+    """How often the interval of ln P contains the grid's value, for events with P of about 0.3, 0.03 and 0.003."""
+    label, (neighbourhood, side) = next(iter(ONE.items()))
+    options = {
+        "monte_carlo": {"method": "monte_carlo", "samples": 2000},
+        "subset": {"particles": 100, "first": 16.0, "moves": 3},
+    }
+    print(
+        "\n| explainer | P | method | within the interval | censored | evaluations |"
+        "\n| --- | --- | --- | --- | --- | --- |"
+    )
+    for explainer in EXPLAINERS[:2]:
+        truth = bench.measure_grid(label, neighbourhood, explainer, side)
+        for share in (0.3, 0.03, 0.003):
+            # one threshold for an image each would be a metric each: the median image sets it
+            kept = truth.margin < 0
+            threshold = float(truth.similarity.quantile(share, dim=1).median())
+            exact = (kept & (truth.similarity < threshold)).double().mean(1)
+            known = exact > 5 / side  # fewer points do not tell P
+            for method, own in options.items():
+                inside = total = censored = spent = 0
+                for seed in range(seeds):
+                    metric = MisinterpretationProbability(neighbourhood, threshold=threshold, **own)
+                    generator = torch.Generator().manual_seed(seed)
+                    found = metric(bench.classifier, explainer, bench.inputs, generator=generator)
+                    ln = exact.log()
+                    within = (found.low <= ln) & (ln <= found.high)
+                    inside, total = inside + int(within[known].sum()), total + int(known.sum())
+                    censored += int(found.censored[known].sum())
+                    spent += int(found.model_evaluations[known].sum())
+                print(
+                    f"| {explainer} | {exact[known].median():.4f} | {method} | {inside} of {total} | {censored}"
+                    f" | {spent / max(total, 1):.0f} |",
+                    flush=True,
+                )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", default=["searches", "more", "probability"])
+    parser.add_argument("--images", type=int, default=20)
+    parser.add_argument("--evaluations", type=int, default=200)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--searches", nargs="*", default=searches.names())
+    parser.add_argument("--explainers", nargs="*", default=list(EXPLAINERS))
+    parser.add_argument("--cache", type=Path)
+    options = parser.parse_args()
+    bench = Bench(options.images, options.cache)
+    if "searches" in options.parts:
+        compare_searches(bench, options.evaluations, ONE, options.searches, options.explainers)
+    if "more" in options.parts:
+        few = Bench(max(1, options.images // 4), options.cache)
+        compare_searches(few, options.evaluations, MORE, options.searches, options.explainers[:1])
+    if "probability" in options.parts:
+        compare_probabilities(bench, options.seeds)
+
+
+if __name__ == "__main__":
+    main()
