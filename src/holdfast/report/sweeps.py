@@ -194,7 +194,8 @@ def _tabulate(contents: Contents, group: Group, reading: Reading, data: str, mod
         if reading.direction and high > low and math.isfinite(value):
             share = float(np.clip((value - low) / (high - low), 0, 1))
             share = share if reading.direction == "higher" else 1 - share
-        lines = [entry.cell.words, entry.cell.interval, *entry.cell.notes[:1]]
+        notes = [note for note in entry.cell.notes if not note.startswith("class kept")]  # it is in the column's head
+        lines = [entry.cell.words, entry.cell.interval, *notes[:1]]
         return TableCell(entry.cell.main, "\n".join(filter(None, lines)), share=share, first=entry.first)
 
     rows = [
@@ -211,6 +212,9 @@ def _tabulate(contents: Contents, group: Group, reading: Reading, data: str, mod
             best = [comparison.names[place] for place in comparison.winner_set] if comparison.decided else []
             verdicts.append(f"{member.text}: {' or '.join(best) if best else 'not decided'}")
     caption += f"Best by {group.option}: {'; '.join(verdicts)}." if verdicts else ""
+    for member in members:
+        unfair = contents.labels[member.name].presentation.unfair(contents.view(data, model, member.name))
+        caption += f" Beware, {member.text}: {unfair}" if unfair else ""
     columns = [(member.text, _say_kept(contents.frame(data, model, member.name))) for member in members]
     return [Table(f"{reading.title}: explainers by {group.option}", columns, rows, caption.strip())]
 

@@ -442,11 +442,11 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
         pictures = (*(picture for picture in pictures if not picture.change), *back)
     before, after = row.get("targets"), row.get("predicted")
     classes = f"class {before} → {after}" if before != after else f"class {before}, kept"
+    if (share := row.get("class_kept")) is not None and np.isfinite(share):
+        classes += f" (in {100 * share:.3g}% of the neighbourhood)" if before == after else ""
     similarity, margin = format_number(row.get("similarity"), 3), format_number(row.get("margin"))
     size = describe_parameters(row, view.options, origin.shape) or f"change up to {format_number(largest, 3)}"
     text = f"similarity {similarity}; {classes}; margin {margin}; {size}"
-    if row.get("class_kept") is not None:
-        text += f"; the class is kept in {100 * row['class_kept']:.0f}% of the neighbourhood"
     found = bool(row.get("found"))
     if np.ptp(arrays["maps"]) == 0:
         text += "; its map is constant now, so the correlation is 0 by definition"
