@@ -17,7 +17,7 @@ from itertools import combinations, permutations
 from typing import Any
 
 from holdfast.errors import HoldfastError
-from holdfast.neighbourhoods.naming import label_neighbourhood, read_stored
+from holdfast.neighbourhoods.naming import KEYS, label_neighbourhood, read_stored
 from holdfast.registry import parse_options
 
 #: letters of a value in words
@@ -59,9 +59,12 @@ class Configuration:
         number, value = self.number(path), self.options[path]
         return number if number is not None else (type(value).__name__, json.dumps(value, sort_keys=True, default=repr))
 
-    def words(self, path: str) -> str:
-        """The value of an option in words."""
-        return _in_words(self.options[path]) if path in self.options else "not set"
+    def words(self, path: str, bare: bool = False) -> str:
+        """The value of an option in words; with `bare`, of a thing that has options the name alone."""
+        if path not in self.options:
+            return "not set"
+        value = self.options[path]
+        return _in_words(str(value) if bare and isinstance(value, _Given) else value)
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,7 @@ class _Given(str):
 
 def _name_given(key: str, options: Mapping[str, Any]) -> _Given:
     given = _Given(options[key])
-    if key == "transformation" and (known := read_stored(options)) is not None:
+    if key in KEYS and (known := read_stored(options)) is not None:
         given.words = label_neighbourhood(known)
     return given
 
@@ -303,7 +306,9 @@ class _Kind:
         return {name: f"{text} ({name})" if text in unclear else text for name, text in texts.items()}
 
     def _same(self, one: Configuration, *options: str) -> tuple[str, ...]:
-        return tuple(f"{path} {one.words(path)}" for path in one.options if not self._within(path, *options))
+        shared = [path for path in one.options if not self._within(path, *options)]
+        # the words for a thing with its options would name those that differ
+        return tuple(f"{path} {one.words(path, bare=True)}" for path in shared)
 
 
 def _add_titles(found: list[Group]) -> list[Group]:
