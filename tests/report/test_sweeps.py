@@ -235,9 +235,9 @@ def test_a_reference_belongs_to_the_line_with_its_own_value() -> None:
     (group, *_) = find_groups(configurations(*plain, *subset, owners={"moves": "method", "samples": "method"}))
     assert (group.option, group.across) == ("samples", "ball")
     assert [(m.name, m.across) for m in group.references] == [
-        ("v6", "LinfBall, radius 0.1"),
-        ("v7", "LinfBall, radius 0.2"),
-        ("v8", "L2Ball"),
+        ("v6", "linf 0.1"),
+        ("v7", "linf 0.2"),
+        ("v8", "l2 0.2"),
     ]
 
 
