@@ -129,18 +129,15 @@ def test_every_registered_transformation_has_an_example() -> None:
 
 
 @pytest.mark.parametrize(("name", "example", "shape"), CASES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_identity_gives_the_input_back(
-    name: str, example: Example, shape: tuple[int, ...], dtype: torch.dtype
-) -> None:
+def test_the_identity_gives_the_input_back(name: str, example: Example, shape: tuple[int, ...]) -> None:
     kind = make(name, example)
-    inputs = example.draw_inputs(shape).to(dtype)
-    bounds = example.list_bounds(shape, dtype)
-    identity = kind.limit_parameters(inputs, bounds).identity
-    assert identity.shape == (len(inputs), kind.count_parameters(shape))
-    found = kind.transform(inputs, identity, bounds)
-    assert found.dtype == dtype
-    assert ((found - inputs).abs() / (bounds[1] - bounds[0])).max() <= example.tolerance
+    for dtype in (torch.float32, torch.float64):
+        inputs, bounds = example.draw_inputs(shape).to(dtype), example.list_bounds(shape, dtype)
+        identity = kind.limit_parameters(inputs, bounds).identity
+        assert identity.shape == (len(inputs), kind.count_parameters(shape))
+        found = kind.transform(inputs, identity, bounds)
+        assert found.dtype == dtype
+        assert ((found - inputs).abs() / (bounds[1] - bounds[0])).max() <= example.tolerance
 
 
 @pytest.mark.parametrize(("name", "example", "shape"), CASES)

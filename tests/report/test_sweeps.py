@@ -286,18 +286,20 @@ def test_two_configurations_are_compared_where_they_differ_in_one_thing(
 def test_neighbourhoods_are_on_an_axis_by_their_extent_or_beside_each_other_by_their_label() -> None:
     """Of one kind by its number; of several kinds each with the number in its words."""
     from holdfast.metrics.base import plain
-    from holdfast.neighbourhoods import JPEG, Brightness, Compose, Rotation
+    from holdfast.neighbourhoods import JPEG, Brightness, Compose, LinfBall, Rotation
 
     def find(*places: Any) -> list[Group]:
         return find_groups(configurations(*({"neighbourhood": plain(place)} for place in places)))
 
     (group,) = find(Rotation(5), Rotation(10), Rotation(20))
     assert shape(group) == ("neighbourhood.degrees", None, [("v0", 5, None), ("v1", 10, None), ("v2", 20, None)])
-    groups = find(Rotation(10), JPEG((30, 90)), Compose((Rotation(10), Brightness(0.1))))
+    assert group.same[0] == "neighbourhood Rotation"  # without the angle, in which they differ
+    groups = find(Rotation(10), JPEG((30, 90)), LinfBall(0.1), Compose((Rotation(10), Brightness(0.1))))
     assert [group.option for group in groups] == ["neighbourhood"]
     assert [member.text for member in groups[0].members] == [
         "rotation 10",
         "jpeg 30 to 90",
+        "linf 0.1",
         "rotation 10 + brightness 0.1",
     ]
     (group,) = find(Rotation((0, 5)), Rotation((0, 10)))

@@ -59,9 +59,12 @@ class Configuration:
         number, value = self.number(path), self.options[path]
         return number if number is not None else (type(value).__name__, json.dumps(value, sort_keys=True, default=repr))
 
-    def words(self, path: str) -> str:
-        """The value of an option in words."""
-        return _in_words(self.options[path]) if path in self.options else "not set"
+    def words(self, path: str, bare: bool = False) -> str:
+        """The value of an option in words; with `bare`, of a thing that has options the name alone."""
+        if path not in self.options:
+            return "not set"
+        value = self.options[path]
+        return _in_words(str(value) if bare and isinstance(value, _Given) else value)
 
 
 @dataclass(frozen=True)
@@ -316,8 +319,7 @@ class _Kind:
         whole = {path for path, value in one.options.items() if isinstance(value, _Given) and value.words}
         whole -= {path for path in whole for option in options if self._within(option, path)}
         shown = [path for path in one.options if not self._within(path, *options, *(whole - {path}))]
-        bare = [path for path in shown if isinstance(one.options[path], _Given) and path not in whole]
-        return tuple(f"{path} {str(one.options[path]) if path in bare else one.words(path)}" for path in shown)
+        return tuple(f"{path} {one.words(path, bare=path not in whole)}" for path in shown)
 
 
 def _add_titles(found: list[Group]) -> list[Group]:
