@@ -31,6 +31,7 @@ from holdfast.presentation.base import (
     read_flags,
     read_numbers,
 )
+from holdfast.presentation.kept_class import describe_kept_class
 from holdfast.presentation.lens.curves import curves_of, draw_by_k, draw_by_window
 from holdfast.presentation.lens.pictures import KEPT, LOST, draw_galleries
 from holdfast.presentation.lens.words import (

@@ -21,15 +21,14 @@ from holdfast.presentation.base import (
     read_flags,
     read_numbers,
 )
+from holdfast.presentation.kept_class import KEPT, describe_kept_class
 from holdfast.presentation.safari.contradictions import find_contradictions
 from holdfast.presentation.safari.terms import (
     COMPARED,
-    KEPT,
     MARGIN,
     MEANINGS,
     SHORT,
     describe_event,
-    describe_kept_class,
     find_threshold,
 )
 from holdfast.presentation.wording import describe_share, describe_transformation

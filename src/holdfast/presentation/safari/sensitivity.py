@@ -10,7 +10,8 @@ import polars as pl
 
 from holdfast.charts import Chart, Gallery
 from holdfast.presentation.base import Presentation, Reading, Standing, View, draw_distribution, presentations
-from holdfast.presentation.safari.terms import COMPARED, KEPT, describe_kept_class
+from holdfast.presentation.kept_class import KEPT, describe_kept_class
+from holdfast.presentation.safari.terms import COMPARED
 from holdfast.presentation.wording import describe_transformation
 
 

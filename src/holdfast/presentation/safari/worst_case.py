@@ -28,14 +28,13 @@ from holdfast.presentation.base import (
     read_numbers,
     show_moved_back,
 )
+from holdfast.presentation.kept_class import KEPT, describe_kept_class
 from holdfast.presentation.safari.terms import (
     COMPARED,
-    KEPT,
     MARGIN,
     MEANINGS,
     SHORT,
     describe_event,
-    describe_kept_class,
     find_threshold,
     name_similarity,
 )
