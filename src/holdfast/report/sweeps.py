@@ -13,7 +13,7 @@ import polars as pl
 from holdfast.charts import Chart, Gallery, Strip, Table, TableCell, draw_strips
 from holdfast.metrics.base import PartOf
 from holdfast.presentation import Reading
-from holdfast.presentation.base import read_numbers
+from holdfast.presentation.kept_class import describe_kept_class
 from holdfast.report.options import Configuration, Group, find_groups, flatten_options
 from holdfast.report.overview import Entry, build_matrix
 from holdfast.report.sweep_tables import Frames, SweepTable
@@ -220,9 +220,8 @@ def _tabulate(contents: Contents, group: Group, reading: Reading, data: str, mod
 
 
 def _say_kept(frame: pl.DataFrame) -> str:
-    """How much of the neighbourhood keeps the class, on average over samples; empty where the metric does not know."""
-    shares = read_numbers(frame, "class_kept")
-    return f"class kept: {100 * np.nanmean(shares):.3g}%" if np.isfinite(shares).any() else ""
+    """How much of the neighbourhood keeps the class, for the head of its column; empty where this is not known."""
+    return "".join(describe_kept_class(frame)).replace(" of the neighbourhood", "")
 
 
 def _part_of_explainers(contents: Contents, group: Group, data: str, model: str) -> Part:
