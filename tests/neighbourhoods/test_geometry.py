@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 from scipy import ndimage
 from torch import Tensor
 
+import holdfast
 from holdfast.errors import ArgumentError
 from holdfast.neighbourhoods import (
     Compose,
@@ -158,6 +160,23 @@ def test_compose_moves_maps_back_through_all_parts() -> None:
     maps, seen = region.align_maps(region.perturb(points, torch.arange(2)) ** 2, points, torch.arange(2))
     assert 0.3 < seen.double().mean() < 1.0
     assert 1 - np.corrcoef((images**2)[seen], maps[seen])[0, 1] < 1e-3
+
+
+@pytest.mark.parametrize("kind", [Rotation(20), Compose((Perspective(15), Scale(0.2)))])
+def test_the_worst_case_of_an_equivariant_network_and_explainer_is_a_similarity_of_one(kind: Transformation) -> None:
+    """The network adds up squares of pixels, so its map, gradient times input, moves with the image."""
+
+    class Squares(torch.nn.Module):
+        def forward(self, inputs: Tensor) -> Tensor:
+            total = inputs.square().mean((1, 2, 3))
+            return torch.stack([total, torch.zeros_like(total)], dim=1)
+
+    images, classifier = make_smooth_images(2, 40, 48).float(), holdfast.Classifier(Squares(), (0.0, 1.0))
+    metric = holdfast.metrics.WorstCase(kind, similarity="pearson", search="random", budget=30)
+    assert (metric(classifier, "input_x_gradient", images).value > 1 - 1e-3).all()
+    parts = [replace(part, align=False) for part in getattr(kind, "parts", (kind,))]  # type: ignore[call-arg]
+    as_they_are = holdfast.metrics.WorstCase(Compose(parts), similarity="pearson", search="random", budget=30)  # type: ignore[arg-type]
+    assert (as_they_are(classifier, "input_x_gradient", images).value < 0.99).all()
 
 
 def test_gradients_of_maps_moved_back() -> None:

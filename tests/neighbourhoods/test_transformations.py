@@ -6,8 +6,10 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor
 
 from holdfast.errors import ArgumentError
@@ -26,6 +28,7 @@ from holdfast.neighbourhoods.transformations import read_range
 from holdfast.tensors import Streams
 
 GREY, COLOUR = (1, 5, 8), (3, 6, 4)
+SERIES = ((1, 9), (3, 8))
 RANGE = torch.tensor(-1.0), torch.tensor(2.0)
 #: bounds of each channel of a colour image, as for normalised inputs
 RANGES = torch.tensor([-2.1, -2.0, 0.0]).reshape(3, 1, 1), torch.tensor([2.2, 0.4, 1.0]).reshape(3, 1, 1)
@@ -81,6 +84,17 @@ EXAMPLES: dict[str, list[Example]] = {
         Example({"name": "motion_blur", "images": "cifar10"}),
         Example({"name": "shot_noise"}),
     ],
+    "time_shift": [
+        Example({"samples": 3}, SERIES),
+        *(Example({"fill": f}, SERIES[:1]) for f in ("zeros", "reflection")),
+    ],
+    "time_stretch": [Example({"percent": 30}, SERIES)],
+    "time_warp": [Example({"percent": 60}, SERIES)],
+    "window_crop": [Example({"percent": 40}, SERIES)],
+    "amplitude": [Example({"percent": 20}, SERIES)],
+    "drift": [Example({"size": 0.3}, SERIES), Example({"size": [0.1, 0.2], "unit": "value"}, SERIES[:1])],
+    "jitter": [Example({"size": 0.2}, SERIES)],
+    "dropped_samples": [Example({"percent": 60}, SERIES), Example({"percent": 60, "fill": "zeros"}, SERIES[:1])],
 }
 CASES = [
     pytest.param(name, example, shape, id=f"{name}-{number}-{'x'.join(map(str, shape))}")
@@ -115,18 +129,15 @@ def test_every_registered_transformation_has_an_example() -> None:
 
 
 @pytest.mark.parametrize(("name", "example", "shape"), CASES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_identity_gives_the_input_back(
-    name: str, example: Example, shape: tuple[int, ...], dtype: torch.dtype
-) -> None:
+def test_the_identity_gives_the_input_back(name: str, example: Example, shape: tuple[int, ...]) -> None:
     kind = make(name, example)
-    inputs = example.draw_inputs(shape).to(dtype)
-    bounds = example.list_bounds(shape, dtype)
-    identity = kind.limit_parameters(inputs, bounds).identity
-    assert identity.shape == (len(inputs), kind.count_parameters(shape))
-    found = kind.transform(inputs, identity, bounds)
-    assert found.dtype == dtype
-    assert ((found - inputs).abs() / (bounds[1] - bounds[0])).max() <= example.tolerance
+    for dtype in (torch.float32, torch.float64):
+        inputs, bounds = example.draw_inputs(shape).to(dtype), example.list_bounds(shape, dtype)
+        identity = kind.limit_parameters(inputs, bounds).identity
+        assert identity.shape == (len(inputs), kind.count_parameters(shape))
+        found = kind.transform(inputs, identity, bounds)
+        assert found.dtype == dtype
+        assert ((found - inputs).abs() / (bounds[1] - bounds[0])).max() <= example.tolerance
 
 
 @pytest.mark.parametrize(("name", "example", "shape"), CASES)
@@ -211,6 +222,26 @@ def test_compositions(kind: Compose) -> None:
     if kind.differentiable:
         points = points.requires_grad_()
         assert torch.autograd.gradcheck(lambda p: kind.transform(inputs, p, bounds), (points,), fast_mode=True)
+
+
+def test_normal_parameters_and_the_ranks_of_noise() -> None:
+    """The strength is normal around the identity; the ranks stay uniform, also as parts of a composition."""
+    images = torch.full((1, 1, 2, 3), 0.5, dtype=torch.float64)
+    noise = GaussianNoise(0.4, distribution="truncated_normal")
+    for kind, first in [(noise, 0), (Compose((Rotation(8), noise)), 1)]:
+        region = kind.around(images, (0.0, 1.0))
+        points = region.sample(4000, make_streams(1))[0].numpy()
+        assert stats.kstest(points[:, first], stats.halfnorm(scale=0.1).cdf).pvalue > 1e-3  # four scales: hardly cut
+        assert stats.kstest(points[:, first + 1 :].ravel(), stats.uniform.cdf).pvalue > 1e-3
+        if first:
+            assert stats.kstest(points[:, 0], stats.uniform(-8, 16).cdf).pvalue > 1e-3
+        z = region.to_gaussian(torch.from_numpy(points)[None])
+        assert torch.allclose(region.from_gaussian(z)[0], torch.from_numpy(points), atol=1e-4)
+        density = region.log_density(torch.from_numpy(points)[None])[0].numpy()
+        assert np.allclose(density, -0.5 * (points[:, first] / 0.1) ** 2)
+    region = Compose((Rotation(8), noise), distribution="truncated_normal").around(images, (0.0, 1.0))
+    points = region.sample(4000, make_streams(1))[0].numpy()
+    assert stats.kstest(points[:, 0], stats.truncnorm(-2, 2, scale=4).cdf).pvalue > 1e-3
 
 
 @pytest.mark.parametrize(

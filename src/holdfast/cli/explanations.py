@@ -14,12 +14,14 @@ from typing import Any, get_type_hints
 
 from holdfast.cli.kinds import DEFAULT_RADIUS, KINDS, Kind, docstring_of, first_part, get_kind
 from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError, UnknownNameError
+from holdfast.neighbourhoods import LinfBall, Neighbourhood
+from holdfast.neighbourhoods.naming import find_first_option
 from holdfast.registry import Registry
 from holdfast.study.file.options import describe, describe_options, options_model, plain_options, to_plain
 from holdfast.study.file.problems import Expected
 
 #: how a thing of a kind is used, with its name as {name} and the same with options as {call} (Python), {text} (in
-#: one text), {entry} (in a study file)
+#: one text), {entry} (in a study file); for neighbourhoods also the class as {title} and its first option as {value}
 _USES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "metrics": (
         ("Python", "holdfast.metrics.get({call})"),
@@ -33,7 +35,10 @@ _USES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("Python", "holdfast.similarity.get({text!r})"),
         ("study file", "metrics: [{{worst_case: {{similarity: {text!r}}}}}]"),
     ),
-    "neighbourhoods": (("study file", "neighbourhood: {entry}"),),
+    "neighbourhoods": (
+        ("Python", "holdfast.neighbourhoods.{title}({value})"),
+        ("study file", "neighbourhood: {entry}"),
+    ),
     "searches": (
         ("Python", "holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), search={text!r})"),
         ("study file", "metrics: [{{worst_case: {{search: {text!r}}}}}]"),
@@ -196,8 +201,6 @@ def _direction(entry: Any) -> str:
 
 def _defaults(kind: Any) -> Any:
     """An instance with all options as they are by default, and an example for those that must be given."""
-    from holdfast.neighbourhoods import LinfBall
-
     options = {f.name: f for f in dataclasses.fields(kind) if f.init}
     required = [name for name, f in options.items() if f.default is f.default_factory is dataclasses.MISSING]
     examples = {"neighbourhood": LinfBall(0.1), "radius": 0.1}
@@ -227,7 +230,8 @@ def _describe_options(name: str, entry: Any) -> dict[str, tuple[str, str, str]]:
             words = next((each.words for each in field.metadata if isinstance(each, Expected)), "")
             default = "" if field.is_required() else _write(field.get_default(call_default_factory=True))
             found[str(field.alias)] = default, words, (field.description or "").replace("`", "")
-        return dict(sorted(found.items(), key=lambda item: item[0] == "preset"))  # every metric has it: last
+        shared = [field.name for field in dataclasses.fields(entry) if field.kw_only]  # such as preset: last
+        return dict(sorted(found.items(), key=lambda item: item[0] in shared))
     function = getattr(entry, "func", entry)
     function = getattr(function, "function", function)
     if not callable(function):
@@ -265,6 +269,30 @@ def _write(value: object) -> str:
     return plain if isinstance(plain, str) and plain else json.dumps(plain, ensure_ascii=False)
 
 
+#: of options of neighbourhoods that must be given: as in Python, and as in a study file
+_EXAMPLES = {
+    "radius": ("0.1", "0.1"),
+    "name": ("'motion_blur'", "motion_blur"),
+    "parts": (
+        "(holdfast.neighbourhoods.Rotation(10), holdfast.neighbourhoods.Brightness(0.1))",
+        "[{rotation: 10}, {brightness: 0.1}]",
+    ),
+}
+
+
+def _use_neighbourhood(name: str, kind: type[Neighbourhood]) -> dict[str, str]:
+    """The class with its first option, in Python and in a study file."""
+    first = find_first_option(kind)
+    default = next((f.default for f in dataclasses.fields(kind) if f.name == first), dataclasses.MISSING)
+    if default is not dataclasses.MISSING:
+        numbers = [f"{number:g}" for number in (default if isinstance(default, tuple) else [default])]
+        text = ", ".join(numbers)
+        value, own = (f"({text})", f"[{text}]") if len(numbers) > 1 else (text, text)
+    else:
+        value, own = _EXAMPLES.get(str(first), ("...", "..."))
+    return {"title": kind.__name__, "value": value, "entry": f"{{{_quote(name)}: {own}}}"}
+
+
 def _uses(word: str, name: str, entry: Any) -> list[str]:
     """A line for each way to name the thing, with its first option where that has a plain default."""
     options: dict[str, Any] = {}
@@ -280,6 +308,8 @@ def _uses(word: str, name: str, entry: Any) -> list[str]:
     plain = {key: value for key, value in options.items() if not isinstance(value, dict)}
     text = f"{name}:{','.join(f'{key}={value}' for key, value in plain.items())}" if plain else name
     forms = {"name": name, "call": call, "entry": entry_text if options else _quote(name), "text": text}
+    if word == "neighbourhoods":
+        forms |= _use_neighbourhood(name, entry)
     return [f"  {where + ':':14}{form.format(**forms)}" for where, form in _USES[word]]
 
 

@@ -1,7 +1,8 @@
 """Where a perturbed input may lie, and how it is distributed there: norm balls and transformations.
 
 `base` has what they share, `norm_balls` the balls, `transformations` what has parameters of its own. Those of images
-share `images`: `geometry`, `light`, `blur`, `noise`, `compression`, `occlusion` and `corruptions`.
+share `images`: `geometry`, `light`, `blur`, `noise`, `compression`, `occlusion` and `corruptions`. Those of series are
+in `series`; `naming` has labels, and neighbourhoods from stored options.
 """
 
 from holdfast.neighbourhoods.base import (

@@ -143,10 +143,10 @@ def interpolate(images: Tensor, shift: Tensor, fill: Fill, outside: Tensor | Non
     flat = images.flatten(2)
     # whole steps apart from the rest, so that no digits of the rest are lost
     whole = shift.detach().floor()
-    across, down = (shift - whole).unbind(1)
-    column, row = whole.long().unbind(1)
-    column = column + torch.arange(width, device=images.device)[None, :]
-    row = row + torch.arange(height, device=images.device)[:, None]
+    across, down = torch.split(shift - whole, 1, dim=1)
+    left, top = whole.to(torch.int32).unbind(1)
+    left = left + torch.arange(width, dtype=torch.int32, device=images.device)[None, :]
+    top = top + torch.arange(height, dtype=torch.int32, device=images.device)[:, None]
 
     def fold(index: Tensor, size: int) -> Tensor:
         if fill == "reflection":
@@ -154,17 +154,15 @@ def interpolate(images: Tensor, shift: Tensor, fill: Fill, outside: Tensor | Non
             return torch.minimum(index, 2 * size - 1 - index)
         return index.clamp(0, size - 1)
 
-    def take(i: Tensor, j: Tensor) -> Tensor:
-        index = (fold(i, height) * width + fold(j, width)).flatten(1)[:, None]
-        values = flat.gather(2, index.expand(rows, channels, -1)).reshape(images.shape)
-        if outside is None:
-            return values
-        inside = (i >= 0) & (i < height) & (j >= 0) & (j < width)
-        return torch.where(inside[:, None], values, outside)
+    columns = [(fold(j, width), (j >= 0) & (j < width)) for j in (left, left + 1)]
+    lines = [(fold(i, height) * width, (i >= 0) & (i < height)) for i in (top, top + 1)]
 
-    across, down = across[:, None], down[:, None]
-    upper = torch.lerp(take(row, column), take(row, column + 1), across)
-    lower = torch.lerp(take(row + 1, column), take(row + 1, column + 1), across)
+    def take(line: tuple[Tensor, Tensor], column: tuple[Tensor, Tensor]) -> Tensor:
+        index = (line[0] + column[0]).long().flatten(1)[:, None]
+        values = flat.gather(2, index.expand(rows, channels, -1)).reshape(images.shape)
+        return values if outside is None else torch.where((line[1] & column[1])[:, None], values, outside)
+
+    upper, lower = (torch.lerp(take(line, columns[0]), take(line, columns[1]), across) for line in lines)
     return torch.lerp(upper, lower, down)
 
 

@@ -186,19 +186,18 @@ class ShotNoise(Noise):
     def add_noise(self, inputs: Tensor, strength: Tensor, uniform: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The quantiles of the counts, times the square of the scale."""
         shares = to_shares(inputs, bounds).clamp(0, 1)
-        photon = strength**2
-        mean = shares / photon.clamp(min=1e-30)
-        few = mean <= _MANY
+        photon = (strength**2).expand_as(shares)
         z = map_to_normal(uniform)
-        smooth = shares + shares.sqrt() * strength * z + photon * (z**2 - 1) / 6
-        counted = find_poisson_quantile(torch.where(few, mean, 1.0), uniform) * photon
+        found = shares + shares.sqrt() * strength * z + photon * (z**2 - 1) / 6  # if there are many photons
+        mean = shares / photon.clamp(min=1e-30)
+        counted = (mean > 0) & (mean <= _MANY)
+        found[counted] = find_poisson_quantile(mean[counted], uniform[counted]) * photon[counted]
         # an entry without noise is the input itself, to the last bit
-        noisy = from_shares(torch.where(few, counted, smooth), bounds)
-        return torch.where((strength > 0) & (shares > 0), noisy, inputs)
+        return torch.where((strength > 0) & (shares > 0), from_shares(found, bounds), inputs)
 
 
 def find_poisson_quantile(mean: Tensor, uniform: Tensor) -> Tensor:
-    """The smallest k with P(N <= k) >= u for a Poisson number N, entry by entry; `mean` from 0 to some 10,000.
+    """The smallest k with P(N <= k) >= u for Poisson numbers N of `mean` `(n,)`, from 0 to some 10,000; `(n,)`.
 
     From a guess by the expansion of Cornish and Fisher, steps by one, with the probabilities of neighbours (their ratio
     is k / mean). In double precision, whatever the data type of the arguments.
@@ -211,15 +210,16 @@ def find_poisson_quantile(mean: Tensor, uniform: Tensor) -> Tensor:
     count = torch.floor(rate + rate.sqrt() * z + (z**2 - 1) / 6 + 0.5).clamp(min=0)
     below = torch.special.gammaincc(count + 1, rate)  # P(N <= count)
     chance = torch.exp(torch.xlogy(count, rate) - rate - torch.lgamma(count + 1))  # P(N = count)
-    while True:
-        up = below < u
-        down = (below - chance >= u) & (count > 0)
-        if not bool((up | down).any()):
-            return count.to(mean.dtype)
-        above = chance * rate / (count + 1)
-        below = torch.where(up, below + above, torch.where(down, below - chance, below))
-        chance = torch.where(up, above, torch.where(down, chance * count / rate, chance))
-        count = torch.where(up, count + 1, torch.where(down, count - 1, count))
+    left = torch.nonzero((below < u) | ((below - chance >= u) & (count > 0)))[:, 0]
+    while len(left):
+        k, total, own, wanted, r = count[left], below[left], chance[left], u[left], rate[left]
+        up = total < wanted
+        next_own = torch.where(up, own * r / (k + 1), own * k / r)
+        total = torch.where(up, total + next_own, total - own)
+        k = torch.where(up, k + 1, k - 1)
+        count[left], below[left], chance[left] = k, total, next_own
+        left = left[(total < wanted) | ((total - next_own >= wanted) & (k > 0))]
+    return count.to(mean.dtype)
 
 
 @neighbourhoods.register("impulse_noise")

@@ -77,6 +77,17 @@ class Transformation(Neighbourhood):
             named[f"{name} #{number + 1}" if number else name] = points[:, column]
         return named
 
+    def scale_parameters(self, limits: Limits, shape: Sequence[int]) -> Tensor:
+        """The scale of the normal distribution of each parameter, `(P, D)`; infinite for a uniform distribution.
+
+        Parameters without names are always uniform: they are ranks in a distribution of their own, as that of noise.
+        """
+        scales = torch.full_like(limits.lower, torch.inf)
+        if self.distribution == "truncated_normal":
+            named = list(self.name_parameters(shape))
+            scales[:, named] = ((limits.upper - limits.lower) / 4).clamp(min=1e-12)[:, named]
+        return scales
+
     @abstractmethod
     def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
         """The limits of the parameters for `inputs` `(P, *input_shape)`.
@@ -125,9 +136,8 @@ class Transformation(Neighbourhood):
         """The region around each of `inputs` `(P, ...)`; its points are parameters `(P, n, D)`."""
         lower, upper = check_inputs(inputs, bounds)
         limits = self.limit_parameters(inputs, (lower, upper))
-        sigma = None
-        if self.distribution == "truncated_normal":
-            sigma = ((limits.upper - limits.lower) / 4).clamp(min=1e-12)
+        scales = self.scale_parameters(limits, inputs.shape[1:])
+        sigma = None if bool(torch.isinf(scales).all()) else scales
         centre = torch.minimum(torch.maximum(limits.identity, limits.lower), limits.upper)
         return TransformedRegion(
             centre, limits.lower, limits.upper, sigma, inputs=inputs, bounds=(lower, upper), transformation=self
@@ -221,6 +231,21 @@ class TransformedRegion(Region):
         """Maps `(M, *input_shape)` of perturbed inputs, moved back, and which of their positions both inputs see."""
         return self.transformation.align_maps(maps, points)
 
+    def _from_uniform(self, u: Tensor) -> Tensor:
+        if self.sigma is None:
+            return super()._from_uniform(u)
+        uniform = torch.isinf(self.sigma)
+        normal = Region._from_uniform(replace(self, sigma=self.sigma.masked_fill(uniform, 1.0)), u)
+        return torch.where(uniform[:, None], replace(self, sigma=None)._from_uniform(u), normal)
+
+    def to_gaussian(self, x: Tensor) -> Tensor:
+        """Standard normal numbers whose image is `x` `(P, n, D)`; values at an end of a range come close to it."""
+        if self.sigma is None:
+            return super().to_gaussian(x)
+        uniform = torch.isinf(self.sigma)
+        normal = Region.to_gaussian(replace(self, sigma=self.sigma.masked_fill(uniform, 1.0)), x)
+        return torch.where(uniform[:, None], replace(self, sigma=None).to_gaussian(x), normal)
+
     def log_weight(self, x: Tensor) -> Tensor | None:
         """0 for parameters `(P, n, D)` that keep the rules, minus infinity for others, `(P, n)`; None without rules."""
         if self.is_plain:
@@ -245,6 +270,8 @@ class TransformedRegion(Region):
 @dataclass(frozen=True)
 class Compose(Transformation):
     """Several transformations, one after the other, each with its own parameters.
+
+    Parameters have the distributions of their parts, unless the composition's own is `"truncated_normal"`.
 
     Args:
         parts: transformations, in the order in which they are applied.
@@ -298,6 +325,14 @@ class Compose(Transformation):
         """Those of all parts, side by side."""
         limits = [part.limit_parameters(inputs, bounds) for part in self.parts]
         return Limits(*(torch.cat(columns, dim=1) for columns in zip(*limits, strict=True)))
+
+    def scale_parameters(self, limits: Limits, shape: Sequence[int]) -> Tensor:
+        """Those of all parts, side by side, unless the composition has a distribution of its own."""
+        if self.distribution != "uniform":
+            return super().scale_parameters(limits, shape)
+        own = zip(*(self._split(shape, rows) for rows in limits), strict=True)
+        scales = [part.scale_parameters(Limits(*rows), shape) for part, rows in zip(self.parts, own, strict=True)]
+        return torch.cat(scales, dim=1)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """All parts in turn; what one returns is clipped to the bounds before the next one gets it."""

@@ -11,7 +11,8 @@ from holdfast.metrics.result import Result
 from holdfast.plots.canvas import escape_text, import_pyplot
 from holdfast.plots.maps import show
 from holdfast.presentation import Reading, presentation_of
-from holdfast.presentation.base import format_number
+from holdfast.presentation.base import ALIGNED, format_number
+from holdfast.presentation.wording import describe_parameters
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,12 +36,20 @@ def plot_result(
         return [axes]
     names = PICTURES if set(PICTURES) <= stored.keys() else PICTURES[:2]
     pictures = {name: np.asarray(stored[name][worst].detach().cpu()) for name in names}
-    inputs = np.stack([pictures[name] for name in names[::2]])
-    maps = np.stack([pictures[name] for name in names[1::2]])
+    inputs = [pictures[name] for name in names[::2]]
+    maps = [pictures[name] for name in names[1::2]]
+    row = rows.filter(sample=worst).row(0, named=True)
+    value = format_number(float(row[reading.column]), reading.decimals)
+    parameters = describe_parameters(row, result.options, inputs[0].shape)
+    changed = f"perturbed, value {value}" + "".join(f"\n{part}" for part in parameters.split(", ") if part)
+    titles = [f"sample {worst}", changed][: len(inputs)]
+    if len(inputs) > 1 and ALIGNED[0] in stored:  # the map moved back belongs to the positions of the clean input
+        inputs.append(inputs[0])
+        maps.append(np.asarray(stored[ALIGNED[0]][worst].detach().cpu()))
+        titles.append("map moved back\n(hatched: not seen)")
     words = None if tokens is None else [tokens[worst]] * len(inputs)
-    value = format_number(float(rows.filter(sample=worst)[reading.column][0]), reading.decimals)
-    titles = [f"sample {worst}", f"perturbed, value {value}"][: len(inputs)]
-    return [axes, *show(inputs, {"map": maps}, features=features, tokens=words, titles=titles)]
+    drawn = show(np.stack(inputs), {"map": np.stack(maps)}, features=features, tokens=words, titles=titles)
+    return [axes, *drawn]
 
 
 def find_worst(reading: Reading, rows: Any) -> int | None:

@@ -13,12 +13,26 @@ import polars as pl
 from holdfast.charts import Chart, Figure, Gallery, GalleryRow, Picture, Strip, draw_strips
 from holdfast.errors import HoldfastError
 from holdfast.metrics.base import Direction, Metric, metrics
-from holdfast.presentation.wording import describe_reach, format_odds, is_random, join_names
+from holdfast.presentation.wording import (
+    describe_parameters,
+    describe_reach,
+    describe_transformation,
+    format_odds,
+    is_random,
+    join_names,
+)
 from holdfast.registry import Registry
 from holdfast.tensors import Array
 
 #: how many samples are tried until one has stored pictures
 EXAMPLES = 20
+#: the array that a metric stores where positions of inputs were moved: maps at the positions of the clean inputs
+ALIGNED = ("aligned_maps",)
+#: how to read its picture
+MOVED_BACK = (
+    "“Moved back”: the last map at the positions of the first input, which is how the maps are compared. Positions "
+    "that not both inputs see are grey. "
+)
 
 
 @dataclass(frozen=True)
@@ -287,31 +301,42 @@ class View:
         return int(self.frame["repeat"].min())  # type: ignore[arg-type]
 
     def load_sample(
-        self, explainer: str, sample: int, names: Sequence[str]
+        self, explainer: str, sample: int, names: Sequence[str], also: Sequence[str] = ()
     ) -> tuple[dict[str, Any], dict[str, Array]] | None:
         """The row and the named arrays of a sample in the first repeat; None if it was not evaluated or not stored."""
         rows = self.of(explainer, sample, self._first).filter(pl.col("status") == "ok")
         if not len(rows):
             return None
-        arrays = self.arrays(explainer, sample, names)
+        arrays = self.arrays(explainer, sample, names, also=also)
         return None if arrays is None else (rows.row(0, named=True), arrays)
 
-    def gallery(self, count: int, names: Sequence[str]) -> Iterator[tuple[str, int, dict[str, Any], dict[str, Array]]]:
+    def gallery(
+        self, count: int, names: Sequence[str], also: Sequence[str] = ()
+    ) -> Iterator[tuple[str, int, dict[str, Any], dict[str, Array]]]:
         """Explainer, sample, row and named arrays of the first `count` samples, in the order of samples."""
         for sample in self.samples(count):
             for explainer in self.present:
-                loaded = self.load_sample(explainer, sample, names)
+                loaded = self.load_sample(explainer, sample, names, also)
                 if loaded is not None:
                     yield explainer, sample, *loaded
 
     def arrays(
-        self, explainer: str, sample: int, names: Sequence[str], repeat: int | None = None
+        self,
+        explainer: str,
+        sample: int,
+        names: Sequence[str],
+        repeat: int | None = None,
+        also: Sequence[str] = (),
     ) -> dict[str, Array] | None:
-        """The named arrays of one sample, or None unless all are stored. It reads the job of this sample only."""
+        """The named arrays of one sample, or None unless all are stored; and those of `also` that are stored.
+
+        It reads the job of this sample only.
+        """
         repeat = self._first if repeat is None else repeat
         for start, _, arrays in self._jobs(explainer, repeat, sample):
             if set(names) <= set(arrays):
-                return {name: np.array(arrays[name][sample - start]) for name in names}
+                found = [*names, *(name for name in also if name in arrays)]
+                return {name: np.array(arrays[name][sample - start]) for name in found}
         return None
 
     def lines(
@@ -555,7 +580,7 @@ def draw_example(view: View, what: str, lead: str, same: float | None = 1.0) -> 
     names = ("origins", "origin_maps", "inputs", "maps")
     for row in rows.head(EXAMPLES).iter_rows(named=True):
         explainer, sample = str(row["explainer"]), int(row["sample"])
-        arrays = view.arrays(explainer, sample, names)
+        arrays = view.arrays(explainer, sample, names, also=ALIGNED)
         if arrays is None:
             continue
         who = f"{explainer}, sample {sample}"
@@ -564,17 +589,31 @@ def draw_example(view: View, what: str, lead: str, same: float | None = 1.0) -> 
             Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
             Picture("changed", arrays["inputs"], f"Perturbed input: {who}"),
             Picture("its map now", arrays["maps"], f"Explanation of the perturbed input: {who}", signed=True),
+            *show_moved_back(arrays, who),
         )
         reach = describe_reach(view.options, "number of the embedding" if view.tokens else "feature")
+        changed = describe_transformation(view.options)
+        parameters = describe_parameters(row, view.options, np.shape(arrays["origins"]))
+        happened = (
+            f"was {changed}{f', here {parameters}' if parameters else ''}" if changed else f"moved {reach}".rstrip()
+        )
         equal = "" if same is None else f" ({same:g} would be the same map)"
         text = (
-            f"{lead}: {explainer} on sample {sample}. The input moved{f' {reach}' if reach else ''}, and the model's "
+            f"{lead}: {explainer} on sample {sample}. The input {happened}, and the model's "
             f"class is still {row.get('targets')}. The {what} of the two maps is "
             f"{format_number(row[reading.column], reading.decimals)}{equal}. Red is evidence for the class, blue "
-            "against it. One sample does not stand for all."
+            f"against it. {MOVED_BACK if ALIGNED[0] in arrays else ''}One sample does not stand for all."
         )
         return view.make_row(explainer, sample, pictures, text)
     return None
+
+
+def show_moved_back(arrays: Mapping[str, Array], who: str) -> tuple[Picture, ...]:
+    """The picture of the map moved back, where positions were moved and it is stored; else none."""
+    if ALIGNED[0] not in arrays:
+        return ()
+    words = f"Explanation of the perturbed input, moved back to the positions of the input: {who}"
+    return (Picture("moved back", arrays[ALIGNED[0]], words, signed=True, moved_back=True),)
 
 
 def format_number(value: float | None, decimals: int | None = 2) -> str:

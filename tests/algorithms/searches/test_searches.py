@@ -338,7 +338,7 @@ def test_the_gap_of_a_grid_follows_its_formula() -> None:
     region = LinfBall(0.5).around(torch.tensor([[0.5]]))
     found = GridSearch(dense=1.0).run(Steps(1, 1), region, 6, 0)
     # slopes: 4, 4, 2, 1, 1, but at least half of 4 times the relative size of the cell, which is 1; reach 1/8
-    potential = values + 2 * torch.tensor([4.0, 4.0, 2.0, 2.0, 2.0]) / 8
+    potential = values + 3 * torch.tensor([4.0, 4.0, 2.0, 2.0, 2.0]) / 8
     assert found.gap is not None
     assert found.gap.item() == pytest.approx(float(potential.max()) - 1.0)
     assert searches["random"]().run(Steps(1, 1), region, 6, 0).gap is None

@@ -329,13 +329,13 @@ def test_results_hold_what_they_say(name: str, lenet: holdfast.Classifier, digit
 def test_random_signs_differ_and_universal_ones_do_not(lenet: holdfast.Classifier) -> None:
     x = torch.full((3, 1, 28, 28), 0.5) + 0.01 * torch.arange(3).reshape(3, 1, 1, 1)
     region = holdfast.LinfBall(0.1).around(x, (0.0, 1.0))
-    universal, single = (attack.draw(region, 0.1, 7) - x for attack in (Universal(), RandomSign()))
+    universal, single = (attack.draw(region, 7) - x for attack in (Universal(), RandomSign()))
     for offset in (universal, single):
         assert torch.allclose(offset.abs(), torch.full_like(offset, 0.1), atol=1e-6)
         assert 0.4 < (offset > 0).float().mean() < 0.6
     assert torch.equal(universal[0] > 0, universal[1] > 0)
     assert 0.4 < ((single[0] > 0) == (single[1] > 0)).float().mean() < 0.6
-    assert not torch.equal(Universal().draw(region, 0.1, 8), Universal().draw(region, 0.1, 7))
+    assert not torch.equal(Universal().draw(region, 8), Universal().draw(region, 7))
 
 
 def test_a_wrong_prediction_is_skipped_and_counted(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
@@ -512,7 +512,10 @@ def test_lens_goes_further_than_top_k(lenet: holdfast.Classifier, digits: holdfa
             },
             "as the first a similarity, or a registered discrepancy, got 'mine'",
         ),
-        ({"neighbourhood": holdfast.L2Ball(1.0)}, "neighbourhood: expected a LinfBall, since steps .* got L2Ball"),
+        (
+            {"neighbourhood": holdfast.L2Ball(1.0)},
+            "neighbourhood: expected a LinfBall or a transformation, since steps .* got L2Ball",
+        ),
         ({"k": 1.5}, "k: expected a whole number of at least 1, or a share"),
         ({"curve_k": (0,)}, "curve_k: expected a whole number of at least 1, or a share"),
         ({"curve_w": (1.5,)}, "curve_w: expected whole numbers"),

@@ -558,5 +558,5 @@ def test_maps_of_other_images_are_those_of_the_next_under_noise(monkeypatch: pyt
     region = holdfast.LinfBall(0.3).around(images.inputs, classifier.bounds)
     from holdfast.metrics.lens.attribution_objectives import RandomSign
 
-    moved = RandomSign().draw(region, 0.3, 0)
+    moved = RandomSign().draw(region, 0)
     assert torch.allclose(others[0].cpu(), explainer(classifier, moved, images.labels).abs()[2], atol=1e-6)

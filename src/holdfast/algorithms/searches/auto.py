@@ -3,9 +3,9 @@
 Problem: `max value(x) subject to violation(x) <= 0` over the region.
 
 - In a region of at most `few` parameters, such as the angle of a rotation, this is the grid search.
-- In others with a gradient objective, the gradient search gets the share `white` of the budget. Block search spends the rest on
-  small changes of the best point: the smoothed objective leads near an optimum of the true one, and block search asks
-  the true one only.
+- In others with a gradient objective, the gradient search gets the share `white` of the budget. Block search spends the
+  rest on small changes of the best point: the smoothed objective leads near an optimum of the true one, and block
+  search asks the true one only.
 - Without a gradient objective, and where the model turns out to have no second derivatives, this is block search.
 
 Source: see `grid`, `gradient` and `block`.

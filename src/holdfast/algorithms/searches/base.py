@@ -288,7 +288,8 @@ def draw_starts(region: Region, count: int, streams: Streams) -> Tensor:
     steps = torch.arange(count, device=region.device, dtype=torch.float64)[:, None] * ratio**-powers
     share = (streams.uniform((1, size), torch.float64) + steps) % 1
     share = share.to(region.dtype).reshape(len(region), count, *region.shape)
-    return region.project(torch.lerp(*(face[:, None].expand_as(share) for face in region.box), share))
+    lower, upper = (face[:, None].expand_as(share) for face in region.box)
+    return region.project(torch.lerp(lower, upper, share))
 
 
 def _number_problems(x: Tensor) -> Tensor:

@@ -48,7 +48,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from holdfast.algorithms.searches.base import FEW, NAN_KEY, Outcome, Search, SearchRun, draw_starts, searches, take_points
+from holdfast.algorithms.searches.base import (
+    FEW,
+    NAN_KEY,
+    Outcome,
+    Search,
+    SearchRun,
+    draw_starts,
+    searches,
+    take_points,
+)
 from holdfast.errors import check, check_integer
 from holdfast.neighbourhoods import Region
 from holdfast.tensors import Streams, broadcast_rows
@@ -100,7 +109,8 @@ class BlockSearch(Search):
         """Query vertices, then one round of proposals after the other."""
         if run.region.shape.numel() <= FEW:  # the optimum may be anywhere, and there are few vertices
             run.query(draw_starts(run.region, min(run.left, max(1, run.budget // 3)), streams))
-            return self.refine(run, streams, 1.0)
+            self.refine(run, streams, 1.0)
+            return
         canvas = _Canvas(run.region)
         home, x = run.best, canvas.patchwork(min(self.starts, max(1, run.budget // 10)), streams)
         # the incumbent is the best vertex, not the centre, which is often feasible and hard to leave

@@ -11,8 +11,9 @@ Sec. 4 and App. 8.3. Where we depart from it, or fill in what it leaves open:
 - "Children and parents will be the individuals for the next generation": the best half of both together (mu + lambda).
 - Crossover exchanges each element with probability 1/2. "Some elements are altered": each with probability `mutation`,
   either sampled again from the region's box or moved by normal noise, with equal probability, and then projected.
-- In a region of few parameters, such as an angle, a population has at most a tenth of the budget and begins spread over
-  the box, half of the elements are altered, and the normal noise has a size of its own each time, down to 1/256 of `noise`.
+- In a region of few parameters, such as an angle, a population has at most a fifth of the budget and begins spread over
+  the box, and the fitness is always F2. At least half of the elements are altered, and a single one always. The normal
+  noise has a size of its own each time, down to 1/256 of `noise`.
 - The centre is evaluated first and belongs to the initial population; it is the result if nothing better is found.
 
 Cost: `budget` evaluations for each problem, `population` of them for each generation.
@@ -61,22 +62,23 @@ class GeneticSearch(Search):
 
     def search(self, run: SearchRun, streams: Streams) -> Tensor:
         """Generation after generation."""
-        region, few = run.region, max(2, run.budget // 10)
-        if region.shape.numel() <= FEW and (self.population > few or self.mutation < 0.5):
-            fitted = replace(self, population=min(self.population, few), mutation=max(self.mutation, 0.5))
+        region, size, few = run.region, run.region.shape.numel(), max(2, run.budget // 5)
+        share = max(0.5, 1 / size)
+        if size <= FEW and (self.population > few or self.mutation < share):
+            fitted = replace(self, population=min(self.population, few), mutation=max(self.mutation, share))
             return fitted.search(run, streams)
         first = draw_starts(region, self.population - 1, streams)[:, : run.left]
         centre = Outcome(run.best.value[:, None], run.best.violation[:, None])
         x, seen = torch.cat([run.best_inputs[:, None], first], dim=1), _join(centre, run.query(first))
         idle = 0
         while run.left and (self.patience is None or idle < self.patience):
-            order = _rank_fitness(seen)
+            order = _rank_fitness(seen, run)
             x, seen = take_points(x, order), seen.gather(order)
             children = self._breed(x, region, streams)[:, : run.left]
             before = run.best_key
             x, seen = torch.cat([x, children], dim=1), _join(seen, run.query(children))
             idle = 0 if bool((run.best_key > before).any()) else idle + 1
-            best = _rank_fitness(seen)[:, : self.population]
+            best = _rank_fitness(seen, run)[:, : self.population]
             x, seen = take_points(x, best), seen.gather(best)
         return x
 
@@ -104,8 +106,10 @@ class GeneticSearch(Search):
         return region.project(torch.where(chance < self.mutation / 2, redrawn, x))
 
 
-def _rank_fitness(seen: Outcome) -> Tensor:
-    """The numbers of the individuals `(P, n)`, the fittest first, by F1 or F2."""
+def _rank_fitness(seen: Outcome, run: SearchRun) -> Tensor:
+    """The numbers of the individuals `(P, n)`, the fittest first, by F1 or F2; for few parameters always by F2."""
+    if run.region.shape.numel() <= FEW:  # the constraint may exclude most of the box, and must not blind the search
+        return seen.key().argsort(dim=1, descending=True, stable=True)
     few = (seen.violation <= 0).double().mean(dim=1, keepdim=True) < 0.5
     satisfied = Outcome(-seen.violation, torch.where(seen.violation.isnan(), torch.nan, -torch.inf))
     return torch.where(few, satisfied.key(), seen.key()).argsort(dim=1, descending=True, stable=True)

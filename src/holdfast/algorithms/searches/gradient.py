@@ -14,7 +14,7 @@ s is the sign for boxes and the unit vector for L2 balls. The step falls linearl
 the box (the radius of the ball) to nothing. Following the value or the constraint, whichever is due at the point, is
 the switching subgradient method of Polyak (1967); it has no multiplier to tune.
 
-In a region of few parameters, such as an angle, half of the budget goes to starts that are spread over the box. The
+In a region of few parameters, such as an angle, two thirds of the budget go to starts that are spread over the box. The
 first step is as long as they are apart.
 
 Source: projected gradient descent of Madry et al., "Towards deep learning models resistant to adversarial attacks"
@@ -79,7 +79,7 @@ class GradientSearch(Search):
     def ascend(self, run: SearchRun, streams: Streams, budget: int) -> Tensor:
         """Spend `budget` of the evaluations that are left."""
         region, first, step = run.region, run.spent, self.step
-        tried = budget // 2 if region.shape.numel() <= FEW else 0
+        tried = 2 * budget // 3 if region.shape.numel() <= FEW else 0
         plan = self._plan(budget - tried)
         restarts = plan[0]
         x = draw_starts(region, budget - 2 * sum(plan[1:]), streams)

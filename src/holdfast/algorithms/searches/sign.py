@@ -8,8 +8,8 @@ The iteration of attacks on classes (Madry et al., ICLR 2018) and on attribution
 from uniform points of the region. The result is the best point of all iterations that meets the constraint. Where the
 constraint is violated, the next step follows the gradient of minus the violation; those attacks leave this to chance.
 
-In a region of few parameters, such as an angle, half of the budget goes to starts that are spread over the box. The best
-4 of them go on, with steps that are shorter by as much as the starts are closer together than the box is wide.
+In a region of few parameters, such as an angle, three quarters of the budget go to starts that are spread over the box.
+The best 4 of them go on, with steps that are shorter by as much as the starts are closer together than the box is wide.
 
 Cost: `budget` evaluations for each problem: one, and `2 * steps + 1` for each restart; a gradient counts as one.
 """
@@ -24,6 +24,7 @@ from torch import Tensor
 
 from holdfast.algorithms.searches.base import FEW, Search, SearchRun, draw_starts, searches, take_points
 from holdfast.errors import check, check_integer
+from holdfast.neighbourhoods.transformations import TransformedRegion
 from holdfast.tensors import Streams, broadcast_rows
 
 _FEW_RESTARTS = 4  # where there are few parameters
@@ -37,7 +38,8 @@ class SignSearch(Search):
     Args:
         restarts: for each problem.
         step: the length of each step in every feature, in the units of the input. None: 2.5 times the region's
-            largest half width, divided by the number of steps that the budget allows.
+            largest half width (of a transformation, each parameter's own), divided by the number of steps that the
+            budget allows.
         sharpness: of the smoothed model that gradients come from (`GradientObjective`); several are dealt to the
             restarts in turn, so that a search need not know which one suits its problem.
         from_centre: whether it starts at the centre instead of at random points. Where the gradient there is 0, the
@@ -76,7 +78,7 @@ class SignSearch(Search):
         region, size = run.region, run.region.shape.numel()
         few = size <= FEW and not self.from_centre
         restarts = min(self.restarts, _FEW_RESTARTS if few else self.restarts, max(1, run.left // 3))
-        tried = run.left // 2 if few else 0
+        tried = 3 * run.left // 4 if few else 0
         steps, over = divmod(max(0, run.left - tried - restarts), 2 * restarts)
         over += tried
         if self.from_centre:
@@ -87,11 +89,12 @@ class SignSearch(Search):
         if over:
             rows = seen.key().argsort(dim=1, descending=True, stable=True)[:, :restarts]
             x, seen = take_points(x, rows), seen.gather(rows)
-        half_width = ((region.upper - region.lower) / 2).flatten(1).amax(1)
+        half_width = ((region.upper - region.lower) / 2)[:, None]
+        if not isinstance(region, TransformedRegion):  # features share one unit; each parameter has its own
+            half_width = broadcast_rows(half_width.flatten(1).amax(1), x)
         if few:  # the starts are closer together than the box is wide
             half_width = half_width * 2 / (restarts + over) ** (1 / size)
-        own = 2.5 * half_width / max(steps, 1) if self.step is None else torch.full_like(half_width, self.step)
-        length = broadcast_rows(own, x)
+        length = 2.5 * half_width / max(steps, 1) if self.step is None else torch.full_like(half_width, self.step)
         for number in range(steps):
             sign = self._find_ascent(run, x, seen.violation <= 0).sign()
             if self.from_centre and number == 0:

@@ -19,14 +19,19 @@ the class the attack takes the one with the smallest Kendall's tau between the m
 positions have any mass, so the gradient of `top_k` is 0. The script then follows the signs of rounding errors; here the
 first step has random signs.
 
-Cost for each sample: `restarts * (2 * steps + 1) + 3` predictions with explanation; 2 for the random ones.
+In a transformation the attack searches its parameters: each step moves every parameter by a share of its range. Maps
+that were moved back are compared where both inputs see a position; for the sets of the report, the other positions have
+no mass.
+
+Cost for each sample: `restarts * (2 * steps + 1) + 3` predictions with explanation, 2 for the random ones; and for the
+guided ones a twentieth more, but at most 100, of predictions only, for the share that keeps the class (`kept_class`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, ClassVar
 
@@ -38,6 +43,7 @@ from holdfast.algorithms.searches.sign import SignSearch
 from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import NO_EFFECT, Direction, Metric, PartOf, Presets, Role, larger_is_closer, metrics
+from holdfast.metrics.kept_class import KeptClass, NeighbourhoodResult, plan_draws
 from holdfast.metrics.lens.attribution_objectives import (
     BLIND,
     AttributionObjective,
@@ -48,9 +54,8 @@ from holdfast.metrics.lens.attribution_objectives import (
 from holdfast.metrics.lens.attribution_objectives import get as get_attack
 from holdfast.metrics.probe import Probe, check_probe_options, score_kept_class
 from holdfast.metrics.probe_objective import ProbeObjective, reevaluate_found
-from holdfast.metrics.result import Result
 from holdfast.model import ROW_ALIGNMENT, Classifier
-from holdfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
+from holdfast.neighbourhoods import LinfBall, Neighbourhood, Transformation, check_neighbourhood
 from holdfast.records import set_fields
 from holdfast.similarity import (
     LensProfile,
@@ -78,7 +83,7 @@ LENS = """@inproceedings{kamath2024rethinking,
 
 
 @dataclass(frozen=True)
-class AttributionAttackResult(Result):
+class AttributionAttackResult(NeighbourhoodResult):
     """The perturbed input of each sample, and how similar its map is to that of the clean input.
 
     A skipped sample (`status`) is compared with itself, so leave it out.
@@ -101,6 +106,7 @@ class AttributionAttackResult(Result):
         inputs, origins: perturbed and clean inputs, `(N, ...)`.
         maps, origin_maps: their explanations, signed, `(N, ...)`.
         profile: intersections, precision and recall for the k and w of the curves; arrays `(N, K)` and `(N, K, W)`.
+        aligned_maps, parameters: of a transformation, as in `WorstCaseResult`.
     """
 
     names: tuple[str, ...]
@@ -119,6 +125,8 @@ class AttributionAttackResult(Result):
     maps: Tensor
     origin_maps: Tensor
     profile: LensProfile
+    aligned_maps: Tensor | None = None
+    parameters: Mapping[str, Tensor] = field(default_factory=dict, metadata={"per_sample": False})
 
     def tensors(self) -> dict[str, Tensor]:
         """Inputs, maps, and the curves with their k and w."""
@@ -129,6 +137,7 @@ class AttributionAttackResult(Result):
             "inputs": self.inputs,
             "origin_maps": self.origin_maps,
             "maps": self.maps,
+            **({} if self.aligned_maps is None else {"aligned_maps": self.aligned_maps}),
             "curve_k": torch.tensor(profile.k).expand(rows, -1),
             "curve_w": torch.tensor(profile.w).expand(rows, -1),
             **{f"curve_{name}": getattr(profile, name) for name in curves},
@@ -136,8 +145,9 @@ class AttributionAttackResult(Result):
         }
 
     def columns(self) -> dict[str, Any]:
-        """Further columns of the frame, with one for each similarity."""
+        """Further columns of the frame, with one for each similarity and each parameter of a transformation."""
         found = {**super().columns(), **dict(zip(self.names, self.similarities.T.tolist(), strict=True))}
+        found |= {name: values.tolist() for name, values in self.parameters.items()}
         for name, value, chance in zip(self.names, self.similarities.T, self.chance.T, strict=True):
             if not chance.isnan().all():
                 found[name_chance(name)] = chance.tolist()
@@ -161,13 +171,15 @@ class AttributionAttack(Metric):
     """How similar the map is after an attack on it, by any number of similarities.
 
     Args:
-        neighbourhood: a `LinfBall`. The random starts are drawn from its distribution.
+        neighbourhood: a `LinfBall` or a transformation; a guided attack needs one that can be differentiated. The
+            random starts are drawn from its distribution.
         attack: `"top_k"`, `"mass_centre"`, `"target"`, `"lens"`, which need an explainer that can be differentiated
             (of ours `saliency`, `input_x_gradient`, `integrated_gradients`, `smoothgrad`, `gradient_shap`, `deeplift`,
             `gradcam` and `fullgrad`); `"random_sign"` or `"universal"`, which need nothing. With options as in
             `"top_k:t=200"`, or configured.
         steps: how many from each start, at least 1.
-        step: the length of each in every feature; by default 2.5 times the radius, divided by `steps`.
+        step: the length of each in every feature; by default 2.5 times the radius, divided by `steps`. For a
+            transformation None: the same with half the range of each parameter for the radius.
         restarts: how many random starts, at least 1.
         similarities: names or similarities, at least one; the first is what explainers are ranked by.
         k: how many positions the report draws and counts: a number, or a share in (0, 1). By default it is that of the
@@ -182,7 +194,7 @@ class AttributionAttack(Metric):
 
     Raises:
         ArgumentError: an option out of range, or a neighbourhood in another norm; in the call, a guided attack for an
-            explainer that cannot be differentiated, or a k that maps of this size do not have.
+            explainer or a transformation that cannot be differentiated, or a k that maps of this size do not have.
 
     >>> import holdfast
     >>> digits = holdfast.data.bundled("digits")[:2]
@@ -222,10 +234,13 @@ class AttributionAttack(Metric):
 
     def __post_init__(self) -> None:
         check_neighbourhood(self.neighbourhood)
-        fits = isinstance(self.neighbourhood, LinfBall)
-        check(fits, "neighbourhood", "a LinfBall, since steps follow signs of gradients", self.neighbourhood)
+        fits = isinstance(self.neighbourhood, LinfBall | Transformation)
+        words = "a LinfBall or a transformation, since steps follow signs of gradients"
+        check(fits, "neighbourhood", words, self.neighbourhood)
         get_attack(self.attack)
         check(self.step is None or _is_positive(self.step), "step", "a finite number above 0", repr(self.step))
+        fits = self.step is None or isinstance(self.neighbourhood, LinfBall)
+        check(fits, "step", "None for a transformation, each of whose parameters has a range of its own", self.step)
         betas = tuple(self.beta) if isinstance(self.beta, list | tuple) else (self.beta,)
         fine = len(betas) > 0 and all(map(_is_positive, betas))
         check(fine, "beta", "a finite number above 0, or several", repr(self.beta))
@@ -281,9 +296,9 @@ class AttributionAttack(Metric):
         return {**super().options(), "similarities": [similarity.name for similarity in self._similarities()]}
 
     def expected_evaluations(self) -> int:
-        """Those of the search, the clean input and the final check; an attack without a search needs the last two."""
+        """Those of the search, the clean input, the final check and the draws; a blind attack has two of these."""
         guided = isinstance(get_attack(self.attack), GuidedObjective)
-        return self._search_budget() + 2 if guided else 2
+        return self._search_budget() + 2 + self._count_draws() if guided else 2
 
     def _similarities(self) -> list[Similarity]:
         return [get_similarity(similarity) for similarity in self.similarities]
@@ -292,10 +307,15 @@ class AttributionAttack(Metric):
         """The clean input, the starts, and for each step a gradient and a query."""
         return 1 + self.restarts * (2 * self.steps + 1)
 
+    def _count_draws(self, probe: Probe | None = None) -> int:
+        """The draws for the share of the neighbourhood that keeps the class."""
+        return plan_draws(self._search_budget(), probe)
+
     def _search(self) -> SignSearch:
         """The search, whose sharpness is relative to the first `beta`."""
-        assert isinstance(self.neighbourhood, LinfBall)
-        step = 2.5 * self.neighbourhood.radius / self.steps if self.step is None else self.step
+        step = self.step
+        if step is None and isinstance(self.neighbourhood, LinfBall):
+            step = 2.5 * self.neighbourhood.radius / self.steps
         betas = self.beta if isinstance(self.beta, tuple) else (self.beta,)
         sharpness = tuple(beta / betas[0] for beta in betas)
         # in a ball of radius 0 the search's own step is 0
@@ -315,24 +335,29 @@ class AttributionAttack(Metric):
             raise ArgumentError(
                 "attack", f"random_sign or universal, since {explainer.label} cannot be differentiated", attack.name
             )
+        region = self.neighbourhood.around(inputs, classifier.bounds)
+        if isinstance(attack, GuidedObjective) and not region.differentiable:
+            kind = type(self.neighbourhood).__name__
+            words = f"random_sign or universal, since {kind} cannot be differentiated by its parameters"
+            raise ArgumentError("attack", words, attack.name)
         # whatever the similarities are, the report counts the largest positions, which a constant map does not have
-        probe = Probe(
-            classifier, explainer, inputs, targets, get_similarity("topk_intersection"), absolute=self.absolute
-        )
+        compared = get_similarity("topk_intersection")
+        probe = Probe(classifier, explainer, inputs, targets, compared, absolute=self.absolute, region=region)
         self._check_sizes(probe.reference[:1], attack)
-        usable, seed, perturbed = probe.usable(), draw_seed(generator), inputs.clone()
+        usable, seed, points = probe.usable(), draw_seed(generator), region.centre.clone()
+        kept = KeptClass(probe, self._count_draws(probe) if isinstance(attack, GuidedObjective) else 0)
         if len(usable):
-            assert isinstance(self.neighbourhood, LinfBall)
-            radius, region = self.neighbourhood.radius, self.neighbourhood.around(inputs[usable], classifier.bounds)
+            own = region.select(usable)
             if isinstance(attack, GuidedObjective):
                 beta = self.beta[0] if isinstance(self.beta, tuple) else self.beta
                 objective = _AttackObjective(attack, probe, beta, self.protocol)
-                found = objective.run(self._search(), region, self._search_budget(), seed).inputs
+                found = objective.run(self._search(), own, self._search_budget(), seed).inputs
             else:
                 assert isinstance(attack, BlindObjective)
-                found = attack.draw(region, radius, seed)
-            perturbed[usable] = region.project(found[:, None])[:, 0]
-        return self._result(probe, inputs, perturbed, similarities)
+                found = attack.draw(own, seed)
+            points[usable] = own.project(found[:, None])[:, 0]
+            kept.draw(~seed)
+        return self._result(probe, inputs, points, similarities, kept)
 
     def _check_sizes(self, maps: Tensor, attack: AttributionObjective) -> None:
         """Raise before the attack what would be raised after it, such as a k that maps of this size do not have."""
@@ -353,12 +378,22 @@ class AttributionAttack(Metric):
             attempt(f"option {option}", partial(lens_profile, positions, positions, counts, (0,), diverse=False))
 
     def _result(
-        self, probe: Probe, inputs: Tensor, perturbed: Tensor, similarities: list[Similarity]
+        self, probe: Probe, inputs: Tensor, points: Tensor, similarities: list[Similarity], kept: KeptClass
     ) -> AttributionAttackResult:
-        """From a new evaluation of the perturbed inputs."""
-        seen, maps, predicted = reevaluate_found(probe, perturbed, compare=False)
-        before, after = (each.abs() if self.absolute else each for each in (probe.maps, maps))
-        values = [similarity(similarity.of_maps(before), similarity.of_maps(after)) for similarity in similarities]
+        """From a new evaluation of the points."""
+        seen, maps, predicted = reevaluate_found(probe, points, compare=False)
+        region, usable = probe.region, probe.usable()
+        assert region is not None
+        everyone, perturbed = torch.arange(len(inputs), device=inputs.device), inputs.clone()
+        perturbed[usable] = region.perturb(points, everyone)[usable]
+        moved_back, visible = probe.align_maps(maps, points, everyone) if region.aligns else (maps, None)
+        before, after = (each.abs() if self.absolute else each for each in (probe.maps, moved_back))
+        pairs = [(similarity, similarity.of_maps(before), similarity.of_maps(after)) for similarity in similarities]
+        if visible is None:
+            values = [similarity(a, b) for similarity, a, b in pairs]
+        else:
+            values = [similarity.compare_seen(a, b, visible) for similarity, a, b in pairs]
+            before, after = (torch.where(visible, each, 0.0) for each in (before, after))
         chance = [self._find_chance(similarity, before, after) for similarity in similarities]
         before, after = per_position(before, "sum"), per_position(after, "sum")
         profile = lens_profile(before, after, self.curve_k, self.curve_w)
@@ -368,6 +403,7 @@ class AttributionAttack(Metric):
         moved = (perturbed != inputs).flatten(1).any(1)
         return AttributionAttackResult(
             **probe.common_fields(self),
+            **kept.fields(),
             value=values[0],
             names=tuple(similarity.name for similarity in similarities),
             similarities=torch.stack(values, dim=1),
@@ -385,6 +421,8 @@ class AttributionAttack(Metric):
             maps=maps,
             origin_maps=probe.maps,
             profile=profile,
+            aligned_maps=None if visible is None else torch.where(visible, moved_back, torch.nan),
+            parameters=self.neighbourhood.read_parameters(points, inputs.shape[1:]),
         )
 
     def _find_chance(self, similarity: Similarity, before: Tensor, after: Tensor) -> Tensor:
@@ -409,7 +447,7 @@ class _AttackObjective(ProbeObjective):
 
     def measure(self, x: Tensor, origin: Tensor) -> Outcome:
         """What the points reach, in parts whose maps and sets of positions fit into memory."""
-        rows = max(_PART_ELEMENTS // x[0].numel() // ROW_ALIGNMENT, 2) * ROW_ALIGNMENT
+        rows = max(_PART_ELEMENTS // self.reference[0].numel() // ROW_ALIGNMENT, 2) * ROW_ALIGNMENT
         parts = zip(torch.split(x, rows), torch.split(origin, rows), strict=True)
         scores, margins = zip(*(self._measure_part(*part) for part in parts), strict=True)
         return Outcome(torch.cat(scores), -score_kept_class(torch.cat(margins)))
@@ -417,7 +455,13 @@ class _AttackObjective(ProbeObjective):
     def _measure_part(self, x: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
         seen = self.probe.query(x, origin, keep_maps=True, compare=False)
         assert seen.maps is not None
-        maps = _sum_magnitudes(seen.maps)
+        maps = seen.maps
+        if (
+            self.probe.region is not None and self.probe.region.aligns
+        ):  # as for gradients, what is not seen is unchanged
+            aligned, visible = self.probe.align_maps(maps, x, origin)
+            maps = torch.where(visible, aligned, self.probe.maps[origin])
+        maps = _sum_magnitudes(maps)
         if self.protocol == "authors":
             return -kendall(self.reference[origin], maps).double(), seen.margin
         return self.attack.score(self.state[origin], maps), seen.margin

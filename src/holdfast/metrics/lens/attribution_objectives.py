@@ -68,8 +68,8 @@ class BlindObjective(AttributionObjective):
     """An objective that draws perturbed inputs at random, without queries."""
 
     @abstractmethod
-    def draw(self, region: Region, radius: float, seed: int) -> Tensor:
-        """One perturbed input for each centre of `region`, `(P, ...)`, within it."""
+    def draw(self, region: Region, seed: int) -> Tensor:
+        """One point for each centre of `region`, `(P, ...)`, within it."""
 
 
 attribution_attacks: Registry[type[AttributionObjective]] = Registry("attribution attack")
@@ -235,28 +235,33 @@ class Lens(GuidedObjective):
 @attribution_attacks.register("random_sign")
 @dataclass(frozen=True)
 class RandomSign(BlindObjective):
-    """Move every feature by the radius, with a random sign for every feature of every input."""
+    """Move every feature by the radius, with a random sign for every feature of every input.
+
+    Of a transformation, it takes every parameter to one end of its range.
+    """
 
     name: ClassVar[str] = "random_sign"
 
-    def draw(self, region: Region, radius: float, seed: int) -> Tensor:
+    def draw(self, region: Region, seed: int) -> Tensor:
         """Signs from a random stream for each input."""
-        signs = region.streams(seed).uniform((1, *region.shape), region.dtype) < 0.5
-        return _move_centres(region, torch.where(signs, radius, -radius))
+        return _choose_corner(region, region.streams(seed).uniform((1, *region.shape), region.dtype)[:, 0] < 0.5)
 
 
 @attribution_attacks.register("universal")
 @dataclass(frozen=True)
 class Universal(BlindObjective):
-    """Move every feature by the radius, with one random sign for every feature, the same for all inputs."""
+    """Move every feature by the radius, with one random sign for every feature, the same for all inputs.
+
+    Of a transformation, it takes every parameter to one end of its range, the same end for all inputs.
+    """
 
     name: ClassVar[str] = "universal"
 
-    def draw(self, region: Region, radius: float, seed: int) -> Tensor:
+    def draw(self, region: Region, seed: int) -> Tensor:
         """The same signs for all inputs."""
         # drawn on the CPU: the one pattern is the same on every device
         signs = Streams([seed], torch.device("cpu")).uniform((1, *region.shape), region.dtype).to(region.device) < 0.5
-        return _move_centres(region, torch.where(signs, radius, -radius).expand(len(region), *signs.shape[1:]))
+        return _choose_corner(region, signs[0])
 
 
 #: the attacks that follow no gradient
@@ -270,9 +275,9 @@ def mass_share(maps: Tensor, mask: Tensor) -> Tensor:
     return row_sum((mass * mask).flatten(1)) / total
 
 
-def _move_centres(region: Region, offset: Tensor) -> Tensor:
-    """Each centre moved by its offset, `(P, 1, ...)` or `(P, ...)`, within the region."""
-    return region.project(region.centre[:, None] + offset.reshape(len(region), 1, *region.shape))[:, 0]
+def _choose_corner(region: Region, upper: Tensor) -> Tensor:
+    """The corners of the boxes, `(P, ...)`, at the upper end where `upper` holds, and at the lower end elsewhere."""
+    return region.project(torch.where(upper, region.upper, region.lower)[:, None])[:, 0]
 
 
 def _span(start: float, length: float, side: int) -> slice:

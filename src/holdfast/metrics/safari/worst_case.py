@@ -295,6 +295,10 @@ class WorstCase(Metric):
         evaluated = probe.spread(torch.ones_like(usable, dtype=torch.bool), False)
         unknown = torch.full((len(usable),), torch.nan, dtype=torch.float64, device=inputs.device)
         gaps = probe.spread(unknown if gap is None else gap, torch.nan)
+        if self.event != "misclassification":  # no similarity lies beyond the ends of its range
+            worse = event.similarity.larger_is_closer == (self.event == "changed_explanation")
+            room = (similarity - event.similarity.range[0 if worse else 1]).abs().double()
+            gaps = torch.where(gaps.isfinite(), torch.minimum(gaps, room), gaps)
         if self.event == "changed_explanation" and not event.similarity.larger_is_closer:
             probe.skip_unchanged(similarity)
         feasible = margin < 0 if self.event == "changed_explanation" else margin >= 0

@@ -31,6 +31,7 @@ from holdfast.presentation.base import (
     read_flags,
     read_numbers,
 )
+from holdfast.presentation.kept_class import describe_kept_class
 from holdfast.presentation.lens.curves import curves_of, draw_by_k, draw_by_window
 from holdfast.presentation.lens.pictures import KEPT, LOST, draw_galleries
 from holdfast.presentation.lens.words import (
@@ -99,7 +100,8 @@ class AttributionAttackPresentation(Presentation):
         if still:
             notes.append(f"no other input of the class found, so counted as unchanged: {still} of {len(frame)}")
         found = fragility(rows)
-        return [*notes, found.sentence(top_of(options), "position")] if found is not None else notes
+        notes += [] if found is None else [found.sentence(top_of(options), "position")]
+        return [*notes, *describe_kept_class(frame)]
 
     def question(self, options: Mapping[str, Any]) -> str:
         """Whether an attack moves what a map puts first."""

@@ -61,7 +61,7 @@ def _explain_next_images(setting: Setting, scale: Scale) -> tuple[torch.Tensor, 
     inputs = images.inputs.to(classifier.device)
     targets = images.labels.to(classifier.device)
     region = LinfBall(setting.radius).around(inputs, classifier.bounds)
-    perturbed = RandomSign().draw(region, setting.radius, 0)
+    perturbed = RandomSign().draw(region, 0)
     maps, others = (explainer(classifier, x, targets).abs() for x in (inputs, perturbed))
     return maps, others.roll(1, dims=0)
 

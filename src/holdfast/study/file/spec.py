@@ -59,7 +59,7 @@ from holdfast.study.file.evaluations import (
 )
 from holdfast.study.file.model_entries import ModelEntry, try_out
 from holdfast.study.file.names import DATA, MODELS, CheckedEntry, read_section
-from holdfast.study.file.options import neighbourhood_from, to_plain
+from holdfast.study.file.options import neighbourhood_from, neighbourhoods_from, to_plain
 from holdfast.study.file.problems import (
     Collector,
     Entry,
@@ -93,7 +93,9 @@ def _models(raw: object) -> dict[str, CheckedEntry[ModelEntry]]:
     return read_section(raw, MODELS, partial(build_entry, ModelEntry), _names)
 
 
-def _neighbourhood(raw: object) -> Neighbourhood | None:
+def _neighbourhood(raw: object) -> Neighbourhood | tuple[Neighbourhood, ...] | None:
+    if isinstance(raw, list | tuple):
+        return tuple(neighbourhoods_from(raw).values())
     return None if raw is None else neighbourhood_from(raw)
 
 
@@ -130,8 +132,8 @@ class Study(Entry):
         _refer_to("models"),
         Expected("models, such as {lenet: lenet5-mnist}"),
     ] = Field(description="Models: of the zoo, from a function, or in a file; a list or under labels.")
-    neighbourhood: Annotated[Any, PlainValidator(_neighbourhood), _refer_to("neighbourhood")] = Field(
-        default=None, description="For all metrics that have one and do not set it."
+    neighbourhood: Annotated[Any, PlainValidator(_neighbourhood), _refer_to("neighbourhoods")] = Field(
+        default=None, description="For all metrics that have one and do not set it; a list for each in turn."
     )
     preset: Annotated[Preset, Expected(either(PRESETS), PRESETS)] = Field(
         default="standard",
