@@ -16,7 +16,7 @@ from holdfast.explainers import Explainer
 from holdfast.explainers import get as get_explainer
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier
-from holdfast.neighbourhoods import Neighbourhood
+from holdfast.neighbourhoods import Neighbourhood, NormBall
 from holdfast.records import ConfigurationType
 from holdfast.registry import Registry
 from holdfast.segments import LabelMap, check_one_for_all
@@ -354,10 +354,8 @@ def plain(value: object) -> Any:
     if isinstance(value, Similarity):
         return value.name
     if isinstance(value, Neighbourhood):
-        return {
-            "norm": type(value).__name__,
-            **{f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)},
-        }
+        key = "norm" if isinstance(value, NormBall) else "transformation"
+        return {key: type(value).__name__, **{f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"name": getattr(value, "name", type(value).__name__), **fields}
