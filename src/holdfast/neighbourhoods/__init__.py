@@ -15,6 +15,7 @@ from holdfast.neighbourhoods.light import Brightness
 from holdfast.neighbourhoods.norm_balls import L2Ball, LinfBall, NormBall
 from holdfast.neighbourhoods.plausibility import measure_plausibility
 from holdfast.neighbourhoods.tables import Feature, TableChanges
+from holdfast.neighbourhoods.text import TokenSwaps, case_table, typo_table
 from holdfast.neighbourhoods.transformations import Compose, Transformation, TransformedRegion, Warp
 
 __all__ = [
@@ -29,10 +30,13 @@ __all__ = [
     "NormBall",
     "Region",
     "TableChanges",
+    "TokenSwaps",
     "Transformation",
     "TransformedRegion",
     "Warp",
+    "case_table",
     "check_neighbourhood",
     "measure_plausibility",
     "neighbourhoods",
+    "typo_table",
 ]
