@@ -326,7 +326,7 @@ class TableChanges(Transformation):
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The changed rows; those that would break a rule are moved back towards the clean ones."""
         work = _Work(self, self._plan(inputs), inputs, bounds)
-        change, chosen = work.propose(parameters)
+        change, chosen, _ = work.propose(parameters)
         rows = work.apply(change, chosen)
         broken = (~work.find_kept(rows, change)).nonzero()[:, 0]
         if len(broken) == 0:
@@ -336,8 +336,8 @@ class TableChanges(Transformation):
     def admit(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Whether rows with these changes keep rules, ranges and bounds without being moved back."""
         work = _Work(self, self._plan(inputs), inputs, bounds)
-        change, chosen = work.propose(parameters)
-        return work.find_kept(work.apply(change, chosen), change)
+        change, chosen, possible = work.propose(parameters)
+        return work.find_kept(work.apply(change, chosen), change) & possible
 
     def measure_plausibility(self, inputs: Tensor, perturbed: Tensor) -> Tensor | None:
         """The share of the training rows that are at least as far from their nearest row; None without data."""
@@ -638,15 +638,22 @@ class _Work:
                 high[:, place] = torch.where(there, high[:, place] * percent, last)
         return low, high
 
-    def propose(self, parameters: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """The changes of numbers in the data's units, `(M, m)`, and the number of each category, `(M,)` each."""
+    def propose(self, parameters: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
+        """What parameters `(M, D)` ask for.
+
+        Returns:
+            The changes of numbers in the data's units, `(M, m)`; the number of each category, `(M,)` each; and whether
+            the copula allows the move, bool `(M,)`.
+        """
         m = len(self.plan.numbers)
+        possible = torch.ones(len(parameters), dtype=torch.bool, device=parameters.device)
         owns = [category.find(self.inputs.double()).clamp(min=0) for category in self.plan.categories]
         if self.changes.prior == "neighbours":
-            return self._approach_neighbours(parameters, owns)
+            return *self._approach_neighbours(parameters, owns), possible
         values = parameters[:, :m].double()
         if self.changes.prior == "copula" and m:
-            change = self._round(self.copula.move(self.clean[:, list(self.plan.continuous)], values))
+            change, possible = self.copula.move(self.clean[:, list(self.plan.continuous)], values)
+            change = self._round(change)
         elif m:
             relative = torch.tensor([number.relative for number in self.plan.numbers], device=values.device)
             change = torch.where(relative, self.clean[:, self.columns].abs() * values / 100, values)
@@ -655,7 +662,8 @@ class _Work:
         else:
             change = values
         pairs = zip(self.plan.categories, owns, strict=True)
-        return change, [category.choose(own, parameters[:, m + g]) for g, (category, own) in enumerate(pairs)]
+        chosen = [category.choose(own, parameters[:, m + g]) for g, (category, own) in enumerate(pairs)]
+        return change, chosen, possible
 
     def _round(self, change: Tensor) -> Tensor:
         step = torch.where(self.step > 0, self.step, 1.0)
