@@ -42,7 +42,7 @@ class Copula:
         moving, fixed: the numbers of the columns among the J.
         discrete: for each moving column, whether only values of the table occur.
         weights: `R_mf R_ff^-1`, `(m, f)`.
-        root: L, `(m, m)`.
+        root, inverse: L and its inverse, `(m, m)` each.
         size: s.
         radius: r, for `|xi|`.
     """
@@ -54,6 +54,7 @@ class Copula:
     discrete: tuple[bool, ...]
     weights: Tensor
     root: Tensor
+    inverse: Tensor
     size: float
     radius: float
 
@@ -93,15 +94,7 @@ class Copula:
 
     def _find_still(self, own: Tensor, mean: Tensor) -> Tensor:
         keep = (1 - math.sqrt(1 - self.size**2)) / self.size
-        # forward substitution, one column after the other, as a row must not depend on the other rows
-        wanted = keep * (own - mean)
-        found: list[Tensor] = []
-        for row in range(len(self.root)):
-            rest = wanted[:, row]
-            for column, value in enumerate(found):
-                rest = rest - self.root[row, column] * value
-            found.append(rest / self.root[row, row])
-        return torch.stack(found, dim=1).clamp(-6, 6) if found else wanted
+        return (keep * _multiply(own - mean, self.inverse)).clamp(-6, 6)
 
     def _propose(self, own: Tensor, mean: Tensor, noise: Tensor) -> Tensor:
         return mean + math.sqrt(1 - self.size**2) * (own - mean) + self.size * _multiply(noise, self.root)
@@ -168,9 +161,10 @@ def fit_copula(
     weights = torch.linalg.solve(correlation[f][:, f], between.T).T if f else between
     covariance = correlation[m][:, m] - weights @ between.T
     root = torch.linalg.cholesky((covariance + covariance.T) / 2)
+    inverse = torch.linalg.solve_triangular(root, torch.eye(len(m), dtype=root.dtype), upper=False)
     discrete = discrete or (False,) * len(m)
     return Copula(
-        values, levels, tuple(moving), tuple(f), discrete, weights, root, size, _find_radius(len(m), coverage)
+        values, levels, tuple(moving), tuple(f), discrete, weights, root, inverse, size, _find_radius(len(m), coverage)
     )
 
 
