@@ -25,11 +25,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 _SHRINKAGE = 1e-3
+_PRODUCTS = 1 << 18  # that are in memory at once: 2 MB
+
+
+class Origin(NamedTuple):
+    """What moves start from: normal scores, mu, and the xi and the values of a row that stays; `(M, m)` each."""
+
+    scores: Tensor
+    mean: Tensor
+    still: Tensor
+    values: Tensor
+
+    def select(self, rows: Tensor) -> Origin:
+        """Those of the rows with these numbers."""
+        return Origin(*(part[rows] for part in self))
 
 
 @dataclass(frozen=True)
@@ -63,38 +78,33 @@ class Copula:
         scores: Tensor = torch.special.ndtri(self._find_levels(x))
         return scores
 
-    def move(self, x: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
-        """How far the moving columns of rows `x` `(M, J)` move.
+    def locate(self, x: Tensor) -> Origin:
+        """Where rows `x` `(M, J)` start from."""
+        scores = self.score(x)
+        own, mean = scores[:, list(self.moving)], _multiply(scores[:, list(self.fixed)], self.weights)
+        keep = (1 - math.sqrt(1 - self.size**2)) / self.size
+        still = (keep * _multiply(own - mean, self.inverse)).clamp(-6, 6)
+        return Origin(own, mean, still, self._find_values(self._propose(own, mean, still)))
+
+    def move(self, origin: Origin, shift: Tensor) -> tuple[Tensor, Tensor]:
+        """How far the moving columns of rows move.
 
         Args:
-            x: the clean rows.
+            origin: where the rows start from.
             shift: of the uniform numbers `Phi(xi)` from those that leave the row as it is, `(M, m)`.
 
         Returns:
             The changes, `(M, m)`, and whether xi is short enough, bool `(M,)`; a longer one is shortened.
         """
-        scores = self.score(x)
-        own = scores[:, list(self.moving)]
-        mean = _multiply(scores[:, list(self.fixed)], self.weights)
-        still = torch.special.ndtr(self._find_still(own, mean))
-        first, noise = _to_normal(still), _to_normal(still + shift)
-        longest = _measure_length(first).clamp(min=self.radius)
+        uniform = torch.special.ndtr(origin.still) + shift
+        noise: Tensor = torch.special.ndtri(uniform.clamp(1e-12, 1 - 1e-12))
+        noise = torch.where(shift == 0, origin.still, noise)  # a row that stays does so exactly
+        longest = _measure_length(origin.still).clamp(min=self.radius)
         length = _measure_length(noise)
         inside = length <= longest
         noise = torch.where(inside, 1.0, longest / length.clamp(min=1e-300))[:, None] * noise
-        moved, unmoved = (self._find_values(self._propose(own, mean, xi)) for xi in (noise, first))
-        return moved - unmoved, inside
-
-    def find_still(self, x: Tensor) -> Tensor:
-        """The uniform numbers `Phi(xi)` that leave rows `x` `(M, J)` as they are, `(M, m)`."""
-        scores = self.score(x)
-        mean = _multiply(scores[:, list(self.fixed)], self.weights)
-        still: Tensor = torch.special.ndtr(self._find_still(scores[:, list(self.moving)], mean))
-        return still
-
-    def _find_still(self, own: Tensor, mean: Tensor) -> Tensor:
-        keep = (1 - math.sqrt(1 - self.size**2)) / self.size
-        return (keep * _multiply(own - mean, self.inverse)).clamp(-6, 6)
+        moved = self._find_values(self._propose(origin.scores, origin.mean, noise))
+        return moved - origin.values, inside
 
     def _propose(self, own: Tensor, mean: Tensor, noise: Tensor) -> Tensor:
         return mean + math.sqrt(1 - self.size**2) * (own - mean) + self.size * _multiply(noise, self.root)
@@ -141,7 +151,7 @@ def fit_copula(
     >>> table = torch.stack([torch.arange(9.0), torch.arange(9.0) ** 2], dim=1)
     >>> copula = fit_copula(table, (0,), 0.5)
     >>> x = torch.tensor([[4.0, 16.0]], dtype=torch.float64)
-    >>> copula.move(x, torch.zeros(1, 1))[0].item()
+    >>> copula.move(copula.locate(x), torch.zeros(1, 1))[0].item()
     0.0
     """
     values, place = table.double().T.contiguous().sort(dim=1)
@@ -181,11 +191,6 @@ def _find_radius(dimension: int, coverage: float) -> float:
     return high
 
 
-def _to_normal(uniform: Tensor) -> Tensor:
-    noise: Tensor = torch.special.ndtri(uniform.clamp(1e-12, 1 - 1e-12))
-    return noise
-
-
 def _measure_length(noise: Tensor) -> Tensor:
     """The Euclidean length of each row, column by column."""
     total = torch.zeros(len(noise), dtype=noise.dtype, device=noise.device)
@@ -196,8 +201,6 @@ def _measure_length(noise: Tensor) -> Tensor:
 
 
 def _multiply(rows: Tensor, matrix: Tensor) -> Tensor:
-    """`rows @ matrix.T`, column by column, since the bits of a product of matrices depend on the number of rows."""
-    total = torch.zeros(len(rows), len(matrix), dtype=rows.dtype, device=rows.device)
-    for column in range(matrix.shape[1]):
-        total = total + rows[:, column, None] * matrix[:, column]
-    return total
+    """`rows @ matrix.T`, each number by itself: the bits of a product of matrices depend on the number of rows."""
+    size = max(1, _PRODUCTS // max(1, matrix.numel()))
+    return torch.cat([(part[:, None] * matrix).sum(2) for part in torch.split(rows, size)])

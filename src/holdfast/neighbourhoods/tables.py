@@ -313,7 +313,7 @@ class TableChanges(Transformation):
         if self.prior == "neighbours":
             lower, upper = zeros, zeros + zeros.new_tensor([float(self.neighbours), self.size])
         elif self.prior == "copula":
-            still = work.copula.find_still(work.clean[:, list(plan.continuous)]) if plan.numbers else zeros
+            still = torch.special.ndtr(work.copula.locate(work.clean[:, list(plan.continuous)]).still)
             lower, upper = still.clamp(max=_TAIL) - still, still.clamp(min=1 - _TAIL) - still
         else:
             lower, upper = work.limit_numbers()
@@ -662,7 +662,9 @@ class _Work:
             return *self._approach_neighbours(parameters, owns), possible
         values = parameters[:, :m].double()
         if self.changes.prior == "copula" and m:
-            change, possible = self.copula.move(self.clean[:, list(self.plan.continuous)], values)
+            rows, copy = self._find_originals()
+            origin = self.copula.locate(self._in_units(rows)[:, list(self.plan.continuous)])
+            change, possible = self.copula.move(origin.select(copy), values)
             change = self._round(change)
         elif m:
             change = torch.where(self.relative, self.clean[:, self.columns].abs() * values / 100, values)
@@ -674,14 +676,18 @@ class _Work:
         chosen = [category.choose(own, parameters[:, m + g]) for g, (category, own) in enumerate(pairs)]
         return change, chosen, possible
 
+    def _find_originals(self) -> tuple[Tensor, Tensor]:
+        """The different rows, and which of them each row is: copies of one row stand together as a rule."""
+        rows, copy = torch.unique_consecutive(self.inputs, dim=0, return_inverse=True)
+        return rows, copy
+
     def _round(self, change: Tensor) -> Tensor:
         step = torch.where(self.step > 0, self.step, 1.0)
         return torch.where(self.step > 0, (change / step).round() * step, change)
 
     def _approach_neighbours(self, parameters: Tensor, owns: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         data, count = self.changes._table, self.changes.neighbours
-        # copies of one row stand together as a rule, and need one search only
-        rows, copy = torch.unique_consecutive(self.inputs, dim=0, return_inverse=True)
+        rows, copy = self._find_originals()
         _, nearest = find_nearest_rows(rows, data, count, self.plan.groups, skip_equal=True)
         which = parameters[:, 0].double().floor().long().clamp(0, count - 1)
         way = parameters[:, 1].double().clamp(0, self.changes.size)
