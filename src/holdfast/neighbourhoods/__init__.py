@@ -33,6 +33,7 @@ from holdfast.neighbourhoods.series import (
     WindowCrop,
 )
 from holdfast.neighbourhoods.tables import Feature, TableChanges
+from holdfast.neighbourhoods.text import TokenSwaps, case_table, typo_table
 from holdfast.neighbourhoods.transformations import Compose, Transformation, TransformedRegion, Warp
 
 __all__ = [
@@ -73,12 +74,15 @@ __all__ = [
     "TimeShift",
     "TimeStretch",
     "TimeWarp",
+    "TokenSwaps",
     "Transformation",
     "TransformedRegion",
     "Translation",
     "Warp",
     "WindowCrop",
+    "case_table",
     "check_neighbourhood",
     "measure_plausibility",
     "neighbourhoods",
+    "typo_table",
 ]

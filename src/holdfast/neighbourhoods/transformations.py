@@ -360,6 +360,12 @@ class Compose(Transformation):
         ]
         return torch.stack(admitted).all(0)
 
+    def measure_plausibility(self, inputs: Tensor, perturbed: Tensor) -> Tensor | None:
+        """The smallest of the parts' figures, of the whole change; None if no part has one."""
+        figures = [part.measure_plausibility(inputs, perturbed) for part in self.parts]
+        known = [figure for figure in figures if figure is not None]
+        return torch.stack(known).amin(0) if known else None
+
     def _split(self, shape: Sequence[int], parameters: Tensor) -> list[Tensor]:
         return list(torch.split(parameters, [part.count_parameters(shape) for part in self.parts], dim=1))
 
