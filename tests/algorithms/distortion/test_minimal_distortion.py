@@ -187,10 +187,12 @@ def test_the_foot_of_a_plane_within_bounds(norm: float | str) -> None:
     x = torch.rand(50, 6, generator=generator, dtype=torch.float64)
     normal = torch.randn(50, 6, generator=generator, dtype=torch.float64)
     normal[::3, :2] = 0
+    x[::2, 2], x[::2, 3] = 0.0, 1.0  # entries at their bounds cannot move beyond them
     most = torch.where(normal > 0, normal * (1 - x), -normal * x).sum(1)
     rise = most * torch.rand(50, generator=generator, dtype=torch.float64)
     foot, reached = nearest_on_plane(x, normal, rise, torch.zeros_like(x), torch.ones_like(x), norm)  # type: ignore[arg-type]
     assert reached.all()
+    assert bool(((foot >= 0) & (foot <= 1)).all())
     assert (normal * (foot - x)).sum(1).tolist() == pytest.approx(rise.tolist(), abs=1e-9)
     for row in range(50):  # no step of the same or a smaller size within the bounds rises more
         size = float(torch.linalg.vector_norm(foot[row] - x[row], ord=2 if norm == 2 else torch.inf))
