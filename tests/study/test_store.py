@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import hashlib
 import os
 import threading
 import uuid
@@ -21,7 +22,7 @@ from holdfast.study.folders import Folder, LocalFolder, RemoteFolder, WriteError
 from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.results import load_results, verify_results
 from holdfast.study.run import Progress, run_grid
-from holdfast.study.store import Store
+from holdfast.study.store import Store, tensor_digest
 
 PLACES = ("local", "memory", "unconditional")
 
@@ -143,6 +144,14 @@ def test_a_worker_that_cannot_store_says_where(tmp_path: Path) -> None:
     with pytest.raises(holdfast.HoldfastError, match=r"artefacts/\w+\.safetensors could not be written: ") as error:
         run_grid(a_grid(1), store, executor=Processes(1))
     assert "Traceback" not in str(error.value)
+
+
+def test_a_digest_of_a_tensor_is_the_same_for_ever() -> None:
+    """Identities of stored jobs contain it: if it changes, everything is computed again."""
+    values = torch.tensor([[1.0, -2.0]], dtype=torch.float64)
+    content = values.numpy().tobytes() + b"((1, 2), '<f8')"
+    assert tensor_digest(values) == hashlib.sha256(content).hexdigest()[:16]
+    assert tensor_digest(values) != tensor_digest(values.reshape(2)) != tensor_digest(values.long())
 
 
 def test_names_that_cannot_be_stored_are_refused(tmp_path: Path) -> None:
