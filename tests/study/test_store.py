@@ -17,6 +17,7 @@ from torch import nn
 
 import holdfast
 from holdfast.study import folders
+from holdfast.study import store as store_module
 from holdfast.study.executors import Processes
 from holdfast.study.folders import Folder, LocalFolder, RemoteFolder, WriteError, open_folder
 from holdfast.study.grid import Grid, LoadedModel, Samples
@@ -163,7 +164,7 @@ def test_names_that_cannot_be_stored_are_refused(tmp_path: Path) -> None:
         load_results(tmp_path)
 
 
-def test_results_elsewhere_are_verified(tmp_path: Path) -> None:
+def test_results_elsewhere_are_verified_and_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(f"memory://{uuid.uuid4()}")
     run_grid(a_grid(2), store)
     assert verify_results(store).fine
@@ -171,6 +172,13 @@ def test_results_elsewhere_are_verified(tmp_path: Path) -> None:
     whole = store.folder.read(name)
     store.folder.write(name, whole[:-1] + bytes([whole[-1] ^ 1]))
     assert list(verify_results(store).damaged) == [name]
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "_LARGE", len(whole))  # too much to be read at the start of each run
+        assert run_grid(a_grid(2), store).earlier == 2
+    with pytest.warns(UserWarning, match="^1 stored jobs are damaged and are done again"):
+        summary = run_grid(a_grid(2), store)
+    assert (summary.earlier, summary.done) == (1, 1)
+    assert store.folder.read(name) == whole
 
 
 def test_results_in_a_folder_below_are_suggested(tmp_path: Path) -> None:
