@@ -32,7 +32,6 @@ import importlib.util
 import itertools
 import json
 import os
-import random
 import resource
 import signal
 import sys
@@ -144,23 +143,35 @@ def _range_of(node: ast.expr) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def draw(count: int, seed: int) -> list[Mutant]:
-    """A random sample of places, with a random change of each; kept in a file, since it takes half a minute."""
+    """A random sample of places, with a random change of each; kept in a file, since it takes half a minute.
+
+    Whether a place is drawn depends on the seed and on the text of its line. So an edit elsewhere changes no mutant.
+    """
     sources = b"".join(file.read_bytes() for file in target_files())
     cache = ROOT / f"build/mutants/sample-{count}-{seed}-{hashlib.sha256(sources).hexdigest()[:16]}.json"
     if cache.exists():
         return [Mutant(**entry) for entry in json.loads(cache.read_text())]
-    places = [place for file in target_files() for place in find_places(file)]
-    dice = random.Random(seed)
-    dice.shuffle(places)
-    found = []
-    for number, place in enumerate(places[:count]):
-        operator, occurrence = place.changes[dice.randrange(len(place.changes))]
+    places: list[tuple[str, Place]] = []
+    for file in target_files():
+        lines, equal = file.read_text().splitlines(), Counter[tuple[str, int]]()
+        for place in find_places(file):
+            line = lines[place.start[0] - 1].strip(), place.start[1]
+            equal[line] += 1
+            description = json.dumps([seed, place.file, *line, equal[line]])
+            places.append((hashlib.sha256(description.encode()).hexdigest(), place))
+    found: list[Mutant] = []
+    for drawn, place in sorted(places, key=lambda entry: entry[0]):
+        if len(found) == count:
+            break
+        name, occurrence = place.changes[int(drawn[-8:], 16) % len(place.changes)]
+        try:
+            changed = changed_text(place.file, name, occurrence)
+        except AttributeError:  # cosmic-ray cannot change `except module.Error`
+            continue
         text = (ROOT / place.file).read_text()
-        lines = difflib.unified_diff(
-            text.splitlines(), changed_text(place.file, operator, occurrence).splitlines(), lineterm="", n=0
-        )
-        difference = "\n".join(line for line in lines if not line.startswith(("---", "+++", "@@")))
-        found.append(Mutant(number, place.file, place.start[0], operator, occurrence, difference))
+        changes = difflib.unified_diff(text.splitlines(), changed.splitlines(), lineterm="", n=0)
+        difference = "\n".join(line for line in changes if not line.startswith(("---", "+++", "@@")))
+        found.append(Mutant(len(found), place.file, place.start[0], name, occurrence, difference))
     print(f"{len(places)} places in {len(target_files())} files, {len(found)} drawn", flush=True)
     cache.parent.mkdir(parents=True, exist_ok=True)
     cache.write_text(json.dumps([asdict(mutant) for mutant in found]))
