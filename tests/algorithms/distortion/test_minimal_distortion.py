@@ -494,7 +494,7 @@ def test_attacks_have_names_and_estimates() -> None:
 
 def test_fmn_against_foolbox(lenet: holdfast.Classifier, digits: Tensor) -> None:
     """With nothing held, within 2% of the better of two peers with five times as many gradients."""
-    digits = digits[:6]
+    digits = digits[:4]
     foolbox = pytest.importorskip("foolbox", reason="needs foolbox (extra peers)")
     model = foolbox.PyTorchModel(lenet.module.eval(), bounds=(0, 1), device="cpu")
     y = lenet.predict(digits)
