@@ -139,7 +139,7 @@ def write_pairs(found: Findings) -> list[str]:
         cells = []
         for control in contents.controls:
             others = [name for name in contents.controls if name != control]
-            rows = found.samples.filter((pl.col("label") == label) & ~pl.col("explainer").is_in(others))
+            rows = contents.samples.filter((pl.col("label") == label) & ~pl.col("explainer").is_in(others))
             tests = compare_controls(rows, readings, [control])
             cells.append("".join(marks[test.verdict] for own in tests.values() for test in own) or "none")
         lines.append(f"| {label} | {' | '.join(cells)} |")
