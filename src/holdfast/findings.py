@@ -396,14 +396,13 @@ def _panel(label: str, entries: Sequence[Entry], contents: Contents) -> Panel:
     reading = contents.labels[label].reading
     found = []
     for name in contents.explainers:
-        entry = bars.get(name)
+        entry, control = bars.get(name), name in contents.controls
         middle = None if entry is None else entry.middle
         if entry is None or middle is None or math.isnan(middle.value):
-            found.append(Bar(name))
+            found.append(Bar(name, control=control))
         else:
-            found.append(
-                Bar(name, middle.value, middle.low, middle.high, middle.bound, _MARKS.get(entry.verdict or ""))
-            )
+            mark = _MARKS.get(entry.verdict or "")
+            found.append(Bar(name, middle.value, middle.low, middle.high, middle.bound, mark, control))
     return Panel(label, reading.axis, reading.direction, tuple(found))
 
 
