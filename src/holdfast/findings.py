@@ -511,7 +511,8 @@ def _explain_values(findings: Findings, data: str, model: str) -> list[str]:
         said = describe_controls(contents.control_tests.get((data, model, label), []), reading.decimals)
         lost = len(frame) and len(reading.select_valid(frame)) < len(frame.filter(pl.col("status") == "ok"))
         caution = reading.caution if said or lost or (known.compared and len(frame)) else ""
-        lines += [f"{label}: {said} {caution}".replace("  ", " ").rstrip()] if said or caution else []
+        words = " ".join(filter(None, (said, caution)))
+        lines += [f"{label}: {words}"] if words else []
     return lines
 
 

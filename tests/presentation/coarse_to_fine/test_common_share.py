@@ -88,7 +88,7 @@ def test_fewer_positive_positions_alone_are_not_worse_than_random_maps(run: hold
 def test_print_and_report_say_up_to_where_explainers_are_compared(run: holdfast.Evaluation) -> None:
     text, page = " ".join(str(run).split()), build_html(run.results)
     share = run.frame("corruption_curve")["common_share"].median()
-    assert text.count(f"{COMPARED}{100 * share:.2g}%)") == 1
+    assert text.count(f"{COMPARED}{100 * share:.1f}%)") == 1
     assert "mean drop, same share" in text
     assert page.count(COMPARED) == 1
     assert "averaged over as many positions as all explainers replace, what few puts first" in page

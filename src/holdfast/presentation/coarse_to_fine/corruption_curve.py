@@ -163,7 +163,7 @@ def _name_first(options: Mapping[str, Any]) -> str:
 def _describe_shares(frames: Sequence[pl.DataFrame]) -> str:
     """The median share up to which explainers are compared, over data sets and models."""
     medians = [float(np.median(values)) for frame in frames if len(values := frame["common_share"].drop_nulls())]
-    ends = dict.fromkeys(f"{100 * end:.2g}%" for end in (min(medians, default=0.0), max(medians, default=0.0)))
+    ends = dict.fromkeys(format_share(round(end, 3)) for end in (min(medians, default=0.0), max(medians, default=0.0)))
     return f"median {' to '.join(ends)}"
 
 
