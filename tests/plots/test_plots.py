@@ -198,7 +198,7 @@ def test_findings_draw_a_panel_for_each_metric(digits: Dataset, lenet: holdfast.
 
 
 def test_open_ends_bounds_and_missing_values_are_drawn() -> None:
-    bars = (Bar("a", -30.0, -np.inf, -20.0, "upper", "*"), Bar("b"), Bar("c", -9.0, -10.0, None), Bar("d", control=True))
+    bars = (Bar("a", -30.0, -np.inf, -20.0, "upper", "*"), Bar("b"), Bar("c", -9.0, -10.0), Bar("d", control=True))
     panels = [Panel("$p$", "ln P", "lower", bars)] * 5
     axes = draw(plot_panels(panels))
     assert len(axes) == 5

@@ -20,7 +20,7 @@ _ARROWS = {"higher": "better →", "lower": "← better"}
 
 @dataclass(frozen=True)
 class Bar:
-    """One explainer, or control, in a panel; `value` is None where it has none. Ends that are None or infinite are open."""
+    """One explainer or control in a panel; `value` is None where it has none. None or infinite ends are open."""
 
     name: str
     value: float | None = None
