@@ -15,6 +15,7 @@ import holdfast
 from holdfast.data import Dataset
 from holdfast.errors import ArgumentError, MissingExtraError
 from holdfast.plots import Bar, Panel, plot_panels
+from holdfast.plots.canvas import ESTIMATE, REFERENCE
 
 matplotlib.use("Agg")
 
@@ -213,6 +214,9 @@ def test_findings_draw_a_panel_for_each_metric(digits: Dataset, lenet: holdfast.
     table = found.table().filter(metric="one", explainer="saliency").row(0, named=True)
     points = [line for line in axes[0].lines if line.get_marker() == "o"]
     assert points[0].get_xdata()[0] == pytest.approx(table["value"])
+    assert [point.get_markeredgecolor() for point in points] == [ESTIMATE, REFERENCE]  # "random" is a control
+    assert [text.get_color() for text in axes[0].get_yticklabels()][1] == REFERENCE
+    assert "grey: controls" in axes[0].figure.get_supxlabel()
     ends = [line for line in axes[0].lines if line.get_marker() == "None"]
     assert list(ends[0].get_xdata()) == pytest.approx([table["low"], table["high"]])
     with pytest.raises(ArgumentError, match="data, model: expected names of the results, got 'letters', None"):
@@ -220,14 +224,14 @@ def test_findings_draw_a_panel_for_each_metric(digits: Dataset, lenet: holdfast.
 
 
 def test_open_ends_bounds_and_missing_values_are_drawn() -> None:
-    bars = (Bar("a", -30.0, -np.inf, -20.0, "upper", "*"), Bar("b"), Bar("c", -9.0, -10.0, None))
+    bars = (Bar("a", -30.0, -np.inf, -20.0, "upper", "*"), Bar("b"), Bar("c", -9.0, -10.0), Bar("d", control=True))
     panels = [Panel("$p$", "ln P", "lower", bars)] * 5
     axes = draw(plot_panels(panels))
     assert len(axes) == 5
     assert len({a.get_position().y0 for a in axes}) == 2  # three and two, not four and one
     arrow = [line for line in axes[0].lines if line.get_marker() == "<"]
     assert [line.get_xdata()[0] for line in arrow] == [-30.0]
-    assert [text.get_text() for text in axes[0].texts] == ["no value"]
+    assert [text.get_text() for text in axes[0].texts] == ["no value", "-"]
     assert all(np.isfinite(line.get_xdata()).all() for line in axes[0].lines)
 
 

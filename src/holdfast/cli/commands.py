@@ -473,7 +473,7 @@ def explain(
     ],
     kind: Annotated[
         str | None,
-        typer.Option(help="Such as searches, if several things have the name.", autocompletion=_complete_kind),
+        typer.Option(help="Such as searches, to see only that of several things.", autocompletion=_complete_kind),
     ] = None,
 ) -> None:
     """Explain a name: what it is, its options, an example and the source."""

@@ -89,18 +89,18 @@ def _simplify(name: str) -> str:
     return re.sub(r"[\s_-]", "", name).casefold()
 
 
-def find_kind(name: str, word: str | None = None) -> str:
-    """The kind of a name, by the word of `holdfast list`; `word` says which where a name belongs to several.
+def find_kinds(name: str, word: str | None = None) -> list[str]:
+    """The kinds of a name, by the words of `holdfast list`; most often one, and only `word` where it is given.
 
     Raises:
         UnknownNameError: no such name, with the nearest one.
-        ArgumentError: things of several kinds have the name.
+        ArgumentError: it is the word for a kind, or nothing has this name.
     """
     if word is not None:
         kind = get_kind(word)
         if not _knows(kind.load(), name):
             raise UnknownNameError(kind.one, name, kind.load())
-        return word
+        return [word]
     if name in KINDS:
         raise ArgumentError("name", "the name of a single thing", f"{name!r}; holdfast list {name} shows them")
     found = [word for word, kind in KINDS.items() if _knows(kind.load(), name)]
@@ -112,10 +112,7 @@ def find_kind(name: str, word: str | None = None) -> str:
         near = UnknownNameError("name", name, names).args[0].partition("(did you mean ")[2].rstrip(")?")
         hint = f" (did you mean {near}?)" if near else ""
         raise ArgumentError("name", "a name that holdfast list shows", f"{name!r}{hint}")
-    if len(found) > 1:
-        words = " or ".join(f"--kind {word}" for word in found)
-        raise ArgumentError("name", f"{words}, as things of several kinds have this name", repr(name))
-    return found[0]
+    return found
 
 
 def _knows(registry: Registry[Any], name: str) -> bool:
@@ -136,8 +133,10 @@ def _knows(registry: Registry[Any], name: str) -> bool:
 def explain_name(name: str, word: str | None = None, width: int = 100) -> str:
     """The text of `holdfast explain`, in lines of at most `width` characters where words allow it.
 
+    Things of several kinds with one name follow each other, as `random`, which is an explainer and a search.
+
     Raises:
-        UnknownNameError, ArgumentError: as `find_kind`.
+        UnknownNameError, ArgumentError: as `find_kinds`.
 
     >>> print(explain_name("saliency").partition("\\n\\nSimonyan")[0])
     saliency (explainer)
@@ -145,7 +144,16 @@ def explain_name(name: str, word: str | None = None, width: int = 100) -> str:
     The gradient of the target's logit: |d f_t(x) / d x|.
     """
     name = find_name(name, word)
-    word = find_kind(name, word)
+    kinds = find_kinds(name, word)
+    texts = [_explain_one(name, kind, width) for kind in kinds]
+    if len(kinds) == 1:
+        return texts[0]
+    names = " and ".join(f"{KINDS[kind].one} (--kind {kind})" for kind in kinds)
+    return f"\n\n{'-' * width}\n\n".join([f"{name} is the name of {len(kinds)} things: {names}.", *texts])
+
+
+def _explain_one(name: str, word: str, width: int) -> str:
+    """The text about the thing of one kind."""
     kind = KINDS[word]
     entry = kind.load()[name]
     parts = [f"{name} ({kind.one})", *_say(name, kind, entry, width)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from holdfast.metrics.result import Result
-from holdfast.plots.canvas import escape_text, import_pyplot
+from holdfast.plots.canvas import ESTIMATE, escape_text, import_pyplot
 from holdfast.plots.maps import show
 from holdfast.presentation import Reading, presentation_of
 from holdfast.presentation.base import ALIGNED, format_number
@@ -71,11 +71,11 @@ def _draw_values(axes: Any, result: Result, reading: Reading, rows: Any) -> None
         floor = np.nanmin(np.where(np.isfinite(low), low, np.nan)) if np.isfinite(low).any() else ordered.min()
         axes.vlines(places, np.where(np.isneginf(low), floor, low), high, color="0.6", lw=1.2)
     marked = bounds[order]
-    axes.plot(places[~marked], ordered[~marked], "o", ms=5, color="#0072B2", label="a sample")
+    axes.plot(places[~marked], ordered[~marked], "o", ms=5, color=ESTIMATE, label="a sample")
     if marked.any():
         side = "at most" if reading.censored_side == "upper" else "at least"
         shape = "v" if reading.censored_side == "upper" else "^"
-        axes.plot(places[marked], ordered[marked], shape, ms=6, mec="#0072B2", mfc="white", label=f"{side} this value")
+        axes.plot(places[marked], ordered[marked], shape, ms=6, mec=ESTIMATE, mfc="white", label=f"{side} this value")
     if len(ordered):
         middle = float(np.median(ordered))
         name = f"median {format_number(middle, reading.decimals)}"

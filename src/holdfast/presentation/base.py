@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -17,11 +18,13 @@ from holdfast.presentation.wording import (
     describe_parameters,
     describe_reach,
     describe_transformation,
+    find_controls,
     format_odds,
     is_random,
     join_names,
 )
 from holdfast.registry import Registry
+from holdfast.study.store import DamagedFileError
 from holdfast.tensors import Array
 
 #: how many samples are tried until one has stored pictures
@@ -33,6 +36,8 @@ MOVED_BACK = (
     "“Moved back”: the last map at the positions of the first input, which is how the maps are compared. Positions "
     "that not both inputs see are grey. "
 )
+#: how many files of arrays are read at once: on remote storage each takes a round trip
+_READERS = 8
 
 
 @dataclass(frozen=True)
@@ -187,8 +192,8 @@ class View:
     @property
     def candidates(self) -> list[str]:
         """The explainers that have rows, without controls, which are references, where there are others."""
-        found = [name for name in self.present if not (is_random(name) or name in self.controls)]
-        return found or self.present
+        controls = find_controls(self.present, self.controls)
+        return [name for name in self.present if name not in controls]
 
     def refer(self, measure: Callable[[pl.DataFrame], tuple[float, str] | None] | None = None) -> str:
         """The number of random maps in words, to compare with; empty without an explainer `random`."""
@@ -355,6 +360,26 @@ class View:
             if given >= limit:
                 return
 
+    def parts(self, names: Sequence[str]) -> Iterator[tuple[str, int, int, dict[str, Array]]]:
+        """Explainer, repeat, first sample and named arrays of every job that stores them all, of all repeats.
+
+        Each file is read once, several at a time; only the named arrays stay in memory. A damaged file is left out.
+        """
+
+        def read(job: str) -> dict[str, Array]:
+            try:
+                arrays = self.load(job)
+            except DamagedFileError:
+                return {}
+            return {name: np.array(arrays[name]) for name in names} if set(names) <= set(arrays) else {}
+
+        rows = self.jobs.select("job", "explainer", "repeat", "start").rows() if len(self.jobs) else []
+        with ThreadPoolExecutor(_READERS) as pool:
+            read_all = pool.map(read, [str(job) for job, *_ in rows])
+            for (_, explainer, repeat, start), arrays in zip(rows, read_all, strict=True):
+                if arrays:
+                    yield str(explainer), int(repeat), int(start), arrays
+
     def _jobs(
         self, explainer: str, repeat: int, sample: int | None = None
     ) -> Iterator[tuple[int, int, Mapping[str, Array]]]:
@@ -443,6 +468,20 @@ class Presentation:
         rows = view.reading.select_valid(view.frame)
         count = int(view.reading.bounds(rows).sum())
         return [f"{count} of {len(rows)} values are only bounds."] if count else []
+
+    def make_comparable(self, views: Sequence[View]) -> tuple[Reading, list[pl.DataFrame]] | None:
+        """Values that make explainers comparable where the stored value of one explainer alone does not.
+
+        What shows, ranks or tests the values of several explainers reads these instead. Controls are compared, too.
+
+        Args:
+            views: of one configured metric, one for each data set and model.
+
+        Returns:
+            How to read the new values, and the frame of each view with further columns, the reading's among them. None
+            if stored values are comparable, as by default, or if nothing better can be computed from what is stored.
+        """
+        return None
 
     def unfair(self, view: View) -> str:
         """Why the explainers cannot be compared by this verdict as they are, in a sentence; empty by default."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -181,3 +181,15 @@ def is_random(name: str) -> bool:
     (True, True, False)
     """
     return name.partition(":")[0].strip().lower() == "random"
+
+
+def find_controls(names: Sequence[str], known: Collection[str] = ()) -> list[str]:
+    """Which explainers are controls: random maps, and those of `known`; none if all of them are, as nothing is left.
+
+    Controls are references, which are neither ranked nor called best or worst.
+
+    >>> find_controls(["saliency", "edges", "random"], ["edges"]), find_controls(["random"])
+    (['edges', 'random'], [])
+    """
+    found = [name for name in names if name in known or is_random(name)]
+    return found if len(found) < len(names) else []
