@@ -37,6 +37,7 @@ LAYERS = (
     ("progress",),
     ("findings",),
     ("evaluation",),
+    ("checks",),
     ("export",),
     ("integrations",),
     ("reproduce",),

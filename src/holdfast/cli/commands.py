@@ -227,6 +227,77 @@ def run(
         raise typer.Exit(1)
 
 
+@app.command(
+    epilog="Example: holdfast check policy.yaml --write junit=check.xml --write markdown=check.md",
+)
+def check(
+    policy: Annotated[
+        Path,
+        typer.Argument(help="A study file with requirements.", show_default=False, autocompletion=_complete_study),
+    ],
+    out: Annotated[
+        str | None, typer.Option(help="Folder or fsspec address of the results; results/<name of the file> by default.")
+    ] = None,
+    until_decided: Annotated[
+        bool,
+        typer.Option("--until-decided", help="Evaluate twice as many samples until all requirements are decided."),
+    ] = False,
+    most_samples: Annotated[int | None, typer.Option(help="With --until-decided, of each data set.", min=1)] = None,
+    write: Annotated[
+        list[str] | None,
+        typer.Option(help="FORMAT=FILE, with the formats text, json, junit, markdown and sarif; may be repeated."),
+    ] = None,
+    workers: Annotated[str | None, typer.Option(help="How many, or auto, instead of what the file says.")] = None,
+) -> None:
+    """Run a study and decide its requirements: pass, fail or undecided, each with its interval.
+
+    Exit codes: 0 all requirements pass, 1 some fail, 2 the file is wrong or a job failed, 3 none fails and some are
+    undecided, 130 interrupted.
+    """
+    from holdfast.checks import check as run_check
+    from holdfast.checks.formats import FORMATS, format_sarif
+    from holdfast.evaluation import executor_of
+    from holdfast.study.file.spec import load_study
+
+    targets = [_split_target(text, list(FORMATS)) for text in write or ()]
+    loaded = load_study(policy)
+    with _resumable():
+        found = run_check(
+            loaded,
+            out,
+            until_decided=until_decided,
+            most_samples=most_samples,
+            executor=executor_of(loaded, workers=_count(workers)),
+            tell=lambda look: typer.echo(f"{look.samples} samples: {look.outcome}") if until_decided else None,
+        )
+    typer.echo(str(found))
+    for form, path in targets:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = format_sarif(found, policy.as_posix()) if form == "sarif" else FORMATS[form](found)
+        path.write_text(text, encoding="utf-8")
+    if found.exit_code:
+        raise typer.Exit(found.exit_code)
+
+
+def _split_target(text: str, formats: list[str]) -> tuple[str, Path]:
+    """`junit=check.xml` as a format and a file."""
+    form, equals, path = text.partition("=")
+    if not (equals and path and form in formats):
+        raise ArgumentError("--write", f"FORMAT=FILE, with a format of {', '.join(formats)}", text)
+    return form, Path(path)
+
+
+@app.command(epilog="Example: holdfast baseline results/study --out baseline/2026-10")
+def baseline(
+    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    out: Annotated[Path, typer.Option(help="A new folder.")],
+) -> None:
+    """Freeze results as a reference, for requirements such as {no_worse_than: baseline/2026-10, by: 0.05}."""
+    from holdfast.checks import freeze_baseline
+
+    typer.echo(f"baseline: {freeze_baseline(results, out)}")
+
+
 def _count(workers: str | None) -> int | str | None:
     return int(workers) if workers is not None and re.fullmatch(r"-?[0-9]+", workers) else workers
 
