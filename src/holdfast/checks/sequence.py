@@ -23,7 +23,7 @@ from holdfast.statistics.decisions import Estimate
 from holdfast.study.executors import Executor
 from holdfast.study.file.problems import Problem, StudyError
 from holdfast.study.file.spec import Study, load_study, study_from
-from holdfast.study.folders import open_folder
+from holdfast.study.folders import Folder, open_folder
 
 _LOOKS = "looks.json"
 
@@ -105,10 +105,23 @@ def _with_samples(study: Study, samples: int) -> Study:
     return changed
 
 
+def read_decisions(folder: Folder) -> Decisions | None:
+    """The decisions of the last look at the results in a folder; None if nobody looked.
+
+    Raises:
+        HoldfastError: the file of the looks is damaged.
+    """
+    looks = _read_looks(folder)
+    if not looks:
+        return None
+    decisions = tuple(map(_restore, looks[-1]["decisions"]))
+    return Decisions(decisions, len(looks), max(looks[-1]["samples"].values(), default=0))
+
+
 def _look(found: Findings, target: str, study: Study) -> Decisions:
     """Decide the requirements, count the look, and keep what was decided at an earlier one."""
     folder = open_folder(target)
-    looks = _read_looks(target)
+    looks = _read_looks(folder)
     asked = [entry.model_dump(mode="json", exclude_none=True) for entry in study.requirements]
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
     state = {
@@ -142,13 +155,12 @@ def _restore(stored: Mapping[str, Any]) -> Decision:
     return Decision(**{**content, "estimate": None if estimate is None else Estimate(**estimate)})
 
 
-def _read_looks(target: str) -> list[dict[str, Any]]:
+def _read_looks(folder: Folder) -> list[dict[str, Any]]:
     """The looks so far.
 
     Raises:
         HoldfastError: the file cannot be read, so that it is not known how often somebody looked.
     """
-    folder = open_folder(target)
     if not folder.exists(_LOOKS):
         return []
     try:
@@ -157,6 +169,8 @@ def _read_looks(target: str) -> list[dict[str, Any]]:
             for entry in look["decisions"]:
                 _restore(entry)
     except (ValueError, KeyError, TypeError) as error:
-        words = f"{target}/{_LOOKS}: damaged, so earlier looks cannot be counted; delete the results, and start again"
+        words = (
+            f"{folder.address}/{_LOOKS}: damaged, so earlier looks cannot be counted; delete the results and start anew"
+        )
         raise HoldfastError(words) from error
     return list(looks)
