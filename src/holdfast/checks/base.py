@@ -59,6 +59,8 @@ class Decision:
         estimate: the number with its interval at the level of this decision; None where no sample counts.
         limit: what the estimate is compared with.
         better: which side of the limit is wanted.
+        requested: the level of the requirement, which all decisions share.
+        middle: the median of the values, for a requirement on values; None where it is not known exactly.
         p: of the test that decides, for `better_than`.
         unknown: samples whose value is only a bound, so that it is not known whether they meet the limit.
         skipped: samples that do not count, since they were not evaluated.
@@ -76,6 +78,8 @@ class Decision:
     estimate: Estimate | None
     limit: float
     better: Better
+    requested: float = 0.95
+    middle: float | None = None
     p: float | None = None
     unknown: int = 0
     skipped: int = 0
@@ -224,7 +228,8 @@ class _Case:
 
     def _make(self, outcome: Outcome, what: str, estimate: Estimate | None, **others: Any) -> Decision:
         names = (self.data, self.model, self.explainer, self.label)
-        return Decision(self.entry.describe(), *names, outcome, what, estimate, **others)
+        requested = {"requested": self.entry.level, **others}
+        return Decision(self.entry.describe(), *names, outcome, what, estimate, **requested)
 
     def _decide_values(self, values: SampleValues, limit: float, better: Better, axis: str) -> Decision:
         """A limit on values: of their mean, or of the share of samples that meet it."""
@@ -259,6 +264,7 @@ class _Case:
             estimate,
             limit=target,
             better=side,
+            middle=_find_middle(values),
             unknown=unknown,
             skipped=values.skipped,
             needed=needed if outcome == "undecided" else None,
@@ -290,6 +296,12 @@ class _Case:
             needed=needed,
             advice=_advise(needed, unknown, False) if outcome == "undecided" else "",
         )
+
+
+def _find_middle(values: SampleValues) -> float | None:
+    """The median of the values; None where it is not known exactly."""
+    low, high = float(np.median(values.low)), float(np.median(values.high))
+    return low if low == high and math.isfinite(low) else None
 
 
 def _advise(needed: int | None, unknown: int, mean: bool) -> str:

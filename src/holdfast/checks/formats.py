@@ -25,7 +25,13 @@ def describe_estimate(decision: Decision) -> str:
         return decision.advice
     share = decision.what == "share of samples"
     number = _percent if share else _number
-    words = f"{decision.what} {number(found.value)}"
+    words = (
+        f"{decision.what} that meet the limit {number(found.value)}"
+        if share
+        else f"{decision.what} {number(found.value)}"
+    )
+    if share and decision.middle is not None:
+        words = f"median {_number(decision.middle)}; {words}"
     if not (math.isnan(found.low) or math.isnan(found.high)):
         words += f" [{number(found.low)}, {number(found.high)}]"
     if decision.p is not None:
@@ -61,7 +67,8 @@ def describe_outcome(found: Decisions) -> str:
     words = f"{_WORDS[found.outcome]}: {passed} passed, {failed} failed, {undecided} undecided{looks}"
     if found.failed:
         words = f"ERROR: {found.failed} jobs failed, so samples are missing. Without these: {words}"
-    return words + ", each with the level of its requirement, corrected for the number of decisions and looks"
+    wrong = max((1 - each.requested for each in found.decisions), default=0.0)
+    return f"{words}. A wrong decision among them, over all looks, has a probability of at most {100 * wrong:.3g}%."
 
 
 def format_text(found: Decisions) -> str:

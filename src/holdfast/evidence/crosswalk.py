@@ -15,9 +15,9 @@ from holdfast.presentation.base import format_number
 #: metrics by what they measure
 WORST_CASES = ("worst_case", "max_sensitivity", "local_lipschitz", "attribution_attack")
 PROBABILITIES = ("misinterpretation_probability",)
-MODEL = ("data_senc", "parameter_senc")
+MODEL = ("data_sensitivity_consistency", "parameter_sensitivity_consistency")
 FAITHFULNESS = ("aopc", "log_odds", "corruption_curve", "c_eval", "c_eval_plot", "near_affinity")
-PLAUSIBILITY = ("localisation",)
+PLAUSIBILITY = ("relevance_localisation",)
 
 
 @dataclass(frozen=True)
