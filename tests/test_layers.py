@@ -38,6 +38,8 @@ LAYERS = (
     ("findings",),
     ("evaluation",),
     ("export",),
+    ("checks",),
+    ("evidence",),
     ("integrations",),
     ("reproduce",),
     ("demo", "dry_runs", "train"),

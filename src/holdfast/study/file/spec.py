@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
+    BeforeValidator,
     Field,
     PlainValidator,
     PrivateAttr,
@@ -74,7 +75,9 @@ from holdfast.study.file.problems import (
     misfit,
     problems_in,
     show,
+    with_article,
 )
+from holdfast.study.file.requirements import RequirementEntry
 from holdfast.study.grid import Grid, ModelSource, Samples
 
 __all__ = ["Study", "StudyError", "load_study", "study_from"]
@@ -154,6 +157,12 @@ class Study(Entry):
     executor: Annotated[ExecutorEntry, PlainValidator(executor_entry), _refer_to("executor")] = Field(
         default=executor_entry("local"), description="Who does the work."
     )
+
+    requirements: Annotated[
+        tuple[RequirementEntry, ...],
+        BeforeValidator(lambda raw: tuple(raw) if isinstance(raw, list) else raw),
+        Expected("a list of requirements, such as [{metric: worst_case, at_least: 0.6}]"),
+    ] = Field(default=(), description="What the numbers must show, for `holdfast check`; nothing else reads it.")
 
     _document: Document = PrivateAttr(default_factory=lambda: Document("study", Path(), {}))
 
@@ -257,8 +266,26 @@ class Study(Entry):
             with found.at("data", *entry.path):
                 if name not in met:
                     raise misfit("data that a model meets", "none that does")
+        for index, requirement in enumerate(self.requirements):
+            with found.at("requirements", index):
+                self._check_requirement(requirement)
         found.finish()
         return self
+
+    def _check_requirement(self, entry: RequirementEntry) -> None:
+        """It names what there is."""
+        labels = dict.fromkeys([*self.metrics, *(str(measured.named.name) for measured in self.metrics.values())])
+        for key, known in (("explainer", self.explainers), ("data", self.data), ("model", self.models)):
+            for name in getattr(entry, key) or ():
+                if name not in known:
+                    raise make_unknown_error(f"the name of {with_article(key)}", name, list(known), key)
+        names = list(self.explainers)
+        if entry.better_than is not None and entry.better_than not in names:
+            raise make_unknown_error(
+                "the name of an explainer", entry.better_than, list(self.explainers), "better_than"
+            )
+        if entry.metric is not None and entry.metric not in labels:
+            raise make_unknown_error("the label or the name of a metric", entry.metric, list(labels), "metric")
 
     def plain(self) -> dict[str, Any]:
         """The study as plain values with every default spelled out; `study_from` makes the same study of it.
@@ -271,6 +298,8 @@ class Study(Entry):
         sections: dict[str, Mapping[str, CheckedEntry[Any]]]
         sections = {"data": self.data, "models": self.models, "explainers": self.explainers, "metrics": self.metrics}
         content = self.model_dump(mode="json", exclude_none=True, exclude={*sections, "neighbourhood", "executor"})
+        if not self.requirements:
+            del content["requirements"]
         if self.neighbourhood is not None:
             content["neighbourhood"] = to_plain(self.neighbourhood)
         for section, entries in sections.items():
