@@ -40,6 +40,7 @@ LAYERS = (
     ("export",),
     ("checks",),
     ("evidence",),
+    ("pytest_plugin",),
     ("integrations",),
     ("reproduce",),
     ("demo", "dry_runs", "train"),

@@ -306,3 +306,16 @@ def test_a_failed_job_is_an_error(tmp_path: Path) -> None:
     study = study_from({**study_with({"metric": METRIC, "at_most": 1.0}), "explainers": own}, tmp_path)
     found = check(study, tmp_path / "results", progress=False)
     assert (found.failed, found.exit_code) == (4, 2)
+
+
+def test_editors_know_requirements() -> None:
+    import jsonschema
+    from ruamel.yaml import YAML
+
+    from holdfast.study.file.schema import json_schema
+
+    validator = jsonschema.Draft202012Validator(json_schema())
+    policy = YAML(typ="safe").load(Path(__file__).parents[2] / "examples" / "policy.yaml")
+    assert list(validator.iter_errors(policy)) == []
+    policy["requirements"] = [{"metric": METRIC, "explainer": ["saliency"], "at_lest": 1}]
+    assert any("at_lest" in error.message for error in validator.iter_errors(policy))

@@ -22,7 +22,7 @@ from holdfast.errors import ArgumentError, HoldfastError
 from holdfast.evidence import make_pack, replay, verify_pack
 from holdfast.evidence.crosswalk import CLAUSES
 from holdfast.evidence.pack import is_pack
-from holdfast.evidence.replay import compare_values
+from holdfast.evidence.repetition import compare_values
 from holdfast.evidence.software import describe_software
 from holdfast.findings import load_results
 from holdfast.metrics.base import metrics

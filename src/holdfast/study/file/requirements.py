@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from holdfast.study.file.entries import Flag, Name
 from holdfast.study.file.problems import Entry, Expected, misfit
@@ -23,6 +23,7 @@ Names = Annotated[
     tuple[Name, ...],
     Field(min_length=1),
     BeforeValidator(lambda raw: (raw,) if isinstance(raw, str) else tuple(raw) if isinstance(raw, list) else raw),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
     Expected("a name, or a list of names"),
 ]
 
