@@ -21,11 +21,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from holdfast.checks.baseline import Baseline, read_baseline
+from holdfast.checks.decision import Better, Decision, Decisions
 from holdfast.checks.values import SampleValues, read_values
 from holdfast.distributions import normal_quantile
 from holdfast.errors import ArgumentError, UnknownNameError
@@ -43,86 +44,6 @@ from holdfast.statistics.decisions import (
 )
 from holdfast.statistics.paired import signed_rank, subtract
 from holdfast.study.file.requirements import RequirementEntry
-
-Better = Literal["higher", "lower"]
-
-
-@dataclass(frozen=True)
-class Decision:
-    """The outcome of one requirement for one explainer.
-
-    Attributes:
-        requirement: in words.
-        data, model, explainer, metric: what it was decided for; the metric by its label.
-        outcome: `"pass"`, `"fail"` or `"undecided"`.
-        what: what the estimate is, such as `"share of samples"`.
-        estimate: the number with its interval at the level of this decision; None where no sample counts.
-        limit: what the estimate is compared with.
-        better: which side of the limit is wanted.
-        requested: the level of the requirement, which all decisions share.
-        middle: the median of the values, for a requirement on values; None where it is not known exactly.
-        p: of the test that decides, for `better_than`.
-        unknown: samples whose value is only a bound, so that it is not known whether they meet the limit.
-        skipped: samples that do not count, since they were not evaluated.
-        needed: about how many samples would decide it; None where it is decided, or cannot be foreseen.
-        advice: what would decide it, in words; empty where it is decided.
-    """
-
-    requirement: str
-    data: str
-    model: str
-    explainer: str
-    metric: str
-    outcome: Outcome
-    what: str
-    estimate: Estimate | None
-    limit: float
-    better: Better
-    requested: float = 0.95
-    middle: float | None = None
-    p: float | None = None
-    unknown: int = 0
-    skipped: int = 0
-    needed: int | None = None
-    advice: str = ""
-
-    @property
-    def name(self) -> str:
-        """The requirement and what it was decided for, in one line; the same in every run."""
-        return " / ".join((self.data, self.model, self.explainer, self.requirement))
-
-
-@dataclass(frozen=True)
-class Decisions:
-    """All decisions of a check, at one look at the results.
-
-    Attributes:
-        decisions: in the order of the requirements.
-        look: the number of this look; each look at more samples takes its part of the allowed error.
-        samples: how many samples of each data set the study has.
-        failed: how many jobs failed, so that samples are missing.
-    """
-
-    decisions: tuple[Decision, ...]
-    look: int = 1
-    samples: int = 0
-    failed: int = 0
-
-    @property
-    def outcome(self) -> Outcome:
-        """`"fail"` if any requirement fails, `"pass"` if all pass, else `"undecided"`."""
-        outcomes = {decision.outcome for decision in self.decisions}
-        return "fail" if "fail" in outcomes else "pass" if outcomes == {"pass"} else "undecided"
-
-    @property
-    def exit_code(self) -> int:
-        """0 all pass, 1 some fail, 3 none fails and some are undecided; 2 if a job failed."""
-        return 2 if self.failed else {"pass": 0, "fail": 1, "undecided": 3}[self.outcome]
-
-    def __str__(self) -> str:
-        from holdfast.checks.formats import format_text
-
-        return format_text(self)
 
 
 def decide_requirements(

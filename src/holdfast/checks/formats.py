@@ -4,91 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-import textwrap
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
-from holdfast.checks.base import Decision, Decisions
+from holdfast.checks.decision import WORDS, Decisions, describe_estimate, describe_notes, describe_outcome, format_text
 
 #: the version of the JSON form
 SCHEMA = 1
-_WORDS = {"pass": "PASS", "fail": "FAIL", "undecided": "UNDECIDED"}
 _LEVELS = {"pass": "none", "fail": "error", "undecided": "warning"}
-
-
-def describe_estimate(decision: Decision) -> str:
-    """The estimate with its interval, and what it is compared with."""
-    found = decision.estimate
-    if found is None:
-        return decision.advice
-    share = decision.what == "share of samples"
-    number = _percent if share else _number
-    words = (
-        f"{decision.what} that meet the limit {number(found.value)}"
-        if share
-        else f"{decision.what} {number(found.value)}"
-    )
-    if share and decision.middle is not None:
-        words = f"median {_number(decision.middle)}; {words}"
-    if not (math.isnan(found.low) or math.isnan(found.high)):
-        words += f" [{number(found.low)}, {number(found.high)}]"
-    if decision.p is not None:
-        words += f", p = {decision.p:.2g}"
-    words += f", n = {found.count}"
-    wanted = "at least" if decision.better == "higher" else "at most"
-    return words + ("" if decision.p is not None else f"; {wanted} {number(decision.limit)} wanted")
-
-
-def _number(value: float) -> str:
-    return "-inf" if value == -math.inf else "inf" if value == math.inf else f"{value:.4g}"
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.3g}%"
-
-
-def describe_notes(decision: Decision) -> str:
-    """What would decide it, and what does not count."""
-    notes = []
-    if decision.outcome == "undecided" and decision.estimate is not None and decision.advice:
-        notes.append(f"to decide: {decision.advice}")
-    if decision.skipped and decision.estimate is not None:
-        notes.append(f"{decision.skipped} samples not counted")
-    return "; ".join(notes)
-
-
-def describe_outcome(found: Decisions) -> str:
-    """The outcome of all requirements, in one line."""
-    counts = {key: sum(each.outcome == key for each in found.decisions) for key in ("pass", "fail", "undecided")}
-    passed, failed, undecided = counts.values()
-    looks = f" (look {found.look})" if found.look > 1 else ""
-    words = f"{_WORDS[found.outcome]}: {passed} passed, {failed} failed, {undecided} undecided{looks}"
-    if found.failed:
-        words = f"ERROR: {found.failed} jobs failed, so samples are missing. Without these: {words}"
-    wrong = max((1 - each.requested for each in found.decisions), default=0.0)
-    return f"{words}. A wrong decision among them, over all looks, has a probability of at most {100 * wrong:.3g}%."
-
-
-def format_text(found: Decisions) -> str:
-    """Lines for a terminal.
-
-    >>> from holdfast.statistics.decisions import Estimate
-    >>> share = Estimate(0.75, 0.5, 0.9, 0.95, 20)
-    >>> place = ("digits", "lenet", "saliency", "worst case")
-    >>> one = Decision("worst_case: median at least 0.6", *place, "pass", "share of samples", share, 0.5, "higher")
-    >>> print(format_text(Decisions((one,))).splitlines()[0])
-    PASS       saliency: worst_case: median at least 0.6
-    """
-    several = len({(each.data, each.model) for each in found.decisions}) > 1
-    lines = []
-    for each in found.decisions:
-        where = f" ({each.model} on {each.data})" if several else ""
-        lines.append(f"{_WORDS[each.outcome]:<10} {each.explainer}: {each.requirement}{where}")
-        for text in (describe_estimate(each), describe_notes(each)):
-            lines += textwrap.wrap(text, 100, initial_indent=" " * 11, subsequent_indent=" " * 13) if text else []
-    return "\n".join([*lines, "", *textwrap.wrap(describe_outcome(found), 110)])
 
 
 def format_markdown(found: Decisions) -> str:
@@ -184,7 +109,7 @@ def format_sarif(found: Decisions, file: str = "policy.yaml") -> str:
             # SARIF allows another level only for results that fail
             "level": _LEVELS[each.outcome] if each.outcome == "fail" else "none",
             "message": {
-                "text": f"{_WORDS[each.outcome]}: {each.explainer} ({each.model} on {each.data}): "
+                "text": f"{WORDS[each.outcome]}: {each.explainer} ({each.model} on {each.data}): "
                 + "; ".join(filter(None, (describe_estimate(each), describe_notes(each))))
             },
             "locations": [{"physicalLocation": {"artifactLocation": {"uri": file}}}],

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from holdfast.checks.base import Decision, Decisions, decide_requirements
+from holdfast.checks.base import decide_requirements
+from holdfast.checks.decision import Decision, Decisions
 from holdfast.errors import HoldfastError, check_integer
 from holdfast.errors import check as check_argument
 from holdfast.evaluation import default_folder, run_study

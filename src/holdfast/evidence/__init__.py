@@ -1,7 +1,7 @@
 """Evidence packs: all that somebody needs who has to check a study, in one folder that shows whether it was changed.
 
-`pack` makes and verifies a pack, `model_card`, `crosswalk` and `software` write its parts, and `repetition` evaluates some
-of its jobs again.
+`pack` makes and verifies a pack, `model_card`, `crosswalk` and `software` write its parts, and `repetition` evaluates
+some of its jobs again.
 """
 
 from holdfast.evidence.pack import PackVerification, make_pack, verify_pack

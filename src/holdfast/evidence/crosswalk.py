@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.checks.base import Decisions
+from holdfast.checks.decision import Decisions
 from holdfast.findings import Findings, list_entries
 from holdfast.presentation.base import format_number
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from holdfast.checks.base import Decisions
+from holdfast.checks.decision import Decisions
 from holdfast.checks.formats import format_markdown
 from holdfast.findings import Entry, Findings, list_entries
 from holdfast.presentation.base import format_number

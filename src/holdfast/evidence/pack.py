@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast import export
-from holdfast.checks.base import Decisions
+from holdfast.checks.decision import Decisions
 from holdfast.checks.formats import FORMATS
 from holdfast.checks.sequence import read_decisions
 from holdfast.errors import ArgumentError, MissingExtraError, check
