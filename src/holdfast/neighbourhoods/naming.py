@@ -9,6 +9,8 @@ from typing import Any
 from holdfast.errors import ArgumentError
 from holdfast.neighbourhoods.base import Neighbourhood, neighbourhoods
 
+#: letters of a label
+_LONGEST = 60
 #: under which of these a metric stores the class of a neighbourhood
 KEYS = ("norm", "transformation")
 
@@ -50,8 +52,9 @@ def label_neighbourhood(value: Neighbourhood) -> str:
             compound = isinstance(own, tuple) and own and isinstance(own[0], Neighbourhood)
             found.append(text if compound else f"{name.replace('_', ' ')} {text}")
         elif field.init and own != getattr(plain, field.name, field.default):
-            found.append(f"{field.name} {_write(own)}")
-    return ", ".join(found) or name.replace("_", " ")
+            found.append(_write_named(field.name, own))
+    label = ", ".join(found) or name.replace("_", " ")
+    return label if len(label) <= _LONGEST else label[: _LONGEST - 1] + "…"
 
 
 def _make_plain(value: Neighbourhood, first: str | None) -> Neighbourhood | None:
@@ -76,6 +79,15 @@ def label_neighbourhoods(values: Sequence[Neighbourhood]) -> list[str]:
     return [f"{label} ({count + 1})" if count else label for label, count in zip(labels, earlier, strict=True)]
 
 
+def _write_named(name: str, value: Any) -> str:
+    """An option with its value; of several things, such as rules, how many there are."""
+    several = isinstance(value, tuple | list | Mapping) and len(value) > 1
+    if several and not all(isinstance(each, int | float) for each in value):
+        return f"{len(value)} {name}"
+    plain = isinstance(value, bool | int | float | str | tuple | list | None)
+    return f"{name} {_write(value)}" if plain else f"own {name}"  # such as data
+
+
 def _write(value: Any) -> str:
     if isinstance(value, Neighbourhood):
         return label_neighbourhood(value)
@@ -88,6 +100,8 @@ def _write(value: Any) -> str:
         if low == high:
             return f"exactly {high:g}"
         return f"{high:g}" if high == -low else f"{low:g} to {high:g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_write(each)}" for key, each in value.items())
     if isinstance(value, tuple | list):
         return " + ".join(map(_write, value))
     return str(value).replace("_", " ")

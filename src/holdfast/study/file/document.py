@@ -56,7 +56,7 @@ class Document:
 
     def error(self, problems: list[Problem] | tuple[Problem, ...]) -> StudyError:
         """What to raise for these problems."""
-        located = dict.fromkeys(self.locate(problem) for problem in problems)  # variants of an entry have the same
+        located = [self.locate(problem) for problem in problems]
         return StudyError(self.name, sorted(located, key=lambda problem: problem.line or 0))
 
 
