@@ -16,6 +16,7 @@ from holdfast.charts import Chart, Gallery, Table
 from holdfast.metrics.base import plain
 from holdfast.neighbourhoods import Neighbourhood
 from holdfast.presentation import View
+from holdfast.presentation.lens.pictures import positions
 from holdfast.presentation.safari.worst_case import SHOWN, WorstCasePresentation
 from holdfast.report.sweeps import Part, compare_options
 from holdfast.report.views import Contents
@@ -114,6 +115,18 @@ def test_what_the_metric_stores_is_what_the_report_draws(
         assert f"angle {angle:.3g} degrees".replace("-", "−") in row.text
         (stored,) = [each.array for each in row.pictures if each.moved_back]
         assert np.isnan(stored).any() == (abs(angle) > 3)  # corners leave the picture
+
+
+def test_top_positions_of_an_attack_are_those_of_the_map_moved_back(builder: Builder) -> None:
+    worst(builder, "a", ROTATION, [0.3])
+    maps = np.arange(16.0).reshape(1, 4, 4)
+    back = np.where(np.arange(4) == 0, np.nan, maps)
+    before, after = positions(view_of(builder), {"origin_maps": maps, "maps": maps, "aligned_maps": back})
+    assert before.shape == after.shape == (1, 4, 4)
+    assert torch.equal(before[..., 1:], after[..., 1:])
+    assert not after[..., 0].any()  # not seen
+    _, plain_after = positions(view_of(builder), {"origin_maps": maps, "maps": maps[:, ::-1].copy()})
+    assert torch.equal(plain_after, before.flip(1))
 
 
 # explainers by neighbourhoods
