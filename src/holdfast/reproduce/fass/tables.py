@@ -54,8 +54,8 @@ _PAPER = {
     "jpeg": {_IG: 0.541, _SHAP: 0.492, _CAM: 0.853, _LIME: 0.430},
 }
 
-_PHOTOS: dict[Scale, tuple[int, int]] = {"small": (10, 6), "full": (100, 50)}  # of the pairs, of the searches
-_SIDES: dict[Scale, tuple[int, int]] = {"small": (224, 160), "full": (224, 224)}
+_PHOTOS: dict[Scale, tuple[int, int]] = {"small": (8, 8), "full": (100, 50)}  # of the pairs, of the searches
+_SIDES: dict[Scale, tuple[int, int]] = {"small": (224, 128), "full": (224, 224)}
 #: of integrated gradients, of GradientSHAP, of LIME's masked copies
 _STEPS: dict[Scale, tuple[int, int, int]] = {"small": (4, 5, 60), "full": (50, 5, 1000)}
 _FEW: dict[Scale, tuple[int, int, int]] = {"small": (3, 4, 24), "full": (50, 5, 1000)}
