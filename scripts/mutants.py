@@ -574,6 +574,8 @@ def main() -> None:
             (m["file"], m["operator"], m["occurrence"], m["difference"]): m for m in json.loads(file.read_text())
         }
     only = {mutant.number for mutant in mutants if any(names(text, mutant) for text in arguments.only)}
+    if arguments.only and not only:
+        parser.error("--only: no mutant of the sample has this number, or this file and line")
     reach = {} if arguments.tests else find_reach(ROOT / "build/mutants/reach.json", arguments.most)
     began = time.monotonic()
     done: dict[int, Mutant] = {}
