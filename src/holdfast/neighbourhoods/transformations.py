@@ -125,13 +125,6 @@ class Transformation(Neighbourhood):
         """
         return torch.ones(len(parameters), dtype=torch.bool, device=parameters.device)
 
-    def measure_plausibility(self, inputs: Tensor, perturbed: Tensor) -> Tensor | None:
-        """How plausible the `perturbed` inputs are, `(M,)` from 0 to 1; None where the class cannot say.
-
-        `inputs` are the clean ones; both are `(M, *input_shape)`.
-        """
-        return None
-
     def around(self, inputs: Tensor, bounds: Bounds = (-torch.inf, torch.inf)) -> TransformedRegion:
         """The region around each of `inputs` `(P, ...)`; its points are parameters `(P, n, D)`."""
         lower, upper = check_inputs(inputs, bounds)
