@@ -198,7 +198,7 @@ def test_words_and_stored_options(name: str, example: Example, shape: tuple[int,
     names = kind.name_parameters(shape)
     assert names
     assert set(names) <= set(range(kind.count_parameters(shape)))
-    assert neighbourhoods[name](**json.loads(json.dumps(asdict(kind)))) == kind
+    assert neighbourhoods[name](**json.loads(json.dumps(asdict(kind), default=dict))) == kind
     assert hash(kind) == hash(make(name, example))
     assert type(kind).__name__ in repr(kind)
     points = kind.around(example.draw_inputs(shape), example.list_bounds(shape)).centre
