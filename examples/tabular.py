@@ -2,7 +2,8 @@
 
     python examples/tabular.py
 
-`tabular.yaml` beside it is the same as a study, which takes `load` and `build` from here. scikit-learn is needed.
+`tabular.yaml` beside it is the same as a study, which takes `load` and `build` from here. `tabular_rules.yaml` is a
+study of the same rows in their own units, changed by percents such that rules hold. scikit-learn is needed.
 """
 
 from __future__ import annotations
@@ -62,6 +63,51 @@ def build(epochs: int = 60) -> nn.Module:
                 nn.functional.cross_entropy(module(train[rows]), labels[rows]).backward()
                 optimiser.step()
     return module.eval()
+
+
+def load_in_units() -> Samples:
+    """The same rows in the units of the table."""
+    mean, std = units()
+    lower, upper = (bound * std + mean for bound in bounds())
+    _, test, _, labels = split()
+    rows = torch.minimum(torch.maximum(test * std + mean, lower), upper)
+    return Samples(rows, labels, (lower, upper), {"features": list(NAMES)})
+
+
+def units() -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each feature, `(30,)` each: those by which the rows are standardised."""
+    table, labels = load_breast_cancer(return_X_y=True)
+    parts = train_test_split(table, labels, test_size=0.3, random_state=0, stratify=labels)
+    train = torch.tensor(parts[0], dtype=torch.float32)
+    return train.mean(0), train.std(0)
+
+
+class Standardise(nn.Module):
+    """Rows in the units of the table, standardised."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        mean, std = units()
+        self.register_buffer("mean", mean)
+        self.register_buffer("std", std)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return (rows - self.mean) / self.std
+
+
+def build_in_units() -> nn.Module:
+    """The network for rows in the units of the table."""
+    return nn.Sequential(Standardise(), *build()).eval()
+
+
+def natural_changes(prior: str = "copula") -> holdfast.neighbourhoods.TableChanges:
+    """Other values that a nucleus might have, for standardised rows: what is "worst" is at least its mean."""
+    kinds = [name.removeprefix("mean ") for name in NAMES[:10]]
+    rules = tuple(f"`mean {kind}` <= `worst {kind}`" for kind in kinds)
+    mean, std = (tuple(values.tolist()) for values in units())
+    return holdfast.neighbourhoods.TableChanges(
+        "any", columns=NAMES, rules=rules, units=(mean, std), data=split()[0], prior=prior
+    )
 
 
 def evaluate(samples: int = 20, budget: int = 500) -> holdfast.Evaluation:

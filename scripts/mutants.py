@@ -2,7 +2,8 @@
 
     make mutants                                     300 mutants, drawn with seed 0
     python scripts/mutants.py --count 30 --seed 1    fewer, and others
-    python scripts/mutants.py --only 17 42           two of them again, in full view
+    python scripts/mutants.py --only 17 block.py:42  some of them again, in full view
+    python scripts/mutants.py --only 17 --tests tests/similarity -k kendall    against these tests only
 
 The changes are those of cosmic-ray, which is installed in an environment of its own (`--tools`). A place in the code is
 drawn first, and then one of the changes that are possible there: otherwise two thirds would be other arithmetic
@@ -12,7 +13,8 @@ its line, the fastest first, until one fails or `--seconds` of tests have passed
 once: each mutant lives in a fork, in which the functions get their changed code. If more than functions changes, the
 fork is of a process that has imported only torch, and imports the module from the changed text. No file is changed.
 
-A mutant is killed if a test fails, if the module cannot be imported, or if the tests take several times as long.
+A mutant is killed if a test fails, if the module cannot be imported, or if the tests take several times as long. With
+`--tests` no time is limited: the arguments after it are those of pytest.
 """
 
 from __future__ import annotations
@@ -30,7 +32,6 @@ import importlib.util
 import itertools
 import json
 import os
-import random
 import resource
 import signal
 import sys
@@ -142,23 +143,35 @@ def _range_of(node: ast.expr) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def draw(count: int, seed: int) -> list[Mutant]:
-    """A random sample of places, with a random change of each; kept in a file, since it takes half a minute."""
+    """A random sample of places, with a random change of each; kept in a file, since it takes half a minute.
+
+    Whether a place is drawn depends on the seed and on the text of its line. So an edit elsewhere changes no mutant.
+    """
     sources = b"".join(file.read_bytes() for file in target_files())
     cache = ROOT / f"build/mutants/sample-{count}-{seed}-{hashlib.sha256(sources).hexdigest()[:16]}.json"
     if cache.exists():
         return [Mutant(**entry) for entry in json.loads(cache.read_text())]
-    places = [place for file in target_files() for place in find_places(file)]
-    dice = random.Random(seed)
-    dice.shuffle(places)
-    found = []
-    for number, place in enumerate(places[:count]):
-        operator, occurrence = place.changes[dice.randrange(len(place.changes))]
+    places: list[tuple[str, Place]] = []
+    for file in target_files():
+        lines, equal = file.read_text().splitlines(), Counter[tuple[str, int]]()
+        for place in find_places(file):
+            line = lines[place.start[0] - 1].strip(), place.start[1]
+            equal[line] += 1
+            description = json.dumps([seed, place.file, *line, equal[line]])
+            places.append((hashlib.sha256(description.encode()).hexdigest(), place))
+    found: list[Mutant] = []
+    for drawn, place in sorted(places, key=lambda entry: entry[0]):
+        if len(found) == count:
+            break
+        name, occurrence = place.changes[int(drawn[-8:], 16) % len(place.changes)]
+        try:
+            changed = changed_text(place.file, name, occurrence)
+        except AttributeError:  # cosmic-ray cannot change `except module.Error`
+            continue
         text = (ROOT / place.file).read_text()
-        lines = difflib.unified_diff(
-            text.splitlines(), changed_text(place.file, operator, occurrence).splitlines(), lineterm="", n=0
-        )
-        difference = "\n".join(line for line in lines if not line.startswith(("---", "+++", "@@")))
-        found.append(Mutant(number, place.file, place.start[0], operator, occurrence, difference))
+        changes = difflib.unified_diff(text.splitlines(), changed.splitlines(), lineterm="", n=0)
+        difference = "\n".join(line for line in changes if not line.startswith(("---", "+++", "@@")))
+        found.append(Mutant(len(found), place.file, place.start[0], name, occurrence, difference))
     print(f"{len(places)} places in {len(target_files())} files, {len(found)} drawn", flush=True)
     cache.parent.mkdir(parents=True, exist_ok=True)
     cache.write_text(json.dumps([asdict(mutant) for mutant in found]))
@@ -528,6 +541,11 @@ def summary(mutants: list[Mutant]) -> str:
     return "\n".join(lines)
 
 
+def names(text: str, mutant: Mutant) -> bool:
+    """Whether a text of `--only` means this mutant: its number, or the end of its path with its line."""
+    return text == str(mutant.number) or f"/{mutant.file}:{mutant.line}".endswith(f"/{text}")
+
+
 def main() -> None:
     """Draw mutants, and print what became of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -536,7 +554,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=12.0, help="of tests for each mutant")
     parser.add_argument("--most", type=float, default=60.0, help="seconds of each file of tests; the rest is not used")
     parser.add_argument("--minutes", type=float, default=600.0, help="after which no mutant is begun")
-    parser.add_argument("--only", type=int, nargs="+", help="the numbers of mutants, whose tests are shown")
+    parser.add_argument("--only", nargs="+", default=[], help="mutants, by number or FILE:LINE; their tests are shown")
+    parser.add_argument("--tests", nargs=argparse.REMAINDER, help="arguments of pytest: what to run, instead of reach")
     parser.add_argument("--tools", type=Path, default=ROOT / "build/mutants", help="an environment with cosmic-ray")
     arguments = parser.parse_args()
     sys.path += [str(path) for path in arguments.tools.glob("lib/python*/site-packages")]
@@ -554,18 +573,25 @@ def main() -> None:
         earlier = {
             (m["file"], m["operator"], m["occurrence"], m["difference"]): m for m in json.loads(file.read_text())
         }
-    reach = find_reach(ROOT / "build/mutants/reach.json", arguments.most)
+    only = {mutant.number for mutant in mutants if any(names(text, mutant) for text in arguments.only)}
+    if arguments.only and not only:
+        parser.error("--only: no mutant of the sample has this number, or this file and line")
+    reach = {} if arguments.tests else find_reach(ROOT / "build/mutants/reach.json", arguments.most)
     began = time.monotonic()
     done: dict[int, Mutant] = {}
 
     def settle(mutant: Mutant, items: dict[str, Any] | None) -> None:
         """Find out what becomes of a mutant, and store it."""
-        if arguments.only is not None:
+        if only:
             print(f"\n{mutant.number}: {mutant.file}:{mutant.line}\n{mutant.difference}", flush=True)
         elif time.monotonic() - began > 60 * arguments.minutes:
             return
-        longest = arguments.seconds if arguments.only is None else 10 * arguments.seconds
-        try_mutant(mutant, reach, longest, arguments.only is not None, items)
+        if arguments.tests:
+            why, found = in_fork(functools.partial(meet_tests, mutant, arguments.tests), 3600, show=True)
+            mutant.by = why if found is None else found["by"]
+            mutant.outcome = _KILLED if mutant.by else _SURVIVED
+        else:
+            try_mutant(mutant, reach, arguments.seconds * (10 if only else 1), bool(only), items)
         if mutant.outcome:
             print(f"{mutant.number} {mutant.file}:{mutant.line} {mutant.outcome} {mutant.by}", flush=True)
             store(mutant)
@@ -588,15 +614,11 @@ def main() -> None:
     waiting = []
     for mutant in mutants:
         known = earlier.get((mutant.file, mutant.operator, mutant.occurrence, mutant.difference), {})
-        if (
-            known
-            and (known["outcome"] == _KILLED or arguments.only is not None)
-            and mutant.number not in (arguments.only or ())
-        ):
+        if known and (known["outcome"] == _KILLED or only) and mutant.number not in only:
             store(Mutant(**{**known, "number": mutant.number}))
-        elif arguments.only is None or mutant.number in arguments.only:
+        elif not only or mutant.number in only:
             waiting.append(mutant)
-    swapped = [] if arguments.only is not None else [mutant for mutant in waiting if can_be_swapped(mutant)]
+    swapped = [] if only else [mutant for mutant in waiting if can_be_swapped(mutant)]
     if swapped:
         _, found = in_fork(lambda: swap_all(swapped), 10**6, show=True)
         for entry in found or json.loads(file.read_text()):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import holdfast
 from conftest import small_net
 from holdfast.cli import app, main
 from holdfast.metrics import LocalLipschitz, MaxSensitivity, WorstCase
+from holdfast.neighbourhoods import Brightness, Compose, TimeShift
 from holdfast.study.folders import write_atomically
 from holdfast.study.run import named_metrics
 
@@ -238,6 +238,35 @@ def test_no_neighbourhood_without_a_range(bounds: tuple[float, float]) -> None:
     assert holdfast.evaluate(model, ["saliency"], torch.full((1, 2), 0.5), metrics, progress=False).failures == []
 
 
+def test_transformations_in_turn(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
+    """Each metric by name in each of them; their words and labels are in the report, and differ."""
+    from holdfast.report.methods import describe_question, describe_study
+    from holdfast.report.views import Contents
+
+    several = [Brightness(0.2), Compose((Brightness(0.1), Brightness((0.0, 0.2))))]
+    found = holdfast.evaluate(
+        model, ["saliency"], inputs[:2], {"s": "max_sensitivity:samples=3"}, neighbourhood=several, progress=False
+    )
+    assert found.failures == []
+    labels = ["s: brightness 0.2", "s: brightness 0.1 + brightness 0 to 0.2"]
+    assert sorted(found.frame()["label"].unique()) == sorted(labels)
+    contents = Contents(found.results)
+    assert list(contents.labels) == labels
+    words = [place.describe() for place in several]
+    assert describe_question(contents).endswith(f"Inputs are {words[0]} or {words[1]}.")
+    assert (
+        f"{words[0]} (uniform parameters); {words[1]} (uniform parameters)" in dict(describe_study(contents)).values()
+    )
+    expected = found.summary.planned
+    costs = holdfast.estimate(
+        model, ["saliency"], inputs[:2], ["max_sensitivity:samples=3"], neighbourhood=several, seconds=0.01
+    )
+    assert (len(costs.frame()), expected) == (2, 2)
+    for wrong in (0.1, [], [BALL, 0.1]):
+        with pytest.raises(holdfast.ArgumentError, match="neighbourhood: expected a neighbourhood"):
+            holdfast.evaluate(model, ["saliency"], inputs, ["max_sensitivity"], neighbourhood=wrong)  # type: ignore[arg-type]
+
+
 def test_names_of_metrics() -> None:
     assert list(named_metrics([*METRICS, METRICS[0]])) == [
         "worst_case: changed_explanation",
@@ -247,6 +276,19 @@ def test_names_of_metrics() -> None:
     ]
     assert list(named_metrics({"mine": METRICS[0]})) == ["mine"]
     assert named_metrics(["worst_case:budget=30", METRICS[1]], BALL)["worst_case: changed_explanation"] == METRICS[0]
+    several = [BALL, TimeShift(3)]
+    assert list(named_metrics(["worst_case", "aopc", METRICS[1]], several)) == [
+        "worst_case: changed_explanation, linf 0.1",
+        "worst_case: changed_explanation, time shift 3",
+        "aopc",
+        "max_sensitivity",
+    ]
+    found = named_metrics({"a": "max_sensitivity", "b": METRICS[1]}, several)
+    assert {label: metric.neighbourhood for label, metric in found.items()} == {  # type: ignore[attr-defined]
+        "a: linf 0.1": BALL,
+        "a: time shift 3": TimeShift(3),
+        "b": BALL,
+    }
     with pytest.raises(
         holdfast.ArgumentError, match="neighbourhood: expected a value for worst_case, such as .*, got none"
     ):
@@ -270,22 +312,18 @@ def test_command_line_lists_what_can_be_named() -> None:
         assert name in result.output.split()
 
 
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "holdfast.cli", *arguments]
-
-
 def test_command_line_errors_are_one_line_and_exit_code_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = subprocess.run(command("list", "explainer"), capture_output=True, text=True, check=False)
-    monkeypatch.setattr(sys, "argv", ["holdfast", "report", str(tmp_path)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    for code, said, message in (
-        (done.returncode, done.stderr, "did you mean 'explainers'"),
-        (ended.value.code, capsys.readouterr().err, "expected a folder with a manifest.json"),
+    for arguments, message in (
+        (["list", "explainer"], "did you mean 'explainers'"),
+        (["report", str(tmp_path)], "expected a folder with a manifest.json"),
     ):
-        assert code == 2
+        monkeypatch.setattr(sys, "argv", ["holdfast", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr().err
+        assert ended.value.code == 2
         assert said.startswith("error: ")
         assert message in said
         assert len(said.splitlines()) == 1

@@ -104,6 +104,17 @@ def test_samples_that_do_not_count_are_explained(builder: Builder) -> None:
     assert "Not counted for b: 1 sample of which the model predicts another class." in text
 
 
+def test_a_reason_is_said_once_where_a_metric_does_not_evaluate_controls(builder: Builder) -> None:
+    status = ["ok"] * 8 + ["misclassified"] * 2
+    for name in ("a", "b", "random"):
+        builder.worst(name, BAD[:10], status=status)
+        if name != "random":
+            builder.worst(name, BAD[:10], status=status, label="stability")
+    text = " ".join(str(found(builder)).split())
+    assert text.count("Not counted for") == 1
+    assert "Not counted for every explainer: 2 samples of which the model predicts another class." in text
+
+
 def test_nothing_is_marked_where_the_tests_decide_nothing(builder: Builder) -> None:
     rng = np.random.default_rng(0)
     for name in ("a", "b", "c"):

@@ -284,7 +284,8 @@ for name in json.loads(sys.argv[1]):
     sys.modules[name] = None  # importing it raises ModuleNotFoundError
 import holdfast
 for module in pkgutil.walk_packages(holdfast.__path__, "holdfast."):
-    importlib.import_module(module.name)
+    if module.name != "holdfast.pytest_plugin":  # only pytest imports it
+        importlib.import_module(module.name)
 digits = holdfast.data.bundled("digits")[:2]
 classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=digits.bounds)
 ball = holdfast.LinfBall(0.1)

@@ -94,13 +94,14 @@ DATA = {"digits": load_digits, "series": load_series, "table": load_table}
 
 
 def write_cell(entry: Entry | None) -> str:
-    """The median with its interval; a bound is marked as one."""
+    """The median with its interval, with three decimals where it is small; a bound is marked as one."""
     if entry is None or entry.middle is None:
         return "-"
     middle = entry.middle
     sign = {"upper": "<= ", "lower": ">= "}.get(middle.bound or "", "")
-    ends = "" if middle.low is None or middle.high is None else f" [{middle.low:.2f}, {middle.high:.2f}]"
-    return f"{sign}{middle.value:.2f}{ends}"
+    decimals = 3 if abs(middle.value) < 0.1 else 2
+    numbers = [f"{each:.{decimals}f}" for each in (middle.value, middle.low, middle.high) if each is not None]
+    return sign + numbers[0] + (f" [{', '.join(numbers[1:])}]" if len(numbers) == 3 else "")
 
 
 def write_table(found: Findings) -> list[str]:
@@ -139,7 +140,7 @@ def write_pairs(found: Findings) -> list[str]:
         cells = []
         for control in contents.controls:
             others = [name for name in contents.controls if name != control]
-            rows = found.samples.filter((pl.col("label") == label) & ~pl.col("explainer").is_in(others))
+            rows = contents.samples.filter((pl.col("label") == label) & ~pl.col("explainer").is_in(others))
             tests = compare_controls(rows, readings, [control])
             cells.append("".join(marks[test.verdict] for own in tests.values() for test in own) or "none")
         lines.append(f"| {label} | {' | '.join(cells)} |")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast import algorithms, data, explainers, export, metrics, neighbourhoods, similarity, zoo
+    from holdfast.checks import check
     from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError, ModelError
     from holdfast.evaluation import Evaluation, estimate, evaluate, run_study
     from holdfast.findings import load_results
@@ -34,6 +35,7 @@ __all__ = [
     "Results",
     "__version__",
     "algorithms",
+    "check",
     "data",
     "estimate",
     "evaluate",
@@ -52,6 +54,7 @@ logging.getLogger("holdfast").addHandler(logging.NullHandler())  # silent unless
 
 #: the modules of the public names that are no modules themselves
 _HOMES = {
+    "checks": ("check",),
     "errors": ("ArgumentError", "HoldfastError", "MissingExtraError", "ModelError"),
     "evaluation": ("Evaluation", "estimate", "evaluate", "run_study"),
     "model": ("Classifier",),

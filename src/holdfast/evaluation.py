@@ -28,7 +28,7 @@ from holdfast.findings import Best, Findings, describe_failures, load_results
 from holdfast.metrics import Metric
 from holdfast.metrics.base import Preset, check_preset, warn_of_radius
 from holdfast.model import Classifier, describe_no_tensor, module_name, suggest_dtype
-from holdfast.neighbourhoods import LinfBall, Neighbourhood
+from holdfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
 from holdfast.progress import watch
 from holdfast.study.cost import Estimate, estimate_plan
 from holdfast.study.executors import Executor, Limits, local
@@ -137,6 +137,7 @@ ExplainerLike = Explainer | str | Callable[..., Tensor]
 ExplainersLike = Mapping[str, ExplainerLike] | Sequence[ExplainerLike] | ExplainerLike
 #: what it accepts as metrics
 MetricsLike = Mapping[str, Metric | str] | Sequence[Metric | str] | Metric | str
+NeighbourhoodsLike = Neighbourhood | Sequence[Neighbourhood]
 ModelLike = Classifier | nn.Module
 #: the name of the data in `evaluate` where a tensor has none
 DATA = "inputs"
@@ -151,7 +152,7 @@ def evaluate(
     inputs: Tensor | Dataset,
     metrics: MetricsLike,
     *,
-    neighbourhood: Neighbourhood | None = None,
+    neighbourhood: NeighbourhoodsLike | None = None,
     preset: Preset = "standard",
     controls: bool | ExplainersLike = True,
     targets: Tensor | int | None = None,
@@ -176,7 +177,8 @@ def evaluate(
             the data set are not used.
         metrics: configured metrics or their names, as `holdfast.metrics.get` takes them (`"aopc"`,
             `"quantus:Sparseness"`); one, a list, or a mapping from labels to them.
-        neighbourhood: for the metrics that are given by name and have one, such as `"worst_case"`. By default an
+        neighbourhood: for the metrics that are given by name and have one, such as `"worst_case"`. With a list of
+            several, each of these metrics is evaluated in each of them, and its label says in which. By default an
             `LinfBall` whose radius is one tenth of the range of the inputs: 0.1 for bounds (0, 1). The report says so,
             and a line before the progress.
         preset: for the metrics that are given by name: `"quick"` for an answer in seconds, `"standard"` for the
@@ -262,7 +264,7 @@ def _make_grid(
     explainers: ExplainersLike,
     inputs: Tensor | Dataset,
     metrics: MetricsLike,
-    neighbourhood: Neighbourhood | None,
+    neighbourhood: NeighbourhoodsLike | None,
     preset: Preset,
     controls: bool | ExplainersLike,
     targets: Tensor | int | None,
@@ -302,6 +304,11 @@ def _make_grid(
     if data is not None:
         extras = {name: values.cpu() for name, values in data.extras.items()}
         samples = replace(samples, extras=extras, features=data.features, tokens=data.tokens)
+    if neighbourhood is not None:
+        several = neighbourhood if isinstance(neighbourhood, list | tuple) else [neighbourhood]
+        check(len(several) > 0, "neighbourhood", "a neighbourhood, or a list of at least one", "an empty list")
+        for each in several:
+            check_neighbourhood(each)
     configured = named_metrics(metrics, neighbourhood, preset)
     for metric in configured.values():
         warn_of_radius(metric, classifier, x)
@@ -394,7 +401,7 @@ def estimate(
     inputs: Tensor | Dataset,
     metrics: MetricsLike,
     *,
-    neighbourhood: Neighbourhood | None = None,
+    neighbourhood: NeighbourhoodsLike | None = None,
     preset: Preset = "standard",
     controls: bool | ExplainersLike = True,
     targets: Tensor | int | None = None,

@@ -147,7 +147,7 @@ class Findings(Results):
         """How much was evaluated, in a few words."""
         counts = [_count(int(about.get("samples") or 0), "sample") for about in self.manifest.get("data", {}).values()]
         failed = self.failures.height
-        metrics = _count(len(self.contents.labels), "metric")
+        metrics = _count(len(self.contents.label_names), "metric")
         words = f"{self.contents.count_explainers()} x {metrics}, {' + '.join(counts) or 'no samples'}"
         return words + (f", {_count(failed, 'failed job')}" if failed else "")
 
@@ -162,13 +162,15 @@ class Findings(Results):
         Returns:
             By default the columns `explainer`, `label` (of the metric), `sample`, `value`, `low`, `high`, `bound`
             (whether the value is only a bound) and `status`; and `data`, `model` and `repeat` where there are several.
+            `value` is as stored. A metric whose stored values explainers cannot be compared by, such as the corruption
+            curve, has one more column with those that the table uses (`common_drop`), among all columns of the metric.
 
         Raises:
             UnknownNameError: there is no such metric.
         """
-        frame = self.samples
         if metric is None:
             return self._core()
+        frame = self.contents.samples
         first, last = ([name for name in names if name in frame.columns] for names in (_FIRST, _LAST))
         frame = frame.select(*first, pl.exclude(*first, *last), *last).filter(pl.col("label").is_in(self._find(metric)))
         return frame.select(column for column in frame.get_columns() if column.null_count() < max(len(column), 1))
@@ -394,14 +396,13 @@ def _panel(label: str, entries: Sequence[Entry], contents: Contents) -> Panel:
     reading = contents.labels[label].reading
     found = []
     for name in contents.explainers:
-        entry = bars.get(name)
+        entry, control = bars.get(name), name in contents.controls
         middle = None if entry is None else entry.middle
         if entry is None or middle is None or math.isnan(middle.value):
-            found.append(Bar(name))
+            found.append(Bar(name, control=control))
         else:
-            found.append(
-                Bar(name, middle.value, middle.low, middle.high, middle.bound, _MARKS.get(entry.verdict or ""))
-            )
+            mark = _MARKS.get(entry.verdict or "")
+            found.append(Bar(name, middle.value, middle.low, middle.high, middle.bound, mark, control))
     return Panel(label, reading.axis, reading.direction, tuple(found))
 
 
@@ -484,10 +485,7 @@ def _notes(findings: Findings, data: str, model: str, columns: Sequence[_Column]
     here = {label: comparison for (d, m, label), comparison in found if (d, m) == (data, model)}
     ranks = [(label, _explain_median(findings, data, model, label)) for label in here]
     notes += [f"{label}: {note}" for label, note in ranks if note]
-    for (*pair, label), tests in findings.contents.control_tests.items():
-        reading = findings.contents.labels[label].reading
-        if pair == [data, model] and (said := describe_controls(tests, reading.decimals)):
-            notes.append(f"{label}: {said} {reading.caution}".rstrip())
+    notes += _explain_values(findings, data, model)
     reasons: dict[str, list[str]] = {}
     for label, known in findings.contents.labels.items():
         if not len(findings.contents.frame(data, model, label)) or known.reading.direction is None:
@@ -504,31 +502,42 @@ def _notes(findings: Findings, data: str, model: str, columns: Sequence[_Column]
     return [note.replace("−", "-") for note in [*notes, *_explain_counts(findings, data, model)]]
 
 
-def _explain_counts(findings: Findings, data: str, model: str) -> list[str]:
-    """Why samples do not count, a line for each reason."""
+def _explain_values(findings: Findings, data: str, model: str) -> list[str]:
+    """What the tests say of explainers and controls, and what to know of the values, a line for each metric."""
     contents = findings.contents
-    found: dict[tuple[str, str], list[str]] = {}
     lines = []
     for label, known in contents.labels.items():
+        frame, reading = contents.frame(data, model, label), known.reading
+        said = describe_controls(contents.control_tests.get((data, model, label), []), reading.decimals)
+        lost = len(frame) and len(reading.select_valid(frame)) < len(frame.filter(pl.col("status") == "ok"))
+        caution = reading.caution if said or lost or (known.compared and len(frame)) else ""
+        words = " ".join(filter(None, (said, caution)))
+        lines += [f"{label}: {words}"] if words else []
+    return lines
+
+
+def _explain_counts(findings: Findings, data: str, model: str) -> list[str]:
+    """Why samples do not count, a line for each reason and for those whom it concerns."""
+    contents = findings.contents
+    found: dict[tuple[str, str], list[str]] = {}
+    for label in contents.labels:
         frame = contents.frame(data, model, label)
         if not len(frame):
             continue
+        concerned: dict[str, list[str]] = {}
         skipped = frame.filter(pl.col("status") != "ok").group_by("explainer", "status", maintain_order=True)
         for (name, status), rows in skipped:
             count = rows["sample"].n_unique()
             words = f"{_count(count, 'sample')} {_STATUS.get(str(status), str(status))}"
-            found.setdefault((str(name), words), []).append(label)
-        fine = frame.filter(pl.col("status") == "ok")
-        if known.reading.caution and len(known.reading.select_valid(frame)) < len(fine):
-            lines.append(f"{label}: {known.reading.caution}")
-    same: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for (name, words), labels in found.items():
-        same.setdefault((words, tuple(labels)), []).append(name)
-    for (words, where), names in same.items():
-        who = "every explainer" if len(names) == len(contents.explainers) > 1 else ", ".join(names)
-        which = "" if len(where) == len(contents.labels) else f" ({', '.join(where)})"
-        lines.append(f"Not counted for {who}: {words}{which}.")
-    return lines
+            concerned.setdefault(words, []).append(str(name))
+        evaluated = frame["explainer"].n_unique()  # controls are not evaluated by every metric
+        for words, names in concerned.items():
+            who = "every explainer" if len(names) == evaluated > 1 else ", ".join(names)
+            found.setdefault((words, who), []).append(label)
+    return [
+        f"Not counted for {who}: {words}" + ("." if len(where) == len(contents.labels) else f" ({', '.join(where)}).")
+        for (words, who), where in found.items()
+    ]
 
 
 def _explain_median(findings: Findings, data: str, model: str, label: str) -> str:

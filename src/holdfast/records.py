@@ -80,31 +80,32 @@ class FrozenMapping(Mapping[K, V_co]):
     (True, 1, 1)
     """
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "_hash")
 
     def __init__(self, entries: Mapping[K, V_co]) -> None:
-        self._entries = tuple(entries.items())
+        self._entries = dict(entries)
+        self._hash = hash(tuple(self._entries.items()))  # large mappings are looked up often, in caches
 
     def __getitem__(self, key: K) -> V_co:
-        for known, value in self._entries:
-            if known == key:
-                return value
-        raise KeyError(key)
+        return self._entries[key]
 
     def __iter__(self) -> Iterator[K]:
-        return (key for key, _ in self._entries)
+        return iter(self._entries)
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def __hash__(self) -> int:
-        return hash(self._entries)
+        return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mapping) and self._entries == tuple(other.items())
+        return isinstance(other, FrozenMapping) and list(self._entries.items()) == list(other._entries.items())
+
+    def __reduce__(self) -> tuple[type, tuple[dict[K, V_co]]]:
+        return FrozenMapping, (self._entries,)  # the hash of a text differs from process to process
 
     def __repr__(self) -> str:
-        return repr(dict(self._entries))
+        return repr(self._entries)
 
 
 @dataclass(frozen=True, init=False)

@@ -75,7 +75,6 @@ def test_the_help_of_every_command_has_an_example_that_can_be_read(name: str) ->
         (["reprot", "x"], "did you mean 'report'?"),
         (["list", "metric"], "did you mean 'metrics'?"),
         (["explain", "worst_cas"], "did you mean 'worst_case'?"),
-        (["explain", "random"], "--kind explainers or --kind searches"),
         (["explain", "saliency", "--kind", "metric"], "did you mean 'metrics'?"),
         (["explain", "metrics"], "holdfast list metrics shows them"),
         (["run", "nosuch.yaml"], "no such file"),

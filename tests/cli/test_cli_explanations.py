@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import holdfast
 from holdfast.cli import app
-from holdfast.cli.explanations import explain_name, find_kind
+from holdfast.cli.explanations import explain_name, find_kinds
 from holdfast.cli.kinds import KINDS
 from holdfast.errors import ArgumentError, UnknownNameError
 from holdfast.study.file.spec import study_from
@@ -77,20 +77,23 @@ def test_what_is_said() -> None:
 
 def test_names_of_other_packages() -> None:
     pytest.importorskip("captum", reason="needs the extra peers")
-    assert find_kind("captum:Saliency") == "explainers"
-    assert find_kind("captum:infidelity") == "metrics"
+    assert find_kinds("captum:Saliency") == ["explainers"]
+    assert find_kinds("captum:infidelity") == ["metrics"]
     with pytest.raises(ArgumentError):
-        find_kind("captum:Nosuch")
+        find_kinds("captum:Nosuch")
 
 
-def test_unknown_and_ambiguous_names() -> None:
+def test_unknown_names_and_names_of_several_things() -> None:
     with pytest.raises(ArgumentError, match=r"got 'worst_cse' \(did you mean 'worst_case'\?\)"):
-        find_kind("worst_cse")
-    with pytest.raises(ArgumentError, match="--kind explainers or --kind searches"):
-        find_kind("random")
-    assert find_kind("random", "searches") == "searches"
+        find_kinds("worst_cse")
+    assert find_kinds("random") == ["explainers", "searches"]
+    assert find_kinds("random", "searches") == ["searches"]
+    first, explainer, search = re.split(r"\n\n-{60}\n\n", explain_name("random", width=60))
+    assert first == "random is the name of 2 things: explainer (--kind explainers) and search (--kind searches)."
+    assert explainer == explain_name("random", "explainers", 60)
+    assert search == explain_name("random", "searches", 60)
     with pytest.raises(UnknownNameError, match="did you mean 'random'"):
-        find_kind("randon", "searches")
+        find_kinds("randon", "searches")
 
 
 def test_the_command_prints_it(tmp_path: Path) -> None:

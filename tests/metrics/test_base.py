@@ -48,6 +48,8 @@ def test_defaults_of_a_metric(model: holdfast.Classifier) -> None:
     result = metric(model, "saliency", rows())
     assert result.frame().columns == [*COMMON_COLUMNS, "targets", "model_evaluations", "degenerate", "nonfinite"]
     assert result.model_evaluations.tolist() == [2, 2, 2]
+    assert repr(result).startswith("Result(halved, 3 samples, median")
+    assert "(halved, 1 sample, median" in repr(metric(model, "saliency", rows(1)))
     maps = [holdfast.explainers.get("saliency")(model, x, result.targets) for x in (rows(), rows() / 2)]
     assert torch.equal(result.value, holdfast.similarity.cosine(*maps))
 
@@ -146,6 +148,7 @@ def test_origins_may_be_left_out_for_one_copy_of_each(model: holdfast.Classifier
         found, named = probe.query(x / 2), probe.query(x / 2, torch.arange(3))
         assert torch.equal(found.similarity, named.similarity)
         assert torch.equal(probe.query_class(x / 2).margin, found.margin)
+        assert found.maps is None  # they are held only if they are asked for
         assert probe.evaluations.tolist() == [4, 4, 4]
         for query in (probe.query, probe.query_class):
             with pytest.raises(

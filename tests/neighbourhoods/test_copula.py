@@ -40,9 +40,9 @@ def move_slowly(table: np.ndarray, moving: list[int], size: float, row: np.ndarr
 
 def draw(copula: Copula, rows: torch.Tensor, seed: int = 0) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
-    still = copula.find_still(rows)
+    still = torch.special.ndtr(copula.locate(rows).still)
     uniform = torch.rand(still.shape, generator=generator, dtype=torch.float64)
-    return rows[:, list(copula.moving)] + copula.move(rows, uniform - still)
+    return rows[:, list(copula.moving)] + copula.move(copula.locate(rows), uniform - still)[0]
 
 
 def test_a_move_is_the_formula() -> None:
@@ -50,15 +50,28 @@ def test_a_move_is_the_formula() -> None:
     rows = torch.cat([table[:4], (table[:4] + table[4:8]) / 2])
     noise = torch.randn(8, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     copula = fit_copula(table, (2, 0), 0.4)
-    found = rows[:, [2, 0]] + copula.move(rows, torch.special.ndtr(noise) - copula.find_still(rows))
+    change, inside = copula.move(
+        copula.locate(rows), torch.special.ndtr(noise) - torch.special.ndtr(copula.locate(rows).still)
+    )
+    assert inside.all()
+    found = rows[:, [2, 0]] + change
     for row, xi, value in zip(rows.numpy(), noise.numpy(), found.numpy(), strict=True):
         np.testing.assert_allclose(value, move_slowly(table.numpy(), [2, 0], 0.4, row, xi), rtol=1e-9, atol=1e-9)
-    assert torch.equal(copula.move(rows, torch.zeros(8, 2)), torch.zeros(8, 2, dtype=torch.float64))
+    assert torch.equal(copula.move(copula.locate(rows), torch.zeros(8, 2))[0], torch.zeros(8, 2, dtype=torch.float64))
+    # a longer xi is shortened to the quantile of the chi distribution
+    far = 5 * noise / noise.norm(dim=1, keepdim=True)
+    change, inside = copula.move(
+        copula.locate(rows), torch.special.ndtr(far) - torch.special.ndtr(copula.locate(rows).still)
+    )
+    assert not inside.any()
+    short = far / 5 * stats.chi(2).ppf(0.99)
+    for row, xi, value in zip(rows.numpy(), short.numpy(), (rows[:, [2, 0]] + change).numpy(), strict=True):
+        np.testing.assert_allclose(value, move_slowly(table.numpy(), [2, 0], 0.4, row, xi), rtol=1e-6, atol=1e-6)
 
 
 def test_independent_draws_have_the_marginals_and_correlations_of_the_table() -> None:
     table = make_table()
-    copula = fit_copula(table, (0, 1, 2, 3), 1.0, (False, False, False, True))
+    copula = fit_copula(table, (0, 1, 2, 3), 1.0, (False, False, False, True), 1.0)
     drawn = draw(copula, table[:1].expand(20_000, -1))
     for column in range(3):
         assert stats.ks_2samp(drawn[:, column].numpy(), table[:, column].numpy()).pvalue > 1e-3
@@ -75,7 +88,7 @@ def test_independent_draws_have_the_marginals_and_correlations_of_the_table() ->
 def test_a_move_keeps_the_distribution_of_the_table() -> None:
     """Rows of the table, moved with one column fixed, are distributed as before, also given the fixed column."""
     table = make_table(4000)[:, :3]
-    moved = draw(fit_copula(table, (0, 1), 0.5), table)
+    moved = draw(fit_copula(table, (0, 1), 0.5, (), 1.0), table)
     for column in range(2):
         assert stats.ks_2samp(moved[:, column].numpy(), table[:, column].numpy()).pvalue > 1e-3
         change = stats.spearmanr(moved[:, column].numpy(), table[:, column].numpy()).statistic
@@ -92,4 +105,4 @@ def test_constant_columns_and_rows_outside_the_table() -> None:
     assert torch.equal(moved[:, 1], table[:, 2])
     assert torch.isfinite(moved).all()
     far = torch.tensor([[1e6, -1e6, 0.0]], dtype=torch.float64)
-    assert torch.equal(copula.move(far, torch.zeros(1, 2)), torch.zeros(1, 2, dtype=torch.float64))
+    assert torch.equal(copula.move(copula.locate(far), torch.zeros(1, 2))[0], torch.zeros(1, 2, dtype=torch.float64))

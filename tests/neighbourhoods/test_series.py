@@ -1,4 +1,7 @@
-"""Changes of series: against numpy's interpolation, closed forms and scipy; maps moved back; identity and gradients."""
+"""Changes of series: against numpy's interpolation, closed forms and scipy; maps moved back.
+
+`test_transformations` has what they share with all transformations: identity, bounds, rows and gradients.
+"""
 
 from __future__ import annotations
 
@@ -63,46 +66,8 @@ def draw(change: Transformation, x: Tensor, count: int = 1) -> Tensor:
     return change.around(x).sample(count, Streams(list(range(len(x))), x.device)).flatten(0, 1)
 
 
-def perturb(change: Transformation, x: Tensor, parameters: Tensor, bounds: tuple[float, float] | None = None) -> Tensor:
-    count = len(parameters) // len(x)
-    region = change.around(x) if bounds is None else change.around(x, bounds)
-    return region.perturb(parameters, torch.arange(len(x)).repeat_interleave(count))
-
-
-@pytest.mark.parametrize("change", ALL, ids=names)
-@pytest.mark.parametrize(("channels", "length"), [(1, 31), (3, 64)])
-def test_contract(change: Transformation, channels: int, length: int) -> None:
-    """The identity leaves a series as it is, rows do not depend on each other, and bounds are kept."""
-    x = smooth_series(4, channels, length)
-    region = change.around(x)
-    assert torch.allclose(perturb(change, x, region.centre), x, atol=1e-6, rtol=0)
-    assert region.centre.shape[1] == change.count_parameters(x.shape[1:])
-    assert list(change.name_parameters(x.shape[1:])) == list(range(len(change.parameters)))
-    parameters = draw(change, x, 3)
-    assert region.contains(parameters.unflatten(0, (4, 3)), slack=0.0).all()
-    changed = perturb(change, x, parameters)
-    assert not torch.allclose(changed, x.repeat_interleave(3, 0), atol=1e-3)
-    assert torch.equal(perturb(change, x[2:3], parameters[6:9]), changed[6:9])
-    inside = perturb(change, x.clamp(-1, 1), parameters, (-1.0, 1.0))
-    assert inside.min() >= -1
-    assert inside.max() <= 1
-
-
-@pytest.mark.parametrize("change", [c for c in ALL if c.differentiable], ids=names)
-def test_gradients_are_those_of_finite_differences(change: Transformation) -> None:
-    x = smooth_series(2, 2, 16, torch.float64)
-    parameters = draw(change, x).requires_grad_()
-    weights = torch.linspace(1, 2, 16, dtype=torch.float64)
-
-    def total(values: Tensor) -> Tensor:
-        return (perturb(change, x, values) * weights).sum()
-
-    (slope,) = torch.autograd.grad(total(parameters), parameters)
-    for column in range(min(4, parameters.shape[1])):
-        step = torch.zeros_like(parameters)
-        step[:, column] = 1e-6
-        expected = (total(parameters + step) - total(parameters - step)).item() / 2e-6
-        assert slope[:, column].sum().item() == pytest.approx(expected, rel=1e-5, abs=1e-6)
+def perturb(change: Transformation, x: Tensor, parameters: Tensor) -> Tensor:
+    return change.around(x).perturb(parameters, torch.arange(len(x)).repeat_interleave(len(parameters) // len(x)))
 
 
 def test_shift_is_that_of_numpy_at_every_fill() -> None:

@@ -28,6 +28,7 @@ from holdfast.neighbourhoods.transformations import read_range
 from holdfast.tensors import Streams
 
 GREY, COLOUR = (1, 5, 8), (3, 6, 4)
+SERIES = ((1, 9), (3, 8))
 RANGE = torch.tensor(-1.0), torch.tensor(2.0)
 #: bounds of each channel of a colour image, as for normalised inputs
 RANGES = torch.tensor([-2.1, -2.0, 0.0]).reshape(3, 1, 1), torch.tensor([2.2, 0.4, 1.0]).reshape(3, 1, 1)
@@ -83,6 +84,18 @@ EXAMPLES: dict[str, list[Example]] = {
         Example({"name": "motion_blur", "images": "cifar10"}),
         Example({"name": "shot_noise"}),
     ],
+    "time_shift": [
+        Example({"samples": 3}, SERIES),
+        *(Example({"fill": f}, SERIES[:1]) for f in ("zeros", "reflection")),
+    ],
+    "time_stretch": [Example({"percent": 30}, SERIES)],
+    "time_warp": [Example({"percent": 60}, SERIES)],
+    "window_crop": [Example({"percent": 40}, SERIES)],
+    "amplitude": [Example({"percent": 20}, SERIES)],
+    "drift": [Example({"size": 0.3}, SERIES), Example({"size": [0.1, 0.2], "unit": "value"}, SERIES[:1])],
+    "jitter": [Example({"size": 0.2}, SERIES)],
+    "table": [Example({"changes": "5%"}, ((6,),))],
+    "dropped_samples": [Example({"percent": 60}, SERIES), Example({"percent": 60, "fill": "zeros"}, SERIES[:1])],
 }
 CASES = [
     pytest.param(name, example, shape, id=f"{name}-{number}-{'x'.join(map(str, shape))}")
@@ -113,7 +126,8 @@ COMPOSITIONS = [
 
 def test_every_registered_transformation_has_an_example() -> None:
     registered = {name for name in neighbourhoods.names() if issubclass(neighbourhoods[name], Transformation)}
-    assert registered - {"compose"} == set(EXAMPLES)
+    # inputs of token_swaps are rows of its embedding: its tests are in test_text.py
+    assert registered - {"compose", "token_swaps"} == set(EXAMPLES)
 
 
 @pytest.mark.parametrize(("name", "example", "shape"), CASES)
@@ -184,7 +198,7 @@ def test_words_and_stored_options(name: str, example: Example, shape: tuple[int,
     names = kind.name_parameters(shape)
     assert names
     assert set(names) <= set(range(kind.count_parameters(shape)))
-    assert neighbourhoods[name](**json.loads(json.dumps(asdict(kind)))) == kind
+    assert neighbourhoods[name](**json.loads(json.dumps(asdict(kind), default=dict))) == kind
     assert hash(kind) == hash(make(name, example))
     assert type(kind).__name__ in repr(kind)
     points = kind.around(example.draw_inputs(shape), example.list_bounds(shape)).centre

@@ -15,6 +15,7 @@ import holdfast
 from holdfast.data import Dataset
 from holdfast.errors import ArgumentError, MissingExtraError
 from holdfast.plots import Bar, Panel, plot_panels
+from holdfast.plots.canvas import ESTIMATE, REFERENCE
 
 matplotlib.use("Agg")
 
@@ -105,6 +106,22 @@ def test_series_are_lines_on_the_colour_of_their_relevance() -> None:
     assert labels(holdfast.show(x, maps)[0].yaxis) == ["channel 0", "channel 1"]
 
 
+def test_positions_without_a_value_are_hatched() -> None:
+    x, maps = torch.rand(1, 1, 6, 8), torch.randn(1, 1, 6, 8)
+    maps[..., :2] = torch.nan
+    picture, map_ = draw(holdfast.show(x, maps))
+    assert not picture.collections
+    (hatched,) = map_.collections
+    assert hatched.hatches == ["////"]
+    corners = np.concatenate([path.vertices for path in hatched.get_paths()])
+    assert (corners[:, 0].min(), corners[:, 0].max()) == pytest.approx((0, 1.5), abs=0.01)  # of centres of pixels
+    maps = torch.randn(1, 2, 50)
+    maps[..., 40:] = torch.nan
+    (axes,) = draw(holdfast.show(torch.randn(1, 2, 50), maps))
+    (span,) = [patch for patch in axes.patches if patch.get_hatch()]
+    assert (span.get_x(), span.get_x() + span.get_width()) == (39.5, 49.5)
+
+
 def test_text_has_its_words_on_coloured_ground() -> None:
     maps = torch.zeros(1, 4, 5)
     maps[0, :, 1], maps[0, :, 2] = 1.0, -0.5  # summed over the embedding: 4 and -2
@@ -162,6 +179,16 @@ def test_a_result_draws_its_values_and_its_worst_sample(digits: Dataset, lenet: 
     assert np.allclose(axes[1].images[0].get_array(), digits.inputs[worst, 0])
     assert f"value {values[0]:.3f}" in axes[3].get_title()
     assert np.allclose(axes[4].images[1].get_array(), result.tensors()["maps"][worst, 0])
+    turned = holdfast.metrics.WorstCase(holdfast.neighbourhoods.Rotation(20), search="random", budget=5)
+    result = turned(lenet, "saliency", digits.inputs[:1])
+    axes = draw(result.plot())
+    angle = float(result.parameters["angle [degrees]"][0])
+    assert axes[3].get_title().splitlines()[1].replace("−", "-") == f"angle {angle:.3g} degrees"
+    assert len(axes) == 7
+    assert np.allclose(axes[5].images[0].get_array(), digits.inputs[0, 0])  # at the positions of the clean input
+    back = result.tensors()["aligned_maps"][0, 0]
+    assert np.allclose(axes[6].images[1].get_array(), back.nan_to_num())
+    assert axes[6].collections  # corners that not both see
     lower = holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=3)(lenet, "saliency", digits.inputs[:3])
     assert len(draw(lower.plot())) == 1  # it stores no pictures
 
@@ -187,6 +214,9 @@ def test_findings_draw_a_panel_for_each_metric(digits: Dataset, lenet: holdfast.
     table = found.table().filter(metric="one", explainer="saliency").row(0, named=True)
     points = [line for line in axes[0].lines if line.get_marker() == "o"]
     assert points[0].get_xdata()[0] == pytest.approx(table["value"])
+    assert [point.get_markeredgecolor() for point in points] == [ESTIMATE, REFERENCE]  # "random" is a control
+    assert [text.get_color() for text in axes[0].get_yticklabels()][1] == REFERENCE
+    assert "grey: controls" in axes[0].figure.get_supxlabel()
     ends = [line for line in axes[0].lines if line.get_marker() == "None"]
     assert list(ends[0].get_xdata()) == pytest.approx([table["low"], table["high"]])
     with pytest.raises(ArgumentError, match="data, model: expected names of the results, got 'letters', None"):
@@ -194,14 +224,14 @@ def test_findings_draw_a_panel_for_each_metric(digits: Dataset, lenet: holdfast.
 
 
 def test_open_ends_bounds_and_missing_values_are_drawn() -> None:
-    bars = (Bar("a", -30.0, -np.inf, -20.0, "upper", "*"), Bar("b"), Bar("c", -9.0, -10.0, None))
+    bars = (Bar("a", -30.0, -np.inf, -20.0, "upper", "*"), Bar("b"), Bar("c", -9.0, -10.0), Bar("d", control=True))
     panels = [Panel("$p$", "ln P", "lower", bars)] * 5
     axes = draw(plot_panels(panels))
     assert len(axes) == 5
     assert len({a.get_position().y0 for a in axes}) == 2  # three and two, not four and one
     arrow = [line for line in axes[0].lines if line.get_marker() == "<"]
     assert [line.get_xdata()[0] for line in arrow] == [-30.0]
-    assert [text.get_text() for text in axes[0].texts] == ["no value"]
+    assert [text.get_text() for text in axes[0].texts] == ["no value", "-"]
     assert all(np.isfinite(line.get_xdata()).all() for line in axes[0].lines)
 
 

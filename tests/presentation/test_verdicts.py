@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 from report_builder import BALL, COMMON, base
 
-from holdfast.metrics.base import metrics
+from holdfast.metrics.base import metrics, plain
+from holdfast.neighbourhoods import Rotation
 from holdfast.presentation import Presentation, View, presentation_of
 from holdfast.presentation.wording import format_odds
 
@@ -175,6 +176,47 @@ def test_a_changed_class_of_random_noise_is_a_range() -> None:
     )
 
 
+ROTATED = {"neighbourhood": plain(Rotation(10))}
+
+
+def test_transformations_are_named_in_questions_and_answers() -> None:
+    rare, turned = "misinterpretation_probability", "an input is rotated by -10 to 10 degrees"
+    for name, event, expected in (
+        ("worst_case", "changed_explanation", f"Can the map change when {turned}?"),
+        ("worst_case", "misclassification", f"Can the class change when {turned}?"),
+        (
+            "worst_case",
+            "changed_class",
+            "When the class of an input that is rotated by -10 to 10 degrees changes, does the map stay the same?",
+        ),
+        (
+            rare,
+            "changed_explanation",
+            f"How often does the map change when {turned} at random?",
+        ),
+        (
+            rare,
+            "misclassification",
+            f"How often does the class change when {turned} at random?",
+        ),
+        (
+            rare,
+            "changed_class",
+            f"How often does the class change and the map stay the same when {turned} at random?",
+        ),
+        ("max_sensitivity", "", f"How far do maps move when {turned}?"),
+        ("local_lipschitz", "", f"How fast do maps change when {turned}?"),
+    ):
+        assert presentation_of(name).question({"event": event, **ROTATED}) == expected
+    columns = {name: {"value": [value] * 3, "bound": [False] * 3} for name, value in (("a", -3.0), ("b", -0.5))}
+    assert verdict(rare, {**CHANGED, **ROTATED}, columns).startswith(
+        "A random change of this kind changes the map of b (correlation below 0.4) in 61% of draws"
+    )
+    assert verdict("max_sensitivity", {**COMMON, **ROTATED}, {"a": {"value": [0.5, 0.6, 0.7]}}).startswith(
+        "Such a change moves the map of a by up to 0.6"
+    )
+
+
 def test_odds_are_those_of_the_logarithm() -> None:
     for p, text in ((0.4, "40 in 100"), (0.0025, "1 in 400"), (1e-6, "1 in 1,000,000"), (1e-12, "1 in 10¹²")):
         assert format_odds(float(np.log(p))) == text
@@ -206,6 +248,10 @@ def test_an_example_is_the_map_that_changed_most() -> None:
     assert "by at most 0.1 in each feature" in row.text
     assert row.text.startswith("Apart from the random reference, this map changed most: a on sample 1.")
     assert "is 0.100 (1 would be the same map)" in row.text
+    turned = View(**{**vars(shown), "options": {**CHANGED, **ROTATED}})
+    example = presentation_of("worst_case").example(turned)
+    assert example is not None
+    assert "The input was rotated by -10 to 10 degrees, and the model's class is still" in example.text
     words = View(**{**vars(shown), "tokens": [("a", "good", "film")] * 3})
     example = presentation_of("worst_case").example(words)
     assert example is not None

@@ -83,7 +83,9 @@ def test_print_and_report_say_who_does_not_beat_the_best_control(found: holdfast
     text = " ".join(str(found).split())
     assert "2 explainers and 5 controls of Sequential on 12 samples" in text
     assert "aopc: Better than every control: good. " in text
-    assert re.search(r"(Not shown to be better than|Worse than) (\w|:)+, a control[^:]*: copy \(difference", text)
+    assert re.search(
+        r"(Not shown to be better than|Worse than) (\w|:)+, a control[^:]*: copy \(median difference", text
+    )
     assert "max_sensitivity: Better" not in text
     page = found.to_html(tmp_path / "page.html").read_text()
     assert "Better than every control: good." in re.sub(r"<[^>]+>", "", page)

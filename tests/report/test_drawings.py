@@ -131,6 +131,22 @@ def test_a_series_has_its_map_behind_the_line_of_the_input_that_it_explains() ->
     np.testing.assert_array_equal(red, maps[1, 1] > 0)
 
 
+def test_a_map_moved_back_is_behind_the_first_line_and_grey_where_it_is_not_seen() -> None:
+    first, second = RNG.normal(size=(2, 1, 50))
+    maps = RNG.normal(size=(3, 1, 50))
+    maps[2, :, :10] = np.nan
+    back = Picture("moved back", maps[2], "map moved back of a", signed=True, moved_back=True)
+    svg = drawn(input_of(first), map_of(maps[0]), input_of(second), map_of(maps[1]), back)
+    lines = [[float(point.split(",")[1]) for point in each["points"].split()] for each in of_kind(svg, "polyline")]
+    for line, values in zip(lines, (first[0], second[0], first[0]), strict=True):
+        assert np.corrcoef(line, values)[0, 1] < -0.999  # upwards on the page is less
+    grounds = [each["href"] for each in of_kind(svg, "image")]
+    image = np.asarray(Image.open(io.BytesIO(base64.b64decode(grounds[2].split(",")[1])))).astype(int)[0]
+    assert (image[:10] == 0xB4).all()
+    np.testing.assert_array_equal(image[10:, 0] > image[10:, 2], maps[2, 0, 10:] > 0)
+    assert not (image[10:] == 0xB4).all(axis=1).any()
+
+
 def test_of_many_channels_the_most_relevant_ones_are_drawn() -> None:
     values = RNG.normal(size=(9, 20)) * np.array([1, 9, 8, 1, 7, 6, 5, 4, 1])[:, None]
     svg = drawn(map_of(values))

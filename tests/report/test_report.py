@@ -40,7 +40,7 @@ from holdfast.presentation.safari.misinterpretation_probability import column_of
 from holdfast.report import Report, build_html
 from holdfast.report.glossary import Glossary
 from holdfast.report.methods import list_options
-from holdfast.report.pictures import draw_input, draw_map, encode_png, shrink
+from holdfast.report.pictures import UNSEEN, draw_input, draw_map, encode_png, shrink
 from holdfast.report.render import render_files, render_for_page
 from holdfast.report.summary import describe_censoring
 from holdfast.report.views import Contents
@@ -435,7 +435,7 @@ def test_jobs_in_any_order_are_sorted_by_sample(builder: Builder) -> None:
 
 
 def test_only_what_is_shown_is_read(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
-    for start in range(0, 240, 2):
+    for start in range(0, 120, 2):
         builder.worst("a", [0.3, 0.4], start=start)
     results, read = builder.results(), []
     original = type(results.store).read_artefacts
@@ -557,6 +557,10 @@ def test_pictures() -> None:
     assert red[0, 0, 0] > red[0, 0, 2]
     assert blue[0, 0, 0] < blue[0, 0, 2]
     assert red[0, 1].min() > 240
+    unseen = np.where(np.eye(2, dtype=bool)[None], one, np.nan)
+    hatched = np.asarray(Image.open(io.BytesIO(base64.b64decode(draw_map(unseen, hatch=True).split(",")[1]))))
+    np.testing.assert_array_equal(hatched[[0, 1], [0, 1]], red[[0, 1], [0, 1]])
+    assert {tuple(pixel) for pixel in hatched[[0, 1], [1, 0]]} <= {(grey,) * 3 for grey in UNSEEN}
     assert shrink(np.ones((3, 500, 300))).shape == (3, 125, 75)
     assert draw_input(np.full((1, 2, 2), np.nan), 0.0, 1.0).startswith("data:image/png")
     for value in (0.0, 1.0):  # full colour would look like a strong map
@@ -580,7 +584,7 @@ def test_what_draws_is_imported_only_when_a_page_is_built() -> None:
             lazy = {"jinja2", "vl_convert", "pandas", "markupsafe"}
             assert not lazy & {name.split(".")[0] for name in names}, path
             allowed = (
-                *("errors", "registry", "tensors", "similarity", "statistics", "metrics"),
+                *("errors", "registry", "tensors", "neighbourhoods", "similarity", "statistics", "metrics"),
                 *("study", "charts", "presentation", "report"),
             )
             ours = [name.removeprefix("holdfast.") for name in names if name.startswith("holdfast.")]

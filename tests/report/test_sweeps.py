@@ -235,9 +235,9 @@ def test_a_reference_belongs_to_the_line_with_its_own_value() -> None:
     (group, *_) = find_groups(configurations(*plain, *subset, owners={"moves": "method", "samples": "method"}))
     assert (group.option, group.across) == ("samples", "ball")
     assert [(m.name, m.across) for m in group.references] == [
-        ("v6", "LinfBall, radius 0.1"),
-        ("v7", "LinfBall, radius 0.2"),
-        ("v8", "L2Ball"),
+        ("v6", "linf 0.1"),
+        ("v7", "linf 0.2"),
+        ("v8", "l2 0.2"),
     ]
 
 
@@ -281,6 +281,59 @@ def test_two_configurations_are_compared_where_they_differ_in_one_thing(
 ) -> None:
     for both in ((first, second), (second, first)):
         assert [group.option for group in find_groups(configurations(*both, owners={"part": "a"}))] == expected
+
+
+def test_neighbourhoods_are_on_an_axis_by_their_extent_or_beside_each_other_by_their_label() -> None:
+    """Of one kind by its number; of several kinds each with the number in its words."""
+    from holdfast.metrics.base import plain
+    from holdfast.neighbourhoods import JPEG, Brightness, Compose, LinfBall, Rotation
+
+    def find(*places: Any) -> list[Group]:
+        return find_groups(configurations(*({"neighbourhood": plain(place)} for place in places)))
+
+    (group,) = find(Rotation(5), Rotation(10), Rotation(20))
+    assert shape(group) == ("neighbourhood.degrees", None, [("v0", 5, None), ("v1", 10, None), ("v2", 20, None)])
+    assert group.same[0] == "neighbourhood Rotation"  # without the angle, in which they differ
+    groups = find(Rotation(10), JPEG((30, 90)), LinfBall(0.1), Compose((Rotation(10), Brightness(0.1))))
+    assert [group.option for group in groups] == ["neighbourhood"]
+    assert [member.text for member in groups[0].members] == [
+        "rotation 10",
+        "jpeg 30 to 90",
+        "linf 0.1",
+        "rotation 10 + brightness 0.1",
+    ]
+    (group,) = find(Rotation((0, 5)), Rotation((0, 10)))
+    assert len({member.text for member in group.members}) == 2
+    (group,) = find(Compose((Rotation(5), Brightness(0.1))), Compose((Rotation(10), Brightness(0.1))))
+    assert [member.text for member in group.members] == ["rotation 5, brightness 0.1", "rotation 10, brightness 0.1"]
+    unknown = {"transformation": "Wobble", "strength": [-1.0, 1.0]}
+    (group,) = find_groups(
+        configurations({"neighbourhood": unknown}, {"neighbourhood": unknown | {"strength": [0, 1]}})
+    )
+    assert [member.text for member in group.members] == ["1", "0, 1"]
+
+
+def test_the_distribution_does_not_part_a_search_from_a_simulation(builder: Builder) -> None:
+    """A search knows the ranges of the parameters and not their distribution; of a composition it knows all parts'."""
+    rotation = {"transformation": "Rotation", "degrees": [-10.0, 10.0], "align": True, "distribution": "uniform"}
+    normal = rotation | {"distribution": "truncated_normal"}
+
+    def compose(part: dict[str, Any]) -> dict[str, Any]:
+        return {"transformation": "Compose", "distribution": "uniform", "parts": [part]}
+
+    for place, (first, second, count) in enumerate(
+        [
+            (rotation, normal, 1),
+            (compose(rotation), compose(normal), 1),
+            (rotation, rotation | {"degrees": [-5.0, 5.0]}, 0),
+            (rotation, rotation | {"align": False}, 0),
+            (compose(rotation), compose(rotation | {"degrees": [-5.0, 5.0]}), 0),
+        ]
+    ):
+        worst(builder, "a", f"w{place}", [0.7], neighbourhood=first, data=f"d{place}")
+        probability(builder, "a", f"p{place}", [-6.0], neighbourhood=second, data=f"d{place}")
+        found = [text for text in Contents(builder.results()).warnings if f"d{place}" in text]
+        assert len(found) == count, (first, second)
 
 
 def test_options_without_effect_are_not_compared(builder: Builder) -> None:
@@ -638,7 +691,7 @@ def test_too_many_figures_are_left_out_and_counted(builder: Builder, monkeypatch
             worst(builder, "a", f"{search} {event}", [0.3, 0.5, 0.6], **where)
     contents = Contents(builder.results())
     options, models = compare_options(contents), compare_models(contents)
-    assert sum(len(part.figures) for section in options.sections for part in section.parts) == 1
+    assert sum(len(charts_of(part)) for section in options.sections for part in section.parts) == 1
     assert (options.left_out, models.left_out) == (2 * 3 - 1, 4 - 1)
     page = builder.page()
     assert "5 more figures are left out" in page

@@ -174,11 +174,14 @@ def test_greedy_sets_of_large_maps(levels, w):
 def test_the_beginning_of_a_ranking_of_large_maps(levels, monkeypatch):
     """Ties, zeros of either sign, and maps where more positions are passed than were ranked at first."""
     a, b = pair(4, 100, 110, levels=levels, dtype=torch.float32)
-    a[1] = torch.linspace(1, 0, a[1].numel()).reshape(a.shape[1:])  # each window bars the next positions
+    rows, columns = torch.meshgrid(torch.arange(100.0), torch.arange(110.0), indexing="ij")
+    a[1] = -(rows - 50).square() - (columns - 50).square()  # the largest positions lie in few windows
     a[2] = torch.where(a[2] > 0, 0.0, -0.0)
     x = a.flatten(1)
     for most in (1, 30, 5000, 11_000):
         assert torch.equal(diverse.rank_positions(x, most), diverse.rank_positions(x)[:, :most])
+    ten = diverse.pick_from_maps(a, 10, [4])[4]
+    assert torch.equal(ten, diverse.pick_positions(diverse.rank_positions(x), a.shape[1:], 10, 4))
     found = sim.lens_profile(a, b, [10, 700], [0, 1, 4])
     monkeypatch.setattr(diverse, "_LARGE_MAP", 1 << 30)
     whole = sim.lens_profile(a, b, [10, 700], [0, 1, 4])
@@ -272,7 +275,7 @@ def test_fewer_than_k_fit():
     assert sim.lens_precision(a, b, k=4, w=1, diverse=True).item() == 1
     assert sim.topk_intersection(a, a, k=4, diverse=True, w=1).item() == 1
     b = torch.tensor([[5.0, 1, 3, 4, 2]])  # 0 and 3
-    assert sim.topk_intersection(a, b, k=4, diverse=True, w=1).item() == pytest.approx(1 / 3)
+    assert sim.topk_intersection(a, b, k=4, diverse=True).item() == pytest.approx(1 / 3)  # w is 1 by default
     assert sim.lens_recall(a, b, k=4, w=1, diverse=True).item() == 1
 
 

@@ -298,9 +298,19 @@ def test_offset_does_not_matter(name):
 
 
 def test_ssim_keeps_small_variations_on_a_large_offset():
-    a, b = pair(4, 1, 20, 20, dtype=torch.float32, levels=8)
-    a, b = a / 4 + 2**16, b / 4 + 2**16
-    torch.testing.assert_close(sim.ssim(a, b).double(), sim.ssim(a.double(), b.double()), rtol=0, atol=1e-5)
+    a, b = pair(4, 2, 20, 20, dtype=torch.float32, levels=8)
+    offset = 2.0 ** torch.tensor([16, 12]).view(1, 2, 1, 1)  # each channel has its own
+    a, b = a / 4 + offset, b / 4 + offset
+    exact = sim.ssim(a.double(), b.double(), data_range=2.0)
+    torch.testing.assert_close(sim.ssim(a, b, data_range=2.0).double(), exact, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("data_range", [None, 1e-2, 1e-6])
+def test_ssim_of_a_map_with_itself_is_one(data_range):
+    """Also where windows are constant, and rounding is larger than the constants of the index."""
+    a = torch.rand(6, 1, 20, 20, generator=torch.Generator().manual_seed(0))
+    a[..., :12] = a[:, :, :1, :1]
+    assert sim.ssim(a, a.clone(), data_range=data_range).tolist() == pytest.approx([1.0] * 6, abs=1e-6)
 
 
 def test_pearson_of_one_large_value():

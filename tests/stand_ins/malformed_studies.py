@@ -322,7 +322,10 @@ MALFORMED: dict[str, tuple[str, str]] = {
         study(neighbourhood=""),
         "metrics[0] (line 5): expected a neighbourhood for max_sensitivity, as in {max_sensitivity: {",
     ),
-    "shared neighbourhood": (study(neighbourhood="0.3"), "neighbourhood (line 4): expected a neighbourhood (l2, linf)"),
+    "shared neighbourhood": (
+        study(neighbourhood="0.3"),
+        "neighbourhood (line 4): expected a neighbourhood (amplitude, ",
+    ),
     "metric twice": (study(metrics="[max_sensitivity, max_sensitivity]"), "expected metrics that differ"),
     # executor
     "executor": (study(executor="slrm"), "executor (line 7): expected local, ray or slurm, got 'slrm' (did you mean"),

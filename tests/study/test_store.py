@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import hashlib
 import os
 import threading
 import uuid
@@ -16,12 +17,13 @@ from torch import nn
 
 import holdfast
 from holdfast.study import folders
+from holdfast.study import store as store_module
 from holdfast.study.executors import Processes
 from holdfast.study.folders import Folder, LocalFolder, RemoteFolder, WriteError, open_folder
 from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.results import load_results, verify_results
 from holdfast.study.run import Progress, run_grid
-from holdfast.study.store import Store
+from holdfast.study.store import Store, tensor_digest
 
 PLACES = ("local", "memory", "unconditional")
 
@@ -145,6 +147,14 @@ def test_a_worker_that_cannot_store_says_where(tmp_path: Path) -> None:
     assert "Traceback" not in str(error.value)
 
 
+def test_a_digest_of_a_tensor_is_the_same_for_ever() -> None:
+    """Identities of stored jobs contain it: if it changes, everything is computed again."""
+    values = torch.tensor([[1.0, -2.0]], dtype=torch.float64)
+    content = values.numpy().tobytes() + b"((1, 2), '<f8')"
+    assert tensor_digest(values) == hashlib.sha256(content).hexdigest()[:16]
+    assert tensor_digest(values) != tensor_digest(values.reshape(2)) != tensor_digest(values.long())
+
+
 def test_names_that_cannot_be_stored_are_refused(tmp_path: Path) -> None:
     grid = a_grid(1)
     with pytest.raises(holdfast.ArgumentError, match=r"explainers: expected names that can be .* got .*\\ud800"):
@@ -154,7 +164,7 @@ def test_names_that_cannot_be_stored_are_refused(tmp_path: Path) -> None:
         load_results(tmp_path)
 
 
-def test_results_elsewhere_are_verified(tmp_path: Path) -> None:
+def test_results_elsewhere_are_verified_and_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(f"memory://{uuid.uuid4()}")
     run_grid(a_grid(2), store)
     assert verify_results(store).fine
@@ -162,6 +172,13 @@ def test_results_elsewhere_are_verified(tmp_path: Path) -> None:
     whole = store.folder.read(name)
     store.folder.write(name, whole[:-1] + bytes([whole[-1] ^ 1]))
     assert list(verify_results(store).damaged) == [name]
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "_LARGE", len(whole))  # too much to be read at the start of each run
+        assert run_grid(a_grid(2), store).earlier == 2
+    with pytest.warns(UserWarning, match="^1 stored jobs are damaged and are done again"):
+        summary = run_grid(a_grid(2), store)
+    assert (summary.earlier, summary.done) == (1, 1)
+    assert store.folder.read(name) == whole
 
 
 def test_results_in_a_folder_below_are_suggested(tmp_path: Path) -> None:

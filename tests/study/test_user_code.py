@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
@@ -132,6 +133,11 @@ EDITS = {
         + EXPLAIN.format("inputs ** C().power"),
         "",
     ),
+    "a function that calls itself": (
+        "def power(by):\n    return 2.0 if by in {'low', 'high'} else power('low')\n"
+        + EXPLAIN.format("inputs ** power('')"),
+        "",
+    ),
     "a data file": (
         "import json, pathlib\nC = json.loads((pathlib.Path(__file__).parent / 'powers.json').read_text())\n"
         + EXPLAIN.format("inputs ** C['power']"),
@@ -141,6 +147,11 @@ EDITS = {
         "import json, pathlib\nHERE = pathlib.Path(__file__).parent\n"
         "C = json.loads((HERE / 'parts' / 'p.ckpt').read_text())\n" + EXPLAIN.format("inputs ** C['power']"),
         'parts/p.ckpt: {"power": 2.0}',
+    ),
+    "a data file that is opened to be read": (
+        "import json\ndef read(path, mode):\n    return json.load(open(path, mode))\n"
+        + EXPLAIN.format("inputs ** json.load(open('powers.json', 'r'))['power']"),
+        'powers.json: {"power": 2.0}',
     ),
     "import_module": (
         "import importlib\nhelper = importlib.import_module('helper')\n" + EXPLAIN.format("inputs ** helper.POWER"),
@@ -374,7 +385,10 @@ setup()
 inputs = 9.0
 
 def explain(module, inputs, targets):
-    return OPTIONS.scale * inputs ** power() + OPTIONS.shift + helper.POWER
+    return OPTIONS.scale * inputs ** power() + OPTIONS.shift + helper.POWER + find("a")
+
+def find(name):  # it calls itself, and the order of a set is another in every process
+    return 1.0 if name in {"a", "b", "c", "d"} else find("a")
 
 class Own:
     def explain(self, module, inputs, targets):
@@ -391,11 +405,14 @@ print(found)
 
 
 def test_a_script_counts_by_the_statements_that_a_function_needs(tmp_path: Path) -> None:
+    seeds = iter(map(str, range(1, 100)))
+
     def run(script: str, helper: str = "POWER = 1.0\n") -> str:
         (tmp_path / "helper.py").write_text(helper)
         (tmp_path / "script.py").write_text(script)
         command = [sys.executable, "-B", str(tmp_path / "script.py")]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        own = {**os.environ, "PYTHONHASHSEED": next(seeds)}
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=own).stdout
 
     first = run(SCRIPT)
     end = "if __name__ == '__main__':\n    inputs = 1.0\n    print('done', file=sys.stderr)\n"
@@ -404,3 +421,22 @@ def test_a_script_counts_by_the_statements_that_a_function_needs(tmp_path: Path)
         assert run(SCRIPT.replace(text, other)) != first, text
     assert run(SCRIPT, "POWER = 4.0\n") != first
     shutil.rmtree(tmp_path)
+
+
+def test_a_script_of_a_package_counts_with_what_it_imports_from_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `python -m parts.script` runs it: the package's name is in `__spec__` only."""
+    write(tmp_path / "own", "", "parts/inner: def power():\n    return 2.0\n")
+    load(tmp_path / "own")
+    monkeypatch.syspath_prepend(tmp_path / "own")
+    path = tmp_path / "own" / "parts" / "script.py"
+    path.write_text("from . import inner\ndef explain(module, inputs, targets):\n    return inner.power()\n")
+    script = ModuleType("__main__")
+    script.__file__, script.__spec__ = str(path), ModuleSpec("parts.script", None)
+    script.__package__ = "parts"
+    exec(compile(path.read_text(), path, "exec"), vars(script))
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    code = UserCode()
+    assert code.digest_of(script.explain)
+    assert sorted(code.modules) == ["__main__", "parts", "parts.inner"]

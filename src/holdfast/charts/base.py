@@ -70,6 +70,8 @@ class Picture:
             drawn. `(C, T)` marks points of each channel; `(F,)` marks features.
         colours: colours of the marks, as `"#rrggbb"`.
         change: True for the change of an input, which is drawn like a map and is none.
+        moved_back: True for the map of an input whose positions were moved, at the positions of the first input of the
+            row. NaN where not both inputs see a position; these are hatched.
     """
 
     title: str
@@ -79,6 +81,7 @@ class Picture:
     marks: Array | None = None
     colours: tuple[str, ...] = ()
     change: bool = False
+    moved_back: bool = False
 
 
 @dataclass(frozen=True)

@@ -169,18 +169,21 @@ def _rows(count: float) -> dict[str, Any]:
 
 
 def _names(entries: Sequence[Strip] | Sequence[IntervalBar], places: Sequence[float]) -> dict[str, Any]:
-    """An axis with names in place of row numbers, in two lines if they are long or have two parts."""
-    names = json.dumps([[e.name, e.part] if isinstance(e, Strip) and e.part else wrap_name(e.name) for e in entries])
+    """An axis with names in place of row numbers, in two lines if they are long or have two parts; at most in three."""
+    names = json.dumps(
+        [[e.name, *wrap_name(e.part, 20)] if isinstance(e, Strip) and e.part else wrap_name(e.name) for e in entries]
+    )
     whole = all(place == row for row, place in enumerate(places))
     at = "datum.value" if whole else f"indexof({json.dumps(list(places))}, datum.value)"
-    two = json.dumps([len(lines) > 1 for lines in json.loads(names)])
+    two, three = (json.dumps([len(lines) > count for lines in json.loads(names)]) for count in (1, 2))
+    higher = [{"test": f"{three}[{at}]", "value": -14}] if "true" in three else []
     return {
         **name_rows(json.loads(names), 150 if any(isinstance(e, Strip) and e.part for e in entries) else 130),
         "values": list(places),
         "tickCount": round(places[-1]) + 2,  # Vega leaves out values beyond the count
         "labelExpr": f"{names}[{at}]",
-        # the first of two lines stands above the middle of the row
-        "labelOffset": {"condition": {"test": f"{two}[{at}]", "value": -7}, "value": 0},
+        # the first of several lines stands above the middle of the row
+        "labelOffset": {"condition": [*higher, {"test": f"{two}[{at}]", "value": -7}], "value": 0},
     }
 
 

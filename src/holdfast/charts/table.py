@@ -14,13 +14,18 @@ class TableCell:
 
     Attributes:
         text: the number.
-        small: a second line in small type, such as an interval.
+        small: a second line in small type, such as an interval; more lines after line breaks.
         faint: True for a number that does not count; it is grey, and the caption gives the reason.
+        share: how good the number is among those of the table, from 0, the worst, to 1, which has the deepest colour;
+            None for a cell without colour.
+        first: True for the best of its column, and for those that are not shown to be worse: they have a star.
     """
 
     text: str
     small: str = ""
     faint: bool = False
+    share: float | None = None
+    first: bool = False
 
 
 @dataclass(frozen=True)

@@ -138,14 +138,25 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24) -> None
 
 @app.command(epilog="Example: holdfast verify results/study")
 def verify(
-    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    results: Annotated[
+        str, typer.Argument(help="A folder, or an fsspec address, of stored results; or an evidence pack.")
+    ],
+    key: Annotated[
+        Path | None, typer.Option(help="Of an evidence pack: the public key (PEM) that must have signed it.")
+    ] = None,
 ) -> None:
-    """Read every file of stored results, and compare each with the SHA-256 that it contains.
+    """Read every file of stored results or of an evidence pack, and compare each with its SHA-256.
 
-    Exit codes: 0 all files are as they were written, 1 something is damaged or missing.
+    Exit codes: 0 all files are as they were written, 1 something is damaged, missing, added or not signed.
     """
+    from holdfast.evidence.pack import is_pack
     from holdfast.study.results import verify_results
 
+    if is_pack(results):
+        _verify_pack(results, key)
+        return
+    if key is not None:
+        raise ArgumentError("--key", "none, but for an evidence pack", str(key))
     found = verify_results(results)
     for name, problem in found.damaged.items():
         typer.echo(f"damaged: {name}: {problem}", err=True)
@@ -155,6 +166,72 @@ def verify(
     typer.echo(f"{found.missing} planned jobs without a result")
     if not found.fine:
         typer.echo("delete what is damaged, and run the study again: what is missing is then done", err=True)
+        raise typer.Exit(1)
+
+
+def _verify_pack(path: str, key: Path | None) -> None:
+    """`holdfast verify` for an evidence pack."""
+    from holdfast.evidence import verify_pack
+
+    found = verify_pack(path, key)
+    for name, problem in found.problems.items():
+        typer.echo(f"{name}: {problem}", err=True)
+    typer.echo(f"{found.files} files: {len(found.problems)} problems")
+    typer.echo(f"digest of the pack: {found.digest}")
+    if found.signed:
+        whose = "the given key" if key else "the key in the pack, which anybody can have added: give --key"
+        typer.echo(f"signed by {whose}; fingerprint {found.key}")
+    elif found.fine:
+        typer.echo("not signed: only the digest, noted elsewhere, shows that nobody made the pack anew")
+    if not found.fine:
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: holdfast evidence results/study --out pack --sign key.pem")
+def evidence(
+    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    out: Annotated[Path, typer.Option(help="A new folder for the pack.")],
+    sign: Annotated[
+        Path | None, typer.Option(help="An ed25519 private key (PEM): openssl genpkey -algorithm ed25519 -out key.pem")
+    ] = None,
+    arrays: Annotated[
+        bool, typer.Option("--arrays", help="Also the stored inputs, maps and curves of each sample.")
+    ] = False,
+) -> None:
+    """Make an evidence pack: report, numbers, configuration, software, digests, model card and crosswalk.
+
+    The report in it shows pictures of some inputs, also without --arrays.
+    """
+    from holdfast.evidence import make_pack
+
+    found = make_pack(results, out, sign, arrays)
+    typer.echo(f"evidence pack: {out} ({found.files} files)")
+    typer.echo(f"digest of the pack: {found.digest}")
+    typer.echo(f"signed; fingerprint of the key {found.key}" if found.signed else "not signed (see --sign)")
+
+
+@app.command(epilog="Example: holdfast replay pack --jobs 10")
+def replay(
+    pack: Annotated[Path, typer.Argument(help="A folder with an evidence pack.")],
+    base: Annotated[
+        Path, typer.Option(help="The folder that the study's paths and functions are relative to.")
+    ] = Path(),
+    jobs: Annotated[int, typer.Option(help="How many, drawn at random.", min=1)] = 5,
+    seed: Seed = 0,
+) -> None:
+    """Evaluate some jobs of an evidence pack again, and compare the numbers. This runs the study's own functions.
+
+    Exit codes: 0 all agree, 1 some differ, or the model, data or code are others.
+    """
+    from holdfast.evidence import replay as run_replay
+
+    found = run_replay(pack, base, jobs, seed, tell=typer.echo)
+    for change in found.changed:
+        typer.echo(f"not the same here: {change}", err=True)
+    counts = {word: list(found.jobs.values()).count(word) for word in dict.fromkeys(found.jobs.values())}
+    summary = ", ".join(f"{count} {word}" for word, count in counts.items()) or "nothing to compare"
+    typer.echo(f"{len(found.jobs)} of {found.planned} jobs evaluated again: {summary}")
+    if not found.fine:
         raise typer.Exit(1)
 
 
@@ -225,6 +302,77 @@ def run(
         for line in _failures(found.failures):
             typer.echo(line, err=True)
         raise typer.Exit(1)
+
+
+@app.command(
+    epilog="Example: holdfast check policy.yaml --write junit=check.xml --write markdown=check.md",
+)
+def check(
+    policy: Annotated[
+        Path,
+        typer.Argument(help="A study file with requirements.", show_default=False, autocompletion=_complete_study),
+    ],
+    out: Annotated[
+        str | None, typer.Option(help="Folder or fsspec address of the results; results/<name of the file> by default.")
+    ] = None,
+    until_decided: Annotated[
+        bool,
+        typer.Option("--until-decided", help="Evaluate twice as many samples until all requirements are decided."),
+    ] = False,
+    most_samples: Annotated[int | None, typer.Option(help="With --until-decided, of each data set.", min=1)] = None,
+    write: Annotated[
+        list[str] | None,
+        typer.Option(help="FORMAT=FILE, with the formats text, json, junit, markdown and sarif; may be repeated."),
+    ] = None,
+    workers: Annotated[str | None, typer.Option(help="How many, or auto, instead of what the file says.")] = None,
+) -> None:
+    """Run a study and decide its requirements: pass, fail or undecided, each with its interval.
+
+    Exit codes: 0 all requirements pass, 1 some fail, 2 the file is wrong or a job failed, 3 none fails and some are
+    undecided, 130 interrupted.
+    """
+    from holdfast.checks import check as run_check
+    from holdfast.checks.formats import FORMATS, format_sarif
+    from holdfast.evaluation import executor_of
+    from holdfast.study.file.spec import load_study
+
+    targets = [_split_target(text, list(FORMATS)) for text in write or ()]
+    loaded = load_study(policy)
+    with _resumable():
+        found = run_check(
+            loaded,
+            out,
+            until_decided=until_decided,
+            most_samples=most_samples,
+            executor=executor_of(loaded, workers=_count(workers)),
+            tell=lambda look: typer.echo(f"{look.samples} samples: {look.outcome}") if until_decided else None,
+        )
+    typer.echo(str(found))
+    for form, path in targets:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = format_sarif(found, policy.as_posix()) if form == "sarif" else FORMATS[form](found)
+        path.write_text(text, encoding="utf-8")
+    if found.exit_code:
+        raise typer.Exit(found.exit_code)
+
+
+def _split_target(text: str, formats: list[str]) -> tuple[str, Path]:
+    """`junit=check.xml` as a format and a file."""
+    form, equals, path = text.partition("=")
+    if not (equals and path and form in formats):
+        raise ArgumentError("--write", f"FORMAT=FILE, with a format of {', '.join(formats)}", text)
+    return form, Path(path)
+
+
+@app.command(epilog="Example: holdfast baseline results/study --out baseline/2026-10")
+def baseline(
+    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    out: Annotated[Path, typer.Option(help="A new folder.")],
+) -> None:
+    """Freeze results as a reference, for requirements such as {no_worse_than: baseline/2026-10, by: 0.05}."""
+    from holdfast.checks import freeze_baseline
+
+    typer.echo(f"baseline: {freeze_baseline(results, out)}")
 
 
 def _count(workers: str | None) -> int | str | None:
@@ -473,7 +621,7 @@ def explain(
     ],
     kind: Annotated[
         str | None,
-        typer.Option(help="Such as searches, if several things have the name.", autocompletion=_complete_kind),
+        typer.Option(help="Such as searches, to see only that of several things.", autocompletion=_complete_kind),
     ] = None,
 ) -> None:
     """Explain a name: what it is, its options, an example and the source."""

@@ -14,12 +14,14 @@ from typing import Any, get_type_hints
 
 from holdfast.cli.kinds import DEFAULT_RADIUS, KINDS, Kind, docstring_of, first_part, get_kind
 from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError, UnknownNameError
+from holdfast.neighbourhoods import LinfBall, Neighbourhood
+from holdfast.neighbourhoods.naming import find_first_option
 from holdfast.registry import Registry
 from holdfast.study.file.options import describe, describe_options, options_model, plain_options, to_plain
 from holdfast.study.file.problems import Expected
 
 #: how a thing of a kind is used, with its name as {name} and the same with options as {call} (Python), {text} (in
-#: one text), {entry} (in a study file)
+#: one text), {entry} (in a study file); for neighbourhoods also the class as {title} and its first option as {value}
 _USES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "metrics": (
         ("Python", "holdfast.metrics.get({call})"),
@@ -33,7 +35,10 @@ _USES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("Python", "holdfast.similarity.get({text!r})"),
         ("study file", "metrics: [{{worst_case: {{similarity: {text!r}}}}}]"),
     ),
-    "neighbourhoods": (("study file", "neighbourhood: {entry}"),),
+    "neighbourhoods": (
+        ("Python", "holdfast.neighbourhoods.{title}({value})"),
+        ("study file", "neighbourhood: {entry}"),
+    ),
     "searches": (
         ("Python", "holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), search={text!r})"),
         ("study file", "metrics: [{{worst_case: {{search: {text!r}}}}}]"),
@@ -84,18 +89,18 @@ def _simplify(name: str) -> str:
     return re.sub(r"[\s_-]", "", name).casefold()
 
 
-def find_kind(name: str, word: str | None = None) -> str:
-    """The kind of a name, by the word of `holdfast list`; `word` says which where a name belongs to several.
+def find_kinds(name: str, word: str | None = None) -> list[str]:
+    """The kinds of a name, by the words of `holdfast list`; most often one, and only `word` where it is given.
 
     Raises:
         UnknownNameError: no such name, with the nearest one.
-        ArgumentError: things of several kinds have the name.
+        ArgumentError: it is the word for a kind, or nothing has this name.
     """
     if word is not None:
         kind = get_kind(word)
         if not _knows(kind.load(), name):
             raise UnknownNameError(kind.one, name, kind.load())
-        return word
+        return [word]
     if name in KINDS:
         raise ArgumentError("name", "the name of a single thing", f"{name!r}; holdfast list {name} shows them")
     found = [word for word, kind in KINDS.items() if _knows(kind.load(), name)]
@@ -107,10 +112,7 @@ def find_kind(name: str, word: str | None = None) -> str:
         near = UnknownNameError("name", name, names).args[0].partition("(did you mean ")[2].rstrip(")?")
         hint = f" (did you mean {near}?)" if near else ""
         raise ArgumentError("name", "a name that holdfast list shows", f"{name!r}{hint}")
-    if len(found) > 1:
-        words = " or ".join(f"--kind {word}" for word in found)
-        raise ArgumentError("name", f"{words}, as things of several kinds have this name", repr(name))
-    return found[0]
+    return found
 
 
 def _knows(registry: Registry[Any], name: str) -> bool:
@@ -131,8 +133,10 @@ def _knows(registry: Registry[Any], name: str) -> bool:
 def explain_name(name: str, word: str | None = None, width: int = 100) -> str:
     """The text of `holdfast explain`, in lines of at most `width` characters where words allow it.
 
+    Things of several kinds with one name follow each other, as `random`, which is an explainer and a search.
+
     Raises:
-        UnknownNameError, ArgumentError: as `find_kind`.
+        UnknownNameError, ArgumentError: as `find_kinds`.
 
     >>> print(explain_name("saliency").partition("\\n\\nSimonyan")[0])
     saliency (explainer)
@@ -140,7 +144,16 @@ def explain_name(name: str, word: str | None = None, width: int = 100) -> str:
     The gradient of the target's logit: |d f_t(x) / d x|.
     """
     name = find_name(name, word)
-    word = find_kind(name, word)
+    kinds = find_kinds(name, word)
+    texts = [_explain_one(name, kind, width) for kind in kinds]
+    if len(kinds) == 1:
+        return texts[0]
+    names = " and ".join(f"{KINDS[kind].one} (--kind {kind})" for kind in kinds)
+    return f"\n\n{'-' * width}\n\n".join([f"{name} is the name of {len(kinds)} things: {names}.", *texts])
+
+
+def _explain_one(name: str, word: str, width: int) -> str:
+    """The text about the thing of one kind."""
     kind = KINDS[word]
     entry = kind.load()[name]
     parts = [f"{name} ({kind.one})", *_say(name, kind, entry, width)]
@@ -196,8 +209,6 @@ def _direction(entry: Any) -> str:
 
 def _defaults(kind: Any) -> Any:
     """An instance with all options as they are by default, and an example for those that must be given."""
-    from holdfast.neighbourhoods import LinfBall
-
     options = {f.name: f for f in dataclasses.fields(kind) if f.init}
     required = [name for name, f in options.items() if f.default is f.default_factory is dataclasses.MISSING]
     examples = {"neighbourhood": LinfBall(0.1), "radius": 0.1}
@@ -227,7 +238,8 @@ def _describe_options(name: str, entry: Any) -> dict[str, tuple[str, str, str]]:
             words = next((each.words for each in field.metadata if isinstance(each, Expected)), "")
             default = "" if field.is_required() else _write(field.get_default(call_default_factory=True))
             found[str(field.alias)] = default, words, (field.description or "").replace("`", "")
-        return dict(sorted(found.items(), key=lambda item: item[0] == "preset"))  # every metric has it: last
+        shared = [field.name for field in dataclasses.fields(entry) if field.kw_only]  # such as preset: last
+        return dict(sorted(found.items(), key=lambda item: item[0] in shared))
     function = getattr(entry, "func", entry)
     function = getattr(function, "function", function)
     if not callable(function):
@@ -265,6 +277,30 @@ def _write(value: object) -> str:
     return plain if isinstance(plain, str) and plain else json.dumps(plain, ensure_ascii=False)
 
 
+#: of options of neighbourhoods that must be given: as in Python, and as in a study file
+_EXAMPLES = {
+    "radius": ("0.1", "0.1"),
+    "name": ("'motion_blur'", "motion_blur"),
+    "parts": (
+        "(holdfast.neighbourhoods.Rotation(10), holdfast.neighbourhoods.Brightness(0.1))",
+        "[{rotation: 10}, {brightness: 0.1}]",
+    ),
+}
+
+
+def _use_neighbourhood(name: str, kind: type[Neighbourhood]) -> dict[str, str]:
+    """The class with its first option, in Python and in a study file."""
+    first = find_first_option(kind)
+    default = next((f.default for f in dataclasses.fields(kind) if f.name == first), dataclasses.MISSING)
+    if default is not dataclasses.MISSING:
+        numbers = [f"{number:g}" for number in (default if isinstance(default, tuple) else [default])]
+        text = ", ".join(numbers)
+        value, own = (f"({text})", f"[{text}]") if len(numbers) > 1 else (text, text)
+    else:
+        value, own = _EXAMPLES.get(str(first), ("...", "..."))
+    return {"title": kind.__name__, "value": value, "entry": f"{{{_quote(name)}: {own}}}"}
+
+
 def _uses(word: str, name: str, entry: Any) -> list[str]:
     """A line for each way to name the thing, with its first option where that has a plain default."""
     options: dict[str, Any] = {}
@@ -280,6 +316,8 @@ def _uses(word: str, name: str, entry: Any) -> list[str]:
     plain = {key: value for key, value in options.items() if not isinstance(value, dict)}
     text = f"{name}:{','.join(f'{key}={value}' for key, value in plain.items())}" if plain else name
     forms = {"name": name, "call": call, "entry": entry_text if options else _quote(name), "text": text}
+    if word == "neighbourhoods":
+        forms |= _use_neighbourhood(name, entry)
     return [f"  {where + ':':14}{form.format(**forms)}" for where, form in _USES[word]]
 
 

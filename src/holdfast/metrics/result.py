@@ -123,7 +123,8 @@ class Result:
         """Draw the values with matplotlib, and the sample with the worst value where its inputs and maps are stored.
 
         The first axes have a point for each sample, in the order of the values, with its interval. The others show the
-        input and its map, and the perturbed input and its map if there is one, as `holdfast.show` does.
+        input and its map, and the perturbed input and its map if there is one, as `holdfast.show` does; then, where the
+        metric moved that map back to the positions of the input, the map moved back.
 
         Args:
             features: names of the columns of a table or of the channels of a series.

@@ -1,7 +1,8 @@
 """Where a perturbed input may lie, and how it is distributed there: norm balls and transformations.
 
 `base` has what they share, `norm_balls` the balls, `transformations` what has parameters of its own. Those of images
-share `images`: `geometry`, `light`, `blur`, `noise`, `compression`, `occlusion` and `corruptions`.
+share `images`: `geometry`, `light`, `blur`, `noise`, `compression`, `occlusion` and `corruptions`. Those of series are
+in `series`; `naming` has labels, and neighbourhoods from stored options.
 """
 
 from holdfast.neighbourhoods.base import (
@@ -32,6 +33,7 @@ from holdfast.neighbourhoods.series import (
     WindowCrop,
 )
 from holdfast.neighbourhoods.tables import Feature, TableChanges
+from holdfast.neighbourhoods.text import TokenSwaps, case_table, typo_table
 from holdfast.neighbourhoods.transformations import Compose, Transformation, TransformedRegion, Warp
 
 __all__ = [
@@ -72,12 +74,15 @@ __all__ = [
     "TimeShift",
     "TimeStretch",
     "TimeWarp",
+    "TokenSwaps",
     "Transformation",
     "TransformedRegion",
     "Translation",
     "Warp",
     "WindowCrop",
+    "case_table",
     "check_neighbourhood",
     "measure_plausibility",
     "neighbourhoods",
+    "typo_table",
 ]

@@ -263,6 +263,13 @@ class Neighbourhood(metaclass=ConfigurationType):
         """
         return {}
 
+    def measure_plausibility(self, inputs: Tensor, perturbed: Tensor) -> Tensor | None:
+        """How plausible the `perturbed` inputs are, `(M,)` from 0 to 1; None where the class cannot say.
+
+        `inputs` are the clean ones; both are `(M, *input_shape)`.
+        """
+        return None
+
     def describe_excess(self, shape: Sequence[int], bounds: tuple[Tensor, Tensor]) -> str:
         """A sentence if the neighbourhood holds every valid input of this shape, and more; else an empty text."""
         return ""

@@ -13,6 +13,10 @@ Some columns move and the others are fixed. The moving ones are normal given the
 which leaves this conditional distribution as it is: if a row comes from the copula, so does the moved one. With s = 1
 it is an independent draw; a small s is a small move, whose standard deviation is about s in each normal score.
 
+Only moves with `|xi| <= r` are possible, where a standard normal vector is that short with probability 0.99 (or those
+no longer than the one that leaves the row as it is). So a search for a worst case stays among plausible moves, and
+cannot go far in all columns at once; a longer xi is shortened.
+
 Source: Sklar 1959; Gaussian copulas of tables: Patki, Wedge and Veeramachaneni, "The Synthetic Data Vault" (DSAA 2016).
 The move is that of preconditioned Crank-Nicolson (Cotter et al. 2013), which keeps a normal distribution.
 """
@@ -21,11 +25,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 _SHRINKAGE = 1e-3
+_PRODUCTS = 1 << 18  # that are in memory at once: 2 MB
+
+
+class Origin(NamedTuple):
+    """What moves start from: normal scores, mu, and the xi and the values of a row that stays; `(M, m)` each."""
+
+    scores: Tensor
+    mean: Tensor
+    still: Tensor
+    values: Tensor
+
+    def select(self, rows: Tensor) -> Origin:
+        """Those of the rows with these numbers."""
+        return Origin(*(part[rows] for part in self))
 
 
 @dataclass(frozen=True)
@@ -38,8 +57,9 @@ class Copula:
         moving, fixed: the numbers of the columns among the J.
         discrete: for each moving column, whether only values of the table occur.
         weights: `R_mf R_ff^-1`, `(m, f)`.
-        root: L, `(m, m)`.
+        root, inverse: L and its inverse, `(m, m)` each.
         size: s.
+        radius: r, for `|xi|`.
     """
 
     values: Tensor
@@ -49,48 +69,44 @@ class Copula:
     discrete: tuple[bool, ...]
     weights: Tensor
     root: Tensor
+    inverse: Tensor
     size: float
+    radius: float
 
     def score(self, x: Tensor) -> Tensor:
         """The normal scores of `x` `(M, J)`, which is cut to the range of the table."""
         scores: Tensor = torch.special.ndtri(self._find_levels(x))
         return scores
 
-    def move(self, x: Tensor, shift: Tensor) -> Tensor:
-        """How far the moving columns of rows `x` `(M, J)` move, `(M, m)`.
+    def locate(self, x: Tensor) -> Origin:
+        """Where rows `x` `(M, J)` start from."""
+        scores = self.score(x)
+        own, mean = scores[:, list(self.moving)], _multiply(scores[:, list(self.fixed)], self.weights)
+        keep = (1 - math.sqrt(1 - self.size**2)) / self.size
+        still = (keep * _multiply(own - mean, self.inverse)).clamp(-6, 6)
+        return Origin(own, mean, still, self._find_values(self._propose(own, mean, still)))
+
+    def move(self, origin: Origin, shift: Tensor) -> tuple[Tensor, Tensor]:
+        """How far the moving columns of rows move.
 
         Args:
-            x: the clean rows.
+            origin: where the rows start from.
             shift: of the uniform numbers `Phi(xi)` from those that leave the row as it is, `(M, m)`.
+
+        Returns:
+            The changes, `(M, m)`, and whether xi is short enough, bool `(M,)`; a longer one is shortened.
         """
-        scores = self.score(x)
-        own = scores[:, list(self.moving)]
-        mean = _multiply(scores[:, list(self.fixed)], self.weights)
-        still = self._find_still(own, mean)
-        moved = self._propose(own, mean, torch.special.ndtr(still) + shift)
-        return self._find_values(moved) - self._find_values(self._propose(own, mean, torch.special.ndtr(still)))
+        uniform = torch.special.ndtr(origin.still) + shift
+        noise: Tensor = torch.special.ndtri(uniform.clamp(1e-12, 1 - 1e-12))
+        noise = torch.where(shift == 0, origin.still, noise)  # a row that stays does so exactly
+        longest = _measure_length(origin.still).clamp(min=self.radius)
+        length = _measure_length(noise)
+        inside = length <= longest
+        noise = torch.where(inside, 1.0, longest / length.clamp(min=1e-300))[:, None] * noise
+        moved = self._find_values(self._propose(origin.scores, origin.mean, noise))
+        return moved - origin.values, inside
 
-    def find_still(self, x: Tensor) -> Tensor:
-        """The uniform numbers `Phi(xi)` that leave rows `x` `(M, J)` as they are, `(M, m)`."""
-        scores = self.score(x)
-        mean = _multiply(scores[:, list(self.fixed)], self.weights)
-        still: Tensor = torch.special.ndtr(self._find_still(scores[:, list(self.moving)], mean))
-        return still
-
-    def _find_still(self, own: Tensor, mean: Tensor) -> Tensor:
-        keep = (1 - math.sqrt(1 - self.size**2)) / self.size
-        # forward substitution, one column after the other, as a row must not depend on the other rows
-        wanted = keep * (own - mean)
-        found: list[Tensor] = []
-        for row in range(len(self.root)):
-            rest = wanted[:, row]
-            for column, value in enumerate(found):
-                rest = rest - self.root[row, column] * value
-            found.append(rest / self.root[row, row])
-        return torch.stack(found, dim=1).clamp(-6, 6) if found else wanted
-
-    def _propose(self, own: Tensor, mean: Tensor, uniform: Tensor) -> Tensor:
-        noise = torch.special.ndtri(uniform.clamp(1e-12, 1 - 1e-12))
+    def _propose(self, own: Tensor, mean: Tensor, noise: Tensor) -> Tensor:
         return mean + math.sqrt(1 - self.size**2) * (own - mean) + self.size * _multiply(noise, self.root)
 
     def _find_levels(self, x: Tensor) -> Tensor:
@@ -125,13 +141,17 @@ class Copula:
         return found.T
 
 
-def fit_copula(table: Tensor, moving: tuple[int, ...], size: float, discrete: tuple[bool, ...] = ()) -> Copula:
+def fit_copula(
+    table: Tensor, moving: tuple[int, ...], size: float, discrete: tuple[bool, ...] = (), coverage: float = 0.99
+) -> Copula:
     """The copula of a table `(n, J)`, whose columns `moving` move by `size`; all are continuous unless `discrete`.
+
+    `coverage` is the probability of `|xi| <= r`.
 
     >>> table = torch.stack([torch.arange(9.0), torch.arange(9.0) ** 2], dim=1)
     >>> copula = fit_copula(table, (0,), 0.5)
     >>> x = torch.tensor([[4.0, 16.0]], dtype=torch.float64)
-    >>> copula.move(x, torch.zeros(1, 1)).item()
+    >>> copula.move(copula.locate(x), torch.zeros(1, 1))[0].item()
     0.0
     """
     values, place = table.double().T.contiguous().sort(dim=1)
@@ -151,13 +171,36 @@ def fit_copula(table: Tensor, moving: tuple[int, ...], size: float, discrete: tu
     weights = torch.linalg.solve(correlation[f][:, f], between.T).T if f else between
     covariance = correlation[m][:, m] - weights @ between.T
     root = torch.linalg.cholesky((covariance + covariance.T) / 2)
+    inverse = torch.linalg.solve_triangular(root, torch.eye(len(m), dtype=root.dtype), upper=False)
     discrete = discrete or (False,) * len(m)
-    return Copula(values, levels, tuple(moving), tuple(f), discrete, weights, root, size)
+    return Copula(
+        values, levels, tuple(moving), tuple(f), discrete, weights, root, inverse, size, _find_radius(len(m), coverage)
+    )
+
+
+def _find_radius(dimension: int, coverage: float) -> float:
+    """The r with `P(|xi| <= r) = coverage` for a standard normal xi: a quantile of the chi distribution."""
+    if coverage >= 1 or dimension == 0:
+        return math.inf
+    shape = torch.tensor(dimension / 2, dtype=torch.float64)
+    low, high = 0.0, math.sqrt(dimension) + 10
+    for _ in range(60):
+        middle = (low + high) / 2
+        share = torch.special.gammainc(shape, torch.tensor(middle**2 / 2, dtype=torch.float64))
+        low, high = (middle, high) if float(share) < coverage else (low, middle)
+    return high
+
+
+def _measure_length(noise: Tensor) -> Tensor:
+    """The Euclidean length of each row, column by column."""
+    total = torch.zeros(len(noise), dtype=noise.dtype, device=noise.device)
+    for column in range(noise.shape[1]):
+        total = total + noise[:, column] ** 2
+    # the root of 0 has no derivative
+    return torch.where(total > 0, total, 1.0).sqrt() * (total > 0)
 
 
 def _multiply(rows: Tensor, matrix: Tensor) -> Tensor:
-    """`rows @ matrix.T`, column by column, since the bits of a product of matrices depend on the number of rows."""
-    total = torch.zeros(len(rows), len(matrix), dtype=rows.dtype, device=rows.device)
-    for column in range(matrix.shape[1]):
-        total = total + rows[:, column, None] * matrix[:, column]
-    return total
+    """`rows @ matrix.T`, each number by itself: the bits of a product of matrices depend on the number of rows."""
+    size = max(1, _PRODUCTS // max(1, matrix.numel()))
+    return torch.cat([(part[:, None] * matrix).sum(2) for part in torch.split(rows, size)])

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from holdfast.errors import check, check_integer
 from holdfast.neighbourhoods.base import neighbourhoods
+from holdfast.neighbourhoods.images import read_amount
 from holdfast.neighbourhoods.transformations import (
     Limits,
     Range,
@@ -292,7 +293,7 @@ class WindowCrop(TimeChange):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        set_fields(self, percent=_read_amount(self.percent, "percent", most=95))
+        set_fields(self, percent=read_amount(self.percent, "percent", most=95))
 
     def describe(self) -> str:
         """The range."""
@@ -423,7 +424,7 @@ class Jitter(Transformation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        set_fields(self, size=_read_amount(self.size, "size"))
+        set_fields(self, size=read_amount(self.size, "size", most=math.inf))
         _check_unit(self.unit)
 
     @property
@@ -480,7 +481,7 @@ class DroppedSamples(Transformation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        set_fields(self, percent=_read_amount(self.percent, "percent", most=100))
+        set_fields(self, percent=read_amount(self.percent, "percent", most=100))
         check(self.fill in ("hold", "zeros"), "fill", "hold or zeros", repr(self.fill))
 
     def count_parameters(self, shape: Sequence[int]) -> int:
@@ -566,12 +567,6 @@ def _check_series(inputs: Tensor) -> int:
 
 def _check_unit(unit: str) -> None:
     check(unit in _UNITS, "unit", f"one of {', '.join(_UNITS)}", repr(unit))
-
-
-def _read_amount(value: object, option: str, most: float = math.inf) -> tuple[float, float]:
-    """A range of amounts: two numbers in order, or one number r for 0 to r."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return read_range((0.0, value) if number else value, option, least=0, most=most)
 
 
 def _pair(limits: Range) -> tuple[float, float]:

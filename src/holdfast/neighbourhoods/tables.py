@@ -31,7 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -313,7 +313,7 @@ class TableChanges(Transformation):
         if self.prior == "neighbours":
             lower, upper = zeros, zeros + zeros.new_tensor([float(self.neighbours), self.size])
         elif self.prior == "copula":
-            still = work.copula.find_still(work.clean[:, list(plan.continuous)]) if plan.numbers else zeros
+            still = torch.special.ndtr(work.copula.locate(work.clean[:, list(plan.continuous)]).still)
             lower, upper = still.clamp(max=_TAIL) - still, still.clamp(min=1 - _TAIL) - still
         else:
             lower, upper = work.limit_numbers()
@@ -326,7 +326,7 @@ class TableChanges(Transformation):
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The changed rows; those that would break a rule are moved back towards the clean ones."""
         work = _Work(self, self._plan(inputs), inputs, bounds)
-        change, chosen = work.propose(parameters)
+        change, chosen, _ = work.propose(parameters)
         rows = work.apply(change, chosen)
         broken = (~work.find_kept(rows, change)).nonzero()[:, 0]
         if len(broken) == 0:
@@ -336,8 +336,8 @@ class TableChanges(Transformation):
     def admit(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Whether rows with these changes keep rules, ranges and bounds without being moved back."""
         work = _Work(self, self._plan(inputs), inputs, bounds)
-        change, chosen = work.propose(parameters)
-        return work.find_kept(work.apply(change, chosen), change)
+        change, chosen, possible = work.propose(parameters)
+        return work.find_kept(work.apply(change, chosen), change) & possible
 
     def measure_plausibility(self, inputs: Tensor, perturbed: Tensor) -> Tensor | None:
         """The share of the training rows that are at least as far from their nearest row; None without data."""
@@ -414,6 +414,8 @@ class _Plan:
     """What changes and which rules hold, for rows of F columns.
 
     `groups` are the columns of all categories, `continuous` the columns of a copula; `mean` and `std` `(F,)`.
+    `ends` `(m,)` of each number: the smallest and the largest change, the smallest and the largest value of the data,
+    whether changes are in percent, and whether any value of the data is possible.
     """
 
     numbers: tuple[_Number, ...]
@@ -424,6 +426,7 @@ class _Plan:
     continuous: tuple[int, ...]
     mean: Tensor
     std: Tensor
+    ends: tuple[Tensor, ...]
 
 
 @lru_cache(maxsize=16)
@@ -484,7 +487,24 @@ def _make_plan(changes: TableChanges, features: int) -> _Plan:
         check_table(rows, changes._table)
         few = changes.prior == "neighbours" and changes.neighbours >= changes.data.shape[0]
         check(not few, "neighbours", f"fewer than the {changes.data.shape[0]} rows of the data", changes.neighbours)
-    return _Plan(tuple(numbers), tuple(categories), every, rules, definitions, continuous, mean, std)
+    ends = _read_ends(numbers, changes.data, mean, std)
+    return _Plan(tuple(numbers), tuple(categories), every, rules, definitions, continuous, mean, std, ends)
+
+
+def _read_ends(
+    numbers: Sequence[_Number], data: Background | Tensor | None, mean: Tensor, std: Tensor
+) -> tuple[Tensor, ...]:
+    columns = [number.column for number in numbers]
+    free = torch.tensor([number.feature.by == "any" for number in numbers], dtype=torch.bool)
+    percent = torch.tensor([number.feature.percent for number in numbers], dtype=torch.bool)
+    first, last = (
+        torch.tensor([number.feature.limits[end] for number in numbers], dtype=torch.float64).nan_to_num(0.0, 0.0, 0.0)
+        for end in (0, 1)
+    )
+    least = most = torch.zeros_like(first)
+    if isinstance(data, Background):
+        least, most = (end * std[columns] + mean[columns] for end in data.inputs.double()[:, columns].aminmax(dim=0))
+    return first, last, least, most, percent, free
 
 
 def _check_definitions(definitions: Sequence[Rule], grouped: Sequence[int], names: Sequence[str]) -> None:
@@ -544,11 +564,18 @@ class _Work:
         self.mean, self.std = plan.mean.to(inputs.device), plan.std.to(inputs.device)
         self.clean = self._in_units(inputs)
         self.columns = [number.column for number in plan.numbers]
+        relative = [number.relative for number in plan.numbers]
+        self.relative = torch.tensor(relative, dtype=torch.bool, device=inputs.device)
         steps = [number.feature.step or 0.0 for number in plan.numbers]
         self.step = torch.tensor(steps, dtype=torch.float64, device=inputs.device)
         lower, upper = (torch.as_tensor(bound, device=inputs.device).double() for bound in bounds)
         features = inputs.shape[1:]
         self.lower, self.upper = lower.expand(features), upper.expand(features)
+
+    @cached_property
+    def owns(self) -> list[Tensor]:
+        """The numbers of the clean rows' categories, `(M,)` each; -1 for those that are not known."""
+        return [category.find(self.inputs.double()) for category in self.plan.categories]
 
     def select(self, rows: Tensor) -> _Work:
         return _Work(self.changes, self.plan, self.inputs[rows], self.bounds)
@@ -561,7 +588,10 @@ class _Work:
         found = _fit_copula(self.changes, self.inputs.shape[1])
         if self.inputs.device.type == "cpu":
             return found
-        moved = {name: getattr(found, name).to(self.inputs.device) for name in ("values", "levels", "weights", "root")}
+        moved = {
+            name: getattr(found, name).to(self.inputs.device)
+            for name in ("values", "levels", "weights", "root", "inverse")
+        }
         return Copula(**{**vars(found), **moved})
 
     def check_rows(self) -> None:
@@ -579,8 +609,8 @@ class _Work:
                 values = ", ".join(f"{names[column]} = {self.clean[first, column]:g}" for column in used)
                 got = f"{int(broken.sum())} of {len(broken)} rows that break it; the first is row {first}: {values}"
                 raise ArgumentError("inputs", f"rows that keep the rule {rule.text!r}", got)
-        for category in self.plan.categories:
-            unknown = category.find(self.inputs.double()) < 0
+        for category, number in zip(self.plan.categories, self.owns, strict=True):
+            unknown = number < 0
             if bool(unknown.any()):
                 first = int(unknown.nonzero()[0])
                 own = self.clean[first, list(category.columns)].tolist()
@@ -596,7 +626,9 @@ class _Work:
         With a step, multiples of it.
         """
         own = self.clean[:, self.columns]
-        low, high = self._spread_ranges(own)
+        first, last, least, most, percent, free = (end.to(own.device) for end in self.plan.ends)
+        scale = torch.where(percent, own.abs() / 100, 1.0)
+        low, high = torch.where(free, least - own, first * scale), torch.where(free, most - own, last * scale)
         lower, upper = (bound * self.std + self.mean for bound in (self.lower, self.upper))
         low = torch.maximum(low, lower[self.columns] - own).clamp(max=0)
         high = torch.minimum(high, upper[self.columns] - own).clamp(min=0)
@@ -605,57 +637,49 @@ class _Work:
         high = torch.where(stepped, (high / step + _SLACK).floor() * step, high)
         return low, high
 
-    def _spread_ranges(self, own: Tensor) -> tuple[Tensor, Tensor]:
-        lows, highs = [], []
-        for place, number in enumerate(self.plan.numbers):
-            low, high = number.feature.limits
-            value = own[:, place]
-            if number.feature.by == "any":
-                table = self.changes._table.inputs[:, number.column].double()
-                least, most = (float(end) * float(self.plan.std[number.column]) for end in table.aminmax())
-                offset = float(self.plan.mean[number.column])
-                lows.append(least + offset - value)
-                highs.append(most + offset - value)
-            else:
-                scale = value.abs() / 100 if number.feature.percent else torch.ones_like(value)
-                lows.append(low * scale)
-                highs.append(high * scale)
-        if not lows:
-            return own, own
-        return torch.stack(lows, dim=1), torch.stack(highs, dim=1)
-
     def limit_numbers(self) -> tuple[Tensor, Tensor]:
         """The limits of the parameters of numbers, `(M, m)`."""
         low, high = self.find_ranges()
         low, high = low - self.step / 2, high + self.step / 2  # so that the first and the last have as much as others
-        own = self.clean[:, self.columns].abs()
-        for place, number in enumerate(self.plan.numbers):
-            if number.relative:
-                first, last = number.feature.limits
-                percent = 100 / own[:, place].clamp(min=1e-300)
-                there = own[:, place] > 0
-                low[:, place] = torch.where(there, low[:, place] * percent, first)
-                high[:, place] = torch.where(there, high[:, place] * percent, last)
-        return low, high
+        size = self.clean[:, self.columns].abs() / 100
+        percent = self.relative & (size > 0)
+        size = torch.where(percent, size, 1.0)
+        first, last = (end.to(low.device) for end in self.plan.ends[:2])
+        nothing = self.relative & ~percent  # a value of 0, of which all shares are 0
+        return torch.where(nothing, first, low / size), torch.where(nothing, last, high / size)
 
-    def propose(self, parameters: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """The changes of numbers in the data's units, `(M, m)`, and the number of each category, `(M,)` each."""
+    def propose(self, parameters: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
+        """What parameters `(M, D)` ask for.
+
+        Returns:
+            The changes of numbers in the data's units, `(M, m)`; the number of each category, `(M,)` each; and whether
+            the copula allows the move, bool `(M,)`.
+        """
         m = len(self.plan.numbers)
-        owns = [category.find(self.inputs.double()).clamp(min=0) for category in self.plan.categories]
+        possible = torch.ones(len(parameters), dtype=torch.bool, device=parameters.device)
+        owns = [own.clamp(min=0) for own in self.owns]
         if self.changes.prior == "neighbours":
-            return self._approach_neighbours(parameters, owns)
+            return *self._approach_neighbours(parameters, owns), possible
         values = parameters[:, :m].double()
         if self.changes.prior == "copula" and m:
-            change = self._round(self.copula.move(self.clean[:, list(self.plan.continuous)], values))
+            rows, copy = self._find_originals()
+            origin = self.copula.locate(self._in_units(rows)[:, list(self.plan.continuous)])
+            change, possible = self.copula.move(origin.select(copy), values)
+            change = self._round(change)
         elif m:
-            relative = torch.tensor([number.relative for number in self.plan.numbers], device=values.device)
-            change = torch.where(relative, self.clean[:, self.columns].abs() * values / 100, values)
+            change = torch.where(self.relative, self.clean[:, self.columns].abs() * values / 100, values)
             low, high = self.find_ranges()
             change = torch.minimum(torch.maximum(self._round(change), low), high)
         else:
             change = values
         pairs = zip(self.plan.categories, owns, strict=True)
-        return change, [category.choose(own, parameters[:, m + g]) for g, (category, own) in enumerate(pairs)]
+        chosen = [category.choose(own, parameters[:, m + g]) for g, (category, own) in enumerate(pairs)]
+        return change, chosen, possible
+
+    def _find_originals(self) -> tuple[Tensor, Tensor]:
+        """The different rows, and which of them each row is: copies of one row stand together as a rule."""
+        rows, copy = torch.unique_consecutive(self.inputs, dim=0, return_inverse=True)
+        return rows, copy
 
     def _round(self, change: Tensor) -> Tensor:
         step = torch.where(self.step > 0, self.step, 1.0)
@@ -663,8 +687,7 @@ class _Work:
 
     def _approach_neighbours(self, parameters: Tensor, owns: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         data, count = self.changes._table, self.changes.neighbours
-        # copies of one row stand together as a rule, and need one search only
-        rows, copy = torch.unique_consecutive(self.inputs, dim=0, return_inverse=True)
+        rows, copy = self._find_originals()
         _, nearest = find_nearest_rows(rows, data, count, self.plan.groups, skip_equal=True)
         which = parameters[:, 0].double().floor().long().clamp(0, count - 1)
         way = parameters[:, 1].double().clamp(0, self.changes.size)
@@ -686,10 +709,10 @@ class _Work:
             moved = before[:, self.columns] + change / self.std[self.columns]
             lower, upper = self.lower[self.columns], self.upper[self.columns]
             rows[:, self.columns] = torch.minimum(torch.maximum(moved, lower), upper)
-        for category, number in zip(self.plan.categories, chosen, strict=True):
+        for category, known, number in zip(self.plan.categories, self.owns, chosen, strict=True):
             group = list(category.columns)
-            own = category.find(before)[:, None] == number[:, None]
-            rows[:, group] = torch.where(own, before[:, group], category.codes.to(rows.device)[number])
+            same = ((known == number) | (known < 0))[:, None]
+            rows[:, group] = torch.where(same, before[:, group], category.codes.to(rows.device)[number])
         for rule in self.plan.definitions:
             moved = rule.combine((rows - before) * self.std)
             rows = rows.clone()
@@ -717,7 +740,7 @@ class _Work:
 
     def repair(self, change: Tensor, chosen: list[Tensor]) -> Tensor:
         """Rows that keep the rules: with the largest share of the changes, and the clean categories if need be."""
-        owns = [category.find(self.inputs.double()).clamp(min=0) for category in self.plan.categories]
+        owns = [own.clamp(min=0) for own in self.owns]
         ways = [chosen] if not chosen else [chosen, owns]
         found = self.inputs
         done = torch.zeros(len(found), dtype=torch.bool, device=found.device)

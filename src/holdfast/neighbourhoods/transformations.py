@@ -125,13 +125,6 @@ class Transformation(Neighbourhood):
         """
         return torch.ones(len(parameters), dtype=torch.bool, device=parameters.device)
 
-    def measure_plausibility(self, inputs: Tensor, perturbed: Tensor) -> Tensor | None:
-        """How plausible the `perturbed` inputs are, `(M,)` from 0 to 1; None where the class cannot say.
-
-        `inputs` are the clean ones; both are `(M, *input_shape)`.
-        """
-        return None
-
     def around(self, inputs: Tensor, bounds: Bounds = (-torch.inf, torch.inf)) -> TransformedRegion:
         """The region around each of `inputs` `(P, ...)`; its points are parameters `(P, n, D)`."""
         lower, upper = check_inputs(inputs, bounds)
@@ -359,6 +352,12 @@ class Compose(Transformation):
             for part, own in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True)
         ]
         return torch.stack(admitted).all(0)
+
+    def measure_plausibility(self, inputs: Tensor, perturbed: Tensor) -> Tensor | None:
+        """The smallest of the parts' figures, of the whole change; None if no part has one."""
+        figures = [part.measure_plausibility(inputs, perturbed) for part in self.parts]
+        known = [figure for figure in figures if figure is not None]
+        return torch.stack(known).amin(0) if known else None
 
     def _split(self, shape: Sequence[int], parameters: Tensor) -> list[Tensor]:
         return list(torch.split(parameters, [part.count_parameters(shape) for part in self.parts], dim=1))

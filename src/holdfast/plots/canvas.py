@@ -9,6 +9,8 @@ import numpy as np
 from holdfast.errors import MissingExtraError
 from holdfast.tensors import Array
 
+#: the colour of estimates, and that of controls, which are references
+ESTIMATE, REFERENCE = "#0072B2", "#6b7178"
 #: signed maps: blue below zero, white at zero, red above
 SIGNED = "RdBu_r"
 #: the colours of the ends of `SIGNED`, for bars

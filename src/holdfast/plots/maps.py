@@ -20,6 +20,8 @@ Maps = Tensor | Array | Mapping[str, Tensor | Array]
 #: how many bars a table has at most, characters in a line of text, and points on a line
 BARS, CHARACTERS, POINTS = 12, 56, 2000
 #: the width of a picture in inches, by kind
+#: the ground of hatched positions
+GROUND = "0.86"
 _WIDTHS = {"image": 2.2, "series": 4.6, "table": 4.2, "text": 5.4}
 
 
@@ -36,7 +38,8 @@ def show(
 
     Images `(C, H, W)` are grey behind a map that is red where it is positive and blue where it is negative, next to the
     input itself. Series `(C, T)` are lines, one below the other, on the colour of their relevance. Tables `(F,)` are
-    bars, the largest first. Text has its words on coloured ground; relevance is summed over the embedding.
+    bars, the largest first. Text has its words on coloured ground; relevance is summed over the embedding. Positions of
+    images and series where a map is NaN in all channels are hatched.
 
     Args:
         inputs: `(N, ...)`, or a single sample if `maps` are for a single one; or a `Dataset`, which brings features and
@@ -93,7 +96,8 @@ def _len(values: Sequence[Any] | None) -> int:
 def _to_array(values: Any, argument: str) -> Array:
     check(isinstance(values, Tensor | np.ndarray), argument, "a tensor or an array", type(values).__name__)
     array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
-    finite: Array = np.nan_to_num(np.asarray(array, dtype=float))
+    # NaN in a map marks positions that it says nothing about
+    finite: Array = np.nan_to_num(np.asarray(array, dtype=float), nan=np.nan if argument == "maps" else 0.0)
     return finite
 
 
@@ -152,12 +156,15 @@ def _draw_image(axes: Any, x: Array, values: Array | None = None) -> None:
         picture = np.moveaxis(shades, 0, -1) if len(x) == 3 else shades.mean(0)
         axes.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         return
-    flat = values.sum(0)
+    flat = np.nansum(values, axis=0)
     limit = scale_of(flat)
     axes.imshow(1 - 0.45 * shades.mean(0), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     # where a map is weak the input shows through
     strength = np.clip(np.abs(flat) / limit, 0, 1) ** 0.7
     axes.imshow(flat, cmap=SIGNED, vmin=-limit, vmax=limit, alpha=strength, interpolation="nearest")
+    unseen = np.isnan(values).all(axis=0)
+    if unseen.any():
+        axes.contourf(unseen, levels=[0.5, 1.5], colors=[GROUND], hatches=["////"])
 
 
 def _draw_series(axes: Any, x: Array, values: Array, features: Sequence[str] | None) -> None:
@@ -165,7 +172,11 @@ def _draw_series(axes: Any, x: Array, values: Array, features: Sequence[str] | N
     from matplotlib.collections import LineCollection
 
     channels, steps = x.shape
+    unseen = np.isnan(values).all(axis=0)
+    values = np.nan_to_num(values)
     limit = scale_of(values)
+    for start, stop in zip(*np.flatnonzero(np.diff(unseen, prepend=False, append=False)).reshape(-1, 2).T, strict=True):
+        axes.axvspan(start - 0.5, stop - 0.5, facecolor=GROUND, edgecolor="0.6", lw=0, hatch="////", zorder=0)
     stride = -(-steps // POINTS)
     for channel in range(channels):
         line = x[channel]
@@ -188,6 +199,7 @@ def _draw_series(axes: Any, x: Array, values: Array, features: Sequence[str] | N
 
 def _draw_table(axes: Any, x: Array, values: Array, features: Sequence[str] | None) -> None:
     """Bars with the names and the values of the features, the largest first; the others are added up."""
+    values = np.nan_to_num(values)
     order = np.argsort(-np.abs(values), kind="stable")
     shown = order if len(order) <= BARS + 1 else order[:BARS]
     names = [f"feature {n}" for n in range(len(x))] if features is None else list(features)
@@ -222,7 +234,7 @@ def _wrap(words: Sequence[str]) -> list[list[tuple[int, int, str]]]:
 def _draw_text(axes: Any, values: Array, words: Sequence[str]) -> None:
     """Words on the colour of their relevance, which is summed over the embedding `(dim, T)`."""
     plt = import_pyplot()
-    relevance = values.sum(0)[: len(words)]
+    relevance = np.nan_to_num(values).sum(0)[: len(words)]
     limit = scale_of(relevance) if len(words) else 1.0
     paint: Callable[[float], Any] = plt.get_cmap(SIGNED)
     lines = _wrap(words)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from holdfast.metrics.result import Result
-from holdfast.plots.canvas import escape_text, import_pyplot
+from holdfast.plots.canvas import ESTIMATE, escape_text, import_pyplot
 from holdfast.plots.maps import show
 from holdfast.presentation import Reading, presentation_of
-from holdfast.presentation.base import format_number
+from holdfast.presentation.base import ALIGNED, format_number
+from holdfast.presentation.wording import describe_parameters
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,12 +36,20 @@ def plot_result(
         return [axes]
     names = PICTURES if set(PICTURES) <= stored.keys() else PICTURES[:2]
     pictures = {name: np.asarray(stored[name][worst].detach().cpu()) for name in names}
-    inputs = np.stack([pictures[name] for name in names[::2]])
-    maps = np.stack([pictures[name] for name in names[1::2]])
+    inputs = [pictures[name] for name in names[::2]]
+    maps = [pictures[name] for name in names[1::2]]
+    row = rows.filter(sample=worst).row(0, named=True)
+    value = format_number(float(row[reading.column]), reading.decimals)
+    parameters = describe_parameters(row, result.options, inputs[0].shape)
+    changed = f"perturbed, value {value}" + "".join(f"\n{part}" for part in parameters.split(", ") if part)
+    titles = [f"sample {worst}", changed][: len(inputs)]
+    if len(inputs) > 1 and ALIGNED[0] in stored:  # the map moved back belongs to the positions of the clean input
+        inputs.append(inputs[0])
+        maps.append(np.asarray(stored[ALIGNED[0]][worst].detach().cpu()))
+        titles.append("map moved back\n(hatched: not seen)")
     words = None if tokens is None else [tokens[worst]] * len(inputs)
-    value = format_number(float(rows.filter(sample=worst)[reading.column][0]), reading.decimals)
-    titles = [f"sample {worst}", f"perturbed, value {value}"][: len(inputs)]
-    return [axes, *show(inputs, {"map": maps}, features=features, tokens=words, titles=titles)]
+    drawn = show(np.stack(inputs), {"map": np.stack(maps)}, features=features, tokens=words, titles=titles)
+    return [axes, *drawn]
 
 
 def find_worst(reading: Reading, rows: Any) -> int | None:
@@ -62,11 +71,11 @@ def _draw_values(axes: Any, result: Result, reading: Reading, rows: Any) -> None
         floor = np.nanmin(np.where(np.isfinite(low), low, np.nan)) if np.isfinite(low).any() else ordered.min()
         axes.vlines(places, np.where(np.isneginf(low), floor, low), high, color="0.6", lw=1.2)
     marked = bounds[order]
-    axes.plot(places[~marked], ordered[~marked], "o", ms=5, color="#0072B2", label="a sample")
+    axes.plot(places[~marked], ordered[~marked], "o", ms=5, color=ESTIMATE, label="a sample")
     if marked.any():
         side = "at most" if reading.censored_side == "upper" else "at least"
         shape = "v" if reading.censored_side == "upper" else "^"
-        axes.plot(places[marked], ordered[marked], shape, ms=6, mec="#0072B2", mfc="white", label=f"{side} this value")
+        axes.plot(places[marked], ordered[marked], shape, ms=6, mec=ESTIMATE, mfc="white", label=f"{side} this value")
     if len(ordered):
         middle = float(np.median(ordered))
         name = f"median {format_number(middle, reading.decimals)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -13,12 +14,30 @@ import polars as pl
 from holdfast.charts import Chart, Figure, Gallery, GalleryRow, Picture, Strip, draw_strips
 from holdfast.errors import HoldfastError
 from holdfast.metrics.base import Direction, Metric, metrics
-from holdfast.presentation.wording import describe_reach, format_odds, is_random, join_names
+from holdfast.presentation.wording import (
+    describe_parameters,
+    describe_reach,
+    describe_transformation,
+    find_controls,
+    format_odds,
+    is_random,
+    join_names,
+)
 from holdfast.registry import Registry
+from holdfast.study.store import DamagedFileError
 from holdfast.tensors import Array
 
 #: how many samples are tried until one has stored pictures
 EXAMPLES = 20
+#: the array that a metric stores where positions of inputs were moved: maps at the positions of the clean inputs
+ALIGNED = ("aligned_maps",)
+#: how to read its picture
+MOVED_BACK = (
+    "“Moved back”: the last map at the positions of the first input, which is how the maps are compared. Positions "
+    "that not both inputs see are grey. "
+)
+#: how many files of arrays are read at once: on remote storage each takes a round trip
+_READERS = 8
 
 
 @dataclass(frozen=True)
@@ -173,8 +192,8 @@ class View:
     @property
     def candidates(self) -> list[str]:
         """The explainers that have rows, without controls, which are references, where there are others."""
-        found = [name for name in self.present if not (is_random(name) or name in self.controls)]
-        return found or self.present
+        controls = find_controls(self.present, self.controls)
+        return [name for name in self.present if name not in controls]
 
     def refer(self, measure: Callable[[pl.DataFrame], tuple[float, str] | None] | None = None) -> str:
         """The number of random maps in words, to compare with; empty without an explainer `random`."""
@@ -287,31 +306,42 @@ class View:
         return int(self.frame["repeat"].min())  # type: ignore[arg-type]
 
     def load_sample(
-        self, explainer: str, sample: int, names: Sequence[str]
+        self, explainer: str, sample: int, names: Sequence[str], also: Sequence[str] = ()
     ) -> tuple[dict[str, Any], dict[str, Array]] | None:
         """The row and the named arrays of a sample in the first repeat; None if it was not evaluated or not stored."""
         rows = self.of(explainer, sample, self._first).filter(pl.col("status") == "ok")
         if not len(rows):
             return None
-        arrays = self.arrays(explainer, sample, names)
+        arrays = self.arrays(explainer, sample, names, also=also)
         return None if arrays is None else (rows.row(0, named=True), arrays)
 
-    def gallery(self, count: int, names: Sequence[str]) -> Iterator[tuple[str, int, dict[str, Any], dict[str, Array]]]:
+    def gallery(
+        self, count: int, names: Sequence[str], also: Sequence[str] = ()
+    ) -> Iterator[tuple[str, int, dict[str, Any], dict[str, Array]]]:
         """Explainer, sample, row and named arrays of the first `count` samples, in the order of samples."""
         for sample in self.samples(count):
             for explainer in self.present:
-                loaded = self.load_sample(explainer, sample, names)
+                loaded = self.load_sample(explainer, sample, names, also)
                 if loaded is not None:
                     yield explainer, sample, *loaded
 
     def arrays(
-        self, explainer: str, sample: int, names: Sequence[str], repeat: int | None = None
+        self,
+        explainer: str,
+        sample: int,
+        names: Sequence[str],
+        repeat: int | None = None,
+        also: Sequence[str] = (),
     ) -> dict[str, Array] | None:
-        """The named arrays of one sample, or None unless all are stored. It reads the job of this sample only."""
+        """The named arrays of one sample, or None unless all are stored; and those of `also` that are stored.
+
+        It reads the job of this sample only.
+        """
         repeat = self._first if repeat is None else repeat
         for start, _, arrays in self._jobs(explainer, repeat, sample):
             if set(names) <= set(arrays):
-                return {name: np.array(arrays[name][sample - start]) for name in names}
+                found = [*names, *(name for name in also if name in arrays)]
+                return {name: np.array(arrays[name][sample - start]) for name in found}
         return None
 
     def lines(
@@ -329,6 +359,26 @@ class View:
                     yield rows[sample], {name: np.array(arrays[name][sample - start]) for name in names}
             if given >= limit:
                 return
+
+    def parts(self, names: Sequence[str]) -> Iterator[tuple[str, int, int, dict[str, Array]]]:
+        """Explainer, repeat, first sample and named arrays of every job that stores them all, of all repeats.
+
+        Each file is read once, several at a time; only the named arrays stay in memory. A damaged file is left out.
+        """
+
+        def read(job: str) -> dict[str, Array]:
+            try:
+                arrays = self.load(job)
+            except DamagedFileError:
+                return {}
+            return {name: np.array(arrays[name]) for name in names} if set(names) <= set(arrays) else {}
+
+        rows = self.jobs.select("job", "explainer", "repeat", "start").rows() if len(self.jobs) else []
+        with ThreadPoolExecutor(_READERS) as pool:
+            read_all = pool.map(read, [str(job) for job, *_ in rows])
+            for (_, explainer, repeat, start), arrays in zip(rows, read_all, strict=True):
+                if arrays:
+                    yield str(explainer), int(repeat), int(start), arrays
 
     def _jobs(
         self, explainer: str, repeat: int, sample: int | None = None
@@ -418,6 +468,20 @@ class Presentation:
         rows = view.reading.select_valid(view.frame)
         count = int(view.reading.bounds(rows).sum())
         return [f"{count} of {len(rows)} values are only bounds."] if count else []
+
+    def make_comparable(self, views: Sequence[View]) -> tuple[Reading, list[pl.DataFrame]] | None:
+        """Values that make explainers comparable where the stored value of one explainer alone does not.
+
+        What shows, ranks or tests the values of several explainers reads these instead. Controls are compared, too.
+
+        Args:
+            views: of one configured metric, one for each data set and model.
+
+        Returns:
+            How to read the new values, and the frame of each view with further columns, the reading's among them. None
+            if stored values are comparable, as by default, or if nothing better can be computed from what is stored.
+        """
+        return None
 
     def unfair(self, view: View) -> str:
         """Why the explainers cannot be compared by this verdict as they are, in a sentence; empty by default."""
@@ -555,7 +619,7 @@ def draw_example(view: View, what: str, lead: str, same: float | None = 1.0) -> 
     names = ("origins", "origin_maps", "inputs", "maps")
     for row in rows.head(EXAMPLES).iter_rows(named=True):
         explainer, sample = str(row["explainer"]), int(row["sample"])
-        arrays = view.arrays(explainer, sample, names)
+        arrays = view.arrays(explainer, sample, names, also=ALIGNED)
         if arrays is None:
             continue
         who = f"{explainer}, sample {sample}"
@@ -564,17 +628,31 @@ def draw_example(view: View, what: str, lead: str, same: float | None = 1.0) -> 
             Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
             Picture("changed", arrays["inputs"], f"Perturbed input: {who}"),
             Picture("its map now", arrays["maps"], f"Explanation of the perturbed input: {who}", signed=True),
+            *show_moved_back(arrays, who),
         )
         reach = describe_reach(view.options, "number of the embedding" if view.tokens else "feature")
+        changed = describe_transformation(view.options)
+        parameters = describe_parameters(row, view.options, np.shape(arrays["origins"]))
+        happened = (
+            f"was {changed}{f', here {parameters}' if parameters else ''}" if changed else f"moved {reach}".rstrip()
+        )
         equal = "" if same is None else f" ({same:g} would be the same map)"
         text = (
-            f"{lead}: {explainer} on sample {sample}. The input moved{f' {reach}' if reach else ''}, and the model's "
+            f"{lead}: {explainer} on sample {sample}. The input {happened}, and the model's "
             f"class is still {row.get('targets')}. The {what} of the two maps is "
             f"{format_number(row[reading.column], reading.decimals)}{equal}. Red is evidence for the class, blue "
-            "against it. One sample does not stand for all."
+            f"against it. {MOVED_BACK if ALIGNED[0] in arrays else ''}One sample does not stand for all."
         )
         return view.make_row(explainer, sample, pictures, text)
     return None
+
+
+def show_moved_back(arrays: Mapping[str, Array], who: str) -> tuple[Picture, ...]:
+    """The picture of the map moved back, where positions were moved and it is stored; else none."""
+    if ALIGNED[0] not in arrays:
+        return ()
+    words = f"Explanation of the perturbed input, moved back to the positions of the input: {who}"
+    return (Picture("moved back", arrays[ALIGNED[0]], words, signed=True, moved_back=True),)
 
 
 def format_number(value: float | None, decimals: int | None = 2) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import polars as pl
+
+from holdfast.neighbourhoods import Transformation
+from holdfast.neighbourhoods.naming import read_stored
 
 #: a verdict names this many explainers that share a place; of more it gives the number
 _NAMED = 3
@@ -58,7 +61,7 @@ def describe_share(odds: str) -> str:
 
 
 def describe_reach(options: Mapping[str, Any], part: str = "feature") -> str:
-    """How far the inputs of a metric may move, in words; empty where its options have no neighbourhood or radius.
+    """How far the inputs of a metric may move, in words; empty where its options have no norm ball or radius.
 
     >>> describe_reach({"neighbourhood": {"norm": "LinfBall", "radius": 0.1}})
     'by at most 0.1 in each feature'
@@ -66,6 +69,8 @@ def describe_reach(options: Mapping[str, Any], part: str = "feature") -> str:
     'by a Euclidean distance of at most 2'
     """
     place = options.get("neighbourhood")
+    if isinstance(place, Mapping) and "transformation" in place:
+        return ""
     if not isinstance(place, Mapping):
         place = {"norm": "LinfBall", "radius": options.get("radius")}
     radius = place.get("radius")
@@ -75,6 +80,54 @@ def describe_reach(options: Mapping[str, Any], part: str = "feature") -> str:
     if place.get("norm") == "L2Ball":
         return f"by a Euclidean distance of at most {size}"
     return f"by at most {size} in each {part}" if place.get("norm") == "LinfBall" else f"by at most {size}"
+
+
+def describe_parameters(row: Mapping[str, Any], options: Mapping[str, Any], shape: Sequence[int]) -> str:
+    """The parameters of a transformation in a row of results, in words; empty where it has none.
+
+    Args:
+        row: of the frame of a metric, with a column for each parameter.
+        options: of the metric, as stored.
+        shape: of the inputs.
+
+    >>> options = {"neighbourhood": {"transformation": "Rotation", "degrees": [-10, 10]}}
+    >>> describe_parameters({"value": 0.3, "angle [degrees]": -7.31}, options, (1, 28, 28))
+    'angle −7.31 degrees'
+    >>> options = {"neighbourhood": {"transformation": "Brightness", "shift": [-0.2, 0.2]}}
+    >>> describe_parameters({"value": 0.3, "brightness [share of the range]": 0.1}, options, (1, 28, 28))
+    'brightness 10% of the range'
+    """
+    place = read_stored(options.get("neighbourhood"))
+    names = set(place.name_parameters(shape).values()) if isinstance(place, Transformation) else set()
+    found = []
+    for column, value in row.items():
+        if column.partition(" #")[0] not in names or not isinstance(value, int | float):
+            continue
+        name, _, rest = column.partition(" [")
+        unit, _, number = rest.partition("]")
+        scale = 100 if unit.startswith("share") else 1
+        text = f"{scale * value + 0.0:.3g}".replace("-", "−")
+        unit = f"%{unit.removeprefix('share')}" if scale == 100 else "%" if unit in ("%", "percent") else f" {unit}"
+        found.append(f"{name}{number} {text}{unit}".rstrip())
+    return ", ".join(found)
+
+
+def describe_transformation(options: Mapping[str, Any]) -> str:
+    """What happens to the inputs of a metric, as the end of "an input is ..."; empty where they are in a norm ball.
+
+    >>> describe_transformation({"neighbourhood": {"transformation": "TimeShift", "samples": [-3, 3]}})
+    'shifted in time by -3 to 3 samples'
+    >>> describe_transformation({"neighbourhood": {"transformation": "Wobble", "strength": 3}})
+    'changed by Wobble (strength 3)'
+    """
+    place = options.get("neighbourhood")
+    if not isinstance(place, Mapping) or "transformation" not in place:
+        return ""
+    known = read_stored(place)
+    if known is not None:
+        return known.describe()
+    own = ", ".join(f"{key} {value}" for key, value in place.items() if key != "transformation")
+    return f"changed by {place['transformation']}{f' ({own})' if own else ''}"
 
 
 def count_samples(rows: pl.DataFrame, column: str) -> tuple[int, int]:
@@ -128,3 +181,15 @@ def is_random(name: str) -> bool:
     (True, True, False)
     """
     return name.partition(":")[0].strip().lower() == "random"
+
+
+def find_controls(names: Sequence[str], known: Collection[str] = ()) -> list[str]:
+    """Which explainers are controls: random maps, and those of `known`; none if all of them are, as nothing is left.
+
+    Controls are references, which are neither ranked nor called best or worst.
+
+    >>> find_controls(["saliency", "edges", "random"], ["edges"]), find_controls(["random"])
+    (['edges', 'random'], [])
+    """
+    found = [name for name in names if name in known or is_random(name)]
+    return found if len(found) < len(names) else []

@@ -25,6 +25,8 @@ FEATURES, CHANNELS = 12, 6
 _STRIP = 14.0
 #: points of a line, and colours of its ground, over the time of a series
 POINTS = 300
+#: the colour of the time that a map moved back has no values for
+_UNSEEN = 0xB4 / 255
 RED, BLUE, INK, FAINT, RULE = "#b2182b", "#2166ac", "#1c1e21", "#5a6169", "#c9cdd1"
 #: how pale the pictures of a search are that found nothing, and from which picture on
 PALE, FIRST_PALE = 0.45, 2
@@ -72,7 +74,10 @@ class _Ready:
 
     def __init__(self, picture: Picture, place: int) -> None:
         self.picture, self.place = picture, place
-        self.array = np.nan_to_num(np.asarray(picture.array, dtype=float))
+        values = np.asarray(picture.array, dtype=float)
+        self.array = np.nan_to_num(values)
+        #: positions of a map that was moved back that not both inputs see
+        self.unseen = np.isnan(values).all(axis=0) if picture.moved_back and values.ndim == 2 else None
         self.signed, self.change, self.title = picture.signed, picture.change, picture.title
         self.marks = None if picture.marks is None else np.asarray(picture.marks)
         if self.array.ndim > 2:
@@ -257,7 +262,7 @@ class _Panel:
 
 
 def _pair_with_inputs(ready: Sequence[_Ready]) -> Iterator[_Panel]:
-    """Maps with the input that they explain: the last one before, or the first one after.
+    """Maps with the input that they explain: the last one before, or the first one after; moved back, the first one.
 
     An input without marks that a map is drawn on gets no picture of its own.
     """
@@ -270,6 +275,8 @@ def _pair_with_inputs(ready: Sequence[_Ready]) -> Iterator[_Panel]:
         earlier = [other for other in inputs if other.place < each.place]
         later = [other for other in inputs if other.place > each.place]
         base = earlier[-1] if earlier else later[0] if later else None
+        if each.picture.moved_back and inputs:
+            base = inputs[0]
         drawn |= {base.place} if base is not None else set()
         panels.append(_Panel(each, each.array if base is None else base.array))
     panels += [_Panel(each, each.array) for each in ready if each.change or each.marks is not None]
@@ -366,7 +373,10 @@ def _colour_ground(each: _Ready, channel: int, channels: int) -> str | None:
     values = (
         each.array[min(channel, len(each.array) - 1)] if len(each.array) in (1, channels) else each.array.sum(axis=0)
     )
-    return encode_png(colour_signed(_cut(values).mean(axis=1)[None] / each.limit))
+    colours = colour_signed(_cut(values).mean(axis=1) / each.limit)
+    if each.unseen is not None:
+        colours[_cut(each.unseen).mean(axis=1) > 0.5] = _UNSEEN
+    return encode_png(colours[None])
 
 
 def _cut(values: Array) -> Array:

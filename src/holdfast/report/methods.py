@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from holdfast.presentation.base import format_number, read_numbers
-from holdfast.presentation.wording import describe_reach
+from holdfast.presentation.wording import describe_reach, describe_transformation
 from holdfast.report.views import Contents
 
 _FACTS = ("title", "model", "data", "created", "command")
@@ -36,11 +36,17 @@ def describe_question(contents: Contents) -> str:
         on = f"{len(data)} data sets ({', '.join(data)})"
     words = any((contents.manifest.get("data") or {}).get(name, {}).get("tokens") for name in data)
     part = "number of the embedding" if words else "feature"
-    reaches = dict.fromkeys(filter(None, (describe_reach(label.options, part) for label in contents.labels.values())))
+    options = [label.options for label in contents.labels.values()]
+    reaches = list(dict.fromkeys(filter(None, (describe_reach(own, part) for own in options))))
+    changes = list(dict.fromkeys(filter(None, map(describe_transformation, options))))
     text = f"{who} of {of}, on {on}."
-    if len(reaches) > 3:
-        return f"{text} Inputs move by {len(reaches)} different amounts."
-    return f"{text} Inputs move {' or '.join(reaches)}." if reaches else text
+    count = len(reaches) + len(changes)
+    if count > 3:
+        what = f"are changed in {count} different ways" if changes else f"move by {count} different amounts"
+    else:
+        moved = f"move {' or '.join(reaches)}" if reaches else ""
+        what = " or ".join(filter(None, (moved, f"are {' or '.join(changes)}" if changes else "")))
+    return f"{text} Inputs {what}." if what else text
 
 
 def describe_study(contents: Contents) -> list[tuple[str, str]]:
@@ -92,6 +98,9 @@ def _model(name: str, stored: dict[str, Any]) -> str:
 def _neighbourhood(value: Any) -> str:
     if not isinstance(value, dict):
         return "" if value is None else str(value)
+    changed = describe_transformation({"neighbourhood": value})
+    if changed:
+        return f"{changed} ({str(value.get('distribution', 'uniform')).replace('_', ' ')} parameters)"
     norm = {"LinfBall": "every feature moves by at most", "L2Ball": "Euclidean distance at most"}
     start = norm.get(str(value.get("norm")), f"{value.get('norm')}, radius")
     radius = value.get("radius")
@@ -130,6 +139,8 @@ def flatten(value: Any, prefix: str = "") -> list[tuple[str, str]]:
     """
     if isinstance(value, list) and not any(isinstance(entry, dict) for entry in value):
         return [(prefix, ", ".join(map(str, value)))]
+    if isinstance(value, list):  # the parts of a composition
+        value = {str(number): entry for number, entry in enumerate(value, 1)}
     if not isinstance(value, dict):
         return [(prefix, "default" if value is None else str(value))]
     pairs: list[tuple[str, str]] = []

@@ -17,6 +17,7 @@ from itertools import combinations, permutations
 from typing import Any
 
 from holdfast.errors import HoldfastError
+from holdfast.neighbourhoods.naming import KEYS, label_neighbourhood, read_stored
 from holdfast.registry import parse_options
 
 #: letters of a value in words
@@ -58,9 +59,12 @@ class Configuration:
         number, value = self.number(path), self.options[path]
         return number if number is not None else (type(value).__name__, json.dumps(value, sort_keys=True, default=repr))
 
-    def words(self, path: str) -> str:
-        """The value of an option in words."""
-        return _in_words(self.options[path]) if path in self.options else "not set"
+    def words(self, path: str, bare: bool = False) -> str:
+        """The value of an option in words; with `bare`, of a thing that has options the name alone."""
+        if path not in self.options:
+            return "not set"
+        value = self.options[path]
+        return _in_words(str(value) if bare and isinstance(value, _Given) else value)
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,23 @@ class Group:
 
 
 class _Given(str):
-    """The name of a thing whose own options are given. The bare name is another value: it has its default options."""
+    """The name of a thing whose own options are given. The bare name is another value: it has its default options.
+
+    Attributes:
+        words: for the thing with its options; empty where they are shown one by one.
+        apart: whether the thing is compared with others of its kind in rows, and is no reference beside an axis.
+    """
+
+    words: str = ""
+    apart: bool = False
+
+
+def _name_given(key: str, options: Mapping[str, Any]) -> _Given:
+    given = _Given(options[key])
+    given.apart = key == "transformation"
+    if key in KEYS and (known := read_stored(options)) is not None:
+        given.words = label_neighbourhood(known)
+    return given
 
 
 def flatten_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,12 +152,25 @@ def flatten_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(inner, Mapping):
             found[str(option)] = value
             continue
-        key = next((key for key in ("name", "norm") if isinstance(inner.get(key), str)), None)
+        key = next((key for key in ("transformation", "norm", "name") if isinstance(inner.get(key), str)), None)
         if key is not None:
-            found[str(option)] = _Given(inner[key])
+            found[str(option)] = _name_given(key, inner)
         own = flatten_options({name: each for name, each in inner.items() if name != key})
+        if key == "transformation":
+            own = {name: _find_extent(each) for name, each in own.items()}
         found |= {f"{option}.{path}": each for path, each in own.items()}
     return found
+
+
+def _is_apart(one: Configuration, path: str) -> bool:
+    value = one.options.get(path)
+    return isinstance(value, _Given) and value.apart
+
+
+def _find_extent(value: Any) -> Any:
+    """The number r for a range from -r to r, so that several such ranges have places on an axis; else the value."""
+    pair = isinstance(value, list) and len(value) == 2 and all(isinstance(each, int | float) for each in value)
+    return value[1] if pair and value[0] == -value[1] else value
 
 
 def _parse(text: str) -> str | dict[str, Any]:
@@ -252,6 +285,7 @@ class _Kind:
         left = [each for each in self.all if each.unit == member.unit and not self._on_axis(each, *options)]
         left = [each for each in left if not lines or across not in each.options or self._value(each, across) in lines]
         for reason in dict.fromkeys(path for option in options for path in (option, self._owner(option)) if path):
+            left = [each for each in left if not any(_is_apart(one, reason) for one in (each, member))]
             found = [e for e in left if self._rest(e, *options, reason) == self._rest(member, *options, reason)]
             left = [each for each in left if each not in found]
             for each, text in zip(found, self._words(found, reason).values(), strict=True):
@@ -281,7 +315,11 @@ class _Kind:
         return {name: f"{text} ({name})" if text in unclear else text for name, text in texts.items()}
 
     def _same(self, one: Configuration, *options: str) -> tuple[str, ...]:
-        return tuple(f"{path} {one.words(path)}" for path in one.options if not self._within(path, *options))
+        """What else is the same: other things in their words, and the thing that an option belongs to by its name."""
+        whole = {path for path, value in one.options.items() if isinstance(value, _Given) and value.words}
+        whole -= {path for path in whole for option in options if self._within(option, path)}
+        shown = [path for path in one.options if not self._within(path, *options, *(whole - {path}))]
+        return tuple(f"{path} {one.words(path, bare=path not in whole)}" for path in shown)
 
 
 def _add_titles(found: list[Group]) -> list[Group]:
@@ -300,6 +338,10 @@ def _in_words(value: Any) -> str:
         return f"{value:,}" if isinstance(value, int) and abs(value) >= 1e5 else f"{value:.6g}".replace("-", "−")
     if value is None:
         return "default"
+    if isinstance(value, _Given) and value.words:
+        return value.words
+    if isinstance(value, Mapping) and (known := read_stored(value)) is not None:
+        return label_neighbourhood(known)
     if isinstance(value, list | tuple):
         return ", ".join(_in_words(each) for each in value) or "none"
     text = str(value)

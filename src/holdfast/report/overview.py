@@ -6,6 +6,7 @@ There is no score over all metrics.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -50,8 +51,9 @@ class Matrix:
     uneven: list[str] = field(default_factory=list)
 
 
-def build_matrix(contents: Contents, data: str, model: str) -> Matrix:
-    """The overview of one data set and model."""
+def build_matrix(contents: Contents, data: str, model: str, names: Sequence[str] = ()) -> Matrix:
+    """The overview of one data set and model, over all labels or over those of these names."""
+    labels = [label for name, label in contents.labels.items() if not names or name in names]
     failures, comparisons = contents.results.failures, contents.comparisons
     here = (pl.col("data") == data) & (pl.col("model") == model)
     failed: dict[tuple[str, str], int] = {}
@@ -61,13 +63,13 @@ def build_matrix(contents: Contents, data: str, model: str) -> Matrix:
     rows: list[tuple[str, list[Entry]]] = []
     for name in contents.explainers:
         entries = []
-        for label in contents.labels.values():
+        for label in labels:
             rows_of_name = contents.rows(data, model, label.name, name)
             found = summarise_rows(label, rows_of_name, failed.get((name, label.name), 0))
             entries.append(_rank_cell(found, name, comparisons.get((data, model, label.name))))
         if any(entry.cell is not None for entry in entries):
             rows.append((name, entries))
-    uneven = [label.name for label in contents.labels.values() if _has_uneven_samples(contents, label, data, model)]
+    uneven = [label.name for label in labels if _has_uneven_samples(contents, label, data, model)]
     return Matrix(data, model, rows, uneven)
 
 

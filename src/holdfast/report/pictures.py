@@ -22,6 +22,8 @@ SIGNED = (
 )
 #: the greys of an image under marks: how many, the darkest, the palest
 GREYS, DARKEST, PALEST = 12, 0xB0, 0xF6
+#: the greys of stripes where a map that was moved back has no values
+UNSEEN = (0xB4, 0xD8)
 
 
 def draw_picture(picture: Picture, bounds: tuple[float, float]) -> str:
@@ -31,7 +33,7 @@ def draw_picture(picture: Picture, bounds: tuple[float, float]) -> str:
     """
     array = np.asarray(picture.array, dtype=float)
     if picture.signed:
-        return draw_map(array)
+        return draw_map(array, picture.moved_back)
     low, high = bounds
     if not (np.isfinite(low) and np.isfinite(high)):
         finite = np.nan_to_num(array)
@@ -49,15 +51,32 @@ def draw_input(array: Array, low: float, high: float) -> str:
     return encode_png(np.moveaxis(np.clip((shrink(colours) - low) / span, 0, 1), 0, -1))
 
 
-def draw_map(array: Array) -> str:
+def draw_map(array: Array, hatch: bool = False) -> str:
     """Draw a map `(C, H, W)` as a data URI: red above zero, blue below, on its own symmetric scale. Channels are added.
 
     A map with the same value everywhere says nothing, and full colour would hide this: it is drawn as the word.
+
+    Args:
+        array: the map.
+        hatch: hatch positions that are NaN in all channels; otherwise NaN counts as 0.
     """
-    flat = shrink(np.nan_to_num(array.astype(float)).sum(axis=0, keepdims=True))[0]
-    if np.ptp(flat) == 0:
+    array = array.astype(float)
+    unseen = np.isnan(array).all(axis=0, keepdims=True) & hatch
+    flat = shrink(np.nan_to_num(array).sum(axis=0, keepdims=True))[0]
+    hidden = shrink(unseen.astype(float))[0] > 0.5
+    if hidden.all() or np.ptp(flat[~hidden]) == 0:
         return _CONSTANT
-    return encode_png(colour_signed(flat / float(np.abs(flat).max())))
+    colours = colour_signed(flat / float(np.abs(flat).max()))
+    colours[hidden] = hatch_positions(*hidden.shape)[hidden]
+    return encode_png(colours)
+
+
+def hatch_positions(height: int, width: int) -> Array:
+    """Diagonal stripes in two greys, `(height, width, 3)`, about eight across a picture."""
+    stripe = max(1, round(min(height, width) / 16))
+    rows, columns = np.indices((height, width))
+    dark = (rows + columns) // stripe % 2 == 0
+    return np.where(dark, UNSEEN[0], UNSEEN[1])[..., None].repeat(3, axis=-1) / 255
 
 
 def colour_signed(values: Array) -> Array:

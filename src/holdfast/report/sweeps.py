@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from holdfast.charts import Chart, Gallery, Strip, draw_strips
+import numpy as np
+import polars as pl
+
+from holdfast.charts import Chart, Gallery, Strip, Table, TableCell, draw_strips
 from holdfast.metrics.base import PartOf
 from holdfast.presentation import Reading
+from holdfast.presentation.kept_class import describe_kept_class
 from holdfast.report.options import Configuration, Group, find_groups, flatten_options
+from holdfast.report.overview import Entry, build_matrix
 from holdfast.report.sweep_tables import Frames, SweepTable
 from holdfast.report.views import Contents, Label
 
@@ -25,7 +31,7 @@ class Part:
 
     data: str
     model: str
-    figures: list[Chart | Gallery] = field(default_factory=list)
+    figures: list[Chart | Gallery | Table] = field(default_factory=list)
     bounds: tuple[float, float] = (float("nan"), float("nan"))
 
 
@@ -41,7 +47,10 @@ class Section:
 
 @dataclass
 class SectionList:
-    """Sections with their figures, up to a number of these; `left_out` counts those for which there is no room."""
+    """Sections with their figures, up to a number of these; `left_out` counts those for which there is no room.
+
+    Tables are small, and do not count.
+    """
 
     room: int
     sections: list[Section] = field(default_factory=list)
@@ -50,9 +59,14 @@ class SectionList:
     def add(self, section: Section, parts: Iterable[Part]) -> None:
         """Add a section, if any of its parts has a figure."""
         for part in parts:
-            kept = part.figures[: self.room]
-            self.room -= len(kept)
-            self.left_out += len(part.figures) - len(kept)
+            kept: list[Chart | Gallery | Table] = []
+            for figure in part.figures:
+                counts = not isinstance(figure, Table)
+                if counts and not self.room:
+                    self.left_out += 1
+                else:
+                    self.room -= counts
+                    kept.append(figure)
             if kept:
                 section.parts.append(replace(part, figures=kept))
         self.sections += [section] if section.parts else []
@@ -139,6 +153,7 @@ def _part_of_metrics(contents: Contents, group: Group, data: str, model: str) ->
     if group.comparable:
         texts = {member.name: member.text for member in group.members}
         heading = f"{reading.title}, by {group.option}"
+        part.figures += _tabulate(contents, group, reading, data, model)
         part.figures += [
             replace(chart, name=f"boxes-{group.option}")
             for chart in _boxes(frames, texts, contents.explainers, reading, heading)
@@ -149,6 +164,64 @@ def _part_of_metrics(contents: Contents, group: Group, data: str, model: str) ->
         part.bounds = views[0].bounds
         part.figures += labels[0].presentation.figures_over_option(views, group.option)
     return part
+
+
+def _tabulate(contents: Contents, group: Group, reading: Reading, data: str, model: str) -> list[Table]:
+    """A table of medians with verdicts: a row for each explainer, a column for each configuration.
+
+    A cell has the median with its interval and the first note on it, such as how many samples were misinterpreted.
+    There is no table for a single configuration.
+    """
+    matrix = build_matrix(contents, data, model, group.names)
+    shown = [name for name in contents.labels if name in group.names]
+    members = [member for member in group.members if len(contents.frame(data, model, member.name))]
+    if len(members) < 2 or not matrix.rows:
+        return []
+    medians = {
+        (member.name, name): float(np.median(values))
+        for member in members
+        for name, _ in matrix.rows
+        if len(values := reading.values(reading.select_valid(contents.rows(data, model, member.name, name))))
+    }
+    ranked = [(value, name) for (_, name), value in medians.items() if math.isfinite(value)]
+    finite = [value for value, name in ranked if name not in contents.controls]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+
+    def make_cell(member: str, name: str, entry: Entry) -> TableCell:
+        if entry.cell is None:
+            return TableCell("–")
+        value, share = medians.get((member, name), math.nan), None
+        if reading.direction and high > low and math.isfinite(value):
+            share = float(np.clip((value - low) / (high - low), 0, 1))
+            share = share if reading.direction == "higher" else 1 - share
+        notes = [note for note in entry.cell.notes if not note.startswith("class kept")]  # it is in the column's head
+        lines = [entry.cell.words, entry.cell.interval, *notes[:1]]
+        return TableCell(entry.cell.main, "\n".join(filter(None, lines)), share=share, first=entry.first)
+
+    rows = [
+        (name, [make_cell(member.name, name, entries[shown.index(member.name)]) for member in members])
+        for name, entries in matrix.rows
+    ]
+    caption = "Medians over samples. ★: the best mean rank in its column, or not shown to be worse (paired tests, 5%); "
+    caption += "no star where the tests decide nothing. "
+    caption += "The deeper the colour, the better the median. " if reading.direction else ""
+    verdicts = []
+    for member in members:
+        comparison = contents.comparisons.get((data, model, member.name))
+        if comparison is not None and comparison.count > 0:
+            best = [comparison.names[place] for place in comparison.winner_set] if comparison.decided else []
+            verdicts.append(f"{member.text}: {' or '.join(best) if best else 'not decided'}")
+    caption += f"Best by {group.option}: {'; '.join(verdicts)}." if verdicts else ""
+    for member in members:
+        unfair = contents.labels[member.name].presentation.unfair(contents.view(data, model, member.name))
+        caption += f" Beware, {member.text}: {unfair}" if unfair else ""
+    columns = [(member.text, _say_kept(contents.frame(data, model, member.name))) for member in members]
+    return [Table(f"{reading.title}: explainers by {group.option}", columns, rows, caption.strip())]
+
+
+def _say_kept(frame: pl.DataFrame) -> str:
+    """How much of the neighbourhood keeps the class, for the head of its column; empty where this is not known."""
+    return "".join(describe_kept_class(frame)).replace(" of the neighbourhood", "")
 
 
 def _part_of_explainers(contents: Contents, group: Group, data: str, model: str) -> Part:

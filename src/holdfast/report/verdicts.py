@@ -165,8 +165,10 @@ def describe_controls(tests: Sequence[ControlTest], decimals: int | None = None)
     >>> from holdfast.statistics.comparison import compare_with_controls
     >>> import numpy as np
     >>> values = np.column_stack([np.arange(9) + 5.0, np.arange(9) % 2, np.arange(9) % 3])
-    >>> print(describe_controls(compare_with_controls(values, ["a", "b", "edges"], ["edges"], "higher"), 1))
-    Better than every control: a. Not shown to be better than edges, a control: b (difference 0.0 [−2.0, 0.0]).
+    >>> tests = compare_with_controls(values, ["a", "b", "edges"], ["edges"], "higher")
+    >>> print(describe_controls(tests, 1).replace("a. Not", "a.\\nNot"))
+    Better than every control: a.
+    Not shown to be better than edges, a control: b (median difference 0.0 [−2.0, 0.0]).
     """
     if not tests:
         return ""
@@ -193,7 +195,7 @@ def _name_with_difference(test: ControlTest, decimals: int | None) -> str:
     if gap is None or gap.bound is not None or gap.low is None or gap.high is None:
         return test.explainer
     value, low, high = (format_number(each, decimals) for each in (gap.value, gap.low, gap.high))
-    return f"{test.explainer} (difference {value} [{low}, {high}])"
+    return f"{test.explainer} (median difference {value} [{low}, {high}])"
 
 
 def choose_example(contents: Contents, data: str, model: str) -> tuple[GalleryRow, View] | None:

@@ -13,7 +13,7 @@ import polars as pl
 from holdfast.charts import Explainers
 from holdfast.metrics.base import Metric
 from holdfast.presentation import Presentation, Reading, View, metric_class, presentation_of
-from holdfast.presentation.wording import is_random
+from holdfast.presentation.wording import find_controls
 from holdfast.statistics.comparison import Comparison, ControlTest
 from holdfast.statistics.ranking import Agreement, Ranking, compare_controls, measure_agreements, rank_explainers
 from holdfast.study.results import COORDINATES, Results
@@ -65,6 +65,7 @@ class Label:
         presentation: how its results are drawn and described.
         reading: how its frame is read.
         stored: the manifest's entry.
+        compared: whether the reading is that of `Presentation.make_comparable`, and not of the stored value.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Label:
     presentation: Presentation
     reading: Reading
     stored: dict[str, Any]
+    compared: bool = False
 
     def figures(self, view: View) -> list[Any]:
         """The metric's own figures."""
@@ -101,15 +103,15 @@ class Contents:
         self.results, self.manifest = results, results.manifest
         samples = results.samples
         self.repeats = int(self.manifest.get("repeats") or 1)
-        names = self._names("explainers", "explainer")
-        self.explainers = Explainers(names, self._find_controls(names))
+        names, known = self._names("explainers", "explainer"), self.manifest.get("controls")
+        self.explainers = Explainers(names, find_controls(names, known if isinstance(known, list) else ()))
         self.data, self.models = self._names("data", "data"), self._names("models", "model")
-        self.labels = {name: self._label(name) for name in self._names("metrics", "label")}
-        self._frames: dict[tuple[Any, ...], pl.DataFrame] = {}
+        self.label_names = self._names("metrics", "label")
+        self._stored: dict[tuple[Any, ...], pl.DataFrame] = {}
         if samples.width and len(samples):
             place = pl.col("explainer").replace_strict(self.explainers, range(len(self.explainers)))
             parts = samples.sort(place, "repeat", "sample", maintain_order=True)
-            self._frames = parts.partition_by("data", "model", "label", as_dict=True)
+            self._stored = parts.partition_by("data", "model", "label", as_dict=True)
 
     def _names(self, key: str, column: str) -> list[str]:
         names = list(self.manifest.get(key) or {})
@@ -117,6 +119,38 @@ class Contents:
             if column in frame.columns:
                 names += [n for n in frame[column].unique(maintain_order=True).sort() if n not in names]
         return names
+
+    @property
+    def labels(self) -> dict[str, Label]:
+        """The configured metrics by name."""
+        return self._compared[0]
+
+    @cached_property
+    def _compared(self) -> tuple[dict[str, Label], dict[tuple[Any, ...], pl.DataFrame]]:
+        """The labels, and the frames with the values by which explainers are compared. Arrays are read here, once."""
+        labels, frames = {}, dict(self._stored)
+        for name in self.label_names:
+            known = self._label(name)
+            places = [(data, model, name) for data, model in self.pairs if (data, model, name) in frames]
+            views = [self._view(known, data, model, frames[data, model, name]) for data, model, _ in places]
+            found = known.presentation.make_comparable(views)
+            if found is not None:
+                known = replace(known, reading=found[0], compared=True)
+                frames.update(zip(places, found[1], strict=True))
+            labels[name] = known
+        return labels, frames
+
+    @cached_property
+    def samples(self) -> pl.DataFrame:
+        """All rows, in the order of the results, with the values by which explainers are compared."""
+        stored, keys = self.results.samples, [*COORDINATES, "sample"]
+        added = []
+        for place, frame in self._compared[1].items():
+            new = [name for name in frame.columns if name not in self._stored[place].columns]
+            added += [frame.select(*keys, *new)] if new else []
+        if not added:
+            return stored
+        return stored.join(pl.concat(added, how="diagonal_relaxed"), on=keys, how="left", maintain_order="left")
 
     def _label(self, name: str) -> Label:
         stored = dict((self.manifest.get("metrics") or {}).get(name) or {})
@@ -136,7 +170,7 @@ class Contents:
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
         """The pairs of data and model that were evaluated, in the order of the manifest."""
-        have = {(data, model) for data, model, _ in self._frames}
+        have = {(data, model) for data, model, _ in self._stored}
         if {"data", "model"} <= set(self.results.jobs.columns):
             have |= set(self.results.jobs.select("data", "model").unique().iter_rows())
         return [(data, model) for data in self.data for model in self.models if (data, model) in have]
@@ -149,7 +183,7 @@ class Contents:
 
     def frame(self, data: str, model: str, label: str) -> pl.DataFrame:
         """The rows of a configured metric for one data set and model."""
-        return self._frames.get((data, model, label), self.results.samples.clear())
+        return self._compared[1].get((data, model, label), self.results.samples.clear())
 
     def rows(self, data: str, model: str, label: str, explainer: str) -> pl.DataFrame:
         """The rows of a configured metric for one data set, model and explainer."""
@@ -158,21 +192,24 @@ class Contents:
 
     def view(self, data: str, model: str, label: str) -> View:
         """The rows of a configured metric for one data set and model, with all that its figures need."""
-        known, jobs = self.labels[label], self.results.jobs
+        return self._view(self.labels[label], data, model, self.frame(data, model, label))
+
+    def _view(self, known: Label, data: str, model: str, frame: pl.DataFrame) -> View:
+        jobs = self.results.jobs
         if {"data", "model", "label", "artefacts", "status"} <= set(jobs.columns):
-            mine = (pl.col("data") == data) & (pl.col("model") == model) & (pl.col("label") == label)
+            mine = (pl.col("data") == data) & (pl.col("model") == model) & (pl.col("label") == known.name)
             jobs = jobs.filter(mine & (pl.col("status") == "done") & pl.col("artefacts"))
         else:
             jobs = jobs.clear()
         return View(
-            label,
+            known.name,
             known.metric,
             known.options,
             known.reading,
             data,
             model,
             self.explainers,
-            self.frame(data, model, label),
+            frame,
             self._bounds(data),
             jobs,
             self.results.artefacts,
@@ -204,21 +241,15 @@ class Contents:
     @cached_property
     def rankings(self) -> list[Ranking]:
         """The rankings of the explainers, for each data set, model and label that has a direction."""
-        if not self._frames:
+        if not self._stored:
             return []
         readings = {name: label.reading for name, label in self.labels.items()}
-        return rank_explainers(self.results.samples, readings, unranked=self.controls)
+        return rank_explainers(self.samples, readings, unranked=self.controls)
 
     @property
     def controls(self) -> list[str]:
         """The control explainers, where there are others: references, which are neither best nor worst."""
         return self.explainers.controls
-
-    def _find_controls(self, names: Sequence[str]) -> list[str]:
-        stored = self.manifest.get("controls")
-        known = stored if isinstance(stored, list) else []
-        found = [name for name in names if name in known or is_random(name)]
-        return found if len(found) < len(names) else []
 
     def count_explainers(self) -> str:
         """How many explainers and controls there are, in words."""
@@ -235,7 +266,7 @@ class Contents:
     def compare_with_controls(self, labels: Sequence[str]) -> dict[tuple[str, str, str], list[ControlTest]]:
         """The tests of explainers against the controls by some metrics."""
         readings = {name: self.labels[name].reading for name in labels}
-        return compare_controls(self.results.samples, readings, self.controls) if self._frames and self.controls else {}
+        return compare_controls(self.samples, readings, self.controls) if self._stored and self.controls else {}
 
     @cached_property
     def comparisons(self) -> dict[tuple[str, str, str], Comparison]:

@@ -107,7 +107,9 @@ def _windowed_index(x: Tensor, y: Tensor, extent: Tensor, window: int, gaussian:
     sample = members / max(members - 1, 1)  # sample covariance, as in scikit-image
     x_variance = (sample * (mpp - mp * mp)).clamp(min=0)
     y_variance = (sample * (mqq - mq * mq)).clamp(min=0)
-    covariance = sample * (mpq - mp * mq)
+    # Rounding can make a covariance larger than the variances allow, where a window is constant in both maps.
+    most = (x_variance + y_variance) / 2
+    covariance = (sample * (mpq - mp * mq)).clamp(-most, most)
     x_mean, y_mean = mp + x_middle, mq + y_middle
 
     limits = torch.finfo(x.dtype)
@@ -115,8 +117,7 @@ def _windowed_index(x: Tensor, y: Tensor, extent: Tensor, window: int, gaussian:
     c2 = (K2 * extent).square().clamp(limits.tiny, limits.max / 8)
     luminance = (2 * x_mean * y_mean + c1) / (x_mean * x_mean + y_mean * y_mean + c1)
     structure = (2 * covariance + c2) / (x_variance + y_variance + c2)
-    # Rounding can make a covariance larger than the variances allow.
-    return luminance.clamp(-1, 1) * structure.clamp(-1, 1)
+    return luminance.clamp(-1, 1) * structure
 
 
 def _fit_window(window: int, side: int) -> int:

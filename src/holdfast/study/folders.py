@@ -58,6 +58,10 @@ class Folder(ABC):
         """The names of the files directly in the subfolder `part`, in no order; empty if it does not exist."""
 
     @abstractmethod
+    def size(self, part: str) -> int:
+        """The bytes of the files in a subfolder; 0 if it does not exist."""
+
+    @abstractmethod
     def delete(self, name: str) -> None:
         """Remove a file, if it exists."""
 
@@ -260,6 +264,13 @@ class RemoteFolder(Folder):
             return []
         names = (entry.rstrip("/").rpartition("/")[2] for entry in found)
         return [name for name in names if not name.endswith(".part")]
+
+    def size(self, part: str) -> int:
+        """The bytes of the files in a subfolder, as the file system lists them."""
+        try:
+            return sum(entry.get("size") or 0 for entry in self.system.ls(self._path(part), detail=True))
+        except FileNotFoundError:
+            return 0
 
     def delete(self, name: str) -> None:
         """Remove a file, if it exists."""

@@ -54,7 +54,8 @@ def fingerprint(value: object, depth: int = 6, known: Known | None = None) -> An
         return tensor_digest(value)
     if isinstance(value, type):
         return [value.__module__, value.__qualname__, _code(value, depth - 1, known)]
-    if depth <= 0:
+    # what is written of code has its place in the file, and of a set an order that differs from process to process
+    if depth <= 0 and not isinstance(value, CodeType | set | frozenset):
         return _without_address(value)
     inner = partial(fingerprint, depth=depth - 1, known=known)
     if isinstance(value, CodeType):

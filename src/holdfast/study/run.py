@@ -18,6 +18,7 @@ from holdfast.metrics import Metric, get
 from holdfast.metrics.base import Preset
 from holdfast.metrics.base import metrics as registry
 from holdfast.neighbourhoods import Neighbourhood
+from holdfast.neighbourhoods.naming import join_label, label_neighbourhoods
 from holdfast.registry import build
 from holdfast.study.executors import Executor, InProcess
 from holdfast.study.executors.base import Tell
@@ -264,30 +265,40 @@ def _code_changes(before: Mapping[str, Any], code: Mapping[str, str]) -> list[An
 
 def named_metrics(
     metrics: Mapping[str, Metric | str] | Sequence[Metric | str],
-    neighbourhood: Neighbourhood | None = None,
+    neighbourhood: Neighbourhood | Sequence[Neighbourhood] | None = None,
     preset: Preset = "standard",
 ) -> dict[str, Metric]:
     """Metrics by label: the given labels, or the metric's own label, with a number if several have the same.
 
+    With several neighbourhoods, a metric that is given by name is there once for each, and its label says which.
+
     Args:
         metrics: metrics, or their names as `holdfast.metrics.get` takes them.
-        neighbourhood: for metrics that are given by name and have this option.
+        neighbourhood: for metrics that are given by name and have this option; one or several.
         preset: for metrics that are given by name and do not say which.
 
     >>> from holdfast.neighbourhoods import LinfBall
     >>> list(named_metrics(["worst_case", "max_sensitivity", "max_sensitivity:samples=9"], LinfBall(0.1)))
     ['worst_case: changed_explanation', 'max_sensitivity', 'max_sensitivity 2']
+    >>> list(named_metrics(["max_sensitivity", "aopc"], [LinfBall(0.1), LinfBall(0.2)]))
+    ['max_sensitivity: linf 0.1', 'max_sensitivity: linf 0.2', 'aopc']
     """
-    labels = list(metrics) if isinstance(metrics, Mapping) else None
-    found = []
-    for metric in metrics.values() if isinstance(metrics, Mapping) else metrics:
-        if isinstance(metric, str):
-            wanted = neighbourhood is not None and has_neighbourhood(metric)
-            own = {"neighbourhood": neighbourhood} if wanted else {}
-            found.append(build(registry, metric, defaults={"preset": preset, **own}))
+    places = [neighbourhood] if isinstance(neighbourhood, Neighbourhood) else list(neighbourhood or ())
+    labels, found = list[str](), list[Metric]()
+    labelled = isinstance(metrics, Mapping)
+    for label, metric in metrics.items() if isinstance(metrics, Mapping) else ((None, each) for each in metrics):
+        if not isinstance(metric, str):
+            made = {"": get(metric)}
+        elif places and has_neighbourhood(metric):
+            made = {
+                words: build(registry, metric, defaults={"preset": preset, "neighbourhood": place})
+                for words, place in zip(label_neighbourhoods(places), places, strict=True)
+            }
         else:
-            found.append(get(metric))
-    return dict(zip(labels or number_labels(metric.own_label for metric in found), found, strict=True))
+            made = {"": build(registry, metric, defaults={"preset": preset})}
+        labels += [join_label(one.own_label if label is None else label, words) for words, one in made.items()]
+        found += made.values()
+    return dict(zip(labels if labelled else number_labels(labels), found, strict=True))
 
 
 def has_neighbourhood(metric: str | type[Metric], required: bool = False) -> bool:

@@ -213,11 +213,11 @@ class Store:
     def find_damage(self, jobs: Iterable[str]) -> dict[str, str]:
         """What is wrong with the files of finished jobs, by job; empty if all are as they were written.
 
-        Every table is read. A job whose arrays are missing is damaged, too. Arrays are read if they are on this
-        computer and take less than 1 GB; else only `check_files`, and whoever uses them, does so.
+        Every table is read. A job whose arrays are missing is damaged, too. Arrays are read if all of them take less
+        than 1 GB; else only `check_files`, and whoever uses them, does so.
         """
         stored = set(self.folder.names("artefacts"))
-        small = isinstance(self.folder, LocalFolder) and self.folder.size("artefacts") < _LARGE
+        small = self.folder.size("artefacts") < _LARGE
 
         def look(job: str) -> str:
             try:

@@ -159,6 +159,21 @@ def test_affine_classifiers_without_binding_bounds_are_exact(norm: Any) -> None:
     assert worst < 2 * TIGHT
 
 
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_a_convolution_as_large_as_the_input_is_an_affine_classifier(dimensions: int) -> None:
+    torch.manual_seed(0)
+    kernel = (2, 3, 2)[:dimensions]
+    layer = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[dimensions - 1](2, 3, kernel)  # type: ignore[operator]
+    module = nn.Sequential(layer, nn.Flatten()).double()
+    x = torch.full((1, 2, *kernel), 0.5, dtype=torch.float64)
+    logits, y = module(x).detach()[0], int(module(x).argmax())
+    w = layer.weight.detach().flatten(1)
+    rivals = [j for j in range(3) if j != y]
+    exact = min(float((logits[y] - logits[j]) / (w[y] - w[j]).norm()) for j in rivals)
+    lower = certified_distortion(classifier_of(module, (-9.0, 9.0)), x, norm=2, tolerance=TIGHT).lower
+    assert float(lower) == pytest.approx(exact, rel=2 * TIGHT)
+
+
 def test_affine_classifiers_within_bounds_meet_the_quadratic_programme() -> None:
     bounded = 0
     for seed in range(12):

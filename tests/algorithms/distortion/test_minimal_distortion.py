@@ -187,10 +187,12 @@ def test_the_foot_of_a_plane_within_bounds(norm: float | str) -> None:
     x = torch.rand(50, 6, generator=generator, dtype=torch.float64)
     normal = torch.randn(50, 6, generator=generator, dtype=torch.float64)
     normal[::3, :2] = 0
+    x[::2, 2], x[::2, 3] = 0.0, 1.0  # entries at their bounds cannot move beyond them
     most = torch.where(normal > 0, normal * (1 - x), -normal * x).sum(1)
     rise = most * torch.rand(50, generator=generator, dtype=torch.float64)
     foot, reached = nearest_on_plane(x, normal, rise, torch.zeros_like(x), torch.ones_like(x), norm)  # type: ignore[arg-type]
     assert reached.all()
+    assert bool(((foot >= 0) & (foot <= 1)).all())
     assert (normal * (foot - x)).sum(1).tolist() == pytest.approx(rise.tolist(), abs=1e-9)
     for row in range(50):  # no step of the same or a smaller size within the bounds rises more
         size = float(torch.linalg.vector_norm(foot[row] - x[row], ord=2 if norm == 2 else torch.inf))
@@ -345,6 +347,73 @@ def test_two_dimensions_against_a_grid() -> None:
     assert np.quantile(ratios, 0.9) < 1.1
 
 
+class Ellipsoid(nn.Module):
+    """Class 1 within the ellipsoid `sum_i a_i x_i^2 <= 1`, which is convex: from outside one point is the nearest."""
+
+    axes = torch.linspace(1, 9, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rise = 1 - (x.square() * self.axes).sum(1)
+        return torch.stack([torch.zeros_like(rise), rise], 1)
+
+
+def points_around_the_ellipsoid() -> tuple[holdfast.Classifier, Tensor]:
+    x = torch.randn(16, 6, generator=torch.Generator().manual_seed(0))
+    x *= torch.linspace(1.2, 3, 16)[:, None] / (x.square() * Ellipsoid.axes).sum(1, keepdim=True).sqrt()
+    return holdfast.Classifier(Ellipsoid(), (-4.0, 4.0), device="cpu"), x
+
+
+@pytest.mark.parametrize(
+    ("name", "excess"),
+    [
+        ("fmn", 1e-4),
+        ("fmn:steps=40,second=0,polish=0", 1e-3),
+        ("alma", 1e-3),
+        ("ddn", 2e-3),
+        ("cw:steps=100,searches=6,learning_rate=0.02", 5e-3),
+    ],
+)
+def test_a_curved_boundary_of_known_distance(name: str, excess: float) -> None:
+    """The nearest point of an ellipsoid is `(I + l A)^-1 x`, with the l that puts it on the surface (Lagrange)."""
+    classifier, x = points_around_the_ellipsoid()
+    found = minimal_distortion(classifier, x, None, None, attack=name)
+    assert found.found.all()
+    a, ratios = Ellipsoid.axes.double().numpy(), []
+    for point, distortion in zip(x.double().numpy(), found.distortion.tolist(), strict=True):
+        multiplier = scipy.optimize.brentq(lambda m, p=point: (a * (p / (1 + m * a)) ** 2).sum() - 1, 0, 1e3)
+        ratios.append(distortion / np.linalg.norm(point - point / (1 + multiplier * a)))
+    assert min(ratios) > 1 - 1e-5
+    assert np.median(ratios) < 1 + excess
+
+
+def test_the_last_point_of_a_descent_counts() -> None:
+    """One step ends within 5% of the boundary for most points, and nothing is evaluated after it."""
+    classifier, x = points_around_the_ellipsoid()
+    found = minimal_distortion(classifier, x, None, None, attack="fmn:steps=1,second=0,polish=0,scatter=0")
+    assert float(found.found.double().mean()) > 0.5
+
+
+@pytest.mark.parametrize("name", ["gsa:rounds=2", "iga:rounds=2,steps=3"])
+def test_the_size_of_a_sign_step_is_as_accurate_as_its_rounds_say(name: str) -> None:
+    """Boundaries at distances up to 10^5 times the first guess: the slope is steep at the input, and then flat."""
+
+    class Flat(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            size, distance = x.unbind(1)
+            rise = size.clamp(max=0.1) + (size - 0.1).clamp(min=0) * 0.9 / (distance - 0.1) - 1
+            return torch.stack([torch.zeros_like(rise), rise], 1)
+
+    distances = torch.logspace(-0.5, 4.5, 200)
+    x = torch.stack([torch.zeros(200), distances], 1)
+    free = torch.tensor([[True, False]]).expand(200, 2)
+    classifier = holdfast.Classifier(Flat(), (-1e6, 1e6), device="cpu")
+    found = minimal_distortion(classifier, x, None, free, norm="inf", attack=name)
+    assert found.found.all()
+    ratio = found.distortion / distances
+    assert float(ratio.min()) >= 1
+    assert 1.005 < float(ratio.max()) <= 1.01
+
+
 def test_a_network_that_breaks_beyond_the_input_does_no_harm() -> None:
     class Breaks(nn.Module):
         def __init__(self) -> None:
@@ -413,15 +482,19 @@ def test_bad_arguments_are_named(
 
 
 def test_attacks_have_names_and_estimates() -> None:
+    classifier, x = points_around_the_ellipsoid()
+    options = {"fmn": {"steps": 9, "second": 9, "polish": 2}, "cw": {"steps": 9, "searches": 3}, "gsa": {}}
     for name in attacks.names():
-        kind = attacks[name]
-        assert kind.name == name
-        assert kind().expected_evaluations() > 0
+        assert attacks[name].name == name
+        attack = attacks[name](**options.get(name, {"steps": 9}))
+        found = minimal_distortion(classifier, x, None, None, attack=attack)
+        ratio = float(found.model_evaluations.double().mean()) / attack.expected_evaluations()
+        assert 0.5 < ratio < 1.3
 
 
 def test_fmn_against_foolbox(lenet: holdfast.Classifier, digits: Tensor) -> None:
     """With nothing held, within 2% of the better of two peers with five times as many gradients."""
-    digits = digits[:6]
+    digits = digits[:4]
     foolbox = pytest.importorskip("foolbox", reason="needs foolbox (extra peers)")
     model = foolbox.PyTorchModel(lenet.module.eval(), bounds=(0, 1), device="cpu")
     y = lenet.predict(digits)

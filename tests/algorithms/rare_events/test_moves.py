@@ -10,7 +10,8 @@ from scipy import stats
 from torch import Tensor
 
 from holdfast.algorithms import subset_simulation
-from holdfast.algorithms.rare_events.moves import GaussianMoves, draw_blocks
+from holdfast.algorithms.rare_events.moves import GaussianMoves, RandomWalk, draw_blocks
+from holdfast.algorithms.rare_events.population import Population
 from holdfast.neighbourhoods import Region
 from holdfast.tensors import Streams
 
@@ -26,7 +27,8 @@ def test_moves_keep_the_normal_distribution(shape: tuple[int, ...]) -> None:
     kernel.size[:] = torch.tensor([[0.5], [0.3]])[: len(kernel.size)]
     for _ in range(12):
         kernel.begin_move()
-        state = kernel.propose(state, streams)[0]
+        state, correction = kernel.propose(state, streams)
+        assert correction == 0  # steps and their reverse are equally probable
     flat = state.flatten(2)
     for problem in flat:
         assert min(stats.kstest(feature.numpy(), "norm").pvalue for feature in problem.T) > 1e-4
@@ -40,6 +42,8 @@ def test_blocks_are_rectangles_that_reach_every_pixel_equally() -> None:
     assert torch.equal(inside, rows[..., None] & columns[..., None, :])
     changes = (rows[..., 1:] != rows[..., :-1]).sum(2)
     assert changes.max() <= 2  # one run of rows, which may touch an edge
+    tiny = draw_blocks(torch.tensor([1e-6]), 200, torch.Size((10, 8)), Streams([1], CPU))
+    assert set(tiny.sum((2, 3)).flatten().tolist()) == {1}  # at least one position
     for problem, wanted in zip(inside, share, strict=True):
         chance = problem.float().mean(0)
         assert chance.max() / chance.min() < 1.25  # the edges too
@@ -65,6 +69,34 @@ def test_a_symmetric_event_of_one_feature(shape: tuple[int, ...]) -> None:
     inside = sum(float(e.interval()[0, 0]) <= math.log(1e-4) <= float(e.interval()[0, 1]) for e in found)
     assert errors.square().mean().sqrt() < 0.7
     assert inside >= stats.binom.ppf(1e-3, 25, 0.95)
+
+
+def test_few_particles_forget_a_finite_amount() -> None:
+    """With two particles, the mean square of a feature's step may be more than twice the prior's variance."""
+    streams = Streams([1], CPU)
+    kernel = GaussianMoves(streams.normal((2, 1, 5, 5), torch.float64))
+    kernel.size[:] = 1.0
+    for number in range(1, 5):
+        kernel.begin_move()
+        step = torch.full((1, 2, 1, 5, 5), 3.0)
+        kernel.record(step, torch.ones(1, 2, dtype=torch.bool))
+        kernel.end_move()
+        assert -20 * number < kernel.memory.item() < 0
+
+
+@pytest.mark.parametrize("width", [1e-3, 1.0, 1e3])
+def test_a_random_walk_is_at_most_as_wide_as_its_box(width: float) -> None:
+    """In units of the prior's standard deviation, `width / 12^0.5`; also if it begins with particles at one point."""
+    centre = torch.zeros(1, 6, dtype=torch.float64)
+    prior = Region(centre=centre, lower=centre, upper=centre + width)
+    streams = prior.streams(0)
+    population = Population(lambda x: x[:, 0], prior, torch.tensor([0]), streams, "random_walk", indexed=False)
+    for begin in (lambda: population.draw(1000), lambda: population.place(centre[:, None] + torch.zeros(1, 10, 6))):
+        begin()
+        kernel = population.kernel
+        assert isinstance(kernel, RandomWalk)
+        assert kernel.scale.flatten().tolist() == pytest.approx([width / 12**0.5] * 6, rel=0.15)
+        assert kernel.largest.item() == pytest.approx(12**0.5, rel=0.15)
 
 
 def test_what_is_frozen_is_not_forgotten() -> None:

@@ -7,9 +7,9 @@ against the binomial distribution at 1 in 1000.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ from holdfast.errors import ArgumentError
 from holdfast.neighbourhoods import Region
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Problem:
     name: str
     score: Callable[[Tensor], Tensor]
@@ -101,12 +101,33 @@ def test_every_level_is_an_estimate() -> None:
     assert np.abs(pull).max() < 4
     assert (np.diff(levels.log_probability.numpy()) < 0).all()
     assert levels.threshold[-1] == 0
+    # particles moved after every level but the last, and forgot enough to count as more than their families
+    assert bool(((levels.acceptance > 0.1) & (levels.acceptance < 0.9))[:-1].all())
+    assert levels.acceptance[-1].isnan()
+    assert estimate.acceptance.item() == pytest.approx(levels.acceptance[:-1].mean().item())
+    assert levels.independent[-1] > levels.families[-1]
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+def test_the_interval_is_students(level: float) -> None:
+    sampled = monte_carlo(lambda x: x[:, 0] - 0.5, UnitBox(1), samples=10)
+    known = {
+        "log_probability": torch.tensor([-9.0, -30.0]).double(),
+        "std_error": torch.tensor([0.5, 2.0]).double(),
+        "degrees": torch.tensor([3.0, 40.0]).double(),
+        "censored": torch.tensor([False, False]),
+        "resolved": torch.tensor([True, True]),
+        "levels": repeat(problems()[2], 1, particles=10, floor=-2.0)[0].levels * 2,
+    }
+    estimate = dataclasses.replace(sampled, hits=None, **known)  # type: ignore[arg-type]
+    exact = stats.t.interval(level, [3, 40], loc=[-9, -30], scale=[0.5, 2])
+    assert estimate.interval(level).T.tolist() == [pytest.approx(ends) for ends in np.minimum(exact, 0).tolist()]
 
 
 @pytest.mark.parametrize("method", [subset_simulation, monte_carlo])
 def test_common_events(method: Callable[..., RareEventEstimate]) -> None:
     for share in (0.9, 0.5, 0.05):
-        estimate = method(lambda x, share=share: share - x[:, 0], UnitBox(3))
+        estimate = method(lambda x, share=share: share - x[:, 0], UnitBox(12))
         low, high = estimate.interval(0.9999)[0].tolist()
         assert low <= math.log(share) <= high
         assert not estimate.censored.any()
@@ -122,8 +143,10 @@ def test_certain_and_impossible_events(method: Callable[..., RareEventEstimate])
     assert never.censored.all()
     assert never.interval()[0, 0] == -torch.inf
     assert torch.isnan(never.std_error).all()
-    nothing = method(lambda x: torch.full((len(x),), torch.nan), UnitBox(2))
+    far = LinfBall(0.5).around(torch.full((1, 2), 7.5))
+    nothing = method(lambda x: torch.full((len(x),), torch.nan), far)
     assert nothing.censored.all()
+    assert ((nothing.extreme - 7.5).abs() <= 0.5).all()  # a point of the prior, though none is near the event
 
 
 def test_the_first_stage_is_an_estimate_of_its_own() -> None:

@@ -231,6 +231,11 @@ def test_pooled_runs_have_pooled_estimates_from_the_event() -> None:
     share = values.exp() / values.exp().sum()
     assert pooled.from_event_error is not None
     assert float(pooled.from_event_error) == pytest.approx(float((share * errors).square().sum().sqrt()))
+    # a run whose budget did not allow the way back counts for P, and not for P from the event
+    without = replace(runs[0], from_event=torch.full((1,), torch.nan), from_event_error=torch.full((1,), torch.nan))
+    longer = pool([*runs, without], [200] * (len(runs) + 1))
+    assert longer.from_event is not None
+    assert longer.from_event.equal(pooled.from_event)
 
 
 @pytest.mark.parametrize("probability", [0.995, 0.5])

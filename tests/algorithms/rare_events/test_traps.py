@@ -211,6 +211,7 @@ def test_sizes_and_moves_of_populations() -> None:
     assert all(0.69 < later / size <= 1 for size, later in pairwise(sizes))
     assert plan_sizes(1000, 32_000, 3 * 224 * 224) == [1000]  # more would not fit into memory
     assert [count_moves(size, 1000, 4) for size in (32_000, 4001, 4000, 1000)] == [1, 1, 4, 4]
+    assert [count_moves(32_000, 1000, moves) for moves in (1, 8, 40)] == [1, 2, 10]  # a quarter, but at least one
 
 
 @pytest.mark.parametrize(

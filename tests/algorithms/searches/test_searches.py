@@ -21,7 +21,7 @@ from holdfast.algorithms import (
     searches,
 )
 from holdfast.algorithms.searches.base import GradientObjective, Outcome, SearchResult, SearchRun, differentiate_outcome
-from holdfast.algorithms.searches.block import _choose_changes
+from holdfast.algorithms.searches.block import _MARGIN, _choose_changes
 from holdfast.errors import ArgumentError, ModelError, SecondDerivativeError
 from holdfast.neighbourhoods import L2Ball, LinfBall, Region
 
@@ -161,6 +161,22 @@ def test_linear_maximum_over_an_l2_ball(name: str, missing: float) -> None:
     assert bool((share >= -1e-4).all())
 
 
+@pytest.mark.parametrize("name", ["sign", "gradient", "auto"])
+def test_a_maximum_inside_the_region(name: str) -> None:
+    """A concave value with its maximum, 0, away from the vertices: steps have to become smaller."""
+
+    class Bowl(Linear):
+        def outcome(self, x: Tensor, problem: Tensor) -> Outcome:
+            value = -(x.flatten(1) - aim[problem]).square().sum(1)
+            return Outcome(value, torch.full_like(value, -torch.inf))
+
+    region = box(2, (20,))
+    aim = torch.lerp(region.lower, region.upper, torch.linspace(0.2, 0.8, 20))
+    start = Bowl(20, 2).outcome(region.centre, torch.arange(2)).value
+    found = solve(name, Bowl(20, 2), region, budget=1500)
+    assert bool((found.value / start < 0.02).all())
+
+
 @pytest.mark.parametrize("name", ["block", "gradient", "auto", "genetic"])
 def test_least_violation_where_nothing_is_feasible(name: str) -> None:
     region = box(2, (20,))
@@ -184,6 +200,7 @@ def test_budget_is_kept_and_used_for_every_problem(name: str, budget: int) -> No
     assert bool((objective.queries >= 0.9 * budget - 1).all())
     assert found.trace.evaluations[-1] == objective.queries[0]
     assert torch.equal(found.trace.value[:, -1], found.value)
+    assert len(found.trace.evaluations) <= 202  # a long run is drawn by about 200 points
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -424,6 +441,46 @@ def test_changes_that_lose_value_make_room_for_those_that_gain_more() -> None:
     assert amounts[0, 1].count_nonzero() == 2
     free, _ = _choose_changes(gain, 0 * rise, torch.tensor([-torch.inf]).double(), 1)
     assert free[0, 0].tolist() == [1.0, 1.0, 0.0, 1.0]
+
+
+def test_combinations_are_optima_of_linear_programmes() -> None:
+    """All changes; and then the better half of those made, the better quarter, and so on: the others are 0."""
+    gain, rise = torch.randn(2, 6, 12, generator=torch.Generator().manual_seed(0)).double()
+    gain, rise = torch.where(torch.rand(6, 12, generator=torch.Generator().manual_seed(1)) < 0.2, 0.0, gain), rise + 0.3
+    violation = torch.tensor([-0.1, -0.3, -1.0, -3.0, -0.5, -2.0]).double()
+    amounts, score = _choose_changes(gain, rise, violation, 3)
+    slack = _MARGIN * rise.abs().mean(1)
+    for row in range(6):
+        made, best = amounts[row, 0] > 0, score[row].argsort(descending=True)
+        ranked = best[made[best]]
+        for part in range(3):
+            kept = torch.zeros(12, dtype=torch.bool)
+            kept[ranked[: -(-len(ranked) // 2**part)]] = True
+            limits = [(0, float(place)) for place in kept] if part else (0, 1)
+            room = float(-violation[row] - slack[row])
+            exact = linprog(-gain[row].numpy(), A_ub=rise[row].numpy()[None], b_ub=[room], bounds=limits)
+            assert float((amounts[row, part] * gain[row]).sum()) == pytest.approx(-exact.fun, abs=1e-9)
+            assert float((amounts[row, part] * rise[row]).sum()) <= room + 1e-9
+
+
+@pytest.mark.parametrize("ball", [LinfBall(0.2), L2Ball(0.2)])
+def test_block_search_starts_at_vertices_that_are_constant_on_patches(ball: LinfBall | L2Ball) -> None:
+    """Seven patches along each axis; in an L2 ball the vertices are those of the largest box within it."""
+    points: list[Tensor] = []
+
+    class Recorded(Linear):
+        def outcome(self, x: Tensor, problem: Tensor) -> Outcome:
+            points.append(x)
+            return super().outcome(x, problem)
+
+    region = ball.around(torch.full((1, 2, 14, 21), 0.5), (0.0, 1.0))
+    solve("block", Recorded(588, 1), region, budget=600)
+    ups = points[1] > 0.5
+    offset = 0.2 / (1 if isinstance(ball, LinfBall) else 588**0.5)
+    assert torch.allclose((points[1] - 0.5).abs(), torch.full_like(points[1], offset), rtol=1e-4)
+    patches = ups.reshape(60, 2, 7, 2, 7, 3).permute(0, 3, 5, 1, 2, 4).reshape(60, 6, 98)
+    assert torch.equal(patches, patches[:, :1].expand_as(patches))
+    assert len(patches[:, 0].T.unique(dim=0)) == 98  # each patch has its own ends
 
 
 def test_a_larger_random_search_contains_the_smaller_one() -> None:

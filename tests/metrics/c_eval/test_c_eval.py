@@ -81,6 +81,15 @@ def test_near_affinity_of_an_affine_classifier_and_of_a_network(
     assert float(network.deviation.nanmedian()) > 0.02
 
 
+@pytest.mark.parametrize("kind", [CEval, CEvalPlot, NearAffinity])
+def test_the_estimate_of_evaluations_is_near_their_number(
+    kind: type[CEval | CEvalPlot | NearAffinity], affine: holdfast.Classifier, inputs: Tensor
+) -> None:
+    metric = kind(fractions=(0.2, 0.3, 0.5, 0.7, 0.9), attack="alma:steps=20")
+    ratio = metric(affine, "saliency", inputs[:4]).model_evaluations / metric.expected_evaluations()
+    assert bool(((ratio > 0.8) & (ratio < 1.25)).all())
+
+
 def test_the_best_features_give_the_largest_c(affine: holdfast.Classifier, inputs: Tensor) -> None:
     """Held by size of weight, c is the largest that any set of that size can have; against all sets."""
     from itertools import combinations
@@ -213,6 +222,11 @@ def test_nothing_found_is_a_lower_end(digits: Tensor) -> None:
     assert near.high.tolist() == pytest.approx([0.5 * np.log(2)] * 3, rel=0.05)
     assert near.estimate.isnan().all()
     assert near.frame()["bound"].all()
+    skipped = NearAffinity((0.3,), "gsa:rounds=1")(
+        classifier, explainer, digits[:2], 1 - classifier.predict(digits[:2])
+    )
+    assert "ok" not in skipped.status
+    assert not skipped.c_rest_found.any()
     plot = CEvalPlot((0.1, 0.2, 0.3), "fmn:steps=5,second=5,polish=2,scatter=8")(classifier, explainer, digits[:3])
     assert plot.mean_ratio.tolist() == [1.0] * 3
     assert plot.frame()["bound"].all()

@@ -580,7 +580,8 @@ def test_a_study_stores_what_the_numbers_of_the_whole_data_set_need(
     np.testing.assert_array_equal(stored.top, direct.drop_top)  # type: ignore[arg-type]
     assert summarise(stored, resamples=0).f1 == direct.f1
     page = holdfast.report.build_html(done.results)
-    for text in ("Area under the drop", "Coarse before fine", "wei2024revisiting"):
+    compared = "Explainers are compared up to the share of positions that all of them replace in a sample (median "
+    for text in (compared, "averaged up to the share of positions that all", "Coarse before fine", "wei2024revisiting"):
         assert text in page
     assert presentation_of(CorruptionCurve.name).reading({"order": ["bottom"]}).direction == "lower"
     assert presentation_of(CorruptionCurve.name).reading(metric.options()).direction == "higher"

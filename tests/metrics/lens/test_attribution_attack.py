@@ -115,6 +115,7 @@ def test_spans_of_a_target() -> None:
     assert Target(top=0.99, left=0.99, height=0.01, width=0.01).state(image).nonzero().tolist() == [[0, 7, 7]]
     assert Target(left=0.5, width=0.3).state(series).nonzero()[:, 1].tolist() == [5, 6, 7]
     assert Target(left=0.29, width=0.01).state(torch.ones(1, 100)).nonzero()[:, 1].tolist() == [29]
+    assert Target(left=0.1, width=0.01).state(series).nonzero()[:, 1].tolist() == [1]  # at least one position
 
 
 def test_a_window_of_nothing_makes_lens_the_top_k_attack() -> None:

@@ -11,6 +11,8 @@ import torch
 from torch import nn
 
 import holdfast
+from holdfast.algorithms import UnitBox, subset_simulation
+from holdfast.algorithms.rare_events.subset_sampling import plan_return
 from holdfast.metrics import (
     LocalLipschitz,
     MaxSensitivity,
@@ -201,6 +203,20 @@ def test_the_budget_of_a_probability_is_kept(
     assert result.frame()["bound"].to_list() == (result.censored | unsure).tolist()
     with pytest.raises(holdfast.ArgumentError, match="budget: expected a whole number of at least 21"):
         MisinterpretationProbability(BALL, particles=20, budget=20)
+
+
+def test_the_estimate_of_a_probabilitys_evaluations_is_near_their_number() -> None:
+    """For an event as rare as half of the floor says."""
+    metric = MisinterpretationProbability(BALL, threshold=0.5, particles=40, moves=2, floor=-8.0)
+    generator = torch.Generator().manual_seed(0)
+    options = {"particles": 40, "moves": 2, "first": metric.first, "generator": generator}
+    limit = 1 - math.exp(-4)
+    spent = [
+        int(subset_simulation(lambda x: x[:, 0] - limit, UnitBox(2), **options).model_evaluations)  # type: ignore[arg-type]
+        for _ in range(5)
+    ]
+    returning = plan_return(40, 2, round(4 / math.log(2)))[2] if metric.from_event else 0
+    assert np.mean(spent) == pytest.approx(metric.expected_evaluations() - returning, rel=0.2)
 
 
 def test_a_lying_search_is_caught(digits: holdfast.data.Dataset, lenet: holdfast.Classifier) -> None:

@@ -116,7 +116,7 @@ def test_ranking_a_reference_once_gives_the_bits_of_spearman(dtype: torch.dtype)
     generator = torch.Generator().manual_seed(0)
     reference = torch.randn(3, 2, 30, generator=generator, dtype=dtype)
     maps = torch.randn(200, 2, 30, generator=generator, dtype=dtype)
-    maps[::2, :, 5:20], reference[1, 0, :9] = 0.0, -0.0
+    maps[::2, :, 5:20], reference[1, 0, :8] = 0.0, -0.0
     maps[1::5] = (2 * maps[1::5]).round()
     maps[7], maps[8, 0, 3], maps[9, 1, 2], maps[10] = 1.0, torch.nan, -torch.inf, -maps[10]
     maps[11, 0, 0] = -torch.nan

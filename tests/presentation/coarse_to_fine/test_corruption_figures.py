@@ -624,19 +624,22 @@ def test_a_single_data_set_has_files_and_no_boxes(folder: Path) -> None:
     assert {"metric-curve-digits-lenet-ridges_good.svg", "metric-curve-digits-lenet-skewness.pdf"} <= written
 
 
-def test_titles_stand_above_every_picture_where_they_differ(folder: Path) -> None:
-    builder = Builder(folder / "titles")
-    stored(builder, "good", made("good"), shape=(1, 4, 4))
-    stored(builder, "zero", made("zero"), shape=(1, 4, 4))
-    sample = builder.page().split("What is replaced first")[1].split('<div class="card seen">')[1].split("</figure>")
-    assert all(re.search(r"<span>drop [−\d.]+</span>", figure) for figure in sample[:2])
-
-
-def test_few_samples_have_no_skewness_and_no_kurtosis(folder: Path) -> None:
-    builder = Builder(folder / "few")
+@pytest.fixture(scope="module")
+def few(folder: Path) -> tuple[View, str]:
+    """Images of fewer samples than skewness needs, and the page of them."""
+    builder = Builder(folder / "few-images")
     for name in EXPLAINERS:
-        stored(builder, name, made(name, count=FINE - 1))
-    (view,) = views(builder)
+        stored(builder, name, made(name, count=FINE - 1), shape=(1, 4, 4))
+    return views(builder)[0], builder.page()
+
+
+def test_titles_stand_above_every_picture_where_they_differ(few: tuple[View, str]) -> None:
+    sample = few[1].split("What is replaced first")[1].split('<div class="card seen">')[1].split("</figure>")
+    assert all(re.search(r"<span>drop [−\d.]+</span>", figure) for figure in sample[: len(EXPLAINERS)])
+
+
+def test_few_samples_have_no_skewness_and_no_kurtosis(few: tuple[View, str]) -> None:
+    view, page = few
     shown = figures(view)
     assert Underpowered("Skewness and kurtosis", FINE, FINE - 1) in shown
     names = {figure.name for figure in shown if isinstance(figure, Chart)}
@@ -646,7 +649,7 @@ def test_few_samples_have_no_skewness_and_no_kurtosis(folder: Path) -> None:
         "Coarse numbers, and the gate",
         "The gate, and how many positions are positive",
     ]
-    assert "Needs more samples: Skewness and kurtosis (at least 50, and there are 49)." in builder.page()
+    assert "Needs more samples: Skewness and kurtosis (at least 50, and there are 49)." in page
 
 
 def test_the_first_figure_is_the_curve_with_the_most_relevant_first(view: View) -> None:

@@ -186,6 +186,10 @@ def test_figure_13_compares_two_orders() -> None:
     expected = scipy.stats.spearmanr([v.mean() for v in ratios.values()], [v.mean() for v in odds.values()]).statistic
     assert (r, low <= r <= high) == (pytest.approx(expected), True)
     assert compare_orders(frame, "IGA") is None
+    # a digit without c(empty) has no ratio, and is left out
+    gone = (pl.col("explainer") == "LRP") & (pl.col("label") == "GSA") & (pl.col("sample") == 3)
+    without = frame.with_columns(pl.when(gone).then(float("nan")).otherwise("ratio").alias("ratio"))
+    assert compare_orders(without, "GSA") == compare_orders(frame.filter(pl.col("sample") != 3), "GSA")
     # a value that is only a lower bound is the smallest possible in the order, and may be the largest in the interval
     lost = (pl.col("explainer") == "GB") & (pl.col("label") == "GSA") & (pl.col("sample") < 8)
     found = compare_orders(frame.with_columns(pl.when(lost).then(True).otherwise("bound").alias("bound")), "GSA")

@@ -20,6 +20,7 @@ import holdfast
 from holdfast.algorithms.searches.block import BlockSearch
 from holdfast.metrics.base import metrics as registry
 from holdfast.metrics.safari.sensitivity import MaxSensitivity
+from holdfast.neighbourhoods import JPEG, Rotation
 from holdfast.study.file.options import describe_options
 from holdfast.study.file.problems import Problem, StudyError
 from holdfast.study.file.schema import json_schema
@@ -348,6 +349,94 @@ def test_modules_of_the_same_name_in_two_studies(tmp_path: Path) -> None:
     assert found == [3, 5]
 
 
+SEVERAL = [{"rotation": 10}, {"jpeg": [30, 90]}, {"compose": [{"rotation": [0, 5]}, "brightness"]}]
+
+
+def test_a_list_of_neighbourhoods_is_evaluated_one_after_the_other() -> None:
+    metrics = [
+        {"max_sensitivity": {"samples": 3}},
+        {"own": {"worst_case": {"neighbourhood": [{"linf": 0.1}, {"l2": {"radius": 1}}]}}},
+        {"local_lipschitz": {"neighbourhood": {"jpeg": [30, 90]}}},  # one neighbourhood: the list is a range
+        {"worst_case": {"neighbourhood": [{"hue": 5}]}},
+        "aopc",
+    ]
+    study = study_from(words(neighbourhood=SEVERAL, metrics=metrics))
+    found = {label: entry.value for label, entry in study.metrics.items()}
+    assert list(found) == [
+        "max_sensitivity: rotation 10",
+        "max_sensitivity: jpeg 30 to 90",
+        "max_sensitivity: rotation 0 to 5 + brightness 0.2",
+        "own: linf 0.1",
+        "own: l2 1",
+        "local_lipschitz",
+        "worst_case: changed_explanation",
+        "aopc",
+    ]
+    brighter = holdfast.neighbourhoods.Brightness()
+    expected = [Rotation(10), JPEG((30, 90)), holdfast.Compose((Rotation((0, 5)), brighter))]
+    assert [getattr(metric, "neighbourhood", None) for metric in found.values()] == [
+        *expected,
+        holdfast.LinfBall(0.1),
+        holdfast.L2Ball(1),
+        JPEG((30, 90)),
+        holdfast.neighbourhoods.Hue(5),
+        None,
+    ]
+    assert study.neighbourhood == tuple(expected)
+    assert {metric.samples for label, metric in found.items() if label.startswith("max")} == {3}
+    again = study_from(study.plain())
+    assert again.plain() == study.plain()
+    assert again.metrics.keys() == study.metrics.keys()
+
+
+def test_errors_in_neighbourhoods_say_which_of_them(tmp_path: Path) -> None:
+    text = """data: [digits]
+models: [lenet5-mnist]
+explainers: [lrp]
+neighbourhood:
+  - {rotation: far}
+  - compose:
+      - {brightness: 0.1}
+      - {brihtness: 0.1}
+      - {linf: 1}
+  - {corruption: {name: motion_blurr}}
+  - {compose: 3}
+  - {rotation: 10}
+  - {name: rotation, degrees: 10}
+metrics:
+  - max_sensitivity: {samples: -3}
+  - worst_case:
+      neighbourhood:
+        - {linf: 0.1}
+        - {rotation: [10, 5]}
+  - local_lipschitz: {neighbourhood: []}
+"""
+    with pytest.raises(StudyError) as caught:
+        load_study(write(tmp_path, text))
+    said = [" ".join(line.split()) for line in str(caught.value).split("\n  ")[1:]]
+    said = [line for line in said if "(line" in line]
+    for line, start in zip(
+        said,
+        [
+            "neighbourhood[0].rotation (line 5): expected a number or a list of numbers, got 'far'",
+            "neighbourhood[1].compose[1].brihtness (line 8): expected a neighbourhood (amplitude,",
+            "neighbourhood[1].compose[2] (line 9): expected a transformation, got a LinfBall",
+            "neighbourhood[2].corruption.name (line 10): expected one of (brightness,",
+            "neighbourhood[3].compose (line 11): expected a list, each a neighbourhood such as",
+            "neighbourhood[5] (line 13): expected neighbourhoods that differ, got the same as number 5 of the list",
+            "metrics[0].max_sensitivity.samples (line 15): expected a whole number of at least 1, got -3",
+            "metrics[1].worst_case.neighbourhood[1].rotation (line 19): expected a number of at least 0, or the",
+            "metrics[2].local_lipschitz.neighbourhood (line 20): expected at least one neighbourhood, got",
+        ],
+        strict=True,
+    ):
+        assert line.startswith(start)
+    # what is wrong with the metric is said once, and not for each neighbourhood
+    with pytest.raises(StudyError) as caught:
+        study_from(words(neighbourhood=SEVERAL, metrics=[{"max_sensitivity": {"samples": -3}}]))
+    assert len(caught.value.problems) == 1
+
+
 def test_many_problems_are_cut_to_a_screen() -> None:
     problems = [Problem(("a" * 300, n), "b" * 500, "c" * 500) for n in range(30)]
     lines = str(StudyError("d" * 500, problems)).splitlines()
@@ -365,6 +454,9 @@ def test_schema() -> None:
     assert [error.message for error in validator.iter_errors(example)] == []
     full = study_from(words(metrics=sorted(registry), explainers=holdfast.explainers.names())).plain()
     assert [error.message for error in validator.iter_errors(full)] == []
+    places: list[Any] = [[{"linf": 0.1}, "rotation"], "hue"]
+    lists = [{"worst_case": {"neighbourhood": place}} for place in places]
+    assert [error.message for error in validator.iter_errors(words(neighbourhood=SEVERAL, metrics=lists))] == []
     elsewhere = {"data": {"a": "ucr:GunPoint:test"}, "models": {"m": "timm:resnet18"}}
     assert [error.message for error in validator.iter_errors(words(**elsewhere))] == []
     for wrong in (
@@ -376,6 +468,10 @@ def test_schema() -> None:
         {"metrics": {"a": {"name": "worst_case", "budget": "x"}}},
         {"metrics": [{"worst_case": {"search": "blok"}}]},
         {"neighbourhood": {"linv": 1}},
+        {"neighbourhood": "linf"},
+        {"neighbourhood": []},
+        {"neighbourhood": [{"rotation": "far"}]},
+        {"neighbourhood": {"compose": [{"rotatoin": 10}]}},
         {"models": {"m": "lenet"}},
         {"executor": {"name": "slrm"}},
     ):

@@ -162,7 +162,7 @@ class BlockSearch(Search):
             seen = run.query(y)
             gain = seen.value - now.seen.value[:, None]
             rise = (seen.violation - now.seen.violation[:, None]).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-            influence.learn(block & single[..., None], torch.where(single, gain, 0.0))
+            influence.learn(block & single[..., None], gain)
             better = (seen.key() > now.key[:, None]) & single
             credit = (self.memory * credit + (1 - self.memory) * 1e-2).scatter_add(1, move, better.double())
             now.accept(y, seen)

@@ -65,6 +65,9 @@ class WorstCaseResult(NeighbourhoodResult):
         population: the search's last one, `(len(traced), n, ...)`, where it keeps one and it was asked for.
         aligned_maps: where the neighbourhood moves positions, `maps` moved back to those of the clean inputs, NaN where
             not both inputs see a position, `(N, ...)`.
+        plausibility: of the worst inputs, from 0 to 1, where the neighbourhood can say, as one of tables with training
+            rows can: a small number means that few of these rows are as far from the others; NaN for skipped samples.
+            `(N,)`
         parameters: of a transformation, by name, those of the worst inputs, `(N,)` each, in their own units; those of
             the centre where a sample was skipped.
     """
@@ -86,6 +89,7 @@ class WorstCaseResult(NeighbourhoodResult):
     traced: Tensor = field(metadata={"per_sample": False})
     population: Tensor | None = None
     aligned_maps: Tensor | None = None
+    plausibility: Tensor | None = None
     parameters: Mapping[str, Tensor] = field(default_factory=dict, metadata={"per_sample": False})
 
     def columns(self) -> dict[str, Any]:
@@ -290,6 +294,7 @@ class WorstCase(Metric):
         if region.aligns:
             moved, visible = region.align_maps(maps, points, everyone)
             aligned = torch.where(visible, moved, torch.nan)
+        plausible = self.neighbourhood.measure_plausibility(inputs, worst)
         similarity, margin = seen.similarity, seen.margin
         assert similarity is not None
         evaluated = probe.spread(torch.ones_like(usable, dtype=torch.bool), False)
@@ -320,6 +325,7 @@ class WorstCase(Metric):
             origin_maps=probe.maps,
             maps=maps,
             aligned_maps=aligned,
+            plausibility=None if plausible is None else torch.where(evaluated, plausible.double(), torch.nan),
             parameters=self.neighbourhood.read_parameters(points, inputs.shape[1:]),
             trace=trace,
             traced=usable,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -20,7 +19,6 @@ from holdfast.metrics.coarse_to_fine.summary import CorruptionSummary
 from holdfast.presentation.base import (
     Presentation,
     Reading,
-    Standing,
     View,
     draw_distribution,
     format_number,
@@ -29,13 +27,14 @@ from holdfast.presentation.base import (
     read_numbers,
 )
 from holdfast.presentation.coarse_to_fine.across_data import draw_boxes_over_data
-from holdfast.presentation.coarse_to_fine.drops import TAU, Drops, Q, compare_at_common_share, load_drops
+from holdfast.presentation.coarse_to_fine.drops import COMMON, TAU, Drops, Q, load_drops, measure_up_to_common_share
 from holdfast.presentation.coarse_to_fine.pictures import draw_galleries
 from holdfast.presentation.coarse_to_fine.tables import draw_tables
 from holdfast.presentation.coarse_to_fine.words import describe_gate, explain_terms, format_share
 from holdfast.presentation.wording import is_random
 from holdfast.tensors import Array
 
+_CHANCE = "Only the difference to random maps is due to the map."
 _NOTE = (
     "Replaced inputs are unlike the training data, so the probability falls for any map: compare with random maps. The "
     "area says nothing about robustness."
@@ -48,16 +47,33 @@ class CorruptionCurvePresentation(Presentation):
 
     def reading(self, options: Mapping[str, Any]) -> Reading:
         """With the most relevant positions first higher is better; if only the least relevant come first, lower."""
-        top = "top" in (options.get("order") or ("top",))
-        first = "most" if top else "least"
+        first = _name_first(options)
         return Reading(
             f"Area under the drop of the class's probability, {first} relevant positions corrupted first",
             "area under the drop",
             self.direction_of(options),
             3,
-            caution="Only the difference to random maps is due to the map, and more positive positions make the area "
-            "larger: compare by “same share” in the report.",
+            caution=f"More positive positions make the area larger. {_CHANCE}",
         )
+
+    def make_comparable(self, views: Sequence[View]) -> tuple[Reading, list[pl.DataFrame]] | None:
+        """The mean drop of each sample up to the share of positions that all explainers replace in it.
+
+        None for a single explainer, and where the drops of any sample are not stored.
+        """
+        frames = [frame for view in views if (frame := measure_up_to_common_share(view)) is not None]
+        if len(frames) < len(views) or not any(len(view.present) > 1 for view in views):
+            return None
+        reading = dataclasses.replace(
+            views[0].reading,
+            title="Drop of the class's probability, averaged up to the share of positions that all explainers replace, "
+            f"{_name_first(views[0].options)} relevant positions corrupted first",
+            axis="mean drop, same share",
+            column=COMMON,
+            caution="Explainers are compared up to the share of positions that all of them replace in a sample "
+            f"({_describe_shares(frames)}). {_CHANCE}",
+        )
+        return reading, frames
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
         """The standard error, the share of positive positions, maps without any, and clipped replacements."""
@@ -81,31 +97,29 @@ class CorruptionCurvePresentation(Presentation):
 
     def question(self, options: Mapping[str, Any]) -> str:
         """Whether replacing what a map puts first lowers the prediction."""
-        which = "first" if "top" in (options.get("order") or ("top",)) else "last"
+        which = "first" if _name_first(options) == "most" else "last"
         return f"Does the prediction fall when what the map puts {which} is replaced?"
 
     def verdict(self, view: View) -> str:
-        """The mean drop up to the share of positions that all explainers replace; without stored drops the median."""
-        common = compare_at_common_share(view)
-        share = next((found.common_share for found in common.values()), 0.0)
-        measure = partial(_measure_common, common) if common else view.median_in(_format_percent)
+        """The median drop, up to the share of positions that all explainers replace where the drops are stored."""
+        measure = view.median_in(_format_percent)
         ranked = view.rank(measure)
         if not ranked:
             return ""
-        which = "first" if "top" in (view.options.get("order") or ("top",)) else "last"
+        which = "first" if _name_first(view.options) == "most" else "last"
         best, worst, chance = ranked[0], ranked[-1], view.refer(measure)
         rest = "" if len(ranked) == 1 else f", what {worst.puts} {which} {worst.text}"
         rest += f"; random maps {chance}" if chance else ""
-        over = f"averaged over the first {format_share(round(share, 3))} of positions" if common else ""
-        over = over or "averaged over how much is replaced"
-        end = "(means over samples, for as many positions of all explainers)." if common else "(medians)."
-        return f"Replacing what {best.puts} {which} costs the class {best.text} of its probability, {over}{rest} {end}"
+        common = view.reading.column == COMMON
+        over = "over as many positions as all explainers replace" if common else "over how much is replaced"
+        start = f"Replacing what {best.puts} {which} costs the class {best.text} of its probability"
+        return f"{start}, averaged {over}{rest} (medians)."
 
-    def put_first(self, view: View) -> tuple[Standing | None, str]:
-        """By the verdict's numbers, up to the same share."""
-        ranked = view.rank(partial(_measure_common, common)) if (common := compare_at_common_share(view)) else []
-        what = "drop up to the same share of positions (ranks are by the whole area)"
-        return (ranked[0], what) if len(ranked) > 1 else super().put_first(view)
+    def unfair(self, view: View) -> str:
+        """Whole areas are compared only where the drops are not stored."""
+        if view.reading.column == COMMON or len(view.present) < 2:
+            return ""
+        return "Whole areas are compared, because the drops of some samples are missing or damaged."
 
     def reservations(self, view: View) -> list[str]:
         """Without random maps nothing says how much any order costs."""
@@ -141,14 +155,20 @@ class CorruptionCurvePresentation(Presentation):
         return [*(each for each in charts if each is not None), *draw_tables(drops), *draw_galleries(view)]
 
 
+def _name_first(options: Mapping[str, Any]) -> str:
+    """Whether the most or the least relevant positions come first in the value."""
+    return "most" if "top" in (options.get("order") or ("top",)) else "least"
+
+
+def _describe_shares(frames: Sequence[pl.DataFrame]) -> str:
+    """The median share up to which explainers are compared, over data sets and models."""
+    medians = [float(np.median(values)) for frame in frames if len(values := frame["common_share"].drop_nulls())]
+    ends = dict.fromkeys(format_share(round(end, 3)) for end in (min(medians, default=0.0), max(medians, default=0.0)))
+    return f"median {' to '.join(ends)}"
+
+
 def _format_percent(share: float) -> str:
     return f"{100 * share:.0f}%"
-
-
-def _measure_common(common: Mapping[str, CorruptionSummary], rows: pl.DataFrame) -> tuple[float, str] | None:
-    """The mean drop up to the common share as a measure for `View.rank`."""
-    found = common.get(str(rows["explainer"][0])) if len(rows) else None
-    return None if found is None else (found.auc_common, _format_percent(found.auc_common))
 
 
 def draw_ridge_lines(view: View, drops: Drops) -> list[Chart | None]:

@@ -1,4 +1,4 @@
-"""The drops that a study has stored, with all explainers aligned by sample; and which explainers pass the gate."""
+"""The drops that a study has stored, with all explainers aligned by sample: up to a common share, and the gate."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from holdfast.charts import Underpowered
 from holdfast.metrics.coarse_to_fine.gate import Gate, apply_gate, compare_curves
+from holdfast.metrics.coarse_to_fine.statistics import compute_area_up_to
 from holdfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
 from holdfast.presentation.base import View, read_flags
 from holdfast.presentation.wording import is_random
@@ -20,7 +22,8 @@ from holdfast.tensors import Array
 MOST_SAMPLES = 10_000
 #: the drop and the quantile of the numbers that need no gate
 TAU, Q = 0.5, 0.25
-
+#: the column with what explainers are compared by
+COMMON = "common_drop"
 
 #: with fewer samples, skewness and kurtosis say little: their standard errors are about sqrt(6 / n) and sqrt(24 / n)
 FINE = 50
@@ -143,9 +146,34 @@ def _count_no_positive(view: View, explainer: str, found: Mapping[int, Any]) -> 
     return int((read_flags(first, "no_positive") & np.isin(first["sample"].to_numpy(), list(found))).sum())
 
 
-def compare_at_common_share(view: View) -> dict[str, CorruptionSummary]:
-    """The numbers of all explainers with `auc_common`, without intervals; empty unless it can be computed."""
-    drops = load_drops(view) if len(view.jobs) and "top" in (view.options.get("order") or ()) else None
-    found = {} if drops is None else {name: each for name, each in drops.curves.items() if each.find_complete().any()}
-    numbers = compare_curves(found, resamples=0) if len(found) > 1 else {}
-    return numbers if any(np.isfinite(each.auc_common) for each in numbers.values()) else {}
+def measure_up_to_common_share(view: View) -> pl.DataFrame | None:
+    """The rows of a view, with what each explainer loses up to the share of positions that all of them replace.
+
+    Two columns are added, null where a sample does not count: `common_share`, the smallest last share of the explainers
+    that have a value for this sample and repeat and replace anything in it (0 if none does); and `common_drop`, the
+    mean drop up to there, that is, the area up to the share divided by the share. None if the drops of a sample that
+    counts are not stored.
+    """
+    order = "drop_top" if "top" in (view.options.get("order") or ("top",)) else "drop_bottom"
+    keys = ["explainer", "repeat", "sample"]
+    parts = list(view.parts(("corrupted_share", order)))
+    if not parts:
+        return None
+    share, drop = (np.concatenate([arrays[name] for *_, arrays in parts]) for name in ("corrupted_share", order))
+    places = pl.concat(
+        pl.DataFrame({"sample": range(start, start + len(arrays[order]))}).with_columns(
+            explainer=pl.lit(explainer), repeat=pl.lit(repeat, pl.Int64)
+        )
+        for explainer, repeat, start, arrays in parts
+    ).with_row_index("place")
+    valid = view.reading.select_valid(view.frame).select(keys).join(places, on=keys, how="left", maintain_order="left")
+    if valid["place"].has_nulls():
+        return None
+    place = valid["place"].to_numpy()
+    share, drop = share[place], drop[place]
+    last = pl.Series("last", np.where(share[:, -1] > 0, share[:, -1], np.inf))
+    end = valid.with_columns(last).select(pl.col("last").min().over("repeat", "sample"))["last"].to_numpy()
+    end = np.where(np.isfinite(end), end, 0.0)
+    mean = compute_area_up_to(share, drop, end) / np.where(end > 0, end, 1.0)
+    found = valid.select(keys).with_columns(pl.Series("common_share", end), pl.Series(COMMON, mean))
+    return view.frame.join(found, on=keys, how="left", maintain_order="left")

@@ -82,13 +82,14 @@ def explain_terms(options: Mapping[str, Any]) -> dict[str, str]:
         "The coarse numbers: the areas under the *mean* drop over the mean share of corrupted positions, and `F1`, "
         "which combines them: the harmonic mean of AUC top and 1 minus AUC bottom, at most 1. The paper prints it "
         "without the factor 2, so that it is at most 0.5: `F1 as printed`. Where few positions are positive, both "
-        "areas come mostly from the constant end of the curve, and are close to each other. The ranking is by each "
-        "sample's own area; the mean of these areas is not exactly AUC top."
+        "areas come mostly from the constant end of the curve, and are close to each other."
     )
     terms["Same share"] = (
         "A map with more positive positions has a larger area for that reason alone, because its curve goes on where "
         "others stay constant. `same share` is the mean drop only up to the share of positions that every explainer "
-        "replaces, so that all explainers are compared for as many replaced positions."
+        "replaces, controls included, so that all explainers are compared for as many replaced positions. Medians, "
+        "ranks and tests use the mean drop of each sample up to the share in this sample (`common_drop`, "
+        "`common_share`); the table of coarse numbers uses the mean curve over all samples."
     )
     terms["Ridge lines"] = (
         "The distribution over samples, with one row for each k. It is best if all of it is far to the right, at 1, "

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from holdfast.charts import Gallery, GalleryRow, Picture
-from holdfast.presentation.base import View, format_number
+from holdfast.presentation.base import ALIGNED, MOVED_BACK, View, format_number, show_moved_back
 from holdfast.presentation.lens.words import name_similarity, positions_of, similarities_of, unit_of
+from holdfast.presentation.wording import describe_parameters
 from holdfast.similarity import dilate, lens_profile, per_position, top_k, top_k_diverse
 from holdfast.similarity.diverse import resolve_k
 from holdfast.tensors import Array
@@ -26,7 +27,7 @@ _PICTURES = ("origins", "inputs", "origin_maps", "maps")
 
 def draw_galleries(view: View) -> list[Gallery]:
     """The top positions (Fig. 3) and the diverse ones (Fig. 6) of the first samples; of flat inputs only the maps."""
-    shown = list(view.gallery(SHOWN, _PICTURES))
+    shown = list(view.gallery(SHOWN, _PICTURES, ALIGNED))
     if not shown:
         return []
     drawable = shown[0][3]["origins"].ndim in (2, 3)
@@ -34,7 +35,8 @@ def draw_galleries(view: View) -> list[Gallery]:
     top = Gallery(
         "Maps before and after the attack",
         tuple(_row(view, *sample) for sample in shown),
-        _note(view, unit) if drawable else f"{_describe_maps(view, unit)}{_PALE}",
+        (_note(view, unit) if drawable else f"{_describe_maps(view, unit)}{_PALE}")
+        + (f" {MOVED_BACK.strip()}" if ALIGNED[0] in shown[0][3] else ""),
     )
     if not drawable:
         return [top]
@@ -80,6 +82,7 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     who = f"{explainer}, sample {sample}"
     before, after = positions(view, arrays)
     origin, perturbed = (np.asarray(arrays[name], dtype=float) for name in ("origins", "inputs"))
+    under = origin if ALIGNED[0] in arrays else perturbed  # what marks of a map moved back are drawn over
     unit = unit_of(origin.shape)
     k = resolve_k(view.options.get("k"), positions_of(origin.shape))
     first = Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True)
@@ -98,8 +101,8 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
             Picture("overlap", origin, f"Kept, lost and new {unit}s: {who}", False, marks, (LOST, NEW, KEPT)),
             Picture(
                 "top k after",
-                perturbed,
-                f"Top {k} {unit}s after the attack, over the perturbed input: {who}",
+                under,
+                f"Top {k} {unit}s after the attack{_over(arrays)}: {who}",
                 False,
                 around(t),
                 NEAR,
@@ -111,13 +114,17 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
         f"{'; '.join(values)}; of the top {k} {unit}s {kept} kept, {one} within one {unit}, {two} within two{cover}; "
         f"{_class(row)}"
     )
-    return view.make_row(explainer, sample, (first, *middle, last), text, bool(row.get("found")))
+    parameters = describe_parameters(row, view.options, origin.shape)
+    text += f"; {parameters}" if parameters else ""
+    pictures = (first, *middle, last, *show_moved_back(arrays, who))
+    return view.make_row(explainer, sample, pictures, text, bool(row.get("found")))
 
 
 def _diverse_row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
     who = f"{explainer}, sample {sample}"
     before, after = positions(view, arrays)
     origin, perturbed = (np.asarray(arrays[name], dtype=float) for name in ("origins", "inputs"))
+    under = origin if ALIGNED[0] in arrays else perturbed  # what marks of a map moved back are drawn over
     unit = unit_of(origin.shape)
     k = resolve_k(view.options.get("k"), positions_of(origin.shape))
     s, t = top_k_diverse(before, k, w=1), top_k_diverse(after, k, w=1)
@@ -129,8 +136,8 @@ def _diverse_row(view: View, explainer: str, sample: int, row: dict[str, Any], a
         Picture("overlap", origin, f"Diverse {unit}s found again, lost and new: {who}", False, kept, (LOST, NEW, KEPT)),
         Picture(
             "diverse after",
-            perturbed,
-            f"Diverse top {unit}s after the attack, over the perturbed input: {who}",
+            under,
+            f"Diverse top {unit}s after the attack{_over(arrays)}: {who}",
             False,
             around(t),
             NEAR,
@@ -165,6 +172,10 @@ def _empty(chosen: Tensor, map_: Tensor) -> str:
     return f"; {count} of those before have no attribution" if count else ""
 
 
+def _over(arrays: dict[str, Array]) -> str:
+    return ", moved back, over the input" if ALIGNED[0] in arrays else ", over the perturbed input"
+
+
 def _percent(share: float | None) -> str:
     return f"{format_number(None if share is None else 100 * share, 0)}%"
 
@@ -177,8 +188,9 @@ def _class(row: dict[str, Any]) -> str:
 
 
 def positions(view: View, arrays: dict[str, Array]) -> tuple[Tensor, Tensor]:
-    """Both maps, with one value for each position, `(1, ...)`, as the metric compares them."""
-    maps = (torch.as_tensor(np.asarray(arrays[name]))[None] for name in ("origin_maps", "maps"))
+    """Both maps, at the positions of the input, with one value for each, `(1, ...)`, as the metric compares them."""
+    last = arrays.get(ALIGNED[0], arrays["maps"])  # moved back where positions were moved; 0 where it is not seen
+    maps = (torch.as_tensor(np.nan_to_num(np.asarray(values)))[None] for values in (arrays["origin_maps"], last))
     channels = "abs_sum" if view.options.get("absolute", True) else "sum"
     before, after = (per_position(each, channels) for each in maps)  # type: ignore[arg-type]
     if channels == "abs_sum":

@@ -48,9 +48,14 @@ def _same(a: Mapping[str, Any], b: Mapping[str, Any], names: tuple[str, ...]) ->
 
 
 def _region(options: Mapping[str, Any]) -> Any:
+    """The neighbourhood without the distribution in it, which a search does not know."""
     neighbourhood = options.get("neighbourhood")
     if isinstance(neighbourhood, dict):
-        return neighbourhood.get("norm"), neighbourhood.get("radius")
+        return {
+            option: [_region({"neighbourhood": part}) for part in value] if option == "parts" else value
+            for option, value in neighbourhood.items()
+            if option not in ("distribution", "sigma")
+        }
     return neighbourhood
 
 

@@ -31,7 +31,7 @@ from holdfast.presentation.safari.terms import (
     describe_event,
     find_threshold,
 )
-from holdfast.presentation.wording import describe_share
+from holdfast.presentation.wording import describe_share, describe_transformation
 from holdfast.tensors import Array
 
 #: samples with a curve
@@ -102,10 +102,12 @@ class ProbabilityPresentation(Presentation):
 
     def question(self, options: Mapping[str, Any]) -> str:
         """The question of the event."""
-        return {
-            "changed_class": "How often does random noise change the class and not the map?",
-            "misclassification": "How often does random noise change the class?",
-        }.get(str(options.get("event")), "How often does random noise change the map?")
+        event, changed = str(options.get("event")), describe_transformation(options)
+        what = "class" if event in ("changed_class", "misclassification") else "map"
+        if changed:
+            apart = " and the map stay the same" if event == "changed_class" else ""
+            return f"How often does the {what} change{apart} when an input is {changed} at random?"
+        return f"How often does random noise change the {what}{' and not the map' if event == 'changed_class' else ''}?"
 
     def verdict(self, view: View) -> str:
         """The median probabilities, as one in so many."""
@@ -113,15 +115,16 @@ class ProbabilityPresentation(Presentation):
         if not ranked:
             return ""
         best, worst = ranked[0], ranked[-1]
+        cause = "A random change of this kind" if describe_transformation(view.options) else "Random noise"
         if event == "misclassification":
             between = describe_share(best.text)
             between += "" if len(ranked) == 1 else f" to {describe_share(worst.text).removeprefix('in ')}"
-            return f"Random noise changes the class {between} (medians over samples)."
+            return f"{cause} changes the class {between} (medians over samples)."
         turned = event == "changed_class"
         does, kept = ("changes the class and keeps", "") if turned else ("changes", "class kept; ")
         rest = "" if len(ranked) == 1 else f", and {best.those} {describe_share(best.text)}"
         return (
-            f"Random noise {does} {worst.maps} ({describe_event(view.options)}) {describe_share(worst.text)}"
+            f"{cause} {does} {worst.maps} ({describe_event(view.options)}) {describe_share(worst.text)}"
             f"{rest} ({kept}medians over samples)."
         )
 

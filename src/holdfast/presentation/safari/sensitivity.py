@@ -12,6 +12,7 @@ from holdfast.charts import Chart, Gallery
 from holdfast.presentation.base import Presentation, Reading, Standing, View, draw_distribution, presentations
 from holdfast.presentation.kept_class import KEPT, describe_kept_class
 from holdfast.presentation.safari.terms import COMPARED
+from holdfast.presentation.wording import describe_transformation
 
 
 @presentations.register("max_sensitivity")
@@ -33,7 +34,12 @@ class MaxSensitivityPresentation(Presentation):
 
     def question(self, options: Mapping[str, Any]) -> str:
         """How far or how fast a map moves."""
-        return "How far do maps move under small random noise?"
+        changed = describe_transformation(options)
+        return (
+            f"How far do maps move when an input is {changed}?"
+            if changed
+            else "How far do maps move under small random noise?"
+        )
 
     def verdict(self, view: View) -> str:
         """The median over samples of the largest distance, as a share of the map where it is normalised."""
@@ -49,13 +55,15 @@ class MaxSensitivityPresentation(Presentation):
         ranked = view.rank(measure, "lower")
         if not ranked:
             return ""
-        return f"{self._word_verdict(ranked[-1], ranked[0] if len(ranked) > 1 else None, normalised)} (medians)."
+        cause = "such a change" if describe_transformation(view.options) else "noise"
+        best = ranked[0] if len(ranked) > 1 else None
+        return f"{self._word_verdict(cause, ranked[-1], best, normalised)} (medians)."
 
-    def _word_verdict(self, worst: Standing, best: Standing | None, normalised: bool) -> str:
-        """The sentence for the worst explainer and, if there is another, for the best."""
+    def _word_verdict(self, cause: str, worst: Standing, best: Standing | None, normalised: bool) -> str:
+        """The sentence for what moves maps, the worst explainer and, if there is another, the best."""
         size = f" of {worst.choose('its', 'their')} own size" if normalised else ""
         rest = "" if best is None else f", and {best.those} by {best.text}"
-        return f"Noise moves {worst.maps} by up to {worst.text}{size}{rest}"
+        return f"{cause.capitalize()} moves {worst.maps} by up to {worst.text}{size}{rest}"
 
     def unfair(self, view: View) -> str:
         """That maps with larger numbers seem to move further, unless they are normalised."""
@@ -87,10 +95,16 @@ class LocalLipschitzPresentation(MaxSensitivityPresentation):
 
     def question(self, options: Mapping[str, Any]) -> str:
         """How fast a map changes."""
-        return "How fast do maps change with the input?"
+        changed = describe_transformation(options)
+        return (
+            f"How fast do maps change when an input is {changed}?"
+            if changed
+            else "How fast do maps change with the input?"
+        )
 
-    def _word_verdict(self, worst: Standing, best: Standing | None, normalised: bool) -> str:
+    def _word_verdict(self, cause: str, worst: Standing, best: Standing | None, normalised: bool) -> str:
         rest = "" if best is None else f", and {best.those} {best.text}"
         if normalised:
-            return f"For each unit of distance, noise moves {worst.maps} by up to {worst.text} of its size{rest}"
-        return f"Noise moves {worst.maps} up to {worst.text} times as far as the input{rest}{' times' if best else ''}"
+            return f"For each unit of distance, {cause} moves {worst.maps} by up to {worst.text} of its size{rest}"
+        far = f"up to {worst.text} times as far as the input{rest}{' times' if best else ''}"
+        return f"{cause.capitalize()} moves {worst.maps} {far}"

@@ -11,7 +11,10 @@ import polars as pl
 
 from holdfast.charts import Chart, Gallery, GalleryRow, Line, Picture, Strip, draw_ecdf, draw_lines
 from holdfast.metrics.base import larger_is_closer
+from holdfast.neighbourhoods.naming import label_neighbourhood, read_stored
 from holdfast.presentation.base import (
+    ALIGNED,
+    MOVED_BACK,
     Presentation,
     Reading,
     Standing,
@@ -23,6 +26,7 @@ from holdfast.presentation.base import (
     presentations,
     read_flags,
     read_numbers,
+    show_moved_back,
 )
 from holdfast.presentation.kept_class import KEPT, describe_kept_class
 from holdfast.presentation.safari.terms import (
@@ -34,7 +38,13 @@ from holdfast.presentation.safari.terms import (
     find_threshold,
     name_similarity,
 )
-from holdfast.presentation.wording import Caution, count_samples, join_names
+from holdfast.presentation.wording import (
+    Caution,
+    count_samples,
+    describe_parameters,
+    describe_transformation,
+    join_names,
+)
 from holdfast.tensors import Array
 
 #: samples in a gallery, and samples behind a line
@@ -118,10 +128,14 @@ class WorstCasePresentation(Presentation):
 
     def question(self, options: Mapping[str, Any]) -> str:
         """The question of the event."""
-        return {
-            "changed_class": "When the class changes, does the map stay the same?",
-            "misclassification": "Can a small change of the input change the class?",
-        }.get(str(options.get("event")), "Can a small change of the input change the map?")
+        event, changed = str(options.get("event")), describe_transformation(options)
+        if event == "changed_class":
+            when = f" of an input that is {changed}" if changed else ""
+            return f"When the class{when} changes, does the map stay the same?"
+        what = "class" if event == "misclassification" else "map"
+        if changed:
+            return f"Can the {what} change when an input is {changed}?"
+        return f"Can a small change of the input change the {what}?"
 
     def verdict(self, view: View) -> str:
         """On how many samples the search reached the event, and the medians where these counts do not differ."""
@@ -222,28 +236,42 @@ class WorstCasePresentation(Presentation):
         return [*found, gallery] if gallery.rows else found
 
     def figures_over_option(self, views: Sequence[View], option: str) -> list[Chart | Gallery]:
-        """For views that differ in the similarity: for each explainer, a row for each similarity (SAFARI, Fig. 6)."""
-        if option.partition(".")[0] != "similarity":
+        """For views that differ in the similarity or the neighbourhood: for each explainer, a row for each of them.
+
+        Over similarities this is Figure 6 of SAFARI.
+        """
+        if (option := option.partition(".")[0]) not in ("similarity", "neighbourhood"):
             return []
-        note = (
-            "Each row is the worst input by another similarity, for the same input and explainer. A small number means "
-            "dissimilar maps for some and similar maps for others, so compare the maps. {} The change is drawn as "
-            "large as possible."
-        )
+        meaning = {
+            "similarity": "A small number means dissimilar maps for some and similar maps for others, so compare the "
+            "maps. ",
+            "neighbourhood": "",
+        }[option]
         explainers = [name for name in views[0].explainers if sum(name in view.present for view in views) > 1]
         galleries: list[Chart | Gallery] = []
         for explainer in explainers:
             rows = []
             for sample in views[0].samples(COMPARED_SAMPLES):
                 for view in views:
-                    shown = view.load_sample(explainer, sample, _PICTURES)
+                    shown = view.load_sample(explainer, sample, _PICTURES, ALIGNED)
                     if shown is not None:
-                        setting = str(view.options.get("similarity"))
+                        setting = _name_setting(view, option)
                         rows.append(dataclasses.replace(_row(view, explainer, sample, *shown), setting=setting))
-            title = f"{explainer}: worst cases by similarity"
-            text = note.format(views[0].describe_maps(count_axes(rows)))
+            title = f"{explainer}: worst cases by {option}"
+            text = f"Each row is the worst input by another {option}, for the same input and explainer. {meaning}"
+            text += f"{views[0].describe_maps(count_axes(rows))} {_explain(rows)}".rstrip()
             galleries += [Gallery(title, tuple(rows), text, folded=bool(galleries))] if rows else []
         return galleries
+
+
+def _name_setting(view: View, option: str) -> str:
+    """The similarity or the neighbourhood of a view in a few words."""
+    place = read_stored(view.options.get(option)) if option == "neighbourhood" else None
+    return (
+        view.label
+        if option == "neighbourhood" and place is None
+        else str(view.options.get(option) if place is None else label_neighbourhood(place))
+    )
 
 
 def _is_auto(options: Mapping[str, Any]) -> bool:
@@ -377,19 +405,23 @@ def _on_one_grid(view: View, explainer: str) -> tuple[Array, Array]:
 
 
 def _gallery(view: View) -> Gallery:
-    rows = [_row(view, *shown) for shown in view.gallery(SHOWN, _PICTURES)]
-    note = (
-        "Each row is an explainer, for the same input. {} {}The change is drawn as large as possible; the real change "
-        "is often much fainter. Pale pictures: the search found nothing."
-    )
+    rows = [_row(view, *shown) for shown in view.gallery(SHOWN, _PICTURES, ALIGNED)]
+    note = "Each row is an explainer, for the same input. {} {}{}Pale pictures: the search found nothing."
     signs = "Signs do not count in the similarity, so a change of colour alone is no change. "
     misclassified = view.options.get("event") == "misclassification"
     return Gallery(
         "Pictures (they show a weakness of the model, not of the explainers)" if misclassified else "Worst cases found",
         tuple(rows),
-        note.format(view.describe_maps(count_axes(rows)), signs if view.options.get("absolute") else ""),
+        note.format(view.describe_maps(count_axes(rows)), signs * bool(view.options.get("absolute")), _explain(rows)),
         folded=misclassified,
     )
+
+
+def _explain(rows: Sequence[GalleryRow]) -> str:
+    """How to read the pictures that not all rows have."""
+    kinds = {(picture.change, picture.moved_back) for row in rows for picture in row.pictures}
+    scaled = "The change is drawn as large as possible; the real change is often much fainter. "
+    return scaled * any(change for change, _ in kinds) + MOVED_BACK * any(back for _, back in kinds)
 
 
 def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
@@ -397,17 +429,23 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     difference = worst - origin
     largest = float(np.abs(difference).max()) if difference.size else 0.0
     who = f"{explainer}, sample {sample}"
-    pictures = (
+    pictures: tuple[Picture, ...] = (
         Picture("input", origin, f"Input, sample {sample}"),
         Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
         Picture("worst input", worst, f"Worst input found: {who}"),
         Picture("change", difference, f"Change of the input, scaled: {who}", signed=True, change=True),
         Picture("its map now", arrays["maps"], f"Explanation of the worst input: {who}", signed=True),
     )
+    back = show_moved_back(arrays, who)
+    if back:  # the difference of two inputs whose positions differ says little
+        pictures = (*(picture for picture in pictures if not picture.change), *back)
     before, after = row.get("targets"), row.get("predicted")
     classes = f"class {before} → {after}" if before != after else f"class {before}, kept"
+    if (share := row.get("class_kept")) is not None and np.isfinite(share):
+        classes += f" (in {100 * share:.3g}% of the neighbourhood)" if before == after else ""
     similarity, margin = format_number(row.get("similarity"), 3), format_number(row.get("margin"))
-    text = f"similarity {similarity}; {classes}; margin {margin}; change up to {format_number(largest, 3)}"
+    size = describe_parameters(row, view.options, origin.shape) or f"change up to {format_number(largest, 3)}"
+    text = f"similarity {similarity}; {classes}; margin {margin}; {size}"
     found = bool(row.get("found"))
     if np.ptp(arrays["maps"]) == 0:
         text += "; its map is constant now, so the correlation is 0 by definition"

@@ -184,14 +184,15 @@ def compare_orders(
     own = frame.filter(pl.col("label") == attack)
     if "ratio" not in own.columns or not len(own):
         return None
-    bound = pl.col("bound").fill_null(False)
+    bound = pl.col("bound").fill_null(False) & pl.col("ratio").is_not_nan()
     most = own.with_columns(pl.when(bound).then(float("inf")).otherwise(pl.col("ratio")).alias("ratio"))
     ratios = own.pivot(on="explainer", index="sample", values="ratio")
     largest = most.pivot(on="explainer", index="sample", values="ratio")
     odds = pivot_by(frame.filter(pl.col("label") == "log-odds"), "log_odds", "explainer")
     if not all(set(_RULES) <= set(wide.columns) for wide in (ratios, odds)):
         return None
-    both = ratios.join(odds, on="sample", suffix=" odds").join(largest, on="sample", suffix=" most").drop_nulls()
+    both = ratios.join(odds, on="sample", suffix=" odds").join(largest, on="sample", suffix=" most")
+    both = both.fill_nan(None).drop_nulls()  # without c(empty) there is no ratio
     if len(both) < 2:
         return None
     first, second, third = (both.select([f"{n}{end}" for n in _RULES]).to_numpy() for end in ("", " odds", " most"))

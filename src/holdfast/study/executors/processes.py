@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import secrets
 import signal
 import threading
 import time
@@ -47,6 +48,8 @@ _LIVES = 2
 _SECONDS_BETWEEN_LOOKS = 0.25
 #: how long a worker may take to end when no job is left
 _SECONDS_TO_END = 5.0
+#: the variable of the environment that holds the marks of a worker: what its jobs start inherits it
+_MARKS = "HOLDFAST_WORKER"
 #: what a worker sends first. A worker that dies before this could not start
 _STARTED = ("started",)
 
@@ -212,6 +215,7 @@ class _Process:
     process: BaseProcess
     connection: Connection
     number: int
+    mark: str
     job: Job | None = None
     started: bool = False
     since: float = float("inf")  # when its job began
@@ -222,7 +226,10 @@ class _Process:
         ours, theirs = context.Pipe()
         arguments = (theirs, packed, store, threads, _device(grid.device, number))
         process = context.Process(target=_run_worker, args=arguments, name=f"holdfast-{number}")
-        with _limit_threads(threads), importing_from(grid.paths):  # a new process gets the path of this one
+        mark = f"{os.getpid()}-{secrets.token_hex(8)}"
+        _start_tracker()  # without the mark, since it serves all workers
+        # a new process gets the path of this one
+        with _set_environment(threads, mark), importing_from(grid.paths):
             try:
                 process.start()
             except (AttributeError, TypeError, RuntimeError) as error:  # what pickling raises
@@ -232,7 +239,7 @@ class _Process:
                     " needs a study file that names its file (path: model.pt2). Or use one worker."
                 ) from error
         theirs.close()
-        return cls(process, ours, number)
+        return cls(process, ours, number, mark)
 
     def give(self, queue: deque[Job]) -> None:
         """The next job, if there is one."""
@@ -300,6 +307,31 @@ class _Process:
             with suppress(ProcessLookupError, PermissionError):  # nobody is left; or it had not yet a group of its own
                 assert self.process.pid
                 os.killpg(self.process.pid, signal.SIGKILL)
+        _end_marked(self.mark)
+
+
+def _end_marked(mark: str) -> None:
+    """End all processes but this one that have a worker's mark in their environment, also those with their own session.
+
+    Only on Linux. A process that clears its environment is not found.
+    """
+    for _ in range(10):  # what is started while the list is read is found in the next round
+        marked = []
+        for entry in Path("/proc").glob("[1-9]*/environ"):
+            with suppress(OSError):  # it has ended, or belongs to somebody else
+                if mark.encode() in entry.read_bytes() and entry.parent.name != str(os.getpid()):
+                    marked.append(int(entry.parent.name))
+        if not marked:
+            return
+        for process in marked:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+
+
+def _start_tracker() -> None:
+    """Start the process that multiprocessing has for all others, if there is such a process on this system."""
+    if hasattr(signal, "pthread_sigmask"):
+        resource_tracker.ensure_running()
 
 
 def memory_of(process: int) -> int | None:
@@ -328,11 +360,12 @@ def _device(device: str, number: int) -> str:
 
 
 @contextmanager
-def _limit_threads(threads: int) -> Iterator[None]:
-    """Set the number of threads in the environment of child processes, before they load any library."""
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS", "HOLDFAST_THREADS")
+def _set_environment(threads: int, mark: str) -> Iterator[None]:
+    """Give child processes a mark, and the number of threads before they load any library."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS", "HOLDFAST_THREADS", _MARKS)
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(dict.fromkeys(names, str(threads)))
+    os.environ[_MARKS] = f"{before[_MARKS] or ''} {mark}"  # a worker may start workers, which end with it
     try:
         yield
     finally:
@@ -349,7 +382,7 @@ def _delay_interrupts() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    resource_tracker.ensure_running()  # it starts with the first process, and would unblock the signal
+    _start_tracker()  # it starts with the first process, and would unblock the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # child processes inherit this
     # another thread may receive the signal, which then interrupts the main one
     main = threading.current_thread() is threading.main_thread()
@@ -388,7 +421,8 @@ def _run_worker(connection: Connection, packed: Grid | bytes, store: Store, thre
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent process, which ends this one
     if hasattr(os, "setpgid") and multiprocessing.parent_process() is not None:
         os.setpgid(0, 0)  # a group of its own, so that what the jobs start can be ended with it
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    mark = os.environ.get(_MARKS, "").rpartition(" ")[2]
+    threading.Thread(target=_end_with_parent, args=(mark,), daemon=True).start()
     torch.set_num_threads(threads)
     try:
         grid: Grid = pickle.loads(packed) if isinstance(packed, bytes) else packed
@@ -408,10 +442,12 @@ def _run_worker(connection: Connection, packed: Grid | bytes, store: Store, thre
             connection.send(said)
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(mark: str) -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     wait([parent.sentinel])
+    if mark:
+        _end_marked(mark)
     if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(1)

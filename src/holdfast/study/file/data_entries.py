@@ -260,7 +260,7 @@ def with_backgrounds(explainer: E, base: Path) -> E:
         return explainer
     problems, read = Collector(), {}
     for field in dataclasses.fields(explainer):
-        value = getattr(explainer, field.name)
+        value = found = getattr(explainer, field.name)
         with problems.at(field.name):
             found = _with_read(value, base)
         if found is not value:

@@ -18,11 +18,12 @@ from holdfast.explainers import Explainer, explainers, from_callable
 from holdfast.explainers import get as get_explainer
 from holdfast.metrics.base import Metric, metrics
 from holdfast.neighbourhoods import LinfBall
+from holdfast.neighbourhoods.naming import join_label
 from holdfast.study.file.data_entries import with_backgrounds
 from holdfast.study.file.entries import ExplainerFunction, MetricFunction
 from holdfast.study.file.imports import call_function, resolve
 from holdfast.study.file.names import EXPLAINERS, METRICS, CheckedEntry, ParsedEntry, read_section
-from holdfast.study.file.options import background_from, configure, plain_options, to_plain
+from holdfast.study.file.options import background_from, configure, neighbourhoods_from, plain_options, to_plain
 from holdfast.study.file.problems import (
     Collector,
     describe_error,
@@ -54,11 +55,13 @@ def metrics_from(raw: object, common: Mapping[str, Any], complete: bool) -> dict
 
     Args:
         raw: as in the file.
-        common: the study's own `neighbourhood` and `preset`, for metrics that have this option and do not set it.
+        common: the study's own `neighbourhood` (or several) and `preset`, for metrics that have this option and do not
+            set it.
         complete: False where the file's own neighbourhood is wrong, so that its absence needs no second error.
     """
-    build = partial(_metric, common=common if complete else {**common, "neighbourhood": LinfBall(0.1)})
-    return read_section(raw, METRICS, build, _labels_of_metrics)
+    common = common if complete else {**common, "neighbourhood": LinfBall(0.1)}
+    build, sweep = partial(_metric, common=common), partial(_sweep, common=common)
+    return read_section(raw, METRICS, build, _labels_of_metrics, sweep)
 
 
 def _labels_of_explainers(found: Sequence[Explained]) -> list[str]:
@@ -80,7 +83,8 @@ def _labels_of_explainers(found: Sequence[Explained]) -> list[str]:
 
 
 def _labels_of_metrics(found: Sequence[Measured]) -> list[str]:
-    return number_labels(e.value.own_label if isinstance(e.value, Metric) else e.named.name for e in found)
+    own = (e.value.own_label if isinstance(e.value, Metric) else e.named.name for e in found)
+    return number_labels(join_label(label, e.variant) for label, e in zip(own, found, strict=True))
 
 
 def _explainer(named: ParsedEntry) -> tuple[Explainer | ExplainerFunction, dict[str, Any]]:
@@ -121,6 +125,32 @@ def _explainer_elsewhere(named: ParsedEntry) -> tuple[Explainer, dict[str, Any]]
             raise misfit(f"options that {named.name} accepts", describe_error(error)) from error
     background = {"background": to_plain(options["background"])} if "background" in options else {}
     return explainer, {"name": named.name, **named.options, **background}
+
+
+def _sweep(named: ParsedEntry, common: Mapping[str, Any]) -> dict[str, ParsedEntry]:
+    """The same metric for each of several neighbourhoods: a list of its own, or that of the study.
+
+    Only a list for `neighbourhood` itself stands for several values: `{jpeg: [30, 90]}` is one neighbourhood.
+    """
+    if named.source == "function":
+        return {"": named}
+    with _errors_at_name(named, "a metric"):
+        kind = metrics[named.name]
+    if not has_neighbourhood(kind):
+        return {"": named}
+    raw = named.options.get("neighbourhood", common["neighbourhood"])
+    if not isinstance(raw, list | tuple):
+        return {"": named}
+    with errors_at("neighbourhood"):
+        values = neighbourhoods_from(raw)
+    return {
+        words: dataclasses.replace(
+            named,
+            options={**named.options, "neighbourhood": value},
+            moved={**named.moved, "neighbourhood": ("neighbourhood", index)},
+        )
+        for index, (words, value) in enumerate(values.items())
+    }
 
 
 def _metric(named: ParsedEntry, common: Mapping[str, Any]) -> tuple[Metric | MetricFunction, dict[str, Any]]:
@@ -202,7 +232,10 @@ def _import(
         found = resolve(entry.function, [str(base)])
     if isinstance(found, type) and issubclass(found, kind):
         with errors_at("options"):
-            return with_backgrounds(configure(found, label, entry.options, _defaults(found, common or {})), base)
+            defaults = _defaults(found, common or {})
+            if isinstance(defaults.get("neighbourhood"), tuple) and "neighbourhood" not in entry.options:
+                raise misfit("a neighbourhood, as the study has several", "nothing", "neighbourhood")
+            return with_backgrounds(configure(found, label, entry.options, defaults), base)
     if isinstance(found, kind):
         for key, value in entry.model_dump(exclude_unset=True, exclude={"function"}).items():
             raise misfit(f"no {key}, as the {kind.__name__} is configured already", show(value), key)

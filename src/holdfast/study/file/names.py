@@ -24,6 +24,7 @@ from holdfast.algorithms.searches.base import searches
 from holdfast.explainers import explainers
 from holdfast.metrics.base import metrics
 from holdfast.neighbourhoods import neighbourhoods
+from holdfast.neighbourhoods.naming import find_first_option, join_label
 from holdfast.registry import Registry, parse_options
 from holdfast.study.file.problems import (
     Collector,
@@ -50,7 +51,7 @@ class Names:
         prefixes: what other names begin with, before a colon: archives and hubs.
         sources: keys beside `name` that say where an entry comes from.
         in_text: options may stand in the text of a name.
-        scalar: the option that a value alone stands for.
+        scalar: for a class, the option that a value alone stands for; None where a value needs the name of its option.
         also: further words that stand for one.
     """
 
@@ -59,7 +60,7 @@ class Names:
     prefixes: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     in_text: bool = False
-    scalar: str | None = None
+    scalar: Callable[[Any], str | None] | None = None
     also: tuple[str, ...] = ()
 
     @property
@@ -103,7 +104,7 @@ EXPLAINERS = Names("explainers", explainers, sources=("function",), in_text=True
 METRICS = Names("metrics", metrics, sources=("function",), in_text=True)
 SEARCHES = Names("searches", searches, in_text=True)
 SIMILARITIES = Names("similarities", similarity.similarities)
-NEIGHBOURHOODS = Names("neighbourhoods", neighbourhoods, scalar="radius")
+NEIGHBOURHOODS = Names("neighbourhoods", neighbourhoods, scalar=find_first_option)
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,7 @@ class ParsedEntry:
         options: plain values.
         source: `"name"`, or another key that says where the entry comes from.
         at_name, at_options: relative to the entry.
+        moved: places of options that are not where their names say: a value alone, or one of several.
     """
 
     name: Any
@@ -122,6 +124,7 @@ class ParsedEntry:
     source: str = "name"
     at_name: Keys = ()
     at_options: Keys = ()
+    moved: Mapping[str | int, Keys] = field(default_factory=dict, repr=False)
 
     def place(self, path: Keys) -> Keys:
         """Where a problem of `{source: name, **options}` stands in the file.
@@ -129,7 +132,9 @@ class ParsedEntry:
         >>> read_entry({"lrp": {"epsilon": -1}}, EXPLAINERS).place(("epsilon",))
         ('lrp', 'epsilon')
         """
-        return self.at_name if path[:1] == (self.source,) else (*self.at_options, *path)
+        if path[:1] == (self.source,) and self.source not in self.options:
+            return self.at_name
+        return (*self.at_options, *self.moved.get(path[0], path[:1]), *path[1:]) if path else self.at_options
 
 
 def read_entry(raw: object, names: Names, label: str | None = None) -> ParsedEntry:
@@ -157,9 +162,12 @@ def read_entry(raw: object, names: Names, label: str | None = None) -> ParsedEnt
         if names.knows(name):
             if not isinstance(options, Mapping | None) and names.scalar is None:
                 raise misfit(f"options of {name}, each with its value", show(options), name)
-            if not isinstance(options, Mapping):
-                options = {} if options is None else {names.scalar: options}
-            return ParsedEntry(name, options, "name", (name,), (name,))
+            if isinstance(options, Mapping | None):
+                return ParsedEntry(name, options or {}, "name", (name,), (name,))
+            option = names.scalar(names.registry[name]) if names.scalar else None
+            if option is None:
+                raise misfit(f"no value for {name}, which has no options", show(options), name)
+            return ParsedEntry(name, {option: options}, "name", (name,), (name,), {option: ()})
         if isinstance(options, Mapping | None) or names.scalar:
             raise names.make_unknown_error(name, name)
     keys = f"one of the keys {', '.join(names.keys)}" if names.sources else "the key name"
@@ -186,6 +194,7 @@ class CheckedEntry(Generic[T]):
         named: how it was written.
         path: where it stands in its section.
         label: in the file, if it has one there.
+        variant: what tells it from others of the same entry, where one of its options has several values in turn.
     """
 
     value: T
@@ -193,6 +202,7 @@ class CheckedEntry(Generic[T]):
     named: ParsedEntry
     path: Keys = ()
     label: str | None = None
+    variant: str = ""
 
     def place(self, path: Keys) -> Keys:
         """Where a problem of the entry stands in its section."""
@@ -204,6 +214,7 @@ def read_section(
     names: Names,
     build: Callable[[ParsedEntry], tuple[T, Mapping[str, Any]]],
     labels: Callable[[Sequence[CheckedEntry[T]]], Sequence[str]],
+    sweep: Callable[[ParsedEntry], Mapping[str, ParsedEntry]] = lambda named: {"": named},
 ) -> dict[str, CheckedEntry[T]]:
     """The entries of a list or a mapping, by label.
 
@@ -212,6 +223,7 @@ def read_section(
         names: what can be named.
         build: makes of an entry what it stands for, and its plain form.
         labels: for all entries, of those that have none in the file.
+        sweep: makes several of an entry, each with a few words, where an option has several values in turn.
     """
     if raw is None or (isinstance(raw, Mapping | list | tuple) and not raw):
         raise misfit(f"at least one {names.registry.kind}", show(raw))
@@ -226,8 +238,13 @@ def read_section(
             if label is not None and (not isinstance(label, str) or not label):
                 raise misfit("a label as text", show(label))
             named = read_entry({} if entry is None and names.knows(label) else entry, names, label)
+            variants: Mapping[str, ParsedEntry] = {}
             with problems.at(*path, place=named.place):
-                found.append(CheckedEntry(*build(named), named, path, label))
+                variants = sweep(named)
+            for words, variant in variants.items():
+                with problems.at(*path, place=variant.place):
+                    own = join_label(label, words) if label is not None else None
+                    found.append(CheckedEntry(*build(variant), variant, path, own, words))
     problems.finish()
     return _by_label(found, labels(found), names)
 

@@ -23,11 +23,13 @@ from holdfast.algorithms.searches.base import Search, searches
 from holdfast.errors import ArgumentError
 from holdfast.explainers import Background, Explainer, explainers
 from holdfast.explainers.base import Baseline
-from holdfast.neighbourhoods import Neighbourhood, neighbourhoods
+from holdfast.neighbourhoods import Neighbourhood
+from holdfast.neighbourhoods.naming import find_name, label_neighbourhoods
 from holdfast.similarity import Similarity
 from holdfast.study.file.data_entries import BACKGROUND_FORMS, BackgroundEntry, StoredBackground
 from holdfast.study.file.names import EXPLAINERS, NEIGHBOURHOODS, SEARCHES, SIMILARITIES, Names, read_entry
 from holdfast.study.file.problems import (
+    Collector,
     Entry,
     Expected,
     Misfit,
@@ -39,6 +41,7 @@ from holdfast.study.file.problems import (
     misfit,
     problems_in,
     show,
+    with_article,
 )
 
 T = TypeVar("T")
@@ -125,10 +128,14 @@ def _type_of_option(annotation: Any, default: object) -> Any:
     kinds = members(annotation)
     nested = [k for k in kinds if isinstance(k, type) and dataclasses.is_dataclass(k)]
     special = next((special for special in _SPECIAL if wants(annotation, special.kind)), None)
+    items = [get_args(kind)[0] for kind in kinds if get_origin(kind) in (tuple, list)]
+    listed = next((special for special in _SPECIAL if any(wants(item, special.kind) for item in items)), None)
     nothing = [{"type": "null"}] if type(None) in kinds else []
     if special is not None:
         own = [{"const": word} for word in _own_words(default) if special.kind is Search]
         schema: dict[str, Any] = {"anyOf": [{"$reference": special.reference}, *own, *nothing]}
+    elif listed is not None:
+        schema = {"type": "array", "minItems": 1, "items": {"$reference": listed.reference}}
     elif len(nested) == 1:
         schema = options_model(nested[0], nested[0].__name__).model_json_schema()
     else:
@@ -139,13 +146,29 @@ def _type_of_option(annotation: Any, default: object) -> Any:
             return None
         if special is not None:
             return special.read(raw, default)
+        if listed is not None:
+            return _read_list(raw, listed, members(items[0]))
         if len(nested) == 1 and isinstance(raw, Mapping):
             return configure(nested[0], nested[0].__name__, raw)
         return _convert(annotation, raw)
 
     choices = tuple(str(choice) for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind))
-    words = describe(annotation) if special is None else special.words()
+    words = special.words() if special else f"a list, each {listed.words()}" if listed else describe(annotation)
     return Annotated[Any, PlainValidator(read), WithJsonSchema(schema), Expected(words, choices)]
+
+
+def _read_list(raw: object, special: _Special, kinds: tuple[type, ...]) -> tuple[Any, ...]:
+    if not isinstance(raw, list | tuple):
+        raise misfit(f"a list, each {special.words()}", show(raw))
+    problems, found = Collector(), []
+    for index, each in enumerate(raw):
+        with problems.at(index):
+            found.append(special.read(each, None))
+            if not isinstance(found[-1], kinds):
+                words = " or ".join(with_article(kind.__name__.lower()) for kind in kinds)
+                raise misfit(words, with_article(type(found[-1]).__name__))
+    problems.finish()
+    return tuple(found)
 
 
 @cache
@@ -192,6 +215,25 @@ def read_configured(raw: object, names: Names) -> Any:
 def neighbourhood_from(raw: object, default: object = None) -> Neighbourhood:
     """`{linf: 0.3}`, `{l2: {radius: 2, distribution: uniform}}` or `{name: linf, radius: 0.3}` as a neighbourhood."""
     return raw if isinstance(raw, Neighbourhood) else read_configured(raw, NEIGHBOURHOODS)
+
+
+def neighbourhoods_from(raw: Sequence[object]) -> dict[str, Neighbourhood]:
+    """A list of neighbourhoods, each evaluated in turn, by their labels; a single one needs no label.
+
+    >>> list(neighbourhoods_from([{"linf": 0.1}, {"l2": 2}])), list(neighbourhoods_from([{"linf": 0.1}]))
+    (['linf 0.1', 'l2 2'], [''])
+    """
+    problems, places = Collector(), dict[Neighbourhood, int]()
+    for index, each in enumerate(raw):
+        with problems.at(index):
+            value = neighbourhood_from(each)
+            if value in places:
+                raise misfit("neighbourhoods that differ", f"the same as number {places[value] + 1} of the list")
+            places[value] = index
+    problems.finish()
+    if not places:
+        raise misfit("at least one neighbourhood", "an empty list")
+    return dict(zip(label_neighbourhoods(list(places)), places, strict=True))
 
 
 def explainer_from(raw: object, default: object = None) -> Explainer:
@@ -352,9 +394,12 @@ def to_plain(value: object) -> Any:
         return value.written
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         name = getattr(value, "name", None)
+        options = plain_options(value)
         if isinstance(value, Neighbourhood):
-            name = next((n for n in neighbourhoods if neighbourhoods[n] is type(value)), type(value).__name__)
-        return ({"name": name} if name else {}) | plain_options(value)
+            name = find_name(type(value))
+            if "name" in options:  # the name of a corruption
+                return {name: options}
+        return ({"name": name} if name else {}) | options
     if isinstance(value, list | tuple):
         return [to_plain(entry) for entry in value]
     if isinstance(value, Mapping):

@@ -33,6 +33,8 @@ def json_schema() -> Schema:
     _define_kinds(definitions, "metric", METRICS, MetricFunction)
     _define_kinds(definitions, "search", SEARCHES)
     _define_kinds(definitions, "neighbourhood", NEIGHBOURHOODS)
+    several = {"type": "array", "minItems": 1, "items": _refer("neighbourhood")}
+    definitions["neighbourhoods"] = {"anyOf": [_refer("neighbourhood"), several]}
     known = {"enum": SIMILARITIES.listed}
     options = {**_ONE_KEY, "propertyNames": known, "additionalProperties": {"type": "object"}}
     definitions["similarity"] = {"anyOf": [known, _beginning_with(SIMILARITIES.listed), options]}
@@ -53,21 +55,29 @@ def _define_kinds(definitions: Schema, what: str, names: Names, function: type[E
     Args:
         definitions: to be added to.
         what: the name of the definition.
-        names: of the classes. Where a value alone stands for an option (`names.scalar`), a name alone means nothing.
+        names: of the classes. A value alone may stand for an option (`names.scalar`); a name alone then means nothing
+            where this option must be given.
         function: the entry of a function of the user's.
     """
     by_name: Schema = {}
+    alone: list[str] = []
     for name in names.registry:
         options = definitions[f"{what}.{name}"] = _model(definitions, options_model(names.registry[name], name))
         options["properties"] = {"name": {"const": name}, **options["properties"]}
         if "neighbourhood" in options.get("required", ()):  # the file's own may stand for it
             options["required"].remove("neighbourhood")
-        value = options["properties"][names.scalar] if names.scalar else {"type": "null"}
+        if what == "metric" and "neighbourhood" in options["properties"]:  # a list is evaluated in turn
+            own = options["properties"]["neighbourhood"]
+            own["anyOf"] = [*own["anyOf"], _refer("neighbourhoods")]
+        first = names.scalar(names.registry[name]) if names.scalar else None
+        value = {"type": "null"} if first is None else options["properties"][first]
         by_name[name] = {"anyOf": [_refer(f"{what}.{name}"), value]}
+        if not options.get("required"):
+            alone.append(name)
     packages = names.registry.packages
     theirs = _beginning_with(packages) if packages else {"enum": []}
     patterns = {theirs["pattern"]: {"type": ["object", "null"]}} if packages else {}  # whose options are theirs
-    text = [] if names.scalar else [{"enum": list(by_name)}, _beginning_with([*by_name, *packages])]
+    text = [{"enum": alone}] if names.scalar else [{"enum": list(by_name)}, _beginning_with([*by_name, *packages])]
     beneath = {**_ONE_KEY, "properties": by_name, "patternProperties": patterns, "additionalProperties": False}
     kinds = [*(_refer(f"{what}.{name}") for name in by_name), {"properties": {"name": theirs}}]
     beside = {"type": "object", "required": ["name"], "anyOf": kinds}

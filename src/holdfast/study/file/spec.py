@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
+    BeforeValidator,
     Field,
     PlainValidator,
     PrivateAttr,
@@ -59,7 +60,7 @@ from holdfast.study.file.evaluations import (
 )
 from holdfast.study.file.model_entries import ModelEntry, try_out
 from holdfast.study.file.names import DATA, MODELS, CheckedEntry, read_section
-from holdfast.study.file.options import neighbourhood_from, to_plain
+from holdfast.study.file.options import neighbourhood_from, neighbourhoods_from, to_plain
 from holdfast.study.file.problems import (
     Collector,
     Entry,
@@ -74,7 +75,9 @@ from holdfast.study.file.problems import (
     misfit,
     problems_in,
     show,
+    with_article,
 )
+from holdfast.study.file.requirements import RequirementEntry
 from holdfast.study.grid import Grid, ModelSource, Samples
 
 __all__ = ["Study", "StudyError", "load_study", "study_from"]
@@ -93,7 +96,9 @@ def _models(raw: object) -> dict[str, CheckedEntry[ModelEntry]]:
     return read_section(raw, MODELS, partial(build_entry, ModelEntry), _names)
 
 
-def _neighbourhood(raw: object) -> Neighbourhood | None:
+def _neighbourhood(raw: object) -> Neighbourhood | tuple[Neighbourhood, ...] | None:
+    if isinstance(raw, list | tuple):
+        return tuple(neighbourhoods_from(raw).values())
     return None if raw is None else neighbourhood_from(raw)
 
 
@@ -130,8 +135,8 @@ class Study(Entry):
         _refer_to("models"),
         Expected("models, such as {lenet: lenet5-mnist}"),
     ] = Field(description="Models: of the zoo, from a function, or in a file; a list or under labels.")
-    neighbourhood: Annotated[Any, PlainValidator(_neighbourhood), _refer_to("neighbourhood")] = Field(
-        default=None, description="For all metrics that have one and do not set it."
+    neighbourhood: Annotated[Any, PlainValidator(_neighbourhood), _refer_to("neighbourhoods")] = Field(
+        default=None, description="For all metrics that have one and do not set it; a list for each in turn."
     )
     preset: Annotated[Preset, Expected(either(PRESETS), PRESETS)] = Field(
         default="standard",
@@ -152,6 +157,12 @@ class Study(Entry):
     executor: Annotated[ExecutorEntry, PlainValidator(executor_entry), _refer_to("executor")] = Field(
         default=executor_entry("local"), description="Who does the work."
     )
+
+    requirements: Annotated[
+        tuple[RequirementEntry, ...],
+        BeforeValidator(lambda raw: tuple(raw) if isinstance(raw, list) else raw),
+        Expected("a list of requirements, such as [{metric: worst_case, at_least: 0.6}]"),
+    ] = Field(default=(), description="What the numbers must show, for `holdfast check`; nothing else reads it.")
 
     _document: Document = PrivateAttr(default_factory=lambda: Document("study", Path(), {}))
 
@@ -255,8 +266,26 @@ class Study(Entry):
             with found.at("data", *entry.path):
                 if name not in met:
                     raise misfit("data that a model meets", "none that does")
+        for index, requirement in enumerate(self.requirements):
+            with found.at("requirements", index):
+                self._check_requirement(requirement)
         found.finish()
         return self
+
+    def _check_requirement(self, entry: RequirementEntry) -> None:
+        """It names what there is."""
+        labels = dict.fromkeys([*self.metrics, *(str(measured.named.name) for measured in self.metrics.values())])
+        for key, known in (("explainer", self.explainers), ("data", self.data), ("model", self.models)):
+            for name in getattr(entry, key) or ():
+                if name not in known:
+                    raise make_unknown_error(f"the name of {with_article(key)}", name, list(known), key)
+        names = list(self.explainers)
+        if entry.better_than is not None and entry.better_than not in names:
+            raise make_unknown_error(
+                "the name of an explainer", entry.better_than, list(self.explainers), "better_than"
+            )
+        if entry.metric is not None and entry.metric not in labels:
+            raise make_unknown_error("the label or the name of a metric", entry.metric, list(labels), "metric")
 
     def plain(self) -> dict[str, Any]:
         """The study as plain values with every default spelled out; `study_from` makes the same study of it.
@@ -269,6 +298,8 @@ class Study(Entry):
         sections: dict[str, Mapping[str, CheckedEntry[Any]]]
         sections = {"data": self.data, "models": self.models, "explainers": self.explainers, "metrics": self.metrics}
         content = self.model_dump(mode="json", exclude_none=True, exclude={*sections, "neighbourhood", "executor"})
+        if not self.requirements:
+            del content["requirements"]
         if self.neighbourhood is not None:
             content["neighbourhood"] = to_plain(self.neighbourhood)
         for section, entries in sections.items():

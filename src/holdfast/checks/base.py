@@ -1,0 +1,235 @@
+"""Decide requirements on stored results.
+
+A requirement is checked for every data set, model, metric and explainer that it names: each of these is one decision.
+All decisions of one check hold together with the level that is asked for (`spend_level`).
+
+- A limit on values is a statement about the share of all samples that meet it (by default half of them: the median).
+  The share has an exact interval. The requirement passes if the whole interval is at or above the wanted share, and
+  fails if it is below it. A value that is only a bound counts as unknown where the bound does not decide. Of a
+  probability the interval of each sample counts instead of its estimate.
+- A limit on the mean uses Student's interval.
+- `better_than` is Wilcoxon's signed-rank test of differences on the same samples, in both directions.
+- `no_worse_than` is a limit on differences from a stored baseline, on the same samples.
+
+Samples that were skipped (misclassified, constant maps) do not count; a decision says how many there are. The intervals
+treat the samples as drawn at random from those on which the classifier will be used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holdfast.checks.baseline import Baseline, read_baseline
+from holdfast.checks.decision import Better, Decision, Decisions
+from holdfast.checks.values import SampleValues, read_values
+from holdfast.distributions import normal_quantile
+from holdfast.errors import ArgumentError, UnknownNameError
+from holdfast.findings import Findings
+from holdfast.report.views import Contents
+from holdfast.statistics.decisions import (
+    Estimate,
+    Outcome,
+    count_met,
+    estimate_mean,
+    estimate_share,
+    foresee_mean,
+    foresee_share,
+    spend_level,
+)
+from holdfast.statistics.paired import signed_rank, subtract
+from holdfast.study.file.requirements import RequirementEntry
+
+
+def decide_requirements(
+    findings: Findings, requirements: Sequence[RequirementEntry], look: int = 1, folder: str | Path = "."
+) -> Decisions:
+    """Decide requirements on stored results.
+
+    Args:
+        findings: the results.
+        requirements: as in a study file.
+        look: the number of this look at growing results, from 1.
+        folder: that baselines are relative to.
+
+    Raises:
+        UnknownNameError, ArgumentError: a requirement names what the results do not have.
+    """
+    contents = findings.contents
+    cases = [(entry, *place) for entry in requirements for place in _list_places(contents, entry)]
+    baselines = {e.no_worse_than: read_baseline(e.no_worse_than, folder) for e in requirements if e.no_worse_than}
+    found = []
+    for entry, data, model, label, explainer in cases:
+        level = spend_level(entry.level, look, len(cases))
+        case = _Case(contents, entry, data, model, label, explainer, level)
+        found.append(case.decide(baselines.get(entry.no_worse_than or "")))
+    counts = [int(about.get("samples") or 0) for about in (findings.manifest.get("data") or {}).values()]
+    return Decisions(tuple(found), look, max(counts, default=0), findings.failures.height)
+
+
+def _list_places(contents: Contents, entry: RequirementEntry) -> Iterator[tuple[str, str, str, str]]:
+    """The data, models, labels and explainers that a requirement names."""
+    known = contents.labels
+    if entry.metric is None:
+        labels = [name for name, label in known.items() if label.reading.direction]
+    else:
+        labels = [name for name, label in known.items() if entry.metric in (name, label.metric)]
+        if not labels:
+            raise UnknownNameError("metric", entry.metric, list(known))
+    names = list(contents.explainers)
+    others = [name for name in names if name not in contents.controls and name != entry.better_than]
+    if entry.better_than is not None and entry.better_than not in names:
+        raise UnknownNameError("explainer", entry.better_than, names)
+    explainers = _choose("explainer", entry.explainer, names) if entry.explainer else others
+    data, models = _choose("data", entry.data, contents.data), _choose("model", entry.model, contents.models)
+    for pair in contents.pairs:
+        if pair[0] in data and pair[1] in models:
+            for label in labels:
+                for explainer in explainers:
+                    yield (*pair, label, explainer)
+
+
+def _choose(kind: str, wanted: Sequence[str] | None, known: Sequence[str]) -> list[str]:
+    for name in wanted or ():
+        if name not in known:
+            raise UnknownNameError(kind, name, list(known))
+    return list(wanted or known)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One requirement for one explainer."""
+
+    contents: Contents
+    entry: RequirementEntry
+    data: str
+    model: str
+    label: str
+    explainer: str
+    level: float
+
+    def decide(self, baseline: Baseline | None) -> Decision:
+        """The decision."""
+        own = self._read(self.explainer)
+        if self.entry.better_than is not None:
+            return self._compare(own, self._read(self.entry.better_than))
+        if baseline is not None:
+            reference = baseline.values(self.data, self.model, self.label, self.explainer, self.contents)
+            gain = self._subtract(own, reference)
+            return self._decide_values(gain, -self.entry.by, "higher", "difference from the baseline")
+        reading = self.contents.labels[self.label].reading
+        probability = self.entry.kind in ("at_most_ln", "at_most_one_in")
+        if probability and not reading.log_probability:
+            raise ArgumentError(self.entry.kind, "a metric that measures a probability", repr(self.label))
+        return self._decide_values(own, self.entry.limit, self.entry.side, reading.axis)
+
+    def _read(self, explainer: str) -> SampleValues:
+        rows = self.contents.rows(self.data, self.model, self.label, explainer)
+        return read_values(self.contents.labels[self.label].reading, rows)
+
+    def _subtract(self, own: SampleValues, other: SampleValues) -> SampleValues:
+        """By how much the own values are better, on the samples that both have."""
+        _, mine, theirs = np.intersect1d(own.samples, other.samples, return_indices=True)
+        difference = subtract((own.low[mine], own.high[mine]), (other.low[theirs], other.high[theirs]))
+        if self._direction == "lower":
+            difference = (-difference[1], -difference[0])
+        return SampleValues(own.samples[mine], *difference, own.skipped + len(own.samples) - len(mine))
+
+    @property
+    def _direction(self) -> Better:
+        direction = self.contents.labels[self.label].reading.direction
+        if direction is None:
+            raise ArgumentError("metric", "one that ranks explainers, for a comparison", repr(self.label))
+        return direction
+
+    def _make(self, outcome: Outcome, what: str, estimate: Estimate | None, **others: Any) -> Decision:
+        names = (self.data, self.model, self.explainer, self.label)
+        requested = {"requested": self.entry.level, **others}
+        return Decision(self.entry.describe(), *names, outcome, what, estimate, **requested)
+
+    def _decide_values(self, values: SampleValues, limit: float, better: Better, axis: str) -> Decision:
+        """A limit on values: of their mean, or of the share of samples that meet it."""
+        count, share = len(values.samples), self.entry.share
+        if self.entry.mean:
+            exact = values.low == values.high
+            estimate = estimate_mean(values.low[exact], self.level)
+            outcome = estimate.decide(limit, better) if exact.all() else "undecided"
+            needed = foresee_mean(estimate, limit) if exact.all() else None
+            what, target = f"mean of {axis}", limit
+            unknown, side = int((~exact).sum()), better
+        else:
+            met, unmet, unknown = count_met(values.low, values.high, limit, better)
+            estimate = estimate_share(met, unmet, unknown, self.level)
+            outcome, needed = estimate.decide(share, "higher"), foresee_share(estimate, share)
+            what, target, side = "share of samples", share, "higher"
+        if not count:
+            none = "no sample was evaluated" + (f"; {values.skipped} were skipped" if values.skipped else "")
+            return self._make("undecided", what, None, limit=target, better=side, skipped=values.skipped, advice=none)
+        advice = ""
+        if outcome == "undecided":
+            advice = _advise(needed, unknown, self.entry.mean)
+            if not self.entry.mean and unknown:
+                # would it be undecided if all of the unknown values were known, whatever they are?
+                extremes = (met + unknown, unmet), (met, unmet + unknown)
+                known = (estimate_share(*counts, 0, self.level) for counts in extremes)
+                if all(each.decide(share, "higher") == "undecided" for each in known):
+                    advice = _advise(needed, 0, False)
+        return self._make(
+            outcome,
+            what,
+            estimate,
+            limit=target,
+            better=side,
+            middle=_find_middle(values),
+            unknown=unknown,
+            skipped=values.skipped,
+            needed=needed if outcome == "undecided" else None,
+            advice=advice,
+        )
+
+    def _compare(self, own: SampleValues, other: SampleValues) -> Decision:
+        """Whether the explainer is better than another one on the same samples."""
+        gain = self._subtract(own, other)
+        count = len(gain.samples)
+        p, effect, _ = signed_rank(gain.low, gain.high) if count else (1.0, 0.0, 0)
+        better, worse = (p / 2, 1 - p / 2) if effect > 0 else (1 - p / 2, p / 2) if effect < 0 else (1.0, 1.0)
+        tail = (1 - self.level) / 2  # as an interval with two ends has
+        outcome: Outcome = "pass" if better <= tail else "fail" if worse <= tail else "undecided"
+        needed = None
+        if outcome == "undecided" and 0 < min(better, worse) < 0.4:
+            seen, wanted = (abs(float(normal_quantile(each))) for each in (min(better, worse), tail))
+            needed = max(count + 1, math.ceil(count * (wanted / seen) ** 2))
+        unknown = int(((gain.low < 0) & (gain.high > 0)).sum())
+        return self._make(
+            outcome,
+            "rank correlation of differences",
+            Estimate(effect, math.nan, math.nan, self.level, count) if count else None,
+            limit=0.0,
+            better="higher",
+            p=min(better, worse) if count else None,
+            unknown=unknown,
+            skipped=gain.skipped,
+            needed=needed,
+            advice=_advise(needed, unknown, False) if outcome == "undecided" else "",
+        )
+
+
+def _find_middle(values: SampleValues) -> float | None:
+    """The median of the values; None where it is not known exactly."""
+    low, high = float(np.median(values.low)), float(np.median(values.high))
+    return low if low == high and math.isfinite(low) else None
+
+
+def _advise(needed: int | None, unknown: int, mean: bool) -> str:
+    """What would decide a requirement."""
+    if unknown:
+        what = "have no mean, since a bound is not a number" if mean else "are known only as bounds"
+        return f"{unknown} values {what}: more model evaluations for each sample"
+    if needed is None:
+        return "too close to the limit to foresee how many samples decide it"
+    return f"about {needed:,} samples"

@@ -1,0 +1,130 @@
+"""A baseline: the values of stored results, frozen as a reference for later ones.
+
+A baseline is a folder with two files: `values.parquet`, a row for each data set, model, metric, explainer and sample;
+and `baseline.json`, which says what was measured and how, with the SHA-256 of the values. Its values do not change when
+the results they come from do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from holdfast.checks.values import SampleValues, read_values
+from holdfast.errors import ArgumentError, HoldfastError, check
+from holdfast.findings import Findings, load_results
+from holdfast.report.views import Contents
+from holdfast.study.folders import write_atomically
+
+_VALUES, _ABOUT = "values.parquet", "baseline.json"
+_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A frozen reference.
+
+    Attributes:
+        name: its folder.
+        about: what was measured: digests of data and models, options of metrics and explainers.
+        frame: the values, with the bounds between which each lies.
+    """
+
+    name: str
+    about: dict[str, Any]
+    frame: pl.DataFrame
+
+    def values(self, data: str, model: str, label: str, explainer: str, contents: Contents) -> SampleValues:
+        """The values of one explainer, if they were measured in the same way on the same data.
+
+        Raises:
+            ArgumentError: they were not, or there are none.
+        """
+        own = contents.manifest
+        for section, name, keys in (
+            ("data", data, ("digest", "bounds")),
+            ("metrics", label, ("metric", "options")),
+            ("explainers", explainer, None),
+        ):
+            now, then = ((about.get(section) or {}).get(name) for about in (own, self.about))
+            if then is None:
+                raise ArgumentError("no_worse_than", f"a baseline with {section} {name!r}", self.name)
+            now, then = ((each if keys is None else {k: (each or {}).get(k) for k in keys}) for each in (now, then))
+            same = f"a baseline with the same {section} {name!r} as these results"
+            check(now == then, "no_worse_than", same, f"{self.name}, which differs in it")
+        place = {"data": data, "model": model, "label": label, "explainer": explainer}
+        found = self.frame
+        for column, name in place.items():
+            found = found.filter(pl.col(column) == name)
+        what = ", ".join(place.values())
+        check(len(found) > 0, "no_worse_than", f"a baseline with values of {what}", self.name)
+        samples, low, high = (np.asarray(found[name].to_numpy()) for name in ("sample", "low", "high"))
+        return SampleValues(samples, low, high, skipped=0)
+
+
+def freeze_baseline(results: str | Path | Findings, out: str | Path) -> Path:
+    """Store the values of results as a baseline, in a new folder.
+
+    Args:
+        results: a folder or an fsspec address of stored results, or opened ones.
+        out: the folder of the baseline.
+
+    Raises:
+        ArgumentError: there are no results, or the folder has a baseline already.
+    """
+    findings = results if isinstance(results, Findings) else load_results(results)
+    contents, folder = findings.contents, Path(out)
+    check(not (folder / _ABOUT).exists(), "out", "a folder without a baseline, since one does not change", str(out))
+    rows = []
+    for data, model in contents.pairs:
+        for label, known in contents.labels.items():
+            for explainer in contents.explainers:
+                own = contents.rows(data, model, label, explainer)
+                if len(own):
+                    values = read_values(known.reading, own)
+                    numbers = zip(values.samples.tolist(), values.low.tolist(), values.high.tolist(), strict=True)
+                    rows += [(data, model, label, explainer, *each) for each in numbers]
+    check(bool(rows), "results", "results with values", str(results))
+    names = {**dict.fromkeys(("data", "model", "label", "explainer"), pl.String), "sample": pl.Int64}
+    frame = pl.DataFrame(rows, schema={**names, "low": pl.Float64, "high": pl.Float64}, orient="row")
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer)
+    content = buffer.getvalue()
+    sections = ("data", "models", "explainers", "metrics", "seed", "repeats", "environment", "about")
+    about = {
+        "holdfast_baseline": _SCHEMA,
+        "sha256": hashlib.sha256(content).hexdigest(),
+        **{section: findings.manifest.get(section) for section in sections},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / _VALUES, content)
+    write_atomically(folder / _ABOUT, json.dumps(about, indent=1).encode())
+    return folder
+
+
+def read_baseline(path: str | Path, folder: str | Path = ".") -> Baseline:
+    """Open a baseline; a relative path is tried in `folder` first, and then where the process runs.
+
+    Raises:
+        ArgumentError: there is none.
+        HoldfastError: its values are not those that were frozen.
+    """
+    place = next((base for base in (Path(folder) / path, Path(path)) if (base / _ABOUT).is_file()), None)
+    if place is None:
+        raise ArgumentError("no_worse_than", "the folder of a baseline (`holdfast baseline` makes one)", str(path))
+    try:
+        about = json.loads((place / _ABOUT).read_text(encoding="utf-8"))
+        content = (place / _VALUES).read_bytes()
+    except (OSError, ValueError) as error:
+        raise HoldfastError(f"{place}: not a baseline that can be read: {error}") from error
+    digest = about.get("sha256") if isinstance(about, dict) else None
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise HoldfastError(f"{place}: the values are not those that were frozen (SHA-256 differs)")
+    return Baseline(str(path), about, pl.read_parquet(io.BytesIO(content)))

@@ -1,0 +1,49 @@
+"""The values of samples that requirements are decided on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from holdfast.presentation import Reading
+from holdfast.statistics.paired import median_over_repeats, to_bounds
+from holdfast.tensors import Array
+
+
+@dataclass(frozen=True)
+class SampleValues:
+    """The values of one explainer: numbers of samples `(n,)`, and the bounds between which each value lies."""
+
+    samples: Array
+    low: Array
+    high: Array
+    skipped: int
+
+
+def read_values(reading: Reading, rows: pl.DataFrame) -> SampleValues:
+    """The values of the samples that count; over repeats their median."""
+    valid = reading.select_valid(rows)
+    skipped = rows["sample"].n_unique() - valid["sample"].n_unique() if len(rows) else 0
+    if reading.log_probability and {"low", "high"} <= set(rows.columns):  # an estimate, so its interval counts
+        valid = valid.filter(pl.col("high").is_not_null())
+        found = valid.group_by("sample").agg(pl.col("low").fill_null(-math.inf).min(), pl.col("high").max())
+        found = found.sort("sample")
+        low, high = (np.asarray(found[name].cast(pl.Float64).to_numpy()) for name in ("low", "high"))
+        return SampleValues(found["sample"].to_numpy(), low, high, skipped)
+    numbers, flags = reading.values(valid), reading.bounds(valid)
+    samples, place = np.unique(valid["sample"].to_numpy(), return_inverse=True)
+    turns = valid["repeat"].to_numpy() if "repeat" in valid.columns else np.zeros(len(valid), dtype=int)
+    repeats, turn = np.unique(turns, return_inverse=True)
+    if len(repeats) > 1:
+        table = np.full((len(repeats), len(samples), 1), np.nan)
+        marked = np.zeros(table.shape, dtype=bool)
+        table[turn, place, 0], marked[turn, place, 0] = numbers, flags
+        middle, open_ended = median_over_repeats(table, marked, reading.censored_side)
+        numbers, flags = middle[:, 0], open_ended[:, 0]
+    else:
+        order = np.argsort(place)
+        numbers, flags = numbers[order], flags[order]
+    return SampleValues(samples, *to_bounds(numbers, flags, reading.censored_side), skipped)

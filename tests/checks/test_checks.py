@@ -1,0 +1,321 @@
+"""Requirements on a study: outcomes, repeated looks, baselines, formats, exit codes."""
+
+from __future__ import annotations
+
+import json
+import math
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import holdfast
+from holdfast.checks import Decision, Decisions, check, decide_requirements, freeze_baseline
+from holdfast.checks.formats import FORMATS, to_plain
+from holdfast.checks.values import read_values
+from holdfast.cli import app
+from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError
+from holdfast.findings import Findings, load_results
+from holdfast.presentation import Reading
+from holdfast.statistics.decisions import Estimate, estimate_share, spend_level
+from holdfast.study.file.problems import StudyError
+from holdfast.study.file.requirements import RequirementEntry
+from holdfast.study.file.spec import study_from
+
+STUDY: dict[str, Any] = {
+    "samples": 16,
+    "data": {"digits": "digits"},
+    "models": {"lenet": "lenet5-mnist"},
+    "explainers": ["saliency", "input_x_gradient", "random"],
+    "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.01}, "samples": 3}}],
+}
+METRIC = "max_sensitivity"
+
+
+def study_with(*requirements: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {**STUDY, **changes, "requirements": list(requirements)}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Findings:
+    folder = tmp_path_factory.mktemp("results")
+    holdfast.run_study(STUDY, folder, progress=False, command="pytest")
+    return load_results(folder)
+
+
+def decide(results: Findings, look: int = 1, **requirement: Any) -> list[Decision]:
+    found = decide_requirements(results, [RequirementEntry(**requirement)], look)
+    return list(found.decisions)
+
+
+def values_of(results: Findings, explainer: str) -> np.ndarray[Any, Any]:
+    frame = results.samples.filter((pl.col("explainer") == explainer) & (pl.col("status") == "ok"))
+    return np.asarray(frame.sort("sample")["value"].to_numpy(), dtype=float)
+
+
+def test_a_limit_on_the_share_of_samples(results: Findings) -> None:
+    values = values_of(results, "saliency")
+    limit = float(np.quantile(values, 0.8))
+    (found,) = decide(results, metric=METRIC, explainer="saliency", at_most=limit, share_of_samples=0.5)
+    met = int((values <= limit).sum())
+    expected = estimate_share(met, len(values) - met, 0, spend_level(0.95, 1))
+    assert found.estimate == expected
+    assert found.outcome == expected.decide(0.5, "higher")
+    assert found.skipped == 16 - len(values)
+
+
+def test_all_three_outcomes(results: Findings) -> None:
+    values = values_of(results, "saliency")
+    limits = {"pass": values.max(), "fail": values.min() / 2, "undecided": float(np.median(values))}
+    for outcome, limit in limits.items():
+        (found,) = decide(results, metric=METRIC, explainer="saliency", at_most=float(limit))
+        assert found.outcome == outcome
+        assert bool(found.advice) == (outcome == "undecided")
+    means = {"pass": values.max(), "fail": values.min(), "undecided": values.mean()}
+    for outcome, limit in means.items():
+        (found,) = decide(results, metric=METRIC, explainer="saliency", at_most=float(limit), mean=True)
+        assert found.outcome == outcome
+
+
+def test_every_explainer_that_is_no_control_is_decided_and_shares_the_level(results: Findings) -> None:
+    found = decide(results, metric=METRIC, at_most=1.0)
+    assert [each.explainer for each in found] == ["saliency", "input_x_gradient"]
+    assert all(each.estimate is not None and each.estimate.level == spend_level(0.95, 1, 2) for each in found)
+
+
+def test_a_comparison_is_the_signed_rank_test(results: Findings) -> None:
+    from scipy import stats
+
+    found = decide(results, metric=METRIC, explainer="input_x_gradient", better_than="saliency")[0]
+    gain = values_of(results, "saliency") - values_of(results, "input_x_gradient")
+    assert found.p == pytest.approx(stats.wilcoxon(gain).pvalue / 2)
+    (other,) = decide(results, metric=METRIC, explainer="saliency", better_than="input_x_gradient")
+    assert {found.outcome, other.outcome} in ({"pass", "fail"}, {"undecided"})
+
+
+def test_names_that_are_not_there(results: Findings) -> None:
+    with pytest.raises(UnknownNameError, match="worst_case"):
+        decide(results, metric="worst_case", at_most=1)
+    with pytest.raises(UnknownNameError, match="did you mean 'saliency'"):
+        decide(results, metric=METRIC, explainer="salience", at_most=1)
+    with pytest.raises(ArgumentError, match="at_most_ln: expected a metric that measures a probability"):
+        decide(results, metric=METRIC, at_most_ln=-3)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "message"),
+    [
+        ({"metric": METRIC}, r"requirements\[0\].*expected exactly one of at_least, at_most"),
+        ({"metric": METRIC, "at_least": 1, "at_most": 2}, "exactly one of .* got at_least and at_most"),
+        ({"at_least": 1}, r"requirements\[0\].metric: expected the metric that the limit is for"),
+        ({"metric": "max_sensitivty", "at_most": 1}, "did you mean 'max_sensitivity'"),
+        ({"metric": METRIC, "at_most": 1, "explainer": "salincy"}, "did you mean 'saliency'"),
+        ({"metric": METRIC, "better_than": "edges"}, "better_than: expected the name of an explainer"),
+        ({"metric": METRIC, "at_most": 1, "share_of_samples": 95}, "a share between 0 and 1"),
+        ({"metric": METRIC, "at_most": 1, "by": 0.1}, "no such key beside at_most"),
+        ({"metric": METRIC, "at_most": 1, "mean": True, "share_of_samples": 0.9}, "not both"),
+        ({"metric": METRIC, "at_mots": 1}, "did you mean 'at_most'"),
+    ],
+)
+def test_requirements_that_do_not_fit(requirement: dict[str, Any], message: str) -> None:
+    with pytest.raises(StudyError, match=message):
+        study_from(study_with(requirement))
+
+
+def test_requirements_are_stored_and_change_no_job() -> None:
+    plain = study_from(study_with({"metric": METRIC, "at_most": 1.0})).plain()
+    assert study_from(plain).requirements == study_from(study_with({"metric": METRIC, "at_most": 1.0})).requirements
+    assert "requirements" not in study_from(STUDY).plain()
+    with pytest.raises(StudyError, match="requirements: expected at least one requirement"):
+        check(STUDY, progress=False)
+
+
+READING = Reading("a", "ln P", "lower", censored="bound", log_probability=True)
+
+
+def test_the_interval_of_a_probability_counts_instead_of_its_estimate() -> None:
+    frame = pl.DataFrame(
+        {
+            "sample": [0, 1, 2, 3],
+            "repeat": [0, 0, 0, 0],
+            "status": ["ok", "ok", "ok", "misclassified"],
+            "value": [-20.0, -14.0, -100.0, None],
+            "low": [-21.0, -15.0, None, None],
+            "high": [-19.0, -13.0, -100.0, None],
+            "bound": [False, False, True, False],
+        }
+    )
+    found = read_values(READING, frame)
+    assert found.low.tolist() == [-21.0, -15.0, -math.inf]
+    assert found.high.tolist() == [-19.0, -13.0, -100.0]
+    assert found.skipped == 1
+
+
+def test_bounds_and_repeats() -> None:
+    reading = Reading("a", "b", "higher", censored="bound", censored_side="lower")
+    frame = pl.DataFrame(
+        {
+            "sample": [1, 0, 1, 0, 1, 0],
+            "repeat": [0, 0, 1, 1, 2, 2],
+            "status": ["ok"] * 6,
+            "value": [5.0, 1.0, 6.0, 3.0, 7.0, 2.0],
+            "bound": [True, False, True, False, True, False],
+        }
+    )
+    found = read_values(reading, frame)
+    assert found.samples.tolist() == [0, 1]
+    assert found.low.tolist() == [2.0, 6.0]
+    assert found.high.tolist() == [2.0, math.inf]
+
+
+def test_looks_are_counted_and_decisions_stay(tmp_path: Path) -> None:
+    requirements = ({"metric": METRIC, "explainer": "saliency", "at_most": 1e-9}, {"metric": METRIC, "at_most": 1.2})
+    first = check(study_with(*requirements, samples=8), tmp_path, progress=False)
+    again = check(study_with(*requirements, samples=8), tmp_path, progress=False)
+    assert again == first  # the same samples are the same look
+    second = check(study_with(*requirements, samples=16), tmp_path, progress=False)
+    assert (first.look, second.look) == (1, 2)
+    for before, after in zip(first.decisions, second.decisions, strict=True):
+        if before.outcome != "undecided":
+            assert after == before
+        else:
+            assert after.estimate is not None
+            assert after.estimate.level == spend_level(0.95, 2, 3)
+    assert first.decisions[0].outcome == "fail"
+    (tmp_path / "looks.json").write_text("{}")
+    with pytest.raises(HoldfastError, match=r"looks.json: damaged"):
+        check(study_with(*requirements, samples=16), tmp_path, progress=False)
+
+
+def test_more_samples_until_it_is_decided(tmp_path: Path) -> None:
+    seen: list[Decisions] = []
+    requirement = {"metric": METRIC, "explainer": "saliency", "at_most": 1e-9}
+    found = check(study_with(requirement, samples=2), tmp_path, until_decided=True, progress=False, tell=seen.append)
+    assert [each.outcome for each in seen] == ["undecided"] * (len(seen) - 1) + ["fail"]
+    assert [each.samples for each in seen] == [2 * 2**k for k in range(len(seen))]
+    assert found == seen[-1]
+    few = check(
+        study_with(requirement, samples=2), tmp_path / "few", until_decided=True, most_samples=3, progress=False
+    )
+    assert (few.outcome, few.samples) == ("undecided", 3)
+
+
+def test_a_baseline_is_frozen_and_compared_by_sample(results: Findings, tmp_path: Path) -> None:
+    folder = freeze_baseline(results, tmp_path / "base")
+    same = decide(results, no_worse_than=str(folder), by=0.05)
+    assert {each.outcome for each in same} == {"pass"}  # no sample is worse than itself
+    assert all(each.estimate is not None and each.estimate.value == 1.0 for each in same)
+    with pytest.raises(ArgumentError, match="out: expected a folder without a baseline"):
+        freeze_baseline(results, folder)
+    with pytest.raises(ArgumentError, match="the folder of a baseline"):
+        decide(results, no_worse_than=str(tmp_path / "none"))
+    about = json.loads((folder / "baseline.json").read_text())
+    about["data"]["digits"]["digest"] = "other"
+    (folder / "baseline.json").write_text(json.dumps(about))
+    with pytest.raises(ArgumentError, match="a baseline with the same data 'digits'"):
+        decide(results, no_worse_than=str(folder))
+    (folder / "values.parquet").write_bytes((folder / "values.parquet").read_bytes()[:-1])
+    with pytest.raises(HoldfastError, match="not those that were frozen"):
+        decide(results, no_worse_than=str(folder))
+
+
+def test_a_worse_result_fails_against_the_baseline(results: Findings, tmp_path: Path) -> None:
+    folder = freeze_baseline(results, tmp_path / "base")
+    frame = pl.read_parquet(folder / "values.parquet").with_columns(pl.col("low") - 0.5, pl.col("high") - 0.5)
+    frame.write_parquet(folder / "values.parquet")
+    import hashlib
+
+    about = json.loads((folder / "baseline.json").read_text())
+    about["sha256"] = hashlib.sha256((folder / "values.parquet").read_bytes()).hexdigest()
+    (folder / "baseline.json").write_text(json.dumps(about))
+    outcomes = {by: {each.outcome for each in decide(results, no_worse_than=str(folder), by=by)} for by in (0.4, 0.6)}
+    assert outcomes == {0.4: {"fail"}, 0.6: {"pass"}}  # a lower sensitivity is better, and all are 0.5 higher now
+
+
+PLACE = ("digits", "lenet", "saliency", "a <metric> | & more")
+SOME = Decisions(
+    (
+        Decision(
+            "median at least 0.6", *PLACE, "pass", "share of samples", Estimate(0.9, 0.7, 1, 0.96, 20), 0.5, "higher"
+        ),
+        Decision("mean at most 1", *PLACE, "fail", "mean of x", Estimate(3.0, 2.0, math.inf, 0.96, 20), 1.0, "lower"),
+        Decision(
+            "better than\x00random", *PLACE, "undecided", "rank correlation", None, 0.0, "higher", advice="no sample"
+        ),
+    )
+)
+
+
+def test_formats() -> None:
+    text, markdown = FORMATS["text"](SOME), FORMATS["markdown"](SOME)
+    assert "FAIL: 1 passed, 1 failed, 1 undecided" in " ".join(text.split())
+    assert len([line for line in markdown.splitlines() if line.startswith("| ")]) == 4
+    suite = ET.fromstring(FORMATS["junit"](SOME))[0]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
+    assert [case.find("failure") is not None for case in suite] == [False, True, False]
+    sarif = json.loads(FORMATS["sarif"](SOME))
+    assert sarif["version"] == "2.1.0"
+    assert [(each["kind"], each["level"]) for each in sarif["runs"][0]["results"]] == [
+        ("fail", "error"),
+        ("review", "none"),
+    ]
+    content = json.loads(FORMATS["json"](SOME))
+    assert content == json.loads(json.dumps(to_plain(SOME)))
+    assert content["decisions"][1]["estimate"]["high"] is None
+    assert (content["outcome"], content["exit_code"]) == ("fail", 1)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "failed", "code"),
+    [(("pass", "pass"), 0, 0), (("pass", "undecided"), 0, 3), (("fail", "undecided"), 0, 1), (("pass",), 2, 2)],
+)
+def test_exit_codes(outcomes: tuple[Any, ...], failed: int, code: int) -> None:
+    decisions = tuple(Decision("a", *PLACE, outcome, "b", None, 0.0, "higher") for outcome in outcomes)
+    assert Decisions(decisions, failed=failed).exit_code == code
+
+
+def test_the_command(tmp_path: Path) -> None:
+    from ruamel.yaml import YAML
+
+    policy = tmp_path / "policy.yaml"
+    requirements = ({"metric": METRIC, "at_most": 1e9}, {"metric": METRIC, "explainer": "saliency", "at_most": 1e-9})
+    YAML().dump(study_with(*requirements), policy)
+    run = CliRunner().invoke
+    out = ["--out", str(tmp_path / "results")]
+    found = run(app, ["check", str(policy), *out, "--write", f"junit={tmp_path / 'new' / 'check.xml'}"])
+    assert found.exit_code == 1, found.output
+    assert "PASS       input_x_gradient: max_sensitivity: median at most 1e+09" in found.output
+    assert ET.parse(tmp_path / "new" / "check.xml").getroot()[0].get("failures") == "1"
+    frozen = run(app, ["baseline", str(tmp_path / "results"), "--out", str(tmp_path / "base")])
+    assert frozen.exit_code == 0
+    YAML().dump(study_with({"no_worse_than": "base"}), policy)  # beside the policy
+    assert run(app, ["check", str(policy), *out]).exit_code == 0
+    with pytest.raises(ArgumentError, match="--write: expected FORMAT=FILE"):
+        run(app, ["check", str(policy), "--write", "xml=a"], catch_exceptions=False)
+
+
+def test_a_failed_job_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "import torch\n\ndef explain(module, inputs, targets):\n    raise RuntimeError('no')\n", encoding="utf-8"
+    )
+    own = {"own": {"function": "own:explain"}}
+    study = study_from({**study_with({"metric": METRIC, "at_most": 1.0}), "explainers": own}, tmp_path)
+    found = check(study, tmp_path / "results", progress=False)
+    assert (found.failed, found.exit_code) == (4, 2)
+
+
+def test_editors_know_requirements() -> None:
+    import jsonschema
+    from ruamel.yaml import YAML
+
+    from holdfast.study.file.schema import json_schema
+
+    validator = jsonschema.Draft202012Validator(json_schema())
+    policy = YAML(typ="safe").load(Path(__file__).parents[2] / "examples" / "policy.yaml")
+    assert list(validator.iter_errors(policy)) == []
+    policy["requirements"] = [{"metric": METRIC, "explainer": ["saliency"], "at_lest": 1}]
+    assert any("at_lest" in error.message for error in validator.iter_errors(policy))

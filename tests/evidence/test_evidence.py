@@ -1,0 +1,289 @@
+"""Evidence packs: what is in them, tampering, signatures, and evaluating jobs again."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from ruamel.yaml import YAML
+from typer.testing import CliRunner
+
+import holdfast
+from holdfast.checks import check
+from holdfast.cli import app
+from holdfast.errors import ArgumentError, HoldfastError
+from holdfast.evidence import make_pack, replay, verify_pack
+from holdfast.evidence.crosswalk import CLAUSES
+from holdfast.evidence.pack import is_pack
+from holdfast.evidence.repetition import compare_values
+from holdfast.evidence.software import describe_software
+from holdfast.findings import load_results
+from holdfast.metrics.base import metrics
+
+METRIC = "max_sensitivity"
+STUDY: dict[str, Any] = {
+    "title": "A <study> | of digits",
+    "samples": 8,
+    "data": {"digits": "digits"},
+    "models": {"lenet": "lenet5-mnist"},
+    "explainers": ["saliency", "random"],
+    "metrics": [{METRIC: {"neighbourhood": {"linf": 0.01}, "samples": 3}}],
+    "requirements": [{"metric": METRIC, "at_most": 1.0}],
+}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("results")
+    check(STUDY, folder, progress=False)
+    return folder
+
+
+def make_keys(folder: Path, name: str = "key") -> tuple[Path, Path]:
+    """A private and a public key, as openssl writes them."""
+    serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    private, public = folder / f"{name}.pem", folder / f"{name}.pub"
+    none = serialization.NoEncryption()
+    private.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, none))
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    public.write_bytes(key.public_key().public_bytes(serialization.Encoding.PEM, form))
+    return private, public
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return make_keys(tmp_path_factory.mktemp("keys"))
+
+
+@pytest.fixture(scope="module")
+def pack(results: Path, keys: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("packs") / "pack"
+    found = make_pack(results, folder, key=keys[0])
+    assert found.fine
+    assert found.signed
+    return folder
+
+
+def test_what_is_in_a_pack(pack: Path, results: Path) -> None:
+    names = {file.relative_to(pack).as_posix() for file in pack.rglob("*") if file.is_file()}
+    made = {"README.md", "report.html", "summary.csv", "samples.parquet", "MODEL_CARD.md", "CROSSWALK.md"}
+    assert made <= names
+    assert {"software.cdx.json", "check.md", "check.json", "results/manifest.json", "results/looks.json"} <= names
+    assert not any(name.startswith("results/artefacts") for name in names)
+    again = load_results(pack / "results")
+    assert again.samples.equals(load_results(results).samples)
+    assert pl.read_parquet(pack / "samples.parquet").equals(again.samples)
+    listed = json.loads((pack / "evidence.json").read_text())
+    assert set(listed["files"]) == names - {"evidence.json", "evidence.sig", "evidence.pub"}
+    assert listed["outcome"] == json.loads((pack / "check.json").read_text())["outcome"]
+    assert listed["results"]["models"] == {"lenet": again.manifest["models"]["lenet"]["digest"]}
+
+
+def test_the_model_card_is_what_the_hub_reads(pack: Path) -> None:
+    text = (pack / "MODEL_CARD.md").read_text()
+    _, metadata, body = text.split("---\n", 2)
+    index = YAML(typ="safe").load(metadata)["model-index"]
+    assert [model["name"] for model in index] == ["lenet"]
+    (result,) = index[0]["results"]
+    assert {"task", "dataset", "metrics"} <= set(result)
+    assert {metric["name"] for metric in result["metrics"]} == {f"{METRIC} (saliency)", f"{METRIC} (random)"}
+    table = load_results(pack / "results").table()
+    (value,) = table.filter(pl.col("explainer") == "saliency")["value"]
+    (own,) = (metric for metric in result["metrics"] if "saliency" in metric["name"])
+    assert own["value"] == pytest.approx(value, rel=1e-5)
+    assert "random (control)" in body
+    assert "max_sensitivity: median at most 1" in body
+
+
+def test_the_model_card_parses_with_huggingface_hub(pack: Path) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    card = hub.ModelCard((pack / "MODEL_CARD.md").read_text(), ignore_metadata_errors=False)
+    (first, *_) = card.data.eval_results
+    assert (first.dataset_name, first.metric_type) == ("digits", METRIC)
+
+
+def test_the_crosswalk_names_metrics_that_exist_and_says_what_is_missing(pack: Path) -> None:
+    for clause in CLAUSES:
+        assert set(clause.metrics) <= set(metrics)
+    text = (pack / "CROSSWALK.md").read_text()
+    assert "| Consistency | how much explanations vary over similar inputs | max_sensitivity |" in text
+    assert "| Plausibility | how close an explanation is to a ground truth | none | nothing in this study |" in text
+    assert "- control: max_sensitivity, random, lenet on digits: median" in text
+    assert "holdfast names none" in text
+    assert "- max_sensitivity: median at most 1" in text
+
+
+def test_the_software_is_a_cyclonedx_list() -> None:
+    content = json.loads(describe_software())
+    assert (content["bomFormat"], content["specVersion"]) == ("CycloneDX", "1.5")
+    by_name = {component["name"].lower(): component for component in content["components"]}
+    assert by_name["numpy"]["purl"].startswith("pkg:pypi/numpy@")
+    assert describe_software() == describe_software()
+    references = [component["bom-ref"] for component in content["components"]]
+    assert len(set(references)) == len(references)
+
+
+def change_at_random(folder: Path, turn: random.Random) -> str:
+    """One random edit of a pack, and what it was."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    file, kind = turn.choice(files), turn.randrange(6)
+    content = file.read_bytes()
+    place = turn.randrange(max(len(content), 1))
+    if kind == 0:
+        file.write_bytes(content[:place] + bytes([content[place] ^ (1 << turn.randrange(8))]) + content[place + 1 :])
+    elif kind == 1:
+        file.write_bytes(content[:place])
+    elif kind == 2:
+        file.write_bytes(content[:place] + b" " + content[place:])
+    elif kind == 3:
+        file.unlink()
+    elif kind == 4:
+        file.rename(file.with_name(f"{file.name}.new"))
+    else:
+        (file.parent / f"added{place}").write_bytes(b"new")
+    return f"edit {kind} of {file.relative_to(folder)} at {place}"
+
+
+def test_a_hundred_of_a_hundred_random_edits_are_found(
+    pack: Path, keys: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn, work = random.Random(0), tmp_path / "work"
+    missed = []
+    for _ in range(100):
+        shutil.copytree(pack, work)
+        edit = change_at_random(work, turn)
+        if (work / "evidence.json").exists():
+            if verify_pack(work, keys[1]).fine:
+                missed.append(edit)
+        elif is_pack(work):
+            missed.append(edit)
+        shutil.rmtree(work)
+    assert missed == []
+
+
+def test_a_pack_that_somebody_else_signed_is_found_by_the_key(
+    pack: Path, keys: tuple[Path, Path], tmp_path: Path
+) -> None:
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    foreign, own = make_keys(tmp_path, "foreign")
+    work = tmp_path / "pack"
+    shutil.copytree(pack, work)
+    signature = load_pem_private_key(foreign.read_bytes(), None).sign((work / "evidence.json").read_bytes())
+    (work / "evidence.sig").write_bytes(signature)
+    (work / "evidence.pub").write_bytes(own.read_bytes())
+    assert verify_pack(work).fine
+    assert verify_pack(work, own).signed
+    found = verify_pack(work, keys[1])
+    assert (found.fine, found.signed) == (False, False)
+    assert set(found.problems) == {"evidence.sig", "evidence.pub"}
+    for name in ("evidence.sig", "evidence.pub"):
+        (work / name).unlink()
+    unsigned = verify_pack(work)
+    assert unsigned.fine
+    assert unsigned.signed is None
+    assert unsigned.digest == verify_pack(pack).digest
+    assert verify_pack(work, own).problems == {"evidence.sig": "missing: the pack is not signed"}
+
+
+def test_arguments_are_checked(results: Path, pack: Path, tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="out: expected a new or an empty folder"):
+        make_pack(results, pack)
+    with pytest.raises(ArgumentError, match="path: expected an evidence pack"):
+        verify_pack(tmp_path)
+    (tmp_path / "key.pem").write_text("no key")
+    with pytest.raises(ArgumentError, match="key: expected a file with an ed25519 private key"):
+        make_pack(results, tmp_path / "pack", key=tmp_path / "key.pem")
+    with pytest.raises(ArgumentError, match="key: expected a file with an ed25519 private key"):
+        make_pack(results, tmp_path / "pack", key=tmp_path / "none.pem")
+    assert not (tmp_path / "pack").exists()
+    damaged = tmp_path / "damaged"
+    shutil.copytree(results, damaged)
+    job = next((damaged / "jobs").iterdir())
+    job.write_bytes(job.read_bytes()[:-1])
+    with pytest.raises(HoldfastError, match="is damaged"):
+        make_pack(damaged, tmp_path / "pack")
+
+
+def test_jobs_are_evaluated_again_with_the_same_bits(pack: Path, tmp_path: Path) -> None:
+    lines: list[str] = []
+    found = replay(pack, tmp_path, jobs=3, tell=lines.append)
+    assert found.fine
+    assert list(found.jobs.values()) == ["same bits"] * 3
+    assert len(lines) == 3
+    assert replay(pack, tmp_path, jobs=3).jobs == found.jobs
+
+
+MODEL = """import torch
+from torch import nn
+
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+"""
+
+
+def test_another_model_is_found_and_arrays_are_added_if_they_are_wanted(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(MODEL)
+    ball = {"neighbourhood": {"linf": 0.01}, "budget": 5, "search": "random"}
+    study = {**STUDY, "models": {"own": {"function": "own:model"}}, "metrics": [{"worst_case": ball}]}
+    YAML().dump({**study, "requirements": []}, tmp_path / "study.yaml")
+    holdfast.run_study(tmp_path / "study.yaml", tmp_path / "results", progress=False)
+    make_pack(tmp_path / "results", tmp_path / "pack", arrays=True)
+    again = load_results(tmp_path / "pack" / "results")
+    assert "origin_maps" in again.artefacts(again.jobs["job"][0])
+    assert replay(tmp_path / "pack", tmp_path, jobs=1).fine
+    (tmp_path / "own.py").write_text(MODEL.replace("seed(0)", "seed(1)"))
+    code = [sys.executable, "-m", "holdfast", "replay", "pack", "--jobs", "1"]  # modules are imported once
+    done = subprocess.run(code, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "not the same here: models 'own': other values" in done.stderr
+
+
+FRAME = pl.DataFrame(
+    {"sample": [0, 1], "status": ["ok", "ok"], "value": [1.0, 2.0], "low": [0.5, None], "high": [1.5, None]}
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "agreement"),
+    [
+        ([1.0 + 1e-6, 2.0], "within rounding"),
+        ([1.4, 2.0], "within the interval"),
+        ([1.6, 2.0], "different"),
+        ([1.0, 2.1], "different"),
+        ([1.0, None], "different"),
+    ],
+)
+def test_how_values_agree(values: list[float | None], agreement: str) -> None:
+    assert compare_values(FRAME, FRAME.with_columns(pl.Series("value", values))) == agreement
+
+
+def test_a_skipped_sample_has_to_be_skipped_again() -> None:
+    assert compare_values(FRAME, FRAME.with_columns(status=pl.Series(["ok", "nonfinite"]))) == "different"
+
+
+def test_the_commands(results: Path, keys: tuple[Path, Path], tmp_path: Path) -> None:
+    run = CliRunner().invoke
+    place = str(tmp_path / "pack")
+    made = run(app, ["evidence", str(results), "--out", place, "--sign", str(keys[0])])
+    assert made.exit_code == 0, made.output
+    fine = run(app, ["verify", place, "--key", str(keys[1])])
+    assert (fine.exit_code, "signed by the given key" in fine.output) == (0, True)
+    assert made.output.splitlines()[1] in fine.output  # the digest
+    again = run(app, ["replay", place, "--jobs", "1"])
+    assert (again.exit_code, "1 same bits" in again.output) == (0, True)
+    (tmp_path / "pack" / "report.html").write_text("changed")
+    assert run(app, ["verify", place]).exit_code == 1
+    with pytest.raises(ArgumentError, match="--key: expected none"):
+        run(app, ["verify", str(results), "--key", str(keys[1])], catch_exceptions=False)

@@ -1,0 +1,87 @@
+"""Labels of neighbourhoods, and neighbourhoods from the options that metrics store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+
+from holdfast.metrics.base import plain
+from holdfast.neighbourhoods import (
+    JPEG,
+    Brightness,
+    Compose,
+    Corruption,
+    Drift,
+    L2Ball,
+    LinfBall,
+    MotionBlur,
+    Neighbourhood,
+    Rotation,
+    TimeShift,
+)
+from holdfast.neighbourhoods.naming import label_neighbourhood, label_neighbourhoods, read_stored
+from holdfast.study.file.options import neighbourhood_from, to_plain
+
+LABELS = {
+    "linf 0.1": LinfBall(0.1),
+    "l2 2, distribution truncated normal, sigma 0.5": L2Ball(2, "truncated_normal", 0.5),
+    "rotation 10": Rotation(10),
+    "rotation 0 to 10": Rotation((0, 10)),
+    "rotation exactly 10": Rotation((10, 10)),
+    "rotation 10, align no": Rotation(10, align=False),
+    "jpeg 30 to 90": JPEG((30, 90)),
+    "motion blur 0 to 5": MotionBlur(5),
+    "time shift 3, fill zeros": TimeShift(3, fill="zeros"),
+    "drift 0.2, unit value": Drift(0.2, unit="value"),
+    "corruption motion blur": Corruption("motion_blur"),
+    "corruption motion blur, severity 2 to 4": Corruption("motion_blur", (2, 4)),
+    "rotation 10 + brightness 0.1": Compose((Rotation(10), Brightness(0.1))),
+}
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_a_label_has_the_options_that_are_given(label: str) -> None:
+    assert label_neighbourhood(LABELS[label]) == label
+
+
+@pytest.mark.parametrize("value", LABELS.values(), ids=str)
+def test_stored_and_plain_options_give_the_neighbourhood_back(value: Neighbourhood) -> None:
+    assert read_stored(json.loads(json.dumps(plain(value)))) == value
+    assert neighbourhood_from(json.loads(json.dumps(to_plain(value)))) == value
+
+
+@dataclass(frozen=True)
+class Wobble(Brightness):
+    """Options of every kind."""
+
+    rules: tuple[str, ...] = ()
+    data: torch.Tensor | None = None
+    columns: Any = None
+
+
+def test_long_options_are_counted_and_long_labels_are_cut() -> None:
+    assert label_neighbourhood(Wobble(0.1, rules=("a <= b",))) == "Wobble 0.1, rules a <= b"
+    many = Wobble(0.1, rules=("a <= b", "c <= d"), data=torch.zeros(3), columns={"a": 1, "b": 2})
+    assert label_neighbourhood(many) == "Wobble 0.1, 2 rules, own data, 2 columns"
+    label = label_neighbourhood(Compose((many, many)))
+    assert len(label) == 60
+    assert label.startswith("Wobble 0.1, 2 rules, own data, 2 columns + Wobble 0.1")
+    assert label.endswith("…")
+
+
+def test_what_is_not_known_here_is_none() -> None:
+    for stored in (None, "far", {}, {"transformation": "Wobble", "by": 3}, {"transformation": "Rotation", "turns": 3}):
+        assert read_stored(stored) is None
+    # a part of a plug-in that is not there
+    parts = [{"transformation": "Wobble", "by": 3}]
+    assert read_stored({"transformation": "Compose", "parts": parts, "distribution": "uniform"}) is None
+
+
+def test_labels_of_several_differ() -> None:
+    close = [Rotation(10), Rotation(10.0000001), Brightness(0.1)]
+    assert label_neighbourhoods(close) == ["rotation 10", "rotation 10 (2)", "brightness 0.1"]
+    assert label_neighbourhoods(close[:1]) == [""]
