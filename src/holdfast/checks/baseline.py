@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from holdfast.checks.values import SampleValues, read_values
+from holdfast.checks.values import SampleValues, read_mistaken, read_values
 from holdfast.errors import ArgumentError, HoldfastError, check
 from holdfast.findings import Findings, load_results
 from holdfast.report.views import Contents
@@ -66,7 +66,7 @@ class Baseline:
         what = ", ".join(place.values())
         check(len(found) > 0, "no_worse_than", f"a baseline with values of {what}", self.name)
         samples, low, high = (np.asarray(found[name].to_numpy()) for name in ("sample", "low", "high"))
-        return SampleValues(samples, low, high, skipped=0)
+        return SampleValues(samples, low, high, 0, read_mistaken(contents.labels[label].reading))
 
 
 def freeze_baseline(results: str | Path | Findings, out: str | Path) -> Path:
