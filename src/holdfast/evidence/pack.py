@@ -108,7 +108,7 @@ def make_pack(
     stored = verify_results(findings.store)
     fine = "results of which every file is as it was written (see `holdfast verify`)"
     check(not stored.damaged, "results", fine, f"{len(stored.damaged)} damaged files")
-    decisions = read_decisions(findings.store.folder)
+    decisions = read_decisions(findings)
     files = _write_parts(findings, decisions, private is not None)
     _copy_results(findings, files, arrays)
     listed = {name: {"sha256": _digest(content), "bytes": len(content)} for name, content in sorted(files.items())}
