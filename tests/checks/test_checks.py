@@ -291,6 +291,8 @@ SOME = Decisions(
 def test_formats() -> None:
     text, markdown = FORMATS["text"](SOME), FORMATS["markdown"](SOME)
     assert "FAIL: 1 passed, 1 failed, 1 undecided" in " ".join(text.split())
+    assert "For means this is an approximation." in " ".join(text.split())
+    assert "For means" not in FORMATS["text"](Decisions(SOME.decisions[:1]))
     assert len([line for line in markdown.splitlines() if line.startswith("| ")]) == 4
     suite = ET.fromstring(FORMATS["junit"](SOME))[0]
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")

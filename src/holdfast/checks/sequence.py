@@ -220,6 +220,6 @@ def _read_looks(folder: Folder) -> list[dict[str, Any]]:
             for entry in look["decisions"]:
                 _restore(entry)
     except (ValueError, KeyError, TypeError) as error:
-        words = f"{folder.address}/{_LOOKS}: damaged or of an earlier version, so earlier looks cannot be counted; delete the results and start anew"
-        raise HoldfastError(words) from error
+        why = "damaged or of an earlier version, so earlier looks cannot be counted"
+        raise HoldfastError(f"{folder.address}/{_LOOKS}: {why}; delete the results and start anew") from error
     return list(looks)

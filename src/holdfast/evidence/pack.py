@@ -5,7 +5,7 @@ a change of any file, a missing one and an added one are found. Somebody who cha
 `evidence.json` as well. Two things show that: the digest that `holdfast evidence` prints, if it was noted elsewhere;
 and a signature, if the public key is known from elsewhere.
 
-The digest is that of the whole pack: it depends on every byte of every file.
+The digest is that of the whole pack: it depends on every byte of every file but the signature and its key.
 """
 
 from __future__ import annotations
