@@ -220,6 +220,11 @@ def test_a_decision_on_another_model_does_not_hold(tmp_path: Path) -> None:
     assert again == before  # the same results as at an earlier look
 
 
+def test_a_limit_of_samples_belongs_to_until_decided() -> None:
+    with pytest.raises(ArgumentError, match="most_samples: expected None without until_decided, got 5"):
+        check(study_with({"metric": METRIC, "at_most": 1.0}), most_samples=5, progress=False)
+
+
 def test_other_settings_are_another_look(tmp_path: Path) -> None:
     requirement = {"metric": METRIC, "explainer": "saliency", "at_most": 1e9}
     study = study_with(requirement, samples=8, explainers=["saliency"])
@@ -251,6 +256,11 @@ def test_a_baseline_is_frozen_and_compared_by_sample(results: Findings, tmp_path
         freeze_baseline(results, folder)
     with pytest.raises(ArgumentError, match="the folder of a baseline"):
         decide(results, no_worse_than=str(tmp_path / "none"))
+    with pytest.raises(ArgumentError, match="the folder of a baseline"):
+        check(study_with({"no_worse_than": "none"}), tmp_path / "not", progress=False)
+    assert not (tmp_path / "not").exists()  # found before anything is evaluated
+    with pytest.raises(ArgumentError, match="out: expected a folder, got .*, a file"):
+        freeze_baseline(results, folder / "baseline.json")
     about = json.loads((folder / "baseline.json").read_text())
     about["data"]["digits"]["digest"] = "other"
     (folder / "baseline.json").write_text(json.dumps(about))

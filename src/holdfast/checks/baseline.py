@@ -81,6 +81,7 @@ def freeze_baseline(results: str | Path | Findings, out: str | Path) -> Path:
     """
     findings = results if isinstance(results, Findings) else load_results(results)
     contents, folder = findings.contents, Path(out)
+    check(folder.is_dir() or not folder.exists(), "out", "a folder", f"{out}, a file")
     check(not (folder / _ABOUT).exists(), "out", "a folder without a baseline, since one does not change", str(out))
     rows = []
     for data, model in contents.pairs:

@@ -18,6 +18,7 @@ from typing import Any
 import polars as pl
 
 from holdfast.checks.base import decide_requirements
+from holdfast.checks.baseline import read_baseline
 from holdfast.checks.decision import Decision, Decisions
 from holdfast.errors import HoldfastError, check_integer
 from holdfast.errors import check as check_argument
@@ -59,7 +60,7 @@ def check(
 
     Raises:
         StudyError: something in the file does not fit, or it has no requirements.
-        ArgumentError: an option out of range.
+        ArgumentError: an option out of range, or no such baseline.
 
     >>> import holdfast
     >>> study = {
@@ -76,12 +77,16 @@ def check(
     """
     check_argument(isinstance(until_decided, bool), "until_decided", "True or False", repr(until_decided))
     check_integer(most_samples, "most_samples", also=(None,))
+    check_argument(until_decided or most_samples is None, "most_samples", "None without until_decided", most_samples)
     if isinstance(study, Mapping):
         study = study_from(study)
     elif not isinstance(study, Study):
         study = load_study(study)
     if not study.requirements:
         raise StudyError(study.name, [Problem(("requirements",), "at least one requirement", "none")])
+    for entry in study.requirements:
+        if entry.no_worse_than is not None:
+            read_baseline(entry.no_worse_than, study.base)  # found missing now, and not after hours of evaluation
     target = str(out or default_folder(study))
     most = _count_samples(study, most_samples) if until_decided else None
     while True:
