@@ -33,13 +33,22 @@ def decide_mean(values: np.ndarray, limit: float, level: float) -> Outcome:
 
 def decide_probability(values: np.ndarray, share: float, level: float) -> Outcome:
     """At least this share of ln P, each known by an interval, is at most 0; `values` are (n, 2)."""
-    return estimate_share(*count_met(values[:, 0], values[:, 1], 0.0, "lower"), level).decide(share, "higher")
+    counts = count_met(values[:, 0], values[:, 1], 0.0, "lower")
+    return estimate_share(*counts, level, mistaken=0.025).decide(share, "higher")
 
 
 def draw_probability(generator: np.random.Generator, count: int, spread: float) -> np.ndarray:
     """Intervals at 95% of ln P, whose standard error is 0.5; half of the true values are at most 0."""
-    truth = spread * generator.normal(size=count)
-    seen = truth + 0.5 * generator.normal(size=count)
+    return _estimate(generator, spread * generator.normal(size=count))
+
+
+def draw_hard_probability(generator: np.random.Generator, count: int, share: float) -> np.ndarray:
+    """This share of the true values lies just within the limit, so some intervals lie beyond it; the rest far off."""
+    return _estimate(generator, np.where(generator.random(count) < share, -1e-9, 99.0))
+
+
+def _estimate(generator: np.random.Generator, truth: np.ndarray) -> np.ndarray:
+    seen = truth + 0.5 * generator.normal(size=len(truth))
     return np.stack([seen - 1.96 * 0.5, seen + 1.96 * 0.5], axis=1)
 
 
@@ -55,7 +64,7 @@ CASES: dict[str, tuple[Draw, Callable[[np.ndarray, float, float], Outcome], floa
     "mean, exponential": (lambda g, n: g.exponential(size=n), decide_mean, 1.0),
     "mean, t(3)": (lambda g, n: g.standard_t(3, size=n), decide_mean, 0.0),
     "ln P, spread 5": (lambda g, n: draw_probability(g, n, 5.0), decide_probability, 0.5),
-    "ln P, spread 1": (lambda g, n: draw_probability(g, n, 1.0), decide_probability, 0.5),
+    "ln P, share 0.95 at the limit": (lambda g, n: draw_hard_probability(g, n, 0.95), decide_probability, 0.95),
 }
 
 

@@ -21,7 +21,7 @@ from holdfast.cli import app
 from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError
 from holdfast.findings import Findings, load_results
 from holdfast.presentation import Reading
-from holdfast.statistics.decisions import Estimate, estimate_share, spend_level
+from holdfast.statistics.decisions import Estimate, estimate_share, foresee_share, spend_level
 from holdfast.study.file.problems import StudyError
 from holdfast.study.file.requirements import RequirementEntry
 from holdfast.study.file.spec import study_from
@@ -79,6 +79,15 @@ def test_all_three_outcomes(results: Findings) -> None:
     for outcome, limit in means.items():
         (found,) = decide(results, metric=METRIC, explainer="saliency", at_most=float(limit), mean=True)
         assert found.outcome == outcome
+
+
+def test_more_samples_are_foreseen_with_the_level_of_the_next_look(results: Findings) -> None:
+    values = values_of(results, "saliency")
+    limit = float(np.median(values))
+    (found,) = decide(results, metric=METRIC, explainer="saliency", at_most=limit, share_of_samples=0.7)
+    met = int((values <= limit).sum())
+    ahead = estimate_share(met, len(values) - met, 0, spend_level(0.95, 2))
+    assert (found.outcome, found.needed) == ("undecided", foresee_share(ahead, 0.7))
 
 
 def test_every_explainer_that_is_no_control_is_decided_and_shares_the_level(results: Findings) -> None:
@@ -187,8 +196,42 @@ def test_looks_are_counted_and_decisions_stay(tmp_path: Path) -> None:
             assert after.estimate.level == spend_level(0.95, 2, 3)
     assert first.decisions[0].outcome == "fail"
     (tmp_path / "looks.json").write_text("{}")
-    with pytest.raises(HoldfastError, match=r"looks.json: damaged"):
+    with pytest.raises(HoldfastError, match=r"looks.json: damaged or of an earlier version"):
         check(study_with(*requirements, samples=16), tmp_path, progress=False)
+
+
+def test_a_decision_on_another_model_does_not_hold(tmp_path: Path) -> None:
+    """With the same name, a model of other values is decided anew, and its looks are counted from 1."""
+
+    def study(model: str, samples: int) -> Any:
+        requirement = {"metric": METRIC, "explainer": "saliency", "at_most": 1e9}
+        return study_with(requirement, samples=samples, models={"mine": model}, explainers=["saliency"])
+
+    found = [
+        check(study(*each), tmp_path, progress=False)
+        for each in (("lenet5-mnist", 12), ("lenet5-mnist", 16), ("lenet5-mnist-pgd", 12), ("lenet5-mnist", 12))
+    ]
+    assert [each.look for each in found] == [1, 2, 1, 1]
+    before, grown, other, again = (each.decisions[0] for each in found)
+    assert before.outcome == "pass"
+    assert grown == before  # stays decided
+    assert other.outcome == "pass"
+    assert other.middle != before.middle
+    assert again == before  # the same results as at an earlier look
+
+
+def test_a_limit_of_samples_belongs_to_until_decided() -> None:
+    with pytest.raises(ArgumentError, match="most_samples: expected None without until_decided, got 5"):
+        check(study_with({"metric": METRIC, "at_most": 1.0}), most_samples=5, progress=False)
+
+
+def test_other_settings_are_another_look(tmp_path: Path) -> None:
+    requirement = {"metric": METRIC, "explainer": "saliency", "at_most": 1e9}
+    study = study_with(requirement, samples=8, explainers=["saliency"])
+    first = check(study, tmp_path, progress=False)
+    second = check({**study, "seed": 1}, tmp_path, progress=False)
+    assert (first.look, second.look) == (1, 2)
+    assert second.decisions[0].middle != first.decisions[0].middle
 
 
 def test_more_samples_until_it_is_decided(tmp_path: Path) -> None:
@@ -213,6 +256,11 @@ def test_a_baseline_is_frozen_and_compared_by_sample(results: Findings, tmp_path
         freeze_baseline(results, folder)
     with pytest.raises(ArgumentError, match="the folder of a baseline"):
         decide(results, no_worse_than=str(tmp_path / "none"))
+    with pytest.raises(ArgumentError, match="the folder of a baseline"):
+        check(study_with({"no_worse_than": "none"}), tmp_path / "not", progress=False)
+    assert not (tmp_path / "not").exists()  # found before anything is evaluated
+    with pytest.raises(ArgumentError, match="out: expected a folder, got .*, a file"):
+        freeze_baseline(results, folder / "baseline.json")
     about = json.loads((folder / "baseline.json").read_text())
     about["data"]["digits"]["digest"] = "other"
     (folder / "baseline.json").write_text(json.dumps(about))
@@ -253,6 +301,8 @@ SOME = Decisions(
 def test_formats() -> None:
     text, markdown = FORMATS["text"](SOME), FORMATS["markdown"](SOME)
     assert "FAIL: 1 passed, 1 failed, 1 undecided" in " ".join(text.split())
+    assert "For means this is an approximation." in " ".join(text.split())
+    assert "For means" not in FORMATS["text"](Decisions(SOME.decisions[:1]))
     assert len([line for line in markdown.splitlines() if line.startswith("| ")]) == 4
     suite = ET.fromstring(FORMATS["junit"](SOME))[0]
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")

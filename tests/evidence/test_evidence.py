@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -171,6 +172,31 @@ def test_a_hundred_of_a_hundred_random_edits_are_found(
     assert missed == []
 
 
+def test_links_and_files_of_other_kinds_are_found(pack: Path, keys: tuple[Path, Path], tmp_path: Path) -> None:
+    work, elsewhere = tmp_path / "pack", tmp_path / "elsewhere"
+    shutil.copytree(pack, work)
+    elsewhere.mkdir()
+    (work / "results" / "artefacts").symlink_to(elsewhere)  # a folder, which the results would read
+    shutil.move(work / "summary.csv", elsewhere)
+    (work / "summary.csv").symlink_to(elsewhere / "summary.csv")
+    (work / "README.md").unlink()
+    os.mkfifo(work / "README.md")  # reading it would wait for ever
+    problems = verify_pack(work, keys[1]).problems
+    assert problems == {
+        "results/artefacts": "a link to elsewhere",
+        "summary.csv": "a link to elsewhere",
+        "README.md": "neither a file nor a folder",
+    }
+
+
+def test_results_that_changed_since_the_check_are_no_evidence(results: Path, tmp_path: Path) -> None:
+    work = tmp_path / "results"
+    shutil.copytree(results, work)
+    holdfast.run_study({**STUDY, "samples": 12}, work, progress=False)
+    with pytest.raises(HoldfastError, match="have changed since their requirements were decided"):
+        make_pack(work, tmp_path / "pack")
+
+
 def test_a_pack_that_somebody_else_signed_is_found_by_the_key(
     pack: Path, keys: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -221,7 +247,9 @@ def test_jobs_are_evaluated_again_with_the_same_bits(pack: Path, tmp_path: Path)
     assert found.fine
     assert list(found.jobs.values()) == ["same bits"] * 3
     assert len(lines) == 3
-    assert replay(pack, tmp_path, jobs=3).jobs == found.jobs
+    assert replay(pack, tmp_path, jobs=3, seed=found.seed).jobs == found.jobs
+    with pytest.raises(ArgumentError, match="a pack of which nothing was changed"):
+        replay(pack, tmp_path, jobs=3, key=make_keys(tmp_path, "other")[1])
 
 
 MODEL = """import torch
@@ -285,5 +313,5 @@ def test_the_commands(results: Path, keys: tuple[Path, Path], tmp_path: Path) ->
     assert (again.exit_code, "1 same bits" in again.output) == (0, True)
     (tmp_path / "pack" / "report.html").write_text("changed")
     assert run(app, ["verify", place]).exit_code == 1
-    with pytest.raises(ArgumentError, match="--key: expected none"):
+    with pytest.raises(ArgumentError, match="results: expected an evidence pack"):
         run(app, ["verify", str(results), "--key", str(keys[1])], catch_exceptions=False)

@@ -40,6 +40,15 @@ def test_unknown_samples_widen_the_interval_to_what_is_possible() -> None:
     assert found.value == pytest.approx(12.5 / 20)
 
 
+def test_samples_that_may_be_mistaken_widen_the_interval() -> None:
+    plain, wide = estimate_share(10, 10, 0, 0.95), estimate_share(10, 10, 0, 0.95, mistaken=0.1)
+    # p meet the condition; of the others a tenth counts as if they did, and of p a tenth as if they did not
+    assert wide.low + 0.1 * (1 - wide.low) == pytest.approx(plain.low)
+    assert 0.9 * wide.high == pytest.approx(plain.high)
+    assert estimate_share(0, 20, 0, 0.95, mistaken=0.1).low == 0.0
+    assert estimate_share(20, 0, 0, 0.95, mistaken=0.1).high == 1.0
+
+
 def test_values_between_bounds() -> None:
     low, high = np.array([1.0, 3.0, 1.0, -np.inf, 2.0]), np.array([1.0, 3.0, 5.0, 1.5, 2.0])
     assert count_met(low, high, 2.0, "higher") == (2, 2, 1)  # a value at the limit meets it

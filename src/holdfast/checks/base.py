@@ -18,7 +18,7 @@ treat the samples as drawn at random from those on which the classifier will be 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,14 +47,17 @@ from holdfast.study.file.requirements import RequirementEntry
 
 
 def decide_requirements(
-    findings: Findings, requirements: Sequence[RequirementEntry], look: int = 1, folder: str | Path = "."
+    findings: Findings,
+    requirements: Sequence[RequirementEntry],
+    look: int | Mapping[tuple[str, str], int] = 1,
+    folder: str | Path = ".",
 ) -> Decisions:
     """Decide requirements on stored results.
 
     Args:
         findings: the results.
         requirements: as in a study file.
-        look: the number of this look at growing results, from 1.
+        look: the number of this look at growing results, from 1; or one for each pair of data and model.
         folder: that baselines are relative to.
 
     Raises:
@@ -65,11 +68,14 @@ def decide_requirements(
     baselines = {e.no_worse_than: read_baseline(e.no_worse_than, folder) for e in requirements if e.no_worse_than}
     found = []
     for entry, data, model, label, explainer in cases:
-        level = spend_level(entry.level, look, len(cases))
-        case = _Case(contents, entry, data, model, label, explainer, level)
+        own = look[data, model] if isinstance(look, Mapping) else look
+        # what more samples would decide is decided at the next look, which has a smaller part of the error
+        levels = (spend_level(entry.level, turn, len(cases)) for turn in (own, own + 1))
+        case = _Case(contents, entry, data, model, label, explainer, *levels)
         found.append(case.decide(baselines.get(entry.no_worse_than or "")))
     counts = [int(about.get("samples") or 0) for about in (findings.manifest.get("data") or {}).values()]
-    return Decisions(tuple(found), look, max(counts, default=0), findings.failures.height)
+    most = max(look.values(), default=1) if isinstance(look, Mapping) else look
+    return Decisions(tuple(found), most, max(counts, default=0), findings.failures.height)
 
 
 def _list_places(contents: Contents, entry: RequirementEntry) -> Iterator[tuple[str, str, str, str]]:
@@ -112,6 +118,7 @@ class _Case:
     label: str
     explainer: str
     level: float
+    next_level: float
 
     def decide(self, baseline: Baseline | None) -> Decision:
         """The decision."""
@@ -138,7 +145,8 @@ class _Case:
         difference = subtract((own.low[mine], own.high[mine]), (other.low[theirs], other.high[theirs]))
         if self._direction == "lower":
             difference = (-difference[1], -difference[0])
-        return SampleValues(own.samples[mine], *difference, own.skipped + len(own.samples) - len(mine))
+        skipped = own.skipped + len(own.samples) - len(mine)
+        return SampleValues(own.samples[mine], *difference, skipped, own.mistaken + other.mistaken)
 
     @property
     def _direction(self) -> Better:
@@ -159,13 +167,15 @@ class _Case:
             exact = values.low == values.high
             estimate = estimate_mean(values.low[exact], self.level)
             outcome = estimate.decide(limit, better) if exact.all() else "undecided"
-            needed = foresee_mean(estimate, limit) if exact.all() else None
+            needed = foresee_mean(estimate_mean(values.low[exact], self.next_level), limit) if exact.all() else None
             what, target = f"mean of {axis}", limit
             unknown, side = int((~exact).sum()), better
         else:
             met, unmet, unknown = count_met(values.low, values.high, limit, better)
-            estimate = estimate_share(met, unmet, unknown, self.level)
-            outcome, needed = estimate.decide(share, "higher"), foresee_share(estimate, share)
+            estimate = estimate_share(met, unmet, unknown, self.level, values.mistaken)
+            outcome = estimate.decide(share, "higher")
+            ahead = estimate_share(met, unmet, unknown, self.next_level, values.mistaken)
+            needed = foresee_share(ahead, share, values.mistaken)
             what, target, side = "share of samples", share, "higher"
         if not count:
             none = "no sample was evaluated" + (f"; {values.skipped} were skipped" if values.skipped else "")
@@ -176,7 +186,7 @@ class _Case:
             if not self.entry.mean and unknown:
                 # would it be undecided if all of the unknown values were known, whatever they are?
                 extremes = (met + unknown, unmet), (met, unmet + unknown)
-                known = (estimate_share(*counts, 0, self.level) for counts in extremes)
+                known = (estimate_share(*counts, 0, self.level, values.mistaken) for counts in extremes)
                 if all(each.decide(share, "higher") == "undecided" for each in known):
                     advice = _advise(needed, 0, False)
         return self._make(
@@ -202,7 +212,8 @@ class _Case:
         outcome: Outcome = "pass" if better <= tail else "fail" if worse <= tail else "undecided"
         needed = None
         if outcome == "undecided" and 0 < min(better, worse) < 0.4:
-            seen, wanted = (abs(float(normal_quantile(each))) for each in (min(better, worse), tail))
+            ends = min(better, worse), (1 - self.next_level) / 2
+            seen, wanted = (abs(float(normal_quantile(each))) for each in ends)
             needed = max(count + 1, math.ceil(count * (wanted / seen) ** 2))
         unknown = int(((gain.low < 0) & (gain.high > 0)).sum())
         return self._make(

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from holdfast.checks.values import SampleValues, read_values
+from holdfast.checks.values import SampleValues, read_mistaken, read_values
 from holdfast.errors import ArgumentError, HoldfastError, check
 from holdfast.findings import Findings, load_results
 from holdfast.report.views import Contents
@@ -66,7 +66,7 @@ class Baseline:
         what = ", ".join(place.values())
         check(len(found) > 0, "no_worse_than", f"a baseline with values of {what}", self.name)
         samples, low, high = (np.asarray(found[name].to_numpy()) for name in ("sample", "low", "high"))
-        return SampleValues(samples, low, high, skipped=0)
+        return SampleValues(samples, low, high, 0, read_mistaken(contents.labels[label].reading))
 
 
 def freeze_baseline(results: str | Path | Findings, out: str | Path) -> Path:
@@ -81,6 +81,7 @@ def freeze_baseline(results: str | Path | Findings, out: str | Path) -> Path:
     """
     findings = results if isinstance(results, Findings) else load_results(results)
     contents, folder = findings.contents, Path(out)
+    check(folder.is_dir() or not folder.exists(), "out", "a folder", f"{out}, a file")
     check(not (folder / _ABOUT).exists(), "out", "a folder without a baseline, since one does not change", str(out))
     rows = []
     for data, model in contents.pairs:

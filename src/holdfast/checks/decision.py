@@ -141,7 +141,9 @@ def describe_outcome(found: Decisions) -> str:
     if found.failed:
         words = f"ERROR: {found.failed} jobs failed, so samples are missing. Without these: {words}"
     wrong = max((1 - each.requested for each in found.decisions), default=0.0)
-    return f"{words}. A wrong decision among them, over all looks, has a probability of at most {100 * wrong:.3g}%."
+    words += f". A wrong decision among them, over all looks, has a probability of at most {100 * wrong:.3g}%."
+    means = any(each.what.startswith("mean of") for each in found.decisions)
+    return words + (" For means this is an approximation." if means else "")
 
 
 def format_text(found: Decisions) -> str:

@@ -2,7 +2,8 @@
 
 Looking at growing results again and again, until they please, is no test. So the looks at a study's results are
 counted in `looks.json` beside them, each takes its own part of the allowed error, and a requirement that was decided at
-one look stays decided. A look at the same samples as the last one is the same look.
+one look stays decided. A look at the same results as an earlier one is the same look. A model with other values is
+another model: its looks are counted anew, and no decision on the old one holds for it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from holdfast.checks.base import decide_requirements
+from holdfast.checks.baseline import read_baseline
 from holdfast.checks.decision import Decision, Decisions
 from holdfast.errors import HoldfastError, check_integer
 from holdfast.errors import check as check_argument
@@ -56,7 +60,7 @@ def check(
 
     Raises:
         StudyError: something in the file does not fit, or it has no requirements.
-        ArgumentError: an option out of range.
+        ArgumentError: an option out of range, or no such baseline.
 
     >>> import holdfast
     >>> study = {
@@ -73,12 +77,16 @@ def check(
     """
     check_argument(isinstance(until_decided, bool), "until_decided", "True or False", repr(until_decided))
     check_integer(most_samples, "most_samples", also=(None,))
+    check_argument(until_decided or most_samples is None, "most_samples", "None without until_decided", most_samples)
     if isinstance(study, Mapping):
         study = study_from(study)
     elif not isinstance(study, Study):
         study = load_study(study)
     if not study.requirements:
         raise StudyError(study.name, [Problem(("requirements",), "at least one requirement", "none")])
+    for entry in study.requirements:
+        if entry.no_worse_than is not None:
+            read_baseline(entry.no_worse_than, study.base)  # found missing now, and not after hours of evaluation
     target = str(out or default_folder(study))
     most = _count_samples(study, most_samples) if until_decided else None
     while True:
@@ -106,46 +114,92 @@ def _with_samples(study: Study, samples: int) -> Study:
     return changed
 
 
-def read_decisions(folder: Folder) -> Decisions | None:
-    """The decisions of the last look at the results in a folder; None if nobody looked.
+def read_decisions(findings: Findings) -> Decisions | None:
+    """The decisions of the look at these results; None if nobody looked.
 
     Raises:
-        HoldfastError: the file of the looks is damaged.
+        HoldfastError: the file of the looks is damaged, or the results are others than at each look.
     """
-    looks = _read_looks(folder)
-    if not looks:
+    folder = findings.store.folder
+    looks, asked = _read_looks(folder), (findings.manifest.get("study") or {}).get("requirements") or []
+    if not looks or not asked:
         return None
-    decisions = tuple(map(_restore, looks[-1]["decisions"]))
-    return Decisions(decisions, len(looks), max(looks[-1]["samples"].values(), default=0))
+    states = _describe_states(findings, _digest(asked))
+    found = next((look for look in looks if look["states"] == states), None)
+    if found is None:
+        words = "the results have changed since their requirements were decided; run `holdfast check` again"
+        raise HoldfastError(f"{folder.address}: {words}")
+    numbers = [_count_look(looks, state) for state in states]
+    decisions = tuple(map(_restore, found["decisions"]))
+    samples = max(_count_each(findings).values(), default=0)
+    return Decisions(decisions, max(numbers, default=1), samples, findings.failures.height)
 
 
 def _look(found: Findings, target: str, study: Study) -> Decisions:
     """Decide the requirements, count the look, and keep what was decided at an earlier one."""
     folder = open_folder(target)
     looks = _read_looks(folder)
-    asked = [entry.model_dump(mode="json", exclude_none=True) for entry in study.requirements]
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
-    state = {
-        "samples": {name: int(about["samples"]) for name, about in found.manifest["data"].items()},
-        "requirements": digest,
-    }
-    again = bool(looks) and all(looks[-1].get(key) == value for key, value in state.items())
-    earlier = looks[:-1] if again else looks
-    now = decide_requirements(found, study.requirements, len(earlier) + 1, study.base)
-    known = {entry["key"]: entry for look in earlier for entry in look["decisions"] if entry["outcome"] != "undecided"}
-    keys = [_identify(decision, digest) for decision in now.decisions]
-    made = [
-        _restore(known[key]) if key in known else decision for key, decision in zip(keys, now.decisions, strict=True)
-    ]
-    entries = [{"key": key, **dataclasses.asdict(each)} for key, each in zip(keys, made, strict=True)]
-    looks = [*earlier, {**state, "decisions": entries}]
+    digest = _digest([entry.model_dump(mode="json", exclude_none=True) for entry in study.requirements])
+    states = _describe_states(found, digest)
+    numbers = {(state["data"], state["model"]): _count_look(looks, state) for state in states}
+    now = decide_requirements(found, study.requirements, numbers, study.base)
+    earlier = [look for look in looks if look["states"] != states]
+    made = [_find_earlier(earlier, found, each, digest) or each for each in now.decisions]
+    entries = [{"requirements": digest, **dataclasses.asdict(each)} for each in made]
+    look = {"states": states, "samples": _count_each(found), "jobs": found.manifest["jobs"], "decisions": entries}
+    place = next((place for place, each in enumerate(looks) if each["states"] == states), len(looks))
+    looks[place : place + 1] = [look]
     folder.write(_LOOKS, json.dumps({"looks": looks}, indent=1).encode())
     return dataclasses.replace(now, decisions=tuple(made))
 
 
-def _identify(decision: Decision, requirements: str) -> str:
-    """What a decision was made on; with other requirements it is another one."""
-    return f"{requirements} / {decision.name} / {decision.metric}"
+def _count_each(found: Findings) -> dict[str, int]:
+    return {name: int(about["samples"]) for name, about in found.manifest["data"].items()}
+
+
+def _digest(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _describe_states(found: Findings, requirements: str) -> list[dict[str, str]]:
+    """For each data set and model: the values of the model, and a digest of all that its decisions are made on.
+
+    Jobs are known by their content, so their identities stand for data, model, metrics, explainers and seed.
+    """
+    states = []
+    for data, model in found.contents.pairs:
+        own = found.jobs.filter((pl.col("data") == data) & (pl.col("model") == model))
+        content = {"values": str((found.manifest["models"][model] or {}).get("digest"))}
+        states.append(
+            {"data": data, "model": model, **content, "state": _digest([requirements, sorted(own["job"].to_list())])}
+        )
+    return states
+
+
+def _count_look(looks: list[dict[str, Any]], state: Mapping[str, str]) -> int:
+    """The number of a look at the results of one model; looks at a model with other values are not counted."""
+    seen: dict[str, int] = {}
+    for each in (each for look in looks for each in look["states"]):
+        if (each["data"], each["values"]) == (state["data"], state["values"]):
+            seen.setdefault(each["state"], len(seen) + 1)
+    return seen.get(state["state"], len(seen) + 1)
+
+
+def _find_earlier(looks: list[dict[str, Any]], found: Findings, now: Decision, requirements: str) -> Decision | None:
+    """What an earlier look decided, if the jobs of its samples are those of now: the same data, model and settings."""
+    place = {"data": now.data, "model": now.model, "explainer": now.explainer, "label": now.metric}
+    own = found.jobs.filter(*(pl.col(column) == name for column, name in place.items()))
+    full = own.filter(pl.col("stop") % found.manifest["samples_per_job"] == 0)  # the last one may have grown since
+    for look in looks:
+        jobs = full.filter(pl.col("stop") <= look["samples"].get(now.data, 0))["job"].to_list()
+        if not jobs or not set(jobs) <= set(look["jobs"]):
+            continue
+        for entry in look["decisions"]:
+            decision = _restore(entry)
+            same = entry["requirements"] == requirements and (decision.name, decision.metric) == (now.name, now.metric)
+            if same and decision.outcome != "undecided":
+                return decision
+    return None
 
 
 def _restore(stored: Mapping[str, Any]) -> Decision:
@@ -167,11 +221,10 @@ def _read_looks(folder: Folder) -> list[dict[str, Any]]:
     try:
         looks = json.loads(folder.read(_LOOKS))["looks"]
         for look in looks:
+            look["jobs"], look["samples"], [each["state"] for each in look["states"]]
             for entry in look["decisions"]:
                 _restore(entry)
     except (ValueError, KeyError, TypeError) as error:
-        words = (
-            f"{folder.address}/{_LOOKS}: damaged, so earlier looks cannot be counted; delete the results and start anew"
-        )
-        raise HoldfastError(words) from error
+        why = "damaged or of an earlier version, so earlier looks cannot be counted"
+        raise HoldfastError(f"{folder.address}/{_LOOKS}: {why}; delete the results and start anew") from error
     return list(looks)

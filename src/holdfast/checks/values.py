@@ -15,12 +15,25 @@ from holdfast.tensors import Array
 
 @dataclass(frozen=True)
 class SampleValues:
-    """The values of one explainer: numbers of samples `(n,)`, and the bounds between which each value lies."""
+    """The values of one explainer: numbers of samples `(n,)`, and the bounds between which each value lies.
+
+    `mistaken` is the probability that a value lies beyond one of its bounds: 0 but for intervals of estimates.
+    """
 
     samples: Array
     low: Array
     high: Array
     skipped: int
+    mistaken: float = 0.0
+
+
+#: metrics give intervals at 95%, with the same error at each end
+_BEYOND_AN_END = 0.025
+
+
+def read_mistaken(reading: Reading) -> float:
+    """The probability that a value lies beyond one end of its interval."""
+    return _BEYOND_AN_END if reading.log_probability else 0.0
 
 
 def read_values(reading: Reading, rows: pl.DataFrame) -> SampleValues:
@@ -32,7 +45,7 @@ def read_values(reading: Reading, rows: pl.DataFrame) -> SampleValues:
         found = valid.group_by("sample").agg(pl.col("low").fill_null(-math.inf).min(), pl.col("high").max())
         found = found.sort("sample")
         low, high = (np.asarray(found[name].cast(pl.Float64).to_numpy()) for name in ("low", "high"))
-        return SampleValues(found["sample"].to_numpy(), low, high, skipped)
+        return SampleValues(found["sample"].to_numpy(), low, high, skipped, read_mistaken(reading))
     numbers, flags = reading.values(valid), reading.bounds(valid)
     samples, place = np.unique(valid["sample"].to_numpy(), return_inverse=True)
     turns = valid["repeat"].to_numpy() if "repeat" in valid.columns else np.zeros(len(valid), dtype=int)

@@ -156,7 +156,7 @@ def verify(
         _verify_pack(results, key)
         return
     if key is not None:
-        raise ArgumentError("--key", "none, but for an evidence pack", str(key))
+        raise ArgumentError("results", "an evidence pack, since --key is given", results)
     found = verify_results(results)
     for name, problem in found.damaged.items():
         typer.echo(f"damaged: {name}: {problem}", err=True)
@@ -175,7 +175,8 @@ def _verify_pack(path: str, key: Path | None) -> None:
 
     found = verify_pack(path, key)
     for name, problem in found.problems.items():
-        typer.echo(f"{name}: {problem}", err=True)
+        # names in a pack may be anything, such as codes that change what a terminal shows
+        typer.echo(f"{name if name.isprintable() else ascii(name)}: {problem}", err=True)
     typer.echo(f"{found.files} files: {len(found.problems)} problems")
     typer.echo(f"digest of the pack: {found.digest}")
     if found.signed:
@@ -217,20 +218,23 @@ def replay(
         Path, typer.Option(help="The folder that the study's paths and functions are relative to.")
     ] = Path(),
     jobs: Annotated[int, typer.Option(help="How many, drawn at random.", min=1)] = 5,
-    seed: Seed = 0,
+    seed: Annotated[int | None, typer.Option(help="Of the choice of jobs; a new one if not given.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The public key (PEM) that must have signed the pack.")] = None,
 ) -> None:
-    """Evaluate some jobs of an evidence pack again, and compare the numbers. This runs the study's own functions.
+    """Evaluate some jobs of an evidence pack again, and compare the numbers.
+
+    This runs the functions that the pack names: do it only with a pack and with code that you trust.
 
     Exit codes: 0 all agree, 1 some differ, or the model, data or code are others.
     """
     from holdfast.evidence import replay as run_replay
 
-    found = run_replay(pack, base, jobs, seed, tell=typer.echo)
+    found = run_replay(pack, base, jobs, seed, tell=typer.echo, key=key)
     for change in found.changed:
         typer.echo(f"not the same here: {change}", err=True)
     counts = {word: list(found.jobs.values()).count(word) for word in dict.fromkeys(found.jobs.values())}
     summary = ", ".join(f"{count} {word}" for word, count in counts.items()) or "nothing to compare"
-    typer.echo(f"{len(found.jobs)} of {found.planned} jobs evaluated again: {summary}")
+    typer.echo(f"{len(found.jobs)} of {found.planned} jobs evaluated again (seed {found.seed}): {summary}")
     if not found.fine:
         raise typer.Exit(1)
 

@@ -5,7 +5,7 @@ a change of any file, a missing one and an added one are found. Somebody who cha
 `evidence.json` as well. Two things show that: the digest that `holdfast evidence` prints, if it was noted elsewhere;
 and a signature, if the public key is known from elsewhere.
 
-The digest is that of the whole pack: it depends on every byte of every file.
+The digest is that of the whole pack: it depends on every byte of every file but the signature and its key.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import stat
 import tempfile
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -108,7 +109,7 @@ def make_pack(
     stored = verify_results(findings.store)
     fine = "results of which every file is as it was written (see `holdfast verify`)"
     check(not stored.damaged, "results", fine, f"{len(stored.damaged)} damaged files")
-    decisions = read_decisions(findings.store.folder)
+    decisions = read_decisions(findings)
     files = _write_parts(findings, decisions, private is not None)
     _copy_results(findings, files, arrays)
     listed = {name: {"sha256": _digest(content), "bytes": len(content)} for name, content in sorted(files.items())}
@@ -154,22 +155,32 @@ def verify_pack(path: str | Path, key: str | Path | None = None) -> PackVerifica
         if _seal({name: value for name, value in about.items() if name != "seal"}) != content:
             problems[LIST] = "changed: its own SHA-256 differs"
         listed = dict(about["files"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         problems[LIST] = f"damaged: {error}"
-    present = {file.relative_to(folder).as_posix(): file for file in sorted(folder.rglob("*")) if not file.is_dir()}
+    places = ((place, place.lstat().st_mode) for place in sorted(folder.rglob("*")))
+    present = {place.relative_to(folder).as_posix(): mode for place, mode in places if not stat.S_ISDIR(mode)}
     for name, entry in listed.items():
-        file = present.get(name)
-        if file is None:
+        if name not in present:
             problems[name] = "missing"
-        elif file.is_symlink():
-            problems[name] = "a link to elsewhere"
-        elif not isinstance(entry, dict) or _digest(file.read_bytes()) != entry.get("sha256"):
+        elif stat.S_ISREG(present[name]) and not _is_as_listed(folder / name, entry):
             problems[name] = "changed: its SHA-256 differs"
-    for name in present:
-        if name not in listed and name not in (LIST, SIGNATURE, KEY):
+    for name, mode in present.items():
+        if stat.S_ISLNK(mode):
+            problems[name] = "a link to elsewhere"
+        elif not stat.S_ISREG(mode):
+            problems[name] = "neither a file nor a folder"
+        elif name not in listed and name not in (LIST, SIGNATURE, KEY):
             problems[name] = "not listed: added later"
     signed, fingerprint = _check_signature(folder, content, key, problems)
     return PackVerification(_digest(content), len(listed), problems, signed, fingerprint)
+
+
+def _is_as_listed(file: Path, entry: object) -> bool:
+    """Whether a file has the size and the SHA-256 of its entry."""
+    if not isinstance(entry, dict) or file.stat().st_size != entry.get("bytes"):
+        return False
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest() == entry.get("sha256")
 
 
 def _write_parts(findings: Findings, decisions: Decisions | None, signed: bool) -> dict[str, bytes]:
@@ -256,13 +267,13 @@ def _one_line(text: str) -> str:
 
 
 def _read_private_key(path: Path) -> Ed25519PrivateKey:
-    serialization, ed25519 = _import_cryptography()
+    serialization, ed25519, exceptions = _import_cryptography()
     expected = "a file with an ed25519 private key in PEM format, without a password"
     try:
         found = serialization.load_pem_private_key(path.read_bytes(), password=None)
     except OSError as error:
         raise ArgumentError("key", expected, f"{path}: {error.strerror}") from error
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, exceptions.UnsupportedAlgorithm) as error:
         raise ArgumentError("key", expected, f"{path}, which is none") from error
     check(isinstance(found, ed25519.Ed25519PrivateKey), "key", expected, f"{path}, a key of another kind")
     private: Ed25519PrivateKey = found
@@ -270,11 +281,11 @@ def _read_private_key(path: Path) -> Ed25519PrivateKey:
 
 
 def _read_public_key(content: bytes, name: str) -> Ed25519PublicKey:
-    serialization, ed25519 = _import_cryptography()
+    serialization, ed25519, exceptions = _import_cryptography()
     expected = "a file with an ed25519 public key in PEM format"
     try:
         found = serialization.load_pem_public_key(content)
-    except ValueError as error:
+    except (ValueError, exceptions.UnsupportedAlgorithm) as error:
         raise ArgumentError("key", expected, f"{name}, which is none") from error
     check(isinstance(found, ed25519.Ed25519PublicKey), "key", expected, f"{name}, a key of another kind")
     public: Ed25519PublicKey = found
@@ -282,19 +293,18 @@ def _read_public_key(content: bytes, name: str) -> Ed25519PublicKey:
 
 
 def _write_public_key(private: Ed25519PrivateKey) -> bytes:
-    serialization, _ = _import_cryptography()
-    form = serialization.PublicFormat.SubjectPublicKeyInfo
-    content: bytes = private.public_key().public_bytes(serialization.Encoding.PEM, form)
-    return content
+    serialization, _, _ = _import_cryptography()
+    return _canonical_key(private.public_key(), serialization)
 
 
-def _import_cryptography() -> tuple[Any, Any]:
+def _import_cryptography() -> tuple[Any, Any, Any]:
     try:
+        from cryptography import exceptions
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError as error:
         raise MissingExtraError("cryptography", "evidence") from error
-    return serialization, ed25519
+    return serialization, ed25519, exceptions
 
 
 def _check_signature(
@@ -315,7 +325,7 @@ def _check_signature(
             raise ArgumentError("key", "a file with a public key", f"{key}: {error.strerror}") from error
         problems[KEY] = "missing"
         return False, ""
-    serialization, _ = _import_cryptography()
+    serialization, _, exceptions = _import_cryptography()
     try:
         public = _read_public_key(given, str(key or KEY))
     except ArgumentError:
@@ -324,15 +334,11 @@ def _check_signature(
         problems[KEY] = "damaged: not a public key"
         return False, ""
     raw = public.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-    if key is not None and own.is_file() and own.read_bytes().strip() != given.strip():
-        problems[KEY] = "another key than the given one"
-    if key is None and _canonical_key(public, serialization) != given:
-        problems[KEY] = "changed"
-    from cryptography.exceptions import InvalidSignature
-
+    if own.is_file() and own.read_bytes() != _canonical_key(public, serialization):
+        problems[KEY] = "changed" if key is None else "another key than the given one"
     try:
         public.verify(signature.read_bytes(), content)
-    except InvalidSignature:
+    except exceptions.InvalidSignature:
         problems[SIGNATURE] = "not the signature of this list by this key"
         return False, _digest(raw)[:16]
     return True, _digest(raw)[:16]

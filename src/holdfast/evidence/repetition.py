@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import random
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,11 +38,13 @@ class Replay:
         jobs: how each job that was evaluated again agrees with the stored one, by its coordinates.
         planned: how many jobs the pack has.
         changed: what is not the same here as when the results were made, such as a model; then no job is comparable.
+        seed: of the choice of jobs.
     """
 
     jobs: dict[str, Agreement] = field(default_factory=dict)
     planned: int = 0
     changed: tuple[str, ...] = ()
+    seed: int = 0
 
     @property
     def fine(self) -> bool:
@@ -53,24 +56,30 @@ def replay(
     path: str | Path,
     base: str | Path = ".",
     jobs: int = 5,
-    seed: int = 0,
+    seed: int | None = None,
     tell: Callable[[str], None] = lambda line: None,
+    key: str | Path | None = None,
 ) -> Replay:
-    """Evaluate a random sample of the jobs of a pack again. This imports the study's own functions, and runs them.
+    """Evaluate a random sample of the jobs of a pack again.
+
+    This imports the functions that the pack names, and runs them: the study's own ones, or any other that is installed.
+    So do it only with a pack and with code that you trust.
 
     Args:
         path: the folder of the pack, which must verify.
         base: the folder that paths and functions of the study are relative to.
         jobs: how many jobs.
-        seed: of the choice of jobs.
+        seed: of the choice of jobs; None for a new one, which nobody who made the pack can have known.
         tell: is called with a line for each job.
+        key: a file with the public key (PEM) that must have signed the pack.
 
     Raises:
         ArgumentError: no pack, or one that does not verify; results that come from no study.
         StudyError: data, models or functions of the study are not here.
     """
     check_integer(jobs, "jobs")
-    verified = verify_pack(path)
+    seed = secrets.randbits(32) if seed is None else seed
+    verified = verify_pack(path, key)
     intact = "a pack of which nothing was changed (see `holdfast verify`)"
     check(verified.fine, "path", intact, f"{len(verified.problems)} problems")
     stored = load_results(Path(path) / "results")
@@ -87,14 +96,16 @@ def replay(
         known = [job for job in plan.jobs if job.identity in done]
         changed = _find_changes(stored.manifest, plan.manifest)
         if not known:
-            return Replay(planned=stored.planned, changed=changed or ("no job of the study is among the results",))
+            return Replay(
+                planned=stored.planned, changed=changed or ("no job of the study is among the results",), seed=seed
+            )
         chosen = random.Random(seed).sample(known, min(jobs, len(known)))
         worker, found = Worker(grid), {}
         for job in sorted(chosen, key=lambda each: (each.data, each.model)):
             name = _name(job)
             found[name] = _compare(worker, job, stored.store)
             tell(f"{name}: {found[name]}")
-    return Replay(found, stored.planned, changed)
+    return Replay(found, stored.planned, changed, seed)
 
 
 def _name(job: Job) -> str:

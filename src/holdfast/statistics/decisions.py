@@ -76,11 +76,18 @@ def spend_level(level: float, look: int, requirements: int = 1) -> float:
     return 1 - (1 - level) * part / requirements
 
 
-def estimate_share(met: int, unmet: int, unknown: int, level: float) -> Estimate:
+def estimate_share(met: int, unmet: int, unknown: int, level: float, mistaken: float = 0.0) -> Estimate:
     """The share of samples that meet a condition, with the interval of Clopper and Pearson.
 
     Samples of which it is not known whether they meet it count against the share at the lower end, and for it at the
     upper end. The value is the middle of what is possible.
+
+    Args:
+        met, unmet, unknown: numbers of samples.
+        level: confidence level of the interval.
+        mistaken: the largest probability that a sample which does not meet the condition counts as one that does, or
+            the other way round. Of p, the share that meets it, at most `p + mistaken (1 - p)` then count as met, and at
+            most `1 - p + mistaken p` as unmet; the ends are solved for p.
 
     >>> found = estimate_share(met=19, unmet=1, unknown=0, level=0.95)
     >>> found.value, round(found.low, 4), round(found.high, 4)
@@ -92,6 +99,7 @@ def estimate_share(met: int, unmet: int, unknown: int, level: float) -> Estimate
     tail, most = (1 - level) / 2, met + unknown
     low = 0.0 if met == 0 else beta_quantile(tail, met, count - met + 1)
     high = 1.0 if most == count else beta_quantile(1 - tail, most + 1, count - most)
+    low, high = max(0.0, (low - mistaken) / (1 - mistaken)), min(1.0, high / (1 - mistaken))
     return Estimate((met + unknown / 2) / count, low, high, level, count)
 
 
@@ -147,7 +155,7 @@ def count_until(decided: Callable[[int], bool], start: int) -> int | None:
     return high
 
 
-def foresee_share(found: Estimate, share: float) -> int | None:
+def foresee_share(found: Estimate, share: float, mistaken: float = 0.0) -> int | None:
     """About how many samples decide whether at least `share` of all meet the condition, if the estimate is right.
 
     None where the estimate is at the limit itself, so that no number of samples is enough.
@@ -159,7 +167,7 @@ def foresee_share(found: Estimate, share: float) -> int | None:
 
     def decided(count: int) -> bool:
         met = round(rate * count)
-        return estimate_share(met, count - met, 0, found.level).decide(share, "higher") != "undecided"
+        return estimate_share(met, count - met, 0, found.level, mistaken).decide(share, "higher") != "undecided"
 
     if math.isnan(rate) or abs(rate - share) < 1e-3:
         return None

@@ -278,7 +278,8 @@ class Study(Entry):
         for key, known in (("explainer", self.explainers), ("data", self.data), ("model", self.models)):
             for name in getattr(entry, key) or ():
                 if name not in known:
-                    raise make_unknown_error(f"the name of {with_article(key)}", name, list(known), key)
+                    words = "the name of data" if key == "data" else f"the name of {with_article(key)}"
+                    raise make_unknown_error(words, name, list(known), key)
         names = list(self.explainers)
         if entry.better_than is not None and entry.better_than not in names:
             raise make_unknown_error(
