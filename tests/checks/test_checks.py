@@ -106,6 +106,20 @@ def test_a_comparison_is_the_signed_rank_test(results: Findings) -> None:
     assert {found.outcome, other.outcome} in ({"pass", "fail"}, {"undecided"})
 
 
+def test_a_p_value_instead_of_a_level(results: Findings) -> None:
+    comparison = {"metric": METRIC, "explainer": "input_x_gradient", "better_than": "saliency"}
+    by_p, by_level = (decide(results, **comparison, **how)[0] for how in ({"p": 0.01}, {"level": 0.98}))
+    assert by_p == by_level
+    assert by_p.requested == pytest.approx(0.98)
+
+
+@pytest.mark.slow
+def test_the_policy_of_the_examples_has_all_three_outcomes(tmp_path: Path) -> None:
+    found = check(Path(__file__).parents[2] / "examples" / "policy.yaml", tmp_path, progress=False)
+    outcomes = {each.model: each.outcome for each in found.decisions}
+    assert outcomes == {"plain": "undecided", "adversarial": "fail", "regularised": "pass"}
+
+
 def test_names_that_are_not_there(results: Findings) -> None:
     with pytest.raises(UnknownNameError, match="worst_case"):
         decide(results, metric="worst_case", at_most=1)
@@ -128,6 +142,9 @@ def test_names_that_are_not_there(results: Findings) -> None:
         ({"metric": METRIC, "at_most": 1, "by": 0.1}, "no such key beside at_most"),
         ({"metric": METRIC, "at_most": 1, "mean": True, "share_of_samples": 0.9}, "not both"),
         ({"metric": METRIC, "at_mots": 1}, "did you mean 'at_most'"),
+        ({"metric": METRIC, "at_most": 1, "p": 0.01}, "no such key beside at_most"),
+        ({"metric": METRIC, "better_than": "random", "p": 0.01, "level": 0.9}, "a p-value or a level, not both"),
+        ({"metric": METRIC, "better_than": "random", "p": 0.5}, "a number between 0 and 0.5"),
     ],
 )
 def test_requirements_that_do_not_fit(requirement: dict[str, Any], message: str) -> None:

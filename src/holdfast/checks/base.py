@@ -70,7 +70,7 @@ def decide_requirements(
     for entry, data, model, label, explainer in cases:
         own = look[data, model] if isinstance(look, Mapping) else look
         # what more samples would decide is decided at the next look, which has a smaller part of the error
-        levels = (spend_level(entry.level, turn, len(cases)) for turn in (own, own + 1))
+        levels = (spend_level(entry.confidence, turn, len(cases)) for turn in (own, own + 1))
         case = _Case(contents, entry, data, model, label, explainer, *levels)
         found.append(case.decide(baselines.get(entry.no_worse_than or "")))
     counts = [int(about.get("samples") or 0) for about in (findings.manifest.get("data") or {}).values()]
@@ -157,7 +157,7 @@ class _Case:
 
     def _make(self, outcome: Outcome, what: str, estimate: Estimate | None, **others: Any) -> Decision:
         names = (self.data, self.model, self.explainer, self.label)
-        requested = {"requested": self.entry.level, **others}
+        requested = {"requested": self.entry.confidence, **others}
         return Decision(self.entry.describe(), *names, outcome, what, estimate, **requested)
 
     def _decide_values(self, values: SampleValues, limit: float, better: Better, axis: str) -> Decision:

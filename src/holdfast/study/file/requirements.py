@@ -63,6 +63,9 @@ class RequirementEntry(Entry):
     level: Share = Field(
         0.95, description="Confidence level; with several requirements that of all decisions together."
     )
+    p: Annotated[float, Field(gt=0, lt=0.5), Expected("a number between 0 and 0.5")] | None = Field(
+        None, description="Of better_than: the largest p-value that passes; the same as a level of 1 - 2 p."
+    )
 
     @model_validator(mode="after")
     def _check_kind(self) -> RequirementEntry:
@@ -75,12 +78,15 @@ class RequirementEntry(Entry):
             "share_of_samples": self.share_of_samples is not None and kind in ("better_than",),
             "mean": self.mean and kind in ("better_than", "at_most_ln", "at_most_one_in"),
             "by": self.by > 0 and kind != "no_worse_than",
+            "p": self.p is not None and kind != "better_than",
         }
         for key, wrong in others.items():
             if wrong:
                 raise misfit(f"no such key beside {kind}", key, key)
         if self.mean and self.share_of_samples is not None:
             raise misfit("the mean or a share of samples, not both", "mean and share_of_samples", "mean")
+        if self.p is not None and "level" in self.model_fields_set:
+            raise misfit("a p-value or a level, not both", "p and level", "p")
         if kind in _ON_VALUES and self.metric is None:
             raise misfit("the metric that the limit is for", "none", "metric")
         return self
@@ -101,6 +107,11 @@ class RequirementEntry(Entry):
     def side(self) -> Literal["higher", "lower"]:
         """Of a requirement on values: which side of the limit meets it."""
         return "higher" if self.at_least is not None else "lower"
+
+    @property
+    def confidence(self) -> float:
+        """The level of its intervals. A test in two directions at level L passes with a p-value of (1 - L) / 2."""
+        return self.level if self.p is None else 1 - 2 * self.p
 
     @property
     def share(self) -> float:
