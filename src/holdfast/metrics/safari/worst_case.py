@@ -54,7 +54,8 @@ class WorstCaseResult(NeighbourhoodResult):
         followed_gradients: the search used gradients, and not inputs alone; see `search="auto"`. `(N,)` bool
         gap: an estimate of how much worse than `value` the true worst case may be, `(N,)`, from a search that has one
             (`"grid"`, and `"auto"` for a few parameters). It holds as far as explanations change nowhere faster than
-            they were seen to, so it is not a bound; NaN from other searches, infinite where `found` is False.
+            they were seen to, so it is not a bound; NaN from other searches, infinite where `found` is False and where
+            the budget was too small to vary each parameter.
         sens_max: largest `||g(x') - g(x)||_2` among all candidates (Table 1); NaN without tracking. `(N,)`
         sens_lips: largest `||g(x') - g(x)||_2 / ||x' - x||_2` among them; NaN without tracking. `(N,)`
         predicted: the class predicted at the worst input, `(N,)`.
