@@ -376,7 +376,7 @@ def test_in_a_composition_and_in_a_study_file(tmp_path: Any) -> None:
         ({"size": 1.5}, "size: expected a number above 0 and at most 1"),
         ({"fixed": ("age",)}, "fixed: expected no columns, as changes names"),
         ({"changes": 1, "fixed": ("agee",)}, "fixed: expected names of columns"),
-        ({"changes": 1, "fixed": ("total",)}, "fixed: expected no column that a rule computes from others, got .*total"),
+        ({"changes": 1, "fixed": ("total",)}, "fixed: expected no column that a rule computes, got .*total"),
         ({"rules": ("debt < 3",)}, "rules: expected a linear rule"),
         ({"rules": ("total == debt", "total == income")}, "rules: expected each column computed by one rule"),
         ({"rules": ("total == debt + age", "age == debt")}, "rules: expected a computed column used only in later"),
@@ -400,7 +400,7 @@ def test_options_that_do_not_fit(options: dict[str, Any], message: str) -> None:
 
 def test_what_does_not_fit_into_a_composition() -> None:
     for parts in ((make_table(), TableChanges("1%")), (TableChanges("1%"), Compose((make_table("copula"),)))):
-        with pytest.raises(ArgumentError, match="parts: expected no part with rules or a prior from data beside others"):
+        with pytest.raises(ArgumentError, match="parts: expected no part with rules or a prior from data"):
             Compose(parts)
     with pytest.raises(ArgumentError, match="distribution: expected uniform, for categories"):
         Compose((make_table(rules=()),), distribution="truncated_normal")

@@ -451,7 +451,7 @@ def _make_plan(changes: TableChanges, features: int) -> _Plan:
     _check_definitions(definitions, grouped, names)
     defined = {rule.defines for rule in definitions}
     clash = sorted(names[column] for column in fixed & defined)
-    check(not clash, "fixed", "no column that a rule computes from others", clash)
+    check(not clash, "fixed", "no column that a rule computes", clash)
     if isinstance(changes.changes, Mapping):
         wanted: dict[str, Feature] = dict(changes.changes)
     else:
