@@ -43,8 +43,8 @@ class Transformation(Neighbourhood):
     `align_maps`; one with rules that parameters may break (`restricted`) also has `admit`.
 
     Args:
-        distribution: of the parameters: `"uniform"` on their ranges, or `"truncated_normal"` around the identity, with
-            a quarter of the range as scale.
+        distribution: of the parameters: `"uniform"` on their ranges, or `"truncated_normal"` around the identity (or
+            the end of the range that is nearest to it), with a quarter of the range as scale.
     """
 
     #: whether gradients flow from the parameters to the perturbed input

@@ -12,7 +12,8 @@ The result of a search is not trusted: it is projected into the neighbourhood an
 
 Cost: at most `budget` predictions for each sample, all but a few with explanation. One of them is for the clean input,
 and one for the final check. A twentieth, but at most 100, are predictions only, for the share of the neighbourhood that
-keeps the class (`kept_class`). The search has the rest, and queries the clean input first.
+keeps the class (`kept_class`). The search has the rest, and queries the centre of the neighbourhood first: the clean
+input, or what is nearest to it where the neighbourhood does not contain it, as `JPEG((30, 90))`.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class WorstCaseResult(NeighbourhoodResult):
         margin: J at the worst input, `>= 0` where the class has changed. `(N,)`
         inputs: the worst inputs, `(N, ...)`; the clean input itself where a sample was skipped.
         found: an input that meets the constraint was found: its class is kept, or changed, as the event demands. For
-            `changed_explanation` the clean input meets it, so it is False only for skipped samples. `(N,)` bool
+            `changed_explanation` the clean input meets it, so where the neighbourhood contains the clean input, it is
+            False only for skipped samples. Where it is False, `similarity` and `value` are those of an input that does
+            not count. `(N,)` bool
         misinterpreted: the worst input is an event in the sense of Eq. 3, with its threshold. `(N,)` bool
         followed_gradients: the search used gradients, and not inputs alone; see `search="auto"`. `(N,)` bool
         gap: an estimate of how much worse than `value` the true worst case may be, `(N,)`, from a search that has one
