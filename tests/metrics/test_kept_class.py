@@ -82,6 +82,12 @@ def test_the_share_is_that_of_the_first_population_alone(threshold: holdfast.Cla
     assert torch.allclose(result.class_kept, counted.class_kept, atol=0.15)
     assert torch.allclose(counted.class_kept[1:], 1 - counted.log_probability[1:].exp())  # the same samples
     assert counted.class_kept[0] == 1
+    # a budget makes the first population smaller: here by as much as first=1 does
+    inputs, shares = INPUTS[2:] - 0.075, []
+    for options in ({"first": 1.0}, {"first": 4.0, "budget": 800}):
+        metric = MisinterpretationProbability(BALL, "misclassification", particles=100, moves=2, **options)  # type: ignore[arg-type]
+        shares.append(metric(threshold, holdfast.explainers.from_callable(jump), inputs).class_kept)
+    assert shares[0] == shares[1]
 
 
 def test_the_share_counts_in_the_budget_and_belongs_to_its_sample(threshold: holdfast.Classifier) -> None:

@@ -344,7 +344,7 @@ def test_in_a_composition_and_in_a_study_file(tmp_path: Any) -> None:
     changes = {name: CHANGES[name] for name in ("income", "debt", "region", "age")}
     assert read.neighbourhood == make_table("copula", changes=changes)
     assert isinstance(read.options()["neighbourhood"]["changes"]["age"], dict)
-    both = with_backgrounds(holdfast.metrics.MaxSensitivity(Compose((stored, TableChanges("1%")))), tmp_path)
+    both = with_backgrounds(holdfast.metrics.MaxSensitivity(Compose((stored,))), tmp_path)
     assert both.neighbourhood.parts[0] == read.neighbourhood
     assert hash(read.neighbourhood) == hash(make_table("copula", changes=changes))
     named = neighbourhood_from({"table": {"changes": "5%", "data": {"data": "digits", "samples": 5}}})
@@ -376,6 +376,7 @@ def test_in_a_composition_and_in_a_study_file(tmp_path: Any) -> None:
         ({"size": 1.5}, "size: expected a number above 0 and at most 1"),
         ({"fixed": ("age",)}, "fixed: expected no columns, as changes names"),
         ({"changes": 1, "fixed": ("agee",)}, "fixed: expected names of columns"),
+        ({"changes": 1, "fixed": ("total",)}, "fixed: expected no column that a rule computes, got .*total"),
         ({"rules": ("debt < 3",)}, "rules: expected a linear rule"),
         ({"rules": ("total == debt", "total == income")}, "rules: expected each column computed by one rule"),
         ({"rules": ("total == debt + age", "age == debt")}, "rules: expected a computed column used only in later"),
@@ -395,6 +396,14 @@ def test_in_a_composition_and_in_a_study_file(tmp_path: Any) -> None:
 def test_options_that_do_not_fit(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         make_table(**{"prior": "independent", **options})
+
+
+def test_what_does_not_fit_into_a_composition() -> None:
+    for parts in ((make_table(), TableChanges("1%")), (TableChanges("1%"), Compose((make_table("copula"),)))):
+        with pytest.raises(ArgumentError, match="parts: expected no part with rules or a prior from data"):
+            Compose(parts)
+    with pytest.raises(ArgumentError, match="distribution: expected uniform, for categories"):
+        Compose((make_table(rules=()),), distribution="truncated_normal")
 
 
 def test_rows_that_do_not_fit() -> None:

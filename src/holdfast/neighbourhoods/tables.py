@@ -450,6 +450,8 @@ def _make_plan(changes: TableChanges, features: int) -> _Plan:
     definitions = tuple(rule for rule in stated if rule.defines is not None)
     _check_definitions(definitions, grouped, names)
     defined = {rule.defines for rule in definitions}
+    clash = sorted(names[column] for column in fixed & defined)
+    check(not clash, "fixed", "no column that a rule computes", clash)
     if isinstance(changes.changes, Mapping):
         wanted: dict[str, Feature] = dict(changes.changes)
     else:

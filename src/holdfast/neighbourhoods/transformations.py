@@ -43,8 +43,8 @@ class Transformation(Neighbourhood):
     `align_maps`; one with rules that parameters may break (`restricted`) also has `admit`.
 
     Args:
-        distribution: of the parameters: `"uniform"` on their ranges, or `"truncated_normal"` around the identity, with
-            a quarter of the range as scale.
+        distribution: of the parameters: `"uniform"` on their ranges, or `"truncated_normal"` around the identity (or
+            the end of the range that is nearest to it), with a quarter of the range as scale.
     """
 
     #: whether gradients flow from the parameters to the perturbed input
@@ -267,10 +267,12 @@ class Compose(Transformation):
     Parameters have the distributions of their parts, unless the composition's own is `"truncated_normal"`.
 
     Args:
-        parts: transformations, in the order in which they are applied.
+        parts: transformations, in the order in which they are applied. One with rules must be the only part, since
+            the others would break them; a `TableChanges` can have all changes of a row.
 
     Raises:
-        ArgumentError: no part, or one that is no transformation.
+        ArgumentError: no part, one that is no transformation, one with rules beside others, or a part that cannot have
+            the composition's distribution.
     """
 
     parts: tuple[Transformation, ...]
@@ -281,6 +283,12 @@ class Compose(Transformation):
         fits = fits and all(isinstance(part, Transformation) for part in self.parts)
         check(fits, "parts", "a list of transformations, at least one", repr(self.parts))
         set_fields(self, parts=tuple(self.parts))
+        alone = len(self.parts) == 1 or not self.restricted
+        words = "no part with rules or a prior from data beside others, which would break them"
+        check(alone, "parts", words, self.describe() if not alone else None)
+        if self.distribution != "uniform":
+            for part in self.parts:
+                replace(part, distribution=self.distribution)  # says what does not fit, such as categories
 
     @property
     def differentiable(self) -> bool:  # type: ignore[override]
@@ -346,7 +354,7 @@ class Compose(Transformation):
         return maps, seen
 
     def admit(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        """Whether the parameters of all parts keep their rules, each for the clean inputs."""
+        """Whether the parameters keep the rules; a part that has any is the only one."""
         admitted = [
             part.admit(inputs, own, bounds)
             for part, own in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True)

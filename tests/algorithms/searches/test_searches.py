@@ -361,6 +361,35 @@ def test_the_gap_of_a_grid_follows_its_formula() -> None:
     assert searches["random"]().run(Steps(1, 1), region, 6, 0).gap is None
 
 
+def test_a_grid_of_one_point_is_cut_along_each_parameter_before_it_states_a_gap() -> None:
+    region = LinfBall(0.5).around(torch.full((3, 5), 0.5))
+    objective = Wave(5, 3)
+    objective.region = region
+    for budget, known in ((1, None), (2, False), (6, False), (7, True)):  # the centre, the point, and five cuts
+        gap = GridSearch().run(objective, region, budget, 0).gap
+        assert gap is None if known is None else gap is not None and bool(gap.isfinite().all()) == known
+    peak = torch.tensor([0.1, 0.7, 0.3, 0.9, 0.6])
+
+    class Peak(Linear):
+        def outcome(self, x: Tensor, problem: Tensor) -> Outcome:
+            return Outcome(-(x - peak).abs().sum(1), torch.full((len(x),), -1.0))
+
+    for budget in (30, 70):  # both begin with a single point
+        found = GridSearch().run(Peak(5, 3), region, budget, 0)
+        assert found.gap is not None
+        assert bool((found.gap >= -found.value).all())
+    assert bool(((found.inputs - peak).abs() < 0.17).all())  # a third of each range or less is left
+
+
+def test_starts_for_few_parameters_keep_the_budget() -> None:
+    objective, region = Wave(2, 1), LinfBall(0.5).around(torch.full((1, 2), 0.5))
+    for name in NAMES:
+        for budget in (4, 9, 13, 14):
+            objective.queries = torch.zeros_like(objective.queries)
+            searches[name]().run(objective, region, budget, 0, gradient_of(objective))
+            assert objective.queries.tolist() <= [budget]
+
+
 def test_a_grid_includes_the_ends_and_leaves_fixed_parameters_alone() -> None:
     lower, upper = torch.tensor([[-1.0, 2.0, 0.0]]), torch.tensor([[3.0, 2.0, 1.0]])
     region = Region(torch.tensor([[0.0, 2.0, 0.0]]), lower, upper)

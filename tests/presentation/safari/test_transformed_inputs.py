@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from report_builder import COMMON, Builder, base
@@ -192,3 +193,13 @@ def test_sizes_of_one_change_are_on_an_axis_and_others_are_no_references(builder
     assert {column for column, _ in table.columns} == {"rotation 20", "rotation 5", "linf 0.1"}
     assert not any(cell.first for _, cells in table.rows for cell in cells)
     assert table.caption.count("not decided") == 3
+
+
+def test_samples_without_an_input_that_keeps_the_class_are_counted() -> None:
+    """JPEG files of low quality may all have another class; the clean image is none of them."""
+    frame = pl.DataFrame({"status": ["ok"] * 3, "found": [True, False, True], "misinterpreted": [False] * 3})
+    presentation, options = WorstCasePresentation("worst_case"), {"event": "changed_explanation"}
+    notes = presentation.remarks(frame, options)
+    assert "no input found that keeps the class, so not counted: 1 of 3" in notes
+    every = frame.with_columns(found=pl.lit(True))
+    assert not any("keeps" in note for note in presentation.remarks(every, options))

@@ -135,8 +135,7 @@ def subset_simulation(
 
     def simulate(problems: list[int], count: int, budgets: list[float], number: int) -> RareEventEstimate:
         wanted = first * count if error is None or first == 1 else max(first * count, _FIRST_WITH_ERROR)
-        most = wanted if budget is None else min(wanted, budget / 16)  # leaves room for other levels
-        sizes = plan_sizes(count, round(most), features)
+        sizes = plan_sizes(count, limit_first(wanted, budget), features)
         together = _count_together(sizes[0], features)
         parts = []
         for start in range(0, len(problems), together):
@@ -158,6 +157,11 @@ def subset_simulation(
 
     with torch.no_grad():
         return run_until(simulate, len(prior), particles, error, budget)
+
+
+def limit_first(wanted: float, budget: int | None) -> int:
+    """The size of the first population, of which a sixteenth of the budget leaves room for other levels."""
+    return round(wanted if budget is None else min(wanted, budget / 16))
 
 
 def plan_sizes(particles: int, first: int, features: int) -> list[int]:

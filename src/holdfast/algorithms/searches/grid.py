@@ -22,7 +22,11 @@ slopes, so that some of the budget goes to the best points.
 true optimum may be above it, if the objective is nowhere in a cell more than three times as steep as it was seen to be
 around it. With this factor it covered the true one in at least 19 of 20 rotations of digits (docs/benchmarks.md).
 So it is an estimate and not a bound: a peak between the points of the grid that leaves no trace at any of them is
-missed. It is infinite where no feasible point was found.
+missed. It is infinite where no feasible point was found, and where the budget was too small to cut the box along each
+parameter.
+
+Where the regular grid is a single point, the box is first cut along each parameter in turn, and the largest slopes that
+were observed take the place of the grid's.
 
 Source: Shubert, "A sequential method seeking the global maximum of a function" (SIAM J. Numer. Anal. 9, 1972); the
 cells and the choice by several slopes at once are those of Jones, Perttunen and Stuckman, "Lipschitzian optimization
@@ -114,6 +118,7 @@ class _Cells:
             points = torch.cartesian_prod(*[line] * self.size).reshape(-1, self.size)
             low, high = (points - half).clamp(min=0), (points + half).clamp(max=1)
         self.points, self.low, self.high = (each.expand(problems, -1, -1) for each in (points, low, high))
+        self.side = side
         self.seen = self._query(self.points)
         zeros = torch.zeros(self.points.shape, dtype=torch.float64, device=self.device)
         self.slope, self.violation_slope = zeros, zeros.clone()
@@ -139,6 +144,13 @@ class _Cells:
         """How far each cell extends from its point, `(P, n, D)`; 0 along parameters that cannot change."""
         far = torch.maximum(self.points - self.low, self.high - self.points)
         return (far * self.moves).double()
+
+    def _find_uncut(self) -> Tensor:
+        """Along which parameters no cell was ever cut, so that no slope was observed; bool `(P, 1, D)`.
+
+        There are some only where the budget allows a regular grid of a single point.
+        """
+        return (self.high - self.low >= 1).all(1, keepdim=True) & self.moves
 
     def _look_ahead(self, factor: float) -> Outcome:
         """The outcome that each cell may have, with the observed slopes times a factor."""
@@ -166,6 +178,7 @@ class _Cells:
         slope, violation_slope = take(self.slope), take(self.violation_slope)
         # along the parameter that may change most; where nothing is known to change, along the longest side
         effect = _share(slope * reach) + _share(violation_slope * reach) + 0.1 * _share(reach)
+        effect = torch.where(self._find_uncut(), effect + 3, effect)  # more than the largest effect
         axis = effect.argmax(2, keepdim=True)
         here, below, above = (values.gather(2, axis) for values in (point, low, high))
         up = above - here >= here - below
@@ -195,16 +208,25 @@ class _Cells:
         self.points = torch.cat([self.points, new_point], dim=1)
         self.slope = put(self.slope, observed[0], observed[0])
         self.violation_slope = put(self.violation_slope, observed[1], observed[1])
+        if self.side == 1:  # in place of the slopes of a regular grid
+            self.overall, self.violation_overall = (
+                torch.maximum(known, news.amax(1, keepdim=True))
+                for known, news in zip((self.overall, self.violation_overall), observed, strict=True)
+            )
         self.seen = Outcome(
             torch.cat([self.seen.value, found.value], dim=1), torch.cat([self.seen.violation, found.violation], dim=1)
         )
 
     def find_gap(self) -> Tensor:
-        """The largest potential less the best value, `(P,)`, at least 0; infinite without a feasible point."""
+        """The largest potential less the best value, `(P,)`, at least 0; infinite where nothing can be said.
+
+        That is without a feasible point, and where no slope along a parameter was observed.
+        """
         ahead, best = self._look_ahead(_SAFETY), self.run.best
         possible = torch.where(ahead.violation <= 0, ahead.value.nan_to_num(nan=-torch.inf), -torch.inf)
         gap = (possible.amax(1) - best.value.double()).clamp(min=0)
-        return torch.where(best.violation <= 0, gap, torch.inf)
+        known = (best.violation <= 0) & ~self._find_uncut().flatten(1).any(1)
+        return torch.where(known, gap, torch.inf)
 
 
 def _count_sides(budget: int, size: int) -> int:

@@ -78,7 +78,7 @@ class SignSearch(Search):
         region, size = run.region, run.region.shape.numel()
         few = size <= FEW and not self.from_centre
         restarts = min(self.restarts, _FEW_RESTARTS if few else self.restarts, max(1, run.left // 3))
-        tried = 3 * run.left // 4 if few else 0
+        tried = min(3 * run.left // 4, run.left - restarts) if few else 0
         steps, over = divmod(max(0, run.left - tried - restarts), 2 * restarts)
         over += tried
         if self.from_centre:

@@ -86,7 +86,7 @@ LENS = """@inproceedings{kamath2024rethinking,
 class AttributionAttackResult(NeighbourhoodResult):
     """The perturbed input of each sample, and how similar its map is to that of the clean input.
 
-    A skipped sample (`status`) is compared with itself, so leave it out.
+    A skipped sample (`status`) is compared with the centre of its neighbourhood, mostly with itself, so leave it out.
 
     Attributes:
         names: of the similarities; each is a column of the frame, under this name.
@@ -96,8 +96,10 @@ class AttributionAttackResult(NeighbourhoodResult):
             (`holdfast.similarity.chance_level`); NaN for similarities of no LENS kind. The frame has it in the columns
             `"<name> chance"`, and the similarities corrected for it (`correct_for_chance`) in `"<name> above chance"`:
             0 for unrelated maps, 1 for equal ones, NaN where unrelated maps are nearly equal.
-        found: a perturbed input was found that keeps the class, `(N,)` bool. Elsewhere `inputs` has the clean one.
-        label_kept: the class is kept at `inputs`, `(N,)` bool; only the random attacks may lose it.
+        found: a perturbed input was found that keeps the class, `(N,)` bool. Elsewhere `inputs` has the clean one, if
+            the neighbourhood contains it.
+        label_kept: the class is kept at `inputs`, `(N,)` bool. The random attacks may lose it, and guided ones where
+            the neighbourhood does not contain the clean input.
         margin: J at `inputs`, `(N,)`.
         predicted: the class at `inputs`, `(N,)`.
         kept: top-k intersection for the metric's own k, `(N,)`.

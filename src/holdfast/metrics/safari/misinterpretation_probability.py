@@ -28,7 +28,13 @@ from torch import Tensor
 from holdfast.algorithms.rare_events.estimate import Levels, RareEventEstimate
 from holdfast.algorithms.rare_events.plain_sampling import monte_carlo
 from holdfast.algorithms.rare_events.population import Proposal
-from holdfast.algorithms.rare_events.subset_sampling import count_moves, plan_return, plan_sizes, subset_simulation
+from holdfast.algorithms.rare_events.subset_sampling import (
+    count_moves,
+    limit_first,
+    plan_return,
+    plan_sizes,
+    subset_simulation,
+)
 from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Direction, Metric, PartOf, Presets, Role, metrics
@@ -254,7 +260,9 @@ class MisinterpretationProbability(Metric):
         )
         usable = probe.usable()
 
-        first = plan_sizes(self.particles, round(self.first * self.particles), region.shape.numel())[0]
+        budget = None if self.budget is None else self.budget - 1  # the clean input is one
+        wanted = limit_first(self.first * self.particles, budget)
+        first = plan_sizes(self.particles, wanted, region.shape.numel())[0]
         kept = KeptClass(probe, self.samples if self.method == "monte_carlo" else first)
 
         def score(x: Tensor, problem: Tensor) -> Tensor:
@@ -278,7 +286,7 @@ class MisinterpretationProbability(Metric):
                     self.proposal,
                     self.floor,
                     self.error,
-                    None if self.budget is None else self.budget - 1,  # the clean input is one
+                    budget,
                     self.from_event,
                     generator=generator,
                     indexed=True,

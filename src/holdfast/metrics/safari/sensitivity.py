@@ -43,8 +43,8 @@ class SensitivityResult(NeighbourhoodResult):
     """The largest sensitivity of each sample.
 
     Attributes:
-        sensitivity: the maximum found, at least 0; 0 for skipped samples, whose status says why. NaN where no copy
-            counts, because `same_class` was asked for and none keeps the class. `(N,)`
+        sensitivity: the maximum found, at least 0; 0 for skipped samples, whose status says why. With `same_class` NaN
+            for these, and where no copy keeps the class, so that none counts. `(N,)`
         inputs: where it was found, `(N, ...)`; None with a search.
     """
 

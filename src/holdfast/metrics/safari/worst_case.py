@@ -12,7 +12,8 @@ The result of a search is not trusted: it is projected into the neighbourhood an
 
 Cost: at most `budget` predictions for each sample, all but a few with explanation. One of them is for the clean input,
 and one for the final check. A twentieth, but at most 100, are predictions only, for the share of the neighbourhood that
-keeps the class (`kept_class`). The search has the rest, and queries the clean input first.
+keeps the class (`kept_class`). The search has the rest, and queries the centre of the neighbourhood first: the clean
+input, or what is nearest to it where the neighbourhood does not contain it, as `JPEG((30, 90))`.
 """
 
 from __future__ import annotations
@@ -49,12 +50,15 @@ class WorstCaseResult(NeighbourhoodResult):
         margin: J at the worst input, `>= 0` where the class has changed. `(N,)`
         inputs: the worst inputs, `(N, ...)`; the clean input itself where a sample was skipped.
         found: an input that meets the constraint was found: its class is kept, or changed, as the event demands. For
-            `changed_explanation` the clean input meets it, so it is False only for skipped samples. `(N,)` bool
+            `changed_explanation` the clean input meets it, so where the neighbourhood contains the clean input, it is
+            False only for skipped samples. Where it is False, `similarity` and `value` are those of an input that does
+            not count. `(N,)` bool
         misinterpreted: the worst input is an event in the sense of Eq. 3, with its threshold. `(N,)` bool
         followed_gradients: the search used gradients, and not inputs alone; see `search="auto"`. `(N,)` bool
         gap: an estimate of how much worse than `value` the true worst case may be, `(N,)`, from a search that has one
             (`"grid"`, and `"auto"` for a few parameters). It holds as far as explanations change nowhere faster than
-            they were seen to, so it is not a bound; NaN from other searches, infinite where `found` is False.
+            they were seen to, so it is not a bound; NaN from other searches, infinite where `found` is False and where
+            the budget was too small to vary each parameter.
         sens_max: largest `||g(x') - g(x)||_2` among all candidates (Table 1); NaN without tracking. `(N,)`
         sens_lips: largest `||g(x') - g(x)||_2 / ||x' - x||_2` among them; NaN without tracking. `(N,)`
         predicted: the class predicted at the worst input, `(N,)`.
@@ -69,7 +73,8 @@ class WorstCaseResult(NeighbourhoodResult):
             rows can: a small number means that few of these rows are as far from the others; NaN for skipped samples.
             `(N,)`
         parameters: of a transformation, by name, those of the worst inputs, `(N,)` each, in their own units; those of
-            the centre where a sample was skipped.
+            the centre where a sample was skipped. Where a row of a table was moved back to keep its rules, they are
+            those before it: then `inputs` says how far the row moved.
     """
 
     similarity: Tensor

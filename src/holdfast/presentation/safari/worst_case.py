@@ -78,6 +78,11 @@ class WorstCasePresentation(Presentation):
         event, notes = options.get("event"), describe_kept_class(frame)
         if event != "changed_explanation":
             notes.append(f"class changed: {int(read_flags(frame, 'found').sum())} of {len(frame)}")
+        elif (
+            "found" in frame.columns and not read_flags(frame, "found").all()
+        ):  # where the clean input does not belong to the neighbourhood
+            missing = int((~read_flags(frame, "found")).sum())
+            notes.append(f"no input found that keeps the class, so not counted: {missing} of {len(frame)}")
         if event != "misclassification":
             notes.append(f"misinterpreted: {int(read_flags(frame, 'misinterpreted').sum())} of {len(frame)}")
         on_grid = "gap" in frame.columns and np.isfinite(read_numbers(frame, "gap")).any()
