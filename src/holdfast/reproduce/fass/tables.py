@@ -82,7 +82,7 @@ def _make_study(
     if network == RESNET:
         model = "timm:resnet50"
     elif network == STAND_IN:
-        loaded = call_function("holdfast.reproduce.safari.imagenet:load_photos", count=count, side=64)
+        loaded = call_function("holdfast.reproduce.photos:load_photos", count=count, side=64)
         model = {"function": "holdfast.reproduce.safari.imagenet:make_stand_in", "batch_size": 64}
         title += f": a test of the computation, with an {STAND_IN.lower()}"
     return {

@@ -12,56 +12,18 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import polars as pl
 import torch
-from PIL import Image
 from torch import Tensor, nn
 
-from holdfast.data.root import VARIABLE, MissingDataError, data_root
-from holdfast.data.user_files import IMAGES
-from holdfast.errors import check
 from holdfast.reproduce.base import Part, Reproduction, Scale, call_function, if_small, reproductions
+from holdfast.reproduce.photos import CROP, FOLDER
 from holdfast.reproduce.reading import Outcomes, Verdict, group_by_outcome
 from holdfast.reproduce.safari.events import HAT, HEADINGS, is_more_robust, make_columns, make_metrics
 from holdfast.zoo.hub import Normalised
 from holdfast.zoo.networks.layers import make_conv_block, make_mean_head
 
 RADIUS = 0.03  # the paper does not state it; this is the radius for CIFAR-10
-FOLDER = "imagenet_sample/images"
-_SHORT, _CROP = 256, 224  # pixels: photos are resized to this short side, then cropped to this size in the middle
-
-
-def load_photos(count: int, side: int) -> Tensor:
-    """The first `count` photos by name in `imagenet_sample/images` of the data root, (count, 3, side, side) in [0, 1].
-
-    Photos are resized to a short side of 256 and cropped to the middle 224 x 224, as is usual for networks for
-    ImageNet. If `side` differs from 224, they are then resized.
-
-    Raises `MissingDataError` if there are fewer photos.
-    """
-    folder = data_root() / FOLDER
-    files = sorted(file for file in folder.glob("*") if file.suffix.lower() in IMAGES)
-    if len(files) < count:
-        raise MissingDataError(
-            f"{count} photos are needed in {folder}, found {len(files)}; {VARIABLE} can name another root"
-        )
-    return torch.stack([_to_tensor(Image.open(file), side) for file in files[:count]])
-
-
-def _to_tensor(image: Image.Image, side: int) -> Tensor:
-    check(side >= 1, "side", "at least 1", side)
-    image = image.convert("RGB")
-    if min(image.size) != _SHORT:
-        scale = _SHORT / min(image.size)
-        width, height = (max(_SHORT, round(scale * length)) for length in image.size)
-        image = image.resize((width, height), Image.Resampling.BICUBIC)
-    left, top = ((length - _CROP) // 2 for length in image.size)
-    image = image.crop((left, top, left + _CROP, top + _CROP))
-    if side != _CROP:
-        image = image.resize((side, side), Image.Resampling.BICUBIC)
-    return torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1).float().div_(255)
-
 
 # ---- the stand-in ----
 
@@ -121,7 +83,7 @@ def make_stand_in(width: int = 16, num_classes: int = 1000) -> nn.Module:
 # ---- the study ----
 
 _STAND_IN, _WIDE = "UNTRAINED STAND-IN", "Wide ResNet-50-2"
-_SIDE: dict[Scale, int] = {"small": 64, "full": _CROP}
+_SIDE: dict[Scale, int] = {"small": 64, "full": CROP}
 _IMAGES: dict[Scale, int] = {"small": 3, "full": 20}
 #: steps of integrated gradients, and of extremal perturbations
 _STEPS: dict[Scale, tuple[int, int]] = {"small": (4, 10), "full": (16, 50)}
@@ -148,7 +110,9 @@ def _study(scale: Scale) -> dict[str, Any]:
         + (f": a test of the computation, with an {_STAND_IN.lower()}" if scale == "small" else ""),
         "samples": _IMAGES[scale],
         "samples_per_job": _IMAGES[scale] if scale == "small" else 1,
-        "data": {"ImageNet": call_function(f"{__name__}:load_photos", count=_IMAGES[scale], side=_SIDE[scale])},
+        "data": {
+            "ImageNet": call_function("holdfast.reproduce.photos:load_photos", count=_IMAGES[scale], side=_SIDE[scale])
+        },
         "models": {_STAND_IN: small} if scale == "small" else {_WIDE: "timm:wide_resnet50_2"},
         "neighbourhood": {"linf": RADIUS},
         "explainers": {
@@ -196,7 +160,7 @@ def _departures(scale: Scale) -> str:
     steps, optimised = _STEPS[scale]
     network = (
         f"a narrow untrained network of four blocks ({_WIDE}, 81.60% top-1), {_IMAGES[scale]} photos (20) of"
-        f" {_SIDE[scale]}x{_SIDE[scale]} pixels ({_CROP}x{_CROP})"
+        f" {_SIDE[scale]}x{_SIDE[scale]} pixels ({CROP}x{CROP})"
     )
     return (
         (f"{network}, " if scale == "small" else "timm's weights, whose accuracy may differ (81.60% top-1); ")
