@@ -83,6 +83,11 @@ EXAMPLES: dict[str, list[Example]] = {
         Example({"name": "saturate", "images": "cifar10"}, (COLOUR,)),
         Example({"name": "motion_blur", "images": "cifar10"}),
         Example({"name": "shot_noise"}),
+        Example({"name": "zoom_blur", "severity": [2, 3]}, (COLOUR,)),
+        Example({"name": "glass_blur"}, ((1, 9, 8),)),
+        Example({"name": "fog"}, (COLOUR,)),
+        Example({"name": "snow", "severity": [0, 3]}),
+        Example({"name": "elastic_transform", "images": "cifar10", "severity": 4}, (COLOUR,)),
     ],
     "time_shift": [
         Example({"samples": 3}, SERIES),
