@@ -196,15 +196,22 @@ class Corruption(Transformation):
     draws at random (noise, the angle of a motion) are further parameters.
 
     Two blurs are the nearest of ours, with the same standard deviation. `motion_blur` is a mean over a line instead of
-    one half of a Gaussian, so it does not shift the image as the original does. `defocus_blur` is a disk with a softer
-    edge. All others follow the original's formulas. Only `jpeg_compression` and `pixelate` round values to bytes.
+    one half of a Gaussian, so it does not shift the image as the original does; so is the motion of `snow`.
+    `defocus_blur` is a disk with a softer edge. `zoom_blur` and `snow` enlarge about the exact middle of an image, the
+    original by whole pixels. `elastic_transform` interpolates once instead of twice. All others follow the original's
+    formulas. Only `jpeg_compression` and `pixelate` round values to bytes.
+
     `saturate` takes colour away at severities 1 and 2 and adds it from 3 on, so the clean image lies between 2 and 3.
-    Not available: glass_blur, zoom_blur, snow, frost, fog, spatter and elastic_transform.
+    Where the iterations of `glass_blur` are not whole, the last one moves only a share of the pixels.
+    `elastic_transform` moves positions: maps are moved back before they are compared.
+
+    Not available: frost, which needs the original's photographs, and spatter, whose drops are made by edge detection
+    and a histogram on bytes.
 
     Args:
         name: `"gaussian_noise"`, `"shot_noise"`, `"impulse_noise"`, `"speckle_noise"`, `"gaussian_blur"`,
-            `"defocus_blur"`, `"motion_blur"`, `"brightness"`, `"contrast"`, `"saturate"`, `"jpeg_compression"` or
-            `"pixelate"`.
+            `"defocus_blur"`, `"motion_blur"`, `"zoom_blur"`, `"glass_blur"`, `"fog"`, `"snow"`, `"brightness"`,
+            `"contrast"`, `"saturate"`, `"jpeg_compression"`, `"pixelate"` or `"elastic_transform"`.
         severity: from the smallest to the largest, from 0 to 5; one number r stands for 0 to r.
         images: whose constants: `"imagenet"` for large images, `"cifar10"` for those of about 32 x 32 pixels.
 

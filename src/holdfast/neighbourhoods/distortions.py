@@ -36,8 +36,11 @@ def enlarge(images: Tensor, factor: Tensor) -> Tensor:
 class ZoomBlur(ImageTransformation):
     """The mean of the image and of `count` images enlarged by 1, 1 + step, 1 + 2 step and so on.
 
-    A count that is not whole gives the last image the weight of its fraction. Enlarged images are about the exact
-    middle. The original cuts out whole pixels first, which differs by up to half a pixel and jumps with the factor.
+    A count that is not whole gives the last image the weight of its fraction. Images are enlarged about their exact
+    middle. The original cuts out whole pixels first, so its places differ by up to 1.2 pixels and jump with the factor.
+
+    Maps are not moved back: a blurred image shows each part of the clean one at many places. Their mean place is
+    farther out by 5% of the distance from the middle at severity 1 of ImageNet-C, and by 14% at severity 5.
     """
 
     parameters: ClassVar[tuple[str, ...]] = ("count", "step")
@@ -273,8 +276,9 @@ class Elastic(RankedTransformation):
     does so for each of the two maps, and is mirrored at its edges.
 
     A map is taken back to the positions q of the clean image: it is the map at the p with p + d(p) = A q, found by a
-    fixed-point iteration. Positions where it does not end within 0.1 pixels, since displacements fold the image there,
-    do not count as seen. At severity 5 of ImageNet-C this is a tenth of them.
+    fixed-point iteration. Where displacements fold the image, several p fit, and one of them is taken. Positions where
+    the iteration does not end within 0.1 pixels do not count as seen: 1 to 2% at severity 5 of ImageNet-C, where the
+    image folds most, none at severities 1 and 2.
     """
 
     parameters: ClassVar[tuple[str, ...]] = ("amplitude", "sigma", "corner")
@@ -318,11 +322,11 @@ class Elastic(RankedTransformation):
         shift = self._displace(parameters, height, width)
         deviation, offset = self._find_affine(parameters, height, width)
         places = _list_places(height, width, shift)
-        moved = _apply(deviation, places) + offset[..., None, None]
+        moved = places + _apply(deviation, places) + offset[..., None, None]
         farthest = 4.0 * max(height, width)
         # half steps: they also converge where displacements stretch the image
         found = moved
-        for _ in range(30):
+        for _ in range(20):
             found = found - 0.5 * self._miss(found, moved, shift)
         missed = self._miss(found, moved, shift).abs().amax(1)
         most = torch.tensor([width / 2, height / 2], dtype=maps.dtype, device=maps.device)[:, None, None]
