@@ -48,6 +48,12 @@ TRANSFORMATIONS = {
     "occlusion": nb.Occlusion(5),
     "corruption: motion_blur": nb.Corruption("motion_blur", (1, 3)),
     "corruption: defocus_blur": nb.Corruption("defocus_blur", (1, 3)),
+    "corruption: zoom_blur": nb.Corruption("zoom_blur", (1, 3)),
+    "corruption: glass_blur": nb.Corruption("glass_blur", (1, 3)),
+    "corruption: fog": nb.Corruption("fog", (1, 3)),
+    "corruption: snow": nb.Corruption("snow", (1, 3)),
+    "corruption: elastic_transform": nb.Corruption("elastic_transform", (1, 3)),
+    "corruption: elastic_transform, moved back": nb.Corruption("elastic_transform", (1, 3)),
 }
 
 

@@ -20,6 +20,7 @@ from holdfast.errors import UnknownNameError, check
 from holdfast.neighbourhoods.base import neighbourhoods
 from holdfast.neighbourhoods.blur import DefocusBlur, GaussianBlur, MotionBlur
 from holdfast.neighbourhoods.compression import JPEG, Pixelate
+from holdfast.neighbourhoods.distortions import Elastic, Fog, GlassBlur, Ranges, Snow, ZoomBlur
 from holdfast.neighbourhoods.images import ImageTransformation, expand, read_amount, to_shares
 from holdfast.neighbourhoods.light import Contrast, saturate
 from holdfast.neighbourhoods.noise import GaussianNoise, ImpulseNoise, ShotNoise, SpeckleNoise
@@ -92,6 +93,10 @@ def _list_photons(*counts: float) -> list[tuple[float, ...]]:
     return [(1 / math.sqrt(count),) for count in counts]
 
 
+def _take(kind: Callable[[Ranges], Transformation]) -> Callable[..., Transformation]:
+    return lambda *ranges: kind(ranges)
+
+
 _ENTRIES: dict[str, _Entry] = {
     "gaussian_noise": _Entry(
         GaussianNoise, (0.0,), _list_single(0.08, 0.12, 0.18, 0.26, 0.38), _list_single(0.04, 0.06, 0.08, 0.09, 0.10)
@@ -114,6 +119,54 @@ _ENTRIES: dict[str, _Entry] = {
         (0.0,),
         _list_single(6.54, 10.73, 16.97, 23.8, 30.23),
         _list_single(2.31, 3.38, 4.43, 4.43, 5.49),
+    ),
+    # arange(1, 1.11, 0.01) and arange(1, 1.06, 0.01) of the original hold their ends, by rounding
+    "zoom_blur": _Entry(
+        _take(ZoomBlur),
+        (1.0, 0.01),
+        [(12, 0.01), (16, 0.01), (11, 0.02), (13, 0.02), (11, 0.03)],
+        [(7, 0.01), (12, 0.01), (16, 0.01), (21, 0.01), (26, 0.01)],
+    ),
+    "glass_blur": _Entry(
+        _take(GlassBlur),
+        (0.0, 1.0, 0.0),
+        [(0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)],
+        [(0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)],
+    ),
+    "fog": _Entry(
+        _take(Fog),
+        (0.0, 2.0),
+        [(1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)],
+        [(0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)],
+    ),
+    # mean, scale, zoom and threshold of the flakes, the length of our line as for motion_blur, share of the image
+    "snow": _Entry(
+        _take(Snow),
+        (0.0, 0.0, 1.0, 0.5, 0.0, 1.0),
+        [
+            (0.1, 0.3, 3, 0.5, 8.64, 0.8),
+            (0.2, 0.3, 2, 0.5, 8.64, 0.7),
+            (0.55, 0.3, 4, 0.9, 16.7, 0.7),
+            (0.55, 0.3, 4.5, 0.85, 16.7, 0.65),
+            (0.55, 0.3, 2.5, 0.85, 21.48, 0.55),
+        ],
+        [
+            (0.1, 0.2, 1, 0.6, 6.54, 0.95),
+            (0.1, 0.2, 1, 0.5, 8.64, 0.9),
+            (0.15, 0.3, 1.75, 0.55, 8.64, 0.9),
+            (0.25, 0.3, 2.25, 0.6, 12.81, 0.85),
+            (0.3, 0.3, 1.25, 0.65, 23.18, 0.8),
+        ],
+    ),
+    # shares of the shorter side; the original has 244 pixels where its images have 224
+    "elastic_transform": _Entry(
+        _take(Elastic),
+        (0.0, 0.0, 0.0),
+        [
+            tuple(share * 244 / 224 for share in shares)
+            for shares in [(2, 0.7, 0.1), (2, 0.08, 0.2), (0.05, 0.01, 0.02), (0.07, 0.01, 0.02), (0.12, 0.01, 0.02)]
+        ],
+        [(0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)],
     ),
     "brightness": _Entry(
         _Value, (0.0,), _list_single(0.1, 0.2, 0.3, 0.4, 0.5), _list_single(0.05, 0.1, 0.15, 0.2, 0.3)
@@ -143,15 +196,22 @@ class Corruption(Transformation):
     draws at random (noise, the angle of a motion) are further parameters.
 
     Two blurs are the nearest of ours, with the same standard deviation. `motion_blur` is a mean over a line instead of
-    one half of a Gaussian, so it does not shift the image as the original does. `defocus_blur` is a disk with a softer
-    edge. All others follow the original's formulas. Only `jpeg_compression` and `pixelate` round values to bytes.
+    one half of a Gaussian, so it does not shift the image as the original does; so is the motion of `snow`.
+    `defocus_blur` is a disk with a softer edge. `zoom_blur` and `snow` enlarge about the exact middle of an image, the
+    original by whole pixels. `elastic_transform` interpolates once instead of twice. All others follow the original's
+    formulas. Only `jpeg_compression` and `pixelate` round values to bytes.
+
     `saturate` takes colour away at severities 1 and 2 and adds it from 3 on, so the clean image lies between 2 and 3.
-    Not available: glass_blur, zoom_blur, snow, frost, fog, spatter and elastic_transform.
+    Where the iterations of `glass_blur` are not whole, the last one moves only a share of the pixels.
+    `elastic_transform` moves positions: maps are moved back before they are compared.
+
+    Not available: frost, which needs the original's photographs, and spatter, whose drops are made by edge detection
+    and a histogram on bytes.
 
     Args:
         name: `"gaussian_noise"`, `"shot_noise"`, `"impulse_noise"`, `"speckle_noise"`, `"gaussian_blur"`,
-            `"defocus_blur"`, `"motion_blur"`, `"brightness"`, `"contrast"`, `"saturate"`, `"jpeg_compression"` or
-            `"pixelate"`.
+            `"defocus_blur"`, `"motion_blur"`, `"zoom_blur"`, `"glass_blur"`, `"fog"`, `"snow"`, `"brightness"`,
+            `"contrast"`, `"saturate"`, `"jpeg_compression"`, `"pixelate"` or `"elastic_transform"`.
         severity: from the smallest to the largest, from 0 to 5; one number r stands for 0 to r.
         images: whose constants: `"imagenet"` for large images, `"cifar10"` for those of about 32 x 32 pixels.
 
@@ -193,6 +253,11 @@ class Corruption(Transformation):
         """Whether gradients flow from the parameters to the perturbed image."""
         return self._inner.differentiable
 
+    @property
+    def aligns(self) -> bool:
+        """Whether maps are moved back: only of `elastic_transform`."""
+        return self._inner.aligns
+
     def describe(self) -> str:
         """The name and the range of severities."""
         low, high = cast("tuple[float, float]", self.severity)
@@ -217,8 +282,16 @@ class Corruption(Transformation):
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The transformation with the constants of each severity."""
-        table = torch.tensor(self._constants, dtype=inputs.dtype, device=inputs.device)
+        return self._inner.transform(inputs, self._look_up(parameters), bounds)
+
+    def align_maps(self, maps: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """The maps, moved back where the corruption moves positions, and which positions both images see."""
+        return self._inner.align_maps(maps, self._look_up(parameters))
+
+    def _look_up(self, parameters: Tensor) -> Tensor:
+        """The parameters of the transformation: the constants of each severity, and what they do not determine."""
+        table = torch.tensor(self._constants, dtype=parameters.dtype, device=parameters.device)
         severity = parameters[:, :1]
         below = severity.detach().floor().clamp(0, 4).long()[:, 0]
         constants = torch.lerp(table[below], table[below + 1], (severity - below[:, None]).expand(-1, table.shape[1]))
-        return self._inner.transform(inputs, torch.cat([constants, parameters[:, 1:]], 1), bounds)
+        return torch.cat([constants, parameters[:, 1:]], 1)

@@ -7,6 +7,7 @@ be numbers or a tensor for each channel. So nothing here assumes values from 0 t
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -63,6 +64,28 @@ class ImageTransformation(Transformation):
         if self.needs_range:
             check_range(bounds, name)
         return spread_limits(inputs, self.identity, *self.list_ranges())
+
+
+@dataclass(frozen=True)
+class RankedTransformation(ImageTransformation):
+    """The base of transformations with random numbers: after the named parameters come ranks, numbers in [0, 1].
+
+    A quantile function maps each rank to what would be drawn. So the perturbed image is a function of its parameters.
+    """
+
+    @abstractmethod
+    def count_ranks(self, shape: Sequence[int]) -> int:
+        """How many ranks an input of this shape has."""
+
+    def count_parameters(self, shape: Sequence[int]) -> int:
+        """The named ones and the ranks."""
+        return len(self.parameters) + self.count_ranks(shape)
+
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+        """The ranges of the named ones, and ranks from 0 to 1; those of the clean input are medians."""
+        named = super().limit_parameters(inputs, bounds)
+        ranks = inputs.new_zeros(len(inputs), self.count_ranks(inputs.shape[1:]))
+        return Limits(*(torch.cat([own, ranks + value], 1) for own, value in zip(named, (0.5, 0.0, 1.0), strict=True)))
 
 
 def check_range(bounds: tuple[Tensor, Tensor], name: str) -> None:

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from holdfast.neighbourhoods.base import neighbourhoods
-from holdfast.neighbourhoods.images import ImageTransformation, expand, from_shares, read_amount, to_shares
-from holdfast.neighbourhoods.transformations import Limits, Range
+from holdfast.neighbourhoods.images import RankedTransformation, expand, from_shares, read_amount, to_shares
+from holdfast.neighbourhoods.transformations import Range
 from holdfast.records import set_fields
 
 #: above this mean the Poisson distribution is taken as continuous: its steps are below a hundredth of its deviation
@@ -27,22 +27,15 @@ _MANY = 1e4
 
 
 @dataclass(frozen=True)
-class Noise(ImageTransformation):
+class Noise(RankedTransformation):
     """The base of noise: a strength, and one uniform number for each entry."""
 
     needs_images: ClassVar[bool] = False
     needs_range: ClassVar[bool] = True
 
-    def count_parameters(self, shape: Sequence[int]) -> int:
-        """The strength, and one number for each entry."""
-        return 1 + math.prod(shape)
-
-    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """The strength, and numbers from 0 to 1; those of the clean input are medians."""
-        strength = super().limit_parameters(inputs, bounds)
-        entries = inputs.flatten(1)
-        further = torch.full_like(entries, 0.5), torch.zeros_like(entries), torch.ones_like(entries)
-        return Limits(*(torch.cat(pair, dim=1) for pair in zip(strength, further, strict=True)))
+    def count_ranks(self, shape: Sequence[int]) -> int:
+        """One for each entry."""
+        return math.prod(shape)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Add the noise of each entry."""
