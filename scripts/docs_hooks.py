@@ -96,10 +96,12 @@ def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files
 
 
 def listed_names(module: str) -> list[str]:
-    """The names of the module that pages of docs/api list."""
+    """The names of the module that pages of docs/api list, also as names of another module."""
     texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "api").rglob("*.md"))]
-    marks = [found for text in texts for found in _PUBLIC.finditer(text) if found["module"] == module]
-    return [name for found in marks for name in (found["names"] or "").split()]
+    marks = [(importlib.import_module(found["module"]), found["names"]) for t in texts for found in _PUBLIC.finditer(t)]
+    named = [(source, name) for source, names in marks for name in (names or "").split()]
+    public, missing = importlib.import_module(module), object()
+    return [name for source, name in named if getattr(source, name) is getattr(public, name, missing)]
 
 
 def _rest(module: str, listed: Sequence[str]) -> str:

@@ -43,8 +43,14 @@ def dry_run(study: Study, out: str | Path) -> Estimate:
     )
     if not math.isnan(found.memory):
         say(f"a worker takes up to {format_size(found.memory)} of memory")
-    if broken := sorted({line.explainer for line in lines if math.isnan(line.seconds)}):
-        say(f"trials failed for {', '.join(broken)}: their jobs will fail, and their errors say why")
+    broken: dict[str, list[Line]] = {}
+    for line in lines:
+        if line.error:
+            broken.setdefault(line.error, []).append(line)
+    for error, group in broken.items():
+        first = group[0]
+        more = f", and {len(group) - 1} more" if len(group) > 1 else ""
+        say(f"trials failed, and their jobs will: {first.label} with {first.explainer}{more}: {error}")
     say(f"results would go to {out}")
     return found
 

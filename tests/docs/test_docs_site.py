@@ -98,6 +98,7 @@ MODULES = (
     "holdfast.export",
     "holdfast.integrations.peers",
     "holdfast.metrics",
+    "holdfast.neighbourhoods",
     "holdfast.presentation",
     "holdfast.similarity",
     "holdfast.testing",

@@ -21,7 +21,9 @@ from holdfast.neighbourhoods import (
     MotionBlur,
     Neighbourhood,
     Rotation,
+    TableChanges,
     TimeShift,
+    TokenSwaps,
 )
 from holdfast.neighbourhoods.naming import label_neighbourhood, label_neighbourhoods, read_stored
 from holdfast.study.file.options import neighbourhood_from, to_plain
@@ -40,6 +42,16 @@ LABELS = {
     "corruption motion blur": Corruption("motion_blur"),
     "corruption motion blur, severity 2 to 4": Corruption("motion_blur", (2, 4)),
     "rotation 10 + brightness 0.1": Compose((Rotation(10), Brightness(0.1))),
+    "table 2%": TableChanges("2%"),
+    "table x0 2%, x1 2 step 1, rules x0 <= x1": TableChanges(
+        {"x0": "2%", "x1": {"by": 2, "step": 1}}, rules=("x0 <= x1",)
+    ),
+}
+ROWS = torch.arange(12.0).reshape(6, 2)
+WITH_ARRAYS = {
+    "table any, own data, prior copula": TableChanges("any", data=ROWS, prior="copula"),
+    "table x0 2, x1 categories data, own data": TableChanges({"x0": 2, "x1": "category"}, data=ROWS),
+    "token swaps, own table, rate 0.5": TokenSwaps(ROWS, {1: (2, 3)}, rate=0.5),
 }
 
 
@@ -52,6 +64,15 @@ def test_a_label_has_the_options_that_are_given(label: str) -> None:
 def test_stored_and_plain_options_give_the_neighbourhood_back(value: Neighbourhood) -> None:
     assert read_stored(json.loads(json.dumps(plain(value)))) == value
     assert neighbourhood_from(json.loads(json.dumps(to_plain(value)))) == value
+
+
+@pytest.mark.parametrize("label", WITH_ARRAYS)
+def test_arrays_are_not_stored_but_all_words_are_there(label: str) -> None:
+    value = WITH_ARRAYS[label]
+    stored = read_stored(json.loads(json.dumps(plain(value))))
+    assert stored is not None
+    assert label_neighbourhood(value) == label_neighbourhood(stored) == label
+    assert stored.describe() == value.describe()
 
 
 @dataclass(frozen=True)

@@ -262,7 +262,7 @@ def test_ranges(value: object, expected: tuple[float, float]) -> None:
     "value", [-1, True, "3", (2, 1), (1, 2, 3), (1, float("nan")), float("inf"), None, (0, 21), 12]
 )
 def test_bad_ranges(value: object) -> None:
-    with pytest.raises(ArgumentError, match="option: expected a number of at least 0, or the smallest and the largest"):
+    with pytest.raises(ArgumentError, match="option: expected a number of at least 0, r for 10 - r to 10"):
         read_range(value, "option", identity=10.0, least=0, most=20)
 
 

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import torch
 from report_builder import BALL, COMMON, base
 
 from holdfast.metrics.base import metrics, plain
-from holdfast.neighbourhoods import Rotation
+from holdfast.neighbourhoods import Rotation, TableChanges
 from holdfast.presentation import Presentation, View, presentation_of
-from holdfast.presentation.wording import format_odds
+from holdfast.presentation.wording import describe_parameters, format_odds
 
 
 def make_view(metric: str, options: Mapping[str, Any], columns: Mapping[str, Mapping[str, Sequence[Any]]]) -> View:
@@ -215,6 +216,15 @@ def test_transformations_are_named_in_questions_and_answers() -> None:
     assert verdict("max_sensitivity", {**COMMON, **ROTATED}, {"a": {"value": [0.5, 0.6, 0.7]}}).startswith(
         "Such a change moves the map of a by up to 0.6"
     )
+
+
+def test_changes_of_tables_are_named_without_their_data() -> None:
+    rows = torch.arange(12.0).reshape(6, 2)
+    changes = TableChanges({"x0": "2%", "x1": "category"}, rules=("x0 <= 20",), data=rows)
+    options = {"event": "changed_explanation", "neighbourhood": plain(changes)}
+    what = "changed in x0 by -2% to 2% and given other categories of x1, such that x0 <= 20"
+    assert presentation_of("worst_case").question(options) == f"Can the map change when an input is {what}?"
+    assert describe_parameters({"x0 [%]": 1.0, "x1 [uniform number]": 0.3}, options, (2,)) == ""
 
 
 def test_odds_are_those_of_the_logarithm() -> None:

@@ -17,7 +17,8 @@ from report_builder import COMMON, Builder, assert_whole, base
 import holdfast
 from holdfast.charts import Chart, Gallery, GalleryRow, IntervalBar, Picture, Strip, Track, draw_strips, draw_sweep
 from holdfast.charts.sweep_plot import choose_styles_of_explainers, choose_styles_of_values
-from holdfast.metrics.base import PartOf, metrics
+from holdfast.metrics.base import PartOf, metrics, plain
+from holdfast.neighbourhoods import Rotation
 from holdfast.presentation import Presentation, Reading, View, presentations
 from holdfast.report import Report, build_html
 from holdfast.report import sweeps as sweeps_module
@@ -801,3 +802,10 @@ def test_a_browser_draws_it_without_a_complaint(builder: Builder, tmp_path: Path
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
         assert complaints == []
         browser.close()
+
+
+def test_the_first_example_says_which_neighbourhood_it_is_from(builder: Builder) -> None:
+    worst(builder, "a", "ball", [0.5, 0.4], pictures=True)
+    assert "<figcaption>This map changed most" in builder.page().replace("<figcaption> ", "<figcaption>")
+    worst(builder, "a", "rotated", [0.3, 0.2], pictures=True, neighbourhood=plain(Rotation(10)))
+    assert "For ball, this map changed most" in builder.page()

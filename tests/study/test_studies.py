@@ -709,7 +709,8 @@ def test_a_dry_run_survives_an_explainer_that_fails_and_odd_names(
     result = CliRunner().invoke(app, ["run", str(study), "--dry-run"])
     assert result.exit_code == 0, result.output
     assert "[/] odd [bold]" in result.output
-    assert "trials failed for mine" in result.output
+    said = "trials failed, and their jobs will: worst_case: changed_explanation with mine, and 1 more: ValueError: no"
+    assert said in result.output
 
 
 @pytest.mark.parametrize("name", MALFORMED)

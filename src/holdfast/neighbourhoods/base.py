@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -280,8 +280,8 @@ def check_neighbourhood(value: object) -> None:
     check(
         isinstance(value, Neighbourhood),
         "neighbourhood",
-        "a neighbourhood, such as LinfBall(0.1)",
-        type(value).__name__,
+        "a neighbourhood, such as LinfBall(0.1) or neighbourhoods.Rotation(10)",
+        repr(value) if isinstance(value, str | Mapping | int | float) else type(value).__name__,
     )
 
 

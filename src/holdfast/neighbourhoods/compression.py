@@ -74,9 +74,7 @@ class JPEG(Loss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        single = isinstance(self.quality, int | float) and not isinstance(self.quality, bool)
-        value = (self.quality, 100.0) if single else self.quality
-        set_fields(self, quality=read_range(value, "quality", least=1, most=100))
+        set_fields(self, quality=read_range(self.quality, "quality", least=1, most=100, single="down"))
 
     def describe(self) -> str:
         """The range."""
@@ -119,9 +117,7 @@ class Pixelate(Loss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        single = isinstance(self.resolution, int | float) and not isinstance(self.resolution, bool)
-        value = (self.resolution, 1.0) if single else self.resolution
-        set_fields(self, resolution=read_range(value, "resolution", least=0.01, most=1))
+        set_fields(self, resolution=read_range(self.resolution, "resolution", least=0.01, most=1, single="down"))
 
     def describe(self) -> str:
         """The range."""

@@ -112,8 +112,7 @@ def read_amount(value: object, option: str, most: float) -> tuple[float, float]:
     >>> read_amount(0.2, "scale", most=1), read_amount((0.1, 0.2), "scale", most=1)
     ((0.0, 0.2), (0.1, 0.2))
     """
-    single = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-    return read_range((0.0, value) if single else value, option, least=0.0, most=most)
+    return read_range(value, option, least=0.0, most=most, single="up")
 
 
 def expand(column: Tensor, like: Tensor) -> Tensor:

@@ -6,8 +6,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch import Tensor
+
 from holdfast.errors import ArgumentError
 from holdfast.neighbourhoods.base import Neighbourhood, neighbourhoods
+from holdfast.neighbourhoods.tables import Feature
+from holdfast.records import Background, set_fields
 
 #: letters of a label
 _LONGEST = 60
@@ -48,9 +52,11 @@ def label_neighbourhood(value: Neighbourhood) -> str:
     for field in sorted(dataclasses.fields(value), key=lambda field: field.name != first):
         own = getattr(value, field.name)
         if field.name == first:
-            text = _write(own)
-            compound = isinstance(own, tuple) and own and isinstance(own[0], Neighbourhood)
-            found.append(text if compound else f"{name.replace('_', ' ')} {text}")
+            words = name.replace("_", " ")
+            if isinstance(own, tuple) and own and isinstance(own[0], Neighbourhood):
+                found.append(_write(own))
+            else:  # arrays, such as embeddings, have no words
+                found.append(f"{words} {_write(own)}" if _has_words(own) else words)
         elif field.init and own != getattr(plain, field.name, field.default):
             found.append(_write_named(field.name, own))
     label = ", ".join(found) or name.replace("_", " ")
@@ -88,6 +94,10 @@ def _write_named(name: str, value: Any) -> str:
     return f"{name} {_write(value)}" if plain else f"own {name}"  # such as data
 
 
+def _has_words(value: Any) -> bool:
+    return isinstance(value, bool | int | float | str | tuple | list | Mapping | Feature | None)
+
+
 def _write(value: Any) -> str:
     if isinstance(value, Neighbourhood):
         return label_neighbourhood(value)
@@ -100,6 +110,9 @@ def _write(value: Any) -> str:
         if low == high:
             return f"exactly {high:g}"
         return f"{high:g}" if high == -low else f"{low:g} to {high:g}"
+    if isinstance(value, Feature):  # the options that are given, the range without its name
+        given = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+        return " ".join(f"{'' if key == 'by' else f'{key} '}{_write(own)}" for key, own in given if own is not None)
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_write(each)}" for key, each in value.items())
     if isinstance(value, tuple | list):
@@ -118,6 +131,8 @@ def join_label(label: str, words: str) -> str:
 
 def read_stored(options: object) -> Neighbourhood | None:
     """A neighbourhood from the plain values that a metric stores; None where this is impossible, as without a plug-in.
+
+    It is there to be described. Results store no training rows and no embeddings, so such options have a shape only.
 
     >>> read_stored({"norm": "LinfBall", "radius": 0.1, "distribution": "uniform", "sigma": None})
     LinfBall(radius=0.1, distribution='uniform', sigma=None)
@@ -140,4 +155,23 @@ def read_stored(options: object) -> Neighbourhood | None:
 def _read(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(map(_read, value))
-    return read_stored(value) if isinstance(value, Mapping) else value
+    if not isinstance(value, Mapping):
+        return value
+    if any(isinstance(value.get(key), str) for key in KEYS):
+        return read_stored(value)
+    if value.keys() == {"name", "shape", "digest"}:
+        return _Unread(value["shape"])
+    own = {key: _read(each) for key, each in value.items()}
+    return Feature(**{key: each for key, each in own.items() if key != "name"}) if own.get("name") == "Feature" else own
+
+
+class _Unread(Background):
+    """Reference inputs of which only the shape is known."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        set_fields(self, shape=tuple(shape), digest="")
+
+    @property
+    def inputs(self) -> Tensor:
+        """Not there."""
+        raise ArgumentError("background", "reference inputs", "their shape only, as results store it")

@@ -13,7 +13,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -377,9 +377,17 @@ def _see_everything(maps: Tensor) -> Tensor:
 
 
 def read_range(
-    value: object, option: str, identity: float = 0.0, least: float = -math.inf, most: float = math.inf
+    value: object,
+    option: str,
+    identity: float = 0.0,
+    least: float = -math.inf,
+    most: float = math.inf,
+    single: Literal["around", "up", "down"] = "around",
 ) -> tuple[float, float]:
-    """A range from an option: two numbers in order, or one number r for `identity - r` to `identity + r`.
+    """A range from an option: two numbers in order, or one number r.
+
+    One number stands for `identity - r` to `identity + r`; if `single` is "up", for `least` to r; if "down", for r to
+    `most`.
 
     Raises:
         ArgumentError: something else, or numbers outside `least` to `most`.
@@ -391,12 +399,15 @@ def read_range(
     def is_number(number: object) -> bool:
         return isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
 
-    expected = "a number of at least 0, or the smallest and the largest value"
+    around = f"{identity:g} - r to {identity:g} + r" if identity else "-r to r"
+    stands_for = {"around": around, "up": f"{least:g} to r", "down": f"r to {most:g}"}[single]
+    expected = f"a number of at least 0, r for {stands_for}, or the smallest and the largest value"
     if math.isfinite(least) or math.isfinite(most):
         expected += f", from {least:g} to {most:g}"
     if is_number(value):
         assert isinstance(value, int | float)
-        low, high = identity - value, identity + value
+        ends = {"around": (identity - value, identity + value), "up": (least, value), "down": (value, most)}
+        low, high = ends[single]
     else:
         pair = isinstance(value, list | tuple) and len(value) == 2 and all(map(is_number, value))
         check(pair, option, expected, repr(value))

@@ -85,6 +85,8 @@ def describe_reach(options: Mapping[str, Any], part: str = "feature") -> str:
 def describe_parameters(row: Mapping[str, Any], options: Mapping[str, Any], shape: Sequence[int]) -> str:
     """The parameters of a transformation in a row of results, in words; empty where it has none.
 
+    Empty for tables and texts, too: what was asked for there is not yet the change, because of steps, rules and draws.
+
     Args:
         row: of the frame of a metric, with a column for each parameter.
         options: of the metric, as stored.
@@ -98,7 +100,9 @@ def describe_parameters(row: Mapping[str, Any], options: Mapping[str, Any], shap
     'brightness 10% of the range'
     """
     place = read_stored(options.get("neighbourhood"))
-    names = set(place.name_parameters(shape).values()) if isinstance(place, Transformation) else set()
+    if not isinstance(place, Transformation) or len(shape) < 2:
+        return ""
+    names = set(place.name_parameters(shape).values())
     found = []
     for column, value in row.items():
         if column.partition(" #")[0] not in names or not isinstance(value, int | float):

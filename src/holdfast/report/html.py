@@ -276,7 +276,7 @@ def _context(contents: Contents) -> dict[str, Any]:
         "more_warnings": max(0, len(contents.warnings) - LISTED),
         "failures": grouped[:LISTED],
         "more_failures": max(0, len(grouped) - LISTED),
-        "reasons": [textwrap.shorten(each, 200, placeholder=" …") for each in describe_failures(contents.results)],
+        "reasons": [textwrap.shorten(each, 200, placeholder=" ...") for each in describe_failures(contents.results)],
         "cautions": count_cautions(contents.warnings),
         "failed": len(failures),
         "missing": contents.results.missing,

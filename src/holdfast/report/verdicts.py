@@ -201,13 +201,16 @@ def _name_with_difference(test: ControlTest, decimals: int | None) -> str:
 def choose_example(contents: Contents, data: str, model: str) -> tuple[GalleryRow, View] | None:
     """The pictures that open the report, with the view they are from; None where no metric stores any.
 
-    The first metric that has an example, in the order that the presentations ask for; else the maps of a sample.
+    The first metric that has an example, in the order that the presentations ask for; else the maps of a sample. Where
+    the metric is there in several configurations, such as neighbourhoods, the text begins with the one it is from.
     """
     labels = sorted(contents.labels.values(), key=lambda label: label.presentation.example_order)
     views = [contents.view(data, model, label.name) for label in labels if len(contents.frame(data, model, label.name))]
     for view in views:
         row = contents.labels[view.label].presentation.example(view)
         if row is not None:
+            if sum(each.metric == view.metric for each in views) > 1:
+                row = dataclasses.replace(row, text=f"For {view.label}, {row.text[:1].lower()}{row.text[1:]}")
             return row, view
     for view in views:
         row = _show_maps(view)

@@ -40,6 +40,7 @@ class Line:
         memory: the largest number of bytes that a worker has in use: of the GPU, or of its process with everything that
             it has loaded. A lower bound where the trial was stopped before its end: later parts of the metric may need
             more. NaN where it cannot be measured, and if nothing is left to do.
+        error: why the trial failed, as its job will; empty where it did not.
     """
 
     data: str
@@ -51,6 +52,7 @@ class Line:
     evaluations: int
     seconds: float
     memory: float = math.nan
+    error: str = ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -144,9 +146,11 @@ def estimate_plan(
                 job_seed(grid.seed, left[0].repeat),
                 seconds,
             )
+            error = ""
             try:
                 found = run.predict(metric)
-            except Exception:  # the run records the reason; the other lines are still valid
+            except Exception as failure:  # the other lines are still valid
+                error = f"{type(failure).__name__}: {failure}"
                 found = _Trial(math.nan, metric.expected_evaluations() * len(inputs[rows]), 0.0, 0, True)
             scale = sum(job.stop - job.start for job in left) / len(inputs[rows])
             lines[key] = replace(
@@ -154,6 +158,7 @@ def estimate_plan(
                 evaluations=round(scale * found.evaluations),
                 seconds=scale * found.seconds,
                 memory=found.memory,
+                error=error,
             )
     return Estimate(tuple(lines[key] for key in groups))
 

@@ -493,7 +493,7 @@ def test_lens_goes_further_than_top_k(lenet: holdfast.Classifier, digits: holdfa
         ({"attack": "target:left=1.0"}, r"left: expected a share in \[0, 1\)"),
         ({"attack": "target:width=0"}, r"width: expected a share in \(0, 1\]"),
         ({"attack": 3}, "attack: expected a name or an AttributionObjective, got 3"),
-        ({"neighbourhood": 0.1}, r"neighbourhood: expected a neighbourhood, such as LinfBall\(0.1\), got float"),
+        ({"neighbourhood": 0.1}, r"neighbourhood: expected a neighbourhood, such as LinfBall\(0.1\) or .*, got 0.1"),
         ({"steps": 0}, "steps: expected a whole number of at least 1"),
         ({"restarts": 1.5}, "restarts: expected a whole number of at least 1"),
         ({"step": -1.0}, "step: expected a finite number above 0"),

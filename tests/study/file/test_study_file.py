@@ -418,7 +418,7 @@ metrics:
     for line, start in zip(
         said,
         [
-            "neighbourhood[0].rotation (line 5): expected a number or a list of numbers, got 'far'",
+            "neighbourhood[0].rotation (line 5): expected a number or a list of 2 numbers, got 'far'",
             "neighbourhood[1].compose[1].brihtness (line 8): expected a neighbourhood (amplitude,",
             "neighbourhood[1].compose[2] (line 9): expected a transformation, got a LinfBall",
             "neighbourhood[2].corruption.name (line 10): expected one of (brightness,",

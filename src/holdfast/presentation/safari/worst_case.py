@@ -229,7 +229,7 @@ class WorstCasePresentation(Presentation):
         if view.options.get("event") != "changed_explanation":
             return None
         same = 1.0 if larger_is_closer(view.options) else 0.0
-        lead = f"{view.apart}, this map changed most" if view.apart else "Of all maps, this one changed most"
+        lead = f"{view.apart}, this map changed most" if view.apart else "This map changed most"
         return draw_example(view, name_similarity(view.options), lead, same)
 
     def figures(self, view: View) -> list[Chart | Gallery]:

@@ -355,7 +355,8 @@ def _describe_member(kind: Any) -> str:
         return "a mapping"
     if isinstance(origin, type) and issubclass(origin, Sequence | set | frozenset) and inner:
         single = describe(inner[0]).removeprefix("a ")
-        return f"a list of {_PLURALS.get(single, single).replace('list of', 'lists of')}"
+        length = f"{len(inner)} " if origin is tuple and len(set(inner)) == 1 < len(inner) else ""
+        return f"a list of {length}{_PLURALS.get(single, single).replace('list of', 'lists of')}"
     return f"a {getattr(kind, '__name__', kind)}"
 
 
