@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
@@ -18,6 +20,7 @@ from holdfast.errors import ArgumentError, UnknownNameError
 from holdfast.study.file.spec import study_from
 
 EVERYTHING = [(kind, name) for kind in KINDS for name in KINDS[kind].load().names()]
+MODEL = SimpleNamespace(embedding=torch.nn.Embedding(10, 4))
 BASE = {
     "data": {"digits": "digits"},
     "models": {"lenet5": "lenet5-mnist"},
@@ -43,7 +46,7 @@ def test_every_name_can_be_explained(kind: str, name: str) -> None:
             if kind != "architectures":  # whose weights are not there
                 study_from(content)
         elif where == "Python" and kind not in ("models", "datasets"):  # those take a while, or files
-            assert eval(example, {"holdfast": holdfast}) is not None
+            assert eval(example, {"holdfast": holdfast, "model": MODEL}) is not None
         else:
             assert name in example
 

@@ -285,6 +285,14 @@ _EXAMPLES = {
         "(holdfast.neighbourhoods.Rotation(10), holdfast.neighbourhoods.Brightness(0.1))",
         "[{rotation: 10}, {brightness: 0.1}]",
     ),
+    "changes": (
+        "{'income': '2%', 'age': {'by': 3, 'step': 1}}, columns=('income', 'age')",
+        "{changes: {income: 2%, age: {by: 3, step: 1}}, columns: [income, age]}",
+    ),
+    "embedding": (
+        "model.embedding.weight, {4: (5, 6), 8: (9,)}",
+        "{embedding: embedding.npy, table: {4: [5, 6], 8: [9]}}",
+    ),
 }
 
 

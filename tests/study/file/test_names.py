@@ -209,7 +209,10 @@ def test_metrics_of_the_users_module(folder: Path) -> None:
     assert grid.metrics["object"].neighbourhood == holdfast.LinfBall(0.3)
     assert grid.metrics["call"] == MaxSensitivity(holdfast.LinfBall(0.2), samples=9)
     for entry, said in (
-        ({"function": "module_of_names:Measures", "options": {"factr": 2}}, r"options\.factr: .*did you mean 'factor'"),
+        (
+            {"function": "module_of_names:Measures", "options": {"factr": 2}},
+            r"options\.factr: .*did you mean\s+'factor'",
+        ),
         (
             {"function": "module_of_names:ready", "options": {"factor": 2}},
             r"options: expected no options, as the Metric",

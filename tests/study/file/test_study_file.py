@@ -425,7 +425,7 @@ metrics:
             "neighbourhood[3].compose (line 11): expected a list, each a neighbourhood such as",
             "neighbourhood[5] (line 13): expected neighbourhoods that differ, got the same as number 5 of the list",
             "metrics[0].max_sensitivity.samples (line 15): expected a whole number of at least 1, got -3",
-            "metrics[1].worst_case.neighbourhood[1].rotation (line 19): expected a number of at least 0, or the",
+            "metrics[1].worst_case.neighbourhood[1].rotation (line 19): expected a number of at least 0, r for -r",
             "metrics[2].local_lipschitz.neighbourhood (line 20): expected at least one neighbourhood, got",
         ],
         strict=True,
@@ -485,7 +485,7 @@ def test_schema_tells_what_options_are() -> None:
         "type": "integer",
         "default": 5000,
         "description": "how many inputs are predicted and explained for each sample at most, at least 3. The clean"
-        " input and the final check of the result are included.",
+        " input, the final check of the result and the draws for `class_kept` are included.",
     }
     assert worst["event"]["enum"] == ["changed_explanation", "changed_class", "misclassification"]
     for kind in [
