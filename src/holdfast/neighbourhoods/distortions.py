@@ -68,7 +68,8 @@ class ZoomBlur(ImageTransformation):
 class Fog(RankedTransformation):
     """(x + thickness * f) * m / (m + thickness): m is the largest value of the image, f a fractal field from 0 to 1.
 
-    The ranks are those of the uniform numbers of the diamond-square algorithm, in the order of the field's rows.
+    The ranks are those of the uniform numbers of the diamond-square algorithm, in the order of the field's rows. If all
+    are medians the field is flat, and f is 0.
     """
 
     parameters: ClassVar[tuple[str, ...]] = ("thickness", "decay")
