@@ -227,6 +227,12 @@ def test_a_default_radius_is_said_before_the_progress(
     assert "neighbourhood" not in capfd.readouterr().err
 
 
+def test_a_neighbourhood_that_no_metric_takes(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
+    own = holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=2)
+    with pytest.warns(UserWarning, match="neighbourhood= has no effect, because no metric that has one is given by"):
+        holdfast.evaluate(model, "saliency", inputs[:1], own, neighbourhood=holdfast.LinfBall(0.2), progress=False)
+
+
 @pytest.mark.parametrize("bounds", [(-torch.inf, torch.inf), (torch.zeros(2), torch.tensor([1.0, 2.0]))])
 def test_no_neighbourhood_without_a_range(bounds: tuple[float, float]) -> None:
     model = holdfast.Classifier(torch.nn.Linear(2, 3), bounds, device="cpu")

@@ -295,6 +295,11 @@ def _make_grid(
     if preset != "standard" and not any(isinstance(m, str) for m in listed):
         words = "has no effect, because no metric is given by name; configured metrics keep their options"
         warn_user(f"preset={preset!r} {words}")
+    if neighbourhood is not None and not any(isinstance(m, str) and has_neighbourhood(m) for m in listed):
+        warn_user(
+            "neighbourhood= has no effect, because no metric that has one is given by name; configured metrics keep"
+            " their options"
+        )
     if neighbourhood is None and any(isinstance(m, str) and has_neighbourhood(m, required=True) for m in listed):
         neighbourhood = default_neighbourhood(classifier)
         words = f"LinfBall({neighbourhood.radius:g}), one tenth of the range of the inputs, because none was given"

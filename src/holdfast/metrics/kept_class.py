@@ -1,8 +1,8 @@
 """How much of a neighbourhood keeps the class: the share that stands beside the numbers of every neighbourhood.
 
 A number about explanations says little where most of the neighbourhood shows the model another class. (FASS, 2026,
-compares only pairs that keep the class for this reason.) So each metric over a neighbourhood reports the share of perturbed inputs, drawn from its distribution, of which the
-model predicts the same class as of the clean input.
+compares only pairs that keep the class for this reason.) So each metric over a neighbourhood reports the share of
+perturbed inputs, drawn from its distribution, of which the model predicts the same class as of the clean input.
 """
 
 from __future__ import annotations
