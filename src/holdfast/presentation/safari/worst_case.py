@@ -451,6 +451,8 @@ def _row(view: View, explainer: str, sample: int, row: dict[str, Any], arrays: d
     similarity, margin = format_number(row.get("similarity"), 3), format_number(row.get("margin"))
     size = describe_parameters(row, view.options, origin.shape) or f"change up to {format_number(largest, 3)}"
     text = f"similarity {similarity}; {classes}; margin {margin}; {size}"
+    if (plausible := row.get("plausibility")) is not None and np.isfinite(plausible):
+        text += f"; plausibility {format_number(plausible, 2)} (the share of training rows as far from the others)"
     found = bool(row.get("found"))
     if np.ptp(arrays["maps"]) == 0:
         text += "; its map is constant now, so the correlation is 0 by definition"
