@@ -131,7 +131,7 @@ def check_neighbourhoods(metric: Metric, shape: Shape) -> None:
         skipped = inside(model, "saliency", x, wrong).status
         _require(skipped == ("misclassified",) * 3, "samples with a wrong target are skipped")
     _require(accepted > 0, "a neighbourhood is accepted")
-    words = "neighbourhood: expected .*such as LinfBall.* got float"
+    words = "neighbourhood: expected .*such as LinfBall.* got 0.1"
     _require_error(words, dataclasses.replace, metric, neighbourhood=0.1)
 
 
