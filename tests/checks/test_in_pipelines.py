@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -36,7 +37,8 @@ def write_policy(folder: Path, outcome: str) -> None:
 def run_pytest(folder: Path) -> str:
     plugin = ["-p", "holdfast.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:randomly"]
     code = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(folder), *plugin, str(folder)]
-    return subprocess.run(code, capture_output=True, text=True, check=False, cwd=folder).stdout
+    alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # where holdfast is installed, it is a plugin already
+    return subprocess.run(code, capture_output=True, text=True, check=False, cwd=folder, env=alone).stdout
 
 
 def test_the_fixture(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_a_worker_that_nobody_listens_to_ends_and_stores_no_failure(
                 raise BrokenPipeError
 
     monkeypatch.setattr(worker, "_SECONDS_BETWEEN_SHARES", 0.0)
-    monkeypatch.setattr(processes, "_end_with_parent", lambda: None)
+    monkeypatch.setattr(processes, "_end_with_parent", lambda *_: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     processes._run_worker(Gone(), grid, Store(tmp_path), torch.get_num_threads(), "cpu")  # type: ignore[arg-type]
     assert [type(value) for value in sent] == [tuple, float, str]

@@ -70,7 +70,7 @@ class GridSearch(Search):
     >>> from holdfast.neighbourhoods import LinfBall
     >>> def parabola(x, problem):
     ...     return Outcome(-((x[:, 0] - 0.3) ** 2), torch.full((len(x),), -1.0))
-    >>> found = GridSearch().run(parabola, LinfBall(0.5).around(torch.tensor([[0.5]])), 50, 0)
+    >>> found = GridSearch().run(parabola, LinfBall(0.5).around(torch.tensor([[0.5]])), 200, 0)
     >>> found.inputs, bool(found.gap < 0.01)
     (tensor([[0.30]]), True)
     """

@@ -53,9 +53,9 @@ class SignSearch(Search):
     ...     with torch.enable_grad():
     ...         leaf = x.clone().requires_grad_(True)
     ...         return differentiate_outcome(lower_sum(leaf, problem), leaf, feasible)
-    >>> region = LinfBall(0.1).around(torch.full((1, 3), 0.5))
+    >>> region = LinfBall(0.1).around(torch.full((1, 5), 0.5))
     >>> SignSearch(restarts=1, step=0.05).run(lower_sum, region, 12, 0, gradient).inputs
-    tensor([[0.40, 0.40, 0.40]])
+    tensor([[0.40, 0.40, 0.40, 0.40, 0.40]])
     """
 
     restarts: int = 16
