@@ -108,7 +108,7 @@ def test_output_of_the_readme() -> None:
     found = holdfast.export.summary(namespace["found"])
     shown = README.partition("```text\n")[2].partition("```")[0]
     for name in ("saliency", "input_x_gradient", "gradcam"):
-        (line,) = re.findall(rf"^{name} .*$", shown, re.M)
+        (line,) = re.findall(rf"^{name} +-?[0-9].*$", shown, re.M)
         cells = re.findall(r"(-?[\d.]+) \[(-?[\d.]+), (-?[\d.]+)\]( \*)?", line)
         for label, (value, low, high, star) in zip(("worst case", "AOPC"), cells, strict=True):
             row = found.filter(pl.col("explainer") == name, pl.col("label") == label).row(0, named=True)
