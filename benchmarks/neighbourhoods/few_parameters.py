@@ -70,7 +70,7 @@ class Bench:
         if self.cache is not None:
             file = self.cache / f"{label}-{explainer}-{side}-{len(self.inputs)}.pt".replace(" ", "_").replace(":", "_")
             if file.exists():
-                return Truth(*torch.load(file))
+                return Truth(*torch.load(file, weights_only=True))
         with self.classifier.session():
             probe = self.make_probe(neighbourhood, explainer)
             assert probe.region is not None

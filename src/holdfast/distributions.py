@@ -87,6 +87,18 @@ def beta_quantile(p: float, a: float, b: float) -> float:
         logit = step
 
 
+def proportion_interval(hits: int, samples: int, level: float) -> tuple[float, float]:
+    """The exact interval of a proportion, from `hits` of `samples`. Source: Clopper and Pearson, Biometrika 26 (1934).
+
+    >>> [round(end, 4) for end in proportion_interval(19, 20, 0.95)]
+    [0.7513, 0.9987]
+    """
+    tail = (1 - level) / 2
+    low = beta_quantile(tail, hits, samples - hits + 1) if hits > 0 else 0.0
+    high = beta_quantile(1 - tail, hits + 1, samples - hits) if hits < samples else 1.0
+    return low, high
+
+
 def f_tail(x: float, above: float, below: float) -> float:
     """P(F > x) for an F distribution with `above` and `below` degrees of freedom.
 

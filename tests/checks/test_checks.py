@@ -218,7 +218,7 @@ def test_looks_are_counted_and_decisions_stay(tmp_path: Path) -> None:
 
 
 def test_a_decision_on_another_model_does_not_hold(tmp_path: Path) -> None:
-    """With the same name, a model of other values is decided anew, and its looks are counted from 1."""
+    """With the same name, a model of other values is decided by itself, and its looks are counted from 1."""
 
     def study(model: str, samples: int) -> Any:
         requirement = {"metric": METRIC, "explainer": "saliency", "at_most": 1e9}

@@ -7,7 +7,7 @@ All decisions of one check hold together with the level that is asked for (`spen
   The share has an exact interval. The requirement passes if the whole interval is at or above the wanted share, and
   fails if it is below it. A value that is only a bound counts as unknown where the bound does not decide. Of a
   probability the interval of each sample counts instead of its estimate.
-- A limit on the mean uses Student's interval.
+- A limit on the mean uses the wider of Student's interval and Hall's; see `estimate_mean`.
 - `better_than` is Wilcoxon's signed-rank test of differences on the same samples, in both directions.
 - `no_worse_than` is a limit on differences from a stored baseline, on the same samples.
 

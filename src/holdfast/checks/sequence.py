@@ -3,7 +3,7 @@
 Looking at growing results again and again, until they please, is no test. So the looks at a study's results are
 counted in `looks.json` beside them, each takes its own part of the allowed error, and a requirement that was decided at
 one look stays decided. A look at the same results as an earlier one is the same look. A model with other values is
-another model: its looks are counted anew, and no decision on the old one holds for it.
+another model: its looks are counted from 1, and no decision on the old one holds for it.
 """
 
 from __future__ import annotations
@@ -226,5 +226,5 @@ def _read_looks(folder: Folder) -> list[dict[str, Any]]:
                 _restore(entry)
     except (ValueError, KeyError, TypeError) as error:
         why = "damaged or of an earlier version, so earlier looks cannot be counted"
-        raise HoldfastError(f"{folder.address}/{_LOOKS}: {why}; delete the results and start anew") from error
+        raise HoldfastError(f"{folder.address}/{_LOOKS}: {why}; delete the results and start again") from error
     return list(looks)

@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from holdfast.presentation import Reading
-from holdfast.statistics.paired import median_over_repeats, to_bounds
+from holdfast.report.summary import read_samples
+from holdfast.statistics.paired import to_bounds
 from holdfast.tensors import Array
 
 
@@ -46,17 +47,8 @@ def read_values(reading: Reading, rows: pl.DataFrame) -> SampleValues:
         found = found.sort("sample")
         low, high = (np.asarray(found[name].cast(pl.Float64).to_numpy()) for name in ("low", "high"))
         return SampleValues(found["sample"].to_numpy(), low, high, skipped, read_mistaken(reading))
-    numbers, flags = reading.values(valid), reading.bounds(valid)
-    samples, place = np.unique(valid["sample"].to_numpy(), return_inverse=True)
-    turns = valid["repeat"].to_numpy() if "repeat" in valid.columns else np.zeros(len(valid), dtype=int)
-    repeats, turn = np.unique(turns, return_inverse=True)
-    if len(repeats) > 1:
-        table = np.full((len(repeats), len(samples), 1), np.nan)
-        marked = np.zeros(table.shape, dtype=bool)
-        table[turn, place, 0], marked[turn, place, 0] = numbers, flags
-        middle, open_ended = median_over_repeats(table, marked, reading.censored_side)
-        numbers, flags = middle[:, 0], open_ended[:, 0]
-    else:
-        order = np.argsort(place)
-        numbers, flags = numbers[order], flags[order]
+    if not len(valid):
+        none = np.zeros(0)
+        return SampleValues(none, none, none, skipped)
+    samples, numbers, flags = read_samples(reading, valid)
     return SampleValues(samples, *to_bounds(numbers, flags, reading.censored_side), skipped)

@@ -183,7 +183,7 @@ def _verify_pack(path: str, key: Path | None) -> None:
         whose = "the given key" if key else "the key in the pack, which anybody can have added: give --key"
         typer.echo(f"signed by {whose}; fingerprint {found.key}")
     elif found.fine:
-        typer.echo("not signed: only the digest, noted elsewhere, shows that nobody made the pack anew")
+        typer.echo("not signed: only the digest, noted elsewhere, shows that nobody made another pack")
     if not found.fine:
         raise typer.Exit(1)
 

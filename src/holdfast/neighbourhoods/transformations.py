@@ -248,11 +248,8 @@ class TransformedRegion(Region):
 
     def contains(self, x: Tensor, slack: float = 1e-5) -> Tensor:
         """Whether each of the parameters `(P, n, D)` is possible; bool `(P, n)`."""
-        return (
-            super().contains(x, slack) & self._admit(x)
-            if self.transformation.restricted
-            else super().contains(x, slack)
-        )
+        inside = super().contains(x, slack)
+        return inside if self.is_plain else inside & self._admit(x)
 
     def _admit(self, x: Tensor) -> Tensor:
         inputs = self.inputs.repeat_interleave(x.shape[1], dim=0)

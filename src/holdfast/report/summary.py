@@ -13,6 +13,7 @@ from holdfast.presentation.base import format_number, read_flags
 from holdfast.presentation.wording import format_odds
 from holdfast.report.views import Label
 from holdfast.statistics.paired import Interval, bootstrap_interval, median_over_repeats
+from holdfast.tensors import Array
 
 SIGNS = {"upper": "≤ ", "lower": "≥ "}
 
@@ -27,20 +28,28 @@ class Cell:
     words: str = ""
 
 
+def read_samples(reading: Reading, rows: pl.DataFrame) -> tuple[Array, Array, Array]:
+    """Numbers of the samples of one explainer's valid rows, ascending, their values, and which of these are bounds.
+
+    The value of a sample is the median over its repeats. Each is `(n,)`.
+    """
+    values, bounds = reading.values(rows), reading.bounds(rows)
+    samples, place = np.unique(rows["sample"].to_numpy(), return_inverse=True)
+    repeats, turn = np.unique(rows["repeat"].to_numpy(), return_inverse=True)
+    table = np.full((len(repeats), len(samples), 1), np.nan)
+    marked = np.zeros(table.shape, dtype=bool)
+    table[turn, place, 0], marked[turn, place, 0] = values, bounds
+    if len(repeats) != 1:
+        table, marked = (each[None] for each in median_over_repeats(table, marked, reading.censored_side))
+    return samples, table[0, :, 0], marked[0, :, 0]
+
+
 def estimate(reading: Reading, frame: pl.DataFrame) -> Interval | None:
     """The median over samples of one explainer's rows. The value of a sample is the median over its repeats."""
     rows = reading.select_valid(frame)
     if not len(rows):
         return None
-    values, bounds = reading.values(rows), reading.bounds(rows)
-    if rows["repeat"].n_unique() > 1:
-        samples, place = np.unique(rows["sample"].to_numpy(), return_inverse=True)
-        repeats, turn = np.unique(rows["repeat"].to_numpy(), return_inverse=True)
-        table = np.full((len(repeats), len(samples), 1), np.nan)
-        marked = np.zeros(table.shape, dtype=bool)
-        table[turn, place, 0], marked[turn, place, 0] = values, bounds
-        middle, open_ended = median_over_repeats(table, marked, reading.censored_side)
-        values, bounds = middle[:, 0], open_ended[:, 0]
+    _, values, bounds = read_samples(reading, rows)
     return bootstrap_interval(values, censored=bounds, censored_side=reading.censored_side)
 
 

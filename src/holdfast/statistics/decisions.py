@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from holdfast.distributions import beta_quantile, t_quantile
+from holdfast.distributions import proportion_interval, t_quantile
 from holdfast.errors import check, check_integer
 from holdfast.tensors import Array
 
@@ -96,9 +96,7 @@ def estimate_share(met: int, unmet: int, unknown: int, level: float, mistaken: f
     count = met + unmet + unknown
     if count == 0:
         return Estimate(math.nan, 0.0, 1.0, level, 0)
-    tail, most = (1 - level) / 2, met + unknown
-    low = 0.0 if met == 0 else beta_quantile(tail, met, count - met + 1)
-    high = 1.0 if most == count else beta_quantile(1 - tail, most + 1, count - most)
+    low, high = proportion_interval(met, count, level)[0], proportion_interval(met + unknown, count, level)[1]
     low, high = max(0.0, (low - mistaken) / (1 - mistaken)), min(1.0, high / (1 - mistaken))
     return Estimate((met + unknown / 2) / count, low, high, level, count)
 

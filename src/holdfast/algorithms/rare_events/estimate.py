@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.distributions import beta_quantile, t_quantile
+from holdfast.distributions import proportion_interval, t_quantile
 from holdfast.errors import ArgumentError, check
 
 Score = Callable[..., Tensor]
@@ -158,12 +158,8 @@ class RareEventEstimate:
 
 
 def clopper_pearson(hits: Tensor, samples: int, level: float) -> Tensor:
-    """Exact interval for ln of a proportion; `(P, 2)`. Source: Clopper and Pearson, Biometrika 26 (1934)."""
-    tail, ends = (1 - level) / 2, []
-    for k in hits.tolist():
-        low = beta_quantile(tail, k, samples - k + 1) if k > 0 else 0.0
-        high = beta_quantile(1 - tail, k + 1, samples - k) if k < samples else 1.0
-        ends.append((low, high))
+    """Exact interval for ln of a proportion; `(P, 2)`. See `proportion_interval`."""
+    ends = [proportion_interval(k, samples, level) for k in hits.tolist()]
     return torch.tensor(ends, dtype=torch.float64, device=hits.device).view(-1, 2).log()
 
 

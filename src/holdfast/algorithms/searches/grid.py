@@ -20,7 +20,7 @@ slopes, so that some of the budget goes to the best points.
 
 **The gap** of a problem is its largest potential, with three times the slopes, less the best value found: how far the
 true optimum may be above it, if the objective is nowhere in a cell more than three times as steep as it was seen to be
-around it. With this factor it covered the true one in at least 19 of 20 rotations of digits (docs/benchmarks.md).
+around it. The factor was chosen so that it covers the true gap for rotations of digits (docs/benchmarks.md).
 So it is an estimate and not a bound: a peak between the points of the grid that leaves no trace at any of them is
 missed. It is infinite where no feasible point was found, and where the budget was too small to cut the box along each
 parameter.
