@@ -160,8 +160,7 @@ class AttentionWatch(FunctionMode):
     def _multiply(self, func: Callable[..., Any], left: Tensor, right: Tensor) -> Any:
         if id(left) not in self._candidates:
             return func(left, right)
-        weights = self._keep(left, self._candidates[id(left)][1])
-        return func(weights.reshape(left.shape), right)
+        return func(self._keep(left, self._candidates[id(left)][1]), right)
 
     def _contract(self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         """An `einsum`, in which weights take part if it is a sum over their last axis, and over that alone."""
@@ -170,17 +169,18 @@ class AttentionWatch(FunctionMode):
             terms, _, out = equation.replace(" ", "").partition("->")
             for place, (term, operand) in enumerate(zip(terms.split(","), operands, strict=False)):
                 if id(operand) in self._candidates and term[-1] not in out and set(term[:-1]) <= set(out):
-                    weights = self._keep(operand, self._candidates[id(operand)][1])
-                    operands[place] = weights.reshape(operand.shape)
+                    operands[place] = self._keep(operand, self._candidates[id(operand)][1])
         return func(equation, *operands, **kwargs)
 
     def _keep(self, weights: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """Record the weights, in this shape; what the module goes on with."""
-        weights = weights.reshape(shape)
-        if torch.is_grad_enabled() and not weights.requires_grad:
-            weights = weights.detach().requires_grad_(True)
-        self.weights.append(weights)
-        return weights
+        """Record the weights, in this shape; what the module goes on with, in its own shape."""
+        if len(shape) == 3 and shape[0] == self.rows:
+            shape = (shape[0], 1, *shape[1:])  # a single head
+        kept = weights.reshape(shape)
+        if torch.is_grad_enabled() and not kept.requires_grad:
+            kept = kept.detach().requires_grad_(True)
+        self.weights.append(kept)
+        return kept.reshape(weights.shape)
 
 
 @lru_cache(maxsize=8)
