@@ -274,3 +274,14 @@ def test_grids_of_tokens() -> None:
     assert find_token_grid(9, (8,), None, None, "") == (8,)
     with pytest.raises(ModelError, match="got 90 tokens; its option `grid`"):
         find_token_grid(90, (3, 32, 32), None, None, "gradcam")
+
+
+@pytest.mark.parametrize("name", ["saliency", "gradcam"])
+def test_white_box_searches_of_other_explainers_run_on_fused_attention(name: str) -> None:
+    """The search follows the same gradients as on attention that is written out."""
+    metric = holdfast.metrics.WorstCase(
+        holdfast.LinfBall(0.05), event="changed_explanation", similarity="pearson", search="gradient", budget=40
+    )
+    fused, written = (metric(classify(SmallViT(fused=fused)), name, images()) for fused in (True, False))
+    assert fused.followed_gradients.all()
+    torch.testing.assert_close(fused.value, written.value, rtol=1e-3, atol=1e-3)
