@@ -29,6 +29,7 @@ from holdfast.explainers.perturbation.lime import LIME
 from holdfast.explainers.perturbation.occlusion import Occlusion
 from holdfast.explainers.perturbation.rise import RISE
 from holdfast.explainers.perturbation.shapley_sampling import ShapleySampling
+from holdfast.explainers.propagation.attn_lrp import AttnLRP
 from holdfast.explainers.propagation.backward_rules import LRP, Deconvolution, DeepLift, GuidedBackprop, LRPEpsilon
 from holdfast.explainers.propagation.deep_shap import DeepSHAP
 from holdfast.explainers.propagation.deep_taylor import DeepTaylor
@@ -48,6 +49,7 @@ __all__ = [
     "LIME",
     "LRP",
     "RISE",
+    "AttnLRP",
     "Background",
     "CentreExplainer",
     "Deconvolution",
@@ -121,6 +123,7 @@ for _kind in (
     LRPEpsilonAlpha2Beta1,
     LRPEpsilonAlpha2Beta1Flat,
     LRPEpsilonGammaBox,
+    AttnLRP,
     DeepTaylor,
     GradCAM,
     GuidedGradCAM,
