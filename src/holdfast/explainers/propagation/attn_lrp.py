@@ -10,7 +10,7 @@ from torch import Tensor
 
 from holdfast.errors import check
 from holdfast.explainers.base import Explainer, compute_gradient, make_leaf, select_logits
-from holdfast.explainers.propagation.attention_rules import AttentionRule
+from holdfast.explainers.propagation.attention_rules import AttentionRule, OpenAttention
 from holdfast.explainers.propagation.backward_rules import check_same_shape
 from holdfast.model import Classifier
 
@@ -83,14 +83,14 @@ class AttnLRP(Explainer):
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
-        rule = AttentionRule(self.gamma, self.convolution_gamma, attached=create_graph)
+        rule = AttentionRule(self.name, create_graph, self.gamma, self.convolution_gamma)
         with torch.enable_grad():
             inputs = make_leaf(x, create_graph)
             if classifier.preprocess is not None:
                 inputs = classifier.preprocess(inputs.clone())
                 check_same_shape(self.name, inputs, x)
                 inputs = inputs if create_graph else inputs.detach().requires_grad_(True)
-            with rule:
+            with rule, OpenAttention(len(x)):
                 logits = classifier.module(inputs.clone())
             with rule.follow_rules():
                 relevance = compute_gradient(select_logits(logits, targets), inputs, create_graph)
