@@ -158,7 +158,7 @@ class RelevanceMode(FunctionMode):
         """Call a function of torch, so that its backward pass follows its rule."""
         # the second argument of `expand_as` and others gives its shape only
         found = find_carriers(args[:1] if name.endswith("_as") else [*args, *kwargs.values()])
-        carrying = [value for value in found if id(value) not in self._constants]
+        carrying = [value for value in found if not self.is_constant(value)]
         if not carrying:
             result = func(*args, **kwargs)
             for value in find_tensors([result]) if found else ():
@@ -201,6 +201,10 @@ class RelevanceMode(FunctionMode):
         held = self.weaken(value, 0.0)
         self._constants[id(held)] = held
         return held
+
+    def is_constant(self, value: Tensor) -> bool:
+        """Whether no relevance flows into a value that requires gradients."""
+        return id(value) in self._constants
 
     def weaken(self, value: Tensor, factor: float) -> Tensor:
         """The value; what is passed back by the rules is multiplied by the factor."""
