@@ -17,6 +17,7 @@ from holdfast.explainers.adapters.shap import from_shap
 from holdfast.explainers.adapters.zennit import from_zennit
 from holdfast.explainers.attention.attention_relevance import AttentionRelevance
 from holdfast.explainers.attention.attention_rollout import AttentionRollout
+from holdfast.explainers.attention.transformer_attribution import TransformerAttribution
 from holdfast.explainers.base import Explainer
 from holdfast.explainers.baselines import CentreExplainer, Edges, InputCopy, RandomExplainer
 from holdfast.explainers.cam.full_grad import FullGrad, FullGradient
@@ -51,9 +52,9 @@ __all__ = [
     "LIME",
     "LRP",
     "RISE",
-    "AttnLRP",
     "AttentionRelevance",
     "AttentionRollout",
+    "AttnLRP",
     "Background",
     "CentreExplainer",
     "Deconvolution",
@@ -86,6 +87,7 @@ __all__ = [
     "Saliency",
     "ShapleySampling",
     "SmoothGrad",
+    "TransformerAttribution",
     "explainers",
     "from_callable",
     "from_captum",
@@ -134,6 +136,7 @@ for _kind in (
     FullGrad,
     AttentionRollout,
     AttentionRelevance,
+    TransformerAttribution,
     LIME,
     KernelSHAP,
     ShapleySampling,

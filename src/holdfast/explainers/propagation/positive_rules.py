@@ -88,7 +88,9 @@ class PositiveRule(RelevanceMode):
         alone = len(carrying) == 1
         if alone and (name == "linear" or name in CONVOLUTIONS) and kwargs.get("input", *args[:1]) is carrying[0]:
             return self._keep_positive(func, args, kwargs)
-        by_constant = alone and (name in _SUMS or (name in _SCALINGS and (name not in QUOTIENTS or args[0] is carrying[0])))
+        by_constant = alone and (
+            name in _SUMS or (name in _SCALINGS and (name not in QUOTIENTS or args[0] is carrying[0]))
+        )
         if alone and (name in _PASSING or by_constant):
             return self._pass(func(*args, **kwargs), carrying[0])
         if name in _AVERAGES or (name in PRODUCTS and not adds_first(name, args, carrying)):
@@ -122,9 +124,7 @@ class PositiveRule(RelevanceMode):
 
         return self._divide(func(*args, **kwargs), rule, *carrying)
 
-    def _add(
-        self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], carrying: list[Tensor]
-    ) -> Tensor:
+    def _add(self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], carrying: list[Tensor]) -> Tensor:
         for value in carrying:
             if len(value) != self.rows:
                 raise ModelError(
@@ -142,9 +142,7 @@ class PositiveRule(RelevanceMode):
             parts = [source * share for source, share in zip(sources, shares, strict=True)]
             sums = [_sum_rows(part) for part in parts]
             whole = divide(_sum_rows(relevance), sums[0].abs() + sums[1].abs())
-            return [
-                part * _align(whole * own.sign(), part) for part, own in zip(parts, sums, strict=True)
-            ]
+            return [part * _align(whole * own.sign(), part) for part, own in zip(parts, sums, strict=True)]
 
         return self._divide(func(*args, **kwargs), rule, *carrying)
 
@@ -176,7 +174,10 @@ def pull(
     """
     twice = torch.is_grad_enabled()
     with torch.enable_grad():
-        values = [source.view_as(source) if twice and source.requires_grad else source.detach().requires_grad_(True) for source in sources]
+        values = [
+            source.view_as(source) if twice and source.requires_grad else source.detach().requires_grad_(True)
+            for source in sources
+        ]
         out = call(*values)
         with torch.set_grad_enabled(twice):
             weights = weigh(out)
