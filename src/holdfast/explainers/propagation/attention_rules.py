@@ -210,6 +210,10 @@ class RelevanceMode(FunctionMode):
         """The value; what is passed back by the rules is multiplied by the factor."""
         return _Weaken.apply(value, factor, self)  # type: ignore[no-untyped-call,no-any-return]
 
+    def route(self, out: Tensor, substitute: Tensor) -> Tensor:
+        """The values of `out`; backward passes by the rules go through the substitute, of the same shape."""
+        return _Route.apply(out, substitute, self)  # type: ignore[no-untyped-call,no-any-return]
+
     def _normalize_vectors(
         self, x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None
     ) -> Tensor:
@@ -257,10 +261,7 @@ class AttentionRule(RelevanceMode):
         if self.attached:
             near = z.abs() < torch.finfo(z.dtype).eps ** 0.25
             slope = trace_slope(slope, z, out, near, lambda: differentiate(function, z * (2 / 3), create_graph=True))
-        return self._route(out, z * self.hold(slope))
-
-    def _route(self, out: Tensor, substitute: Tensor) -> Tensor:
-        return _Route.apply(out, substitute, self)  # type: ignore[no-untyped-call,no-any-return]
+        return self.route(out, z * self.hold(slope))
 
     def _normalise(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
         """The identity rule for the divisor of a normalisation over the last axes."""
@@ -275,7 +276,7 @@ class AttentionRule(RelevanceMode):
             variance = centred.square().mean(axes, keepdim=True)
             scale = (variance + (torch.finfo(x.dtype).eps if eps is None else eps)).rsqrt()
         substitute = centred * self.hold(scale)
-        return self._route(out, substitute if given.get("weight") is None else substitute * given["weight"])
+        return self.route(out, substitute if given.get("weight") is None else substitute * given["weight"])
 
     def _enlarge(self, gamma: float, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
         """The gamma rule of a linear layer or a convolution, for inputs of both signs."""
@@ -294,7 +295,7 @@ class AttentionRule(RelevanceMode):
             with torch.set_grad_enabled(self.attached):
                 ratio = divide(out, torch.where(out * sign > 0, z, 0.0))
             sides.append(z * self.hold(ratio))
-        return self._route(out, sides[0] + sides[1])
+        return self.route(out, sides[0] + sides[1])
 
 
 def adds_first(name: str, args: list[Any], carrying: list[Tensor]) -> bool:

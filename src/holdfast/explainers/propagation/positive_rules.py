@@ -106,7 +106,7 @@ class PositiveRule(RelevanceMode):
 
     def _pass(self, out: Tensor, source: Tensor) -> Tensor:
         """Each value of the result has one source, which gets its relevance."""
-        return self._divide(out, lambda sources, relevance: [relevance.sum_to_size(sources[0].shape)], source)
+        return self.route(out, source.expand(out.shape))
 
     def _share(
         self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], carrying: list[Tensor]
