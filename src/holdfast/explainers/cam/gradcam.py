@@ -139,22 +139,22 @@ class KeptOutput:
 
     def keep(self, name: str, layer: nn.Module, out: Any) -> Any:
         """Keep the output of one run of a layer; what the module goes on with."""
-        if not self._has_positions(out) and (self.wanted is not None or not self.norms):
+        if not self._has_positions(layer, out) and (self.wanted is not None or not self.norms):
             got = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
             expected = f"a layer with outputs (N, channels, positions...) for inputs of shape {tuple(self.x.shape)}"
             raise ArgumentError("layer", expected, f"{name!r} with output {got}")
-        if not self._has_positions(out) or (self.wanted is None and not self._has_tokens(layer, out)):
+        if not self._has_positions(layer, out) or (self.wanted is None and not self._has_tokens(layer, out)):
             return out
         if self.detached and not out.requires_grad:
             out = out.detach().requires_grad_(True)
         self.runs.append(_Run(name, layer, out, len(self.watch.weights) if self.watch else 0))
         return out.clone()  # the next layer may work in place
 
-    def _has_positions(self, out: Any) -> bool:
+    def _has_positions(self, layer: nn.Module, out: Any) -> bool:
         """Whether it has a value for each channel at each position, or for each feature of each token."""
         if not isinstance(out, Tensor) or out.ndim < 3 or len(out) != len(self.x):
             return False
-        return out.ndim == self.x.ndim or (out.ndim == 3 and self.x.ndim > 3)
+        return out.ndim == self.x.ndim or (out.ndim == 3 < self.x.ndim and not isinstance(layer, _FEATURES_SECOND))
 
     def _has_tokens(self, layer: nn.Module, out: Tensor) -> bool:
         """Whether a layer normalisation is that of tokens, not of channels `(N, K, h, w)` or of a head's queries."""
