@@ -45,8 +45,8 @@ class AttnLRP(Explainer):
     `gamma=0.05, convolution_gamma=0.25`. The gamma rule holds here in all linear layers; in the authors' example for
     torchvision, which also detaches the attention's weights, the projections of an attention keep the epsilon rule.
 
-    Cost: one forward and one backward pass for each input. With a `gamma` of linear layers, theirs cost four times as
-    much.
+    Cost: one forward and one backward pass for each input. With `gamma`, linear layers run three times in
+    both, with two copies of their weights.
 
     With `create_graph`, the attributions can be differentiated by the input.
 
