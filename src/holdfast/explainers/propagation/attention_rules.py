@@ -27,7 +27,6 @@ from torch import Tensor
 from torch.autograd import Function
 
 from holdfast.errors import ModelError
-from holdfast.explainers.attention.attention_calls import AttentionWatch
 from holdfast.explainers.propagation.difference_rules import (
     MAX_POOLS,
     compute_slope,
@@ -54,13 +53,6 @@ _BY_GRADIENT = MOVING | LINEAR | split_names("relu softplus softmax neg __neg__"
 _DIVISORS = split_names("rsqrt sqrt norm linalg_norm linalg_vector_norm")
 _OPERATORS = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__itruediv__": "div"}
 _THRESHOLD = 1e-10  # nearer to zero than this, f(z) / z is the derivative at 0
-
-
-class OpenAttention(AttentionWatch):
-    """Inside, attention is computed in plain operations; its weights are not kept."""
-
-    def _keep(self, weights: Tensor, shape: tuple[int, ...]) -> Tensor:
-        return weights.reshape(shape)
 
 
 class _Route(Function):
@@ -115,7 +107,7 @@ class RelevanceMode(FunctionMode):
     """Inside, modules run such that backward passes within `follow_rules()` follow rules of relevance.
 
     Other backward passes through the same graph compute true gradients. Attention is seen if the mode is entered
-    outside of an `AttentionWatch`.
+    outside of `PlainAttention` or `AttentionWatch`.
 
     Args:
         explainer: its name, for messages.

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check
+from holdfast.explainers.attention.attention_calls import PlainAttention
 from holdfast.explainers.base import Explainer, compute_gradient, make_leaf, select_logits
-from holdfast.explainers.propagation.attention_rules import AttentionRule, OpenAttention
+from holdfast.explainers.propagation.attention_rules import AttentionRule
 from holdfast.explainers.propagation.backward_rules import check_same_shape
 from holdfast.model import Classifier
 
@@ -90,7 +91,7 @@ class AttnLRP(Explainer):
                 inputs = classifier.preprocess(inputs.clone())
                 check_same_shape(self.name, inputs, x)
                 inputs = inputs if create_graph else inputs.detach().requires_grad_(True)
-            with rule, OpenAttention(len(x)):
+            with rule, PlainAttention():
                 logits = classifier.module(inputs.clone())
             with rule.follow_rules():
                 relevance = compute_gradient(select_logits(logits, targets), inputs, create_graph)
