@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import captum.attr as ca
 import numpy as np
 import pytest
 import torch
@@ -237,6 +238,24 @@ def test_attention_of_text_models(name: str) -> None:
     cam = holdfast.explainers.get("gradcam", relu=False)
     layer = "bert.encoder.layer.0.output.LayerNorm" if name == "BERT" else "transformer.h.1.ln_1"
     assert torch.equal(cam(classifier, x, 1), dataclasses.replace(cam, layer=f"model.{layer}")(classifier, x, 1))
+
+
+def test_integrated_gradients_by_embeddings_equal_captum() -> None:
+    """With the tokens of the text present on the whole path, from the embedding of the padding."""
+    text = make_of_texts("BERT", "sdpa")
+    model, ids = text.model, torch.randint(1, 30, (2, 6), generator=torch.Generator().manual_seed(0))
+    ids[1, 4:] = 0
+
+    def forward(ids: Tensor, present: Tensor) -> Tensor:
+        return model(ids, attention_mask=present).logits
+
+    captum = ca.LayerIntegratedGradients(forward, model.bert.embeddings.word_embeddings)
+    options = {"target": 1, "n_steps": 8, "additional_forward_args": (ids != 0).long()}
+    expected = captum.attribute(ids, torch.zeros_like(ids), **options).sum(2)
+    explainer = holdfast.explainers.get("integrated_gradients", steps=8, baseline=text.baseline())
+    found = zoo.token_relevance(explainer(zoo.text_classifier(text), text.embed(ids), 1))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    assert (found[1, 4:] == 0).all()
 
 
 def test_gradcam_of_swin_takes_the_last_normalisation_before_the_last_attention() -> None:
