@@ -41,6 +41,7 @@ from holdfast.zoo.networks.series_models import BUNDLED, SERIES_MODELS
 from holdfast.zoo.networks.series_transformer import SeriesTransformer
 from holdfast.zoo.networks.small_cnn import SmallCNN
 from holdfast.zoo.networks.vgg import VGG16
+from holdfast.zoo.networks.vit import VisionTransformer
 
 __all__ = [
     "DLA34",
@@ -56,6 +57,7 @@ __all__ = [
     "SeriesCNN",
     "SeriesTransformer",
     "SmallCNN",
+    "VisionTransformer",
     "architectures",
     "card",
     "from_text_transformers",
