@@ -253,7 +253,7 @@ RECIPES = {
         build=partial(VisionTransformer, in_channels=1, side=28, width=64, layers=4, heads=4, feedforward=128),
         architecture="VisionTransformer(in_channels=1, side=28, width=64, layers=4, heads=4, feedforward=128)",
         required_accuracy=0.975,
-        epochs=10,
+        epochs=6,
         learning_rate=2e-3,
         weight_decay=0.05,
         precision=torch.bfloat16,
@@ -292,9 +292,10 @@ RECIPES |= {
 
 RECIPES["vit-cifar10"] = replace(
     RECIPES["resnet18w16-cifar10"],
-    build=partial(VisionTransformer, layers=5, stem=(48, 96)),
-    architecture="VisionTransformer(layers=5, stem=(48, 96))",
-    epochs=50,
+    build=partial(VisionTransformer, layers=4, stem=(48, 96)),
+    architecture="VisionTransformer(layers=4, stem=(48, 96))",
+    required_accuracy=0.6,
+    epochs=12,
     learning_rate=1e-3,
     channels_last=False,
     precision=torch.bfloat16,
