@@ -26,15 +26,16 @@ def load() -> tuple[holdfast.Classifier, holdfast.data.Dataset]:
     return classifier, sentences.take(right.nonzero()[:, 0])
 
 
-def make_typos(rate: float = 0.2) -> holdfast.neighbourhoods.TokenSwaps:
-    """Each word is written wrongly with probability `rate`.
+def make_typos(sentences: holdfast.data.Dataset, rate: float = 0.2) -> holdfast.neighbourhoods.TokenSwaps:
+    """Each word of the sentences is written wrongly with probability `rate`.
 
     A word of four letters or more becomes a word that is one slip apart, if there is one, or a word that the network
     does not know. Short words stay.
     """
-    unknown = {number: (1,) for number, word in enumerate(WORDS.words) if len(word) > 3 and word.isalpha()}
     slips = holdfast.neighbourhoods.typo_table(WORDS.words)
-    table = unknown | {number: (*others, 1) for number, others in slips.items()}
+    texts = {word for words in sentences.tokens for word in words}
+    numbers = [number for number, word in enumerate(WORDS.words) if word in texts and len(word) > 3]
+    table = {number: (*slips.get(number, ()), 1) for number in numbers}
     return holdfast.neighbourhoods.TokenSwaps(WORDS.vectors, table, rate=rate, padding=0)
 
 
@@ -54,7 +55,7 @@ def evaluate(
     metrics = {
         "worst case, vectors": holdfast.metrics.WorstCase(ball, **changed, budget=budget),
         "worst case, typing errors": holdfast.metrics.WorstCase(
-            make_typos(), **changed, search="random", budget=budget
+            make_typos(sentences), **changed, search="random", budget=budget
         ),
         "max-sensitivity": holdfast.metrics.MaxSensitivity(ball, samples=10, normalise=True),
         "words left out": holdfast.metrics.CorruptionCurve(replacement="constant", baseline=nothing, unit="pixel"),

@@ -98,7 +98,8 @@ def test_loading_gives_independent_models_and_keeps_the_random_state():
 
 def test_every_model_has_weights_and_a_card():
     lenets = ["lenet5-mnist", "lenet5-mnist-pgd045", "lenet5-mnist-pgd075", *SCHEMES, *ATTRIBUTIONS]
-    assert zoo.names() == sorted(["cnn-gtsrb", *lenets, *SMOOTH, "resnet18w16-cifar10", *SMALL_CIFAR10, *SERIES])
+    others = ["cnn-gtsrb", "resnet18w16-cifar10", *SMALL_CIFAR10, *SERIES, *ATTENTION]
+    assert zoo.names() == sorted([*lenets, *SMOOTH, *others])
     for name in zoo.names():
         assert sum(p.numel() for p in zoo.load(name).parameters()) == zoo.card(name)["parameters"]
 
@@ -129,6 +130,7 @@ SMOOTH = [
     "resnet20-cifar10-softplus",
     *(f"lenet5-tanh-mnist-{scheme}" for scheme in ("gradient", "gradient-hessian", "hessian", "pgd", "plain")),
 ]
+ATTENTION = ["transformer-sentences", "vit-mnist"]
 SMALL_CIFAR10 = ["dla34w2-cifar10", "resnet20-cifar10", "vgg16w8-cifar10"]
 
 SCHEMES = {

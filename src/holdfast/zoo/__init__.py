@@ -96,6 +96,10 @@ models.add("resnet20-cifar10", ResNet20)
 models.add("resnet20-cifar10-softplus", partial(ResNet20, activation="softplus"))
 models.add("vgg16w8-cifar10", partial(VGG16, width=8))
 models.add("cnn-gtsrb", SmallCNN)
+models.add(
+    "vit-mnist",
+    partial(VisionTransformer, in_channels=1, side=28, width=64, layers=4, heads=4, feedforward=128),
+)
 models.add("transformer-sentences", make_sentence_classifier)
 for _name, _architecture in BUNDLED.items():
     # variants (calibrated, noisy) are there only if they have been trained: scripts/train_series.py writes both files
