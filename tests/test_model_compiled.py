@@ -62,7 +62,9 @@ def is_exported(classifier: holdfast.Classifier) -> bool:
     return isinstance(classifier.module, torch.fx.GraphModule)
 
 
-@pytest.mark.parametrize("name", [n for n in holdfast.explainers.names() if not n.startswith("attention_")])
+@pytest.mark.parametrize(
+    "name", [n for n in holdfast.explainers.names() if not n.startswith(("attention_", "transformer_"))]
+)
 def test_explainers(pair, name):
     own, made = pair
     explainer = holdfast.explainers.get(name)

@@ -21,9 +21,9 @@ from holdfast.explainers.gradients.input_gradients import draw_shared_noise
 from holdfast.model import Classifier
 
 CONSTANT = ["saliency", "smoothgrad", "integrated_gradients", "guided_backprop", "deeplift", "lrp"]
-CONSTANT += ["smoothgrad_variance", "gradient_shap", "deep_shap", "deep_taylor", "fullgrad"]
+CONSTANT += ["smoothgrad_variance", "gradient_shap", "deep_shap", "deep_taylor", "fullgrad", "attn_lrp"]
 GRADIENT_FAMILY = ["saliency", "input_x_gradient", "guided_backprop", "deconvolution", "lrp", "gradcam"]
-GRADIENT_FAMILY += ["guided_gradcam", "deep_taylor", "fullgrad"]
+GRADIENT_FAMILY += ["guided_gradcam", "deep_taylor", "fullgrad", "attn_lrp"]
 NO_BACKWARD = [
     "random",
     "gradcam",
@@ -49,6 +49,7 @@ ALL = {
     "deeplift": hx.DeepLift(),
     "deep_shap": hx.DeepSHAP(),
     "lrp": hx.LRP(),
+    "attn_lrp": hx.AttnLRP(gamma=0.1, convolution_gamma=0.25),
     "deep_taylor": hx.DeepTaylor(),
     "gradcam": hx.GradCAM(),
     "guided_gradcam": hx.GuidedGradCAM(),

@@ -17,6 +17,7 @@ from holdfast.explainers.adapters.shap import from_shap
 from holdfast.explainers.adapters.zennit import from_zennit
 from holdfast.explainers.attention.attention_relevance import AttentionRelevance
 from holdfast.explainers.attention.attention_rollout import AttentionRollout
+from holdfast.explainers.attention.transformer_attribution import TransformerAttribution
 from holdfast.explainers.base import Explainer
 from holdfast.explainers.baselines import CentreExplainer, Edges, InputCopy, RandomExplainer
 from holdfast.explainers.cam.full_grad import FullGrad, FullGradient
@@ -31,6 +32,7 @@ from holdfast.explainers.perturbation.lime import LIME
 from holdfast.explainers.perturbation.occlusion import Occlusion
 from holdfast.explainers.perturbation.rise import RISE
 from holdfast.explainers.perturbation.shapley_sampling import ShapleySampling
+from holdfast.explainers.propagation.attn_lrp import AttnLRP
 from holdfast.explainers.propagation.backward_rules import LRP, Deconvolution, DeepLift, GuidedBackprop, LRPEpsilon
 from holdfast.explainers.propagation.deep_shap import DeepSHAP
 from holdfast.explainers.propagation.deep_taylor import DeepTaylor
@@ -52,6 +54,7 @@ __all__ = [
     "RISE",
     "AttentionRelevance",
     "AttentionRollout",
+    "AttnLRP",
     "Background",
     "CentreExplainer",
     "Deconvolution",
@@ -84,6 +87,7 @@ __all__ = [
     "Saliency",
     "ShapleySampling",
     "SmoothGrad",
+    "TransformerAttribution",
     "explainers",
     "from_callable",
     "from_captum",
@@ -125,12 +129,14 @@ for _kind in (
     LRPEpsilonAlpha2Beta1,
     LRPEpsilonAlpha2Beta1Flat,
     LRPEpsilonGammaBox,
+    AttnLRP,
     DeepTaylor,
     GradCAM,
     GuidedGradCAM,
     FullGrad,
     AttentionRollout,
     AttentionRelevance,
+    TransformerAttribution,
     LIME,
     KernelSHAP,
     ShapleySampling,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -15,6 +15,7 @@ from holdfast.explainers.attention.attention_calls import AttentionWatch
 from holdfast.explainers.attention.tokens import Grid, check_grid, find_token_grid
 from holdfast.explainers.base import Explainer, make_leaf, select_logits
 from holdfast.explainers.cam.gradcam import Interpolation, check_interpolation, resize
+from holdfast.explainers.propagation.attention_rules import RelevanceMode
 from holdfast.model import Classifier, module_name
 from holdfast.records import set_fields
 
@@ -40,36 +41,37 @@ class AttentionExplainer(Explainer):
 
         Args:
             deciding: the share of each token in the decision, `(N, T)`; rows add up to 1.
-            weights: attention weights `(N, heads, T, T)` of each layer, from the first to the last.
+            weights: attention weights `(N, heads, T, T)` of each layer, from the first to the last; with `make_mode`,
+                their relevance.
             gradients: of the target's logit by the weights, with `uses_gradients`; else empty.
         """
 
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
+        mode = self.make_mode(len(x))
         with torch.enable_grad():
-            inputs = make_leaf(x, True) if create_graph else x.detach()
-            with AttentionWatch(len(x)) as watch:
+            inputs = make_leaf(x, create_graph) if create_graph or mode is not None else x.detach()
+            with mode or contextlib.nullcontext(), AttentionWatch(len(x)) as watch:
                 logits = classifier.forward(inputs.clone())
             weights = self._check_weights(watch.weights, classifier, len(x))
+            scores = select_logits(logits, targets)
             wanted = weights if self.uses_gradients else weights[-1:]
             twice = create_graph and self.uses_gradients
-            scores = select_logits(logits, targets)
-            found: Sequence[Tensor | None] = [None] * len(wanted)
-            if scores.requires_grad:
-                found = torch.autograd.grad(
-                    scores.sum(), wanted, create_graph=twice, retain_graph=create_graph, allow_unused=True
-                )
-            gradients = [
-                torch.zeros_like(own) if gradient is None else gradient
-                for own, gradient in zip(wanted, found, strict=True)
-            ]
+            gradients = _differentiate(scores, wanted, twice, retain_graph=create_graph or mode is not None)
+            if mode is not None:
+                with mode.follow_rules():
+                    weights = _differentiate(scores, weights, create_graph, retain_graph=create_graph)
         with torch.set_grad_enabled(create_graph):
             deciding = find_deciding_tokens(gradients[-1].detach())
             relevance = self.follow(deciding, weights, gradients if self.uses_gradients else [])
             grid = find_token_grid(weights[0].shape[-1], x.shape[1:], self.grid, watch.grid, self.label)
             maps = spread_tokens(relevance, deciding, grid, x, self.interpolation)
         return (maps, logits) if create_graph else (maps.detach(), logits.detach())
+
+    def make_mode(self, rows: int) -> RelevanceMode | None:
+        """A mode whose relevance of the weights, for a batch of `rows`, `follow` gets instead of the weights."""
+        return None
 
     def _check_weights(self, weights: list[Tensor], classifier: Classifier, rows: int) -> list[Tensor]:
         """The weights, if they are those of self-attention of the same tokens of whole inputs in every layer."""
@@ -94,6 +96,16 @@ class AttentionExplainer(Explainer):
                     f" {problem} in layer {layer} of {len(weights)} of this {name}"
                 )
         return weights
+
+
+def _differentiate(scores: Tensor, weights: list[Tensor], create_graph: bool, retain_graph: bool) -> list[Tensor]:
+    """The gradients of the scores by the weights of each layer; zeros where the scores do not depend on them."""
+    if not scores.requires_grad:
+        return [torch.zeros_like(own) for own in weights]
+    found = torch.autograd.grad(
+        scores.sum(), weights, create_graph=create_graph, retain_graph=retain_graph, allow_unused=True
+    )
+    return [torch.zeros_like(own) if each is None else each for own, each in zip(weights, found, strict=True)]
 
 
 def find_deciding_tokens(gradient: Tensor) -> Tensor:

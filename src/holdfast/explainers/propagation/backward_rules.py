@@ -263,9 +263,15 @@ def preprocess_copy(name: str, classifier: Classifier, x: Tensor) -> Tensor:
     if classifier.preprocess is not None:
         with torch.no_grad():
             copy = classifier.preprocess(copy)
-        if copy.shape != x.shape:
-            raise ModelError(f"{name}: expected preprocess to keep the shape {tuple(x.shape)}, got {tuple(copy.shape)}")
+        check_same_shape(name, copy, x)
     return copy
+
+
+def check_same_shape(name: str, preprocessed: Tensor, x: Tensor) -> None:
+    """Raise `ModelError` for the explainer `name` unless preprocessing has kept the shape of `x`."""
+    if preprocessed.shape != x.shape:
+        got = tuple(preprocessed.shape)
+        raise ModelError(f"{name}: expected preprocess to keep the shape {tuple(x.shape)}, got {got}")
 
 
 def preprocess_within(name: str, classifier: Classifier, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

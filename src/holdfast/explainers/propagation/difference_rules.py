@@ -129,7 +129,7 @@ class _PairedSlope(Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         z, out, local, z_b, out_b = ctx.saved_tensors
         which = ctx.rule.which
-        slope = _compute_slope(
+        slope = compute_slope(
             z - z_b.index_select(0, which), out - out_b.index_select(0, which), local, ctx.rule.epsilon
         )
         return gradients[0] * slope, None, None, None, None, None
@@ -152,8 +152,28 @@ class _PairedPoolSlope(Function):
         return _propagate_pool(gradients[0], saved, ctx.rule.epsilon), None, None, None, None
 
 
-def _compute_slope(change: Tensor, difference: Tensor, local: Tensor, epsilon: float) -> Tensor:
+def compute_slope(change: Tensor, difference: Tensor, local: Tensor, epsilon: float) -> Tensor:
+    """`difference / change`, and the derivative `local` where the change is smaller than `epsilon`."""
     return torch.where(change.abs() < epsilon, local, difference / change)
+
+
+def trace_slope(
+    slope: Tensor, change: Tensor, difference: Tensor, near: Tensor, beside: Callable[[], Tensor] | None
+) -> Tensor:
+    """Exactly the values of `slope`, with the derivative of `difference / change`.
+
+    For a small change, rounding of the order eps / change^2 dominates the derivative of the slope. But the slope is
+    also the mean of f' between z_b and z. So its derivative is the mean of t f''(z_b + t change) over t in [0, 1],
+    which a single point at t = 2/3 gives to the second order.
+
+    Args:
+        slope, change, difference: the slope between z_b and z, `z - z_b` and `f(z) - f(z_b)`.
+        near: where the change is small.
+        beside: gives f' at `z_b + 2/3 change`; None for a piecewise linear function, whose slope is constant there.
+    """
+    nearby = slope if beside is None else 0.75 * beside()
+    traced = torch.where(near, nearby, difference / torch.where(near, 1.0, change))
+    return slope + (traced - traced.detach())
 
 
 class DifferenceRule(FunctionMode):
@@ -237,28 +257,24 @@ class DifferenceRule(FunctionMode):
     def _compute_local_slope(self, name: str, z: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
         """The derivative at `z`."""
         rectifies = name in _RECTIFIERS and not self._smooth
-        return (z > 0).to(z.dtype) if rectifies else _differentiate(function, z)
+        return (z > 0).to(z.dtype) if rectifies else differentiate(function, z)
 
     def _apply_slope(self, z: Tensor, out: Tensor, local: Tensor, z_b: Tensor, out_b: Tensor) -> Tensor:
         with torch.no_grad():
-            slope = _compute_slope(z - z_b, out - out_b, local, self.epsilon)
+            slope = compute_slope(z - z_b, out - out_b, local, self.epsilon)
         return _Slope.apply(z, out, slope)  # type: ignore[no-untyped-call,no-any-return]
 
     def _apply_switch(self, name: str, z: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
         z_b, out_b = self._recall_unit(name, z)
         out, change = function(z.clone()), z - z_b
         with torch.no_grad():
-            slope = _compute_slope(
+            slope = compute_slope(
                 change, out - out_b, self._compute_local_slope(name, z.detach(), function), self.epsilon
             )
         linear = name in _PIECEWISE_LINEAR and not (self._smooth and name in _REPLACED)
-        # For a small change, rounding of the order eps / change^2 dominates the derivative of the slope. But the slope
-        # is also the mean of f' between z_b and z. So its derivative is the mean of t f''(z_b + t change) over t in
-        # [0, 1], which a single point at t = 2/3 gives to the second order.
         near = change.abs() < (self.epsilon if linear else torch.finfo(z.dtype).eps ** 0.25)
-        beside = slope if linear else 0.75 * _differentiate(function, z_b + change * (2 / 3), create_graph=True)
-        traced = torch.where(near, beside, (out - out_b) / torch.where(near, 1.0, change))
-        slope = slope + (traced - traced.detach())  # exactly the value of slope, with the derivative of traced
+        beside = None if linear else lambda: differentiate(function, z_b + change * (2 / 3), create_graph=True)
+        slope = trace_slope(slope, change, out - out_b, near, beside)
         return _Switch.apply(z, out, slope, self)  # type: ignore[no-untyped-call,no-any-return]
 
     def _pool(self, name: str, z: Tensor, function: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
@@ -305,7 +321,7 @@ class PairedRule(DifferenceRule):
         return _PairedPoolSlope.apply(z, z_b, pooled, pooled_b, self)  # type: ignore[no-untyped-call,no-any-return]
 
 
-def _differentiate(function: Callable[[Tensor], Tensor], z: Tensor, create_graph: bool = False) -> Tensor:
+def differentiate(function: Callable[[Tensor], Tensor], z: Tensor, create_graph: bool = False) -> Tensor:
     with torch.enable_grad():
         leaf = z if create_graph else z.clone().requires_grad_(True)
         (slope,) = torch.autograd.grad(function(leaf.clone()).sum(), leaf, create_graph=create_graph)

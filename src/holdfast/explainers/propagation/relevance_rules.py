@@ -16,14 +16,14 @@ from holdfast.function_calls import FunctionMode, split_names, strip_underscore
 # elementwise functions: they pass relevance on unchanged. All have f(0) = 0, except softplus, a smooth rectifier.
 PASS_THROUGH = split_names("relu tanh elu leaky_relu gelu silu mish selu celu hardtanh relu6 hardswish softplus")
 # linear functions: they follow the epsilon rule
-_LINEAR = frozenset(MAX_POOLS) | split_names(
+LINEAR = frozenset(MAX_POOLS) | split_names(
     "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d batch_norm mean sum"
     " avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d"
     " interpolate add sub __add__ __radd__ __sub__ __rsub__ rsub"
 )
 # products: they follow the rule if only one factor depends on the input
-_LINEAR_IN_ONE = split_names("mul __mul__ __rmul__ matmul __matmul__ mm addmm")
-_QUOTIENTS = split_names("div true_divide __truediv__")
+LINEAR_IN_ONE = split_names("mul __mul__ __rmul__ matmul __matmul__ mm addmm")
+QUOTIENTS = split_names("div true_divide __truediv__")
 # functions that move values: relevance moves with them (dropout is off)
 MOVES = split_names(
     "flatten view reshape permute transpose squeeze unsqueeze cat concat stack __getitem__ contiguous expand"
@@ -96,8 +96,8 @@ class EpsilonRule(FunctionMode):
             result = PassThrough.apply(z, lambda z: func(z.clone(), *args, **kwargs))  # type: ignore[no-untyped-call]
             return z.copy_(result) if in_place else result
         alone = len(carrying) == 1
-        by_constant = alone and plain in _QUOTIENTS and args[0] is carrying[0]
-        if plain in _LINEAR or (plain in _LINEAR_IN_ONE and alone) or by_constant:
+        by_constant = alone and plain in QUOTIENTS and args[0] is carrying[0]
+        if plain in LINEAR or (plain in LINEAR_IN_ONE and alone) or by_constant:
             if plain == name:
                 return self._share(func, args, kwargs)
             # in place: compute in new memory, then write
