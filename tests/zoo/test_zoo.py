@@ -143,6 +143,24 @@ SCHEMES = {
 }
 
 
+@pytest.mark.parametrize(
+    ("name", "source", "count"), [("vit-mnist", "digits", 300), ("vit-cifar10", "cifar10:test", 200)]
+)
+def test_the_vision_transformers(name: str, source: str, count: int):
+    """The weights are those of the card, and as accurate as it says, within four standard errors."""
+    card = zoo.card(name)
+    weights = (files("holdfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
+    assert hashlib.sha256(weights).hexdigest() == card["weights_sha256"]
+    assert len(weights) < 1_500_000
+    try:
+        test = data.load(source)[:count]
+    except data.MissingDataError as missing:
+        pytest.skip(str(missing))
+    expected = card["test_accuracy"]
+    error = (expected * (1 - expected) / count) ** 0.5
+    assert accuracy(zoo.load(name), test.inputs, test.labels) == pytest.approx(expected, abs=4 * error)
+
+
 def test_the_cards_of_the_schemes():
     cards = {name: zoo.card(name) for name in SCHEMES}
     for name, card in cards.items():

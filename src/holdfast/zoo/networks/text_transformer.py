@@ -82,5 +82,6 @@ def make_sentence_classifier() -> EmbeddedText:
 
     Vectors within 0.05 of zero in each channel count as padding.
     """
-    embedding = nn.Embedding.from_pretrained(word_vectors().vectors)
+    vectors = word_vectors().vectors
+    embedding = nn.Embedding(len(vectors), vectors.shape[1], _weight=vectors, _freeze=True)
     return EmbeddedText(TextTransformer(), embedding, TextTransformer.__call__, padding=0, radius=PADDING_RADIUS)
