@@ -130,7 +130,7 @@ SMOOTH = [
     "resnet20-cifar10-softplus",
     *(f"lenet5-tanh-mnist-{scheme}" for scheme in ("gradient", "gradient-hessian", "hessian", "pgd", "plain")),
 ]
-ATTENTION = ["transformer-sentences", "vit-mnist"]
+ATTENTION = ["transformer-sentences", "vit-cifar10", "vit-mnist"]
 SMALL_CIFAR10 = ["dla34w2-cifar10", "resnet20-cifar10", "vgg16w8-cifar10"]
 
 SCHEMES = {

@@ -100,6 +100,7 @@ models.add(
     "vit-mnist",
     partial(VisionTransformer, in_channels=1, side=28, width=64, layers=4, heads=4, feedforward=128),
 )
+models.add("vit-cifar10", partial(VisionTransformer, layers=4, stem=(48, 96)))
 models.add("transformer-sentences", make_sentence_classifier)
 for _name, _architecture in BUNDLED.items():
     # variants (calibrated, noisy) are there only if they have been trained: scripts/train_series.py writes both files
