@@ -116,7 +116,7 @@ def names() -> list[str]:
     """The names of all models, sorted.
 
     >>> names()
-    ['bilstm-waves', ..., 'lenet5-fashion-mnist', ..., 'resnet20-cifar10', ..., 'vgg16w8-cifar10']
+    ['bilstm-waves', ..., 'lenet5-fashion-mnist', ..., 'resnet20-cifar10', ..., 'vit-mnist']
     """
     return models.names()
 

@@ -36,6 +36,7 @@ class TextTransformer(nn.Module):
     Raises:
         ArgumentError: an option is out of range.
 
+    >>> import torch
     >>> model = TextTransformer()
     >>> model(torch.zeros(2, 5, 32), torch.ones(2, 5, dtype=torch.bool)).shape
     torch.Size([2, 2])
