@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import captum.attr as ca
 import numpy as np
 import pytest
 import torch
@@ -239,6 +240,24 @@ def test_attention_of_text_models(name: str) -> None:
     assert torch.equal(cam(classifier, x, 1), dataclasses.replace(cam, layer=f"model.{layer}")(classifier, x, 1))
 
 
+def test_integrated_gradients_by_embeddings_equal_captum() -> None:
+    """With the tokens of the text present on the whole path, from the embedding of the padding."""
+    text = make_of_texts("BERT", "sdpa")
+    model, ids = text.model, torch.randint(1, 30, (2, 6), generator=torch.Generator().manual_seed(0))
+    ids[1, 4:] = 0
+
+    def forward(ids: Tensor, present: Tensor) -> Tensor:
+        return model(ids, attention_mask=present).logits
+
+    captum = ca.LayerIntegratedGradients(forward, model.bert.embeddings.word_embeddings)
+    options = {"target": 1, "n_steps": 8, "additional_forward_args": (ids != 0).long()}
+    expected = captum.attribute(ids, torch.zeros_like(ids), **options).sum(2)
+    explainer = holdfast.explainers.get("integrated_gradients", steps=8, baseline=text.baseline())
+    found = zoo.token_relevance(explainer(zoo.text_classifier(text), text.embed(ids), 1))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    assert (found[1, 4:] == 0).all()
+
+
 def test_gradcam_of_swin_takes_the_last_normalisation_before_the_last_attention() -> None:
     torch.manual_seed(0)
     sizes = {"image_size": 16, "patch_size": 2, "embed_dim": 8, "depths": [1, 2], "num_heads": [2, 2]}
@@ -255,3 +274,38 @@ def test_gradcam_of_swin_takes_the_last_normalisation_before_the_last_attention(
     for name in EXPLAINERS:
         with pytest.raises(ModelError, match="got attention within 16 windows of each input in layer 1 of 3"):
             holdfast.explainers.get(name)(classifier, x, 1)
+
+
+@pytest.mark.parametrize("name", ["ViT", "Swin", "BERT"])
+def test_relevance_by_rules_does_not_depend_on_how_attention_is_written(name: str) -> None:
+    """AttnLRP and, where attention is that of whole inputs, transformer attribution."""
+    found = []
+    for attention in ("eager", "sdpa"):
+        if name == "BERT":
+            text = make_of_texts(name, attention)
+            x = text.embed(torch.tensor([[3, 5, 2, 7], [4, 8, 0, 0]]))
+            classifier = zoo.text_classifier(text)
+        else:
+            x = rand(2, 3, 8, 8)
+            options = {"depths": [2], "num_heads": [2], "window_size": 2, "initializer_range": 0.4, "num_labels": 4}
+            swin = transformers().SwinConfig(
+                image_size=8, patch_size=2, embed_dim=4, attn_implementation=attention, **options
+            )
+            torch.manual_seed(0)
+            model = (
+                transformers().SwinForImageClassification(swin) if name == "Swin" else make_of_images(name, attention)
+            )
+            classifier = holdfast.Classifier(model, (0.0, 1.0), device="cpu", forward=lambda own, x: own(x).logits)
+        maps = []
+        for kind in ("attn_lrp", "transformer_attribution")[: 1 if name == "Swin" else 2]:
+            maps.append(holdfast.explainers.get(kind)(classifier, x, 1))
+            with classifier.session():
+                _, logits = holdfast.explainers.get(kind).attribute(classifier, x, None)
+            torch.testing.assert_close(logits, classifier.logits(x), rtol=1e-5, atol=1e-5)
+            if name == "BERT":
+                assert not maps[-1][1, :, 2:].any()  # padding gets nothing
+        found.append(maps)
+    for one, other in zip(*found, strict=True):
+        scale = float(one.abs().max())
+        assert scale > 1e-4
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5 * scale)

@@ -16,6 +16,7 @@ import holdfast
 from holdfast import explainers as hx
 from holdfast.errors import ArgumentError, ModelError
 from holdfast.explainers.attention.tokens import find_token_grid
+from holdfast.gating import find_gateable, gate, group_count, masked_weights, weight_layers
 
 KINDS = {"class": ("class", 0), "registers": ("class", 3), "distilled": ("distilled", 0), "mean": ("mean", 2)}
 
@@ -201,6 +202,28 @@ def test_the_model_is_left_alone() -> None:
     assert not any(part._forward_hooks for part in module.modules())
 
 
+@pytest.mark.parametrize("name", ["attention_rollout", "attention_relevance"])
+def test_gates_give_what_masked_weights_give(name: str) -> None:
+    """As parameter SenC needs it: every row of the batch has other masked weights."""
+    classifier, x, explainer = classify(SmallViT(depth=2)), images(3), hx.get(name)
+    layers = {
+        kept: layer
+        for kept, layer in weight_layers(classifier.module).items()
+        if kept in ("patch_embed", "blocks.0.mlp.2")
+    }
+    with classifier.session():
+        assert find_gateable(classifier, x, layers) == set(layers)
+        for layer in layers.values():
+            masks = torch.rand(3, group_count(layer), generator=torch.Generator().manual_seed(5)) < 0.7
+            with gate(layer, masks):
+                found, _ = explainer.attribute(classifier, x, torch.tensor([1, 2, 3]))
+            for i in range(3):
+                with masked_weights(layer) as use:
+                    use(masks[i])
+                    expected, _ = explainer.attribute(classifier, x[i : i + 1], torch.tensor([i + 1]))
+                close(found[i], expected[0])
+
+
 def test_logits_that_do_not_depend_on_attention() -> None:
     module = SmallViT()
     nn.init.zeros_(module.head.weight)
@@ -274,3 +297,14 @@ def test_grids_of_tokens() -> None:
     assert find_token_grid(9, (8,), None, None, "") == (8,)
     with pytest.raises(ModelError, match="got 90 tokens; its option `grid`"):
         find_token_grid(90, (3, 32, 32), None, None, "gradcam")
+
+
+@pytest.mark.parametrize("name", ["saliency", "gradcam"])
+def test_white_box_searches_of_other_explainers_run_on_fused_attention(name: str) -> None:
+    """The search follows the same gradients as on attention that is written out."""
+    metric = holdfast.metrics.WorstCase(
+        holdfast.LinfBall(0.05), event="changed_explanation", similarity="pearson", search="gradient", budget=40
+    )
+    fused, written = (metric(classify(SmallViT(fused=fused)), name, images()) for fused in (True, False))
+    assert fused.followed_gradients.all()
+    torch.testing.assert_close(fused.value, written.value, rtol=1e-3, atol=1e-3)

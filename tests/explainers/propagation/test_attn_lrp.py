@@ -16,7 +16,8 @@ from torch import Tensor, nn
 import holdfast
 from holdfast import explainers as hx
 from holdfast.errors import ArgumentError, ModelError
-from holdfast.explainers.propagation.attention_rules import AttentionRule, OpenAttention
+from holdfast.explainers.attention.attention_calls import PlainAttention
+from holdfast.explainers.propagation.attention_rules import AttentionRule
 
 GAMMAS = {"epsilon": {}, "gamma": {"gamma": 0.05, "convolution_gamma": 0.25}}
 
@@ -216,7 +217,7 @@ def test_fused_attention_with_masks(masked: str) -> None:
     if masked == "shared":
         k, v = k[:, :1], v[:, :1]
     rule = AttentionRule("attn_lrp", False, 0.0, 0.0)
-    with rule, OpenAttention(2):
+    with rule, PlainAttention():
         out = F.scaled_dot_product_attention(q, k, v, **options)
     torch.testing.assert_close(out, F.scaled_dot_product_attention(q, k, v, **options))
     weights = torch.randn(out.shape, generator=generator, dtype=torch.float64)
@@ -308,57 +309,7 @@ class Recurrent(nn.Module):
         return out
 
 
-# ---------------------------------------------------------------- other packages
-
-
-def build_transformers(kind: str, attention: str) -> tuple[nn.Module, Tensor]:
-    """A model of Hugging Face with random weights, and inputs."""
-    transformers = pytest.importorskip("transformers", reason="needs transformers (extra hub)")
-    torch.manual_seed(0)
-    common = {"num_hidden_layers": 2, "initializer_range": 0.3, "attn_implementation": attention, "num_labels": 3}
-    sizes = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 12}
-    generator = torch.Generator().manual_seed(1)
-    if kind == "vit":
-        config = transformers.ViTConfig(**common, **sizes, image_size=4, patch_size=2)
-        return transformers.ViTForImageClassification(config), torch.rand(2, 3, 4, 4, generator=generator)
-    if kind == "swin":
-        config = transformers.SwinConfig(
-            **common, image_size=8, patch_size=2, embed_dim=4, depths=[2], num_heads=[2], window_size=2
-        )
-        return transformers.SwinForImageClassification(config), torch.rand(2, 3, 8, 8, generator=generator)
-    config = transformers.BertConfig(**common, **sizes, vocab_size=9, pad_token_id=0)
-    return transformers.BertForSequenceClassification(config), torch.tensor([[3, 5, 2, 7], [4, 8, 0, 0]])
-
-
-class Logits(nn.Module):
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.model(x).logits
-        return out
-
-
-@pytest.mark.parametrize("kind", ["vit", "swin", "bert"])
-def test_models_of_hugging_face(kind: str) -> None:
-    """Fused and written out, its attention is the same; a padded token has no relevance."""
-    maps = []
-    for attention in ("eager", "sdpa"):
-        model, x = build_transformers(kind, attention)
-        if kind == "bert":
-            text = holdfast.zoo.from_text_transformers(model.eval())
-            classifier, x = holdfast.zoo.text_classifier(text, device="cpu"), text.embed(x)
-        else:
-            classifier = holdfast.Classifier(Logits(model), (0.0, 1.0), device="cpu")
-        maps.append(hx.AttnLRP()(classifier, x, 1))
-        with classifier.session():
-            _, logits = hx.AttnLRP().attribute(classifier, x, None)
-        torch.testing.assert_close(logits, classifier.logits(x), rtol=1e-5, atol=1e-5)
-    close(maps[0], maps[1], 1e-5)
-    assert float(maps[0].abs().amax()) > 1e-4
-    if kind == "bert":
-        assert not maps[0][1, :, 2:].any()
+# ---------------------------------------------------------------- another package
 
 
 def test_maps_equal_lxt() -> None:

@@ -1,12 +1,12 @@
-"""Watch the attention that a module computes: its weights, as tensors that can be differentiated by.
+"""Attention in plain operations, and its weights as tensors that can be differentiated by.
 
 Attention is found by what the module computes, not by the names of its classes. Three forms are seen:
 
 - `torch.nn.functional.scaled_dot_product_attention`, the fused function that timm and transformers call by default.
   Its weights never exist, and its kernels have no second derivative. So it is replaced by the formula
   `softmax(q k' / sqrt(d) + mask) v`, with the same result up to rounding.
-- `nn.MultiheadAttention`, and with it torch's own encoder. Its function is opened, so that what it calls is seen, and
-  torch does not take its fast path.
+- `nn.MultiheadAttention`, and with it torch's own encoder. Its function is opened, so that what it calls is seen.
+  Torch does not take its fast path while functions are watched.
 - a softmax over the last axis, whose result is then multiplied by values (`softmax(...) @ v`), as written out by
   timm without fusing, by transformers with `attn_implementation="eager"`, and by many others.
 
@@ -66,59 +66,28 @@ def compute_attention_weights(
     return scores.masked_fill(alone, 0.0).softmax(-1).masked_fill(alone, 0.0)
 
 
-class AttentionWatch(FunctionMode):
-    """Inside, all attention that runs is computed in plain operations, and its weights are kept in `weights`.
+class PlainAttention(FunctionMode):
+    """Inside, all attention that runs is computed in plain operations, which have second derivatives.
 
-    The weights are in the graph of what follows. Where they would not require gradients (the input does not), they
-    are cut off from what comes before and made to require gradients. So gradients by the weights can be computed
-    without a graph of what comes before the first attention.
-
-    Args:
-        rows: inputs of the batch, to tell convolutions of whole inputs from those of parts of inputs.
-
-    >>> x, layer = torch.rand(2, 5, 8), torch.nn.MultiheadAttention(8, 2, batch_first=True)
-    >>> with AttentionWatch(rows=2) as watch:
-    ...     out, _ = layer(x, x, x, need_weights=False)
-    >>> [tuple(weights.shape) for weights in watch.weights]
-    [(2, 2, 5, 5)]
+    >>> x = torch.rand(2, 5, 8, requires_grad=True)
+    >>> with PlainAttention():
+    ...     out = torch.nn.functional.scaled_dot_product_attention(x, x, x)
+    >>> (first,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+    >>> torch.autograd.grad(first.square().sum(), x)[0].shape  # an error outside, on a CPU
+    torch.Size([2, 5, 8])
     """
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.rows = rows
-        #: attention weights in the order of the calls: `(N, heads, queries, keys)` where the attention is that of
-        #: whole inputs; the first axis is another one where it is that of windows
-        self.weights: list[Tensor] = []
-        #: the positions `(h, w)` or `(t,)` of the last convolution before the first attention, if there is one
-        self.grid: tuple[int, ...] | None = None
-        # results of a softmax, by the identity of the object, and their shapes; held, so that no identity is used twice
-        self._candidates: dict[int, tuple[Tensor, tuple[int, ...]]] = {}
+        #: heads of the layer that runs, within torch's own
         self._heads: int | None = None
-
-    def __enter__(self) -> AttentionWatch:
-        super().__enter__()
-        return self
 
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         if name == _FUSED:
             return self._attend(*args, **kwargs)
         if name == _COMPOSED and isinstance(func, types.FunctionType):
             return self._open(func, args, kwargs)
-        plain = strip_underscore(name)
-        if plain in _PRODUCTS and len(args) == 2 and not kwargs:
-            return self._multiply(func, *args)
-        if plain == "einsum":
-            return self._contract(func, args, kwargs)
-        result = func(*args, **kwargs)
-        if plain == "softmax":
-            self._note_softmax(result, args, kwargs)
-        elif plain in _KEEPS_WEIGHTS and args and id(args[0]) in self._candidates:
-            _, shape = self._candidates[id(args[0])]
-            if isinstance(result, Tensor) and result.shape[-2:] == shape[-2:]:
-                self._candidates[id(result)] = result, shape
-        elif plain in _CONVOLUTIONS and not self.weights and len(result) == self.rows:
-            self.grid = tuple(result.shape[2:])
-        return result
+        return func(*args, **kwargs)
 
     def _attend(
         self,
@@ -148,6 +117,60 @@ class AttentionWatch(FunctionMode):
                 return _run_body(func)(*args, **kwargs)
         finally:
             self._heads = before
+
+    def _keep(self, weights: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """What the module goes on with, of attention weights that have this shape before axes are joined."""
+        return weights
+
+
+class AttentionWatch(PlainAttention):
+    """Inside, all attention that runs is computed in plain operations, and its weights are kept in `weights`.
+
+    The weights are in the graph of what follows. Where they would not require gradients (the input does not), they
+    are cut off from what comes before and made to require gradients. So gradients by the weights can be computed
+    without a graph of what comes before the first attention.
+
+    Args:
+        rows: inputs of the batch, to tell convolutions of whole inputs from those of parts of inputs.
+
+    >>> x, layer = torch.rand(2, 5, 8), torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    >>> with AttentionWatch(rows=2) as watch:
+    ...     out, _ = layer(x, x, x, need_weights=False)
+    >>> [tuple(weights.shape) for weights in watch.weights]
+    [(2, 2, 5, 5)]
+    """
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.rows = rows
+        #: attention weights in the order of the calls: `(N, heads, queries, keys)` where the attention is that of
+        #: whole inputs; the first axis is another one where it is that of windows
+        self.weights: list[Tensor] = []
+        #: the positions `(h, w)` or `(t,)` of the last convolution before the first attention, if there is one
+        self.grid: tuple[int, ...] | None = None
+        # results of a softmax, by the identity of the object, and their shapes; held, so that no identity is used twice
+        self._candidates: dict[int, tuple[Tensor, tuple[int, ...]]] = {}
+
+    def __enter__(self) -> AttentionWatch:
+        super().__enter__()
+        return self
+
+    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        plain = strip_underscore(name)
+        if plain in _PRODUCTS and len(args) == 2 and not kwargs:
+            return self._multiply(func, *args)
+        if plain == "einsum":
+            return self._contract(func, args, kwargs)
+        result = super().run(name, func, args, kwargs)
+        if plain == "softmax":
+            self._note_softmax(result, args, kwargs)
+        elif plain in _KEEPS_WEIGHTS and args and id(args[0]) in self._candidates:
+            _, shape = self._candidates[id(args[0])]
+            if isinstance(result, Tensor) and result.shape[-2:] == shape[-2:]:
+                self._candidates[id(result)] = result, shape
+        elif plain in _CONVOLUTIONS and not self.weights and len(result) == self.rows:
+            self.grid = tuple(result.shape[2:])
+        return result
 
     def _note_softmax(self, result: Tensor, args: list[Any], kwargs: dict[str, Any]) -> None:
         axis = kwargs.get("dim", args[1] if len(args) > 1 else None)

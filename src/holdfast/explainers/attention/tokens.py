@@ -65,6 +65,7 @@ def find_token_grid(
 def arrange_tokens(tokens: Tensor, grid: tuple[int, ...]) -> Tensor:
     """Tokens `(N, T, K)` as a grid `(N, K, *grid)`; special tokens, which come first, are left out.
 
+    >>> import torch
     >>> arrange_tokens(torch.arange(5.0).reshape(1, 5, 1), (2, 2))
     tensor([[[[1., 2.],
               [3., 4.]]]])

@@ -8,8 +8,8 @@ with the same value:
 - activation `f`, by the identity rule: `z * c` with the constant `c = f(z) / z`;
 - normalisation, by the identity rule for its divisor: `(x - mean(x)) * c * w + b`, with the constant `c = 1 / std(x)`;
 - product of two factors that both depend on the input, by the uniform rule: half of the gradient to each of them;
-- linear layer, by the gamma rule: `above * c` with the constant `c = z / above` where `z > 0`, the same with `below`
-  elsewhere; `above` and `below` are `z` with the weights of positive and of negative contributions enlarged.
+- linear layer, by the gamma rule: `(z + gamma p) c` with the positive contributions `p` where `z > 0`, and the negative
+  ones elsewhere, and with the constant `c = z / (z + gamma p)`.
 
 "Constant" means that relevance does not flow into it. The derivative of the relevance does.
 """
@@ -27,7 +27,6 @@ from torch import Tensor
 from torch.autograd import Function
 
 from holdfast.errors import ModelError
-from holdfast.explainers.attention.attention_calls import AttentionWatch
 from holdfast.explainers.propagation.difference_rules import (
     MAX_POOLS,
     compute_slope,
@@ -54,13 +53,6 @@ _BY_GRADIENT = MOVING | LINEAR | split_names("relu softplus softmax neg __neg__"
 _DIVISORS = split_names("rsqrt sqrt norm linalg_norm linalg_vector_norm")
 _OPERATORS = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__itruediv__": "div"}
 _THRESHOLD = 1e-10  # nearer to zero than this, f(z) / z is the derivative at 0
-
-
-class OpenAttention(AttentionWatch):
-    """Inside, attention is computed in plain operations; its weights are not kept."""
-
-    def _keep(self, weights: Tensor, shape: tuple[int, ...]) -> Tensor:
-        return weights.reshape(shape)
 
 
 class _Route(Function):
@@ -115,7 +107,7 @@ class RelevanceMode(FunctionMode):
     """Inside, modules run such that backward passes within `follow_rules()` follow rules of relevance.
 
     Other backward passes through the same graph compute true gradients. Attention is seen if the mode is entered
-    outside of an `AttentionWatch`.
+    outside of `PlainAttention` or `AttentionWatch`.
 
     Args:
         explainer: its name, for messages.
@@ -174,7 +166,7 @@ class RelevanceMode(FunctionMode):
             result = self.activate(plain, lambda values: func(values, *args, **kwargs), source)
             return z.copy_(result) if in_place else result
         if plain != name:  # in place: compute in new memory, then write
-            twin: Callable[..., Any] = getattr(torch, plain, None) or getattr(F, plain, func)
+            twin: Any = getattr(torch, plain, None) or getattr(F, plain, func)
             return args[0].copy_(self.run(plain, twin, [args[0].clone(), *args[1:]], kwargs))
         if name in _DIVISORS:
             return self.hold(func(*args, **kwargs))
@@ -283,19 +275,14 @@ class AttentionRule(RelevanceMode):
         given = {**dict(zip(("input", "weight", "bias"), args, strict=False)), **kwargs}
         x, w, b = given["input"], given["weight"], given.get("bias")
         options = {key: value for key, value in kwargs.items() if key not in ("input", "weight", "bias")}
-        positive = x > 0
-        up, down = torch.where(positive, x, 0.0), torch.where(positive, 0.0, x)
+        up = torch.where(x > 0, x, 0.0)
+        out = func(*args, **kwargs)
+        plus = func(up, w.clamp(min=0), None if b is None else b.clamp(min=0), *args[3:], **options)
+        plus = plus + func(x - up, w.clamp(max=0), None, *args[3:], **options)
+        enlarged = out + gamma * torch.where(out > 0, plus, out - plus)
         with torch.set_grad_enabled(self.attached):
-            out = func(*args, **kwargs)
-        sides = []
-        for sign in (1, -1):
-            favoured, other = (w + gamma * (w * side).clamp(min=0) * side for side in (sign, -sign))
-            shift = None if b is None else b + gamma * (b * sign).clamp(min=0) * sign
-            z = func(up, favoured, shift, *args[3:], **options) + func(down, other, None, *args[3:], **options)
-            with torch.set_grad_enabled(self.attached):
-                ratio = divide(out, torch.where(out * sign > 0, z, 0.0))
-            sides.append(z * self.hold(ratio))
-        return self.route(out, sides[0] + sides[1])
+            ratio = divide(out, enlarged)
+        return self.route(out if self.attached else out.detach(), enlarged * self.hold(ratio))
 
 
 def adds_first(name: str, args: list[Any], carrying: list[Tensor]) -> bool:

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check
+from holdfast.explainers.attention.attention_calls import PlainAttention
 from holdfast.explainers.base import Explainer, compute_gradient, make_leaf, select_logits
-from holdfast.explainers.propagation.attention_rules import AttentionRule, OpenAttention
+from holdfast.explainers.propagation.attention_rules import AttentionRule
 from holdfast.explainers.propagation.backward_rules import check_same_shape
 from holdfast.model import Classifier
 
@@ -45,8 +46,8 @@ class AttnLRP(Explainer):
     `gamma=0.05, convolution_gamma=0.25`. The gamma rule holds here in all linear layers; in the authors' example for
     torchvision, which also detaches the attention's weights, the projections of an attention keep the epsilon rule.
 
-    Cost: one forward and one backward pass for each input. With a `gamma` of linear layers, theirs cost four times as
-    much.
+    Cost: one forward and one backward pass for each input. With `gamma`, linear layers run three times in
+    both, with two copies of their weights.
 
     With `create_graph`, the attributions can be differentiated by the input.
 
@@ -90,7 +91,7 @@ class AttnLRP(Explainer):
                 inputs = classifier.preprocess(inputs.clone())
                 check_same_shape(self.name, inputs, x)
                 inputs = inputs if create_graph else inputs.detach().requires_grad_(True)
-            with rule, OpenAttention(len(x)):
+            with rule, PlainAttention():
                 logits = classifier.module(inputs.clone())
             with rule.follow_rules():
                 relevance = compute_gradient(select_logits(logits, targets), inputs, create_graph)

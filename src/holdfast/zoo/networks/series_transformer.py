@@ -27,7 +27,7 @@ class SeriesTransformer(nn.Module):
     For any number of steps. Memory and time of the attention grow with the square of the number of tokens, which is the
     number of steps divided by all `strides`. Every ReLU is a module of its own that runs once. DeepLIFT has no rule for
     softmax, products of activations and layer normalisation; it uses their gradient, so that its attributions need not
-    add up. LRP raises an error.
+    add up. LRP raises an error; AttnLRP has rules for all of them.
 
     Args:
         num_classes: of the logits.
