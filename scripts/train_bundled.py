@@ -28,12 +28,16 @@ Table 3 (Huang, Zhao, Jin and Huang 2023), all else being the same; docs/trainin
 pooling on 32x32 pixels that are scaled to [-1, 1], as the paper's network. (Trained on pixels in [0, 1], the plain one
 is right for 99% of clean images, and for 66% of them under uniform noise of radius 0.3.)
 `resnet20-cifar10-softplus` starts from the weights of `resnet20-cifar10`.
+
+`vit-cifar10` is trained in mixed precision with bfloat16, which is 2.5 times as fast on processors that multiply in it,
+and slower on others. After every epoch a checkpoint is written beside the weights; the same command continues from it.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -58,6 +62,7 @@ from holdfast.zoo.networks.resnet import ResNet18
 from holdfast.zoo.networks.resnet20 import ResNet20
 from holdfast.zoo.networks.small_cnn import SmallCNN
 from holdfast.zoo.networks.vgg import VGG16
+from holdfast.zoo.networks.vit import VisionTransformer
 from holdfast.zoo.training.adversarial import Pgd, robust_accuracy
 from holdfast.zoo.training.classifier import (
     Augmentation,
@@ -66,9 +71,9 @@ from holdfast.zoo.training.classifier import (
     initialize,
     random_flip,
     random_shift,
-    train_classifier,
 )
-from holdfast.zoo.training.objective import Scheme
+from holdfast.zoo.training.loop import Training
+from holdfast.zoo.training.objective import Mixed, Scheme
 from holdfast.zoo.training.schemes import Adversarial, GradientHessian, GradientNorm, HessianNorm, IgSumNorm, Natural
 
 WEIGHTS = Path(__file__).resolve().parents[1] / "src" / "holdfast" / "zoo" / "weights"
@@ -97,6 +102,7 @@ class Recipe:
     channels_last: bool = False  # the memory format in training: faster for some networks, other last bits
     centred: bool = False  # train on inputs scaled from [0, 1] to [-1, 1], and merge this into the first convolution
     start: str | None = None  # the bundled model whose weights training starts from, instead of random ones
+    precision: torch.dtype = torch.float32  # of the matrix products in training; the weights stay float32
     half: bool = False  # keep matrices and kernels as float16; vectors and batch statistics stay as they are
 
 
@@ -242,6 +248,16 @@ RECIPES = {
         channels_last=True,
         half=True,
     ),
+    "vit-mnist": replace(
+        NATURAL_LENET,
+        build=partial(VisionTransformer, in_channels=1, side=28, width=64, layers=4, heads=4, feedforward=128),
+        architecture="VisionTransformer(in_channels=1, side=28, width=64, layers=4, heads=4, feedforward=128)",
+        required_accuracy=0.975,
+        epochs=6,
+        learning_rate=2e-3,
+        weight_decay=0.05,
+        precision=torch.bfloat16,
+    ),
     "cnn-gtsrb": Recipe(
         build=SmallCNN,
         architecture="SmallCNN",
@@ -274,6 +290,16 @@ RECIPES |= {
 }
 
 
+RECIPES["vit-cifar10"] = replace(
+    RECIPES["resnet18w16-cifar10"],
+    build=partial(VisionTransformer, layers=4, stem=(48, 96)),
+    architecture="VisionTransformer(layers=4, stem=(48, 96))",
+    required_accuracy=0.68,
+    epochs=12,
+    learning_rate=1e-3,
+    channels_last=False,
+    precision=torch.bfloat16,
+)
 RECIPES |= {
     f"lenet5-tanh-mnist-{scheme}": with_tanh(RECIPES[f"lenet5-mnist-{scheme}"])
     for scheme in ("plain", "gradient", "hessian", "gradient-hessian", "pgd")
@@ -296,7 +322,8 @@ def train(name: str, epochs: int | None, seed: int, folder: Path) -> None:
     training, test = data.load(f"{recipe.data}:train"), data.load(f"{recipe.data}:test")
     console.print(f"{training.name}, {len(training)} images; {test.name}, {len(test)} images")
     generator = torch.Generator().manual_seed(seed)
-    module, inputs = initialize(recipe.build(), generator), training.inputs
+    module = initialize(recipe.build(), generator)
+    checkpoint = folder / f"{name}-{epochs}-{seed}.checkpoint"
     if recipe.start is not None:
         module.load_state_dict(zoo.load(recipe.start).state_dict())
     if recipe.channels_last:
@@ -307,22 +334,28 @@ def train(name: str, epochs: int | None, seed: int, folder: Path) -> None:
         def show(epoch: Epoch) -> None:
             bar.update(task, advance=1)
             console.print(f"epoch {epoch.number}: loss {epoch.loss:.4f}, accuracy {epoch.accuracy:.4f}")
+            content = io.BytesIO()
+            torch.save(run.state_dict(), content)
+            write(checkpoint, content.getvalue())
 
-        train_classifier(
+        run = Training(
             Normalised(module, (0.5,), (0.5,)) if recipe.centred else module,
-            inputs,
+            training.inputs,
             training.labels,
             epochs=epochs,
             generator=generator,
+            scheme=recipe.scheme or Mixed(recipe.perturb, 0.5),
             augment=recipe.augment,
-            perturb=recipe.perturb,
-            scheme=recipe.scheme,
             bounds=training.bounds,
-            progress=show,
             batch_size=recipe.batch_size,
             learning_rate=recipe.learning_rate,
             weight_decay=recipe.weight_decay,
+            precision=recipe.precision,
         )
+        if checkpoint.exists():
+            run.load_state_dict(torch.load(checkpoint, weights_only=True))
+            bar.update(task, completed=run.epoch)
+        run.run(show)
     if recipe.centred:
         merge_scale(module)
     state = {key: prepare_for_storage(tensor, recipe) for key, tensor in module.state_dict().items()}
@@ -361,10 +394,13 @@ def train(name: str, epochs: int | None, seed: int, folder: Path) -> None:
         card["storage"] = "matrices and kernels float16, the rest float32; a loaded model is float32"
     write(folder / f"{name}.safetensors", weights)
     write(folder / f"{name}.json", (json.dumps(card, indent=2) + "\n").encode())
+    checkpoint.unlink()
 
 
 def scheme(recipe: Recipe) -> str:
     usual = f"AdamW, linear warm-up and cosine, {recipe.augmentation}"
+    if recipe.precision != torch.float32:
+        usual += f", mixed precision with {str(recipe.precision).removeprefix('torch.')}"
     if recipe.centred:
         usual += ", on inputs scaled to [-1, 1], which is merged into the first convolution"
     if recipe.start is not None:

@@ -1,10 +1,12 @@
 """Which metrics see the difference between an explainer and a control? The tables of docs/controls.md.
 
-    HOLDFAST_DATA=... python benchmarks/controls/by_metric.py [digits] [series] [table] [--samples 20] [--out FOLDER]
+    HOLDFAST_DATA=... python benchmarks/controls/by_metric.py [digits] [series] [table] [transformer] [--samples 20]
+                                                             [--out FOLDER] [--metrics "c_eval;aopc"]
 
-Three data sets: the bundled digits with LeNet-5; GunPoint of the UCR archive with a small convolutional network; and
-the table of breast cancer cells of scikit-learn with a perceptron. The last two networks are trained here, in seconds.
-Every metric has its quick preset. For each metric the table has the median over samples of three explainers and of the
+Three data sets: the bundled digits with LeNet-5, and as `transformer` with vit-mnist; GunPoint of the UCR archive with
+a small convolutional network; and the table of breast cancer cells of scikit-learn with a perceptron. The networks of
+the last two are trained here, in seconds.
+Every metric has its quick preset. For each metric the table has the median over samples of some explainers and of the
 controls, and whether the tests show an explainer to be better than every control. Seeded; results in FOLDER are kept.
 About ten minutes on one core.
 """
@@ -24,6 +26,8 @@ from holdfast.statistics.ranking import compare_controls
 from holdfast.zoo.networks.series_cnn import SeriesCNN
 
 EXPLAINERS = ("saliency", "integrated_gradients:steps=8", "input_x_gradient")
+#: of the vision transformer
+ATTENTION = (*EXPLAINERS[:2], "gradcam", "attention_rollout", "attention_relevance", "attn_lrp")
 CONTROLS = ("input_copy", "edges", "randomised:saliency", "randomised:input_x_gradient", "random")
 SHORT = {"integrated_gradients:steps=8": "integrated gradients", "input_x_gradient": "input x gradient"}
 SHORT |= {"input_copy": "input copy", "randomised:saliency": "randomised saliency"}
@@ -61,6 +65,11 @@ def load_digits(count: int) -> tuple[holdfast.Classifier, Tensor, float]:
     return holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0)), digits.inputs, 0.1
 
 
+def load_transformer(count: int) -> tuple[holdfast.Classifier, Tensor, float]:
+    digits = holdfast.data.bundled("digits")[:count]
+    return holdfast.Classifier(holdfast.zoo.load("vit-mnist"), bounds=(0.0, 1.0)), digits.inputs, 0.1
+
+
 def load_series(count: int) -> tuple[holdfast.Classifier, Tensor, float]:
     train, test = (holdfast.data.load(f"ucr:GunPoint:{part}") for part in ("train", "test"))
     torch.manual_seed(0)
@@ -90,7 +99,7 @@ def report_accuracy(module: nn.Module, x: Tensor, y: Tensor) -> None:
         print(f"test accuracy {float((module(x).argmax(1) == y).double().mean()):.3f}")
 
 
-DATA = {"digits": load_digits, "series": load_series, "table": load_table}
+DATA = {"digits": load_digits, "series": load_series, "table": load_table, "transformer": load_transformer}
 
 
 def write_cell(entry: Entry | None) -> str:
@@ -160,7 +169,7 @@ def main() -> None:
         controls = [each for each in CONTROLS if each != "edges" or inputs.ndim > 2]
         found = holdfast.evaluate(
             classifier,
-            [*EXPLAINERS, *controls],
+            [*(ATTENTION if name == "transformer" else EXPLAINERS), *controls],
             inputs,
             given.metrics.split(";"),
             neighbourhood=holdfast.LinfBall(radius),

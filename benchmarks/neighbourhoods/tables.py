@@ -1,4 +1,5 @@
-"""Which explainer holds under which change, and what a norm ball says instead: a table for each of eight data sets.
+"""Which explainer holds under which change, and what a norm ball says instead: tables for eight data sets, two networks
+for two of them.
 
 python benchmarks/neighbourhoods/tables.py --out results/natural [--only MNIST CIFAR-10] [--samples N] [--budget N]
 
@@ -116,6 +117,12 @@ _IMAGES: Mapping[str, Any] = {
     **_GRADIENTS,
     "integrated gradients": "integrated_gradients:steps=4",
     "Grad-CAM": "gradcam",
+}
+_ATTENTION: Mapping[str, Any] = {
+    **{name: _IMAGES[name] for name in ("saliency", "input x gradient", "integrated gradients", "Grad-CAM")},
+    "attention rollout": "attention_rollout",
+    "attention relevance": "attention_relevance",
+    "AttnLRP": "attn_lrp",
 }
 
 
@@ -247,6 +254,12 @@ SETTINGS: Mapping[str, Setting] = {
     "MNIST": Setting(lambda n: load_images("lenet5-mnist", "mnist:test", n), _IMAGES, image_changes(0.1), 20, 100),
     "CIFAR-10": Setting(
         lambda n: load_images("resnet20-cifar10", "cifar10:test", n), _IMAGES, image_changes(0.03), 12, 25
+    ),
+    "MNIST, transformer": Setting(
+        lambda n: load_images("vit-mnist", "mnist:test", n), _ATTENTION, image_changes(0.1), 20, 100
+    ),
+    "CIFAR-10, transformer": Setting(
+        lambda n: load_images("vit-cifar10", "cifar10:test", n), _ATTENTION, image_changes(0.03), 12, 25
     ),
     "GTSRB": Setting(lambda n: load_images("cnn-gtsrb", "gtsrb:test", n), _IMAGES, image_changes(0.03), 24, 40),
     **{

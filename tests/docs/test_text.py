@@ -21,22 +21,35 @@ from holdfast.zoo import EmbeddedText, from_text_transformers, padded_batch, tex
 EXAMPLE = Path(__file__).parents[2] / "examples" / "text.py"
 
 
-@pytest.fixture(scope="module")
-def example() -> ModuleType:
-    found = importlib.util.spec_from_file_location("text_example", EXAMPLE)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+class Reader(nn.Module):
+    """Attention between tokens and a mean over them; 29 words, of which number 0 is padding."""
+
+    def __init__(self, dim: int = 8) -> None:
+        super().__init__()
+        self.words = nn.Embedding(29, dim, padding_idx=0)
+        self.query, self.key, self.value = (nn.Linear(dim, dim) for _ in range(3))
+        self.head = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, 2))
+
+    def read(self, embedded: Tensor, present: Tensor) -> Tensor:
+        """Logits of embeddings `(N, T, dim)`, of which `present` `(N, T)` are there."""
+        there = present[..., None].to(embedded)
+        x = embedded * there
+        scores = self.query(x) @ self.key(x).transpose(1, 2) / x.shape[2] ** 0.5
+        x = (x + scores.masked_fill(~present[:, None], -1e4).softmax(2) @ self.value(x)) * there
+        logits: Tensor = self.head(x.sum(1) / there.sum(1).clamp(min=1))
+        return logits
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Logits of token ids `(N, T)`."""
+        return self.read(self.words(ids), ids != 0)
 
 
-def reader(example: ModuleType, radius: float = 0.0) -> EmbeddedText:
+def reader(radius: float = 0.0) -> EmbeddedText:
     """Untrained, so that every token counts."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        model = example.Reader(dim=8).eval()
-    return EmbeddedText(model, model.words, example.Reader.read, padding=0, radius=radius)
+        model = Reader().eval()
+    return EmbeddedText(model, model.words, Reader.read, padding=0, radius=radius)
 
 
 def ids(*texts: list[int]) -> Tensor:
@@ -46,8 +59,8 @@ def ids(*texts: list[int]) -> Tensor:
 TEXTS = ([3, 9, 1, 14, 20], [5, 2, 7], [8, 8, 1, 1, 26])
 
 
-def test_the_model_is_the_users(example: ModuleType) -> None:
-    text = reader(example)
+def test_the_model_is_the_users() -> None:
+    text = reader()
     classifier = text_classifier(text, device="cpu", batch_size=32)
     x = text.embed(ids(*TEXTS))
     assert x.shape == (3, 8, 5)
@@ -70,9 +83,9 @@ def test_the_model_is_the_users(example: ModuleType) -> None:
     torch.testing.assert_close(token_relevance(maps), gradient.sum(1))
 
 
-def test_shapley_values_of_tokens_by_leaving_them_out(example: ModuleType) -> None:
+def test_shapley_values_of_tokens_by_leaving_them_out() -> None:
     """KernelSHAP with the padding as baseline, against all subsets of tokens, each a text without the others."""
-    text = reader(example)
+    text = reader()
     classifier = text_classifier(text, device="cpu")
     tokens = ids(TEXTS[0])
     explainer = holdfast.explainers.get("kernel_shap", samples=30, segments="pixels", baseline=text.baseline())
@@ -91,10 +104,10 @@ def test_shapley_values_of_tokens_by_leaving_them_out(example: ModuleType) -> No
         assert maps[0, 0, player].item() == pytest.approx(value, abs=1e-4)
 
 
-def test_a_ball_leaves_padding_alone(example: ModuleType) -> None:
+def test_a_ball_leaves_padding_alone() -> None:
     """Within the radius a padded text says what the bare one says, and its other tokens are still there."""
-    radius = 0.9 * reader(example).separation
-    text, strict = reader(example, radius), reader(example)
+    radius = 0.9 * reader().separation
+    text, strict = reader(radius), reader()
     x = text.embed(ids(*TEXTS))
     noise = radius * torch.where(torch.rand(x.shape, generator=torch.Generator().manual_seed(0)) < 0.5, -1.0, 1.0)
     moved = x + noise
@@ -111,8 +124,8 @@ def test_a_ball_leaves_padding_alone(example: ModuleType) -> None:
     assert text.separation == pytest.approx(float(nearest) / 2)
 
 
-def test_what_does_not_fit(example: ModuleType) -> None:
-    text = reader(example)
+def test_what_does_not_fit() -> None:
+    text = reader()
     model = text.model
     with pytest.raises(ArgumentError, match="tokens: expected ids from 0 to 28, got 3 to 29"):
         text.embed(torch.tensor([[3, 29]]))
@@ -121,13 +134,13 @@ def test_what_does_not_fit(example: ModuleType) -> None:
     with pytest.raises(ModelError, match=r"expected embeddings of shape \(N, 8, tokens\), got \(1, 3, 8\)"):
         text(torch.rand(1, 3, 8))
     with pytest.raises(ArgumentError, match="radius: expected a number from 0 to 0"):
-        reader(example, radius=2 * text.separation)
+        reader(radius=2 * text.separation)
     with pytest.raises(ArgumentError, match="radius: expected a number from 0 to 0 without padding"):
-        EmbeddedText(model, model.words, example.Reader.read, radius=0.1)
+        EmbeddedText(model, model.words, Reader.read, radius=0.1)
     with pytest.raises(ArgumentError, match="padding"):
-        EmbeddedText(model, model.words, example.Reader.read, padding=29)
+        EmbeddedText(model, model.words, Reader.read, padding=29)
     with pytest.raises(ArgumentError, match="embedding"):
-        EmbeddedText(model, nn.ReLU(), example.Reader.read)
+        EmbeddedText(model, nn.ReLU(), Reader.read)
     with pytest.raises(ArgumentError, match="margin"):
         text.bounds(margin=-1)
     with pytest.raises(ArgumentError, match="texts of at least one token"):
@@ -136,28 +149,51 @@ def test_what_does_not_fit(example: ModuleType) -> None:
         from_text_transformers(nn.ReLU())
 
 
-def test_the_example(example: ModuleType, tmp_path: Path) -> None:
-    """Trained on reviews whose relevant words are known; explanations by leaving words out find them."""
-    text = example.build_embedded_text()
-    classifier = text_classifier(text, device="cpu")
-    texts, labels = example.reviews(60, seed=1)
-    inputs = text.embed(example.tokens(texts))
-    assert float((classifier.predict(inputs) == labels).float().mean()) > 0.95
-    explainer = holdfast.explainers.get("kernel_shap", samples=100, segments="pixels", baseline=text.baseline())
-    relevance = token_relevance(explainer(classifier, inputs[:20]))
-    hits, telling, other = 0, [], []
-    for words, values in zip(texts[:20], relevance.abs(), strict=True):
-        places = {n for n, word in enumerate(words) if word in (*example.GOOD, *example.BAD, "not")}
-        hits += int(values.argmax()) in places
-        telling += [float(values[n]) for n in places]
-        other += [float(values[n]) for n in range(len(words)) if n not in places]
-    # by chance a quarter of the texts would be hit: 15 or more of 20 with probability 4e-6
-    assert hits >= 15
-    assert sum(telling) / len(telling) > 3 * sum(other) / len(other)
-    found = example.evaluate(samples=2, budget=40)
+@pytest.fixture(scope="module")
+def example() -> ModuleType:
+    found = importlib.util.spec_from_file_location("text_example", EXAMPLE)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_the_example(example: ModuleType) -> None:
+    """Words that an explanation names matter: without the two of most relevance the logit drops more than by chance."""
+    classifier, sentences = example.load()
+    found = example.evaluate(classifier, sentences[:1], budget=4)
     assert found.failures == []
-    assert len(found.frame()) == (2 * 4 + 8) * 2  # one of three metrics evaluates four controls as well
     assert set(found.frame()["status"]) == {"ok"}
+    many = sentences[:40]
+    relevance = token_relevance(holdfast.explainers.get("integrated_gradients", steps=16)(classifier, many.inputs))
+    before = classifier.logits(many.inputs).gather(1, many.labels[:, None])[:, 0]
+
+    def leave_out(places: Tensor) -> Tensor:
+        """How much the logit of the label drops without the words at `places` `(N, 2)`."""
+        without = many.inputs.scatter(2, places[:, None].expand(-1, many.inputs.shape[1], -1), 0.0)
+        return before - classifier.logits(without).gather(1, many.labels[:, None])[:, 0]
+
+    shortest = min(map(len, many.tokens or ()))
+    by_chance = torch.rand(len(many), shortest, generator=torch.Generator().manual_seed(0)).topk(2).indices
+    more = (leave_out(relevance.topk(2).indices) > leave_out(by_chance)).sum()
+    assert int(more) >= 32  # of 40; if both were equally good, with probability 9e-5
+
+
+def test_typing_errors_are_texts(example: ModuleType) -> None:
+    """Padding stays, short words stay, and every vector is that of a word."""
+    sentences = holdfast.data.load("sentences")[:6]
+    swaps = example.make_typos(sentences, rate=0.9)
+    region = swaps.around(sentences.inputs)
+    written = region.perturb(torch.full((6, 24), 0.999), torch.arange(6))
+    vectors = holdfast.data.word_vectors().vectors
+    distance = (written.transpose(1, 2)[:, :, None] - vectors).abs().amax(3)
+    nearest, numbers = distance.min(2)
+    assert float(nearest.max()) == 0
+    for words, row in zip(sentences.tokens or (), numbers.tolist(), strict=True):
+        assert row[len(words) :] == [0] * (24 - len(words))
+        for word, number in zip(words, row, strict=False):
+            assert number == 1 if len(word) > 3 else number > 0
 
 
 def bert() -> Any:

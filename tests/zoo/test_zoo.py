@@ -98,7 +98,8 @@ def test_loading_gives_independent_models_and_keeps_the_random_state():
 
 def test_every_model_has_weights_and_a_card():
     lenets = ["lenet5-mnist", "lenet5-mnist-pgd045", "lenet5-mnist-pgd075", *SCHEMES, *ATTRIBUTIONS]
-    assert zoo.names() == sorted(["cnn-gtsrb", *lenets, *SMOOTH, "resnet18w16-cifar10", *SMALL_CIFAR10, *SERIES])
+    others = ["cnn-gtsrb", "resnet18w16-cifar10", *SMALL_CIFAR10, *SERIES, *ATTENTION]
+    assert zoo.names() == sorted([*lenets, *SMOOTH, *others])
     for name in zoo.names():
         assert sum(p.numel() for p in zoo.load(name).parameters()) == zoo.card(name)["parameters"]
 
@@ -129,6 +130,7 @@ SMOOTH = [
     "resnet20-cifar10-softplus",
     *(f"lenet5-tanh-mnist-{scheme}" for scheme in ("gradient", "gradient-hessian", "hessian", "pgd", "plain")),
 ]
+ATTENTION = ["transformer-sentences", "vit-cifar10", "vit-mnist"]
 SMALL_CIFAR10 = ["dla34w2-cifar10", "resnet20-cifar10", "vgg16w8-cifar10"]
 
 SCHEMES = {
@@ -139,6 +141,24 @@ SCHEMES = {
     "lenet5-mnist-pgd": "adversarial: ",
     "lenet5-mnist-pgd-linf01": "adversarial: ",
 }
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "count"), [("vit-mnist", "digits", 300), ("vit-cifar10", "cifar10:test", 200)]
+)
+def test_the_vision_transformers(name: str, source: str, count: int):
+    """The weights are those of the card, and as accurate as it says, within four standard errors."""
+    card = zoo.card(name)
+    weights = (files("holdfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
+    assert hashlib.sha256(weights).hexdigest() == card["weights_sha256"]
+    assert len(weights) < 1_500_000
+    try:
+        test = data.load(source)[:count]
+    except data.MissingDataError as missing:
+        pytest.skip(str(missing))
+    expected = card["test_accuracy"]
+    error = (expected * (1 - expected) / count) ** 0.5
+    assert accuracy(zoo.load(name), test.inputs, test.labels) == pytest.approx(expected, abs=4 * error)
 
 
 def test_the_cards_of_the_schemes():

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from holdfast.data.bundled_digits import bundled, bundled_names
+from holdfast.data.bundled_samples import bundled, bundled_names
 from holdfast.data.cifar import cifar10
 from holdfast.data.cpsc_files import cpsc
 from holdfast.data.dataset import Dataset
@@ -15,6 +15,7 @@ from holdfast.data.gtsrb_files import gtsrb
 from holdfast.data.huggingface import from_huggingface, load_from_hub
 from holdfast.data.mnist_files import fashion_mnist, mnist
 from holdfast.data.root import MissingDataError, data_root
+from holdfast.data.sentence_files import WordVectors, movie_sentences, word_vectors
 from holdfast.data.torchvision_sets import from_torchvision, load_from_torchvision
 from holdfast.data.ucr_archive import is_archive_name, load_from_archive, ucr
 from holdfast.data.waves import NOISES, named_waves, synthetic_waves
@@ -23,6 +24,7 @@ from holdfast.registry import Registry
 __all__ = [
     "Dataset",
     "MissingDataError",
+    "WordVectors",
     "bundled",
     "bundled_names",
     "cifar10",
@@ -40,10 +42,12 @@ __all__ = [
     "is_known",
     "load",
     "mnist",
+    "movie_sentences",
     "names",
     "prefixes",
     "synthetic_waves",
     "ucr",
+    "word_vectors",
 ]
 
 datasets: Registry[Callable[[bool], Dataset]] = Registry(
@@ -59,6 +63,8 @@ datasets.add("cifar10:train", partial(cifar10, "train"))
 datasets.add("cifar10:test", partial(cifar10, "test"))
 datasets.add("gtsrb:train", partial(gtsrb, "train"))
 datasets.add("gtsrb:test", partial(gtsrb, "test"))
+datasets.add("movie_sentences:train", partial(movie_sentences, "train"))
+datasets.add("movie_sentences:test", partial(movie_sentences, "test"))
 datasets.add("cpsc:train", partial(cpsc, "train"))
 datasets.add("cpsc:test", partial(cpsc, "test"))
 
@@ -66,6 +72,11 @@ datasets.add("cpsc:test", partial(cpsc, "test"))
 def _digits(download: bool) -> Dataset:
     """300 handwritten digits of the MNIST test set, 30 of each class: inputs (300, 1, 28, 28) in [0, 1]."""
     return bundled("digits")
+
+
+def _sentences(download: bool) -> Dataset:
+    """200 sentences of film reviews as word vectors: inputs (200, 32, 24) in [-1, 1]."""
+    return bundled("sentences")
 
 
 def _digits32(download: bool) -> Dataset:
@@ -84,6 +95,7 @@ def _waves(name: str, split: str, download: bool) -> Dataset:
 
 
 datasets.add("digits", _digits)
+datasets.add("sentences", _sentences)
 datasets.add("digits32", _digits32)
 datasets.add("mnist32:train", partial(_mnist32, "train"))
 datasets.add("mnist32:test", partial(_mnist32, "test"))
@@ -107,7 +119,7 @@ def what_it_needs(name: str) -> str:
     >>> what_it_needs("digits"), what_it_needs("mnist:test")
     ('', 'its files, or download')
     """
-    known = {"mnist", "mnist32", "fashion_mnist", "cifar10", "gtsrb"}
+    known = {"mnist", "mnist32", "fashion_mnist", "cifar10", "gtsrb", "movie_sentences"}
     source = name.partition(":")[0]
     return _FILES if source in known else f"{_FILES}; the extra data" if source == "cpsc" else ""
 

@@ -40,7 +40,9 @@ from holdfast.zoo.networks.series_cnn import SeriesCNN
 from holdfast.zoo.networks.series_models import BUNDLED, SERIES_MODELS
 from holdfast.zoo.networks.series_transformer import SeriesTransformer
 from holdfast.zoo.networks.small_cnn import SmallCNN
+from holdfast.zoo.networks.text_transformer import TextTransformer, make_sentence_classifier
 from holdfast.zoo.networks.vgg import VGG16
+from holdfast.zoo.networks.vit import VisionTransformer
 
 __all__ = [
     "DLA34",
@@ -56,6 +58,8 @@ __all__ = [
     "SeriesCNN",
     "SeriesTransformer",
     "SmallCNN",
+    "TextTransformer",
+    "VisionTransformer",
     "architectures",
     "card",
     "from_text_transformers",
@@ -92,6 +96,12 @@ models.add("resnet20-cifar10", ResNet20)
 models.add("resnet20-cifar10-softplus", partial(ResNet20, activation="softplus"))
 models.add("vgg16w8-cifar10", partial(VGG16, width=8))
 models.add("cnn-gtsrb", SmallCNN)
+models.add(
+    "vit-mnist",
+    partial(VisionTransformer, in_channels=1, side=28, width=64, layers=4, heads=4, feedforward=128),
+)
+models.add("vit-cifar10", partial(VisionTransformer, layers=4, stem=(48, 96)))
+models.add("transformer-sentences", make_sentence_classifier)
 for _name, _architecture in BUNDLED.items():
     # variants (calibrated, noisy) are there only if they have been trained: scripts/train_series.py writes both files
     if _name in SERIES_MODELS or (files("holdfast.zoo") / "weights" / f"{_name}.safetensors").is_file():
@@ -106,7 +116,7 @@ def names() -> list[str]:
     """The names of all models, sorted.
 
     >>> names()
-    ['bilstm-waves', ..., 'lenet5-fashion-mnist', ..., 'resnet20-cifar10', ..., 'vgg16w8-cifar10']
+    ['bilstm-waves', ..., 'lenet5-fashion-mnist', ..., 'resnet20-cifar10', ..., 'vit-mnist']
     """
     return models.names()
 
@@ -186,5 +196,5 @@ def _read(name: str, suffix: str) -> bytes:
     except FileNotFoundError as error:
         raise MissingWeightsError(
             f"model {name}: {file} is missing. A complete installation of holdfast contains it. In a checkout, "
-            "scripts/train_bundled.py writes it, or scripts/train_series.py for the waves."
+            "scripts/train_bundled.py writes it, scripts/train_series.py for the waves, or scripts/train_text.py."
         ) from error

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 
 from holdfast import zoo
 from holdfast.errors import ArgumentError, UnknownNameError
-from holdfast.zoo import DLA34, VGG16, MobileNetV1, MobileNetV2, ResNet18, ResNet20, architectures
+from holdfast.zoo import DLA34, VGG16, MobileNetV1, MobileNetV2, ResNet18, ResNet20, VisionTransformer, architectures
 from holdfast.zoo.networks import dla
 from holdfast.zoo.networks import mobilenet_v1 as v1
 from holdfast.zoo.networks import mobilenet_v2 as v2
+from holdfast.zoo.networks.encoder import EncoderLayer
 from holdfast.zoo.networks.mobilenet_v2 import InvertedResidual
 from holdfast.zoo.networks.resnet import BasicBlock
 from holdfast.zoo.training.classifier import initialize, train_classifier
@@ -30,6 +31,9 @@ PUBLISHED: dict[str, Callable[..., nn.Module]] = {
     "mobilenet_v1": partial(MobileNetV1, num_classes=1000, strides=v1.PUBLISHED_STRIDES),
     "mobilenet_v2": partial(MobileNetV2, num_classes=1000, strides=v2.PUBLISHED_STRIDES),
     "vgg16": partial(VGG16, num_classes=1000, batch_norm=False, hidden=4096, positions=7),
+    "vit": partial(
+        VisionTransformer, num_classes=1000, side=224, patch=16, width=768, layers=12, heads=12, feedforward=3072
+    ),
     "dla": partial(DLA34, num_classes=1000, strides=dla.PUBLISHED_STRIDES, stem_kernel=7),
 }
 
@@ -65,7 +69,7 @@ def on_meta(make: Callable[..., nn.Module], side: int, **options: Any) -> tuple[
 
 
 def test_architectures_have_names() -> None:
-    names = ["dla", "lenet5", "mobilenet_v1", "mobilenet_v2", "resnet18", "resnet20", "small_cnn", "vgg16"]
+    names = ["dla", "lenet5", "mobilenet_v1", "mobilenet_v2", "resnet18", "resnet20", "small_cnn", "vgg16", "vit"]
     series = ["bilstm", "series_cnn", "series_transformer"]
     assert architectures.names() == sorted(names + series)
     assert zoo.architectures is architectures
@@ -95,6 +99,10 @@ def test_architectures_have_names() -> None:
         (lambda: DLA34(width=0), "width: expected"),
         (lambda: DLA34(strides=(1,) * 5), "strides: expected 6 whole numbers"),
         (lambda: DLA34(stem_kernel=4), "stem_kernel: expected an odd number"),
+        (lambda: VisionTransformer(layers=0), "layers: expected at least 1, got 0"),
+        (lambda: VisionTransformer(patch=5), "patch: expected a divisor of the side 32, got 5"),
+        (lambda: VisionTransformer(heads=5), "heads: expected a divisor of the width 96, got 5"),
+        (lambda: VisionTransformer(stem=(8, 8, 8)), "stem: expected channels of at most 2 convolutions"),
     ],
 )
 def test_options_are_checked(make: Callable[[], nn.Module], complaint: str) -> None:
@@ -117,6 +125,7 @@ def test_options_are_checked(make: Callable[[], nn.Module], complaint: str) -> N
         (PUBLISHED["mobilenet_v2"], 3_504_872),
         (PUBLISHED["vgg16"], 138_357_544),
         (VGG16, 14_728_266),
+        (PUBLISHED["vit"], 86_567_656),  # ViT-B/16 in torchvision and timm
         (PUBLISHED["dla"], 15_742_104),  # the authors' number, without the layers that they do not use
     ],
 )
@@ -329,6 +338,59 @@ def test_trees_aggregate() -> None:
         three = outer.first(half)
         four = outer.second(three)
         torch.testing.assert_close(seen["stage4"], node(outer.root, four, three, half, pooled))
+
+
+@pytest.mark.parametrize("stem", [(), (6,)])
+def test_a_vision_transformer_by_torchs_own_layers(stem: tuple[int, ...]) -> None:
+    """Dosovitskiy et al., equations 1 to 4: patches, class token, positions, encoder layers, the class token read."""
+    model: Any = drawn_vit(stem).eval()
+    images = noise(3).float()
+    before = images
+    if stem:  # one convolution of stride 2
+        first = model.patch_embed.stem1
+        before = normalised(F.conv2d(images, first.conv.weight, stride=2, padding=1), first.norm).clamp(0)
+    size = before.shape[-1] // 8
+    rows = before.unfold(2, size, size).unfold(3, size, size)  # (N, C, 8, 8, size, size)
+    patches = torch.einsum("ncijab,wcab->nijw", rows, model.patch_embed.proj.weight) + model.patch_embed.proj.bias
+    tokens = torch.cat([model.cls_token.expand(3, 1, 12), patches.flatten(1, 2)], 1) + model.pos_embed
+    for block in model.blocks:
+        theirs = nn.TransformerEncoderLayer(12, 2, 20, 0.0, "gelu", batch_first=True, norm_first=True)
+        attention, feedforward = block.attention, block.feedforward
+        pairs = [(theirs.norm1, block.norm1), (theirs.norm2, block.norm2), (theirs.linear1, feedforward.fc1)]
+        pairs += [(theirs.linear2, feedforward.fc2), (theirs.self_attn.out_proj, attention.out)]
+        for target, source in pairs:
+            target.load_state_dict(source.state_dict())
+        with torch.no_grad():
+            theirs.self_attn.in_proj_weight.copy_(attention.queries_keys_values.weight)
+            assert theirs.self_attn.in_proj_bias is not None
+            theirs.self_attn.in_proj_bias.copy_(attention.queries_keys_values.bias)
+        tokens = theirs(tokens)
+    expected = model.norm(tokens[:, 0]) @ model.head.weight.T + model.head.bias
+    torch.testing.assert_close(model(images), expected)
+    assert torch.autograd.gradgradcheck(
+        lambda image: model.double()(image)[:, 0], images[:1].double().requires_grad_(), atol=1e-3, fast_mode=True
+    )
+
+
+def drawn_vit(stem: tuple[int, ...]) -> nn.Module:
+    """With large positions and class token, so that they matter, and batch statistics that are not the initial ones."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = VisionTransformer(width=12, layers=2, heads=2, feedforward=20, stem=stem)
+        for name, value in [*model.named_parameters(), *model.named_buffers()]:
+            if name in ("cls_token", "pos_embed") or "running" in name:
+                nn.init.uniform_(value, 0.5, 1.5)
+    return model
+
+
+def test_tokens_without_a_word_get_no_attention() -> None:
+    """As if they were not there: the other tokens are the same as without them."""
+    torch.manual_seed(0)
+    layer, tokens = EncoderLayer(6, heads=2, feedforward=8, activation=nn.GELU), torch.randn(2, 5, 6)
+    present = torch.tensor([[True, True, False, True, False], [False] * 5])
+    out = layer(tokens, present)
+    torch.testing.assert_close(out[:1, present[0]], layer(tokens[:1, present[0]]))
+    assert out.isfinite().all()  # also where no token is present
 
 
 # behaviour

@@ -27,9 +27,10 @@ from holdfast.explainers import (
 )
 from holdfast.explainers.completeness import CompletenessWarning, completeness_gap
 from holdfast.zoo.networks.bilstm import BiLSTM
+from holdfast.zoo.networks.encoder import SelfAttention
 from holdfast.zoo.networks.series_cnn import SeriesCNN
 from holdfast.zoo.networks.series_models import SERIES_MODELS
-from holdfast.zoo.networks.series_transformer import SelfAttention, SeriesTransformer, encode_positions
+from holdfast.zoo.networks.series_transformer import SeriesTransformer, encode_positions
 from holdfast.zoo.training.classifier import initialize
 
 SMALL: dict[str, Callable[..., nn.Module]] = {

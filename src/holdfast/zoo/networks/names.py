@@ -28,6 +28,7 @@ from holdfast.zoo.networks.series_cnn import SeriesCNN
 from holdfast.zoo.networks.series_transformer import SeriesTransformer
 from holdfast.zoo.networks.small_cnn import SmallCNN
 from holdfast.zoo.networks.vgg import VGG16
+from holdfast.zoo.networks.vit import VisionTransformer
 
 architectures: Registry[Callable[..., nn.Module]] = Registry("architecture")
 architectures.add("bilstm", BiLSTM)
@@ -41,3 +42,4 @@ architectures.add("series_cnn", SeriesCNN)
 architectures.add("series_transformer", SeriesTransformer)
 architectures.add("small_cnn", SmallCNN)
 architectures.add("vgg16", VGG16)
+architectures.add("vit", VisionTransformer)

@@ -11,65 +11,14 @@ width. The paper does not say how a series becomes a vector; here tokens are ave
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from holdfast.errors import as_number, check
+from holdfast.zoo.networks.encoder import EncoderLayer
 from holdfast.zoo.networks.layers import check_strides, make_dense_head, make_series_convolutions
-
-
-class SelfAttention(nn.Module):
-    """Softmax attention of tokens (N, time, width) to each other, in several heads, by matrix products.
-
-    It does not use `torch.nn.MultiheadAttention`. That runs other kernels when gradients are disabled, so that
-    predictions and explanations would differ in their last bits; and its fused kernels have no second derivative.
-
-    >>> SelfAttention(8, heads=2)(torch.zeros(2, 5, 8)).shape
-    torch.Size([2, 5, 8])
-    """
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.queries_keys_values = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Tokens (N, time, width) to tokens."""
-        count, time, width = tokens.shape
-        parts = self.queries_keys_values(tokens).reshape(count, time, 3, self.heads, width // self.heads)
-        queries, keys, values = parts.permute(2, 0, 3, 1, 4)  # (N, heads, time, width of a head) each
-        weights = (queries @ keys.transpose(2, 3) / math.sqrt(width // self.heads)).softmax(dim=3)
-        mixed: Tensor = self.out((weights @ values).transpose(1, 2).reshape(count, time, width))
-        return mixed
-
-
-class EncoderLayer(nn.Module):
-    """`t + attention(norm(t))`, then `t + feed-forward(norm(t))`."""
-
-    def __init__(self, width: int, heads: int, feedforward: int, dropout: float) -> None:
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attention = SelfAttention(width, heads)
-        self.drop = nn.Dropout(dropout)
-        self.feedforward = nn.Sequential(
-            OrderedDict(
-                fc1=nn.Linear(width, feedforward),
-                relu=nn.ReLU(),
-                drop1=nn.Dropout(dropout),
-                fc2=nn.Linear(feedforward, width),
-                drop2=nn.Dropout(dropout),
-            )
-        )
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Tokens (N, time, width) to tokens."""
-        tokens = tokens + self.drop(self.attention(self.norm1(tokens)))
-        out: Tensor = tokens + self.feedforward(self.norm2(tokens))
-        return out
 
 
 class SeriesTransformer(nn.Module):

@@ -8,18 +8,17 @@ import numpy as np
 import torch
 
 from holdfast.data.dataset import Dataset
+from holdfast.data.sentence_files import word_vectors
 from holdfast.errors import UnknownNameError
-
-ASSETS = {"digits": "digits.npz"}
 
 
 def bundled_names() -> list[str]:
     """The names that `bundled` accepts, sorted.
 
     >>> bundled_names()
-    ['digits']
+    ['digits', 'sentences']
     """
-    return sorted(ASSETS)
+    return sorted(SAMPLES)
 
 
 def bundled(name: str) -> Dataset:
@@ -28,6 +27,9 @@ def bundled(name: str) -> Dataset:
     "digits": the first 30 digits of each class of the MNIST test set; inputs (300, 1, 28, 28) in [0, 1]. Every ten
     samples, from the start, contain each class once, in the order 0 to 9.
 
+    "sentences": the first 100 sentences of each class of the test set of `movie_sentences` with at most 24 words;
+    inputs (200, 32, 24), the vectors of `word_vectors`. Every two samples contain each class once.
+
     Raises:
         UnknownNameError: the name is not in `bundled_names()`.
 
@@ -35,10 +37,24 @@ def bundled(name: str) -> Dataset:
     >>> digits[:10].labels.tolist()
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
-    if name not in ASSETS:
-        raise UnknownNameError("bundled data set", name, ASSETS)
-    with (files("holdfast.data") / "assets" / ASSETS[name]).open("rb") as file, np.load(file) as stored:
+    if name not in SAMPLES:
+        raise UnknownNameError("bundled data set", name, SAMPLES)
+    return SAMPLES[name]()
+
+
+def _read_digits() -> Dataset:
+    with (files("holdfast.data") / "assets" / "digits.npz").open("rb") as file, np.load(file) as stored:
         inputs = torch.from_numpy(stored["inputs"]).to(torch.float32).div_(255)
         labels = torch.from_numpy(stored["labels"]).to(torch.int64)
         classes = tuple(str(label) for label in stored["classes"])
-    return Dataset(name, inputs, labels, classes)
+    return Dataset("digits", inputs, labels, classes)
+
+
+def _read_sentences() -> Dataset:
+    content = (files("holdfast.data") / "assets" / "sentences.tsv").read_text("utf-8")
+    rows = [line.split("\t") for line in content.splitlines()]
+    labels = torch.tensor([int(float(rating) > 0) for rating, _ in rows])
+    return word_vectors().make_dataset("sentences", [text for _, text in rows], labels)
+
+
+SAMPLES = {"digits": _read_digits, "sentences": _read_sentences}
