@@ -290,9 +290,10 @@ class View:
 
         >>> reading = Reading("a title", "an axis", None)
         >>> View("a", "aopc", {}, reading, "data", "model", ["saliency"], pl.DataFrame()).describe_maps(3)
-        'Red is evidence for the class, blue evidence against it. Each map has its own scale.'
+        'Red is evidence for the class, blue against it. Each map has its own scale (a large one ends at its 99% quantile).'
         """
-        red = "Red is evidence for the class, blue evidence against it. Each map has its own scale."
+        scale = " (a large one ends at its 99% quantile)" if axes == 3 else ""
+        red = f"Red is evidence for the class, blue against it. Each map has its own scale{scale}."
         if axes == 1:
             return f"A bar for each feature: {red[:1].lower()}{red[1:]} The features with the longest bars come first."
         if axes == 2 and self.tokens:
