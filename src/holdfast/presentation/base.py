@@ -289,18 +289,18 @@ class View:
         """How the page draws maps of inputs with so many axes, in one or two sentences.
 
         >>> reading = Reading("a title", "an axis", None)
-        >>> View("a", "aopc", {}, reading, "data", "model", ["saliency"], pl.DataFrame()).describe_maps(3)
-        'Red is evidence for the class, blue against it. Each map has its own scale (a large one ends at its 99% quantile).'
+        >>> view = View("a", "aopc", {}, reading, "data", "model", ["saliency"], pl.DataFrame())
+        >>> view.describe_maps(2).partition(". ")[2]
+        'Red is evidence for the class, blue evidence against it. Each map has its own scale.'
         """
-        scale = " (a large one ends at its 99% quantile)" if axes == 3 else ""
-        red = f"Red is evidence for the class, blue against it. Each map has its own scale{scale}."
+        red = "Red is evidence for the class, blue evidence against it. Each map has its own scale."
         if axes == 1:
             return f"A bar for each feature: {red[:1].lower()}{red[1:]} The features with the longest bars come first."
         if axes == 2 and self.tokens:
             return f"The colour behind a word is its relevance, summed over the dimensions of its embedding. {red}"
         if axes == 2:
             return f"The colour behind a line is the relevance of that time. {red}"
-        return red
+        return f"{red} The largest hundredth of a large map has full colour."
 
     @property
     def _first(self) -> int:
