@@ -243,7 +243,7 @@ def test_the_example_is_valid_and_every_metric_takes_the_network(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     generator = torch.Generator().manual_seed(0)
-    samples = Samples(torch.rand(12, 3, 32, 32, generator=generator))
+    samples = Samples(torch.rand(16, 3, 32, 32, generator=generator))
     monkeypatch.setattr(photos, "load_lite0", make_lite)
     monkeypatch.setattr(photos, "load_recognised_photos", lambda: samples)
     study = load_study(Path(__file__).parents[3] / "examples" / "imagenet_lite0.yaml")
