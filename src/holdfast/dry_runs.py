@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.report.failures import describe_misfits
 from holdfast.study.cost import Estimate, Line, estimate_plan, largest_memory, sum_seconds
 from holdfast.study.plan import make_plan
 from holdfast.study.store import Store
@@ -51,6 +52,8 @@ def dry_run(study: Study, out: str | Path) -> Estimate:
         first = group[0]
         more = f", and {len(group) - 1} more" if len(group) > 1 else ""
         say(f"trials failed, and their jobs will: {first.label} with {first.explainer}{more}: {error}")
+    for left_out in describe_misfits(plan.manifest["misfits"]):
+        say(f"left out: {left_out}")
     say(f"results would go to {out}")
     return found
 

@@ -26,7 +26,7 @@ from holdfast.presentation.base import find_best_median
 from holdfast.presentation.wording import format_odds
 from holdfast.report import Report
 from holdfast.report.failures import describe_failures as describe_failures
-from holdfast.report.failures import shorten_error
+from holdfast.report.failures import describe_misfits, shorten_error
 from holdfast.report.summary import estimate
 from holdfast.report.verdicts import decide, describe_controls, explain_ranks
 from holdfast.report.views import Contents
@@ -550,6 +550,7 @@ def _endings(findings: Findings, hint: bool) -> list[str]:
     """What was assumed, what failed or is missing, and, if `hint`, how to go on."""
     assumed = (findings.manifest.get("about") or {}).get("default neighbourhood")
     lines = [f"Neighbourhood: {assumed}."] if assumed else []
+    lines += [f"Left out: {line}." for line in describe_misfits(findings.manifest.get("misfits") or {})]
     lines += [f"Failed: {line}" for line in describe_failures(findings)]
     if findings.missing > 0:
         lines.append(f"{findings.missing} of {_count(findings.planned, 'job')} were not run yet.")

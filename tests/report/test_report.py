@@ -40,7 +40,7 @@ from holdfast.presentation.safari.misinterpretation_probability import column_of
 from holdfast.report import Report, build_html
 from holdfast.report.glossary import Glossary
 from holdfast.report.methods import list_options
-from holdfast.report.pictures import UNSEEN, draw_input, draw_map, encode_png, shrink
+from holdfast.report.pictures import SHADES, UNSEEN, colour_signed, draw_input, draw_map, encode_png, shrink
 from holdfast.report.render import render_files, render_for_page
 from holdfast.report.summary import describe_censoring
 from holdfast.report.views import Contents
@@ -448,8 +448,10 @@ def test_missing_jobs_and_an_empty_store_are_said(builder: Builder) -> None:
     assert "No results are stored yet" in builder.page()
     assert "vegaEmbed" not in builder.page()
     builder.jobs = ["never"]
+    builder.extra = {"misfits": {"attack": {"LRP": "it has no gradient"}}}
     page = builder.page()
     assert "1 planned part has not been computed yet" in page
+    assert "<li>attack: no results for LRP: it has no gradient.</li>" in page
     assert_whole(page)
 
 
@@ -565,6 +567,35 @@ def test_pictures() -> None:
     assert draw_input(np.full((1, 2, 2), np.nan), 0.0, 1.0).startswith("data:image/png")
     for value in (0.0, 1.0):  # full colour would look like a strong map
         assert "constant" in base64.b64decode(draw_map(np.full((1, 4, 4), value)).split(",")[1]).decode()
+
+
+def test_large_maps_show_more_than_their_largest_pixel_and_large_inputs_take_few_bytes() -> None:
+    from PIL import Image
+
+    noise = np.random.default_rng(0).normal(size=(1, 100, 100))
+    noise[0, 50, 50] = 1000.0  # on its own scale everything else would be white
+    unseen = noise.copy()
+    unseen[0, :20] = np.nan
+    one, part = (
+        np.asarray(Image.open(io.BytesIO(base64.b64decode(draw_map(each, hatch=True).split(",")[1]))).convert("RGB"))
+        for each in (noise, unseen)
+    )
+    end = np.quantile(np.abs(noise), 0.99)
+    expected = 255 * colour_signed(np.clip(noise[0] / end, -1, 1))
+    shade = 255 * np.abs(np.diff(colour_signed(np.linspace(-1, 1, SHADES)), axis=0)).max()
+    assert np.abs(one - expected).max() <= shade / 2 + 1
+    assert {tuple(pixel) for pixel in part[:20].reshape(-1, 3)} == {(grey,) * 3 for grey in UNSEEN}
+    assert np.abs(part[20:].astype(int) - one[20:]).max() <= 2 * shade  # the scale is that of what is seen
+    sparse = np.zeros((1, 100, 100))
+    sparse[0, 3, 4] = 2.0
+    assert "image/png" in draw_map(sparse)  # the quantile is 0: the scale ends at the largest value
+    rows, columns = np.mgrid[:150, :150] / 150
+    photo = np.stack([rows, columns, (rows + columns) / 2]) + np.random.default_rng(1).normal(size=(3, 150, 150)) / 30
+    small = draw_input(photo, 0.0, 1.0)
+    assert small.startswith("data:image/webp")
+    assert len(small) < len(encode_png(np.moveaxis(np.clip(photo, 0, 1), 0, -1))) / 5
+    shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(small.split(",")[1]))).convert("RGB"))
+    assert np.abs(shown - 255 * np.moveaxis(np.clip(photo, 0, 1), 0, -1)).mean() < 12
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from typer.testing import CliRunner
 
 import holdfast
 from holdfast.cli import app
+from holdfast.report.failures import describe_misfits
 from holdfast.study import folders
 from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.lease import RunningError
@@ -512,6 +513,29 @@ def test_a_failure_gives_way_to_a_success(tmp_path: Path) -> None:
     assert store.statuses() == {"a": "done"}
     store.forget_failures(["a"])
     assert [f.name for f in (tmp_path / "jobs").iterdir()] == ["a.parquet"]
+
+
+def test_an_explainer_that_a_metric_cannot_evaluate_has_no_job(tmp_path: Path) -> None:
+    ball = holdfast.LinfBall(0.1)
+    guided = holdfast.metrics.get("attribution_attack", neighbourhood=ball, steps=1, restarts=1, k=1)
+    blind = dataclasses.replace(guided, attack="random_sign")
+    white = holdfast.metrics.get("worst_case", neighbourhood=ball, search="gradient", budget=5)
+    explainers = {name: holdfast.explainers.get(name) for name in ("saliency", "guided_backprop")}
+    grid = dataclasses.replace(
+        tiny_grid(1), explainers=explainers, metrics={"guided": guided, "blind": blind, "white": white}
+    )
+    summary = run_grid(grid, Store(tmp_path))
+    assert (summary.planned, summary.failed) == (4, [])
+    results = load_results(tmp_path)
+    pairs = {(label, name) for label, name in results.samples.select("label", "explainer").unique().iter_rows()}
+    assert pairs == {(label, "saliency") for label in grid.metrics} | {("blind", "guided_backprop")}
+    why = "no results for guided_backprop: the explainer cannot be differentiated"
+    assert describe_misfits(results.manifest["misfits"]) == [f"guided: {why}", f"white: {why}"]
+    assert f"Left out: white: {why}." in str(holdfast.load_results(tmp_path))
+    # where a metric fits no explainer at all, its jobs fail and say why
+    del explainers["saliency"]
+    plan = make_plan(dataclasses.replace(grid, explainers=explainers, metrics={"guided": guided}))
+    assert (len(plan.jobs), plan.manifest["misfits"]) == (1, {})
 
 
 def test_the_manifest_says_what_where_and_with_which_versions(tmp_path: Path) -> None:

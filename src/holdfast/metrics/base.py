@@ -267,6 +267,13 @@ class Metric(metaclass=_PresetsApplied):
         """
         return self
 
+    def describe_misfit(self, explainer: Explainer) -> str:
+        """Why this configuration cannot evaluate an explainer on any input, in words; by default empty, for "it can".
+
+        A study makes no jobs of the two, and says so.
+        """
+        return ""
+
     @property
     def own_label(self) -> str:
         """What the metric is called where the user gives it no label: its name."""

@@ -289,7 +289,8 @@ class View:
         """How the page draws maps of inputs with so many axes, in one or two sentences.
 
         >>> reading = Reading("a title", "an axis", None)
-        >>> View("a", "aopc", {}, reading, "data", "model", ["saliency"], pl.DataFrame()).describe_maps(3)
+        >>> view = View("a", "aopc", {}, reading, "data", "model", ["saliency"], pl.DataFrame())
+        >>> view.describe_maps(2).partition(". ")[2]
         'Red is evidence for the class, blue evidence against it. Each map has its own scale.'
         """
         red = "Red is evidence for the class, blue evidence against it. Each map has its own scale."
@@ -299,7 +300,7 @@ class View:
             return f"The colour behind a word is its relevance, summed over the dimensions of its embedding. {red}"
         if axes == 2:
             return f"The colour behind a line is the relevance of that time. {red}"
-        return red
+        return f"{red} The largest hundredth of a large map has full colour."
 
     @property
     def _first(self) -> int:

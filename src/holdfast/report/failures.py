@@ -34,6 +34,21 @@ def describe_failures(results: Results) -> list[str]:
     return found
 
 
+def describe_misfits(misfits: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """A sentence for each metric that a study left some explainers out of, from a manifest's `misfits`.
+
+    >>> describe_misfits({"attack": {"LIME": "the explainer has no gradient", "LRP": "the explainer has no gradient"}})
+    ['attack: no results for LIME, LRP: the explainer has no gradient']
+    """
+    found = []
+    for label, reasons in misfits.items():
+        together: dict[str, list[str]] = {}
+        for name, reason in reasons.items():
+            together.setdefault(reason, []).append(name)
+        found += [f"{label}: no results for {', '.join(names)}: {reason}" for reason, names in together.items()]
+    return found
+
+
 def shorten_error(error: object, width: int = 300) -> str:
     """The first line of a stored error, without the names of holdfast's own exceptions.
 

@@ -15,7 +15,7 @@ from holdfast.presentation import View
 from holdfast.presentation.wording import count_cautions, is_random, join_names
 from holdfast.report import methods
 from holdfast.report.drawings import draw_row
-from holdfast.report.failures import describe_failures, group_failures
+from holdfast.report.failures import describe_failures, describe_misfits, group_failures
 from holdfast.report.glossary import Glossary
 from holdfast.report.overview import (
     Matrix,
@@ -277,6 +277,7 @@ def _context(contents: Contents) -> dict[str, Any]:
         "failures": grouped[:LISTED],
         "more_failures": max(0, len(grouped) - LISTED),
         "reasons": [textwrap.shorten(each, 200, placeholder=" ...") for each in describe_failures(contents.results)],
+        "left_out": describe_misfits(contents.manifest.get("misfits") or {}),
         "cautions": count_cautions(contents.warnings),
         "failed": len(failures),
         "missing": contents.results.missing,

@@ -1,19 +1,27 @@
-"""Images and their explanations as PNGs in data URIs."""
+"""Images and their explanations as data URIs: PNGs, and WebP for large inputs, of which a page may have thousands."""
 
 from __future__ import annotations
 
 import base64
+import io
 import struct
 import zlib
 from collections.abc import Sequence
 
 import numpy as np
+from PIL import Image
 
 from holdfast.charts import Picture
 from holdfast.tensors import Array
 
 #: the largest number of pixels on a side of a picture
 PIXELS = 160
+#: pictures with a longer side are large: fewer colours of maps, inputs as WebP, and the scale below
+LARGE = 64
+#: the share of a large map's positions that are below full colour, because single pixels would make the others white
+BELOW_FULL = 0.99
+#: how many colours a large map has
+SHADES = 63
 #: the colours of signed maps: from blue over white to red (ColorBrewer's RdBu)
 SIGNED = (
     *((0x05, 0x30, 0x61), (0x21, 0x66, 0xAC), (0x43, 0x93, 0xC3), (0x92, 0xC5, 0xDE), (0xD1, 0xE5, 0xF0)),
@@ -48,11 +56,14 @@ def draw_input(array: Array, low: float, high: float) -> str:
     array = np.nan_to_num(array.astype(float))
     colours = array if array.shape[0] == 3 else array.mean(axis=0, keepdims=True).repeat(3, axis=0)
     span = (high - low) or 1.0
-    return encode_png(np.moveaxis(np.clip((shrink(colours) - low) / span, 0, 1), 0, -1))
+    rgb = np.moveaxis(np.clip((shrink(colours) - low) / span, 0, 1), 0, -1)
+    return encode_webp(rgb) if max(rgb.shape[:2]) > LARGE else encode_png(rgb)
 
 
 def draw_map(array: Array, hatch: bool = False) -> str:
     """Draw a map `(C, H, W)` as a data URI: red above zero, blue below, on its own symmetric scale. Channels are added.
+
+    The scale ends at the largest value. In large pictures the largest hundredth of the values has full colour.
 
     A map with the same value everywhere says nothing, and full colour would hide this: it is drawn as the word.
 
@@ -66,7 +77,16 @@ def draw_map(array: Array, hatch: bool = False) -> str:
     hidden = shrink(unseen.astype(float))[0] > 0.5
     if hidden.all() or np.ptp(flat[~hidden]) == 0:
         return _CONSTANT
-    colours = colour_signed(flat / float(np.abs(flat).max()))
+    large = max(flat.shape) > LARGE
+    end = float(np.quantile(np.abs(flat[~hidden]), BELOW_FULL)) if large else 0.0
+    values = np.clip(flat / (end or float(np.abs(flat).max())), -1, 1)
+    if large:
+        shades = colour_signed(np.linspace(-1, 1, SHADES))
+        palette = np.concatenate([np.rint(shades * 255), np.array(UNSEEN)[:, None].repeat(3, axis=1)])
+        stripes = np.where(hatch_positions(*hidden.shape)[..., 0] * 255 < sum(UNSEEN) / 2, SHADES, SHADES + 1)
+        places = np.where(hidden, stripes, np.rint((values + 1) / 2 * (SHADES - 1)))
+        return _png(places.astype(np.uint8), palette.astype(np.uint8))
+    colours = colour_signed(values)
     colours[hidden] = hatch_positions(*hidden.shape)[hidden]
     return encode_png(colours)
 
@@ -122,6 +142,13 @@ def cut_into_blocks(array: Array) -> Array:
     block = -(-max(array.shape[1:]) // PIXELS)
     height, width = (side // block * block for side in array.shape[1:])
     return array[:, :height, :width].reshape(array.shape[0], height // block, block, width // block, block)
+
+
+def encode_webp(rgb: Array) -> str:
+    """Encode an image `(H, W, 3)` in [0, 1] as the data URI of a WebP: a tenth of a PNG's bytes for a photo."""
+    content = io.BytesIO()
+    Image.fromarray(np.rint(rgb * 255).astype(np.uint8)).save(content, "WEBP", quality=80)
+    return "data:image/webp;base64," + base64.b64encode(content.getvalue()).decode()
 
 
 def encode_png(rgb: Array) -> str:

@@ -142,8 +142,18 @@ class Grid:
             check(name in self.explainers, "controls", "names of explainers", name)
 
     def explainers_of(self, metric: Metric) -> list[str]:
-        """The names of the explainers that a metric evaluates."""
-        return [name for name in self.explainers if metric.controls or name not in self.controls]
+        """The names of the explainers that a metric evaluates; if it fits none of them all, and their jobs say why."""
+        names = [name for name in self.explainers if metric.controls or name not in self.controls]
+        return [name for name in names if not metric.describe_misfit(self.explainers[name])] or names
+
+    def misfits(self) -> dict[str, dict[str, str]]:
+        """For each metric that cannot evaluate some of the explainers: why, by the names of these explainers."""
+        found = {}
+        for label, metric in self.metrics.items():
+            left_out = set(self.explainers) - set(self.explainers_of(metric))
+            reasons = {name: metric.describe_misfit(e) for name, e in self.explainers.items() if name in left_out}
+            found[label] = {name: reason for name, reason in reasons.items() if reason}
+        return {label: reasons for label, reasons in found.items() if reasons}
 
     def combinations(self) -> list[tuple[str, str]]:
         """The `(data, model)` pairs that are evaluated."""

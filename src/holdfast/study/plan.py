@@ -264,6 +264,7 @@ def _manifest(
         "explainers": {name: plain(explainer) for name, explainer in grid.explainers.items()},
         "controls": [name for name, explainer in grid.explainers.items() if explainer.control],
         "metrics": metrics,
+        "misfits": grid.misfits(),
         "about": dict(about or {}),
         "code": dict(sorted(code.items())),
         "jobs": [job.identity for job in jobs],

@@ -294,7 +294,7 @@ def test_examples_are_valid_and_cut_alike(name: str) -> None:
 
 @pytest.mark.skipif(not PHOTOS.is_dir(), reason="needs the photos of imagenet_sample under HOLDFAST_DATA")
 def test_the_study_of_photos_runs_with_a_stand_in_for_vgg(tmp_path: Path) -> None:
-    """224x224 photos, their segments, maps of segments and of pixels: Fig. 12 but for its data and network."""
+    """Photos, their segments, maps of segments and of pixels: Fig. 12 but for its data and network."""
     (tmp_path / "stand_in.py").write_text(
         "from torch import nn\n"
         "def build():\n"
@@ -302,7 +302,7 @@ def test_the_study_of_photos_runs_with_a_stand_in_for_vgg(tmp_path: Path) -> Non
         "                         nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(128, 5))\n"
     )
     content = YAML(typ="safe").load(EXAMPLES / "c_eval_caltech101.yaml")
-    content["data"] = {"photos": {"path": str(PHOTOS), "size": [224, 224]}}
+    content["data"] = {"photos": {"path": str(PHOTOS), "size": [112, 112]}}
     content["models"] = {"stand-in": {"function": "stand_in:build", "batch_size": 32}}
     content["explainers"] = {name: content["explainers"][name] for name in ("LIME", "DeepLIFT", "centre")}
     content["explainers"]["LIME"]["samples"] = 30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,12 @@ from holdfast.reproduce.base import Table, make_table
 from holdfast.reproduce.fass import photos, tables
 from holdfast.reproduce.fass.pairs import PairStability, measure_pairs
 from holdfast.reproduce.fass.tables import KEPT_PART, PAIR_PART, SEARCH_PART, add_shares
+from holdfast.study.cost import estimate_plan
+from holdfast.study.file.spec import load_study
+from holdfast.study.grid import Samples
+from holdfast.study.plan import make_plan
 from holdfast.testing import check_metric
+from holdfast.zoo.hub import Normalised
 
 EXPLAINERS = ("Integrated Gradients", "GradientSHAP", "Grad-CAM", "LIME")
 
@@ -172,6 +178,82 @@ def test_the_trained_network_if_it_is_here() -> None:
         pytest.skip("EfficientNet-lite0 is not here")
     module = photos.load_lite0()
     assert module(torch.rand(1, 3, 64, 64)).shape == (1, 1000)
+
+
+# ---- the example ----
+
+
+class Block(nn.Module):
+    """A block with the name of the one layer that the example masks in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._project_conv = nn.Conv2d(4, 4, 3, padding=1)
+        self.relu = nn.ReLU6()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features, cut off at 6."""
+        out: Tensor = self.relu(self._project_conv(x))
+        return out
+
+
+class Lite(nn.Module):
+    """An untrained stand-in with the names of EfficientNet-lite0's layers that the example masks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._conv_stem = nn.Conv2d(3, 4, 3, stride=4)
+        self._blocks = nn.Sequential(*[Block() for _ in range(12)])
+        self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of ten classes."""
+        out: Tensor = self.head(self._blocks(self._conv_stem(x)))
+        return out
+
+
+def make_lite() -> nn.Module:
+    torch.manual_seed(0)
+    return Normalised(Lite(), (0.5,) * 3, (0.5,) * 3, (3, 32, 32)).eval()
+
+
+def test_photos_that_the_network_recognises_in_an_order_that_does_not_change(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = np.random.default_rng(0)
+    for name in "abcdef":
+        pixels = generator.integers(0, 256, size=(256, 256, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / "images" / f"{name}.png")
+    monkeypatch.setattr(photos, "load_lite0", make_lite)
+    inputs = photos.load_photos(6, 224)
+    with torch.no_grad():
+        labels = make_lite()(inputs).argmax(1)
+    labels[[1, 4]] = (labels[[1, 4]] + 1) % 10  # two that it does not recognise
+    rows = "".join(f"{name}.png,{int(label)},x\n" for name, label in zip("abcdef", labels, strict=True))
+    (folder / "labels.csv").write_text("file,class_index,label\n" + rows)
+    found = photos.load_recognised_photos()
+    assert found.targets is not None
+    at = [next(i for i in range(6) if torch.equal(photo, inputs[i])) for photo in found.inputs]
+    assert sorted(at) == [0, 2, 3, 5]
+    assert found.targets.tolist() == labels[at].tolist()
+    assert torch.equal(photos.load_recognised_photos(3).inputs, found.inputs[:3])
+
+
+def test_the_example_is_valid_and_every_metric_takes_the_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    samples = Samples(torch.rand(16, 3, 32, 32, generator=generator))
+    monkeypatch.setattr(photos, "load_lite0", make_lite)
+    monkeypatch.setattr(photos, "load_recognised_photos", lambda: samples)
+    study = load_study(Path(__file__).parents[3] / "examples" / "imagenet_lite0.yaml")
+    grid = study.grid()
+    assert grid.samples_per_job == 8  # so that the rows of a job fill a batch
+    few = {name: grid.explainers[name] for name in ("Grad-CAM", "LRP", "edges")}
+    estimate = estimate_plan(make_plan(replace(grid, explainers=few)), set(), seconds=0.2)
+    assert {line.label for line in estimate.lines} == set(grid.metrics)
+    assert [line.error for line in estimate.lines if line.error] == []
+    assert {line.explainer for line in estimate.lines if line.label == "attack on the map"} == {"Grad-CAM"}
 
 
 # ---- what is read and judged ----

@@ -288,6 +288,11 @@ class AttributionAttack(Metric):
         """A configuration that takes seconds."""
         return cls(LinfBall(0.1), "top_k", steps=5, restarts=2)
 
+    def describe_misfit(self, explainer: Explainer) -> str:
+        """Only blind attacks take an explainer that cannot be differentiated."""
+        guided = isinstance(get_attack(self.attack), GuidedObjective)
+        return "" if explainer.differentiable or not guided else "the explainer cannot be differentiated"
+
     @property
     def own_label(self) -> str:
         """The metric's name and the attack's."""

