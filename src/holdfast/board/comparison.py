@@ -114,15 +114,18 @@ class Board:
         return list({each.digest: each for row in self.rows for each in row.submissions}.values())
 
 
-def arrange_boards(submissions: Sequence[Submission], unranked: Collection[str] = ()) -> list[Board]:
+def arrange_boards(
+    submissions: Sequence[Submission], unranked: Collection[str] = (), verified: Collection[str] = ()
+) -> list[Board]:
     """The boards of some submissions, sorted by the names of data and network.
 
     Args:
         submissions: in any order; the result does not depend on it.
         unranked: digests of submissions whose numbers are shown and not ranked.
+        verified: digests of those that stay if others do not fit beside them.
     """
     places: dict[tuple[str, str], list[tuple[Submission, str, str]]] = {}
-    for each in sorted(submissions, key=lambda one: (one.title, one.digest)):
+    for each in sorted(submissions, key=lambda one: (one.digest not in verified, one.title, one.digest)):
         for data, model in Contents(each.results).pairs:
             places.setdefault(_identify(each.manifest, data, model), []).append((each, data, model))
     boards = [_arrange(key, parts, set(unranked)) for key, parts in places.items()]
@@ -283,9 +286,18 @@ def _have_same_numbers(one: Row, other: Row) -> bool:
     """Whether two rows have the same numbers in all columns that both have."""
     for label in one.frames.keys() & other.frames.keys():
         first, second = (row.frames[label].select(_NUMBERS).sort("repeat", "sample") for row in (one, other))
-        if not first.equals(second, null_equal=True):
+        if not first.equals(second, null_equal=True) or _join_arrays(one, label) != _join_arrays(other, label):
             return False
     return True
+
+
+def _join_arrays(row: Row, label: str) -> dict[tuple[int, str], bytes]:
+    """The arrays of a column by repeat and name, however the samples were cut into jobs."""
+    found: dict[tuple[int, str], bytes] = {}
+    for job, repeat in row.jobs.filter(pl.col("label") == label).sort("start").select("job", "repeat").iter_rows():
+        for name, array in row.arrays.get(job, {}).items():
+            found[repeat, name] = found.get((repeat, name), b"") + array.tobytes()
+    return found
 
 
 def _merge(one: Row, other: Row) -> Row:
@@ -337,12 +349,14 @@ def _combine(data: str, model: str, about: tuple[Any, Any], columns: Sequence[Co
         "repeats": max((column.repeats for column in columns), default=1),
     }
     place = {"data": data, "model": model}
-    frames, jobs, arrays = [], [], {}
+    frames: list[pl.DataFrame] = []
+    jobs: list[pl.DataFrame] = []
+    arrays: dict[str, Mapping[str, Array]] = {}
     for row in rows:
         own = [pl.lit(value).alias(name) for name, value in {**place, "explainer": row.name}.items()]
         frames += [frame.with_columns(own) for frame in row.frames.values()]
         jobs.append(row.jobs.with_columns(own))
-        arrays |= row.arrays
+        arrays.update(row.arrays)
     samples = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame()
     if frames:
         samples = samples.select(*COORDINATES, "sample", "status", pl.exclude(*COORDINATES, "sample", "status"))

@@ -153,7 +153,8 @@ def build_site(
         if verify and len(states[key].jobs) < min(verify, each.results.jobs.height):
             states[key] = verify_submission(each, verify, base, trusted, seed, tell)
             tell(f"{each.title}: {states[key].text}")
-    boards = arrange_boards(list(found.values()), [key for key, state in states.items() if state.state == "differs"])
+    keys = {kind: [key for key, each in states.items() if each.state == kind] for kind in _CLASSES}
+    boards = arrange_boards(list(found.values()), keys["differs"], keys["verified"])
     for board in boards:
         problems |= {found[key].title: reason for key, reason in board.unreadable.items()}
     files = _write_pages(title, boards, found, states, problems)

@@ -24,7 +24,6 @@ import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -196,11 +195,6 @@ class Submission:
         """The configuration, the digests and the versions."""
         return self.results.manifest
 
-    @cached_property
-    def findings(self) -> Findings:
-        """The results on their own, to be printed."""
-        return Findings(**{name: getattr(self.results, name) for name in Results.__dataclass_fields__})
-
 
 def make_submission(
     results: str | Path | Findings, out: str | Path, name: str = "", by: str = "", note: str = ""
@@ -290,7 +284,7 @@ def _list_jobs(findings: Findings, done: pl.DataFrame) -> dict[str, Any]:
 
 
 def _to_plain(column: pl.Series) -> list[Any]:
-    """The values as JSON has them: each number with the fewest digits that give it back, and NaN and infinity as texts."""
+    """The values as JSON has them: numbers with the fewest digits that give them back, NaN and infinity as texts."""
     if column.dtype == pl.Float32:
         values = [None if value is None else float(str(np.float32(value))) for value in column.to_list()]
     else:
@@ -407,7 +401,9 @@ def _read_results(file: _File, manifest: dict[str, Any]) -> SubmittedResults:
     identities = [record["job"] for record in records]
     if len(set(identities)) < len(identities):
         raise SubmissionError("jobs: a job is there twice")
+    place = {identity: index for index, identity in enumerate(identities)}
     samples = pl.concat([pl.concat(same) for same in frames.values()], how="diagonal_relaxed")
+    samples = samples.sort(pl.col("job").replace_strict(place), "sample", maintain_order=True)
     if samples.select("data", "model", "explainer", "label", "repeat", "sample").is_duplicated().any():
         raise SubmissionError("jobs: a sample is there twice for one explainer and metric")
     jobs = pl.DataFrame(
@@ -435,8 +431,14 @@ def _read_types(label: str, columns: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _check_place(job: _Place, file: _File, where: str) -> None:
-    known = {"data": file.manifest.data, "model": file.manifest.models, "explainer": file.manifest.explainers}
-    for name, names in {**known, "label": file.manifest.metrics}.items():
+    about = file.manifest
+    known: dict[str, Mapping[str, object]] = {
+        "data": about.data,
+        "model": about.models,
+        "explainer": about.explainers,
+        "label": about.metrics,
+    }
+    for name, names in known.items():
         if getattr(job, name) not in names:
             raise SubmissionError(f"{where}.{name}: {getattr(job, name)!r} is not in the manifest")
     if not job.start < job.stop <= file.manifest.data[job.data].samples:

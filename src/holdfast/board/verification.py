@@ -162,6 +162,8 @@ def _repeat(
 
     def read(job: str) -> tuple[pl.DataFrame, Mapping[str, Array]]:
         frame = results.samples.filter(pl.col("job") == job).drop("job")
+        # the columns of other metrics have no values here
+        frame = frame.select(column for column in frame.get_columns() if column.null_count() < len(column))
         return frame, results.artefacts(job)
 
     study = study_from(content, base)
@@ -206,8 +208,8 @@ def find_foreign(content: Mapping[str, Any]) -> list[str]:
             for inner in value:
                 look(inner, section)
         elif isinstance(value, str) and _REFERENCE.match(value):
-            if not (section == "data" and value.partition(":")[0] in known):
-                found.append(value)
+            own = section == "data" and value.partition(":")[0] in known
+            found.extend([] if own else [value])
 
     for key, value in content.items():
         if key not in ("title", "executor"):
