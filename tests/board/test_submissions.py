@@ -16,7 +16,7 @@ from board_study import STUDY, run
 from submission_builder import build, draw_values, seal, write
 
 import holdfast
-from holdfast.board import SubmissionError, make_submission, read_submission
+from holdfast.board import SubmissionError, make_submission, read_submission, verify_submission
 from holdfast.board import submission as module
 from holdfast.board.submission import find_files, parse_submission
 from holdfast.errors import ArgumentError, HoldfastError
@@ -47,6 +47,16 @@ def test_a_submission_has_the_same_bits_as_the_results(results: Path, tmp_path: 
             np.testing.assert_array_equal(array, whole[name])
     assert list_entries(Contents(again.results)) == list_entries(stored.contents)
     assert again.manifest["study"] == stored.manifest["study"]
+    assert "command" not in again.manifest["about"]
+    assert str(results) not in again.content.decode()
+
+
+def test_bounds_of_series_are_infinite(tmp_path: Path) -> None:
+    study = {"data": {"waves": "waves:test"}, "models": {"cnn": "cnn-waves"}, "explainers": ["saliency"]}
+    metrics = [{"max_sensitivity": {"neighbourhood": {"linf": 0.01}, "samples": 2}}]
+    made = make_submission(run(tmp_path / "results", **study, metrics=metrics, samples=1), tmp_path / "a.json")
+    assert made.manifest["data"]["waves"]["bounds"] == [["-inf", "-inf"], ["inf", "inf"]]
+    assert verify_submission(made, 1).state == "verified"
 
 
 def test_the_same_results_give_the_same_file_which_may_be_compressed(results: Path, tmp_path: Path) -> None:

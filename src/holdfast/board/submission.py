@@ -54,9 +54,9 @@ _TYPES = {
 }
 #: columns that are the same for all rows of a job
 _PLACE = (*COORDINATES, "job")
-#: what of a manifest is not submitted: the jobs are listed with their numbers, and the texts of samples are data
-_LEFT_OUT = {"jobs"}
-_LEFT_OUT_OF_DATA = {"tokens"}
+#: what of a manifest is not submitted: jobs are listed with their numbers, texts of samples are data, and a command and
+#: the place of the study file have folders of whoever ran it
+_LEFT_OUT = {"manifest": ("schema", "jobs", "origin"), "data": ("tokens",), "about": ("command",)}
 
 
 class SubmissionError(HoldfastError):
@@ -225,7 +225,7 @@ def make_submission(
         "name": name,
         "by": by,
         "note": note,
-        "manifest": _describe(findings.manifest),
+        "manifest": _name_all_specials(_describe(findings.manifest)),
         "planned": findings.planned,
         **_list_jobs(findings, done),
         "failed": [
@@ -243,11 +243,11 @@ def make_submission(
 
 def _describe(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a manifest that is submitted."""
-    kept = {key: value for key, value in manifest.items() if key not in _LEFT_OUT and key != "schema"}
-    kept["data"] = {
-        name: {key: value for key, value in about.items() if key not in _LEFT_OUT_OF_DATA}
-        for name, about in (manifest.get("data") or {}).items()
-    }
+    kept = {key: value for key, value in manifest.items() if key not in _LEFT_OUT["manifest"]}
+    parts = (manifest.get("data") or {}).items()
+    kept["data"] = {name: {k: v for k, v in about.items() if k not in _LEFT_OUT["data"]} for name, about in parts}
+    about = manifest.get("about") or {}
+    kept["about"] = {key: value for key, value in about.items() if key not in _LEFT_OUT["about"]}
     return kept
 
 
@@ -296,6 +296,13 @@ def _name_special(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     return value
+
+
+def _name_all_specials(value: Any) -> Any:
+    """The same configuration with infinity and NaN as texts, such as the bounds of series."""
+    if isinstance(value, Mapping):
+        return {key: _name_all_specials(each) for key, each in value.items()}
+    return [_name_all_specials(each) for each in value] if isinstance(value, list | tuple) else _name_special(value)
 
 
 def _store(array: Array) -> dict[str, Any]:

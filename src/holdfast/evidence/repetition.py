@@ -169,8 +169,9 @@ def _find_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str,
 
 
 def _as_stored(value: object) -> object:
-    """A value as it comes back from a file."""
-    return json.loads(json.dumps(value, default=str))
+    """A value as it comes back from a file, with infinity and NaN as the texts that a submission has."""
+    names = {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}
+    return json.loads(json.dumps(value, default=str), parse_constant=names.__getitem__)
 
 
 def _compare(worker: Worker, job: Job, then: pl.DataFrame, arrays: Mapping[str, Array]) -> Agreement:
