@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test slow bench mutants docs wheel audit test-minimum format clean
+.PHONY: setup demo test slow bench mutants docs board board-submissions wheel audit test-minimum format clean
 
 setup: $(STAMP)
 	@echo "next: make demo"
@@ -47,6 +47,17 @@ mutants: $(STAMP)
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open build/site/index.html"
+
+# the board of the submissions that come with holdfast
+board: $(STAMP)
+	$(BIN)/holdfast board docs/board --out build/board --base examples/board
+
+# these submissions again: about ten minutes on an idle core
+board-submissions: $(STAMP)
+	cd examples/board && for study in *.yaml; do name=$${study%.yaml}; \
+		$(CURDIR)/$(BIN)/holdfast run $$study --out $(CURDIR)/results/board/$$name --no-report && \
+		$(CURDIR)/$(BIN)/holdfast submission $(CURDIR)/results/board/$$name \
+			--out $(CURDIR)/docs/board/$$name.json.gz --by holdfast || exit 1; done
 
 # wheel and sdist, with what they hold checked
 wheel: $(STAMP)

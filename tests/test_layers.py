@@ -40,6 +40,7 @@ LAYERS = (
     ("export",),
     ("checks",),
     ("evidence",),
+    ("board",),
     ("pytest_plugin",),
     ("integrations",),
     ("reproduce",),

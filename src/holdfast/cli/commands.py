@@ -239,6 +239,61 @@ def replay(
         raise typer.Exit(1)
 
 
+@app.command(epilog="Example: holdfast submission results/study --out study.json.gz --by 'A. Person'")
+def submission(
+    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    out: Annotated[Path, typer.Option(help="The file: .json, or .json.gz for a compressed one.")],
+    name: Annotated[str, typer.Option(help="What a board calls it; the title of the study by default.")] = "",
+    by: Annotated[str, typer.Option(help="Who submits it, as a board shows it.")] = "",
+    note: Annotated[str, typer.Option(help="Anything that a reader should know.")] = "",
+) -> None:
+    """Write the results of a study as one file for a board: configuration, digests, and the numbers of each sample.
+
+    Inputs, maps and weights are not in it.
+    """
+    from holdfast.board import make_submission
+
+    made = make_submission(results, out, name, by, note)
+    typer.echo(f"submission: {out} ({made.results.jobs.height} of {made.results.planned} jobs)")
+    typer.echo(f"digest: {made.digest}")
+
+
+@app.command(epilog="Example: holdfast board submissions/ --out site --verify 5 --base studies")
+def board(
+    submissions: Annotated[list[Path], typer.Argument(help="Files of `holdfast submission`, or folders of them.")],
+    out: Annotated[Path, typer.Option(help="A new folder for the site, or that of an earlier one.")],
+    title: Annotated[str, typer.Option(help="Of the first page.")] = "Which explanations hold?",
+    verify: Annotated[
+        int, typer.Option(help="How many jobs of each submission to evaluate again, drawn at random.", min=0)
+    ] = 0,
+    base: Annotated[
+        Path, typer.Option(help="The folder that paths and functions of the studies are relative to.")
+    ] = Path(),
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(help="A digest, or its first 8 digits or more: of a submission whose functions may be run."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the choice of jobs; a new one if not given.")] = None,
+) -> None:
+    """Write a static site that compares submissions where they are comparable. It never gives an overall score.
+
+    Nothing in a submission is run. With --verify jobs are evaluated again with data and models that are here; a
+    submission that names functions, or things of other packages, needs --trust, because these are then run.
+
+    Exit codes: 0 the site is written, 1 it is written, and some file is no submission or some submission differs.
+    """
+    from holdfast.board import build_site
+
+    found = build_site(submissions, out, title, verify, base, trust or (), seed, typer.echo)
+    typer.echo(f"{len(found.submissions)} submissions on {found.boards} boards: {found.folder / 'index.html'}")
+    differs = sum(state.state == "differs" for state in found.states.values())
+    for count, words in ((len(found.problems), "not on a board"), (differs, "with other numbers than reported")):
+        if count:
+            typer.echo(f"{count} {words}", err=True)
+    if found.problems or differs:
+        raise typer.Exit(1)
+
+
 @app.command(epilog="Example: holdfast run study.yaml --dry-run, and then: holdfast run study.yaml --workers auto")
 def run(
     study: Annotated[Path, typer.Argument(help="A study file.", show_default=False, autocompletion=_complete_study)],

@@ -7,27 +7,33 @@ stored interval of its sample, where there is one, and else by how far it is fro
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import polars as pl
 
 from holdfast.errors import ArgumentError, check, check_integer
 from holdfast.evidence.pack import verify_pack
 from holdfast.study.file.imports import importing_from
-from holdfast.study.file.spec import study_from
+from holdfast.study.file.spec import Study, study_from
 from holdfast.study.plan import Job, make_plan
 from holdfast.study.results import load_results
 from holdfast.study.store import Store
 from holdfast.study.worker import Worker
+from holdfast.tensors import Array
 
 Agreement = Literal["same bits", "within rounding", "within the interval", "different", "failed"]
+_WORSE: tuple[Agreement, ...] = ("same bits", "within rounding", "within the interval", "different", "failed")
 _ROUNDING = 1e-4  # relative to the largest stored value of the job
+#: where a job belongs: two jobs with the same identity have the same places
+PLACES = ("data", "model", "explainer", "label", "repeat", "start", "stop")
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,6 @@ def replay(
         StudyError: data, models or functions of the study are not here.
     """
     check_integer(jobs, "jobs")
-    seed = secrets.randbits(32) if seed is None else seed
     verified = verify_pack(path, key)
     intact = "a pack of which nothing was changed (see `holdfast verify`)"
     check(verified.fine, "path", intact, f"{len(verified.problems)} problems")
@@ -88,24 +93,56 @@ def replay(
         raise ArgumentError(
             "path", "results of a study file, which says how to make them again", "results of `evaluate`"
         )
-    study = study_from(content, base)
+    done = stored.jobs.filter(pl.col("status") == "done")
+    names = ("job", *PLACES)
+    records = {str(row["job"]): tuple(row[name] for name in PLACES) for row in done.select(names).iter_rows(named=True)}
+
+    def read(job: str) -> tuple[pl.DataFrame, Mapping[str, Array]]:
+        return stored.store.read(job)[1], stored.artefacts(job)
+
+    return repeat_jobs(study_from(content, base), stored.manifest, records, read, stored.planned, jobs, seed, tell)
+
+
+def repeat_jobs(
+    study: Study,
+    manifest: Mapping[str, Any],
+    records: Mapping[str, tuple[Any, ...]],
+    read: Callable[[str], tuple[pl.DataFrame, Mapping[str, Array]]],
+    planned: int,
+    jobs: int,
+    seed: int | None = None,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Replay:
+    """Evaluate a random sample of stored jobs again. This imports the functions that the study names, and runs them.
+
+    Args:
+        study: says how to make the results again.
+        manifest: of the stored results.
+        records: `PLACES` of each finished job, by its identity.
+        read: gives the stored rows of a job, and those of its arrays that are stored.
+        planned: how many jobs the stored results should have.
+        jobs, seed, tell: as of `replay`.
+
+    Raises:
+        StudyError: data, models or functions of the study are not here.
+    """
+    seed = secrets.randbits(32) if seed is None else seed
     grid = study.grid()
     with importing_from(grid.paths):
         plan = make_plan(grid)
-        done = set(stored.jobs.filter(pl.col("status") == "done")["job"])
-        known = [job for job in plan.jobs if job.identity in done]
-        changed = _find_changes(stored.manifest, plan.manifest)
+        known = [job for job in plan.jobs if records.get(job.identity) == tuple(getattr(job, name) for name in PLACES)]
+        changed = _find_changes(manifest, plan.manifest)
         if not known:
-            return Replay(
-                planned=stored.planned, changed=changed or ("no job of the study is among the results",), seed=seed
-            )
+            return Replay(planned=planned, changed=changed or ("no job of the study is among the results",), seed=seed)
+        if len(known) < len(records):
+            changed += (f"{len(records) - len(known)} of {len(records)} jobs are not jobs of the study here",)
         chosen = random.Random(seed).sample(known, min(jobs, len(known)))
         worker, found = Worker(grid), {}
         for job in sorted(chosen, key=lambda each: (each.data, each.model)):
             name = _name(job)
-            found[name] = _compare(worker, job, stored.store)
+            found[name] = _compare(worker, job, *read(job.identity))
             tell(f"{name}: {found[name]}")
-    return Replay(found, stored.planned, changed, seed)
+    return Replay(found, planned, changed, seed)
 
 
 def _name(job: Job) -> str:
@@ -113,58 +150,106 @@ def _name(job: Job) -> str:
     return f"{where}, samples {job.start} to {job.stop - 1}, repeat {job.repeat}"
 
 
-def _find_changes(then: dict[str, Any], now: dict[str, Any]) -> tuple[str, ...]:
-    """Data, models and code that are not those of the results."""
+def _find_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
+    """Data, models, options and code that are not those of the results."""
     found = []
     for section in ("data", "models"):
         for name, about in (then.get(section) or {}).items():
             here = (now.get(section) or {}).get(name) or {}
             if here.get("digest") != (about or {}).get("digest"):
                 found.append(f"{section} {name!r}: other values (digest {here.get('digest')} here)")
+    for section in ("explainers", "metrics"):
+        for name, about in (then.get(section) or {}).items():
+            if _as_stored(about) != _as_stored((now.get(section) or {}).get(name)):
+                found.append(f"{section} {name!r}: other options")
+    found += [f"{key}: {now.get(key)} here" for key in ("seed", "repeats", "controls") if then.get(key) != now.get(key)]
     before, after = then.get("code") or {}, now.get("code") or {}
     found += [f"code {name!r}: changed" for name in sorted(before) if before[name] != after.get(name)]
     return tuple(found)
 
 
-def _compare(worker: Worker, job: Job, store: Store) -> Agreement:
-    """Evaluate a job and compare its values with the stored ones."""
+def _as_stored(value: object) -> object:
+    """A value as it comes back from a file, with infinity and NaN as the texts that a submission has."""
+    names = {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}
+    return json.loads(json.dumps(value, default=str), parse_constant=names.__getitem__)
+
+
+def _compare(worker: Worker, job: Job, then: pl.DataFrame, arrays: Mapping[str, Array]) -> Agreement:
+    """Evaluate a job and compare its values, and those of its arrays that are stored, with the stored ones."""
     packed = worker.run(job)
     if packed.failed:
         return "failed"
     scratch = Store("memory://holdfast-replay")
     scratch.put(packed)
     _, now = scratch.read(job.identity)
+    made = scratch.read_artefacts(job.identity) if arrays else {}
     scratch.forget(job.identity)
-    _, then = store.read(job.identity)
-    if now.equals(then, null_equal=True):
+    aligned = _align(then, now)
+    if aligned is None:
+        return "different"
+    found: Agreement = "same bits" if aligned.equals(then, null_equal=True) else compare_values(then, aligned)
+    worst: tuple[Agreement, ...] = (found, *(_compare_arrays(arrays[name], made.get(name)) for name in arrays))
+    return max(worst, key=_WORSE.index)
+
+
+def _align(then: pl.DataFrame, now: pl.DataFrame) -> pl.DataFrame | None:
+    """The columns that are stored; None if one of them is missing now, or if one with values now is not stored."""
+    others = now.drop(then.columns, strict=False)
+    if any(column.null_count() < len(column) for column in others.get_columns()):
+        return None
+    return now.select(then.columns) if set(then.columns) <= set(now.columns) else None
+
+
+def _compare_arrays(then: Array, now: Array | None) -> Agreement:
+    """How two arrays agree."""
+    if now is None or now.shape != then.shape:
+        return "different"
+    if now.dtype == then.dtype and now.tobytes() == then.tobytes():
         return "same bits"
-    return compare_values(then, now)
+    before, after = (np.asarray(each, dtype=float) for each in (then, now))
+    finite = np.abs(before[np.isfinite(before)])
+    slack = _ROUNDING * float(finite.max(initial=0.0))
+    return "within rounding" if np.allclose(before, after, rtol=0, atol=slack, equal_nan=True) else "different"
 
 
 def compare_values(then: pl.DataFrame, now: pl.DataFrame) -> Agreement:
-    """How the values of the same samples agree.
+    """How the rows of the same samples agree, by value, interval and flags.
+
+    A flag, such as whether a search found anything, must be the same. A value is within the interval if each of the two
+    lies in the interval of the other one, because a stored interval can be as wide as its author likes.
 
     >>> then = pl.DataFrame({"sample": [0], "status": ["ok"], "value": [1.0], "low": [0.5], "high": [2.0]})
     >>> compare_values(then, then.with_columns(value=pl.lit(1.5)))
     'within the interval'
     """
-    keys = ["sample", "status"]
-    if now.height != then.height or not now.select(keys).equals(then.select(keys)):
+    flags = [name for name, kind in then.schema.items() if kind == pl.Boolean]
+    keys = ["sample", "status", *flags]
+    if now.height != then.height or not set(keys) <= set(now.columns) or not now.select(keys).equals(then.select(keys)):
         return "different"
-    before, after = (frame["value"].cast(pl.Float64).fill_null(math.nan).to_list() for frame in (then, now))
-    scale = max((abs(value) for value in before if math.isfinite(value)), default=0.0)
-    near = [_is_near(a, b, _ROUNDING * scale) for a, b in zip(before, after, strict=True)]
-    if all(near):
+    before, after = ({name: _numbers(frame, name) for name in ("value", "low", "high")} for frame in (then, now))
+    scale = max((abs(value) for value in before["value"] if math.isfinite(value)), default=0.0)
+    near = {
+        name: [_is_near(a, b, _ROUNDING * scale) for a, b in zip(before[name], after[name], strict=True)]
+        for name in before
+    }
+    if all(all(each) for each in near.values()):
         return "within rounding"
-    ends = [
-        then[name].cast(pl.Float64).to_list() if name in then.columns else [None] * len(near)
-        for name in ("low", "high")
-    ]
     inside = [
-        fine or (low is not None and high is not None and low <= value <= high)
-        for fine, value, low, high in zip(near, after, *ends, strict=True)
+        fine
+        or all(
+            ends["low"][at] <= other["value"][at] <= ends["high"][at]
+            for ends, other in ((before, after), (after, before))
+        )
+        for at, fine in enumerate(near["value"])
     ]
     return "within the interval" if all(inside) else "different"
+
+
+def _numbers(frame: pl.DataFrame, name: str) -> list[float]:
+    """A column as floats, NaN where there is nothing."""
+    if name not in frame.columns:
+        return [math.nan] * frame.height
+    return frame[name].cast(pl.Float64).fill_null(math.nan).to_list()
 
 
 def _is_near(a: float, b: float, slack: float) -> bool:

@@ -484,6 +484,10 @@ class Presentation:
         """
         return None
 
+    def list_compared_arrays(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The names of the stored arrays that `make_comparable` reads; none by default."""
+        return ()
+
     def unfair(self, view: View) -> str:
         """Why the explainers cannot be compared by this verdict as they are, in a sentence; empty by default."""
         return ""

@@ -89,9 +89,9 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
         for explainer in grid.explainers.values():
             check_one_for_all(explainer, inputs)
         # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
-        described = [classifier_fingerprint(classifier, code), grid.device.partition(":")[0]]
+        described: tuple[list[Any], str] = classifier_fingerprint(classifier, code), grid.device.partition(":")[0]
         check_repeatable(classifier, inputs)  # after the fingerprint, because forward may change attributes
-        models.setdefault(model, _about_model(classifier, source.about, digest(described[0])))
+        models.setdefault(model, _about_model(classifier, source.about, described[0]))
         combination = digest(described)
         here = {label: metric.for_data(samples.extras) for label, metric in grid.metrics.items()}
         for repeat in range(grid.repeats):
@@ -214,12 +214,14 @@ def _chunks(samples: Samples, size: int) -> list[tuple[int, int, list[str | None
     return found
 
 
-def _about_model(classifier: Classifier, about: Mapping[str, Any], content: str) -> dict[str, Any]:
+def _about_model(classifier: Classifier, about: Mapping[str, Any], described: list[Any]) -> dict[str, Any]:
+    """What the manifest says of a model. `network` is its digest without versions, the same after an upgrade."""
     module = classifier.module
     return {
         "module": type(module).__name__,
         "parameters": sum(p.numel() for p in module.parameters()),
-        "digest": content,
+        "digest": digest(described),
+        "network": digest(described[:-1]),
         **about,
     }
 
@@ -240,6 +242,8 @@ def _manifest(
             "bounds": [[float(lower.min()), float(lower.max())], [float(upper.min()), float(upper.max())]],
             "targets": "predicted" if samples.targets is None else "given",
             "digest": tensor_digest(samples.inputs),
+            **({} if samples.targets is None else {"targets_digest": tensor_digest(samples.targets)}),
+            **({} if not samples.extras else {"extras": {n: tensor_digest(v) for n, v in samples.extras.items()}}),
             **({} if samples.features is None else {"features": list(samples.features)}),
             **({} if samples.tokens is None else {"tokens": [list(words) for words in samples.tokens]}),
             **samples.about,

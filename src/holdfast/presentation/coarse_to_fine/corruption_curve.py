@@ -27,7 +27,15 @@ from holdfast.presentation.base import (
     read_numbers,
 )
 from holdfast.presentation.coarse_to_fine.across_data import draw_boxes_over_data
-from holdfast.presentation.coarse_to_fine.drops import COMMON, TAU, Drops, Q, load_drops, measure_up_to_common_share
+from holdfast.presentation.coarse_to_fine.drops import (
+    COMMON,
+    TAU,
+    Drops,
+    Q,
+    load_drops,
+    measure_up_to_common_share,
+    name_compared_arrays,
+)
 from holdfast.presentation.coarse_to_fine.pictures import draw_galleries
 from holdfast.presentation.coarse_to_fine.tables import draw_tables
 from holdfast.presentation.coarse_to_fine.words import describe_gate, explain_terms, format_share
@@ -74,6 +82,10 @@ class CorruptionCurvePresentation(Presentation):
             f"({_describe_shares(frames)}). {_CHANCE}",
         )
         return reading, frames
+
+    def list_compared_arrays(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The shares of positions and the drops."""
+        return name_compared_arrays(options)
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
         """The standard error, the share of positive positions, maps without any, and clipped replacements."""

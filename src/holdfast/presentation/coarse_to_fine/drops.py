@@ -146,6 +146,11 @@ def _count_no_positive(view: View, explainer: str, found: Mapping[int, Any]) -> 
     return int((read_flags(first, "no_positive") & np.isin(first["sample"].to_numpy(), list(found))).sum())
 
 
+def name_compared_arrays(options: Mapping[str, Any]) -> tuple[str, str]:
+    """The stored arrays that `measure_up_to_common_share` reads: shares of positions, and the drops at them."""
+    return "corrupted_share", "drop_top" if "top" in (options.get("order") or ("top",)) else "drop_bottom"
+
+
 def measure_up_to_common_share(view: View) -> pl.DataFrame | None:
     """The rows of a view, with what each explainer loses up to the share of positions that all of them replace.
 
@@ -154,12 +159,12 @@ def measure_up_to_common_share(view: View) -> pl.DataFrame | None:
     mean drop up to there, that is, the area up to the share divided by the share. None if the drops of a sample that
     counts are not stored.
     """
-    order = "drop_top" if "top" in (view.options.get("order") or ("top",)) else "drop_bottom"
-    keys = ["explainer", "repeat", "sample"]
-    parts = list(view.parts(("corrupted_share", order)))
+    names = name_compared_arrays(view.options)
+    order, keys = names[1], ["explainer", "repeat", "sample"]
+    parts = list(view.parts(names))
     if not parts:
         return None
-    share, drop = (np.concatenate([arrays[name] for *_, arrays in parts]) for name in ("corrupted_share", order))
+    share, drop = (np.concatenate([arrays[name] for *_, arrays in parts]) for name in names)
     places = pl.concat(
         pl.DataFrame({"sample": range(start, start + len(arrays[order]))}).with_columns(
             explainer=pl.lit(explainer), repeat=pl.lit(repeat, pl.Int64)
