@@ -1,9 +1,11 @@
 """Worst cases and probabilities over one, two and three parameters, against dense grids that serve as the truth.
 
-    python benchmarks/neighbourhoods/few_parameters.py [--images 20] [--evaluations 200] [--cache FOLDER] [PART ...]
+    python benchmarks/neighbourhoods/few_parameters.py [--images 20] [--evaluations 200] [--cache FOLDER]
+        [--network lenet5-mnist] [PART ...]
 
 The parts are `searches` (rotation: every registered search, and `scipy.optimize.direct`), `more` (two and three
-parameters) and `probability`; without a name all of them. The network is lenet5-mnist, the images are bundled digits.
+parameters) and `probability`; without a name all of them. The images are bundled digits, with a margin of two pixels
+for networks of 32 x 32 pixels.
 
 The gap of a search is what is missing from its similarity to the smallest one on the grid, divided by the range of
 similarities on the grid; both among the points that keep the class. It is negative where the search is below the grid.
@@ -53,10 +55,12 @@ class Truth:
 class Bench:
     """The network, the images, and the grids, which are kept in files."""
 
-    def __init__(self, images: int, cache: Path | None) -> None:
+    def __init__(self, images: int, cache: Path | None, network: str = "lenet5-mnist") -> None:
         self.inputs = holdfast.data.bundled("digits")[:images].inputs
-        self.classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-        self.cache = cache
+        if "tanh" in network:
+            self.inputs = torch.nn.functional.pad(self.inputs, (2, 2, 2, 2))
+        self.classifier = holdfast.Classifier(holdfast.zoo.load(network), bounds=(0.0, 1.0))
+        self.cache = None if cache is None else cache / network
 
     def make_probe(self, neighbourhood: Transformation, explainer: str) -> Probe:
         region = neighbourhood.around(self.inputs, self.classifier.bounds)
@@ -195,12 +199,13 @@ def main() -> None:
     parser.add_argument("--searches", nargs="*", default=searches.names())
     parser.add_argument("--explainers", nargs="*", default=list(EXPLAINERS))
     parser.add_argument("--cache", type=Path)
+    parser.add_argument("--network", default="lenet5-mnist")
     options = parser.parse_args()
-    bench = Bench(options.images, options.cache)
+    bench = Bench(options.images, options.cache, options.network)
     if "searches" in options.parts:
         compare_searches(bench, options.evaluations, ONE, options.searches, options.explainers)
     if "more" in options.parts:
-        few = Bench(max(1, options.images // 4), options.cache)
+        few = Bench(max(1, options.images // 4), options.cache, options.network)
         compare_searches(few, options.evaluations, MORE, options.searches, options.explainers[:1])
     if "probability" in options.parts:
         compare_probabilities(bench, options.seeds, options.explainers[:2])
