@@ -4,8 +4,9 @@
         [--network lenet5-mnist] [PART ...]
 
 The parts are `searches` (rotation: every registered search, and `scipy.optimize.direct`), `more` (two and three
-parameters) and `probability`; without a name all of them. The images are bundled digits, with a margin of two pixels
-for networks of 32 x 32 pixels.
+parameters), `probability` and `coverage`; without a name all of them. The images are bundled digits, with a margin of
+two pixels for networks of 32 x 32 pixels. `coverage` is how often an interval of subset simulation holds, over many
+seeds: the network is replaced by straight lines between the points of the grid, which makes a run cheap.
 
 The gap of a search is what is missing from its similarity to the smallest one on the grid, divided by the range of
 similarities on the grid; both among the points that keep the class. It is negative where the search is below the grid.
@@ -190,9 +191,64 @@ def compare_probabilities(bench: Bench, seeds: int, explainers: list[str]) -> No
                 )
 
 
+def measure_coverage(bench: Bench, seeds: int, explainers: list[str]) -> None:
+    """Subset simulation with few particles, on the grid's values with straight lines between them."""
+    label, (neighbourhood, side) = next(iter(ONE.items()))
+    print("\n| explainer | P | within the interval | below it | above it |\n| --- | --- | --- | --- | --- |")
+    for explainer in explainers:
+        truth = bench.measure_grid(label, neighbourhood, explainer, side)
+        region = neighbourhood.around(bench.inputs, bench.classifier.bounds)
+        low, high = float(region.lower[0]), float(region.upper[0])
+
+        def look_up(table: Tensor, x: Tensor, problem: Tensor, low: float = low, high: float = high) -> Tensor:
+            place = (x[:, 0] - low) / (high - low) * (side - 1)
+            left = place.floor().clamp(0, side - 2).long()
+            return torch.lerp(table[problem, left], table[problem, left + 1], place - left)
+
+        fine = torch.linspace(low, high, 40 * side, dtype=torch.float64).float()[:, None]
+        for share in (0.3, 0.03, 0.003):
+            threshold = float(truth.similarity.quantile(share, dim=1).median())
+
+            def score(
+                x: Tensor, problem: Tensor, rows: Tensor, threshold: float = threshold, truth: Truth = truth
+            ) -> Tensor:
+                similarity = look_up(truth.similarity[rows], x, problem)
+                return torch.stack([-look_up(truth.margin[rows], x, problem), threshold - similarity], 1)
+
+            rows = torch.arange(len(bench.inputs))
+            exact = torch.stack(
+                [(score(fine, row.expand(len(fine)), rows) >= 0).all(1).double().mean() for row in rows]
+            )
+            rows = rows[exact > 5 / side]
+            ln = exact[rows].log()
+            inside = below = above = 0
+            for seed in range(seeds):
+                found = holdfast.algorithms.subset_simulation(
+                    lambda x, problem, rows=rows: score(x, problem, rows),
+                    region.select(rows),
+                    particles=50,
+                    first=16.0,
+                    moves=2,
+                    generator=torch.Generator().manual_seed(seed),
+                    indexed=True,
+                )
+                least, most = found.interval().unbind(1)
+                inside += int(((least <= ln) & (ln <= most)).sum())
+                below, above = below + int((ln < least).sum()), above + int((ln > most).sum())
+            total = seeds * len(rows)
+            cells = (
+                explainer,
+                f"{exact[rows].median():.4f}",
+                f"{inside} of {total} ({inside / total:.1%})",
+                below,
+                above,
+            )
+            print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=["searches", "more", "probability"])
+    parser.add_argument("parts", nargs="*", default=["searches", "more", "probability", "coverage"])
     parser.add_argument("--images", type=int, default=20)
     parser.add_argument("--evaluations", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=2)
@@ -209,6 +265,8 @@ def main() -> None:
         compare_searches(few, options.evaluations, MORE, options.searches, options.explainers[:1])
     if "probability" in options.parts:
         compare_probabilities(bench, options.seeds, options.explainers[:2])
+    if "coverage" in options.parts:
+        measure_coverage(bench, 50 * options.seeds, options.explainers[:2])
 
 
 if __name__ == "__main__":

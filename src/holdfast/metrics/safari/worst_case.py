@@ -331,7 +331,7 @@ class WorstCase(Metric):
             maps=maps,
             aligned_maps=aligned,
             plausibility=None if plausible is None else torch.where(evaluated, plausible.double(), torch.nan),
-            parameters=self.neighbourhood.read_parameters(points, inputs.shape[1:]),
+            parameters=self.neighbourhood.read_parameters(region.settle(points, everyone), inputs.shape[1:]),
             trace=trace,
             traced=usable,
             population=population if self.keep_population else None,
