@@ -4,9 +4,10 @@
         [--network lenet5-mnist] [PART ...]
 
 The parts are `searches` (rotation: every registered search, and `scipy.optimize.direct`), `more` (two and three
-parameters), `probability` and `coverage`; without a name all of them. The images are bundled digits, with a margin of
-two pixels for networks of 32 x 32 pixels. `coverage` is how often an interval of subset simulation holds, over many
-seeds: the network is replaced by straight lines between the points of the grid, which makes a run cheap.
+parameters), `probability`, `coverage` and `waves` (sums of waves instead of a network); without a name all of them. The
+images are bundled digits, with a margin of two pixels for networks of 32 x 32 pixels. `coverage` is how often an
+interval of subset simulation holds, over many seeds: the network is replaced by straight lines between the points of
+the grid, which makes a run cheap.
 
 The gap of a search is what is missing from its similarity to the smallest one on the grid, divided by the range of
 similarities on the grid; both among the points that keep the class. It is negative where the search is below the grid.
@@ -24,10 +25,10 @@ import torch
 from torch import Tensor
 
 import holdfast
-from holdfast.algorithms import searches
+from holdfast.algorithms.searches.base import Outcome, differentiate_outcome, searches
 from holdfast.metrics import MisinterpretationProbability, WorstCase
 from holdfast.metrics.probe import Probe
-from holdfast.neighbourhoods import Brightness, Compose, Rotation, Transformation, Translation
+from holdfast.neighbourhoods import Brightness, Compose, LinfBall, Rotation, Transformation, Translation
 
 EXPLAINERS = ("saliency", "input_x_gradient", "gradcam")
 ONE = {"rotation by 10 degrees": (Rotation(10), 10_000)}
@@ -246,9 +247,34 @@ def measure_coverage(bench: Bench, seeds: int, explainers: list[str]) -> None:
             print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
 
+def compare_on_waves(names: list[str], seeds: int) -> None:
+    """Sums of waves over two to four parameters, whose optimum a dense grid has; 20 problems for each seed."""
+
+    def outcome(x: Tensor, problem: Tensor) -> Outcome:
+        phase = torch.arange(1, x.shape[1] + 1) + 0.7 * problem[:, None]
+        value = (torch.sin(9 * x + phase) + 0.4 * torch.sin(23 * x - phase)).sum(1)
+        return Outcome(value, torch.full_like(value, -1.0))
+
+    def gradient(x: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor:
+        with torch.enable_grad():
+            leaf = x.clone().requires_grad_(True)
+            return differentiate_outcome(outcome(leaf, problem), leaf, feasible)
+
+    print("\n| search | parameters | evaluations | below 1% | largest gap % |\n| --- | --- | --- | --- | --- |")
+    for size, side, budget in ((2, 301, 200), (3, 61, 600), (4, 21, 1500)):
+        region = LinfBall(0.5).around(torch.full((20, size), 0.3))
+        points = torch.cartesian_prod(*[torch.linspace(-0.2, 0.8, side)] * size)
+        grid = torch.stack([outcome(points, torch.full((len(points),), row)).value for row in range(len(region))])
+        low, high = grid.aminmax(dim=1)
+        for name in names:
+            runs = [searches[name]().run(outcome, region, budget, seed, gradient) for seed in range(seeds)]
+            gap = torch.cat([(high - run.value) / (high - low) for run in runs])
+            print(f"| {name} | {size} | {budget} | {int((gap < 0.01).sum())} of {len(gap)} | {100 * gap.max():.1f} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=["searches", "more", "probability", "coverage"])
+    parser.add_argument("parts", nargs="*", default=["searches", "more", "probability", "coverage", "waves"])
     parser.add_argument("--images", type=int, default=20)
     parser.add_argument("--evaluations", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=2)
@@ -267,6 +293,8 @@ def main() -> None:
         compare_probabilities(bench, options.seeds, options.explainers[:2])
     if "coverage" in options.parts:
         measure_coverage(bench, 50 * options.seeds, options.explainers[:2])
+    if "waves" in options.parts:
+        compare_on_waves(options.searches, options.seeds)
 
 
 if __name__ == "__main__":
