@@ -1,9 +1,13 @@
 """Worst cases and probabilities over one, two and three parameters, against dense grids that serve as the truth.
 
-    python benchmarks/neighbourhoods/few_parameters.py [--images 20] [--evaluations 200] [--cache FOLDER] [PART ...]
+    python benchmarks/neighbourhoods/few_parameters.py [--images 20] [--evaluations 200] [--cache FOLDER]
+        [--network lenet5-mnist] [PART ...]
 
 The parts are `searches` (rotation: every registered search, and `scipy.optimize.direct`), `more` (two and three
-parameters) and `probability`; without a name all of them. The network is lenet5-mnist, the images are bundled digits.
+parameters), `probability`, `coverage` and `waves` (sums of waves instead of a network); without a name all of them. The
+images are bundled digits, with a margin of two pixels for networks of 32 x 32 pixels. `coverage` is how often an
+interval of subset simulation holds, over many seeds: the network is replaced by straight lines between the points of
+the grid, which makes a run cheap.
 
 The gap of a search is what is missing from its similarity to the smallest one on the grid, divided by the range of
 similarities on the grid; both among the points that keep the class. It is negative where the search is below the grid.
@@ -21,10 +25,10 @@ import torch
 from torch import Tensor
 
 import holdfast
-from holdfast.algorithms import searches
+from holdfast.algorithms.searches.base import Outcome, differentiate_outcome, searches
 from holdfast.metrics import MisinterpretationProbability, WorstCase
 from holdfast.metrics.probe import Probe
-from holdfast.neighbourhoods import Brightness, Compose, Rotation, Transformation, Translation
+from holdfast.neighbourhoods import Brightness, Compose, LinfBall, Rotation, Transformation, Translation
 
 EXPLAINERS = ("saliency", "input_x_gradient", "gradcam")
 ONE = {"rotation by 10 degrees": (Rotation(10), 10_000)}
@@ -53,10 +57,12 @@ class Truth:
 class Bench:
     """The network, the images, and the grids, which are kept in files."""
 
-    def __init__(self, images: int, cache: Path | None) -> None:
+    def __init__(self, images: int, cache: Path | None, network: str = "lenet5-mnist") -> None:
         self.inputs = holdfast.data.bundled("digits")[:images].inputs
-        self.classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-        self.cache = cache
+        if "tanh" in network:
+            self.inputs = torch.nn.functional.pad(self.inputs, (2, 2, 2, 2))
+        self.classifier = holdfast.Classifier(holdfast.zoo.load(network), bounds=(0.0, 1.0))
+        self.cache = None if cache is None else cache / network
 
     def make_probe(self, neighbourhood: Transformation, explainer: str) -> Probe:
         region = neighbourhood.around(self.inputs, self.classifier.bounds)
@@ -186,24 +192,109 @@ def compare_probabilities(bench: Bench, seeds: int, explainers: list[str]) -> No
                 )
 
 
+def measure_coverage(bench: Bench, seeds: int, explainers: list[str]) -> None:
+    """Subset simulation with few particles, on the grid's values with straight lines between them."""
+    label, (neighbourhood, side) = next(iter(ONE.items()))
+    print("\n| explainer | P | within the interval | below it | above it |\n| --- | --- | --- | --- | --- |")
+    for explainer in explainers:
+        truth = bench.measure_grid(label, neighbourhood, explainer, side)
+        region = neighbourhood.around(bench.inputs, bench.classifier.bounds)
+        low, high = float(region.lower[0]), float(region.upper[0])
+
+        def look_up(table: Tensor, x: Tensor, problem: Tensor, low: float = low, high: float = high) -> Tensor:
+            place = (x[:, 0] - low) / (high - low) * (side - 1)
+            left = place.floor().clamp(0, side - 2).long()
+            return torch.lerp(table[problem, left], table[problem, left + 1], place - left)
+
+        fine = torch.linspace(low, high, 40 * side, dtype=torch.float64).float()[:, None]
+        for share in (0.3, 0.03, 0.003):
+            threshold = float(truth.similarity.quantile(share, dim=1).median())
+
+            def score(
+                x: Tensor, problem: Tensor, rows: Tensor, threshold: float = threshold, truth: Truth = truth
+            ) -> Tensor:
+                similarity = look_up(truth.similarity[rows], x, problem)
+                return torch.stack([-look_up(truth.margin[rows], x, problem), threshold - similarity], 1)
+
+            rows = torch.arange(len(bench.inputs))
+            exact = torch.stack(
+                [(score(fine, row.expand(len(fine)), rows) >= 0).all(1).double().mean() for row in rows]
+            )
+            rows = rows[exact > 5 / side]
+            ln = exact[rows].log()
+            inside = below = above = 0
+            for seed in range(seeds):
+                found = holdfast.algorithms.subset_simulation(
+                    lambda x, problem, rows=rows: score(x, problem, rows),
+                    region.select(rows),
+                    particles=50,
+                    first=16.0,
+                    moves=2,
+                    generator=torch.Generator().manual_seed(seed),
+                    indexed=True,
+                )
+                least, most = found.interval().unbind(1)
+                inside += int(((least <= ln) & (ln <= most)).sum())
+                below, above = below + int((ln < least).sum()), above + int((ln > most).sum())
+            total = seeds * len(rows)
+            cells = (
+                explainer,
+                f"{exact[rows].median():.4f}",
+                f"{inside} of {total} ({inside / total:.1%})",
+                below,
+                above,
+            )
+            print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+
+
+def compare_on_waves(names: list[str], seeds: int) -> None:
+    """Sums of waves over two to four parameters, whose optimum a dense grid has; 20 problems for each seed."""
+
+    def outcome(x: Tensor, problem: Tensor) -> Outcome:
+        phase = torch.arange(1, x.shape[1] + 1) + 0.7 * problem[:, None]
+        value = (torch.sin(9 * x + phase) + 0.4 * torch.sin(23 * x - phase)).sum(1)
+        return Outcome(value, torch.full_like(value, -1.0))
+
+    def gradient(x: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor:
+        with torch.enable_grad():
+            leaf = x.clone().requires_grad_(True)
+            return differentiate_outcome(outcome(leaf, problem), leaf, feasible)
+
+    print("\n| search | parameters | evaluations | below 1% | largest gap % |\n| --- | --- | --- | --- | --- |")
+    for size, side, budget in ((2, 301, 200), (3, 61, 600), (4, 21, 1500)):
+        region = LinfBall(0.5).around(torch.full((20, size), 0.3))
+        points = torch.cartesian_prod(*[torch.linspace(-0.2, 0.8, side)] * size)
+        grid = torch.stack([outcome(points, torch.full((len(points),), row)).value for row in range(len(region))])
+        low, high = grid.aminmax(dim=1)
+        for name in names:
+            runs = [searches[name]().run(outcome, region, budget, seed, gradient) for seed in range(seeds)]
+            gap = torch.cat([(high - run.value) / (high - low) for run in runs])
+            print(f"| {name} | {size} | {budget} | {int((gap < 0.01).sum())} of {len(gap)} | {100 * gap.max():.1f} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=["searches", "more", "probability"])
+    parser.add_argument("parts", nargs="*", default=["searches", "more", "probability", "coverage", "waves"])
     parser.add_argument("--images", type=int, default=20)
     parser.add_argument("--evaluations", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--searches", nargs="*", default=searches.names())
     parser.add_argument("--explainers", nargs="*", default=list(EXPLAINERS))
     parser.add_argument("--cache", type=Path)
+    parser.add_argument("--network", default="lenet5-mnist")
     options = parser.parse_args()
-    bench = Bench(options.images, options.cache)
+    bench = Bench(options.images, options.cache, options.network)
     if "searches" in options.parts:
         compare_searches(bench, options.evaluations, ONE, options.searches, options.explainers)
     if "more" in options.parts:
-        few = Bench(max(1, options.images // 4), options.cache)
+        few = Bench(max(1, options.images // 4), options.cache, options.network)
         compare_searches(few, options.evaluations, MORE, options.searches, options.explainers[:1])
     if "probability" in options.parts:
         compare_probabilities(bench, options.seeds, options.explainers[:2])
+    if "coverage" in options.parts:
+        measure_coverage(bench, 50 * options.seeds, options.explainers[:2])
+    if "waves" in options.parts:
+        compare_on_waves(options.searches, options.seeds)
 
 
 if __name__ == "__main__":

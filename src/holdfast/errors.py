@@ -77,6 +77,7 @@ SYNONYMS = {
     **dict.fromkeys(("topk", "top_k", "num_features"), ("k", "fraction")),
     **dict.fromkeys(("random_state", "random_seed"), ("seed",)),
     **dict.fromkeys(("target_layer", "layer_name"), ("layer",)),
+    **dict.fromkeys(("normal", "gaussian"), ("truncated_normal",)),
 }
 #: options of other packages that belong to another place here
 ELSEWHERE = {

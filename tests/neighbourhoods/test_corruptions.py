@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from torch import Tensor
 from holdfast.errors import ArgumentError
 from holdfast.neighbourhoods import Corruption
 from holdfast.neighbourhoods.blur import make_disks
-from holdfast.neighbourhoods.distortions import enlarge, find_sources
+from holdfast.neighbourhoods.distortions import enlarge, find_highlights, find_sources
 
 LOW, HIGH = -1.0, 3.0
 LEVELS = {
@@ -254,6 +255,159 @@ def test_distortions_are_the_formulas_of_the_original(name: str, images: str) ->
     assert np.abs(perturb(kind, shares, 0.0, further) - arranged).max() < 1e-12
 
 
+SPATTER = {
+    "imagenet": [
+        (0.65, 0.3, 4, 0.69, 0.6, 0),
+        (0.65, 0.3, 3, 0.68, 0.6, 0),
+        (0.65, 0.3, 2, 0.68, 0.5, 0),
+        (0.65, 0.3, 1, 0.65, 1.5, 1),
+        (0.67, 0.4, 1, 0.65, 1.5, 1),
+    ],
+    "cifar10": [
+        (0.62, 0.1, 0.7, 0.7, 0.5, 0),
+        (0.65, 0.1, 0.8, 0.7, 0.5, 0),
+        (0.65, 0.3, 1, 0.69, 0.5, 0),
+        (0.65, 0.1, 0.7, 0.69, 0.6, 1),
+        (0.65, 0.1, 0.5, 0.68, 0.6, 1),
+    ],
+}
+
+
+def find_canny_edges(levels: np.ndarray) -> np.ndarray:
+    """Pixel by pixel, with OpenCV's rules for ties; pixels that are linked by scipy."""
+    dx, dy = (ndimage.sobel(levels, axis, mode="nearest") for axis in (1, 0))
+    steep = np.pad(abs(dx) + abs(dy), 1)
+    possible = np.zeros(levels.shape, bool)
+    for y, x in np.ndindex(levels.shape):
+        here, gx, gy = steep[y + 1, x + 1], abs(int(dx[y, x])), abs(int(dy[y, x])) << 15
+        if gy < gx * 13573:
+            most = here > steep[y + 1, x] and here >= steep[y + 1, x + 2]
+        elif gy > gx * 13573 + (gx << 16):
+            most = here > steep[y, x + 1] and here >= steep[y + 2, x + 1]
+        else:
+            s = -1 if (dx[y, x] < 0) != (dy[y, x] < 0) else 1
+            most = here > steep[y, x + 1 - s] and here > steep[y + 2, x + 1 + s]
+        possible[y, x] = most and here > 50
+    groups, _ = ndimage.label(possible, np.ones((3, 3)))
+    return possible & np.isin(groups, groups[possible & (steep[1:-1, 1:-1] > 150)])
+
+
+def measure_chamfer_distances(edges: np.ndarray) -> np.ndarray:
+    """Borgefors' two passes, with the lengths of OpenCV."""
+    found = np.pad(np.where(edges, 0.0, 1e6), 2, constant_values=1e6)
+    steps = [(-2, -1, 2.1969), (-2, 1, 2.1969), (-1, -2, 2.1969), (-1, -1, 1.4), (-1, 0, 1), (-1, 1, 1.4)]
+    steps += [(-1, 2, 2.1969), (0, -1, 1)]
+    height, width = edges.shape
+    for sign, rows, columns in [
+        (1, range(height), range(width)),
+        (-1, range(height - 1, -1, -1), range(width - 1, -1, -1)),
+    ]:
+        for y in rows:
+            for x in columns:
+                near = (found[y + 2 + sign * dy, x + 2 + sign * dx] + length for dy, dx, length in steps)
+                found[y + 2, x + 2] = min(found[y + 2, x + 2], *near)
+    return found[2:-2, 2:-2]
+
+
+def spatter(constant: tuple[float, ...], x: np.ndarray, ranks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """One image `(H, W, C)` in [0, 1] as the original's formulas have it, and how thick the water is."""
+    mean, scale, sigma, threshold, strength, is_mud = constant
+    layer = ndimage.gaussian_filter((mean + scale * stats.norm.ppf(ranks)).reshape(x.shape[:2]), sigma, mode="nearest")
+    layer = np.where(layer < threshold, 0, layer)
+    colour = np.array([63, 42, 20] if is_mud else [175, 238, 238]) / 255
+    colour = colour if x.shape[2] == 3 else (colour @ [0.299, 0.587, 0.114])[None]
+    if is_mud:
+        cover = ndimage.gaussian_filter(np.where(layer > threshold, 1.0, 0.0), strength, mode="nearest")
+        cover = np.where(cover < 0.8, 0, cover)[..., None]
+        return np.clip(x * (1 - cover) + cover * colour, 0, 1), cover
+    levels = np.clip(layer * 255, 0, 255).astype(int)
+    distance = np.minimum(measure_chamfer_distances(find_canny_edges(levels)), 20)
+    distance = np.floor(ndimage.uniform_filter(distance, 3, mode="mirror") + 1e-9).astype(int)
+    counts = np.bincount(distance.ravel(), minlength=21)
+    first = np.flatnonzero(counts)[0]
+    if counts[first] < distance.size:
+        scale_32 = np.float32(255) / np.float32(distance.size - counts[first])
+        below = (np.cumsum(counts) - counts[first]).clip(0).astype(np.float32)
+        distance = np.rint(below * scale_32).astype(int)[distance]
+    kernel = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
+    carved = ndimage.correlate(distance, kernel, mode="mirror").clip(0, 255)
+    thick = levels * np.rint(ndimage.correlate(carved, np.ones((3, 3), int), mode="mirror") / 9)
+    thick = (thick / max(thick.max(), 1))[..., None]
+    return np.clip(x + strength * thick * colour, 0, 1), thick
+
+
+@pytest.mark.parametrize(("images", "channels"), [("imagenet", 3), ("cifar10", 3), ("cifar10", 1)])
+def test_spatter_is_the_original(images: str, channels: int) -> None:
+    """An image that is wetter on its left side, so that there are drops, pools and dry parts."""
+    generator = torch.Generator().manual_seed(4)
+    shares = torch.rand(1, channels, 30, 26, generator=generator, dtype=torch.float64)
+    ranks = torch.rand(1, 30, 26, generator=generator, dtype=torch.float64)
+    ranks = (ranks ** torch.linspace(0.3, 1.3, 26, dtype=torch.float64)).reshape(1, -1)
+    arranged = shares[0].permute(1, 2, 0).numpy()
+    kind = Corruption("spatter", severity=5, images=images)  # type: ignore[arg-type]
+    for severity, constant in enumerate(SPATTER[images], 1):
+        expected, thick = spatter(constant, arranged, ranks[0].numpy())
+        assert 0.02 < (thick > 0.1).mean() < 0.9
+        assert np.abs(perturb(kind, shares, severity, ranks) - expected).max() < 1e-6
+    assert np.array_equal(perturb(kind, shares, 0.0, ranks), perturb(Corruption("contrast"), shares, 0.0))
+    # between water and mud: half as much water, half of it hidden by mud half as thick
+    water, _ = spatter((0.65, 0.3, 1.5, 0.665, 0.25, 0), arranged, ranks[0].numpy())
+    mud, cover = spatter((0.65, 0.3, 1.5, 0.665, 1.5, 1), water, ranks[0].numpy())
+    if images == "imagenet":
+        assert np.abs(perturb(kind, shares, 3.5, ranks) - (water + mud) / 2).max() < 1e-6
+        assert cover.max() > 0.9
+    dry = perturb(kind, shares, 2.0, torch.zeros_like(ranks))
+    assert np.abs(dry - arranged).max() < 1e-12
+
+
+def test_highlights_of_water_are_those_of_opencv() -> None:
+    cv2 = pytest.importorskip("cv2", reason="opencv-python-headless is not installed")
+    generator = np.random.default_rng(0)
+    for size, sigma in [((60, 50), 2), ((32, 32), 0.8), ((7, 5), 0.7)]:
+        layer = ndimage.gaussian_filter(generator.normal(0.67, 0.3, size), sigma)
+        levels = np.where(layer < 0.68, 0, layer * 255).clip(0, 255).astype(np.uint8)
+        distance = cv2.distanceTransform(255 - cv2.Canny(levels, 50, 150), cv2.DIST_L2, 5).clip(0, 20)
+        distance = cv2.equalizeHist(cv2.blur(distance, (3, 3)).astype(np.uint8))
+        carved = cv2.filter2D(distance, cv2.CV_8U, np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]]))
+        found = find_highlights(torch.from_numpy(levels.astype(int))[None])[0].numpy()
+        assert np.array_equal(found, cv2.blur(carved, (3, 3)))
+
+
+def test_frost_is_a_part_of_a_photograph(tmp_path: Path) -> None:
+    """The original's formula, at the place that the ranks say; photographs of two sizes, and of every fifth pixel."""
+    generator = np.random.default_rng(0)
+    photographs = [generator.integers(0, 256, size, dtype=np.uint8) for size in [(60, 83, 3), (44, 52, 3)]]
+    for number, photograph in enumerate(photographs):
+        Image.fromarray(photograph).save(tmp_path / f"frost{number}.png")
+    levels = {
+        "imagenet": [(1, 0.4), (0.8, 0.6), (0.7, 0.7), (0.65, 0.7), (0.6, 0.75)],
+        "cifar10": [(1, 0.2), (1, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45)],
+    }
+    for images, step in (("imagenet", 1), ("cifar10", 5)):
+        kind = Corruption("frost", 5, images, tmp_path)  # type: ignore[arg-type]
+        for channels in (3, 1):
+            shares = torch.rand(1, channels, 8, 10, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+            x = shares[0].permute(1, 2, 0).numpy()
+            for severity, (own, frost) in enumerate(levels[images], 1):
+                which, top, left = generator.random(3)
+                photograph = photographs[int(2 * which)][step // 2 :: step, step // 2 :: step] / 255
+                y = int(top * max(photograph.shape[0] - 8, 0))
+                xs = int(left * max(photograph.shape[1] - 10, 0))
+                part = photograph[y : y + 8, xs : xs + 10]
+                part = part if channels == 3 else (part @ [0.299, 0.587, 0.114])[..., None]
+                ranks = torch.tensor([[which, top, left]], dtype=torch.float64)
+                expected = np.clip(own * x + frost * part, 0, 1)
+                assert np.abs(perturb(kind, shares, severity, ranks) - expected).max() < 1e-6
+    same = Corruption("frost", 5, photographs=torch.from_numpy(photographs[0]).movedim(2, 0)[None] / 255)
+    alone = tmp_path / "one"
+    alone.mkdir()
+    Image.fromarray(photographs[0]).save(alone / "frost.jpg", "PNG")
+    assert same == Corruption("frost", 5, photographs=str(alone)) != Corruption("frost", 5, photographs=tmp_path)
+    # rank 1 is the last place that the original draws
+    last = perturb(same, torch.zeros(1, 3, 8, 10, dtype=torch.float64), 5.0, torch.ones(1, 3, dtype=torch.float64))
+    assert np.abs(last - 0.75 * photographs[0][51:59, 72:82] / 255).max() < 1e-6
+
+
 def test_zoomed_images_differ_from_the_originals_by_little_more_than_a_pixel() -> None:
     """The original cuts out whole pixels; on a ramp the values of pixels are their places."""
     for size in (32, 224):
@@ -314,6 +468,7 @@ def test_elastic_maps_move_back() -> None:
         assert float((maps - image).abs()[seen].mean()) < 0.003
         assert float((perturbed - image).abs()[seen].mean()) > 0.02
     assert not Corruption("zoom_blur").aligns
+    assert not Corruption("elastic_transform", align=False).around(image, (0.0, 1.0)).aligns
     small = Corruption("elastic_transform", 4, "cifar10").around(image[..., :6, :6], (0.0, 1.0))
     maps = torch.rand(1, 1, 6, 6, dtype=torch.float64).requires_grad_()
     points = small.sample(1, small.streams(1))[0].requires_grad_()
@@ -387,6 +542,20 @@ def test_blurs_have_the_spread_of_the_originals() -> None:
             "inputs: expected images of 3 channels",
         ),
         (lambda: Corruption("shot_noise").around(torch.rand(1, 1, 2, 2)), "bounds: expected finite bounds"),
+        (
+            lambda: Corruption("frost"),
+            "photographs: expected .*frost1.png to frost6.jpg .*hendrycks/robustness, got None",
+        ),
+        (lambda: Corruption("frost", photographs="nowhere"), "photographs: expected a folder of images that exists"),
+        (lambda: Corruption("frost", photographs=Path(__file__).parent), "photographs: expected a folder with .png or"),
+        (lambda: Corruption("frost", photographs=torch.full((1, 3, 9, 9), 7.0)), "got values from 7 to 7"),
+        (lambda: Corruption("frost", photographs=torch.rand(3, 9, 9)), r"got torch.float32 of shape \(3, 9, 9\)"),
+        (lambda: Corruption("fog", photographs=torch.rand(1, 3, 9, 9)), "photographs: expected none for fog"),
+        (lambda: Corruption("elastic_transform", align=1), "align: expected True or False"),  # type: ignore[arg-type]
+        (
+            lambda: Corruption("frost", 3, "cifar10", torch.rand(1, 3, 47, 60)).around(torch.rand(1, 1, 10, 9), (0, 1)),
+            "photographs: expected .* at least 48 x 43 pixels, of which every 5th pixel is taken, got a height of 47",
+        ),
     ],
 )
 def test_bad_arguments(make: object, message: str) -> None:

@@ -114,7 +114,7 @@ def test_select_keeps_each_problem() -> None:
         ({"radius": -1}, "radius: expected a finite number of at least 0, got -1"),
         ({"radius": float("nan")}, "radius: expected a finite number"),
         ({"radius": True}, "radius: expected a finite number"),
-        ({"radius": 1, "distribution": "normal"}, "distribution: expected one of uniform, truncated_normal"),
+        ({"radius": 1, "distribution": "normal"}, "distribution: expected one of .*did you mean 'truncated_normal'"),
         ({"radius": 1, "sigma": 0}, "sigma: expected a number above 0"),
     ],
 )

@@ -19,6 +19,7 @@ from holdfast.neighbourhoods import Compose, Feature, TableChanges, TransformedR
 from holdfast.records import Background
 from holdfast.study.file.data_entries import with_backgrounds
 from holdfast.study.file.options import neighbourhood_from, to_plain
+from holdfast.study.file.problems import Misfit
 from holdfast.tensors import Streams
 
 COLUMNS = ("income", "debt", "age", "north", "south", "east", "total", "code")
@@ -111,6 +112,33 @@ def test_rules_never_break(prior: str, draws: int) -> None:
     assert torch.equal(rows, before)
 
 
+def test_parameters_as_they_took_effect() -> None:
+    """Steps, bounds and rules change what was asked for; what is reported makes the same row again."""
+    rows = DATA[:20]
+    table = make_table()
+    region = around(table, rows)
+    points = region.sample(200, region.streams(0)).flatten(0, 1)
+    points[::2] = points[::2] * 3  # a search may ask for more than the ranges allow
+    problem = torch.arange(20).repeat_interleave(200)
+    perturbed, settled = region.perturb(points, problem), region.settle(points, problem)
+    assert torch.allclose(region.perturb(settled, problem), perturbed, rtol=1e-6)
+    shown = table.read_parameters(settled, (8,))
+    change = (perturbed - rows[problem]).double()
+    assert torch.allclose(shown["debt [change]"].double(), change[:, 1], atol=2e-3)
+    assert torch.allclose(shown["income [%]"].double(), 100 * change[:, 0] / rows[problem, 0], atol=1e-3)
+    assert torch.equal(shown["age [change]"], shown["age [change]"].round())
+    assert torch.equal(shown["age [change]"], change[:, 2].float())
+    for name, kept in (
+        ("region [uniform number]", (change[:, 3:6] == 0).all(1)),
+        ("code [uniform number]", change[:, 7] == 0),
+    ):
+        asked = table.read_parameters(points, (8,))[name]
+        assert ((shown[name] == asked) | ((shown[name] == 0) & kept)).all()
+    assert not torch.allclose(settled, points)
+    both = Compose((make_table(rules=()),))
+    assert torch.equal(around(both, rows).settle(points, problem), around(both.parts[0], rows).settle(points, problem))
+
+
 @pytest.mark.parametrize("prior", PRIORS)
 def test_contract(prior: str) -> None:
     """The clean row at the centre; rows do not depend on each other; float64; parts; draws that keep the rules."""
@@ -198,6 +226,9 @@ def test_metrics_find_rows_that_keep_the_rules() -> None:
     classifier = holdfast.Classifier(
         network, (DATA.amin(0), DATA.amax(0)), preprocess=lambda x: (x - MEAN) / STD, device="cpu"
     )
+    stepped = holdfast.metrics.WorstCase(make_table(), search="random", budget=30)(classifier, "saliency", DATA[:2])
+    ages = stepped.inputs[:, 2] - DATA[:2, 2]
+    assert stepped.frame()["age [change]"].to_list() == ages.tolist()
     table, rows = make_table("copula"), DATA[:3]
     worst = holdfast.metrics.WorstCase(table, event="changed_explanation", similarity="pearson", budget=80)
     found = worst(classifier, "saliency", rows)
@@ -345,6 +376,10 @@ def test_in_a_composition_and_in_a_study_file(tmp_path: Any) -> None:
     assert read.neighbourhood == make_table("copula", changes=changes)
     assert isinstance(read.options()["neighbourhood"]["changes"]["age"], dict)
     both = with_backgrounds(holdfast.metrics.MaxSensitivity(Compose((stored,))), tmp_path)
+    (tmp_path / "train.npz").rename(tmp_path / "other.npz")
+    for value in (stored, Compose((stored,))):
+        with pytest.raises(Misfit, match=r"neighbourhood(\.parts\[0\])?\.data\.path: expected a file or a folder"):
+            with_backgrounds(holdfast.metrics.MaxSensitivity(value), tmp_path)
     assert both.neighbourhood.parts[0] == read.neighbourhood
     assert hash(read.neighbourhood) == hash(make_table("copula", changes=changes))
     named = neighbourhood_from({"table": {"changes": "5%", "data": {"data": "digits", "samples": 5}}})

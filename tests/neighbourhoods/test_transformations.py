@@ -88,6 +88,8 @@ EXAMPLES: dict[str, list[Example]] = {
         Example({"name": "fog"}, (COLOUR,)),
         Example({"name": "snow", "severity": [0, 3]}),
         Example({"name": "elastic_transform", "images": "cifar10", "severity": 4}, (COLOUR,)),
+        Example({"name": "spatter", "images": "cifar10", "severity": [2, 4]}),
+        Example({"name": "frost", "photographs": torch.linspace(0, 1, 2 * 3 * 6 * 9).reshape(2, 3, 6, 9)}),
     ],
     "time_shift": [
         Example({"samples": 3}, SERIES),

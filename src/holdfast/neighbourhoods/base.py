@@ -91,6 +91,10 @@ class Region:
         """
         return maps, torch.ones((), dtype=torch.bool, device=maps.device)
 
+    def settle(self, points: Tensor, problem: Tensor) -> Tensor:
+        """The points `(M, *shape)` as they took effect: what steps and rules made of them, where there are any."""
+        return points
+
     @property
     def dtype(self) -> torch.dtype:
         """The data type of the inputs."""

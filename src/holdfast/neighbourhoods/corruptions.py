@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple, cast
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
-from holdfast.errors import UnknownNameError, check
+from holdfast.errors import ArgumentError, UnknownNameError, check
 from holdfast.neighbourhoods.base import neighbourhoods
 from holdfast.neighbourhoods.blur import DefocusBlur, GaussianBlur, MotionBlur
 from holdfast.neighbourhoods.compression import JPEG, Pixelate
-from holdfast.neighbourhoods.distortions import Elastic, Fog, GlassBlur, Ranges, Snow, ZoomBlur
+from holdfast.neighbourhoods.distortions import Elastic, Fog, Frost, GlassBlur, Ranges, Snow, Spatter, ZoomBlur
 from holdfast.neighbourhoods.images import ImageTransformation, expand, read_amount, to_shares
 from holdfast.neighbourhoods.light import Contrast, saturate
 from holdfast.neighbourhoods.noise import GaussianNoise, ImpulseNoise, ShotNoise, SpeckleNoise
 from holdfast.neighbourhoods.transformations import Limits, Range, Transformation, spread_limits
-from holdfast.records import set_fields
+from holdfast.records import Background, set_fields
 
 
 @dataclass(frozen=True)
@@ -77,10 +80,13 @@ class _Saturate(ImageTransformation):
 
 
 class _Entry(NamedTuple):
-    """A corruption: the transformation of ranges of its first parameters, and their values at severities 0 to 5."""
+    """A corruption: the transformation of ranges of its first parameters, and their values at severities 0 to 5.
+
+    Those of the clean image are None where they are as at severity 1.
+    """
 
     make: Callable[..., Transformation]
-    clean: tuple[float, ...]
+    clean: tuple[float | None, ...]
     imagenet: Sequence[tuple[float, ...]]
     cifar10: Sequence[tuple[float, ...]]
 
@@ -158,6 +164,31 @@ _ENTRIES: dict[str, _Entry] = {
             (0.3, 0.3, 1.25, 0.65, 23.18, 0.8),
         ],
     ),
+    "frost": _Entry(
+        Frost,
+        (1.0, 0.0),
+        [(1, 0.4), (0.8, 0.6), (0.7, 0.7), (0.65, 0.7), (0.6, 0.75)],
+        [(1, 0.2), (1, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45)],
+    ),
+    # mean, scale, sigma and threshold of the liquid, strength of water, sigma and strength of mud
+    "spatter": _Entry(
+        _take(Spatter),
+        (None, None, None, None, 0.0, None, 0.0),
+        [
+            (0.65, 0.3, 4, 0.69, 0.6, 1.5, 0),
+            (0.65, 0.3, 3, 0.68, 0.6, 1.5, 0),
+            (0.65, 0.3, 2, 0.68, 0.5, 1.5, 0),
+            (0.65, 0.3, 1, 0.65, 0, 1.5, 1),
+            (0.67, 0.4, 1, 0.65, 0, 1.5, 1),
+        ],
+        [
+            (0.62, 0.1, 0.7, 0.7, 0.5, 0.6, 0),
+            (0.65, 0.1, 0.8, 0.7, 0.5, 0.6, 0),
+            (0.65, 0.3, 1, 0.69, 0.5, 0.6, 0),
+            (0.65, 0.1, 0.7, 0.69, 0, 0.6, 1),
+            (0.65, 0.1, 0.5, 0.68, 0, 0.6, 1),
+        ],
+    ),
     # shares of the shorter side; the original has 244 pixels where its images have 224
     "elastic_transform": _Entry(
         _take(Elastic),
@@ -205,15 +236,21 @@ class Corruption(Transformation):
     Where the iterations of `glass_blur` are not whole, the last one moves only a share of the pixels.
     `elastic_transform` moves positions: maps are moved back before they are compared.
 
-    Not available: frost, which needs the original's photographs, and spatter, whose drops are made by edge detection
-    and a histogram on bytes.
+    `spatter` is water up to severity 3 and mud from 4 on; in between there is less and less water and more and more
+    mud. `frost` needs photographs, which are not part of this package. The original's six are `frost1.png` to
+    `frost6.jpg` in the folder `ImageNet-C/imagenet_c/imagenet_c/frost` of github.com/hendrycks/robustness.
 
     Args:
         name: `"gaussian_noise"`, `"shot_noise"`, `"impulse_noise"`, `"speckle_noise"`, `"gaussian_blur"`,
-            `"defocus_blur"`, `"motion_blur"`, `"zoom_blur"`, `"glass_blur"`, `"fog"`, `"snow"`, `"brightness"`,
-            `"contrast"`, `"saturate"`, `"jpeg_compression"`, `"pixelate"` or `"elastic_transform"`.
+            `"defocus_blur"`, `"motion_blur"`, `"zoom_blur"`, `"glass_blur"`, `"fog"`, `"frost"`, `"snow"`,
+            `"spatter"`, `"brightness"`, `"contrast"`, `"saturate"`, `"jpeg_compression"`, `"pixelate"` or
+            `"elastic_transform"`.
         severity: from the smallest to the largest, from 0 to 5; one number r stands for 0 to r.
         images: whose constants: `"imagenet"` for large images, `"cifar10"` for those of about 32 x 32 pixels.
+        photographs: of `"frost"`: a folder of images, or a tensor `(P, 1 or 3, H, W)` with values from 0 to 1. Each is
+            at least as large as the inputs; with the constants of CIFAR-10 five times, because one pixel of 5 x 5 is
+            taken.
+        align: False compares maps as they are, without moving them back (`"elastic_transform"`).
 
     >>> import torch
     >>> region = Corruption("contrast", severity=(1, 3)).around(torch.tensor([[[[0.25, 0.75]]]]), bounds=(0.0, 1.0))
@@ -226,6 +263,9 @@ class Corruption(Transformation):
     name: str
     severity: Range = (1.0, 3.0)
     images: Literal["imagenet", "cifar10"] = "imagenet"
+    photographs: Background | Tensor | str | Path | None = None
+    _: KW_ONLY
+    align: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -234,19 +274,29 @@ class Corruption(Transformation):
         known = ("imagenet", "cifar10")
         check(self.images in known, "images", f"one of {', '.join(known)}", repr(self.images))
         set_fields(self, severity=read_amount(self.severity, "severity", most=5))
+        check(isinstance(self.align, bool), "align", "True or False", repr(self.align))
+        if self.name == "frost":
+            set_fields(self, photographs=_check_photographs(self.photographs))
+        else:
+            check(self.photographs is None, "photographs", f"none for {self.name}: only frost has them", "some")
 
     @cached_property
     def _constants(self) -> list[tuple[float, ...]]:
         """At severities 0 to 5."""
         entry = _ENTRIES[self.name]
-        return [entry.clean, *getattr(entry, self.images)]
+        levels: list[tuple[float, ...]] = getattr(entry, self.images)
+        clean = (first if own is None else own for own, first in zip(entry.clean, levels[0], strict=True))
+        return [tuple(clean), *levels]
 
     @cached_property
     def _inner(self) -> Transformation:
         """The transformation, with ranges that hold all constants that the severities reach."""
         low, high = cast("tuple[float, float]", self.severity)
         reached = list(zip(*self._constants[math.floor(low) : math.ceil(high) + 1], strict=True))
-        return _ENTRIES[self.name].make(*((min(values), max(values)) for values in reached))
+        ranges = tuple((min(values), max(values)) for values in reached)
+        if isinstance(self.photographs, Background):
+            return Frost(ranges, self.photographs, step=5 if self.images == "cifar10" else 1)
+        return _ENTRIES[self.name].make(*ranges)
 
     @property
     def differentiable(self) -> bool:  # type: ignore[override]
@@ -255,8 +305,8 @@ class Corruption(Transformation):
 
     @property
     def aligns(self) -> bool:
-        """Whether maps are moved back: only of `elastic_transform`."""
-        return self._inner.aligns
+        """Whether maps are moved back: only of `elastic_transform`, unless `align=False`."""
+        return self.align and self._inner.aligns
 
     def describe(self) -> str:
         """The name and the range of severities."""
@@ -295,3 +345,49 @@ class Corruption(Transformation):
         below = severity.detach().floor().clamp(0, 4).long()[:, 0]
         constants = torch.lerp(table[below], table[below + 1], (severity - below[:, None]).expand(-1, table.shape[1]))
         return torch.cat([constants, parameters[:, 1:]], 1)
+
+
+def _check_photographs(value: object) -> Background:
+    words = "a folder of images, or a tensor (P, 1 or 3, H, W) with values from 0 to 1"
+    where = "for frost, such as frost1.png to frost6.jpg of its authors, in"
+    where = f"{words}, {where} ImageNet-C/imagenet_c/imagenet_c/frost of github.com/hendrycks/robustness"
+    check(value is not None, "photographs", where, None)
+    if isinstance(value, str | Path):
+        return read_photographs(Path(value))
+    stored = isinstance(value, Background) and not value.digest  # of a study file or of results; nothing to check yet
+    if stored:
+        return cast(Background, value)
+    found = value.inputs if isinstance(value, Background) else value
+    check(isinstance(found, Tensor), "photographs", words, type(found).__name__)
+    assert isinstance(found, Tensor)
+    fits = found.is_floating_point() and found.ndim == 4 and found.shape[1] in (1, 3) and found.numel() > 0
+    check(fits, "photographs", words, f"{found.dtype} of shape {tuple(found.shape)}")
+    valid = bool((((found >= 0) | (found == -1)) & (found <= 1)).all())  # -1 is beyond the edge of a photograph
+    check(valid, "photographs", words, "values from {:g} to {:g}".format(*map(float, found.aminmax())))
+    return value if isinstance(value, Background) else Background(found)
+
+
+def read_photographs(folder: Path) -> Background:
+    """The images in a folder for `Corruption("frost")`, `(P, 3, H, W)`, in the order of their names.
+
+    Smaller ones fill the upper left part; values below and on the right of them are -1.
+
+    Raises:
+        ArgumentError: there is no such folder, no image in it, or one that cannot be read.
+    """
+    check(folder.is_dir(), "photographs", "a folder of images that exists", repr(str(folder)))
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in (".png", ".jpg", ".jpeg"))
+    check(len(files) > 0, "photographs", "a folder with .png or .jpg images", repr(str(folder)))
+    pictures = []
+    for file in files:
+        try:
+            with Image.open(file) as image:
+                pictures.append(torch.from_numpy(np.asarray(image.convert("RGB")).copy()).movedim(2, 0) / 255)
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            reason = f"{file.name}: {' '.join(str(error).split())}"
+            raise ArgumentError("photographs", "images that Pillow can read", reason) from error
+    height, width = (max(picture.shape[axis] for picture in pictures) for axis in (1, 2))
+    found = torch.full((len(pictures), 3, height, width), -1.0)
+    for number, picture in enumerate(pictures):
+        found[number, :, : picture.shape[1], : picture.shape[2]] = picture
+    return Background(found)

@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from holdfast.errors import check
+from holdfast.errors import UnknownNameError, check
 from holdfast.neighbourhoods.base import Bounds, Distribution, Neighbourhood, Region, check_inputs, neighbourhoods
 from holdfast.tensors import broadcast_rows
 
@@ -37,7 +37,8 @@ class NormBall(Neighbourhood):
         number = isinstance(self.radius, int | float) and not isinstance(self.radius, bool)
         check(number and 0 <= self.radius < float("inf"), "radius", "a finite number of at least 0", self.radius)
         known = ("uniform", "truncated_normal")
-        check(self.distribution in known, "distribution", f"one of {', '.join(known)}", repr(self.distribution))
+        if self.distribution not in known:
+            raise UnknownNameError("distribution", self.distribution, known)
         number = isinstance(self.sigma, int | float) and not isinstance(self.sigma, bool)
         fits = self.sigma is None or (number and self.sigma > 0)
         check(fits, "sigma", "a number above 0 or None", repr(self.sigma))

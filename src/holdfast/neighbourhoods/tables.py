@@ -326,12 +326,26 @@ class TableChanges(Transformation):
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The changed rows; those that would break a rule are moved back towards the clean ones."""
         work = _Work(self, self._plan(inputs), inputs, bounds)
-        change, chosen, _ = work.propose(parameters)
-        rows = work.apply(change, chosen)
-        broken = (~work.find_kept(rows, change)).nonzero()[:, 0]
-        if len(broken) == 0:
-            return rows
-        return rows.index_copy(0, broken, work.select(broken).repair(change[broken], [c[broken] for c in chosen]))
+        return work.apply(*work.settle(*work.propose(parameters)[:2]))
+
+    def settle(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """The changes of the row that was made: in steps, within the bounds, and moved back where a rule would break.
+
+        A category that was moved back has the parameter 0, which stands for the row's own. The parameters of a prior
+        from data stay as they are: they say where a move leads, and the row that was made shows how far it went.
+        """
+        if self.prior != "independent":
+            return parameters
+        work = _Work(self, self._plan(inputs), inputs, bounds)
+        asked, proposed, _ = work.propose(parameters)
+        change, chosen = work.settle(asked, proposed)
+        size = work.clean[:, work.columns].abs() / 100
+        change = torch.where(work.relative & (size > 0), change / torch.where(size > 0, size, 1.0), change)
+        m = change.shape[1]
+        own = [
+            torch.where(a == b, u, 0.0) for a, b, u in zip(chosen, proposed, parameters[:, m:].unbind(1), strict=True)
+        ]
+        return torch.cat([change.to(parameters.dtype), *(column[:, None] for column in own)], 1)
 
     def admit(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Whether rows with these changes keep rules, ranges and bounds without being moved back."""
@@ -721,6 +735,15 @@ class _Work:
             rows[:, rule.defines] = before[:, rule.defines] + moved / self.std[rule.defines]
         return rows.to(self.inputs.dtype)
 
+    def settle(self, change: Tensor, chosen: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Changes of numbers and categories that keep the rules: the given ones, or less of them."""
+        broken = (~self.find_kept(self.apply(change, chosen), change)).nonzero()[:, 0]
+        if len(broken) == 0:
+            return change, chosen
+        less, others = self.select(broken).repair(change[broken], [c[broken] for c in chosen])
+        chosen = [c.index_copy(0, broken, other) for c, other in zip(chosen, others, strict=True)]
+        return change.index_copy(0, broken, less), chosen
+
     def find_kept(self, rows: Tensor, change: Tensor) -> Tensor:
         """Whether rows with these changes keep all rules, ranges and bounds, bool `(M,)`."""
         kept = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
@@ -740,25 +763,25 @@ class _Work:
         """What a rule's value may be at most: 0, or the clean row's own rounding error."""
         return rule.evaluate(self.clean).clamp(min=0)
 
-    def repair(self, change: Tensor, chosen: list[Tensor]) -> Tensor:
-        """Rows that keep the rules: with the largest share of the changes, and the clean categories if need be."""
+    def repair(self, change: Tensor, chosen: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Changes that keep the rules: the largest share of the given ones, and the clean categories if need be."""
         owns = [own.clamp(min=0) for own in self.owns]
         ways = [chosen] if not chosen else [chosen, owns]
-        found = self.inputs
-        done = torch.zeros(len(found), dtype=torch.bool, device=found.device)
+        found, categories = torch.zeros_like(change), owns
+        done = torch.zeros(len(change), dtype=torch.bool, device=change.device)
         for way in ways:
             share = self._find_share(change, way)
             for rung in (1.0, *_RUNGS) if way is owns else _RUNGS:
                 part = (share * rung if rung < 1 else torch.ones_like(share))[:, None] * change
                 step = torch.where(self.step > 0, self.step, 1.0)
                 part = torch.where(self.step > 0, (part / step).trunc() * step, part)
-                rows = self.apply(part, way)
-                kept = self.find_kept(rows, part) & ~done
-                found = torch.where(kept[:, None], rows, found)
+                kept = self.find_kept(self.apply(part, way), part) & ~done
+                found = torch.where(kept[:, None], part, found)
+                categories = [torch.where(kept, new, old) for new, old in zip(way, categories, strict=True)]
                 done = done | kept
                 if bool(done.all()):
-                    return found
-        return found
+                    return found, categories
+        return found, categories
 
     def _find_share(self, change: Tensor, chosen: Sequence[Tensor]) -> Tensor:
         """The largest share of the changes of numbers that keeps all rules, without steps, `(M,)`; all are linear."""

@@ -18,7 +18,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from holdfast.errors import check
+from holdfast.errors import UnknownNameError, check
 from holdfast.neighbourhoods.base import Bounds, Distribution, Neighbourhood, Region, check_inputs, neighbourhoods
 from holdfast.records import set_fields
 from holdfast.tensors import Streams
@@ -59,7 +59,8 @@ class Transformation(Neighbourhood):
 
     def __post_init__(self) -> None:
         known = ("uniform", "truncated_normal")
-        check(self.distribution in known, "distribution", f"one of {', '.join(known)}", repr(self.distribution))
+        if self.distribution not in known:
+            raise UnknownNameError("distribution", self.distribution, known)
 
     def count_parameters(self, shape: Sequence[int]) -> int:
         """D, the number of parameters of an input of this shape."""
@@ -102,6 +103,10 @@ class Transformation(Neighbourhood):
 
         Values outside the bounds are clipped later. A row must not depend on the other rows.
         """
+
+    def settle(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """The parameters `(M, D)` as they took effect on the inputs: after steps, and after rules moved them back."""
+        return parameters
 
     @property
     def aligns(self) -> bool:
@@ -220,6 +225,10 @@ class TransformedRegion(Region):
         changed = self.transformation.transform(self.inputs[problem], points, self.bounds)
         return torch.minimum(torch.maximum(changed, self.bounds[0]), self.bounds[1])
 
+    def settle(self, points: Tensor, problem: Tensor) -> Tensor:
+        """The parameters `(M, D)` as they took effect."""
+        return self.transformation.settle(self.inputs[problem], points, self.bounds)
+
     def align_maps(self, maps: Tensor, points: Tensor, problem: Tensor) -> tuple[Tensor, Tensor]:
         """Maps `(M, *input_shape)` of perturbed inputs, moved back, and which of their positions both inputs see."""
         return self.transformation.align_maps(maps, points)
@@ -337,6 +346,14 @@ class Compose(Transformation):
         for part, own in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True):
             inputs = part.transform(inputs, own, bounds).clamp(*bounds)
         return inputs
+
+    def settle(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """Those of all parts, each for the input that the parts before it made."""
+        settled = []
+        for part, own in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True):
+            settled.append(part.settle(inputs, own, bounds))
+            inputs = part.transform(inputs, own, bounds).clamp(*bounds)
+        return torch.cat(settled, 1)
 
     def align_maps(self, maps: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
         """Back through the parts that align maps, the last one first."""

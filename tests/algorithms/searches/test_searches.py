@@ -328,6 +328,18 @@ def test_an_optimum_over_one_parameter_is_found_with_200_evaluations(name: str, 
     assert bool((missing > -1e-3).all())
 
 
+@pytest.mark.parametrize(
+    ("name", "size", "side", "budget"),
+    [*((name, 2, 201, 200) for name in ("sign", "gradient", "genetic", "grid")), ("genetic", 4, 21, 1500)],
+)
+def test_an_optimum_over_more_parameters_is_found(name: str, size: int, side: int, budget: int) -> None:
+    region = LinfBall(0.5).around(torch.full((20, size), 0.3))
+    objective = Wave(size, 20)
+    highest, lowest = scan(objective, region, side)
+    found = searches[name]().run(objective, region, budget, 0, gradient_of(objective))
+    assert int((((highest - found.value) / (highest - lowest)) < 0.01).sum()) >= 19
+
+
 @pytest.mark.parametrize(("size", "side", "budget"), [(1, 10_001, 40), (1, 10_001, 200), (2, 201, 400), (3, 41, 1500)])
 def test_the_stated_gap_of_a_grid_covers_the_true_one(size: int, side: int, budget: int) -> None:
     region = LinfBall(0.5).around(torch.full((20, size), 0.3))

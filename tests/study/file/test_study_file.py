@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 import torch
+from PIL import Image
 from ruamel.yaml import YAML
 
 import holdfast
@@ -435,6 +436,51 @@ metrics:
     with pytest.raises(StudyError) as caught:
         study_from(words(neighbourhood=SEVERAL, metrics=[{"max_sensitivity": {"samples": -3}}]))
     assert len(caught.value.problems) == 1
+
+
+def test_missing_files_of_neighbourhoods_are_at_their_own_lines(tmp_path: Path) -> None:
+    text = """data: [digits]
+models: [lenet5-mnist]
+explainers: [lrp]
+neighbourhood:
+  - {rotation: 10}
+  - corruption:
+      name: frost
+      photographs: frost
+metrics:
+  - max_sensitivity: {samples: 3}
+  - worst_case:
+      neighbourhood:
+        compose:
+          - table:
+              changes: 1
+              data:
+                path: missing.csv
+  - local_lipschitz:
+      neighbourhood: {name: table, changes: 1, data: missing.csv}
+"""
+    study = load_study(write(tmp_path, text))
+    with pytest.raises(StudyError) as caught:
+        study.grid()
+    said = [" ".join(line.split()) for line in str(caught.value).split("\n  ")[1:]]
+    said = [line for line in said if "(line" in line]
+    for line, start in zip(
+        said,
+        [
+            "neighbourhood[1].corruption.photographs (line 8): expected a folder of images that exists",
+            "metrics[1].worst_case.neighbourhood.compose[0].table.data.path (line 17): expected a file or a folder",
+            "metrics[2].local_lipschitz.neighbourhood.data (line 19): expected a file or a folder",
+        ],
+        strict=True,
+    ):
+        assert line.startswith(start)
+    (tmp_path / "frost").mkdir()
+    for number, size in enumerate([(40, 50), (64, 30)]):
+        Image.new("RGB", size, "white").save(tmp_path / "frost" / f"{number}.png")
+    study = study_from(words(neighbourhood={"corruption": {"name": "frost", "photographs": "frost"}}), tmp_path)
+    metric = study.grid(check=False).metrics["max_sensitivity"]
+    assert metric.neighbourhood.photographs.shape == (2, 3, 50, 64)
+    assert study_from(study.plain(), tmp_path).plain() == study.plain()
 
 
 def test_many_problems_are_cut_to_a_screen() -> None:

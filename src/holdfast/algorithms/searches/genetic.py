@@ -11,9 +11,10 @@ Sec. 4 and App. 8.3. Where we depart from it, or fill in what it leaves open:
 - "Children and parents will be the individuals for the next generation": the best half of both together (mu + lambda).
 - Crossover exchanges each element with probability 1/2. "Some elements are altered": each with probability `mutation`,
   either sampled again from the region's box or moved by normal noise, with equal probability, and then projected.
-- In a region of few parameters, such as an angle, a population has at most a fifth of the budget and begins spread over
-  the box, and the fitness is always F2. At least half of the elements are altered, and a single one always. The normal
-  noise has a size of its own each time, down to 1/256 of `noise`.
+- In a region of few parameters, such as an angle, 60% of the budget go to points that are spread over the box. The best
+  of them are the first population, with at most a twentieth of the budget, and the fitness is always F2. At least half
+  of the elements are altered, and a single one always, by normal noise only. It has a size of its own each time, from a
+  fifth of `noise` down to 1/256 of that.
 - The centre is evaluated first and belongs to the initial population; it is the result if nothing better is found.
 
 Cost: `budget` evaluations for each problem, `population` of them for each generation.
@@ -31,6 +32,8 @@ from holdfast.algorithms.searches.base import FEW, Outcome, Search, SearchRun, d
 from holdfast.errors import check, check_integer
 from holdfast.neighbourhoods import Region
 from holdfast.tensors import Streams
+
+_SPREAD = 0.6  # of the budget, for points that are spread over the box of few parameters
 
 
 @searches.register("genetic")
@@ -62,17 +65,19 @@ class GeneticSearch(Search):
 
     def search(self, run: SearchRun, streams: Streams) -> Tensor:
         """Generation after generation."""
-        region, size, few = run.region, run.region.shape.numel(), max(2, run.budget // 5)
-        share = max(0.5, 1 / size)
-        if size <= FEW and (self.population > few or self.mutation < share):
-            fitted = replace(self, population=min(self.population, few), mutation=max(self.mutation, share))
-            return fitted.search(run, streams)
-        first = draw_starts(region, self.population - 1, streams)[:, : run.left]
+        region, size, few = run.region, run.region.shape.numel(), max(2, run.budget // 20)
+        share, starts = max(0.5, 1 / size), self.population - 1
+        if size <= FEW:
+            if self.population > few or self.mutation < share:
+                fitted = replace(self, population=min(self.population, few), mutation=max(self.mutation, share))
+                return fitted.search(run, streams)
+            starts = max(starts, round(_SPREAD * run.left))
+        first = draw_starts(region, starts, streams)[:, : run.left]
         centre = Outcome(run.best.value[:, None], run.best.violation[:, None])
         x, seen = torch.cat([run.best_inputs[:, None], first], dim=1), _join(centre, run.query(first))
         idle = 0
         while run.left and (self.patience is None or idle < self.patience):
-            order = _rank_fitness(seen, run)
+            order = _rank_fitness(seen, run)[:, : self.population]  # more only at the start
             x, seen = take_points(x, order), seen.gather(order)
             children = self._breed(x, region, streams)[:, : run.left]
             before = run.best_key
@@ -99,8 +104,9 @@ class GeneticSearch(Search):
         chance = streams.uniform(x.shape[1:], x.dtype)
         redrawn = lower + (upper - lower) * (chance * (2 / max(self.mutation, 1e-12))).clamp(max=1.0)
         noise = streams.normal(x.shape[1:], x.dtype) * (self.noise / 2)
-        if region.shape.numel() <= FEW:
-            noise = noise * 2 ** (-8 * streams.uniform(x.shape[1:], x.dtype))
+        if region.shape.numel() <= FEW:  # the starts were spread over the box, so nothing is drawn again from all of it
+            noise = 0.2 * noise * 2 ** (-8 * streams.uniform(x.shape[1:], x.dtype))
+            return region.project(torch.where(chance < self.mutation, x + noise * (upper - lower), x))
         moved = x + noise * (upper - lower)
         x = torch.where(chance < self.mutation, moved, x)
         return region.project(torch.where(chance < self.mutation / 2, redrawn, x))

@@ -9,7 +9,8 @@ from uniform points of the region. The result is the best point of all iteration
 constraint is violated, the next step follows the gradient of minus the violation; those attacks leave this to chance.
 
 In a region of few parameters, such as an angle, three quarters of the budget go to starts that are spread over the box.
-The best 4 of them go on, with steps that are shorter by as much as the starts are closer together than the box is wide.
+The best 5 of them go on. Their first step is as long as the starts are apart, and each further one is 0.7 times as
+long, unless `step` sets the length.
 
 Cost: `budget` evaluations for each problem: one, and `2 * steps + 1` for each restart; a gradient counts as one.
 """
@@ -27,7 +28,7 @@ from holdfast.errors import check, check_integer
 from holdfast.neighbourhoods.transformations import TransformedRegion
 from holdfast.tensors import Streams, broadcast_rows
 
-_FEW_RESTARTS = 4  # where there are few parameters
+_FEW_RESTARTS, _SHORTER = 5, 0.7  # where there are few parameters
 
 
 @searches.register("sign")
@@ -39,7 +40,7 @@ class SignSearch(Search):
         restarts: for each problem.
         step: the length of each step in every feature, in the units of the input. None: 2.5 times the region's
             largest half width (of a transformation, each parameter's own), divided by the number of steps that the
-            budget allows.
+            budget allows; of few parameters, see above.
         sharpness: of the smoothed model that gradients come from (`GradientObjective`); several are dealt to the
             restarts in turn, so that a search need not know which one suits its problem.
         from_centre: whether it starts at the centre instead of at random points. Where the gradient there is 0, the
@@ -92,16 +93,17 @@ class SignSearch(Search):
         half_width = ((region.upper - region.lower) / 2)[:, None]
         if not isinstance(region, TransformedRegion):  # features share one unit; each parameter has its own
             half_width = broadcast_rows(half_width.flatten(1).amax(1), x)
-        if few:  # the starts are closer together than the box is wide
-            half_width = half_width * 2 / (restarts + over) ** (1 / size)
         length = 2.5 * half_width / max(steps, 1) if self.step is None else torch.full_like(half_width, self.step)
+        shrinks = few and self.step is None
+        if shrinks:
+            length = 2 * half_width / (restarts + over) ** (1 / size)
         for number in range(steps):
             sign = self._find_ascent(run, x, seen.violation <= 0).sign()
             if self.from_centre and number == 0:
                 still = (sign == 0).flatten(2).all(2)
                 drawn = torch.where(streams.uniform(x.shape[1:], x.dtype) < 0.5, 1.0, -1.0).to(x.dtype)
                 sign = torch.where(broadcast_rows(still, x), drawn, sign)
-            x = region.project(x + length * sign)
+            x = region.project(x + length * (_SHORTER**number if shrinks else 1.0) * sign)
             seen = run.query(x)
         return x
 

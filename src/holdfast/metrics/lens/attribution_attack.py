@@ -429,7 +429,7 @@ class AttributionAttack(Metric):
             origin_maps=probe.maps,
             profile=profile,
             aligned_maps=None if visible is None else torch.where(visible, moved_back, torch.nan),
-            parameters=self.neighbourhood.read_parameters(points, inputs.shape[1:]),
+            parameters=self.neighbourhood.read_parameters(region.settle(points, everyone), inputs.shape[1:]),
         )
 
     def _find_chance(self, similarity: Similarity, before: Tensor, after: Tensor) -> Tensor:

@@ -73,8 +73,8 @@ class WorstCaseResult(NeighbourhoodResult):
             rows can: a small number means that few of these rows are as far from the others; NaN for skipped samples.
             `(N,)`
         parameters: of a transformation, by name, those of the worst inputs, `(N,)` each, in their own units; those of
-            the centre where a sample was skipped. Where a row of a table was moved back to keep its rules, they are
-            those before it: then `inputs` says how far the row moved.
+            the centre where a sample was skipped. Of a row of a table they are the changes that were made, after steps
+            and rules; with a prior from data those that were asked for: then `inputs` says how far the row moved.
     """
 
     similarity: Tensor
@@ -336,7 +336,7 @@ class WorstCase(Metric):
             maps=maps,
             aligned_maps=aligned,
             plausibility=None if plausible is None else torch.where(evaluated, plausible.double(), torch.nan),
-            parameters=self.neighbourhood.read_parameters(points, inputs.shape[1:]),
+            parameters=self.neighbourhood.read_parameters(region.settle(points, everyone), inputs.shape[1:]),
             trace=trace,
             traced=usable,
             population=population if self.keep_population else None,

@@ -21,7 +21,8 @@ from holdfast.errors import ArgumentError, check
 from holdfast.explainers import Background, Explainer
 from holdfast.metrics.base import Metric
 from holdfast.model import Bound
-from holdfast.neighbourhoods import Neighbourhood
+from holdfast.neighbourhoods import Corruption, Neighbourhood
+from holdfast.neighbourhoods.corruptions import read_photographs
 from holdfast.records import set_fields
 from holdfast.study.file.entries import (
     Count,
@@ -261,8 +262,10 @@ def with_backgrounds(explainer: E, base: Path) -> E:
     problems, read = Collector(), {}
     for field in dataclasses.fields(explainer):
         value = found = getattr(explainer, field.name)
-        with problems.at(field.name):
-            found = _with_read(value, base)
+        folder = value.entry.path if isinstance(explainer, Corruption) and isinstance(value, StoredBackground) else None
+        with problems.at(field.name), errors_of("images", "path"):
+            # photographs may differ in size
+            found = _with_read(value, base) if folder is None else read_photographs(base / folder)
         if found is not value:
             read[field.name] = found
     problems.finish()
@@ -276,6 +279,11 @@ def _with_read(value: Any, base: Path) -> Any:
     if isinstance(value, Neighbourhood):
         return with_backgrounds(value, base)
     if isinstance(value, tuple):
-        found = tuple(_with_read(entry, base) for entry in value)
+        problems, read = Collector(), list(value)
+        for index, entry in enumerate(value):
+            with problems.at(index):
+                read[index] = _with_read(entry, base)
+        problems.finish()
+        found = tuple(read)
         return value if all(one is other for one, other in zip(found, value, strict=True)) else found
     return value

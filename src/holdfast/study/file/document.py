@@ -35,13 +35,23 @@ class Document:
     def locate(self, problem: Problem) -> Problem:
         """The problem with the part of its path that is in the file, and the line of that.
 
+        Options that stand beneath a name, as in `{rotation: {degrees: 10}}`, are found without that name.
+
         >>> document = Document("study.yaml", Path(), {"data": {"a": "digits"}}, {("data",): 1, ("data", "a"): 2})
         >>> document.locate(Problem(("data", "a", "name"), "a name", "'x'")).path
         ('data', 'a')
         """
         path: Keys = ()
         here = self.content
-        for key in problem.path:
+        for index, key in enumerate(problem.path):
+            if isinstance(here, dict) and key not in here and len(here) == 1:
+                ((name, options),) = here.items()
+                if isinstance(options, dict) and key in options:
+                    path, here = (*path, name), options
+                # a list stands for the first option, as the parts of a composition do
+                elif isinstance(options, list) and isinstance((*problem.path, None)[index + 1], int):
+                    path, here = (*path, name), options
+                    continue
             if isinstance(here, dict):
                 path = (*path, key)
                 if key not in here:  # a key that is missing is named, what would be beneath it is not
@@ -53,6 +63,20 @@ class Document:
             here = here[key]
         line = next((self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), None)
         return replace(problem, path=path, line=line)
+
+    def has(self, path: Keys) -> bool:
+        """Whether there is such a place in the file.
+
+        >>> Document("study.yaml", Path(), {"data": ["digits"]}).has(("data", 0))
+        True
+        """
+        here = self.content
+        for key in path:
+            inside = key in here if isinstance(here, dict) else isinstance(here, list) and key in range(len(here))
+            if not inside:
+                return False
+            here = here[key]
+        return True
 
     def error(self, problems: list[Problem] | tuple[Problem, ...]) -> StudyError:
         """What to raise for these problems."""

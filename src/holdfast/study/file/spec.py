@@ -200,7 +200,7 @@ class Study(Entry):
                 explainers[label] = import_explainer(explained, label, base)
         metrics: dict[str, Metric] = {}
         for label, measured in self.metrics.items():
-            with found.at("metrics", place=measured.place):
+            with found.at(place=partial(_place_of_metric, self._document, measured)):
                 metrics[label] = import_metric(
                     measured, label, base, {"neighbourhood": self.neighbourhood, "preset": self.preset}
                 )
@@ -311,6 +311,15 @@ class Study(Entry):
 def _place_of_data(entry: CheckedEntry[DataEntry], path: Keys) -> Keys:
     """Too few samples are the fault of the file's `samples` where the data have none of their own."""
     return path if path == ("samples",) and entry.value.samples is None else ("data", *entry.place(path))
+
+
+def _place_of_metric(document: Document, entry: Measured, path: Keys) -> Keys:
+    """A neighbourhood that is none of the metric's own is the study's."""
+    place = ("metrics", *entry.place(path))
+    if path[:1] == ("neighbourhood",):
+        at = place.index("neighbourhood")
+        return place if document.has(place[: at + 1]) else place[at:]
+    return place
 
 
 def _look_up(metric: Metric, samples: Samples, name: str) -> None:
