@@ -20,6 +20,7 @@ LAYERS = (
     ("distributions", "tensors", "superpixels", "segments", "function_calls"),
     ("neighbourhoods",),
     ("similarity",),
+    ("black_box",),
     ("model",),
     ("gating",),
     ("explainers",),

@@ -5,20 +5,20 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from holdfast.black_box import BlackBox, find_black_box
+from holdfast.black_box import Output as Output
 from holdfast.errors import ArgumentError, ModelError, SecondDerivativeError, check, check_integer, warn_user
 from holdfast.function_calls import find_training_calls
 from holdfast.tensors import limited_threads
 
 Bound = float | Tensor
 Kind = Literal["forward", "backward"]
-#: what is read from the logits
-Output = Literal["probability", "logit"]
 
 # Kernels for few rows, or for an odd number of rows, round differently in the last bits. So every forwarded batch is
 # padded to a multiple of this number, and to at least twice this number. Only this makes results bit-identical for all
@@ -116,10 +116,13 @@ class Classifier:
         module = module if forward is None else ForwardWrapper(module, forward)
         self.module = module
         self.preprocess = preprocess
+        self.black_box = find_black_box(module)
         _check_weights(module)
         parameter = next(module.parameters(), None)
-        self.device = _resolve_device(device, parameter)
+        self.device = _resolve_device("cpu" if self.black_box and device == "auto" else device, parameter)
         self.dtype = parameter.dtype if parameter is not None else torch.get_default_dtype()
+        if self.black_box is not None:
+            self.dtype = self.black_box.dtype
         module.to(self.device)
         self.bounds = self._check_bounds(bounds)
         self.batch_size = batch_size
@@ -129,6 +132,52 @@ class Classifier:
         self._asked: tuple[int, ...] | None = None
         self._seen_outputs = False
         self._warned: set[str] = set()
+
+    @classmethod
+    def from_callable(
+        cls,
+        function: Callable[[Any], Any],
+        bounds: tuple[Bound, Bound],
+        *,
+        output: Output = "probability",
+        dtype: torch.dtype = torch.float32,
+        device: str | torch.device = "cpu",
+        batch_size: int | Literal["auto"] = "auto",
+    ) -> Classifier:
+        """A classifier from a function of arrays: of scikit-learn, XGBoost, LightGBM, or any other black box.
+
+        It has no gradients, no layers and no parameters. Explainers and metrics that need them refuse it; all others
+        work. Probabilities become logits `log(max(p, 1e-12))`, of which a softmax gives the probabilities back.
+
+        Args:
+            function: from a NumPy array `(N, ...)` to an array or tensor of scores `(N, classes)`; or `(N,)` for two
+                classes, the score of class 1. It must treat each row alone, and give the same answer again. A method
+                of an estimator, such as `model.predict_proba`, also shows its trees to `"shap:TreeExplainer"`.
+            bounds: as for a module.
+            output: what the function returns: `"probability"`, or `"logit"` for scores whose softmax gives the
+                probabilities. A score `(N,)` s is the log-odds of class 1; the logits are then -s/2 and s/2.
+            dtype: of inputs, and of the arrays that the function gets: `torch.float32` or `torch.float64`.
+            device: of the tensors; the function gets arrays in any case.
+            batch_size: rows of one call; `"auto"` finds the number by which the function is fastest, up to 8192.
+
+        Raises:
+            ArgumentError: an argument does not fit.
+            ModelError: in a call, the function raises an error, or does not return such scores.
+
+        >>> import numpy
+        >>> def predict_proba(rows):
+        ...     return numpy.stack([1 - rows[:, 0], rows[:, 0]], axis=1)
+        >>> classifier = Classifier.from_callable(predict_proba, bounds=(0.0, 1.0))
+        >>> classifier.logits(torch.tensor([[0.25, 0.0], [1.0, 0.0]])).softmax(1)
+        tensor([[7.5000e-01, 2.5000e-01],
+                [1.0000e-12, 1.0000e+00]])
+        """
+        return cls(BlackBox(function, output, dtype), bounds, device=device, batch_size=batch_size)
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether the module has gradients; a function of arrays (`from_callable`) has none, and no layers either."""
+        return self.black_box is None
 
     def _check_bounds(self, bounds: tuple[Bound, Bound]) -> tuple[Tensor, Tensor]:
         check(isinstance(bounds, tuple | list) and len(bounds) == 2, "bounds", "a pair (lower, upper)", repr(bounds))
@@ -143,9 +192,10 @@ class Classifier:
         lower, upper = self.bounds
         bounds = f"bounds [{lower.min().item():g}, {upper.max().item():g}]"
         bounds += "" if lower.numel() == upper.numel() == 1 else " by channel"
-        count = sum(parameter.numel() for parameter in self.module.parameters())
+        count = f"{sum(parameter.numel() for parameter in self.module.parameters()):,} parameters"
+        what = count if self.differentiable else "a function without gradients"
         own = "" if self.preprocess is None else ", preprocess"
-        return f"Classifier({module_name(self.module)}, {count:,} parameters, {bounds}, {self.device}{own})"
+        return f"Classifier({module_name(self.module)}, {what}, {bounds}, {self.device}{own})"
 
     def warn_once(self, text: str) -> None:
         """Warn, unless this classifier has warned of the same already."""
@@ -255,8 +305,12 @@ class Classifier:
                 self._seen_outputs = True
                 if probabilities:
                     self.warn_once(
-                        "module: its outputs look like probabilities (all rows are non-negative and sum to 1); return"
-                        " logits, without softmax: gradients and margins are those of the outputs"
+                        "module: its outputs look like probabilities (all rows are non-negative and sum to 1); "
+                        + (
+                            "return logits, without softmax: gradients and margins are those of the outputs"
+                            if self.differentiable
+                            else 'say output="probability": margins are those of the outputs'
+                        )
                     )
         return out
 
@@ -438,6 +492,7 @@ class Classifier:
         """
         if self.batch_size != "auto":
             return self.batch_size
+        kind = kind if self.differentiable else "forward"
         key = (tuple(inputs.shape[1:]), kind)
         if key not in self._budgets:
             if (len(inputs) if count is None else count) * rows_per_input <= 4 * _SMALLEST_ROWS:
@@ -451,7 +506,7 @@ class Classifier:
         step = max(1, step // 2)
         rows = max(1, step * rows_per_input)
         if self.batch_size == "auto":
-            self._budgets[(tuple(inputs.shape[1:]), kind)] = rows
+            self._budgets[(tuple(inputs.shape[1:]), kind if self.differentiable else "forward")] = rows
         else:
             self.batch_size = rows
         return step
@@ -496,12 +551,14 @@ class Classifier:
 
 
 def module_name(module: nn.Module) -> str:
-    """The name of the user's class, without what wraps it: `forward=`, `torch.compile`.
+    """The name of the user's class or function, without what wraps it: `forward=`, `torch.compile`.
 
     >>> module_name(ForwardWrapper(nn.Sequential(), lambda module, x: module(x)))
     'Sequential'
     """
     while True:
+        if isinstance(module, BlackBox):
+            return module.title
         inner = module.module if isinstance(module, ForwardWrapper) else module._modules.get("_orig_mod")
         if inner is None:
             return type(module).__name__

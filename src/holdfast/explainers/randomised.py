@@ -116,7 +116,7 @@ class RandomisedExplainer(Explainer):
         """Inside, the parameters have their shuffled values; afterwards their own, also after an exception."""
         parameters = list(_select_parameters(module, self.layers).values())
         expected = "a module with parameters to shuffle"
-        check(len(parameters) > 0, "classifier", expected, type(module).__name__)
+        check(len(parameters) > 0, "classifier", expected, module_name(module))
         shuffled = _shuffle(module, parameters, self.layers, self.seed)
         originals = [parameter.data for parameter in parameters]
         try:
