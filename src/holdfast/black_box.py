@@ -97,13 +97,12 @@ class BlackBox(nn.Module):
 
     def _read(self, found: Any, rows: Array) -> Array:
         """The scores as float64 `(N,)` or `(N, classes)`, checked."""
-        what = "probabilities" if self.output == "probability" else "scores"
         try:
             scores = np.asarray(found.detach().cpu() if isinstance(found, Tensor) else found)
         except Exception as error:  # such as a ragged list
             raise ModelError(f"{self._describe_call(rows)}, which returns a {type(found).__name__}") from error
         if scores.dtype.kind != "f":
-            hint = " (these look like classes: give predict_proba, not predict)" if scores.dtype.kind in "iubUO" else ""
+            hint = " (classes? give predict_proba, not predict)" if scores.dtype.kind in "iubUO" else ""
             raise ModelError(f"{self._describe_call(rows)}, which returns {scores.dtype}{hint}")
         if scores.shape == (len(rows), 1):
             scores = scores[:, 0]
@@ -111,20 +110,23 @@ class BlackBox(nn.Module):
             raise ModelError(f"{self._describe_call(rows)}, which returns shape {scores.shape}")
         scores = scores.astype(np.float64)
         if self.output == "probability":
-            sums = scores.sum(1) if scores.ndim == 2 else np.ones(len(scores))
-            with np.errstate(invalid="ignore"):
-                wrong = (np.abs(sums - 1) > _TOLERANCE) | (np.abs(scores - 0.5).reshape(len(rows), -1) > 0.5 + _TOLERANCE).any(1)
+            each = scores.reshape(len(rows), -1)
+            sums = each.sum(1) if scores.ndim == 2 else np.ones(len(rows))
+            with np.errstate(invalid="ignore"):  # NaN is not wrong here
+                wrong = (np.abs(sums - 1) > _TOLERANCE) | (np.abs(each - 0.5) > 0.5 + _TOLERANCE).any(1)
             if wrong.any():
                 first = np.array2string(scores[int(wrong.argmax())], precision=4, threshold=4)
-                got = f"returns {first}: say output=\"logit\" if these are {what} of another kind"
-                raise ModelError(f"{self._describe_call(rows)} that lie in [0, 1] and sum to 1, which {got}")
+                got = f'which returns {first}, not in [0, 1] with a sum of 1 (say output="logit" for other scores)'
+                raise ModelError(f"{self._describe_call(rows)}, {got}")
         return scores
 
     def _describe_call(self, rows: Array) -> str:
+        """The beginning of an error; the number of rows is padded, and says nothing to the user."""
         what = "probabilities" if self.output == "probability" else "scores"
+        shape = ", ".join(["N", *map(str, rows.shape[1:])])
         return (
-            f"function: expected {what} of shape (N, classes) or (N,) as floating-point numbers from {self.title} for an"
-            f" array of shape {rows.shape}, {rows.dtype}"
+            f"function: expected {what} of shape (N, classes) or (N,) as floating-point numbers from {self.title} for"
+            f" an array of shape ({shape}), {rows.dtype}"
         )
 
 

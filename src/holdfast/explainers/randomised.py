@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from holdfast.errors import check, check_integer
 from holdfast.explainers.base import Explainer, check_seed
 from holdfast.explainers.gradients.input_gradients import Saliency
-from holdfast.model import Classifier
+from holdfast.model import Classifier, module_name
 from holdfast.tensors import mix64
 
 

@@ -26,7 +26,6 @@ from torch import Tensor, nn
 from holdfast.black_box import BlackBox
 from holdfast.errors import ArgumentError, check
 
-
 #: what the names of files with a pickled estimator end with
 _PICKLES = (".joblib", ".pickle", ".pkl")
 _TITLES = {"torchscript": "TorchScript program", "export": "torch.export program", "pickle": "pickled estimator"}
