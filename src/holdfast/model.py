@@ -559,10 +559,12 @@ def module_name(module: nn.Module) -> str:
     while True:
         if isinstance(module, BlackBox):
             return module.title
-        inner = module.module if isinstance(module, ForwardWrapper) else module._modules.get("_orig_mod")
-        if inner is None:
+        if isinstance(module, ForwardWrapper):
+            module = module.module
+        elif "_orig_mod" in module._modules and module._modules["_orig_mod"] is not None:  # TorchScript has no `get`
+            module = module._modules["_orig_mod"]
+        else:
             return type(module).__name__
-        module = inner
 
 
 def describe_no_tensor(inputs: object) -> str:

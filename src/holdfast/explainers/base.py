@@ -79,10 +79,11 @@ class Explainer(metaclass=ConfigurationType):
 
         What an explainer does not declare by `needs` is an error of the function, when it is to be differentiated.
         """
-        fits = classifier.differentiable or not self.needs.startswith(("gradients", "a module"))
+        if classifier.differentiable or not self.needs.startswith(("gradients", "a module")):
+            return
         why = f"{module_name(classifier.module)} has no gradients"
         expected = f"one that needs predictions alone (kernel_shap, lime, occlusion, ...), since {why}"
-        check(fits, "explainer", expected, f"{self.label}, which needs {self.needs}")
+        raise ArgumentError("explainer", expected, f"{self.label}, which needs {self.needs}")
 
     @abstractmethod
     def attribute(

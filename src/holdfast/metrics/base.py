@@ -229,9 +229,9 @@ class Metric(metaclass=_PresetsApplied):
         made = generator is None or isinstance(generator, torch.Generator)
         check(made, "generator", "a torch.Generator or None", repr(generator))
         explainer = get_explainer(explainer)
-        fits = classifier.differentiable or self.needs != "gradients"
-        expected = f"a module with gradients, which {self.name} needs"
-        check(fits, "classifier", expected, f"{module_name(classifier.module)}, a function without them")
+        if self.needs == "gradients" and not classifier.differentiable:
+            got = f"{module_name(classifier.module)}, a function without them"
+            raise ArgumentError("classifier", f"a module with gradients, which {self.name} needs", got)
         explainer.check_classifier(classifier)
         with torch.inference_mode(False):
             inputs = classifier.check_inputs(inputs)

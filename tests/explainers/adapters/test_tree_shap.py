@@ -44,7 +44,7 @@ def find_package(name: str, kind: str) -> Any:
 
 #: `(classes) -> estimator`; LightGBM is in the extra `dev`, XGBoost is not
 MODELS: dict[str, Callable[[], Any]] = {
-    "hist": lambda: HistGradientBoostingClassifier(max_iter=4, min_samples_leaf=5, random_state=0),
+    "hist": lambda: HistGradientBoostingClassifier(max_iter=4, max_bins=6, min_samples_leaf=5, random_state=0),
     "boosting": lambda: GradientBoostingClassifier(n_estimators=4, random_state=0),
     "forest": lambda: RandomForestClassifier(4, random_state=0),
     "lightgbm": lambda: find_package("lightgbm", "LGBMClassifier")(
