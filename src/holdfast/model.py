@@ -158,7 +158,7 @@ class Classifier:
                 probabilities. A score `(N,)` s is the log-odds of class 1; the logits are then -s/2 and s/2.
             dtype: of inputs, and of the arrays that the function gets: `torch.float32` or `torch.float64`.
             device: of the tensors; the function gets arrays in any case.
-            batch_size: rows of one call; `"auto"` finds the number by which the function is fastest, up to 8192.
+            batch_size: rows of one call at most; `"auto"` is 8192, and half of that when memory runs out, and so on.
 
         Raises:
             ArgumentError: an argument does not fit.
@@ -492,8 +492,9 @@ class Classifier:
         """
         if self.batch_size != "auto":
             return self.batch_size
-        kind = kind if self.differentiable else "forward"
         key = (tuple(inputs.shape[1:]), kind)
+        if not self.differentiable:
+            return self._budgets.setdefault(key, _LARGEST_ROWS)  # a call costs more than its rows, at all sizes
         if key not in self._budgets:
             if (len(inputs) if count is None else count) * rows_per_input <= 4 * _SMALLEST_ROWS:
                 return 4 * _SMALLEST_ROWS  # so few rows take less time than a calibration
@@ -506,7 +507,7 @@ class Classifier:
         step = max(1, step // 2)
         rows = max(1, step * rows_per_input)
         if self.batch_size == "auto":
-            self._budgets[(tuple(inputs.shape[1:]), kind if self.differentiable else "forward")] = rows
+            self._budgets[(tuple(inputs.shape[1:]), kind)] = rows
         else:
             self.batch_size = rows
         return step

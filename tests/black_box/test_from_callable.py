@@ -68,17 +68,12 @@ def test_rows_keep_their_order_and_few_calls_are_made() -> None:
     assert calls == [16, 16, 16]  # 40 rows, the last chunk padded
     assert torch.equal(x, X)
     calls.clear()
-    from_callable(first_entry).logits(x)
-    assert calls == [40]  # so few are not worth a search for the best number
+    many = torch.rand(9000, 4)
+    torch.testing.assert_close(from_callable(first_entry).logits(many).softmax(1)[:, 1], many[:, 0])
+    assert calls == [8192, 808]  # no calls to find out what is fastest
     calls.clear()
-    many = torch.rand(3000, 4)
-    classifier = from_callable(first_entry)
-    torch.testing.assert_close(classifier.logits(many).softmax(1)[:, 1], many[:, 0])
-    own = list(calls)
-    calls.clear()
-    classifier.logits(many)
-    assert calls == own[len(own) - len(calls) :]  # the number is found once
-    assert len(calls) <= 12
+    from_callable(first_entry).predict(x[:3])
+    assert calls == [16]
 
 
 @pytest.mark.parametrize("kind", ["array", "column", "tensor", "list"])
@@ -147,7 +142,8 @@ def test_too_little_memory_makes_smaller_calls() -> None:
         return predict_proba(rows)
 
     np.testing.assert_allclose(from_callable(small).logits(X).softmax(1), predict_proba(X.numpy()), rtol=1e-4)
-    assert calls == [40, 32, 16, 16, 16]
+    assert calls[0] == 40
+    assert calls[-3:] == [16, 16, 16]
 
 
 def test_wrong_arguments() -> None:
