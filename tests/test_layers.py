@@ -20,7 +20,6 @@ LAYERS = (
     ("distributions", "tensors", "superpixels", "segments", "function_calls"),
     ("neighbourhoods",),
     ("similarity",),
-    ("black_box",),
     ("model",),
     ("gating",),
     ("explainers",),

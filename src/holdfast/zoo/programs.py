@@ -23,8 +23,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_safetensors
 from torch import Tensor, nn
 
-from holdfast.black_box import BlackBox
 from holdfast.errors import ArgumentError, check
+from holdfast.model import BlackBox
 
 #: what the names of files with a pickled estimator end with
 _PICKLES = (".joblib", ".pickle", ".pkl")
