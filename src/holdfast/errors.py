@@ -40,6 +40,10 @@ class SecondDerivativeError(ModelError):
     """The user's module cannot be differentiated twice, as a white-box search or attack needs."""
 
 
+class NoGradientsError(ModelError):
+    """A function that stands in for a module (`Classifier.from_callable`) was to be differentiated."""
+
+
 class MissingExtraError(HoldfastError, ImportError):
     """An optional package is missing. The message names the extra that installs it."""
 

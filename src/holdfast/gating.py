@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from holdfast.errors import ArgumentError, ModelError, UnknownNameError, check
 from holdfast.function_calls import run_eagerly
-from holdfast.model import ROW_ALIGNMENT, Classifier
+from holdfast.model import ROW_ALIGNMENT, Classifier, module_name
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, *_TRANSPOSED)
@@ -67,7 +67,7 @@ def select_layers(module: nn.Module, wanted: str | tuple[str, ...]) -> dict[str,
             what = "a convolution" if wanted == "conv" else "a convolution or a linear layer"
             existing = ", ".join(f"{n} ({type(layer).__name__}, {group_count(layer)})" for n, layer in every.items())
             existing = existing or "neither convolutions nor linear layers"
-            got = f"{wanted!r} for a {type(module).__name__} with {existing}"
+            got = f"{wanted!r} for a {module_name(module)} with {existing}"
             raise ArgumentError("layers", f"{wanted!r} only for a module with {what} of at least two channels", got)
         return chosen
     names = (wanted,) if isinstance(wanted, str) else wanted

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from holdfast.errors import ArgumentError, ModelError, SecondDerivativeError, check, check_integer, warn_user
+from holdfast.errors import (
+    ArgumentError,
+    ModelError,
+    NoGradientsError,
+    SecondDerivativeError,
+    check,
+    check_integer,
+    warn_user,
+)
 from holdfast.function_calls import find_training_calls
-from holdfast.tensors import limited_threads
+from holdfast.tensors import Array, limited_threads
 
 Bound = float | Tensor
 Kind = Literal["forward", "backward"]
-#: what is read from the logits
+#: what is read from the logits, or what a function of arrays returns
 Output = Literal["probability", "logit"]
 
 # Kernels for few rows, or for an odd number of rows, round differently in the last bits. So every forwarded batch is
@@ -29,6 +39,10 @@ _NOT_TWICE = ("double backward", "differentiate twice", "donated buffers", "_bac
 #: how the message begins where the module raises an error, and not what it returns is wrong
 _FAILED = "module: failed on"
 _SMALLEST_ROWS, _LARGEST_ROWS = 16, 8192
+#: the least probability that has a logit of its own; forests return exact zeros
+_FLOOR = 1e-12
+#: how far probabilities of a row may be from 1 in sum, and from [0, 1]; single precision needs 1e-6
+_TOLERANCE = 1e-4
 
 
 class ForwardWrapper(nn.Module):
@@ -63,6 +77,114 @@ class ForwardWrapper(nn.Module):
         yield prefix, self
         for name, layer in self.module.named_modules(memo, prefix, remove_duplicate):
             yield (name if layer is not self.module else f"{prefix}.(wrapped)".removeprefix(".")), layer
+
+
+class BlackBox(nn.Module):
+    """A function of arrays as a module that returns logits; made by `Classifier.from_callable`, which describes it.
+
+    Args:
+        function: from an array `(N, ...)` to scores `(N, classes)` or `(N,)`.
+        output: what the scores are.
+        dtype: of the array.
+
+    Raises:
+        ArgumentError: an argument does not fit.
+
+    >>> BlackBox(lambda rows: rows[:, 0], output="logit")(torch.tensor([[2.0], [-4.0]]))
+    tensor([[-1.,  1.],
+            [ 2., -2.]])
+    """
+
+    def __init__(
+        self, function: Callable[[Any], Any], output: Output = "probability", dtype: torch.dtype = torch.float32
+    ) -> None:
+        super().__init__()
+        estimator = "; an estimator has one, such as predict_proba" if hasattr(function, "predict") else ""
+        check(callable(function), "function", f"a function of arrays{estimator}", type(function).__name__)
+        check(output in ("probability", "logit"), "output", "'probability' or 'logit'", repr(output))
+        check(dtype in (torch.float32, torch.float64), "dtype", "torch.float32 or torch.float64", dtype)
+        self.function, self.output, self.dtype = function, output, dtype
+
+    @property
+    def estimator(self) -> object | None:
+        """The object whose method the function is, such as a fitted model; None if there is none."""
+        function = self.function
+        while isinstance(function, functools.partial):
+            function = function.func
+        return getattr(function, "__self__", None)
+
+    @property
+    def title(self) -> str:
+        """The name of the estimator's class, or else of the function."""
+        if self.estimator is not None:
+            return type(self.estimator).__name__
+        function = self.function
+        while isinstance(function, functools.partial):
+            function = function.func
+        return str(getattr(function, "__name__", type(function).__name__))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits `(N, classes)` of inputs `(N, ...)`, by one call of the function.
+
+        Raises:
+            NoGradientsError: the inputs require gradients.
+            ModelError: the function raises an error, or returns something else than scores.
+        """
+        if torch.is_grad_enabled() and x.requires_grad:
+            raise NoGradientsError(
+                f"module: expected a module with gradients, got the function {self.title}, which has none; use an"
+                " explainer, a metric or a search that needs predictions alone"
+            )
+        rows = x.detach().to("cpu", self.dtype).numpy(force=True)
+        scores = self._read(self._call(rows.copy()), rows)
+        if scores.ndim == 1:
+            both = (1 - scores, scores) if self.output == "probability" else (-scores / 2, scores / 2)
+            scores = np.stack(both, axis=1)
+        if self.output == "probability":
+            scores = np.log(np.maximum(scores, _FLOOR))  # NaN stays NaN, and makes the sample `nonfinite`
+        return torch.from_numpy(scores).to(x.device, x.dtype)
+
+    def _call(self, rows: Array) -> Any:
+        try:
+            return self.function(rows)
+        except MemoryError as error:  # the caller tries fewer rows
+            raise torch.OutOfMemoryError(str(error)) from error
+        except Exception as error:  # whatever the user's function raises
+            raise ModelError(f"{self._describe_call(rows)}, which raises {type(error).__name__}: {error}") from error
+
+    def _read(self, found: Any, rows: Array) -> Array:
+        """The scores as float64 `(N,)` or `(N, classes)`, checked."""
+        try:
+            scores = np.asarray(found.detach().cpu() if isinstance(found, Tensor) else found)
+        except Exception as error:  # such as a ragged list
+            raise ModelError(f"{self._describe_call(rows)}, which returns a {type(found).__name__}") from error
+        if scores.dtype.kind != "f":
+            hint = " (classes? give predict_proba, not predict)" if scores.dtype.kind in "iubUO" else ""
+            raise ModelError(f"{self._describe_call(rows)}, which returns {scores.dtype}{hint}")
+        if scores.shape == (len(rows), 1):
+            scores = scores[:, 0]
+        if scores.ndim not in (1, 2) or len(scores) != len(rows):
+            raise ModelError(f"{self._describe_call(rows)}, which returns shape {scores.shape}")
+        scores = scores.astype(np.float64)
+        if self.output == "probability":
+            each = scores.reshape(len(rows), -1)
+            sums = each.sum(1) if scores.ndim == 2 else np.ones(len(rows))
+            with np.errstate(invalid="ignore"):  # NaN is not wrong here
+                wrong = (np.abs(sums - 1) > _TOLERANCE) | (np.abs(each - 0.5) > 0.5 + _TOLERANCE).any(1)
+            if wrong.any():
+                first = np.array2string(scores[int(wrong.argmax())], precision=4, threshold=4)
+                got = f'which returns {first}, not in [0, 1] with a sum of 1 (say output="logit" for other scores)'
+                raise ModelError(f"{self._describe_call(rows)}, {got}")
+        return scores
+
+    def _describe_call(self, rows: Array) -> str:
+        """The beginning of an error; the number of rows is padded, and says nothing to the user."""
+        what = "probabilities" if self.output == "probability" else "scores"
+        shape = ", ".join(["N", *map(str, rows.shape[1:])])
+        return (
+            f"function: expected {what} of shape (N, classes) or (N,) as floating-point numbers from {self.title} for"
+            f" an array of shape ({shape}), {rows.dtype}"
+        )
 
 
 class Classifier:
@@ -116,10 +238,13 @@ class Classifier:
         module = module if forward is None else ForwardWrapper(module, forward)
         self.module = module
         self.preprocess = preprocess
+        self.black_box = find_black_box(module)
         _check_weights(module)
         parameter = next(module.parameters(), None)
-        self.device = _resolve_device(device, parameter)
+        self.device = _resolve_device("cpu" if self.black_box and device == "auto" else device, parameter)
         self.dtype = parameter.dtype if parameter is not None else torch.get_default_dtype()
+        if self.black_box is not None:
+            self.dtype = self.black_box.dtype
         module.to(self.device)
         self.bounds = self._check_bounds(bounds)
         self.batch_size = batch_size
@@ -129,6 +254,52 @@ class Classifier:
         self._asked: tuple[int, ...] | None = None
         self._seen_outputs = False
         self._warned: set[str] = set()
+
+    @classmethod
+    def from_callable(
+        cls,
+        function: Callable[[Any], Any],
+        bounds: tuple[Bound, Bound],
+        *,
+        output: Output = "probability",
+        dtype: torch.dtype = torch.float32,
+        device: str | torch.device = "cpu",
+        batch_size: int | Literal["auto"] = "auto",
+    ) -> Classifier:
+        """A classifier from a function of arrays: of scikit-learn, XGBoost, LightGBM, or any other black box.
+
+        It has no gradients, no layers and no parameters. Explainers and metrics that need them refuse it; all others
+        work. Probabilities become logits `log(max(p, 1e-12))`, of which a softmax gives the probabilities back.
+
+        Args:
+            function: from a NumPy array `(N, ...)` to an array or tensor of scores `(N, classes)`; or `(N,)` for two
+                classes, the score of class 1. It must treat each row alone, and give the same answer again. A method
+                of an estimator, such as `model.predict_proba`, also shows its trees to `"shap:TreeExplainer"`.
+            bounds: as for a module.
+            output: what the function returns: `"probability"`, or `"logit"` for scores whose softmax gives the
+                probabilities. A score `(N,)` s is the log-odds of class 1; the logits are then -s/2 and s/2.
+            dtype: of inputs, and of the arrays that the function gets: `torch.float32` or `torch.float64`.
+            device: of the tensors; the function gets arrays in any case.
+            batch_size: rows of one call at most; `"auto"` is 8192, and half of that when memory runs out, and so on.
+
+        Raises:
+            ArgumentError: an argument does not fit.
+            ModelError: in a call, the function raises an error, or does not return such scores.
+
+        >>> import numpy
+        >>> def predict_proba(rows):
+        ...     return numpy.stack([1 - rows[:, 0], rows[:, 0]], axis=1)
+        >>> classifier = Classifier.from_callable(predict_proba, bounds=(0.0, 1.0))
+        >>> classifier.logits(torch.tensor([[0.25, 0.0], [1.0, 0.0]])).softmax(1)
+        tensor([[7.5000e-01, 2.5000e-01],
+                [1.0000e-12, 1.0000e+00]])
+        """
+        return cls(BlackBox(function, output, dtype), bounds, device=device, batch_size=batch_size)
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether the module has gradients; a function of arrays (`from_callable`) has none, and no layers either."""
+        return self.black_box is None
 
     def _check_bounds(self, bounds: tuple[Bound, Bound]) -> tuple[Tensor, Tensor]:
         check(isinstance(bounds, tuple | list) and len(bounds) == 2, "bounds", "a pair (lower, upper)", repr(bounds))
@@ -143,9 +314,10 @@ class Classifier:
         lower, upper = self.bounds
         bounds = f"bounds [{lower.min().item():g}, {upper.max().item():g}]"
         bounds += "" if lower.numel() == upper.numel() == 1 else " by channel"
-        count = sum(parameter.numel() for parameter in self.module.parameters())
+        count = f"{sum(parameter.numel() for parameter in self.module.parameters()):,} parameters"
+        what = count if self.differentiable else "a function without gradients"
         own = "" if self.preprocess is None else ", preprocess"
-        return f"Classifier({module_name(self.module)}, {count:,} parameters, {bounds}, {self.device}{own})"
+        return f"Classifier({module_name(self.module)}, {what}, {bounds}, {self.device}{own})"
 
     def warn_once(self, text: str) -> None:
         """Warn, unless this classifier has warned of the same already."""
@@ -255,8 +427,12 @@ class Classifier:
                 self._seen_outputs = True
                 if probabilities:
                     self.warn_once(
-                        "module: its outputs look like probabilities (all rows are non-negative and sum to 1); return"
-                        " logits, without softmax: gradients and margins are those of the outputs"
+                        "module: its outputs look like probabilities (all rows are non-negative and sum to 1); "
+                        + (
+                            "return logits, without softmax: gradients and margins are those of the outputs"
+                            if self.differentiable
+                            else 'say output="probability": margins are those of the outputs'
+                        )
                     )
         return out
 
@@ -439,6 +615,8 @@ class Classifier:
         if self.batch_size != "auto":
             return self.batch_size
         key = (tuple(inputs.shape[1:]), kind)
+        if not self.differentiable:
+            return self._budgets.setdefault(key, _LARGEST_ROWS)  # a call costs more than its rows, at all sizes
         if key not in self._budgets:
             if (len(inputs) if count is None else count) * rows_per_input <= 4 * _SMALLEST_ROWS:
                 return 4 * _SMALLEST_ROWS  # so few rows take less time than a calibration
@@ -495,17 +673,26 @@ class Classifier:
         return time.perf_counter() - start
 
 
+def find_black_box(module: nn.Module) -> BlackBox | None:
+    """The function among the parts of a module, if there is one: then the module has no gradients."""
+    return next((part for part in module.modules() if isinstance(part, BlackBox)), None)
+
+
 def module_name(module: nn.Module) -> str:
-    """The name of the user's class, without what wraps it: `forward=`, `torch.compile`.
+    """The name of the user's class or function, without what wraps it: `forward=`, `torch.compile`.
 
     >>> module_name(ForwardWrapper(nn.Sequential(), lambda module, x: module(x)))
     'Sequential'
     """
     while True:
-        inner = module.module if isinstance(module, ForwardWrapper) else module._modules.get("_orig_mod")
-        if inner is None:
+        if isinstance(module, BlackBox):
+            return module.title
+        if isinstance(module, ForwardWrapper):
+            module = module.module
+        elif "_orig_mod" in module._modules and module._modules["_orig_mod"] is not None:  # TorchScript has no `get`
+            module = module._modules["_orig_mod"]
+        else:
             return type(module).__name__
-        module = inner
 
 
 def describe_no_tensor(inputs: object) -> str:

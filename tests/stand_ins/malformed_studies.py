@@ -239,7 +239,10 @@ MALFORMED: dict[str, tuple[str, str]] = {
     "text for a program": (_model("{path: notes.txt}"), "models.mine.path (line 4): expected a TorchScript or"),
     "fixed batch": (_model("{path: static.pt2, trust: true}"), "expected a program with a dynamic batch"),
     "export without trust": (_model("{path: static.pt2}"), "expected trust: true beside static.pt2, because opening"),
-    "no module from function": (_model(f"{{function: '{_M}:text'}}"), "expected a torch.nn.Module, got a str"),
+    "no module from function": (
+        _model(f"{{function: '{_M}:text'}}"),
+        "predict_proba, or a holdfast.Classifier, got a str",
+    ),
     "number for function": (
         _model(f"{{function: '{_M}:LIMIT'}}"),
         "expected a function that returns a model, got an int",

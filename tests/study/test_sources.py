@@ -7,8 +7,10 @@ import io
 import json
 import pickle
 import re
+import sys
 import warnings
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from holdfast.study.file.entries import build_entry
 from holdfast.study.file.model_entries import ModelEntry, try_out
 from holdfast.study.file.names import DATA, MODELS, read_entry
 from holdfast.study.file.problems import Misfit
+from holdfast.study.file.spec import study_from
 from holdfast.study.grid import ModelSource, Samples
 from holdfast.zoo.programs import read_weights
 from malformed_studies import Evil
@@ -373,6 +376,102 @@ def test_an_exported_program_is_opened_only_if_it_is_trusted(folder: Path) -> No
         warnings.simplefilter("ignore")
         torch.export.load(io.BytesIO(after.getvalue()))
     assert (folder / "executed").exists()
+
+
+ESTIMATOR = """
+import numpy as np
+import torch
+import holdfast
+
+class Estimator:
+    def __init__(self, at=0.5):
+        self.at = at
+    def predict_proba(self, rows):
+        share = np.where(rows[:, 0] > self.at, 0.9, 0.2)
+        return np.stack([1 - share, share], axis=1)
+    def predict(self, rows):
+        return self.predict_proba(rows).argmax(1)
+
+def build(at=0.5): return Estimator(at)
+def classifier():
+    return holdfast.Classifier.from_callable(build().predict_proba, (0.0, 2.0), dtype=torch.float64, batch_size=32)
+def number(): return 3
+fitted = Estimator()
+"""
+
+
+@pytest.fixture
+def estimators(folder: Path) -> Iterator[Path]:
+    (folder / "module_of_estimators.py").write_text(ESTIMATOR)
+    yield folder
+    sys.modules.pop("module_of_estimators", None)
+
+
+def test_an_estimator_is_the_function_predict_proba(estimators: Path) -> None:
+    for entry in ("build", "fitted"):
+        kind = source(estimators, function=f"module_of_estimators:{entry}", batch_size=64)
+        try_out(kind, SAMPLES)
+        classifier = kind.classifier(SAMPLES, "cpu")
+        assert not classifier.differentiable
+        assert classifier.batch_size == 64
+        expected = torch.where(X[:, :1] > 0.5, torch.tensor([0.1, 0.9]), torch.tensor([0.8, 0.2]))
+        torch.testing.assert_close(classifier.logits(X).softmax(1), expected)
+    kind = source(estimators, function="module_of_estimators:classifier")
+    classifier = kind.classifier(SAMPLES, "cpu")
+    assert (classifier.dtype, classifier.batch_size, classifier.bounds[1].item()) == (torch.float64, 32, 2.0)
+    with pytest.raises(Misfit, match="batch_size: expected no such key beside a function that returns a holdfast.Cla"):
+        source(estimators, function="module_of_estimators:classifier", batch_size=8).classifier(SAMPLES, "cpu")
+    with pytest.raises(Misfit, match=r"a torch.nn.Module, or an estimator with predict_proba, or a holdfast.Classifie"):
+        source(estimators, function="module_of_estimators:number").classifier(SAMPLES, "cpu")
+
+
+def test_a_pickle_is_opened_only_if_it_is_trusted(estimators: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Touching:
+        def __reduce__(self) -> tuple[object, ...]:
+            return Path.touch, (estimators / "executed",)
+
+    evil = pickle.dumps(Touching())
+    for name in ("evil.pkl", "evil.pickle", "evil.joblib"):
+        (estimators / name).write_bytes(evil)
+        with pytest.raises(Misfit, match=rf"expected trust: true beside {name}, because opening a pickle runs"):
+            source(estimators, path=name)
+    assert not (estimators / "executed").exists()
+    with pytest.raises(Misfit, match="an estimator with predict_proba, got none"):
+        source(estimators, path="evil.pkl", trust=True).classifier(SAMPLES, "cpu")
+    assert (estimators / "executed").exists()  # what would have happened
+    monkeypatch.syspath_prepend(str(estimators))
+    from module_of_estimators import build  # type: ignore[import-not-found]
+
+    (estimators / "model.pkl").write_bytes(pickle.dumps(build()))
+    wanted = source(estimators, function="module_of_estimators:build").classifier(SAMPLES, "cpu").logits(X)
+    assert torch.equal(source(estimators, path="model.pkl", trust=True).classifier(SAMPLES, "cpu").logits(X), wanted)
+    joblib = pytest.importorskip("joblib")
+    joblib.dump(build(), estimators / "model.joblib", compress=3)
+    found = source(estimators, path="model.joblib", trust=True).classifier(SAMPLES, "cpu")
+    assert torch.equal(found.logits(X), wanted)
+
+
+def test_a_study_of_an_estimator_goes_on_where_it_was(estimators: Path) -> None:
+    """What needs gradients fails alone; the same fit is known again, and another one is not."""
+
+    def run(at: float) -> tuple[holdfast.Evaluation, int]:
+        content = {
+            "data": {"rows": {"function": "module_of_sources:array"}},
+            "models": {"mine": {"function": "module_of_estimators:build", "options": {"at": at}}},
+            "explainers": ["occlusion", "saliency"],
+            "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.1}, "samples": 3}}],
+            "executor": {"workers": 1},
+        }
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="(?s).*saliency.*no gradients", category=UserWarning)
+            found = holdfast.run_study(study_from(content, estimators), estimators / "results", progress=False)
+        return found, found.summary.done
+
+    first, done = run(0.5)
+    assert (done, len(first.failures)) == (1, 1)
+    assert "has no gradients, got saliency" in first.failures[0]["traceback"]
+    assert run(0.5)[1] == 0
+    assert run(0.4)[1] == 1
 
 
 def test_files_of_the_wrong_kind(folder: Path) -> None:

@@ -125,7 +125,16 @@ class Setting:
 
     def default_explainers(self) -> tuple[str, ...]:
         """Explainers that suit such a model and such inputs, and controls to compare with."""
-        controls = ("random", "input_copy", *(["edges"] if len(self.shape) > 1 else []), "randomised:saliency")
+        controls = ("random", "input_copy", *(["edges"] if len(self.shape) > 1 else []))
+        if not self.classifier.differentiable:
+            segments = "segments=pixels," if len(self.shape) == 1 else ""
+            return (
+                f"kernel_shap:{segments}samples=200",
+                f"lime:{segments}samples=200,output=logit",
+                "occlusion",
+                *controls,
+            )
+        controls = (*controls, "randomised:saliency")
         convolutions = any(isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in self.classifier.module.modules())
         if len(self.shape) == 1:
             return "saliency", "integrated_gradients", "kernel_shap:segments=pixels,samples=200", *controls

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from holdfast.errors import ArgumentError, ModelError, as_number, check
 from holdfast.function_calls import run_eagerly
 from holdfast.gating import rows_of
-from holdfast.model import ROW_ALIGNMENT, Classifier, count_padding, pad_rows
+from holdfast.model import ROW_ALIGNMENT, Classifier, count_padding, module_name, pad_rows
 from holdfast.records import ConfigurationType
 
 
@@ -26,7 +26,8 @@ class Explainer(metaclass=ConfigurationType):
     """
 
     name: ClassVar[str]
-    #: what the model or the data must have, in a few words for lists; empty if predictions are enough
+    #: what the model or the data must have, in a few words for lists; empty if predictions are enough, and it begins
+    #: with "gradients" or "a module" if they are not
     needs: ClassVar[str] = ""
     #: whether attributions can be differentiated with respect to the inputs
     differentiable: ClassVar[bool]
@@ -60,6 +61,7 @@ class Explainer(metaclass=ConfigurationType):
         """
         fits = hasattr(classifier, "check_inputs")
         check(fits, "classifier", "holdfast.Classifier(module, bounds=(low, high))", f"a {type(classifier).__name__}")
+        self.check_classifier(classifier)
         with torch.inference_mode(False):
             inputs = classifier.check_inputs(inputs)
             classes = None if targets is None else classifier.check_targets(targets, inputs)
@@ -71,6 +73,17 @@ class Explainer(metaclass=ConfigurationType):
                 what = what if values is logits else f"{self.label}: expected finite attributions"
                 raise ModelError(f"{what}, got NaN or infinity for {rows} of {len(inputs)} inputs")
         return attributions.detach()
+
+    def check_classifier(self, classifier: Classifier) -> None:
+        """Raise `ArgumentError` if the explainer needs a module, and the classifier is a function of arrays.
+
+        What an explainer does not declare by `needs` is an error of the function, when it is to be differentiated.
+        """
+        if classifier.differentiable or not self.needs.startswith(("gradients", "a module")):
+            return
+        why = f"{module_name(classifier.module)} has no gradients"
+        expected = f"one that needs predictions alone (kernel_shap, lime, occlusion, ...), since {why}"
+        raise ArgumentError("explainer", expected, f"{self.label}, which needs {self.needs}")
 
     @abstractmethod
     def attribute(

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from holdfast.errors import check, check_integer
 from holdfast.explainers.base import Explainer, check_seed
 from holdfast.explainers.gradients.input_gradients import Saliency
-from holdfast.model import Classifier
+from holdfast.model import Classifier, module_name
 from holdfast.tensors import mix64
 
 
@@ -116,7 +116,7 @@ class RandomisedExplainer(Explainer):
         """Inside, the parameters have their shuffled values; afterwards their own, also after an exception."""
         parameters = list(_select_parameters(module, self.layers).values())
         expected = "a module with parameters to shuffle"
-        check(len(parameters) > 0, "classifier", expected, type(module).__name__)
+        check(len(parameters) > 0, "classifier", expected, module_name(module))
         shuffled = _shuffle(module, parameters, self.layers, self.seed)
         originals = [parameter.data for parameter in parameters]
         try:

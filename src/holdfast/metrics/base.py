@@ -15,7 +15,7 @@ from holdfast.errors import ArgumentError, HoldfastError, check, suggest_name
 from holdfast.explainers import Explainer
 from holdfast.explainers import get as get_explainer
 from holdfast.metrics.result import Result
-from holdfast.model import Classifier
+from holdfast.model import Classifier, module_name
 from holdfast.neighbourhoods import Neighbourhood, NormBall
 from holdfast.records import ConfigurationType
 from holdfast.registry import Registry
@@ -122,7 +122,8 @@ class Metric(metaclass=_PresetsApplied):
         category: what the metric asks, in the field's word: `"faithfulness"`, `"robustness"`, `"localisation"`, ...;
             may be empty.
         needs: what the model, the explainer or the data must have, in a few words for lists; may be empty. Options
-            without a default are known anyway.
+            without a default are known anyway. With `"gradients"` alone the metric refuses a function of arrays
+            (`Classifier.from_callable`) before any work.
         controls: whether control explainers (`Explainer.control`) are shown beside the others by default, and tests
             say which explainers do better than all of them. For metrics that claim to say something about the model.
         citation, bibtex: the key of the publication and its BibTeX entry, for the report; both may be empty.
@@ -228,6 +229,10 @@ class Metric(metaclass=_PresetsApplied):
         made = generator is None or isinstance(generator, torch.Generator)
         check(made, "generator", "a torch.Generator or None", repr(generator))
         explainer = get_explainer(explainer)
+        if self.needs == "gradients" and not classifier.differentiable:
+            got = f"{module_name(classifier.module)}, a function without them"
+            raise ArgumentError("classifier", f"a module with gradients, which {self.name} needs", got)
+        explainer.check_classifier(classifier)
         with torch.inference_mode(False):
             inputs = classifier.check_inputs(inputs)
             check_one_for_all(explainer, inputs)

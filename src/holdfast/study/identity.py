@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from holdfast.errors import ModelError
 from holdfast.metrics import Metric
 from holdfast.model import Classifier
 from holdfast.study.store import digest, tensor_digest
@@ -23,6 +24,10 @@ from holdfast.study.user_code import VERSIONED, UserCode, is_own
 
 #: fields of every metric that do not change its result
 _NOT_COMPARED = frozenset(field.name for field in fields(Metric) if not field.compare)
+
+
+#: projects whose name is not that of the package
+_PROJECTS = {"pytorch_grad_cam": "grad-cam", "sklearn": "scikit-learn"}
 
 
 class Known:
@@ -52,6 +57,8 @@ def fingerprint(value: object, depth: int = 6, known: Known | None = None) -> An
         return repr(value)
     if isinstance(value, Tensor):
         return tensor_digest(value)
+    if is_estimator(value):
+        return digest(_contents(value, known, frozenset()))
     if isinstance(value, type):
         return [value.__module__, value.__qualname__, _code(value, depth - 1, known)]
     # what is written of code has its place in the file, and of a set an order that differs from process to process
@@ -103,6 +110,64 @@ def fingerprint(value: object, depth: int = 6, known: Known | None = None) -> An
     ]
 
 
+def is_estimator(value: object) -> bool:
+    """Whether something predicts and is no module: a fitted model of another package, or of the user."""
+    ours = isinstance(value, nn.Module | type | ModuleType) or type(value).__module__.startswith("holdfast.")
+    return not ours and callable(getattr(value, "predict", None))
+
+
+def _contents(value: object, known: Known, outer: frozenset[int]) -> Any:
+    """Everything that an object would be pickled with, at any depth.
+
+    A pickle itself would not do: nodes of trees have bytes between their fields that nobody has set.
+
+    Args:
+        value: of any kind.
+        known: what was visited already.
+        outer: the objects that `value` is a part of, which it may refer to.
+    """
+    if id(value) in outer:
+        return "itself"
+    inner = partial(_contents, known=known, outer=outer | {id(value)})
+    if isinstance(value, np.ndarray) and (value.dtype.hasobject or value.dtype.names):
+        fields = value.dtype.names
+        return [inner(value[name]) for name in fields] if fields else [list(value.shape), inner(value.tolist())]
+    if type(value) is dict:
+        return [[inner(key), inner(entry)] for key, entry in value.items()]
+    if type(value) is list or type(value) is tuple:
+        return [inner(entry) for entry in value]
+    if isinstance(value, set | frozenset):
+        return sorted((inner(entry) for entry in value), key=repr)
+    if isinstance(value, bytes | bytearray):
+        return hashlib.sha256(value).hexdigest()[:16]
+    if isinstance(value, int | float | str | None | Tensor | np.ndarray | type | FunctionType | nn.Module | ModuleType):
+        return fingerprint(value, known=known)
+    try:
+        reduced = value.__reduce_ex__(4)
+    except Exception:  # it cannot be pickled
+        return _without_address(value)
+    if isinstance(reduced, str):
+        return reduced
+    parts = [list(part) if isinstance(part, Iterator) else part for part in reduced[1:]]
+    return [fingerprint(type(value), known=known), getattr(reduced[0], "__qualname__", ""), inner(parts)]
+
+
+def answers_fingerprint(classifier: Classifier, inputs: Tensor) -> str:
+    """What a function of arrays answers to inputs `(N, ...)`, for what its code does not show; empty for a module.
+
+    Its model may be anywhere, such as in another process. Logits are rounded, because sums over threads differ in the
+    last bits.
+    """
+    if classifier.differentiable:
+        return ""
+    try:
+        with classifier.session(), torch.no_grad():
+            (logits,) = classifier.map_rows(lambda rows: (classifier.forward(rows),), inputs)
+    except ModelError:  # the jobs say so
+        return ""
+    return tensor_digest((logits.double() * 997.3 + 0.417).floor())  # hardly any logit is near a step
+
+
 def classifier_fingerprint(classifier: Classifier, code: UserCode | None = None) -> list[Any]:
     """What a model consists of, with its bounds and preprocessing, and the versions that compute with it."""
     known = Known(code)
@@ -148,7 +213,7 @@ def _version(package: str) -> dict[str, Any]:
     if package in ("holdfast", "torch", "builtins"):
         return {}
     try:
-        return {"version": version({"pytorch_grad_cam": "grad-cam"}.get(package, package))}
+        return {"version": version(_PROJECTS.get(package, package))}
     except PackageNotFoundError:
         return {}
 
@@ -178,7 +243,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _belongs(entry: object, package: str) -> bool:
-    if is_value(entry):
+    if is_value(entry) or is_estimator(entry):
         return True
     if not isinstance(entry, FunctionType | type):
         return False

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from holdfast.errors import ModelError
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Metric, plain
-from holdfast.model import Classifier
+from holdfast.model import Classifier, module_name
 from holdfast.segments import check_one_for_all
 from holdfast.study.grid import Grid, Samples
-from holdfast.study.identity import Known, classifier_fingerprint, fingerprint
+from holdfast.study.identity import Known, answers_fingerprint, classifier_fingerprint, fingerprint
 from holdfast.study.store import digest, tensor_digest
 from holdfast.study.user_code import UserCode
 
@@ -92,7 +92,8 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
         described: tuple[list[Any], str] = classifier_fingerprint(classifier, code), grid.device.partition(":")[0]
         check_repeatable(classifier, inputs)  # after the fingerprint, because forward may change attributes
         models.setdefault(model, _about_model(classifier, source.about, described[0]))
-        combination = digest(described)
+        answers = answers_fingerprint(classifier, inputs)
+        combination = digest([*described, answers] if answers else [*described])
         here = {label: metric.for_data(samples.extras) for label, metric in grid.metrics.items()}
         for repeat in range(grid.repeats):
             for start, stop, content in chunks[data]:
@@ -218,7 +219,7 @@ def _about_model(classifier: Classifier, about: Mapping[str, Any], described: li
     """What the manifest says of a model. `network` is its digest without versions, the same after an upgrade."""
     module = classifier.module
     return {
-        "module": type(module).__name__,
+        "module": module_name(module),
         "parameters": sum(p.numel() for p in module.parameters()),
         "digest": digest(described),
         "network": digest(described[:-1]),

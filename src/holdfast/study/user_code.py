@@ -31,6 +31,7 @@ VERSIONED = frozenset(
     {
         *("holdfast", "torch", "captum", "builtins"),
         *("lime", "pytorch_grad_cam", "quantus", "shap", "timm", "torchvision", "transformers", "zennit"),
+        *("lightgbm", "sklearn", "xgboost"),
     }
 )
 #: calls that write files: what they name is a result, and no part of the code

@@ -1,7 +1,8 @@
 """Programs and weights of models from the bytes of files.
 
 Weights and TorchScript are read without running code that is in the file. A file of torch.export holds expressions that
-torch evaluates as Python when it opens the file, so it is opened only if the user trusts it.
+torch evaluates as Python when it opens the file, and a pickle of an estimator (scikit-learn, XGBoost, LightGBM) calls
+whatever it names. Both are opened only if the user trusts them.
 
 What does not fit is an `ArgumentError`, for the argument `path` of a program and for `weights`.
 """
@@ -23,10 +24,15 @@ from safetensors.torch import load as load_safetensors
 from torch import Tensor, nn
 
 from holdfast.errors import ArgumentError, check
+from holdfast.model import BlackBox
+
+#: what the names of files with a pickled estimator end with
+_PICKLES = (".joblib", ".pickle", ".pkl")
+_TITLES = {"torchscript": "TorchScript program", "export": "torch.export program", "pickle": "pickled estimator"}
 
 
-def check_program(content: bytes, name: str, trust: bool = False) -> Literal["torchscript", "export"]:
-    """Which kind of program a file holds, by what is in its archive.
+def check_program(content: bytes, name: str, trust: bool = False) -> Literal["torchscript", "export", "pickle"]:
+    """Which kind of program a file holds, by what is in its archive; a pickle by its name.
 
     Args:
         content: of the file.
@@ -34,8 +40,12 @@ def check_program(content: bytes, name: str, trust: bool = False) -> Literal["to
         trust: whether a file that can run code may be opened.
 
     Raises:
-        ArgumentError: neither; says what the file looks like. Or an exported program that is not trusted.
+        ArgumentError: none of them; says what the file looks like. Or it can run code, and is not trusted.
     """
+    if name.endswith(_PICKLES):
+        expected = f"trust: true beside {name}, because opening a pickle runs the code that it names"
+        check(trust, "path", expected, "no trust")
+        return "pickle"
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = archive.namelist()
@@ -49,15 +59,15 @@ def check_program(content: bytes, name: str, trust: bool = False) -> Literal["to
         return "torchscript"
     weights = any(m.endswith("/data.pkl") for m in members) or name.endswith(".safetensors")
     got = f"{name!r}, which looks like weights: those go with a function" if weights else repr(name)
-    raise ArgumentError("path", "a TorchScript or torch.export file", got)
+    raise ArgumentError("path", f"a TorchScript or torch.export file, or a pickle ({', '.join(_PICKLES)})", got)
 
 
 def load_program(content: bytes, name: str, device: str, trust: bool = False) -> nn.Module:
-    """The module of a program's file: of TorchScript on the CPU, of torch.export for `device`.
+    """The module of a program's file: of TorchScript on the CPU, of torch.export for `device`; or of an estimator.
 
     Raises:
-        ArgumentError: it is not trusted; torch cannot load it; its batch size is fixed, or it wants something else than
-            one input.
+        ArgumentError: it is not trusted; it cannot be loaded; a program's batch size is fixed, or it wants something
+            else than one input; a pickle holds something without `predict_proba`.
     """
     kind = check_program(content, name, trust)
     try:
@@ -67,14 +77,43 @@ def load_program(content: bytes, name: str, device: str, trust: bool = False) ->
                 warnings.filterwarnings("ignore", message=deprecated, category=DeprecationWarning)
                 loaded: nn.Module = torch.jit.load(io.BytesIO(content), map_location="cpu")  # type: ignore[no-untyped-call]
                 return loaded
+        if kind == "pickle":
+            return _load_estimator(content, name)
         with _weights_only():
             program = torch.export.load(io.BytesIO(content))
+    except ArgumentError:
+        raise
     except Exception as error:  # the loaders raise whatever their parts raise
-        title = {"torchscript": "TorchScript", "export": "torch.export"}[kind]
-        raise ArgumentError("path", f"a {title} program that torch can load", _reason(error)) from error
+        by = "can be loaded" if kind == "pickle" else "torch can load"
+        raise ArgumentError("path", f"a {_TITLES[kind]} that {by}", _reason(error)) from error
     _check_batch(program)
     wanted = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     return Exported(_move(program, torch.device(wanted)).module())
+
+
+def _load_estimator(content: bytes, name: str) -> nn.Module:
+    if name.endswith(".joblib"):
+        import joblib  # comes with scikit-learn
+
+        return as_module(joblib.load(io.BytesIO(content)), "path")
+    return as_module(pickle.loads(content), "path")
+
+
+def as_module(found: object, argument: str) -> nn.Module:
+    """A module as it is, and a fitted estimator as the function `predict_proba`.
+
+    Raises:
+        ArgumentError: for `argument`, if it is neither.
+
+    >>> as_module(nn.Identity(), "model")
+    Identity()
+    """
+    if isinstance(found, nn.Module):
+        return found
+    predict = getattr(found, "predict_proba", None)
+    got = "none" if found is None else type(found).__name__
+    check(callable(predict), argument, "a torch.nn.Module, or an estimator with predict_proba", got)
+    return BlackBox(predict)  # type: ignore[arg-type]
 
 
 class Exported(nn.Module):

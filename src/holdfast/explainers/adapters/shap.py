@@ -24,13 +24,14 @@ from holdfast.explainers.adapters.base import (
     make_array_function,
     split_options,
 )
+from holdfast.explainers.adapters.tree_shap import TreeSHAPExplainer
 from holdfast.explainers.background import (
     References,
     check_background,
     count_references,
     resolve_background,
 )
-from holdfast.explainers.base import Baseline, join_preprocessing
+from holdfast.explainers.base import Baseline, Explainer, join_preprocessing
 from holdfast.model import Classifier, Output
 from holdfast.records import Background
 
@@ -110,13 +111,13 @@ def from_shap(
     method: Any,
     /,
     *,
-    background: References = 0.0,
+    background: References | None = None,
     output: Output = "logit",
     rows_per_input: int | None = None,
     one_at_a_time: bool | None = None,
     seed: int = 0,
     **options: Any,
-) -> SHAPExplainer:
+) -> Explainer:
     """An explainer from a class of shap (such as `shap.GradientExplainer`), or from an object of one.
 
     A class is built on the classifier again for each target class. `GradientExplainer` and `DeepExplainer` are built on
@@ -124,9 +125,14 @@ def from_shap(
     rows, which are forwarded in chunks that fit into memory. An object is used as it is. It must have been built on the
     classifier's own module, or on a function of it.
 
+    `TreeExplainer` reads the trees of an estimator whose method the classifier is (`Classifier.from_callable`).
+    `"logit"` is then what its trees add up to: the log-odds, or margins, of a boosted model, and the probabilities of a
+    forest. It takes no further options.
+
     Args:
         method: a class, its name, or an object.
         background: reference inputs of a class: a number, one for each channel, a tensor `(B, ...)` or a `Background`.
+            By default 0; for `TreeExplainer` the branches of the trees say how likely values are (path-dependent).
         output: what is explained, except by `GradientExplainer` and `DeepExplainer`: `"logit"` or `"probability"`.
         rows_per_input: rows forwarded for one input; by default from `nsamples` or `max_evals`.
         one_at_a_time: explain each input alone, with random numbers seeded by its content; by default True except for
@@ -153,6 +159,11 @@ def from_shap(
     if isinstance(method, str):
         method = find_class("shap", "shap", method, "explainers", lambda kind: kind.__name__.endswith("Explainer"))
     kind = get_class(method)
+    if "TreeExplainer" in _list_class_names(kind):
+        check_option_names(options, {}, kind.__name__)
+        check(output in ("logit", "probability"), "output", "'logit' or 'probability'", repr(output))
+        return TreeSHAPExplainer(method, None if background is None else check_background(background), output)
+    background = 0.0 if background is None else background
     runs = getattr(kind, "shap_values", None) if _is_legacy(kind) else getattr(kind, "__call__", None)  # noqa: B004
     check(callable(runs), "method", "a class or an object of shap's explainers", repr(method))
     assert runs is not None

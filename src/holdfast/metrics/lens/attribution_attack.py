@@ -54,7 +54,7 @@ from holdfast.metrics.lens.attribution_objectives import (
 from holdfast.metrics.lens.attribution_objectives import get as get_attack
 from holdfast.metrics.probe import Probe, check_probe_options, score_kept_class
 from holdfast.metrics.probe_objective import ProbeObjective, reevaluate_found
-from holdfast.model import ROW_ALIGNMENT, Classifier
+from holdfast.model import ROW_ALIGNMENT, Classifier, module_name
 from holdfast.neighbourhoods import LinfBall, Neighbourhood, Transformation, check_neighbourhood
 from holdfast.records import set_fields
 from holdfast.similarity import (
@@ -342,6 +342,9 @@ class AttributionAttack(Metric):
             raise ArgumentError(
                 "attack", f"random_sign or universal, since {explainer.label} cannot be differentiated", attack.name
             )
+        if isinstance(attack, GuidedObjective) and not classifier.differentiable:
+            name = module_name(classifier.module)
+            raise ArgumentError("attack", f"random_sign or universal, since {name} has no gradients", attack.name)
         region = self.neighbourhood.around(inputs, classifier.bounds)
         if isinstance(attack, GuidedObjective) and not region.differentiable:
             kind = type(self.neighbourhood).__name__

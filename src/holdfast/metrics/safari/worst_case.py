@@ -144,7 +144,7 @@ class WorstCase(Metric):
         neighbourhood: where perturbed inputs may lie.
         event: `"changed_explanation"`, `"changed_class"` or `"misclassification"`.
         similarity: a similarity or its name.
-        search: `"auto"` (follows gradients where explainer and similarity can be differentiated, black box elsewhere),
+        search: `"auto"` (follows gradients where model, explainer and similarity have them, black box elsewhere),
             `"block"`, `"genetic"`, `"gradient"` or `"sign"` (both white box), `"random"`, `"grid"` (for a few
             parameters, which is what `"auto"` takes for at most 4 of them), with options as in
             `"genetic:population=50"`; or a configured search.
@@ -267,6 +267,7 @@ class WorstCase(Metric):
         event, search = self._event(), self._search()
         region = self.neighbourhood.around(inputs, classifier.bounds)
         parts = {
+            "the model": classifier.differentiable,
             "the explainer": explainer.differentiable,
             "the similarity": event.similarity.differentiable,
             "the neighbourhood": region.differentiable,

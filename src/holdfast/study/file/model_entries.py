@@ -2,8 +2,8 @@
 
 `StudyModel` is what a worker gets: the entry with the bytes of its file, so that it needs neither the file nor a shared
 disk. Files are read without running anything that is in them: weights as safetensors or with `weights_only=True`,
-programs as TorchScript. A file of torch.export can run code when it is opened, and needs `trust: true`. A
-`module:function` is the user's own code and does run.
+programs as TorchScript. A file of torch.export and a pickled estimator can run code when they are opened, and need
+`trust: true`. A `module:function` is the user's own code and does run.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ from holdfast.study.file.problems import (
     with_article,
 )
 from holdfast.study.grid import ModelSource, Samples
+from holdfast.study.identity import is_estimator
 from holdfast.zoo.networks.names import architectures
-from holdfast.zoo.programs import check_program, fill, load_program, read_weights
+from holdfast.zoo.programs import as_module, check_program, fill, load_program, read_weights
 
 
 def _check_positive(numbers: Numbers) -> Numbers:
@@ -143,8 +144,8 @@ class ModelEntry(Entry):
                 check_program(content, self.path, self.trust)
         return StudyModel(self, base, content, about | {"sha256": hashlib.sha256(content).hexdigest()})
 
-    def build(self, base: Path, device: str, content: bytes | None) -> nn.Module:
-        """The module itself; on the CPU, or on `device`.
+    def build(self, base: Path, device: str, content: bytes | None) -> nn.Module | Classifier:
+        """The module itself, on the CPU, or on `device`; or a classifier with bounds of its own.
 
         Args:
             base: the folder that functions are imported from.
@@ -172,8 +173,11 @@ class ModelProgram(ModelEntry):
 
     form: ClassVar[str] = "path"
     file: ClassVar[str] = "path"
-    path: Name = Field(description="A TorchScript (.pt) or torch.export (.pt2) file, relative to the study file.")
-    trust: Flag = Field(False, description="Open a .pt2 file, which can run code that is in it when it is opened.")
+    path: Name = Field(
+        description="A TorchScript (.pt) or torch.export (.pt2) file, or a pickled estimator (.joblib, .pkl, .pickle);"
+        " relative to the study file."
+    )
+    trust: Flag = Field(False, description="Open a file that can run code that is in it: .pt2, or a pickle.")
 
     def build(self, base: Path, device: str, content: bytes | None) -> nn.Module:
         """The program of the file."""
@@ -185,25 +189,31 @@ _WEIGHTS = "A .safetensors file, or a torch file with nothing but tensors (weigh
 
 
 class ModelFunction(ModelEntry):
-    """A module that a function of the user's returns."""
+    """A module, an estimator or a classifier that a function of the user's returns."""
 
     form: ClassVar[str] = "function"
     function: Reference = Field(
-        description="module:function that returns a torch.nn.Module, with random numbers from a fixed seed."
+        description="module:function that returns a torch.nn.Module, a fitted estimator with predict_proba, or a"
+        " holdfast.Classifier; with random numbers from a fixed seed."
     )
     options: OptionValues = Field({}, description="Arguments of the function.")
     weights: Name | None = Field(None, description=_WEIGHTS)
 
-    def build(self, base: Path, device: str, content: bytes | None) -> nn.Module:
-        """What the function returns, with torch's generator seeded; or a copy of a module that is there already."""
+    def build(self, base: Path, device: str, content: bytes | None) -> nn.Module | Classifier:
+        """What the function returns, with torch's generator seeded; or a copy of what is there already."""
         with errors_at("function"):
             found = resolve(self.function, [str(base)])
-            if isinstance(found, nn.Module):
+            if isinstance(found, nn.Module | Classifier) or is_estimator(found):
                 found = copy.deepcopy(found)
             else:
                 found = call_function(self.function, self.options, [str(base)], "a model")
-            if not isinstance(found, nn.Module):
-                raise misfit("a torch.nn.Module", f"{with_article(type(found).__name__)} from {self.function}")
+            if isinstance(found, Classifier):
+                return found
+            try:
+                found = as_module(found, "function")
+            except ArgumentError as error:
+                expected = f"{error.expected}, or a holdfast.Classifier"
+                raise misfit(expected, f"{with_article(str(error.got))} from {self.function}") from error
         if content is not None:
             fill(found, read_weights(content))
         return found
@@ -270,7 +280,12 @@ class StudyModel(ModelSource):
                 forward = resolve_function(entry.forward, self.paths, "a function (module, inputs) -> logits")
         with errors_of("a model", entry.form, entry.words()):
             module = entry.build(self.base, device, self.content)
-        return Classifier(module, samples.bounds, prepare, device, entry.batch_size, forward)
+        if not isinstance(module, Classifier):
+            return Classifier(module, samples.bounds, prepare, device, entry.batch_size, forward)
+        for key in {"preprocess", "forward", "batch_size"} & entry.model_fields_set:
+            raise misfit("no such key beside a function that returns a holdfast.Classifier", key, key)
+        own = module  # with its bounds; the device is the study's
+        return Classifier(own.module, (own.bounds[0], own.bounds[1]), own.preprocess, device, own.batch_size)
 
 
 def try_out(source: ModelSource, samples: Samples) -> None:

@@ -1,0 +1,97 @@
+"""Every registered explainer and metric with a gradient-boosted classifier of a table: it works, or it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import holdfast
+from holdfast.errors import HoldfastError
+from holdfast.metrics.base import metrics
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "tabular.md"
+
+#: what needs predictions alone; everything else must refuse, with a word of why
+EXPLAINERS = {"centre", "input_copy", "kernel_shap", "lime", "occlusion", "random", "rise", "shapley_sampling"}
+METRICS = {
+    "aopc",
+    "corruption_curve",
+    "data_sensitivity_consistency",
+    "local_lipschitz",
+    "log_odds",
+    "max_sensitivity",
+    "misinterpretation_probability",
+    "relevance_localisation",
+    "worst_case",
+}
+REFUSED = {
+    "attribution_attack": "attack: expected random_sign or universal, since .* has no gradients",
+    "c_eval": "a module with gradients, which c_eval needs",
+    "c_eval_plot": "a module with gradients, which c_eval_plot needs",
+    "edges": "images or series for edges",
+    "near_affinity": "a module with gradients, which near_affinity needs",
+    "parameter_sensitivity_consistency": "HistGradientBoostingClassifier with neither convolutions nor linear layers",
+}
+#: what takes seconds with its example
+SMALLER: dict[str, dict[str, Any]] = {"misinterpretation_probability": {"particles": 20, "floor": -4.0}}
+
+
+@pytest.fixture(scope="module")
+def table() -> tuple[holdfast.Classifier, Tensor]:
+    """Eight columns in [0, 1], and ten small trees."""
+    pytest.importorskip("sklearn")
+    from sklearn.datasets import load_breast_cancer
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    rows, labels = load_breast_cancer(return_X_y=True)
+    rows = rows[:, :8]
+    rows = (rows - rows.min(0)) / (rows.max(0) - rows.min(0))
+    model = HistGradientBoostingClassifier(max_iter=10, max_leaf_nodes=8, random_state=0).fit(rows, labels)
+    x = torch.tensor(rows[[3, 6, 50]], dtype=torch.float32)
+    return holdfast.Classifier.from_callable(model.predict_proba, (0.0, 1.0)), x
+
+
+@pytest.mark.parametrize("name", [*holdfast.explainers.names(), *holdfast.metrics.names()])
+def test_it_works_or_refuses(table: tuple[holdfast.Classifier, Tensor], name: str) -> None:
+    classifier, x = table
+    metric = name in metrics
+    works = name in (METRICS if metric else EXPLAINERS)
+
+    def run() -> Tensor | holdfast.metrics.Result:
+        if not metric:
+            return holdfast.explainers.get(name)(classifier, x)
+        made = dataclasses.replace(metrics[name].example(), **SMALLER.get(name, {}))
+        return made(classifier, "occlusion" if works else "input_copy", x)
+
+    if not works:
+        needs = "" if metric else holdfast.explainers.explainers[name].needs
+        said = "one that needs predictions alone" if needs.startswith(("gradients", "a module")) else ""
+        with pytest.raises(HoldfastError, match=REFUSED.get(name, said)):
+            run()
+        return
+    found = run()
+    if isinstance(found, Tensor):
+        assert found.shape == x.shape
+        assert bool((found != 0).any())
+    else:
+        assert found.status == ("ok", "ok", "ok")
+        assert not bool(found.value.isnan().any())
+
+
+def test_the_attack_that_asks_for_predictions_works(table: tuple[holdfast.Classifier, Tensor]) -> None:
+    classifier, x = table
+    metric = holdfast.metrics.AttributionAttack(holdfast.LinfBall(0.1), "random_sign", similarities=("pearson",))
+    assert metric(classifier, "occlusion", x).status == ("ok", "ok", "ok")
+
+
+@pytest.mark.parametrize(("what", "names"), [("Explainers", EXPLAINERS), ("Metrics", METRICS)])
+def test_the_page_lists_what_works(what: str, names: set[str]) -> None:
+    row = re.search(rf"^\| {what} \| ([^|]+) \|", PAGE.read_text(), re.M)
+    assert row is not None
+    assert set(re.findall(r"`(\w+)`", row[1])) == names

@@ -1,0 +1,326 @@
+"""`Classifier.from_callable`: functions of arrays as classifiers, their scores, their errors, and what refuses them."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import holdfast
+from holdfast.errors import ArgumentError, ModelError, NoGradientsError
+from holdfast.study.identity import answers_fingerprint, classifier_fingerprint, fingerprint
+
+WEIGHTS = np.array([[3.0, -1.0, 0.5, 0.0], [0.0, 2.0, -2.0, 1.0], [-1.0, 0.0, 1.0, 1.0]])
+X = torch.rand(40, 4, generator=torch.Generator().manual_seed(0))
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    shares = np.exp(scores - scores.max(1, keepdims=True))
+    return shares / shares.sum(1, keepdims=True)
+
+
+def predict_proba(rows: np.ndarray) -> np.ndarray:
+    """Three classes, by steps: as a model of trees is, constant between thresholds."""
+    return softmax(np.floor(4 * rows) @ WEIGHTS.T)
+
+
+def from_callable(function: Callable[[Any], Any] = predict_proba, **options: Any) -> holdfast.Classifier:
+    return holdfast.Classifier.from_callable(function, (0.0, 1.0), **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_softmax_gives_the_probabilities_back(dtype: torch.dtype) -> None:
+    seen: list[np.ndarray] = []
+
+    def recording(rows: np.ndarray) -> np.ndarray:
+        seen.append(rows)
+        return predict_proba(rows)
+
+    classifier = from_callable(recording, dtype=dtype)
+    x = X.to(dtype)
+    logits = classifier.logits(x)
+    assert logits.dtype == classifier.dtype == dtype
+    np.testing.assert_allclose(logits.double().softmax(1).numpy(), predict_proba(x.numpy()), rtol=1e-5, atol=1e-12)
+    assert {rows.dtype for rows in seen} == {x.numpy().dtype}
+    assert (classifier.predict(x).numpy() == predict_proba(x.numpy()).argmax(1)).all()
+    assert repr(classifier) == "Classifier(recording, a function without gradients, bounds [0, 1], cpu)"
+    with pytest.raises(ArgumentError, match="inputs: expected dtype"):
+        classifier.logits(X.double() if dtype == torch.float32 else X)
+
+
+def test_rows_keep_their_order_and_few_calls_are_made() -> None:
+    calls: list[int] = []
+
+    def first_entry(rows: np.ndarray) -> np.ndarray:
+        calls.append(len(rows))
+        rows[:, 1] = -1.0  # what it does to its own array stays there
+        return rows[:, 0]
+
+    classifier, x = from_callable(first_entry, batch_size=16), X.clone()
+    torch.testing.assert_close(classifier.logits(x).softmax(1)[:, 1], x[:, 0])
+    assert calls == [16, 16, 16]  # 40 rows, the last chunk padded
+    assert torch.equal(x, X)
+    calls.clear()
+    many = torch.rand(9000, 4)
+    torch.testing.assert_close(from_callable(first_entry).logits(many).softmax(1)[:, 1], many[:, 0])
+    assert calls == [8192, 808]  # no calls to find out what is fastest
+    calls.clear()
+    from_callable(first_entry).predict(x[:3])
+    assert calls == [16]
+
+
+@pytest.mark.parametrize("kind", ["array", "column", "tensor", "list"])
+def test_scores_of_two_classes(kind: str) -> None:
+    """`(N,)` are scores of class 1, whatever holds them: s/2 and -s/2, or p and 1 - p."""
+    made = {
+        "array": lambda values: values,
+        "column": lambda values: values[:, None],
+        "tensor": torch.from_numpy,
+        "list": list,
+    }[kind]
+    logits = from_callable(lambda rows: made(6 * rows[:, 0] - 3), output="logit").logits(X)
+    torch.testing.assert_close(logits[:, 1] - logits[:, 0], 6 * X[:, 0] - 3)
+    torch.testing.assert_close(logits.sum(1), torch.zeros(40))
+    shares = from_callable(lambda rows: made(rows[:, 0])).logits(X).softmax(1)
+    torch.testing.assert_close(shares, torch.stack([1 - X[:, 0], X[:, 0]], 1))
+
+
+def test_probabilities_of_zero_have_the_stated_floor() -> None:
+    certain = from_callable(lambda rows: np.stack([rows[:, 0] > 0.5, rows[:, 0] <= 0.5], 1).astype(float))
+    logits = certain.logits(X)
+    assert set(logits.unique().tolist()) == {0.0, float(torch.tensor(1e-12, dtype=torch.float64).log().float())}
+
+
+def raising(rows: np.ndarray) -> np.ndarray:
+    raise KeyError("column 'age'")
+
+
+WRONG: dict[str, tuple[Callable[[Any], Any], str, str]] = {
+    "an error": (raising, "probability", "from raising for an array of shape .N, 4., float32, which raises KeyError: "),
+    "classes": (lambda rows: rows[:, 0] > 0.5, "probability", "returns bool .classes. give predict_proba"),
+    "too few rows": (lambda rows: predict_proba(rows)[:-1], "probability", r"returns shape \(15, 3\)"),
+    "one number": (lambda rows: np.float64(0.5), "probability", r"returns shape \(\)"),
+    "three axes": (lambda rows: np.zeros((len(rows), 2, 2)), "logit", r"returns shape \(16, 2, 2\)"),
+    "nothing": (lambda rows: None, "probability", "which returns object"),
+    "no shares": (lambda rows: predict_proba(rows) * 0.9, "probability", "not in .0, 1. with a sum of 1 .*'?logit"),
+    "log-odds": (lambda rows: 5 * rows[:, 0] + 1.01, "probability", "not in .0, 1. with a sum of 1"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_a_function_does_wrong_is_one_error(case: str) -> None:
+    function, output, words = WRONG[case]
+    with pytest.raises(ModelError, match=words):
+        from_callable(function, output=output).logits(X[:3])
+
+
+def test_nan_is_the_sample_s_own() -> None:
+    """As for a module: the sample is `nonfinite`, and the others are evaluated."""
+    classifier = from_callable(lambda rows: np.where(rows[:, :1] > 0.9, np.nan, predict_proba(rows)))
+    x = X[:3].clone()
+    x[:, 0] = torch.tensor([0.2, 0.95, 0.3])
+    with pytest.raises(ModelError, match="NaN or infinity for 1 of 3 inputs"):
+        classifier.logits(x)
+    found = holdfast.metrics.AOPC(steps=2, samples=1)(classifier, "occlusion", x)
+    assert found.status == ("ok", "nonfinite", "ok")
+
+
+def test_too_little_memory_makes_smaller_calls() -> None:
+    calls: list[int] = []
+
+    def small(rows: np.ndarray) -> np.ndarray:
+        calls.append(len(rows))
+        if len(rows) > 16:
+            raise MemoryError("1 TB")
+        return predict_proba(rows)
+
+    np.testing.assert_allclose(from_callable(small).logits(X).softmax(1), predict_proba(X.numpy()), rtol=1e-4)
+    assert calls[0] == 40
+    assert calls[-3:] == [16, 16, 16]
+
+
+def test_wrong_arguments() -> None:
+    class Model:
+        def predict(self, rows: np.ndarray) -> np.ndarray:
+            return rows[:, 0]
+
+    with pytest.raises(ArgumentError, match="function: expected a function of arrays; .* predict_proba, got Model"):
+        from_callable(Model())  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="output: expected 'probability' or 'logit'"):
+        from_callable(output="proba")
+    with pytest.raises(ArgumentError, match="dtype: expected torch.float32 or torch.float64"):
+        from_callable(dtype=torch.float16)
+    with pytest.warns(UserWarning, match='look like probabilities .* say output="probability"'):
+        from_callable(output="logit").logits(X)
+
+
+def test_what_needs_gradients_refuses_before_the_function_is_called() -> None:
+    calls = [0]
+
+    def counted(rows: np.ndarray) -> np.ndarray:
+        calls[0] += 1
+        return predict_proba(rows)
+
+    classifier, ball = from_callable(counted), holdfast.LinfBall(0.2)
+    assert not classifier.differentiable
+    with pytest.raises(ArgumentError, match="explainer: .*predictions alone .*counted has no gradients, got saliency"):
+        holdfast.explainers.get("saliency")(classifier, X)
+    with pytest.raises(ArgumentError, match="explainer: .*got lrp, which needs gradients; layers"):
+        holdfast.metrics.MaxSensitivity(ball)(classifier, "lrp", X)
+    with pytest.raises(ArgumentError, match="classifier: expected a module with gradients, which c_eval needs"):
+        holdfast.metrics.CEval()(classifier, "occlusion", X)
+    for search in ("gradient", "sign"):
+        worst = holdfast.metrics.WorstCase(ball, search=search, budget=20)
+        with pytest.raises(ArgumentError, match="search: expected a black-box search, since the model cannot be"):
+            worst(classifier, "input_copy", X)
+    attack = holdfast.metrics.AttributionAttack(neighbourhood=ball, attack="top_k")
+    with pytest.raises(ArgumentError, match="attack: .*counted has no gradients"):
+        attack(classifier, "input_copy", X)
+    with pytest.raises(ArgumentError, match="layers: .* for a counted with neither convolutions nor linear layers"):
+        holdfast.metrics.ParameterSensitivityConsistency()(classifier, "occlusion", X)
+    assert calls == [0]
+    # an explainer that does not say what it needs is told by the function
+
+    def gradient(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        leaf = inputs.requires_grad_(True)
+        return torch.autograd.grad(module(leaf).sum(), leaf)[0]
+
+    with pytest.raises(NoGradientsError, match="got the function counted, which has none; use an explainer"):
+        holdfast.explainers.get(gradient)(classifier, X[:2])
+    with pytest.raises(NoGradientsError):
+        holdfast.explainers.get("captum:IntegratedGradients")(classifier, X[:2])
+
+
+def test_auto_takes_the_searches_without_gradients() -> None:
+    """`input_copy` can be differentiated, the function cannot: `auto` is block search."""
+    ball = holdfast.LinfBall(0.2)
+    x = torch.rand(3, 12, generator=torch.Generator().manual_seed(1))
+    weights = torch.randn(3, 12, generator=torch.Generator().manual_seed(2)).numpy()
+    classifier = from_callable(lambda rows: softmax(np.floor(4 * rows) @ weights.T))
+    auto, block = (
+        holdfast.metrics.WorstCase(ball, search=search, budget=60)(classifier, "input_copy", x)
+        for search in ("auto", "block")
+    )
+    assert torch.equal(auto.value, block.value)
+    assert not auto.followed_gradients.any()
+
+
+def test_explanations_are_those_of_the_same_model_as_a_module() -> None:
+    """Black-box explainers see no difference between a module and a function that computes the same."""
+
+    class Steps(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return (4 * x).floor() @ torch.from_numpy(WEIGHTS).float().T
+
+    module = holdfast.Classifier(Steps(), (0.0, 1.0), device="cpu")
+    function = from_callable(lambda rows: np.floor(4 * rows) @ WEIGHTS.T, output="logit")
+    for name in ("kernel_shap", "lime", "occlusion", "shapley_sampling", "captum:ShapleyValueSampling"):
+        explainer = holdfast.explainers.get(name)
+        torch.testing.assert_close(explainer(function, X[:4]), explainer(module, X[:4]), rtol=1e-4, atol=1e-5)
+    metric = holdfast.metrics.WorstCase(holdfast.LinfBall(0.2), search="genetic", budget=60)
+    found, wanted = (metric(classifier, "occlusion", X[:4]) for classifier in (function, module))
+    torch.testing.assert_close(found.value, wanted.value, rtol=1e-4, atol=1e-4)
+
+
+class Model:
+    """A fitted model of the user's own: a threshold that `fit` sets, in an array with gaps between its fields."""
+
+    def __init__(self, threshold: float, scale: float = 5.0) -> None:
+        self.nodes = np.empty(1, dtype=np.dtype({"names": ["at", "side"], "formats": ["f8", "u1"], "itemsize": 16}))
+        self.nodes.view(np.uint8)[:] = np.random.default_rng().integers(0, 255, 16)  # as fresh memory is
+        self.nodes["at"], self.nodes["side"] = threshold, 1
+        self.parts = [{"scale": scale, "self": self}]
+
+    def predict(self, rows: np.ndarray) -> np.ndarray:
+        return self.predict_proba(rows).argmax(1)
+
+    def predict_proba(self, rows: np.ndarray) -> np.ndarray:
+        share = 1 / (1 + np.exp(-self.parts[0]["scale"] * (rows[:, 0] - self.nodes["at"])))  # type: ignore[operator]
+        return np.stack([1 - share, share], 1)
+
+
+def identity_of(function: Callable[[Any], Any]) -> str:
+    return str(classifier_fingerprint(from_callable(function)))
+
+
+def test_a_model_is_known_by_everything_that_it_holds() -> None:
+    """A study must not take the results of another fit for its own, and must find those of the same fit again."""
+    one = identity_of(Model(0.5).predict_proba)
+    assert one == identity_of(Model(0.5).predict_proba)
+    assert one != identity_of(Model(0.500001).predict_proba)
+    assert one != identity_of(Model(0.5, scale=6.0).predict_proba)
+    assert one != identity_of(Model(0.5).predict)
+    partial, other = (functools.partial(Model(at).predict_proba) for at in (0.5, 0.6))
+    assert identity_of(partial) != identity_of(other)
+
+    def closed_over(model: Model) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda rows: model.predict_proba(rows)
+
+    assert identity_of(closed_over(Model(0.5))) == identity_of(closed_over(Model(0.5)))
+    assert identity_of(closed_over(Model(0.5))) != identity_of(closed_over(Model(0.6)))
+
+
+def test_a_model_that_a_function_finds_by_its_name_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "fitted", Model(0.5))
+
+    def by_name(rows: np.ndarray) -> np.ndarray:
+        return fitted.predict_proba(rows)  # type: ignore[name-defined] # noqa: F821
+
+    one = fingerprint(by_name)
+    monkeypatch.setitem(globals(), "fitted", Model(0.6))
+    assert fingerprint(by_name) != one
+
+
+def test_answers_count_where_the_model_cannot_be_seen() -> None:
+    state = {"at": 0.5}
+
+    def hidden(rows: np.ndarray) -> np.ndarray:
+        return Model(*state.values()).predict_proba(rows)
+
+    classifier = from_callable(hidden)
+    one = answers_fingerprint(classifier, X)
+    assert one == answers_fingerprint(classifier, X)
+    state["at"] = 0.52
+    assert answers_fingerprint(classifier, X) != one
+    module = holdfast.Classifier(nn.Linear(4, 2), (0.0, 1.0), device="cpu")
+    assert answers_fingerprint(module, X) == ""
+    assert answers_fingerprint(from_callable(raising), X) == ""
+
+
+def test_a_pickled_classifier_is_the_same() -> None:
+    classifier = from_callable(predict_proba)
+    again = pickle.loads(pickle.dumps(classifier))
+    assert torch.equal(again.logits(X), classifier.logits(X))
+    assert classifier_fingerprint(again) == classifier_fingerprint(classifier)
+
+
+def test_evaluate_records_what_failed_and_goes_on(tmp_path: Path) -> None:
+    classifier = from_callable(predict_proba)
+    explainers = ["occlusion", "saliency"]
+    metrics = [holdfast.metrics.AOPC(steps=2, samples=1), holdfast.metrics.CEval()]
+    with pytest.warns(UserWarning, match="jobs failed:\n.*(?s:.)*c_eval"):
+        found = holdfast.evaluate(classifier, explainers, X[:2], metrics, out=tmp_path, progress=False)
+    samples = found.results.samples
+    assert set(samples["explainer"]) == {"occlusion", "random", "input_copy"}  # no weights to shuffle for a control
+    assert set(samples["label"]) == {"aopc"}
+    assert {(each["explainer"], each["label"]) for each in found.failures} >= {("saliency", "aopc")}
+    assert found.results.manifest["models"]["predict_proba"]["module"] == "predict_proba"
+    costs = holdfast.estimate(classifier, explainers, X[:2], metrics[:1], controls=False, seconds=0.2).frame()
+    assert [("no gradients" in error) for error in costs["error"]] == [False, True]
+
+
+def test_a_function_that_is_not_the_same_again_is_noticed() -> None:
+    generator = np.random.default_rng(0)
+    noisy = from_callable(lambda rows: softmax(generator.normal(size=(len(rows), 3))))
+    with pytest.raises(ModelError, match="expected the same logits for the same inputs"):
+        holdfast.evaluate(noisy, "occlusion", X[:4], "aopc", controls=False, progress=False)
+    mixing = from_callable(lambda rows: softmax((rows - rows.mean(0)) @ WEIGHTS.T))
+    with pytest.raises(ModelError, match="do not depend on the other inputs"):
+        holdfast.evaluate(mixing, "occlusion", X[:4], "aopc", controls=False, progress=False)
