@@ -132,6 +132,30 @@ def test_calibration_finds_a_row_budget_once_for_each_shape() -> None:
     assert 16 <= classifier._budgets[key] <= 8192
 
 
+def test_a_few_photos_are_no_reason_for_a_large_batch() -> None:
+    rows: list[int] = []
+    module = nn.Sequential(nn.AvgPool2d(32), nn.Flatten(), nn.Linear(147, 3))
+    module.register_forward_hook(lambda _module, args, _out: rows.append(len(args[0])))
+    classifier = Classifier(module, (0.0, 1.0), device="cpu")
+    classifier.logits(torch.zeros(16, 3, 224, 224))
+    assert classifier._budgets == {}  # 16 rows are the smallest batch there is
+    assert rows == [16]
+    classifier.logits(torch.zeros(40, 3, 224, 224))
+    assert set(classifier._budgets) == {((3, 224, 224), "forward")}
+
+
+def test_a_slow_pass_is_repeated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    classifier, passes = Classifier(linear(), (0.0, 1.0), device="cpu"), []
+
+    def time_pass(batch: torch.Tensor, kind: str) -> float:
+        passes.append(len(batch))
+        return 3.0
+
+    monkeypatch.setattr(classifier, "_time", time_pass)
+    assert classifier.row_budget(torch.zeros(1, 4), count=1000) == 16
+    assert passes == [16, 16]
+
+
 def test_calibration_takes_modules_that_start_in_place_or_ignore_their_input() -> None:
     in_place = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 3))
     x = torch.rand(300, 4)

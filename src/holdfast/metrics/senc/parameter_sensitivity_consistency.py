@@ -27,12 +27,12 @@ Cost: at most `masks` x layers predictions with explanation for each sample, and
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from holdfast.algorithms.masks.random_masks import draw_masks
 from holdfast.errors import check
@@ -148,6 +148,10 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
     def example(cls) -> ParameterSensitivityConsistency:
         """A configuration that takes seconds."""
         return cls(masks=40, permutations=99, resamples=50)
+
+    def for_module(self, module: nn.Module) -> ParameterSensitivityConsistency:
+        """The metric with the names of the layers that it masks in a module."""
+        return replace(self, layers=tuple(select_layers(module, self.layers)))
 
     def expected_evaluations(self) -> int:
         """The masks of each layer and the sample itself; for a few layers, unless they are named."""
