@@ -52,18 +52,18 @@ PROCESSOR = {"image_mean": MEAN, "image_std": STD, "size": {"height": 224, "widt
 BALL = holdfast.LinfBall(4 / 255)
 #: metrics whose evaluations are those of an attack, with gradients
 ATTACKS = ("attribution_attack", "c_eval", "c_eval_plot", "near_affinity")
-FMN = "fmn:steps=1,rivals=1,second=1,polish=1,scatter=0"
+FMN = "fmn:steps=1,rivals=1,second=1,polish=0,scatter=0"
 
 
 def make_metrics(network: str) -> dict[str, tuple[int, Metric]]:
     """Of each metric a configuration of a few batches, and how many images it gets."""
     get = holdfast.metrics.get
     layers = {
-        "resnet50": ("resnet.embedder.embedder.convolution", "resnet.encoder.stages.3.layers.2.layer.2.convolution"),
-        "vit_b16": ("vit.embeddings.patch_embeddings.projection", "vit.layers.11.mlp.fc1"),
+        "resnet50": ("module.resnet.embedder.embedder.convolution", "module.resnet.encoder.stages.3.layers.2.layer.2.convolution"),
+        "vit_b16": ("module.vit.embeddings.patch_embeddings.projection", "module.vit.layers.11.mlp.fc1"),
     }
-    masks = torch.zeros(ROWS, 224, 224)
-    masks[:, 56:168, 56:168] = 1
+    regions = torch.zeros(ROWS, 224, 224, dtype=torch.bool)
+    regions[:, 56:168, 56:168] = True
     return {
         "worst_case": (1, get("worst_case", neighbourhood=BALL, search="random", budget=34)),
         "worst_case, gradient": (ROWS, get("worst_case", neighbourhood=BALL, search="gradient", budget=4)),
@@ -94,7 +94,7 @@ def make_metrics(network: str) -> dict[str, tuple[int, Metric]]:
         "corruption_curve": (1, get("corruption_curve", samples=1)),
         "aopc": (1, get("aopc", steps=32, samples=1)),
         "log_odds": (ROWS, get("log_odds")),
-        "relevance_localisation": (ROWS, get("relevance_localisation", masks=masks)),
+        "relevance_localisation": (ROWS, get("relevance_localisation", regions=regions)),
     }
 
 
