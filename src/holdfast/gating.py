@@ -56,12 +56,14 @@ def select_layers(module: nn.Module, wanted: str | tuple[str, ...]) -> dict[str,
 
     >>> list(select_layers(nn.Sequential(nn.Conv1d(1, 4, 3), nn.Flatten(), nn.Linear(8, 2)), "conv"))
     ['0']
+    >>> list(select_layers(nn.Sequential(nn.Flatten(), nn.Linear(8, 4), nn.Linear(4, 2)), "first"))
+    ['1']
 
     Raises:
         ArgumentError: the module has no layer of that kind or name.
     """
     every = weight_layers(module)
-    if wanted in ("all", "conv"):
+    if wanted in ("all", "conv") or (wanted == "first" and "first" not in every):
         kinds = CONVOLUTIONS if wanted == "conv" else (*CONVOLUTIONS, nn.Linear)
         chosen: dict[str, nn.Module] = {
             n: layer for n, layer in every.items() if isinstance(layer, kinds) and group_count(layer) > 1
@@ -72,11 +74,12 @@ def select_layers(module: nn.Module, wanted: str | tuple[str, ...]) -> dict[str,
             existing = existing or "neither convolutions nor linear layers"
             got = f"{wanted!r} for a {type(module).__name__} with {existing}"
             raise ArgumentError("layers", f"{wanted!r} only for a module with {what} of at least two channels", got)
-        return chosen
+        return dict([next(iter(chosen.items()))]) if wanted == "first" else chosen
     names = (wanted,) if isinstance(wanted, str) else wanted
     for name in names:
         if name not in every:
-            raise UnknownNameError("layers", name, [*every, "all", "conv"] if isinstance(wanted, str) else every)
+            known = [*every, "all", "conv", "first"] if isinstance(wanted, str) else every
+            raise UnknownNameError("layers", name, known)
         channels = group_count(every[name])
         check(channels > 1, "layers", "layers of at least two channels", f"{name!r}, which has {channels}")
     return {name: every[name] for name in names}
