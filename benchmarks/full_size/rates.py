@@ -52,7 +52,8 @@ PROCESSOR = {"image_mean": MEAN, "image_std": STD, "size": {"height": 224, "widt
 BALL = holdfast.LinfBall(4 / 255)
 #: metrics whose evaluations are those of an attack, with gradients
 ATTACKS = ("attribution_attack", "c_eval", "c_eval_plot", "near_affinity")
-FMN = "fmn:steps=1,rivals=1,second=1,polish=0,scatter=0"
+#: not the default, whose first stage takes up to a gradient for each of 1000 classes where the weights are random
+ATTACK = "alma:steps=3"
 
 
 def make_metrics(network: str) -> dict[str, tuple[int, Metric]]:
@@ -74,9 +75,9 @@ def make_metrics(network: str) -> dict[str, tuple[int, Metric]]:
         "max_sensitivity": (1, get("max_sensitivity", neighbourhood=BALL, samples=32)),
         "local_lipschitz": (1, get("local_lipschitz", neighbourhood=BALL, samples=32)),
         "attribution_attack": (ROWS, get("attribution_attack", neighbourhood=BALL, steps=1, restarts=1)),
-        "c_eval": (ROWS, get("c_eval", attack=FMN)),
-        "c_eval_plot": (ROWS, get("c_eval_plot", attack=FMN, fractions=(0.5,))),
-        "near_affinity": (ROWS, get("near_affinity", attack=FMN, fractions=(0.5,))),
+        "c_eval": (ROWS, get("c_eval", attack=ATTACK)),
+        "c_eval_plot": (ROWS, get("c_eval_plot", attack=ATTACK, fractions=(0.5,))),
+        "near_affinity": (ROWS, get("near_affinity", attack=ATTACK, fractions=(0.5,))),
         "data_sensitivity_consistency": (
             1,
             get("data_sensitivity_consistency", masks=32, permutations=99, resamples=50),
@@ -269,7 +270,7 @@ def measure_estimates(network: str, module: nn.Module, options: argparse.Namespa
         "worst_case, gradient": (ROWS, get("worst_case", neighbourhood=BALL, search="gradient", budget=12)),
         "max_sensitivity": (1, get("max_sensitivity", neighbourhood=BALL, samples=128)),
         "attribution_attack": (ROWS, get("attribution_attack", neighbourhood=BALL, steps=6, restarts=1)),
-        "c_eval": (ROWS, get("c_eval", attack="fmn:steps=3,rivals=2,second=3,polish=1,scatter=0")),
+        "c_eval": (ROWS, get("c_eval", attack="alma:steps=6")),
         "data_sensitivity_consistency": (1, get("data_sensitivity_consistency", masks=160)),
         "parameter_sensitivity_consistency": (
             1,
