@@ -246,7 +246,9 @@ def test_layers_are_tried_out_once_for_each_module_and_shape(model: holdfast.Cla
         find_gateable(model, torch.zeros(1, 2, 8, 8), layers)
         every = sum(seen) - one
         seen.clear()
-        assert find_gateable(holdfast.Classifier(model.module, (0.0, 1.0)), torch.zeros(3, 2, 8, 8), layers) == set(layers)
+        assert find_gateable(holdfast.Classifier(model.module, (0.0, 1.0)), torch.zeros(3, 2, 8, 8), layers) == set(
+            layers
+        )
         assert seen == []
     handle.remove()
     assert one == 2 + 24 + 6  # a reference, the rows of calls, gates and two masks of weights on two rows

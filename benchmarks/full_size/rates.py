@@ -3,15 +3,15 @@
     python benchmarks/full_size/rates.py                                   both networks, all metrics, saliency
     python benchmarks/full_size/rates.py --networks vit_b16 --explainers saliency integrated_gradients:steps=4
     python benchmarks/full_size/rates.py --part rows                       memory of a row of each network
-    python benchmarks/full_size/rates.py --part estimates                  `holdfast.estimate` against what then happens
+    python benchmarks/full_size/rates.py --part estimates                  what is estimated, and what then happens
 
-Each network has a process of its own. Budgets are tiny: some batches for each metric. Times are CPU time of one thread, so
-other processes hardly matter. The columns:
+Each network has a process of its own. Budgets are tiny: some batches for each metric. Times are CPU time of one
+thread, so other processes hardly matter. The columns:
 
 - rows / evaluation: rows that the module forwarded for each evaluation that the metric counts.
 - share: the time in which a bare loop makes the metric's evaluations, over the time of the metric. The loop makes an
-  explanation by `rows_per_input` passes forward and backward, and any other evaluation by one pass forward; an evaluation
-  of an attack (c-Eval and its relatives) is a pass forward and backward.
+  explanation by `rows_per_input` passes forward and backward, and any other evaluation by one pass forward. An
+  evaluation of an attack (c-Eval and its relatives) is a pass forward and backward.
 - of its rows: the time in which a bare loop forwards the rows that the module really forwarded, with a backward pass
   where gradients were on, over the time of the metric. What is missing to 1 is not spent in the module.
 - memory: the peak of the process above what it had before, in MB, and as a multiple of that of a bare pass forward and
@@ -29,6 +29,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,10 @@ def make_metrics(network: str) -> dict[str, tuple[int, Metric]]:
     """Of each metric a configuration of a few batches, and how many images it gets."""
     get = holdfast.metrics.get
     layers = {
-        "resnet50": ("module.resnet.embedder.embedder.convolution", "module.resnet.encoder.stages.3.layers.2.layer.2.convolution"),
+        "resnet50": (
+            "module.resnet.embedder.embedder.convolution",
+            "module.resnet.encoder.stages.3.layers.2.layer.2.convolution",
+        ),
         "vit_b16": ("module.vit.embeddings.patch_embeddings.projection", "module.vit.layers.11.mlp.fc1"),
     }
     regions = torch.zeros(ROWS, 224, 224, dtype=torch.bool)
@@ -225,14 +229,15 @@ def measure_rates(network: str, module: nn.Module, options: argparse.Namespace) 
             made = bare.seconds(counter.plain, counter.differentiated)
             forwarded = counter.plain + counter.differentiated
             print(
-                f"| {network} | {label} | `{name}` | {images} | {evaluations:,} | {forwarded / (rows + others):.2f} |"
-                f" {seconds:.1f} | {wanted / seconds:.2f} | {made / seconds:.2f} | {memory:,.0f} | {memory / usual:.1f} |",
+                f"| {network} | {label} | `{name}` | {images} | {evaluations:,}"
+                f" | {forwarded / (rows + others):.2f} | {seconds:.1f} | {wanted / seconds:.2f} |"
+                f" {made / seconds:.2f} | {memory:,.0f} | {memory / usual:.1f} |",
                 flush=True,
             )
 
 
 def measure_rows(network: str, module: nn.Module, options: argparse.Namespace) -> None:
-    """Memory of 8 and of 16 rows: forward, with a gradient, and with a gradient of a gradient, as attacks on maps make."""
+    """Memory of a row: forward, with a gradient, and with a gradient of a gradient, as attacks on maps make."""
 
     def forward(x: Tensor) -> None:
         with torch.no_grad():
@@ -255,7 +260,7 @@ def measure_rows(network: str, module: nn.Module, options: argparse.Namespace) -
     for work in (forward, backward, twice):
         x = torch.rand(8, 3, 224, 224)
         work(x[:1])
-        few, many = (measure_memory(lambda rows=rows: work(x[:rows]))[0] for rows in (4, 8))
+        few, many = (measure_memory(partial(work, x[:rows]))[0] for rows in (4, 8))
         row = (many - few) / 4
         cells.append(f"{row:,.0f} | {int((24_000 - weights - 1000) / max(row, 1)):,}")
     print(f"| {network} | {weights:,.0f} | {' | '.join(cells)} |", flush=True)
@@ -314,8 +319,8 @@ def process_clock() -> Iterator[None]:
 
 
 HEADINGS = {
-    "rates": "| network | explainer | metric | images | evaluations | rows / evaluation | s | share | of its rows | MB |"
-    " x bare |",
+    "rates": "| network | explainer | metric | images | evaluations | rows / evaluation | s | share | of its rows |"
+    " MB | x bare |",
     "rows": "| network | weights, MB | forward: MB a row | rows in 24 GB | gradient: MB a row | rows | twice: MB a row"
     " | rows |",
     "estimates": "| network | explainer | metric | evaluations | estimated / used | s | estimated / used | memory, GB |"

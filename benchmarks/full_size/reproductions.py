@@ -2,10 +2,11 @@
 
     python benchmarks/full_size/reproductions.py [NAME ...]
 
-Every study is read, and planned with its data and models. Its hours are the planned work (forward passes of one input, by
-the options alone: `Job.work`) over the rate at which its models forward 64 inputs with one thread, in CPU time. So they
-are rough: probabilities of frequent events take fewer evaluations than planned, and what is not the model is left out.
-`holdfast reproduce NAME --scale full --dry-run` tries out every metric instead, which takes minutes for each study.
+Every study is read, and planned with its data and models. Its hours are the planned work (forward passes of one input,
+by the options alone: `Job.work`) over the rate at which its models forward 64 inputs with one thread, in CPU time. So
+they are rough: probabilities of frequent events take fewer evaluations than planned, and what is not the model is left
+out.
+`holdfast reproduce NAME --scale full --dry-run` tries out every metric instead: minutes for each study.
 """
 
 from __future__ import annotations

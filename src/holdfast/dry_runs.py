@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from holdfast.reproduce.base import Scale
-
     from holdfast.study.file.spec import Study
 
 

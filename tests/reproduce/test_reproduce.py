@@ -114,7 +114,10 @@ def test_a_dry_run_prints_costs_and_what_is_missing(tmp_path: Path, monkeypatch:
         "explainers": ["saliency"],
         "metrics": ["log_odds"],
     }
-    parts = (Part("costs", "", lambda scale: study, ()), Part("times", "", None, (), measure=lambda scale: pl.DataFrame()))
+    parts = (
+        Part("costs", "", lambda scale: study, ()),
+        Part("times", "", None, (), measure=lambda scale: pl.DataFrame()),
+    )
     monkeypatch.setattr("holdfast.reproduce.reproductions", {"mine": Reproduction("Mine", parts)})
     done = CliRunner().invoke(app, ["reproduce", "mine", "--dry-run", "--out", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output

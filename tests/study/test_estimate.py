@@ -305,7 +305,5 @@ def test_all_layers_of_a_model_are_counted(clock: Clock) -> None:
     layers = metric.for_module(model.module).layers
     assert len(layers) == 3
     assert found.evaluations == 1 + 3 * 3_000
-    refused = holdfast.estimate(
-        timed_model(clock), "saliency", draw(1), replace(metric, layers="conv"), controls=False
-    )
+    refused = holdfast.estimate(timed_model(clock), "saliency", draw(1), replace(metric, layers="conv"), controls=False)
     assert "layers" in refused.lines[0].error

@@ -29,7 +29,9 @@ def timm(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     stand_in = SimpleNamespace(
         is_model=lambda name: name == "tiny",
         list_models=lambda pretrained=False: ["tiny", "large"],
-        create_model=lambda name, pretrained=False: net() if pretrained else nn.Sequential(nn.Flatten(), nn.Linear(12, 5)),
+        create_model=lambda name, pretrained=False: (
+            net() if pretrained else nn.Sequential(nn.Flatten(), nn.Linear(12, 5))
+        ),
         data=SimpleNamespace(resolve_data_config=lambda arguments, model: config),
     )
     monkeypatch.setitem(sys.modules, "timm", stand_in)
@@ -76,7 +78,9 @@ def test_a_torchvision_model_has_its_normalisation_before_it(monkeypatch: pytest
     scaling = SimpleNamespace(mean=[0.5, 0.5, 0.5], std=[0.25, 0.25, 0.25], crop_size=[2])
     weights = SimpleNamespace(DEFAULT=SimpleNamespace(transforms=lambda: scaling))
     models = SimpleNamespace(
-        list_models=lambda: ["tiny"], get_model=lambda name, weights: net() if weights else None, get_model_weights=lambda name: weights
+        list_models=lambda: ["tiny"],
+        get_model=lambda name, weights: net() if weights else None,
+        get_model_weights=lambda name: weights,
     )
     monkeypatch.setitem(sys.modules, "torchvision", SimpleNamespace(models=models))
     x = torch.rand(2, 3, 2, 2)

@@ -158,7 +158,9 @@ def test_fused_attention_with_many_classes_is_as_the_formula() -> None:
 
         def forward(self, x: Tensor) -> Tensor:
             q = x.reshape(-1, 1, 5, 4)
-            mixed = nn.functional.scaled_dot_product_attention(q, q, q) if self.fused else (q @ q.mT / 2).softmax(-1) @ q
+            mixed = (
+                nn.functional.scaled_dot_product_attention(q, q, q) if self.fused else (q @ q.mT / 2).softmax(-1) @ q
+            )
             out: Tensor = self.layer(x + mixed.flatten(1))
             return out
 
