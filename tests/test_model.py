@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -132,6 +134,30 @@ def test_calibration_finds_a_row_budget_once_for_each_shape() -> None:
     assert 16 <= classifier._budgets[key] <= 8192
 
 
+def test_a_few_photos_are_no_reason_for_a_large_batch() -> None:
+    rows: list[int] = []
+    module = nn.Sequential(nn.AvgPool2d(32), nn.Flatten(), nn.Linear(147, 3))
+    module.register_forward_hook(lambda _module, args, _out: rows.append(len(args[0])))
+    classifier = Classifier(module, (0.0, 1.0), device="cpu")
+    classifier.logits(torch.zeros(16, 3, 224, 224))
+    assert classifier._budgets == {}  # 16 rows are the smallest batch there is
+    assert rows == [16]
+    classifier.logits(torch.zeros(40, 3, 224, 224))
+    assert set(classifier._budgets) == {((3, 224, 224), "forward")}
+
+
+def test_a_slow_pass_is_repeated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    classifier, passes = Classifier(linear(), (0.0, 1.0), device="cpu"), []
+
+    def time_pass(batch: torch.Tensor, kind: str) -> float:
+        passes.append(len(batch))
+        return 3.0
+
+    monkeypatch.setattr(classifier, "_time", time_pass)
+    assert classifier.row_budget(torch.zeros(1, 4), count=1000) == 16
+    assert passes == [16, 16]
+
+
 def test_calibration_takes_modules_that_start_in_place_or_ignore_their_input() -> None:
     in_place = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 3))
     x = torch.rand(300, 4)
@@ -166,6 +192,39 @@ def test_rows_are_halved_when_memory_runs_out(batch_size: int | str) -> None:
     classifier.module.most = 0
     with pytest.raises(ModelError, match="expected one input of shape \\(4,\\) to fit into memory"):
         classifier.logits(x)
+
+
+_LIMITED = """
+import resource
+import torch
+from torch import nn
+import holdfast
+
+torch.set_num_threads(1)
+rows = []
+layers = [nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 3)]
+module = nn.Sequential(*layers)
+module.register_forward_hook(lambda _module, args, _out: rows.append(len(args[0])))
+x, saliency = torch.rand(48, 3, 224, 224), holdfast.explainers.get("saliency")
+expected = saliency(holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=16), x)
+with open("/proc/self/statm") as file:
+    used = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 500_000_000,) * 2)
+for batch_size in (48, "auto"):
+    rows.clear()
+    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=batch_size)
+    assert torch.equal(saliency(classifier, x), expected)
+    assert max(rows) < 48, rows
+    print(batch_size, rows)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a limit of the address space")
+def test_a_limit_of_memory_is_kept() -> None:
+    """A batch of 48 photos needs 924 MB in this network: an activation of 308 MB, that of its ReLU, and a gradient."""
+    done = subprocess.run([sys.executable, "-c", _LIMITED], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("48 [")
 
 
 @pytest.mark.parametrize(

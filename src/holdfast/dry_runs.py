@@ -1,4 +1,4 @@
-"""`holdfast run --dry-run`: print the grid, the jobs, and about what they cost."""
+"""`holdfast run --dry-run` and `holdfast reproduce --dry-run`: print the grid, the jobs, and about what they cost."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.errors import HoldfastError
 from holdfast.report.failures import describe_misfits
 from holdfast.study.cost import Estimate, Line, estimate_plan, largest_memory, sum_seconds
 from holdfast.study.plan import make_plan
@@ -16,6 +17,7 @@ from holdfast.study.store import Store
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from holdfast.reproduce.base import Scale
     from holdfast.study.file.spec import Study
 
 
@@ -56,6 +58,32 @@ def dry_run(study: Study, out: str | Path) -> Estimate:
         say(f"left out: {left_out}")
     say(f"results would go to {out}")
     return found
+
+
+def dry_run_reproduction(name: str, scale: Scale, out: Path) -> list[str]:
+    """Print what a run of each study of a reproduction would do, and return the names of those that cannot run here.
+
+    For these it prints what is missing. Measurements have no study, and are not tried.
+    """
+    from rich.console import Console
+
+    from holdfast.reproduce import reproductions
+    from holdfast.study.file.spec import study_from
+
+    say = partial(Console().print, soft_wrap=True, highlight=False, markup=False)
+    missing = []
+    for part in reproductions[name].parts:
+        if part.study is None:
+            say(f"{part.name}: a measurement, which a dry run leaves out\n")
+            continue
+        try:
+            dry_run(study_from(part.study(scale), out), out / f"{part.name}-{scale}")
+        except HoldfastError as error:
+            missing.append(part.name)
+            made = "a run makes these files first: " if part.make_files is not None else ""
+            say(f"{part.name}: cannot run here yet: {made}{error}")
+        say("")
+    return missing
 
 
 def _table(what: str, name: Callable[[Line], str], lines: Sequence[Line], several: bool, title: str = "") -> Table:

@@ -16,6 +16,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +28,8 @@ from holdfast.model import ROW_ALIGNMENT, Classifier, module_name
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, *_TRANSPOSED)
 
+#: of each module and layer, for each shape of inputs: whether gates do what masked weights do
+_GATEABLE: WeakKeyDictionary[nn.Module, WeakKeyDictionary[nn.Module, dict[tuple[int, ...], bool]]] = WeakKeyDictionary()
 _OWNERS: ContextVar[Tensor | None] = ContextVar("owners", default=None)
 
 
@@ -53,12 +56,14 @@ def select_layers(module: nn.Module, wanted: str | tuple[str, ...]) -> dict[str,
 
     >>> list(select_layers(nn.Sequential(nn.Conv1d(1, 4, 3), nn.Flatten(), nn.Linear(8, 2)), "conv"))
     ['0']
+    >>> list(select_layers(nn.Sequential(nn.Flatten(), nn.Linear(8, 4), nn.Linear(4, 2)), "first"))
+    ['1']
 
     Raises:
         ArgumentError: the module has no layer of that kind or name.
     """
     every = weight_layers(module)
-    if wanted in ("all", "conv"):
+    if wanted in ("all", "conv") or (wanted == "first" and "first" not in every):
         kinds = CONVOLUTIONS if wanted == "conv" else (*CONVOLUTIONS, nn.Linear)
         chosen: dict[str, nn.Module] = {
             n: layer for n, layer in every.items() if isinstance(layer, kinds) and group_count(layer) > 1
@@ -69,11 +74,12 @@ def select_layers(module: nn.Module, wanted: str | tuple[str, ...]) -> dict[str,
             existing = existing or "neither convolutions nor linear layers"
             got = f"{wanted!r} for a {module_name(module)} with {existing}"
             raise ArgumentError("layers", f"{wanted!r} only for a module with {what} of at least two channels", got)
-        return chosen
+        return dict([next(iter(chosen.items()))]) if wanted == "first" else chosen
     names = (wanted,) if isinstance(wanted, str) else wanted
     for name in names:
         if name not in every:
-            raise UnknownNameError("layers", name, [*every, "all", "conv"] if isinstance(wanted, str) else every)
+            known = [*every, "all", "conv", "first"] if isinstance(wanted, str) else every
+            raise UnknownNameError("layers", name, known)
         channels = group_count(every[name])
         check(channels > 1, "layers", "layers of at least two channels", f"{name!r}, which has {channels}")
     return {name: every[name] for name in names}
@@ -219,19 +225,24 @@ def gate(layer: nn.Module, masks: Tensor) -> Iterator[None]:
 def find_gateable(classifier: Classifier, like: Tensor, layers: Mapping[str, nn.Module]) -> set[str]:
     """Names of the layers for which `gate` does what `masked_weights` does. For use inside `classifier.session()`.
 
-    This is tried on a few random inputs of the shape of `like` `(N, ...)`: whether the layer is called with a row for
-    each input, and whether the logits under a few masks are those of masked weights.
+    This is tried on random inputs of the shape of `like` `(N, ...)`: whether the layer is called with a row for each
+    input, and whether the logits under two masks are those of masked weights. It takes six forwarded rows for each
+    layer, once for each module and shape: what is found is remembered as long as the module lives.
     """
-    x = _random_inputs(classifier, like)
-    reference = classifier.forward(x.clone())
-    shapes = [_row_counts(classifier, rows, layers) for rows in (x, torch.cat([x, x]))]
-    found = set()
-    for name, layer in layers.items():
-        few, many = (seen[name] for seen in shapes)
-        called = len(few) == len(many) > 0 and set(few) == {len(x)} and set(many) == {2 * len(x)}
-        if called and _agrees(classifier, x, layer, reference):
-            found.add(name)
-    return found
+    shape = tuple(like.shape[1:])
+    known = _GATEABLE.setdefault(classifier.module, WeakKeyDictionary())
+    new = {name: layer for name, layer in layers.items() if shape not in known.get(layer, {})}
+    if new:
+        x = _random_inputs(classifier, like)
+        pair = x[:2]
+        reference = classifier.forward(pair.clone())
+        shapes = [_row_counts(classifier, rows, new) for rows in (x, torch.cat([x, x]))]
+        for name, layer in new.items():
+            few, many = (seen[name] for seen in shapes)
+            called = len(few) == len(many) > 0 and set(few) == {len(x)} and set(many) == {2 * len(x)}
+            agrees = called and _agrees(classifier, pair, layer, reference)
+            known.setdefault(layer, {})[shape] = agrees
+    return {name for name, layer in layers.items() if known[layer][shape]}
 
 
 def _random_inputs(classifier: Classifier, like: Tensor) -> Tensor:

@@ -43,6 +43,10 @@ _SMALLEST_ROWS, _LARGEST_ROWS = 16, 8192
 _FLOOR = 1e-12
 #: how far probabilities of a row may be from 1 in sum, and from [0, 1]; single precision needs 1e-6
 _TOLERANCE = 1e-4
+#: numbers in an input of which 64 rows fit everywhere, whatever the network: 3 x 64 x 64
+_SMALL_INPUT = 12_288
+#: seconds of a pass that is repeated only once
+_SLOW_PASS = 2.0
 
 
 class ForwardWrapper(nn.Module):
@@ -618,8 +622,10 @@ class Classifier:
         if not self.differentiable:
             return self._budgets.setdefault(key, _LARGEST_ROWS)  # a call costs more than its rows, at all sizes
         if key not in self._budgets:
-            if (len(inputs) if count is None else count) * rows_per_input <= 4 * _SMALLEST_ROWS:
-                return 4 * _SMALLEST_ROWS  # so few rows take less time than a calibration
+            # so few rows take less time than a calibration; but of photos they may take more memory than there is
+            few = 4 * _SMALLEST_ROWS if inputs[0].numel() <= _SMALL_INPUT else _SMALLEST_ROWS
+            if (len(inputs) if count is None else count) * rows_per_input <= few:
+                return few
             self._budgets[key] = self._calibrate(inputs[:1].to(self.device), kind)
         return self._budgets[key]
 
@@ -641,8 +647,9 @@ class Classifier:
             while rows <= _LARGEST_ROWS:
                 batch = sample.expand(rows, *sample.shape[1:]).contiguous()
                 try:
-                    self._time(batch, kind)  # the first pass also allocates memory and selects kernels
-                    seconds = min(self._time(batch, kind) for _ in range(2))
+                    first = self._time(batch, kind)  # it also allocates memory, selects kernels, compiles
+                    repeats = 2 if first < _SLOW_PASS else 1
+                    seconds = min(self._time(batch, kind) for _ in range(repeats))
                 except RuntimeError as error:
                     if _out_of_memory(error):
                         break

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import holdfast
 from holdfast.cli import app
 from holdfast.reproduce import print_table, read_table, reproductions, write_studies
-from holdfast.reproduce.base import SCALES, Column, Part, Scale, make_table
+from holdfast.reproduce.base import SCALES, Column, Part, Reproduction, Scale, make_table
 from holdfast.study.file.spec import load_study
 
 
@@ -99,6 +99,31 @@ def test_claims_are_judged_by_the_numbers() -> None:
     assert first.holds({"DeepLift": 0.3, "LRP": 0.1}) is True
     assert first.holds({"DeepLift": 0.1, "LRP": 0.3}) is False
     assert first.holds({"LRP": 0.3}) is None
+
+
+def test_a_dry_run_prints_costs_and_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
+    done = CliRunner().invoke(app, ["reproduce", "senc-gtsrb", "--scale", "full", "--dry-run", "--out", str(tmp_path)])
+    assert done.exit_code == 1
+    assert done.output.count("cannot run here yet") == 2
+    assert "data.GTSRB: expected data that can be loaded" in done.output
+    study = {
+        "data": {"MNIST": "digits"},
+        "samples": 2,
+        "models": {"lenet5": "lenet5-mnist"},
+        "explainers": ["saliency"],
+        "metrics": ["log_odds"],
+    }
+    parts = (
+        Part("costs", "", lambda scale: study, ()),
+        Part("times", "", None, (), measure=lambda scale: pl.DataFrame()),
+    )
+    monkeypatch.setattr("holdfast.reproduce.reproductions", {"mine": Reproduction("Mine", parts)})
+    done = CliRunner().invoke(app, ["reproduce", "mine", "--dry-run", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert "1 jobs, 0 of them done; about 2 model evaluations" in done.output
+    assert "times: a measurement, which a dry run leaves out" in done.output
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_command_writes_studies_and_lists_names(tmp_path: Path) -> None:

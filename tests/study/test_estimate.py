@@ -273,3 +273,37 @@ def test_progress_weighs_jobs_by_explanations_and_predictions() -> None:
     rows = explainer.rows_per_input
     assert rows >= 10
     assert work == {"curve": 2 * (3 * rows + 21), "many": 2 * 3 * rows * 22}
+
+
+@dataclass(frozen=True)
+class Prepared(Repeated):
+    """Runs the model 2,000 times between the samples themselves and its queries."""
+
+    name = "prepared"
+
+    def evaluate(self, classifier: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
+        Probe(classifier, explainer, inputs, targets, similarity="cosine")
+        for _ in range(2_000):
+            classifier.forward(inputs)
+        return super().evaluate(classifier, explainer, inputs, targets, generator)
+
+
+def test_what_a_metric_prepares_is_paid_once_also_where_a_batch_takes_longer_than_a_trial(clock: Clock) -> None:
+    """A batch of 16 rows takes 16 ms, and a trial 10 ms."""
+    found = holdfast.estimate(
+        timed_model(clock), "saliency", draw(16), Prepared(), samples_per_job=16, seconds=0.01, controls=False
+    )
+    assert found.evaluations == 16 * 10_001
+    assert clock.rows < 2 * (2_000 + 10) * 16
+    assert found.seconds == pytest.approx(32 + 160, rel=0.02)
+
+
+def test_all_layers_of_a_model_are_counted(clock: Clock) -> None:
+    model = timed_model(clock, SHAPES["image"])
+    metric = holdfast.metrics.ParameterSensitivityConsistency(masks=3_000)
+    found = holdfast.estimate(model, "saliency", draw(1, SHAPES["image"]), metric, seconds=0.02, controls=False)
+    layers = metric.for_module(model.module).layers
+    assert len(layers) == 3
+    assert found.evaluations == 1 + 3 * 3_000
+    refused = holdfast.estimate(timed_model(clock), "saliency", draw(1), replace(metric, layers="conv"), controls=False)
+    assert "layers" in refused.lines[0].error

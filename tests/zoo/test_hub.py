@@ -29,7 +29,9 @@ def timm(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     stand_in = SimpleNamespace(
         is_model=lambda name: name == "tiny",
         list_models=lambda pretrained=False: ["tiny", "large"],
-        create_model=lambda name, pretrained=False: net(),
+        create_model=lambda name, pretrained=False: (
+            net() if pretrained else nn.Sequential(nn.Flatten(), nn.Linear(12, 5))
+        ),
         data=SimpleNamespace(resolve_data_config=lambda arguments, model: config),
     )
     monkeypatch.setitem(sys.modules, "timm", stand_in)
@@ -47,11 +49,38 @@ def test_a_timm_model_has_its_normalisation_before_it(timm: SimpleNamespace) -> 
         assert torch.allclose(module(x), net().eval()((x - mean) / std))
 
 
+def test_random_weights_need_no_download_and_are_always_the_same(timm: SimpleNamespace, tmp_path: Path) -> None:
+    state = torch.random.get_rng_state()
+    first, second = (zoo.load("timm:tiny", pretrained=False) for _ in range(2))
+    assert torch.equal(torch.random.get_rng_state(), state)
+    x, trained = torch.rand(2, 3, 2, 2), zoo.load("timm:tiny")
+    assert torch.equal(first(x), second(x))
+    assert not torch.equal(first(x), trained(x))
+    ours = [zoo.load("lenet5-mnist", pretrained=False)(torch.ones(1, 1, 28, 28)) for _ in range(2)]
+    assert torch.equal(*ours)
+    assert not torch.equal(ours[0], zoo.load("lenet5-mnist")(torch.ones(1, 1, 28, 28)))
+    (tmp_path / "hub_random.py").write_text("import torch\ndef load():\n    return torch.rand(2, 3, 2, 2)\n")
+    study = {
+        "data": {"noise": {"function": "hub_random:load"}},
+        "models": {"random": {"name": "timm:tiny", "pretrained": False}, "trained": "timm:tiny"},
+        "explainers": ["saliency"],
+        "metrics": ["log_odds"],
+    }
+    grid = study_from(study, tmp_path).grid()
+    built = {name: source.classifier(grid.data["noise"], "cpu").module(x) for name, source in grid.models.items()}
+    assert torch.equal(built["random"], first(x))
+    assert torch.equal(built["trained"], trained(x))
+    assert grid.models["random"].about == {"name": "timm:tiny", "pretrained": False}
+    assert grid.models["trained"].about == {"name": "timm:tiny"}
+
+
 def test_a_torchvision_model_has_its_normalisation_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     scaling = SimpleNamespace(mean=[0.5, 0.5, 0.5], std=[0.25, 0.25, 0.25], crop_size=[2])
     weights = SimpleNamespace(DEFAULT=SimpleNamespace(transforms=lambda: scaling))
     models = SimpleNamespace(
-        list_models=lambda: ["tiny"], get_model=lambda name, weights: net(), get_model_weights=lambda name: weights
+        list_models=lambda: ["tiny"],
+        get_model=lambda name, weights: net() if weights else None,
+        get_model_weights=lambda name: weights,
     )
     monkeypatch.setitem(sys.modules, "torchvision", SimpleNamespace(models=models))
     x = torch.rand(2, 3, 2, 2)

@@ -143,6 +143,18 @@ def test_a_vision_transformer_from_its_folder(vit: Path) -> None:
     torch.testing.assert_close(gradients, outside / torch.tensor(STD).reshape(3, 1, 1), rtol=1e-3, atol=1e-6)
 
 
+def test_random_weights_need_only_the_configuration(vit: Path, tmp_path: Path) -> None:
+    for name in ("config.json", "preprocessor_config.json"):
+        (tmp_path / name).write_text((vit / name).read_text())
+    with pytest.raises(HoldfastError, match="its weights cannot be loaded"):
+        zoo.load(f"transformers:{tmp_path}")
+    x = rand(2, 3, 16, 16)
+    with torch.no_grad():
+        torch.rand(1)
+        drawn = zoo.load(f"transformers:{tmp_path}", pretrained=False)(x)
+        assert torch.equal(drawn, zoo.load(f"transformers:{vit}")(x))  # its weights were drawn with the same seed
+
+
 def test_a_study_takes_a_model_in_its_folder(vit: Path, tmp_path: Path) -> None:
     (tmp_path / "hub_photos.py").write_text("import torch\ndef load():\n    return torch.rand(2, 3, 16, 16)\n")
     (tmp_path / "mine").symlink_to(vit)

@@ -26,7 +26,7 @@ each_model = pytest.mark.parametrize("name", MODELS)
 EXPLAINERS = [name for name in holdfast.explainers.names() if not name.startswith(("attention_", "transformer_"))]
 #: fewer forward passes than by default
 QUICK = {
-    "extremal_perturbations": {"steps": 10},
+    "extremal_perturbations": {"steps": 3},
     "kernel_shap": {"samples": 60},
     "lime": {"samples": 60},
     "rise": {"samples": 60},

@@ -624,6 +624,9 @@ def reproduce_table(
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results/reproduce"),
     workers: Annotated[str | None, typer.Option(help="How many, or auto.")] = None,
     study: Annotated[Path | None, typer.Option(help="Write the study files into this folder, and run nothing.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be done, about how long it takes, and what is missing.")
+    ] = (False),
 ) -> None:
     """Run a published table or figure as a study, and print our numbers beside the paper's."""
     from holdfast.reproduce import print_table, reproduce, reproductions, write_studies
@@ -633,6 +636,12 @@ def reproduce_table(
             typer.echo(f"study: {file}")
         return
     typer.echo(reproductions[name].title)
+    if dry_run:
+        from holdfast.dry_runs import dry_run_reproduction
+
+        if dry_run_reproduction(name, scale.value, out):
+            raise typer.Exit(1)
+        return
     with _resumable():
         tables = reproduce(
             name, scale.value, out, workers=_count(workers), show=lambda table: print_table(table, scale.value)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, TypeVar, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from holdfast.errors import ArgumentError, HoldfastError, check, suggest_name
 from holdfast.explainers import Explainer
@@ -278,6 +278,13 @@ class Metric(metaclass=_PresetsApplied):
         A study makes no jobs of the two, and says so.
         """
         return ""
+
+    def for_module(self, module: nn.Module) -> Metric:
+        """The metric with those options as values that a module decides, for an estimate of what it costs.
+
+        By default the metric itself. A metric of layers returns itself with the names of the module's layers.
+        """
+        return self
 
     @property
     def own_label(self) -> str:

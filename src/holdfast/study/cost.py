@@ -26,6 +26,8 @@ from holdfast.study.plan import Job, Plan, inputs_for, job_seed
 
 #: the first run of a metric loads and compiles things; a trial that takes less than so many seconds is repeated
 _FIRST = 2.0
+#: a pilot that is expected to take so many times as long as a trial may is not begun: it would not come to its end
+_HOPELESS = 50
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,7 @@ def estimate_plan(
             )
             error = ""
             try:
+                metric = metric.for_module(classifier.module)
                 found = run.predict(metric)
             except Exception as failure:  # the other lines are still valid
                 error = f"{type(failure).__name__}: {failure}"
@@ -227,8 +230,9 @@ class _Trials:
         if most is not None and getattr(pilot, "budget", most) is None:
             metric = replace(metric, budget=None)  # type: ignore[call-arg]  # the pilot has none either
         expected = metric.expected_evaluations() * len(self.inputs)
-        cheaper = pilot.expected_evaluations() < metric.expected_evaluations()
-        small = replace(self, limit=2 * self.limit)._run_warm(pilot) if cheaper else whole
+        few = pilot.expected_evaluations()
+        ends = few < metric.expected_evaluations() and whole.scaled_to(few * len(self.inputs)) < _HOPELESS * self.limit
+        small = replace(self, limit=2 * self.limit)._run_warm(pilot) if ends else whole
         if not small.ended:
             evaluations = max(self._at_most(most, expected), whole.evaluations)
             return replace(whole, seconds=whole.scaled_to(evaluations), evaluations=evaluations)
@@ -257,11 +261,13 @@ class _Trials:
             nonlocal count, start, started, half
             count += inputs
             spent = time.perf_counter() - began
-            if count >= len(self.inputs) and not started:
-                start, started = spent, count
-            if spent > self.limit / 2 and not half[1]:
-                half = spent, count
-            if spent > self.limit and count > len(self.inputs):
+            if not started:
+                if count >= len(self.inputs):
+                    start, started = spent, count
+            elif not half[1]:
+                if spent > self.limit / 2:
+                    half = spent, count
+            elif spent > self.limit:  # after half of the time there was at least one chunk, also of a slow model
                 raise _TimeIsUp
 
         result = None

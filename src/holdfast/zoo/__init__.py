@@ -139,11 +139,16 @@ def is_hub_name(name: str) -> bool:
     return name.partition(":")[0] in HUBS and ":" in name
 
 
-def load(name: str) -> nn.Module:
+def load(name: str, pretrained: bool = True) -> nn.Module:
     """A trained model in eval mode, on the CPU; its `card` describes its inputs and its accuracy.
 
     Names such as `"timm:vit_base_patch16_224"`, `"torchvision:resnet50"` and `"transformers:FOLDER"` belong to a hub
     (see `holdfast.zoo.hub`). The global random state does not change.
+
+    Args:
+        name: of the model.
+        pretrained: with its trained weights; otherwise random ones, always the same, which need no file and no network:
+            to see what a study of this architecture would cost.
 
     Raises:
         UnknownNameError: a name that is not in `names()`.
@@ -154,12 +159,16 @@ def load(name: str) -> nn.Module:
     torch.Size([1, 10])
     """
     if is_hub_name(name):
-        return from_hub(name)
+        return from_hub(name, pretrained)
     architecture = models[name]
-    content = _read(name, "safetensors")
+    content = _read(name, "safetensors") if pretrained else None
     # initial weights are drawn from the global random state, and then replaced
     with torch.random.fork_rng(devices=[]):
+        if content is None:
+            torch.manual_seed(0)
         module = architecture()
+    if content is None:
+        return module.eval()
     try:
         module.load_state_dict(load_safetensors(content))  # float16 in the file becomes the float32 of the module
     except (SafetensorError, RuntimeError) as error:

@@ -1,8 +1,9 @@
 """Models of hubs by name: `timm:vit_base_patch16_224`, `torchvision:resnet50`, `transformers:FOLDER`.
 
-They need the extra `hub`, and a network connection except for a folder of `transformers`. The weights come with the
-hub's own preprocessing, which is put before the module. So inputs are images in [0, 1] of the size that the model was
-trained on, its `input_size`. For models that you have loaded yourself see `from_timm` and `from_transformers`.
+They need the extra `hub`, and a network connection except for a folder of `transformers` and for random weights
+(`pretrained=False`). The weights come with the hub's own preprocessing, which is put before the module. So inputs are
+images in [0, 1] of the size that the model was trained on, its `input_size`. For models that you have loaded yourself
+see `from_timm` and `from_transformers`.
 """
 
 from __future__ import annotations
@@ -65,8 +66,12 @@ class Normalised(nn.Module):
         return out
 
 
-def from_hub(name: str) -> nn.Module:
-    """The pretrained model of a hub, in eval mode, on the CPU; its inputs are in [0, 1].
+def from_hub(name: str, pretrained: bool = True) -> nn.Module:
+    """The model of a hub, in eval mode, on the CPU; its inputs are in [0, 1].
+
+    Args:
+        name: `"hub:model"`.
+        pretrained: with its trained weights; otherwise random ones, always the same, of which nothing is downloaded.
 
     Raises:
         MissingExtraError: the hub's package is not installed.
@@ -78,7 +83,9 @@ def from_hub(name: str) -> nn.Module:
         raise UnknownNameError("hub", hub, HUBS)
     try:
         with torch.random.fork_rng(devices=[]):
-            return HUBS[hub](model).eval()
+            if not pretrained:
+                torch.manual_seed(0)
+            return HUBS[hub](model, pretrained).eval()
     except (OSError, RuntimeError) as error:  # no network, a broken download
         if isinstance(error, HoldfastError | ImportError):
             raise
@@ -101,11 +108,11 @@ def from_timm(model: nn.Module, **options: Any) -> Classifier:
     return Classifier(_normalise_timm(_import_package("timm"), model), (0.0, 1.0), **options)
 
 
-def _load_timm(name: str) -> nn.Module:
+def _load_timm(name: str, pretrained: bool) -> nn.Module:
     timm: Any = _import_package("timm")
     if not timm.is_model(name):
         raise UnknownNameError("timm model", name, timm.list_models(pretrained=True))
-    return _normalise_timm(timm, timm.create_model(name, pretrained=True))
+    return _normalise_timm(timm, timm.create_model(name, pretrained=pretrained))
 
 
 def _normalise_timm(timm: Any, module: nn.Module) -> Normalised:
@@ -180,14 +187,17 @@ def _read_size(size: Any) -> tuple[int | None, int | None]:
     return values.get("height"), values.get("width")
 
 
-def _load_transformers(name: str) -> nn.Module:
+def _load_transformers(name: str, pretrained: bool) -> nn.Module:
     transformers: Any = _import_package("transformers")
     bars = transformers.utils.logging
     shown = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()
     try:
         processor = transformers.AutoImageProcessor.from_pretrained(name)
-        return _add_processing(transformers.AutoModelForImageClassification.from_pretrained(name), processor)
+        kind = transformers.AutoModelForImageClassification
+        if pretrained:
+            return _add_processing(kind.from_pretrained(name), processor)
+        return _add_processing(kind.from_config(transformers.AutoConfig.from_pretrained(name)), processor)
     except ValueError as error:  # the model is not an image classifier
         raise ArgumentError("model", "an image classifier of transformers", f"{name}: {error}") from error
     finally:
@@ -195,7 +205,7 @@ def _load_transformers(name: str) -> nn.Module:
             bars.enable_progress_bar()
 
 
-def _load_torchvision(name: str) -> nn.Module:
+def _load_torchvision(name: str, pretrained: bool) -> nn.Module:
     models: Any = _import_package("torchvision").models
     if name not in models.list_models():
         raise UnknownNameError("torchvision model", name, models.list_models())
@@ -205,7 +215,8 @@ def _load_torchvision(name: str) -> nn.Module:
         raise ArgumentError("model", "a classifier of images", name)
     height, width = scaling.crop_size * 2 if len(scaling.crop_size) == 1 else scaling.crop_size
     size = (len(scaling.mean), height, width)
-    return Normalised(models.get_model(name, weights=weights), tuple(scaling.mean), tuple(scaling.std), size)
+    module = models.get_model(name, weights=weights if pretrained else None)
+    return Normalised(module, tuple(scaling.mean), tuple(scaling.std), size)
 
 
 def _import_package(name: str) -> Any:
@@ -217,7 +228,7 @@ def _import_package(name: str) -> Any:
         raise MissingExtraError(f"{name} ({type(error).__name__}: {error})", "hub") from error
 
 
-HUBS: dict[str, Callable[[str], nn.Module]] = {
+HUBS: dict[str, Callable[[str, bool], nn.Module]] = {
     "timm": _load_timm,
     "torchvision": _load_torchvision,
     "transformers": _load_transformers,

@@ -144,6 +144,42 @@ def test_affine_with_many_classes(classes: int) -> None:
         assert float(found.gradient_evaluations.double().median()) < 300
 
 
+def test_fused_attention_with_many_classes_is_as_the_formula() -> None:
+    """Its kernels have no second derivative, which says of which classes the boundary may be near."""
+
+    class Module(nn.Module):
+        def __init__(self, fused: bool) -> None:
+            super().__init__()
+            self.fused = fused
+            generator = torch.Generator().manual_seed(0)
+            self.layer = affine(generator, classes=300)
+            with torch.no_grad():
+                self.layer.weight.mul_(torch.randn(300, 1, generator=generator, dtype=torch.float64).exp())
+
+        def forward(self, x: Tensor) -> Tensor:
+            q = x.reshape(-1, 1, 5, 4)
+            mixed = (
+                nn.functional.scaled_dot_product_attention(q, q, q) if self.fused else (q @ q.mT / 2).softmax(-1) @ q
+            )
+            out: Tensor = self.layer(x + mixed.flatten(1))
+            return out
+
+    inputs, free = cases(6)
+    fused, written = (
+        minimal_distortion(
+            holdfast.Classifier(Module(kind), (-1e6, 1e6), device="cpu"),
+            inputs,
+            None,
+            free,
+            attack="fmn:steps=1,rivals=1,second=0,polish=1",
+        )
+        for kind in (True, False)
+    )
+    torch.testing.assert_close(fused.distortion, written.distortion)
+    assert torch.equal(fused.gradient_evaluations, written.gradient_evaluations)
+    assert float(fused.gradient_evaluations.double().median()) < 200
+
+
 def test_without_second_derivatives_all_classes_are_linearised() -> None:
     class Once(torch.autograd.Function):
         @staticmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from holdfast.algorithms.distortion.geometry import Norm, norm_of
 from holdfast.algorithms.subject import Subject
@@ -80,7 +81,7 @@ class FreeSpace:
         """The margins of all classes `(N, K)`, and the squared norms of their gradients, estimated."""
 
         def chunk(x: Tensor, classes: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
-            with torch.enable_grad():
+            with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):  # fused attention has no second derivative
                 leaf = x.detach().requires_grad_(True)
                 logits = self.classifier.forward(leaf.clone())
                 weight = torch.zeros_like(logits, requires_grad=True)

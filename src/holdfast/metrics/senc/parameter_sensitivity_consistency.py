@@ -27,12 +27,12 @@ Cost: at most `masks` x layers predictions with explanation for each sample, and
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from holdfast.algorithms.masks.random_masks import draw_masks
 from holdfast.errors import check
@@ -108,8 +108,9 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
     """Are prediction and explanation sensitive to the same channels of the model (parameter SenC, Tan 2025)?
 
     Args:
-        layers: `"all"` convolutions and linear layers, `"conv"` for convolutions only, or names as in
-            `module.named_modules()`. The first convolutions say most (Sec. 4.2). Layers of one group are left out.
+        layers: `"all"` convolutions and linear layers, `"conv"` for convolutions only, `"first"` for the first layer
+            of either kind, or names as in `module.named_modules()`. The first convolutions say most (Sec. 4.2), and
+            `"first"` compares large networks of different kinds. Layers of one group are left out.
         masks: how many masks for each sample and layer; with a `tolerance` the most.
 
     `keep` and the other options are those of `SensitivityConsistency`.
@@ -141,7 +142,7 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
             and 0 < len(set(layers)) == len(layers)
             and all(isinstance(n, str) for n in layers)
         )
-        check(fits, "layers", "'all', 'conv' or names of layers, each once", repr(layers))
+        check(fits, "layers", "'all', 'conv', 'first' or names of layers, each once", repr(layers))
         set_fields(self, layers=layers)
 
     @classmethod
@@ -149,9 +150,14 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
         """A configuration that takes seconds."""
         return cls(masks=40, permutations=99, resamples=50)
 
+    def for_module(self, module: nn.Module) -> ParameterSensitivityConsistency:
+        """The metric with the names of the layers that it masks in a module."""
+        return replace(self, layers=tuple(select_layers(module, self.layers)))
+
     def expected_evaluations(self) -> int:
         """The masks of each layer and the sample itself; for a few layers, unless they are named."""
-        return self.masks * (len(self.layers) if isinstance(self.layers, tuple) else _LAYERS) + 1
+        named = 1 if self.layers == "first" else len(self.layers) if isinstance(self.layers, tuple) else _LAYERS
+        return self.masks * named + 1
 
     def evaluate(
         self,

@@ -131,6 +131,8 @@ class ModelEntry(Entry):
             Misfit: the file is missing or of another kind; at the key of the entry.
         """
         about = self.model_dump(include={self.form, "options", "weights"}, exclude_none=True)
+        if not getattr(self, "pretrained", True):
+            about["pretrained"] = False
         file = getattr(self, self.file, None)
         if file is None:
             return StudyModel(self, base, about=about)
@@ -160,12 +162,13 @@ class NamedModel(ModelEntry):
 
     form: ClassVar[str] = "name"
     name: Name = Field(description="Of a model of the zoo, as `holdfast list models` shows them.")
+    pretrained: Flag = Field(True, description="With its trained weights; otherwise random ones, to try a study out.")
 
     def build(self, base: Path, device: str, content: bytes | None) -> nn.Module:
         """The model of the zoo; a folder of transformers may be beside the study file."""
         hub, _, place = self.name.partition(":")
         local = hub == "transformers" and (base / place).is_dir()
-        return zoo.load(f"{hub}:{base / place}" if local else self.name)
+        return zoo.load(f"{hub}:{base / place}" if local else self.name, self.pretrained)
 
 
 class ModelProgram(ModelEntry):
