@@ -271,7 +271,7 @@ MALFORMED: dict[str, tuple[str, str]] = {
     "explainer as text": (study(explainers="saliency"), "expected a list of explainers"),
     "unknown explainer": (
         study(explainers="[lrp, salience]"),
-        "explainers[1] (line 5): expected an explainer (centre, deconvolution, deep_shap, ",
+        "explainers[1] (line 5): expected an explainer (",
     ),
     "unknown explainer, near": (study(explainers="[salience]"), "got 'salience' (did you mean 'saliency'?)"),
     "unknown option": (
