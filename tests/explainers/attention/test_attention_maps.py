@@ -266,7 +266,7 @@ def test_errors_say_what_attention_is_there(name: str, make: Callable[[], nn.Mod
         hx.get(name)(classify(module), x, 0)
 
 
-@pytest.mark.parametrize("name", ["attention_rollout", "attention_relevance", "gradcam"])
+@pytest.mark.parametrize("name", ["attention_rollout", "attention_relevance", "gradcam", "guided_gradcam"])
 def test_a_grid_of_the_users(name: str) -> None:
     classifier, x = classify(SmallViT()), images()
     assert torch.equal(hx.get(name, grid=[3, 2])(classifier, x, 1), hx.get(name)(classifier, x, 1))

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from holdfast.explainers.attention.tokens import Grid, check_grid
 from holdfast.explainers.base import Explainer, compute_gradient, make_leaf, select_logits
 from holdfast.explainers.cam.gradcam import (
     Interpolation,
@@ -18,6 +19,7 @@ from holdfast.explainers.cam.gradcam import (
 )
 from holdfast.explainers.gradients.surrogates import guide_gradient, replace_relu_gradient
 from holdfast.model import Classifier
+from holdfast.records import set_fields
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,9 @@ class GuidedGradCAM(Explainer):
     input. Equals Captum's (whose default interpolation is `"nearest"`), and also reaches functional ReLUs.
 
     Args:
-        layer: the layer's name as in `module.named_modules()`; by default the last convolution.
+        layer: the layer's name as in `module.named_modules()`; by default that of `GradCAM`.
         interpolation: `"linear"` (bilinear for images, as in the paper) or `"nearest"`.
+        grid: rows and columns of the patches among tokens, as for `GradCAM`.
 
     Raises:
         ArgumentError: on a call, there is no such layer, or its outputs have no positions.
@@ -51,13 +54,15 @@ class GuidedGradCAM(Explainer):
 
     layer: str | None = None
     interpolation: Interpolation = "linear"
+    grid: Grid | None = None
     name: ClassVar[str] = "guided_gradcam"
-    needs: ClassVar[str] = "gradients; a convolution, or layer=NAME; images or series"
+    needs: ClassVar[str] = "gradients; a convolution or a transformer, or layer=NAME; images or series"
     differentiable: ClassVar[bool] = False
     gateable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_interpolation(self.interpolation)
+        set_fields(self, grid=check_grid(self.grid))
 
     def attribute(
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
@@ -72,7 +77,7 @@ class GuidedGradCAM(Explainer):
         with torch.enable_grad():
             with (
                 replace_relu_gradient(rule),
-                keep_layer_output(classifier.module, self.layer, x, self.label, detached=False) as kept,
+                keep_layer_output(classifier.module, self.layer, x, self.label, detached=False, grid=self.grid) as kept,
             ):
                 logits = classifier.forward(leaf.clone())
             scores, output = select_logits(logits, targets), kept.find()
