@@ -20,7 +20,13 @@ from holdfast.similarity import similarities
 from holdfast.testing import METRIC_CHECKS, SHAPES, check_explainer, check_similarity, small_net
 
 #: explainers that take long by default, with less of what takes it
-QUICK: dict[str, dict[str, Any]] = {"extremal_perturbations": {"steps": 4}, "rise": {"samples": 60}}
+QUICK: dict[str, dict[str, Any]] = {
+    "extremal_perturbations": {"steps": 2},
+    "rise": {"samples": 60},
+    "shapley_sampling": {"permutations": 3},
+    "lime": {"samples": 60},
+    "kernel_shap": {"samples": 60},
+}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
