@@ -22,6 +22,7 @@ from holdfast.board.submission import find_files, parse_submission
 from holdfast.errors import ArgumentError, HoldfastError
 from holdfast.findings import list_entries
 from holdfast.report.views import Contents
+from holdfast.study.file.spec import load_study
 
 
 @pytest.fixture(scope="module")
@@ -207,3 +208,18 @@ def test_results_without_a_job_and_of_no_study_file(tmp_path: Path) -> None:
         make_submission(tmp_path, tmp_path / "a.json")
     content = json.loads(seal(build(draw_values())))
     assert parse_submission(seal(content)).manifest.get("study") is None
+
+
+def test_the_submissions_of_the_documentation_are_those_of_the_studies() -> None:
+    root = Path(__file__).parents[2]
+    files = {file.name.partition(".")[0]: file for file in (root / "docs" / "board").iterdir()}
+    studies = {file.stem: load_study(file) for file in (root / "examples" / "board").glob("*.yaml")}
+    assert files.keys() == studies.keys()
+    assert sum(file.stat().st_size for file in files.values()) < 1_000_000
+    for name, study in studies.items():
+        content = json.loads(gzip.decompress(files[name].read_bytes()))
+        manifest = content["manifest"]
+        assert set(manifest["explainers"]) == set(study.explainers)
+        assert set(manifest["metrics"]) == set(study.metrics)
+        assert len(content["jobs"]) == content["planned"]
+    assert read_submission(files["gtsrb"]).title == studies["gtsrb"].title
