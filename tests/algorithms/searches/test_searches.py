@@ -342,14 +342,15 @@ def test_an_optimum_over_more_parameters_is_found(name: str, size: int, side: in
 
 @pytest.mark.parametrize(("size", "side", "budget"), [(1, 10_001, 40), (1, 10_001, 200), (2, 201, 400), (3, 41, 1500)])
 def test_the_stated_gap_of_a_grid_covers_the_true_one(size: int, side: int, budget: int) -> None:
-    region = LinfBall(0.5).around(torch.full((20, size), 0.3))
-    objective = Wave(size, 20)
+    count = 20 if size < 3 else 10
+    region = LinfBall(0.5).around(torch.full((count, size), 0.3))
+    objective = Wave(size, count)
     highest, lowest = scan(objective, region, side)
     found = GridSearch().run(objective, region, budget, 0)
     missing, gap = highest - found.value, found.gap
     assert gap is not None
     assert bool((gap >= 0).all())
-    assert int((missing <= gap + 1e-6).sum()) >= 19
+    assert int((missing <= gap + 1e-6).sum()) >= count - 1
     assert float((gap / (highest - lowest)).median()) < (1 if size == 3 else 0.5)  # and it says something
     if budget >= 200:
         assert bool((missing / (highest - lowest) < 0.01).all())
