@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import warnings
 from pathlib import Path
 from types import ModuleType
 
@@ -41,7 +42,7 @@ def test_the_network_has_learned(tabular: ModuleType, classifier: holdfast.Class
     torch.testing.assert_close(train.std(0), torch.ones(30))
     assert float((classifier.predict(test) == labels).float().mean()) > 0.95
     # the fixture may have been built with another number of threads, which rounds differently on some CPUs
-    again, same = tabular.build().state_dict(), tabular.build().state_dict()
+    again, same = tabular.build(3).state_dict(), tabular.build(3).state_dict()
     assert all(torch.equal(again[key], same[key]) for key in same)
 
 
@@ -84,6 +85,19 @@ def test_the_example(tabular: ModuleType, tmp_path: Path, capsys: pytest.Capture
     assert curves["area_top"].is_finite().all()
     page = found.to_html(tmp_path / "index.html").read_text()
     assert "KernelSHAP" in page
+
+
+def test_the_trees(tabular: ModuleType) -> None:
+    """Six explainers of the trees by four metrics, and no job fails; shap is an extra."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("shap")
+    found = tabular.evaluate_trees(samples=1, budget=20)
+    assert found.failures == []
+    frame = found.frame()
+    assert len(frame) == 4 * 6 + 2  # and two controls by the corruption curve
+    assert set(frame["status"]) == {"ok"}
+    assert set(frame["explainer"]) == {*tabular.explain_trees(), "random", "input_copy"}
 
 
 def test_the_study(tabular: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
