@@ -60,7 +60,7 @@ def test_what_is_needed() -> None:
     assert needs("schemes")["calibrated"] == "the data set's extra f_norm"
     assert needs("similarities")["lens_recall"].startswith("positions")
     line = next(line for line in shown("explainers") if line.startswith("gradcam "))
-    assert line.endswith("[needs gradients; a convolution, or layer=NAME; images or series]")
+    assert line.endswith("[needs gradients; a convolution or a transformer, or layer=NAME; images or series]")
 
 
 def test_what_is_said_to_need_no_gradients_runs_without() -> None:
