@@ -149,7 +149,7 @@ def test_the_batch_statistics_are_those_of_training() -> None:
 
 
 @each_model
-@pytest.mark.parametrize("count", [500, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [250, pytest.param(None, marks=pytest.mark.slow)])
 def test_the_accuracy_on_the_card_is_that_on_the_test_set(name: str, count: int | None) -> None:
     """On the first images within four standard errors, and on all of them but for rounding."""
     try:
