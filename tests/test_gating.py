@@ -25,6 +25,7 @@ from holdfast.gating import (
 
 #: not `randomised`, which decides by its explainer: it shuffles masked weights, while gates mask shuffled ones
 GATEABLE = [name for name in holdfast.explainers.names() if holdfast.explainers.explainers[name].gateable is True]
+GATEABLE = [name for name in GATEABLE if not name.startswith("attention_")]  # the net has no attention
 
 
 class Net(nn.Module):

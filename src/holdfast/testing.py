@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from holdfast.errors import ArgumentError
 from holdfast.explainers import Explainer, smooth_relu
+from holdfast.explainers.attention.attention_maps import AttentionExplainer
 from holdfast.metrics import Metric, Result
 from holdfast.metrics.base import PRESETS, preset_options
 from holdfast.metrics.result import COMMON_COLUMNS, STATUSES
@@ -31,7 +32,15 @@ from holdfast.model import ROW_ALIGNMENT, Classifier
 from holdfast.neighbourhoods import L2Ball, LinfBall
 from holdfast.similarity import Similarity
 
-__all__ = ["METRIC_CHECKS", "SHAPES", "check_explainer", "check_metric", "check_similarity", "small_net"]
+__all__ = [
+    "METRIC_CHECKS",
+    "SHAPES",
+    "check_explainer",
+    "check_metric",
+    "check_similarity",
+    "small_net",
+    "small_transformer",
+]
 
 Shape = tuple[int, ...]
 
@@ -222,6 +231,8 @@ def check_explainer(explainer: Explainer, shapes: Iterable[str] = tuple(SHAPES))
     An explanation has the shape of its input and depends on nothing but the input, the target and the model. The model
     is left alone. `differentiable` is true: the explanation has a derivative, or asking for one is an error.
 
+    The model is `small_net`; for explainers of attention (`AttentionExplainer`) it is `small_transformer`.
+
     Args:
         explainer: a configuration that takes little time.
         shapes: of the inputs, out of `"image"`, `"series"` and `"flat"`: those that the explainer is for.
@@ -232,8 +243,9 @@ def check_explainer(explainer: Explainer, shapes: Iterable[str] = tuple(SHAPES))
     >>> import holdfast
     >>> check_explainer(holdfast.explainers.get("saliency"), shapes=["flat"])
     """
+    net = small_transformer if isinstance(explainer, AttentionExplainer) else small_net
     for shape in (SHAPES[name] for name in shapes):
-        x, model = _draw_inputs(shape, 19), _classifier(shape)
+        x, model = _draw_inputs(shape, 19), _classifier(shape, net=net)
         before = x.clone()
         maps = explainer(model, x)
         _require(maps.shape == x.shape, f"maps have the shape of the inputs, {tuple(x.shape)}, not {tuple(maps.shape)}")
@@ -241,13 +253,13 @@ def check_explainer(explainer: Explainer, shapes: Iterable[str] = tuple(SHAPES))
         _require(torch.equal(x, before), "inputs are not written into")
         for found, whatever in (
             (explainer(model, x), "a second time"),
-            (explainer(_classifier(shape, 64), x), "with another batch size"),
+            (explainer(_classifier(shape, 64, net), x), "with another batch size"),
             (explainer(model, x.flip(0)).flip(0), "with the samples in reverse order"),
             (explainer(model, x, model.predict(x)), "with the predicted classes as targets"),
         ):
             _require(torch.equal(found, maps), f"maps are the same {whatever}")
         _require(torch.equal(explainer(model, x[7:8])[0], maps[7]), "the map of a sample alone is the same")
-        nearly = explainer(_classifier(shape, 1), x)
+        nearly = explainer(_classifier(shape, 1, net), x)
         _require(torch.allclose(nearly, maps, atol=1e-5), "maps are nearly the same with a batch size of 1")
         _require_untouched(model)
         _check_derivative(explainer, model, x[:5])
@@ -318,6 +330,41 @@ def small_net(shape: Shape, classes: int = CLASSES, seed: int = 0) -> nn.Module:
         return nn.Sequential(*body, nn.Linear(features, 16), nn.ReLU(), nn.Linear(16, classes))
 
 
+def small_transformer(shape: Shape, classes: int = CLASSES, seed: int = 0) -> nn.Module:
+    """A small vision transformer for inputs `(N, *shape)`, with a class token; of a table each feature is a token.
+
+    >>> small_transformer((2, 16))(torch.zeros(3, 2, 16)).shape
+    torch.Size([3, 4])
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return _SmallTransformer(shape, classes)
+
+
+class _SmallTransformer(nn.Module):
+    def __init__(self, shape: Shape, classes: int, width: int = 8) -> None:
+        super().__init__()
+        convolution = (nn.Conv1d, nn.Conv1d, nn.Conv2d)[len(shape) - 1]
+        size = 1 if len(shape) == 1 else 2  # of a patch
+        self.patches = convolution(1 if len(shape) == 1 else shape[0], width, size, stride=size)
+        count = math.prod(shape if len(shape) == 1 else (n // size for n in shape[1:]))
+        self.token = nn.Parameter(torch.randn(1, 1, width))
+        self.places = nn.Parameter(torch.randn(1, count + 1, width))
+        self.layers = nn.Sequential(
+            *(
+                nn.TransformerEncoderLayer(width, 2, 2 * width, batch_first=True, norm_first=True, dropout=0.0)
+                for _ in range(2)
+            )
+        )
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        patches = self.patches(x[:, None] if x.ndim == 2 else x).flatten(2).transpose(1, 2)
+        tokens = torch.cat([self.token.expand(len(x), -1, -1), patches], 1) + self.places
+        logits: Tensor = self.head(self.layers(tokens)[:, 0])
+        return logits
+
+
 class _Counted(nn.Module):
     """A network that counts how often it was called, and with how many rows."""
 
@@ -331,8 +378,8 @@ class _Counted(nn.Module):
         return out
 
 
-def _classifier(shape: Shape, batch_size: int = 16) -> Classifier:
-    return Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=batch_size)
+def _classifier(shape: Shape, batch_size: int = 16, net: Callable[[Shape], nn.Module] = small_net) -> Classifier:
+    return Classifier(net(shape), (0.0, 1.0), device="cpu", batch_size=batch_size)
 
 
 def _draw_inputs(shape: Shape, count: int = 5) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 import warnings
@@ -9,9 +10,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import captum.attr as ca
 import numpy as np
 import pytest
 import torch
+from small_transformers import relate_slowly, roll_out_slowly
 from torch import Tensor, nn
 
 import holdfast
@@ -178,3 +181,108 @@ def test_weights_that_cannot_be_loaded(vit: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtraError, match=r"holdfast\[hub\]"):
         zoo.load(f"transformers:{vit}")
+
+
+# explainers of attention
+
+
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+SIZES |= {"num_labels": 4, "initializer_range": 0.4}  # attention that is far from uniform
+OF_IMAGES = {"ViT": "ViTForImageClassification", "DeiT": "DeiTForImageClassification"}
+OF_IMAGES |= {"DeiT, two tokens": "DeiTForImageClassificationWithTeacher"}
+EXPLAINERS = ("attention_rollout", "attention_relevance")
+
+
+def make_of_images(name: str, attention: str) -> Any:
+    config = getattr(transformers(), f"{name.partition(',')[0]}Config")
+    torch.manual_seed(0)
+    config = config(image_size=8, patch_size=4, attn_implementation=attention, **SIZES)
+    return getattr(transformers(), OF_IMAGES[name])(config).eval()
+
+
+def make_of_texts(name: str, attention: str) -> zoo.EmbeddedText:
+    torch.manual_seed(0)
+    if name == "BERT":
+        config = transformers().BertConfig(vocab_size=30, attn_implementation=attention, **SIZES)
+        return zoo.from_text_transformers(transformers().BertForSequenceClassification(config).eval())
+    config = transformers().GPT2Config(vocab_size=30, n_embd=16, n_layer=2, n_head=2, num_labels=4, pad_token_id=0)
+    config._attn_implementation = attention
+    return zoo.from_text_transformers(transformers().GPT2ForSequenceClassification(config).eval())
+
+
+def explain_slowly(out: Any, deciding: list[int]) -> tuple[Tensor, ...]:
+    """Rollout and relevance of all tokens, from the weights that a model returns for one input."""
+    gradients = [own[0].numpy() for own in torch.autograd.grad(out.logits[0, 1], out.attentions)]
+    weights = [own[0].detach().numpy() for own in out.attentions]
+    slow = roll_out_slowly(weights), relate_slowly(weights, gradients)
+    return tuple(torch.from_numpy(matrix[deciding].mean(0)).float() for matrix in slow)
+
+
+@pytest.mark.parametrize("name", OF_IMAGES)
+def test_attention_of_image_models(name: str) -> None:
+    """Fused, against the weights that the same model returns with attention written out."""
+    model, x = make_of_images(name, "sdpa"), rand(2, 3, 8, 8)
+    classifier = holdfast.Classifier(model, (0.0, 1.0), device="cpu", forward=lambda module, x: module(x).logits)
+    maps = [holdfast.explainers.get(kind, interpolation="nearest")(classifier, x, 1) for kind in EXPLAINERS]
+    eager, special = make_of_images(name, "eager"), 1 if name == "ViT" else 2
+    for i in range(2):
+        out = eager(x[i : i + 1], output_attentions=True)
+        for found, slow in zip(maps, explain_slowly(out, [0, 1] if "two" in name else [0]), strict=True):
+            torch.testing.assert_close(found[i, 0, ::4, ::4], slow[special:].reshape(2, 2), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["BERT", "GPT2"])
+def test_attention_of_text_models(name: str) -> None:
+    """BERT decides by its first token, GPT-2 by its last; the sum over the embedding is a token's relevance."""
+    text, eager = make_of_texts(name, "sdpa"), make_of_texts(name, "eager").model
+    ids = torch.randint(1, 30, (2, 6), generator=torch.Generator().manual_seed(0))
+    if name == "BERT":
+        ids[1, 4:] = 0
+    x = text.embed(ids)
+    classifier = zoo.text_classifier(text)
+    maps = [zoo.token_relevance(holdfast.explainers.get(kind)(classifier, x, 1)) for kind in EXPLAINERS]
+    for i in range(2):
+        given = {"inputs_embeds": x[i : i + 1].transpose(1, 2), "attention_mask": text.present(x[i : i + 1]).long()}
+        out = eager(**given, output_attentions=True)
+        for found, slow in zip(maps, explain_slowly(out, [0] if name == "BERT" else [5]), strict=True):
+            torch.testing.assert_close(found[i], slow, rtol=1e-5, atol=1e-6)
+            assert (found[i][ids[i] == 0] == 0).all()  # padding gets nothing
+    cam = holdfast.explainers.get("gradcam", relu=False)
+    layer = "bert.encoder.layer.0.output.LayerNorm" if name == "BERT" else "transformer.h.1.ln_1"
+    assert torch.equal(cam(classifier, x, 1), dataclasses.replace(cam, layer=f"model.{layer}")(classifier, x, 1))
+
+
+def test_integrated_gradients_by_embeddings_equal_captum() -> None:
+    """With the tokens of the text present on the whole path, from the embedding of the padding."""
+    text = make_of_texts("BERT", "sdpa")
+    model, ids = text.model, torch.randint(1, 30, (2, 6), generator=torch.Generator().manual_seed(0))
+    ids[1, 4:] = 0
+
+    def forward(ids: Tensor, present: Tensor) -> Tensor:
+        return model(ids, attention_mask=present).logits
+
+    captum = ca.LayerIntegratedGradients(forward, model.bert.embeddings.word_embeddings)
+    options = {"target": 1, "n_steps": 8, "additional_forward_args": (ids != 0).long()}
+    expected = captum.attribute(ids, torch.zeros_like(ids), **options).sum(2)
+    explainer = holdfast.explainers.get("integrated_gradients", steps=8, baseline=text.baseline())
+    found = zoo.token_relevance(explainer(zoo.text_classifier(text), text.embed(ids), 1))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    assert (found[1, 4:] == 0).all()
+
+
+def test_gradcam_of_swin_takes_the_last_normalisation_before_the_last_attention() -> None:
+    torch.manual_seed(0)
+    sizes = {"image_size": 16, "patch_size": 2, "embed_dim": 8, "depths": [1, 2], "num_heads": [2, 2]}
+    model = transformers().SwinForImageClassification(transformers().SwinConfig(window_size=2, **sizes)).eval()
+    classifier = holdfast.Classifier(model, (0.0, 1.0), device="cpu", forward=lambda module, x: module(x).logits)
+    x, found = rand(2, 3, 16, 16), []
+    layer = model.swin.encoder.layers[1].blocks[1].layernorm_before  # of a grid of 4 x 4, as (N, 16, K)
+    layer.register_forward_hook(lambda own, args, out: found.append(out))
+    score = model(x.clone().requires_grad_(True)).logits[:, 1].sum()
+    (gradient,) = torch.autograd.grad(score, found[0])
+    slow = (found[0] * gradient.mean(1, keepdim=True)).sum(2).reshape(2, 1, 4, 4).expand(2, 3, 4, 4)
+    maps = holdfast.explainers.get("gradcam", relu=False, interpolation="nearest")(classifier, x, 1)
+    torch.testing.assert_close(maps[..., ::4, ::4], slow, rtol=1e-4, atol=1e-7)
+    for name in EXPLAINERS:
+        with pytest.raises(ModelError, match="got attention within 16 windows of each input in layer 1 of 3"):
+            holdfast.explainers.get(name)(classifier, x, 1)

@@ -23,7 +23,7 @@ from holdfast.zoo.training.classifier import accuracy, initialize, random_flip, 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 MODELS = {"resnet18w16-cifar10": (10, 701466, "cifar10:test"), "cnn-gtsrb": (43, 184483, "gtsrb:test")}
 each_model = pytest.mark.parametrize("name", MODELS)
-EXPLAINERS = holdfast.explainers.names()
+EXPLAINERS = [name for name in holdfast.explainers.names() if not name.startswith("attention_")]
 #: fewer forward passes than by default
 QUICK = {
     "extremal_perturbations": {"steps": 3},

@@ -15,6 +15,8 @@ from holdfast.explainers.adapters.packages import ADAPTERS
 from holdfast.explainers.adapters.quantus import from_quantus
 from holdfast.explainers.adapters.shap import from_shap
 from holdfast.explainers.adapters.zennit import from_zennit
+from holdfast.explainers.attention.attention_relevance import AttentionRelevance
+from holdfast.explainers.attention.attention_rollout import AttentionRollout
 from holdfast.explainers.base import Explainer
 from holdfast.explainers.baselines import CentreExplainer, Edges, InputCopy, RandomExplainer
 from holdfast.explainers.cam.full_grad import FullGrad, FullGradient
@@ -48,6 +50,8 @@ __all__ = [
     "LIME",
     "LRP",
     "RISE",
+    "AttentionRelevance",
+    "AttentionRollout",
     "Background",
     "CentreExplainer",
     "Deconvolution",
@@ -125,6 +129,8 @@ for _kind in (
     GradCAM,
     GuidedGradCAM,
     FullGrad,
+    AttentionRollout,
+    AttentionRelevance,
     LIME,
     KernelSHAP,
     ShapleySampling,

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from holdfast.errors import check
 from holdfast.explainers import Explainer
+from holdfast.explainers.attention.attention_calls import PlainAttention
 from holdfast.explainers.gradients.surrogates import smooth_relu
 from holdfast.metrics.result import Status
 from holdfast.model import Classifier, Output
@@ -337,7 +338,7 @@ class Probe:
 
         def chunk(x: Tensor, origin: Tensor, *columns: Tensor) -> tuple[Tensor]:
             targets = self.targets[origin]
-            with torch.enable_grad(), smooth_relu(beta):  # which also runs compiled modules eagerly
+            with torch.enable_grad(), smooth_relu(beta), PlainAttention():  # which run compiled modules eagerly
                 leaf = x.detach().requires_grad_(True)
                 copies = self.perturb(leaf, origin)
                 maps, logits = self.explainer.attribute(

@@ -30,7 +30,7 @@ from holdfast.study.run import Progress, run_grid
 from holdfast.study.store import Store
 
 METRICS = holdfast.metrics.names()
-EXPLAINED = holdfast.explainers.names()
+EXPLAINED = [name for name in holdfast.explainers.names() if not name.startswith("attention_")]
 
 #: explainers that take long by default, with less of what takes it
 QUICK: dict[str, dict[str, Any]] = {

@@ -72,13 +72,14 @@ class GuidedGradCAM(Explainer):
         with torch.enable_grad():
             with (
                 replace_relu_gradient(rule),
-                keep_layer_output(classifier.module, self.layer, x, self.label, detached=False) as get_output,
+                keep_layer_output(classifier.module, self.layer, x, self.label, detached=False) as kept,
             ):
                 logits = classifier.forward(leaf.clone())
-            scores = select_logits(logits, targets)
-            by_layer = compute_gradient(scores, get_output(), retain_graph=True)
+            scores, output = select_logits(logits, targets), kept.find()
+            by_layer = compute_gradient(scores, output, retain_graph=True)
             guided = True
             by_input = compute_gradient(scores, leaf)
         with torch.no_grad():
-            maps = resize(compute_activation_map(by_layer, get_output().detach(), relu=True), x, self.interpolation)
+            maps = compute_activation_map(kept.arrange(by_layer), kept.arrange(output.detach()), relu=True)
+            maps = resize(maps, x, self.interpolation)
             return by_input * maps, logits.detach()

@@ -1,0 +1,1 @@
+"""Explainers that read the attention weights of transformers."""
