@@ -248,9 +248,9 @@ def measure_rows(network: str, module: nn.Module, options: argparse.Namespace) -
         torch.autograd.grad(module(leaf).amax(1).sum(), leaf)
 
     def twice(x: Tensor) -> None:
-        from holdfast.explainers.gradients.surrogates import smooth_relu
+        from holdfast.explainers.attention.attention_calls import PlainAttention
 
-        with smooth_relu(10.0):
+        with holdfast.explainers.smooth_relu(10.0), PlainAttention():
             leaf = x.detach().requires_grad_(True)
             (grad,) = torch.autograd.grad(module(leaf).amax(1).sum(), leaf, create_graph=True)
             torch.autograd.grad(grad.abs().sum(), leaf)

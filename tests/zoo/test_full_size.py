@@ -63,20 +63,19 @@ def write_network(folder: Path, name: str, tiny: bool) -> dict[str, Any]:
     return {"name": f"transformers:{own}", "pretrained": False}
 
 
-def read_study(folder: Path, network: str, images: int, tiny: bool, **changes: Any) -> dict[str, Any]:
-    """The example with one network with random weights and with noise for photos."""
+def read_study(folder: Path, network: str, images: int, tiny: bool, file: Path = STUDY) -> dict[str, Any]:
+    """An example with one network with random weights and with noise for photos."""
     side = 32 if tiny else 224
     (folder / "full_size_noise.py").write_text(
         f"import torch\ndef load():\n    return torch.rand({images}, 3, {side}, {side})\n"
     )
-    study: dict[str, Any] = YAML(typ="safe", pure=True).load(STUDY.read_text())
+    study: dict[str, Any] = YAML(typ="safe", pure=True).load(file.read_text())
     assert network in study["models"]
     del study["samples"], study["executor"]
     return {
         **study,
         "data": {"noise": {"function": "full_size_noise:load", "bounds": [0, 1]}},
         "models": {network: write_network(folder, network, tiny)},
-        **changes,
     }
 
 
@@ -96,6 +95,15 @@ def test_the_study_on_tiny_networks(network: str, tmp_path: Path) -> None:
     assert [(line.explainer, line.label, line.error) for line in lines if line.error] == []
     assert len(lines) == len(whole[0]) + len(whole[1])
     assert all(line.seconds > 0 for line in lines)
+
+
+@pytest.mark.parametrize(("name", "network"), [("vit", "ViT-B/16"), ("resnet", "ResNet-50")])
+def test_the_explainers_of_one_kind_of_network(name: str, network: str, tmp_path: Path) -> None:
+    study = read_study(tmp_path, network, 2, tiny=True, file=STUDY.with_name(f"imagenet_full_{name}.yaml"))
+    assert study["metrics"] == YAML(typ="safe", pure=True).load(STUDY.read_text())["metrics"]
+    lines = estimate({**study, "metrics": {"log-odds": study["metrics"]["log-odds"]}}, tmp_path).lines
+    assert [(line.explainer, line.error) for line in lines if line.error] == []
+    assert len(lines) == len(study["explainers"])
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from holdfast.errors import check
 from holdfast.function_calls import FunctionMode
@@ -98,8 +97,7 @@ def guide_gradient(gradient: Tensor, active: Tensor) -> Tensor:
 def smooth_relu(beta: float = 10.0) -> Iterator[None]:
     """Inside, every ReLU is the softplus `log(1 + exp(beta z)) / beta`, which has second derivatives.
 
-    A ReLU6 is the difference of two softplus functions, at `z` and at `z - 6`. Fused attention
-    (`scaled_dot_product_attention`) is computed by its formula, because its kernels have no second derivative.
+    A ReLU6 is the difference of two softplus functions, at `z` and at `z - 6`.
 
     Attributions of a rectifier network are piecewise constant in the input. With softplus they are differentiable, as
     in Dombrowski et al., Explanations can be manipulated and geometry is to blame, NeurIPS 2019. The user's module
@@ -126,6 +124,5 @@ def smooth_relu(beta: float = 10.0) -> Iterator[None]:
     def softplus(z: Tensor) -> Tensor:
         return F.softplus(z, beta=beta, threshold=20.0)
 
-    replaced = ReluReplacement(softplus, lambda z, cap: softplus(z) - softplus(z - cap))
-    with replaced, sdpa_kernel(SDPBackend.MATH):
+    with ReluReplacement(softplus, lambda z, cap: softplus(z) - softplus(z - cap)):
         yield
