@@ -93,7 +93,7 @@ def command(*arguments: object) -> list[str]:
 
 def killed_and_gone_on(folder: Path, kills: int, seed: int) -> None:
     """Kill a study's process `kills` times at random moments, and compare what it ends with to an unbroken run."""
-    study = write_study(folder, samples=16 + 12 * kills, workers=2)
+    study = write_study(folder, samples=4 + 8 * kills, workers=2)
     whole, broken = folder / "whole", folder / "broken"
     subprocess.run(command("run", study, "--out", whole, "--no-report"), check=True, capture_output=True)
     dice, done = random.Random(seed), 0
