@@ -150,9 +150,13 @@ def build_site(
     states = {}
     for key, each in found.items():
         states[key] = _look_up(before, key)
-        if verify and len(states[key].jobs) < min(verify, each.results.jobs.height):
-            states[key] = verify_submission(each, verify, base, trusted, seed, tell)
-            tell(f"{each.title}: {states[key].text}")
+        # a new sample may miss the job that differed, so what differs stays so
+        asked = verify and states[key].state != "differs"
+        if asked and len(states[key].jobs) < min(verify, each.results.jobs.height):
+            now = verify_submission(each, verify, base, trusted, seed, tell)
+            tell(f"{each.title}: {now.text}")
+            if now.state != "not verified" or states[key].state != "verified":
+                states[key] = now
     keys = {kind: [key for key, each in states.items() if each.state == kind] for kind in _CLASSES}
     boards = arrange_boards(list(found.values()), keys["differs"], keys["verified"])
     for board in boards:
@@ -228,7 +232,7 @@ def _write_pages(
     environment.filters["breakable"] = allow_breaks
     environment.filters["marked"] = mark_up
     environment.filters["number"] = lambda value: format_number(value, 2)
-    environment.globals |= {"states": states, "classes": _CLASSES, "state_of": lambda row: state_of(row, states)}
+    environment.globals |= {"states": states, "classes": _CLASSES}
 
     def render(template: str, **values: Any) -> bytes:
         return show_unsafe(environment.get_template(template).render(**values)).encode()
@@ -276,9 +280,9 @@ def _write_pages(
     return files
 
 
-def state_of(row: Row, states: Mapping[str, Verification]) -> State:
-    """The state of an explainer's numbers: verified if they are in any of its submissions."""
-    have = {states[each.digest].state for each in row.submissions}
+def state_of(row: Row, label: str, states: Mapping[str, Verification]) -> State:
+    """The state of an explainer's numbers of one metric: verified if they are in a verified submission."""
+    have = {states[each.digest].state for each in row.sources[label]}
     return "verified" if "verified" in have else "not verified" if "not verified" in have else "differs"
 
 
@@ -425,7 +429,7 @@ def _make_line(
     controls, against = _describe_test(test, label.reading.decimals)
     mark = {"best": "★", "tied": "★"}.get((entry.verdict or "") if entry else "", "")
     rank = None if entry is None else entry.mean_rank
-    return Line(row, state_of(row, states), cell, remarks, value, rank, mark, verdict, difference, controls, against)
+    return Line(row, state_of(row, label.name, states), cell, remarks, value, rank, mark, verdict, difference, controls, against)
 
 
 def _make_unranked_line(board: Board, label: Label, row: Row) -> Line:
