@@ -300,6 +300,34 @@ def test_a_bad_file_is_listed_and_the_rest_goes_on(tmp_path: Path) -> None:
     assert "<code>1.json</code>: the same submission as mine" in index
 
 
+@pytest.mark.parametrize("misfits", [{"worst": {"lime": "<b>no gradients</b>"}}, {"worst": 5}, [1], None])
+def test_what_a_study_left_out_is_on_the_page_of_the_submission(tmp_path: Path, misfits: Any) -> None:
+    content = build(draw_values())
+    content["manifest"]["misfits"] = misfits
+    site = build_site([write(tmp_path / "in", content)], tmp_path / "site")
+    page = next((site.folder / "submissions").glob("*.html")).read_text()
+    said = "worst: no results for lime: &lt;b&gt;no gradients&lt;/b&gt;" in page
+    assert said == (misfits == {"worst": {"lime": "<b>no gradients</b>"}})
+
+
+def nest(depth: int) -> dict[str, Any]:
+    return {"a": nest(depth - 1)} if depth else {}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"environment": {"cpu": [1, 2]}}, {"study": nest(800)}], ids=["processor", "brackets"]
+)
+def test_a_file_whose_pages_cannot_be_written_is_listed_and_the_rest_goes_on(
+    tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    content = build(draw_values(), name="odd")
+    content["manifest"] |= wrong
+    site = build_site([write(tmp_path / "in", build(draw_values(gap=0.5)), content)], tmp_path / "site")
+    assert list(site.submissions.values()) == ["mine"]
+    assert list(site.problems) == ["odd"]
+    assert "its pages cannot be written" in (site.folder / "index.html").read_text()
+
+
 def test_the_same_submissions_give_the_same_bytes_and_old_pages_go(tmp_path: Path) -> None:
     one = write(tmp_path / "one", build(draw_values()))
     both = write(tmp_path / "both", build(draw_values()), build(draw_values(), data="2" * 16, name="b"))

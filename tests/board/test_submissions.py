@@ -163,6 +163,13 @@ def test_damaged_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             parse_submission(content)
 
 
+def test_many_brackets_are_not_unpacked_into_memory() -> None:
+    bomb = gzip.compress(b'{"holdfast_submission":1,"x":[' + b"[]," * 3_000_000 + b"[]]}")
+    assert len(bomb) < 20_000
+    with pytest.raises(SubmissionError, match="more than 2,000,000 lists and objects"):
+        parse_submission(bomb)
+
+
 def replace_at_random(content: Any, turn: random.Random) -> None:
     """Replace or remove one random entry, at any depth."""
     strange = [None, -1, 10**30, 1e308, "", "x" * 300, "nan", True, [], {}, [[]], {"a": []}, "\ud800", "<script>"]
