@@ -271,7 +271,7 @@ def test_names_that_somebody_chose_do_not_join_rows() -> None:
     (second,) = read(other)
     taken = {"senc": {"lrp (b)": [0.9, 0.9, 0.9], f"lrp ({second.digest[:8]})": [0.9, 0.9, 0.8]}}
     (board,) = arrange_boards(read(build(values, name="a"), build(taken, name="0"), other))
-    assert len(set(row.name for row in board.rows)) == len(board.rows) == 5
+    assert len({row.name for row in board.rows}) == len(board.rows) == 5
 
 
 def test_a_submission_that_differs_is_not_drawn_again_and_a_verified_one_stays(tmp_path: Path) -> None:

@@ -145,7 +145,10 @@ def add_job(content: dict[str, Any]) -> None:
             lambda content: content["manifest"]["data"]["digits"].update(bounds=[[0.0, 0.0], [2.0, 2.0]]),
             "data 'digits': another bounds",
         ),
-        (lambda content: content["manifest"]["data"]["digits"].update(targets="given"), "data 'digits': another targets"),
+        (
+            lambda content: content["manifest"]["data"]["digits"].update(targets="given"),
+            "data 'digits': another targets",
+        ),
         (lambda content: content["manifest"].update(seed=1), "seed: 0 here"),
         (
             lambda content: content["manifest"]["study"].update(data={"digits": "mnist:nowhere"}),
@@ -186,7 +189,9 @@ def test_functions_are_run_only_if_the_submission_is_trusted(tmp_path: Path) -> 
     import sys
 
     del sys.modules["own_of_board"]
-    site = build_site([tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, trusted=["", made.digest[:15]])
+    site = build_site(
+        [tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, trusted=["", made.digest[:15]]
+    )
     (state,) = site.states.values()
     assert state.text == (
         "Not verified: it names code that is run only if the submission is trusted (own_of_board:model)."

@@ -464,7 +464,9 @@ def _make_line(
     controls, against = _describe_test(test, label.reading.decimals)
     mark = {"best": "★", "tied": "★"}.get((entry.verdict or "") if entry else "", "")
     rank = None if entry is None else entry.mean_rank
-    return Line(row, state_of(row, label.name, states), cell, remarks, value, rank, mark, verdict, difference, controls, against)
+    return Line(
+        row, state_of(row, label.name, states), cell, remarks, value, rank, mark, verdict, difference, controls, against
+    )
 
 
 def _make_unranked_line(board: Board, label: Label, row: Row) -> Line:
