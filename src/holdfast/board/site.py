@@ -161,11 +161,11 @@ def build_site(
     try:
         boards, files = _arrange_and_write(title, found, states, problems)
     except Exception:
-        failing = {key: error for key, each in found.items() if (error := _find_error(each))}
+        failing = {key: reason for key, each in found.items() if (reason := _find_error(each))}
         if not failing:
             raise
-        for key, error in failing.items():
-            problems[found[key].title] = f"its pages cannot be written: {error}"
+        for key, reason in failing.items():
+            problems[found[key].title] = f"its pages cannot be written: {reason}"
             tell(f"{found[key].title}: {problems[found[key].title]}")
             del found[key], states[key]
         boards, files = _arrange_and_write(title, found, states, problems)
