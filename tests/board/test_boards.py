@@ -242,6 +242,49 @@ def test_a_submission_that_differs_is_shown_and_not_ranked(tmp_path: Path) -> No
     assert "1 with other numbers than reported" in found.output
 
 
+def test_a_column_is_verified_only_if_its_own_submission_is(tmp_path: Path) -> None:
+    values = draw_values()
+    forged = {"worst": {"lrp": values["senc"]["lrp"] + 5, "random": values["senc"]["random"]}}
+    folder = write(tmp_path / "in", build(values), build(forged, name="forger"))
+    site = build_site([folder], tmp_path / "site")
+    listing = json.loads((site.folder / "site.json").read_text())
+    listing["verifications"] = {key: state("verified") for key, title in site.submissions.items() if title == "mine"}
+    (site.folder / "site.json").write_text(json.dumps(listing))
+    build_site([folder], tmp_path / "site")
+    (file,) = (site.folder / "boards").iterdir()
+    rows = [find_rows(file.read_text(), f"metric-{number}")["lrp"] for number in (1, 2)]
+    assert ["not verified" in row for row in rows] == [False, True]
+    assert "verified" in rows[0]
+    assert "forger" not in rows[0]
+
+
+def test_flags_are_numbers_too() -> None:
+    values = {"worst": {"lrp": [0.1, 0.2, 0.3], "random": [0.1, 0.2, 0.4]}}
+    flags = {"lrp": [True, False, True]}
+    (board,) = arrange_boards(read(build(values), build(values, name="other", flags=flags)))
+    assert name_rows(board) == ["lrp", "lrp (other)", "random"]
+
+
+def test_names_that_somebody_chose_do_not_join_rows() -> None:
+    values = {"senc": {"lrp": [0.1, 0.2, 0.3], "random": [0.1, 0.2, 0.4]}}
+    other = build({"senc": {"lrp": [0.4, 0.5, 0.6], "random": [0.1, 0.2, 0.4]}}, name="b")
+    (second,) = read(other)
+    taken = {"senc": {"lrp (b)": [0.9, 0.9, 0.9], f"lrp ({second.digest[:8]})": [0.9, 0.9, 0.8]}}
+    (board,) = arrange_boards(read(build(values, name="a"), build(taken, name="0"), other))
+    assert len({row.name for row in board.rows}) == len(board.rows) == 5
+
+
+def test_a_submission_that_differs_is_not_drawn_again_and_a_verified_one_stays(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", build(draw_values()), build(draw_values(gap=0.5), name="other"))
+    site = build_site([folder], tmp_path / "site")
+    listing = json.loads((site.folder / "site.json").read_text())
+    known = {key: "differs" if title == "other" else "verified" for key, title in site.submissions.items()}
+    listing["verifications"] = {key: state(kind) for key, kind in known.items()}
+    (site.folder / "site.json").write_text(json.dumps(listing))
+    site = build_site([folder], tmp_path / "site", verify=3)
+    assert {key: each.state for key, each in site.states.items()} == known
+
+
 def title_of(site: Any, title: str) -> str:
     return next(key for key, each in site.submissions.items() if each == title)
 
@@ -255,6 +298,34 @@ def test_a_bad_file_is_listed_and_the_rest_goes_on(tmp_path: Path) -> None:
     index = (tmp_path / "site" / "index.html").read_text()
     assert "<code>z.json</code>: it is no JSON" in index
     assert "<code>1.json</code>: the same submission as mine" in index
+
+
+@pytest.mark.parametrize("misfits", [{"worst": {"lime": "<b>no gradients</b>"}}, {"worst": 5}, [1], None])
+def test_what_a_study_left_out_is_on_the_page_of_the_submission(tmp_path: Path, misfits: Any) -> None:
+    content = build(draw_values())
+    content["manifest"]["misfits"] = misfits
+    site = build_site([write(tmp_path / "in", content)], tmp_path / "site")
+    page = next((site.folder / "submissions").glob("*.html")).read_text()
+    said = "worst: no results for lime: &lt;b&gt;no gradients&lt;/b&gt;" in page
+    assert said == (misfits == {"worst": {"lime": "<b>no gradients</b>"}})
+
+
+def nest(depth: int) -> dict[str, Any]:
+    return {"a": nest(depth - 1)} if depth else {}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"environment": {"cpu": [1, 2]}}, {"study": nest(800)}], ids=["processor", "brackets"]
+)
+def test_a_file_whose_pages_cannot_be_written_is_listed_and_the_rest_goes_on(
+    tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    content = build(draw_values(), name="odd")
+    content["manifest"] |= wrong
+    site = build_site([write(tmp_path / "in", build(draw_values(gap=0.5)), content)], tmp_path / "site")
+    assert list(site.submissions.values()) == ["mine"]
+    assert list(site.problems) == ["odd"]
+    assert "its pages cannot be written" in (site.folder / "index.html").read_text()
 
 
 def test_the_same_submissions_give_the_same_bytes_and_old_pages_go(tmp_path: Path) -> None:

@@ -21,7 +21,9 @@ from holdfast.board import submission as module
 from holdfast.board.submission import find_files, parse_submission
 from holdfast.errors import ArgumentError, HoldfastError
 from holdfast.findings import list_entries
+from holdfast.metrics.base import plain
 from holdfast.report.views import Contents
+from holdfast.study.file.evaluations import import_explainer
 from holdfast.study.file.spec import load_study
 
 
@@ -163,6 +165,13 @@ def test_damaged_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             parse_submission(content)
 
 
+def test_many_brackets_are_not_unpacked_into_memory() -> None:
+    bomb = gzip.compress(b'{"holdfast_submission":1,"x":[' + b"[]," * 3_000_000 + b"[]]}")
+    assert len(bomb) < 20_000
+    with pytest.raises(SubmissionError, match="more than 2,000,000 lists and objects"):
+        parse_submission(bomb)
+
+
 def replace_at_random(content: Any, turn: random.Random) -> None:
     """Replace or remove one random entry, at any depth."""
     strange = [None, -1, 10**30, 1e308, "", "x" * 300, "nan", True, [], {}, [[]], {"a": []}, "\ud800", "<script>"]
@@ -220,6 +229,9 @@ def test_the_submissions_of_the_documentation_are_those_of_the_studies() -> None
         content = json.loads(gzip.decompress(files[name].read_bytes()))
         manifest = content["manifest"]
         assert set(manifest["explainers"]) == set(study.explainers)
+        # otherwise they cannot be verified: make them again (examples/board/README.md)
+        options = {key: plain(import_explainer(each, key, study.base)) for key, each in study.explainers.items()}
+        assert manifest["explainers"] == json.loads(json.dumps(options, default=str))
         assert set(manifest["metrics"]) == set(study.metrics)
         assert len(content["jobs"]) == content["planned"]
     assert read_submission(files["gtsrb"]).title == studies["gtsrb"].title

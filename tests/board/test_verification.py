@@ -74,6 +74,14 @@ def hide_flag(content: dict[str, Any]) -> None:
         job["values"].pop("positive", None)
 
 
+def hide_the_type_of_a_flag(content: dict[str, Any]) -> None:
+    """Submit a flag as numbers, and as its opposite."""
+    content["columns"]["corruption_curve"]["no_positive"] = "Int8"
+    for job in content["jobs"]:
+        if job["label"] == "corruption_curve":
+            job["values"]["no_positive"] = [1 - value for value in job["values"]["no_positive"]]
+
+
 def widen(job: dict[str, Any]) -> None:
     """An interval that any number lies in, around another number."""
     values = job["values"]
@@ -89,6 +97,7 @@ def widen(job: dict[str, Any]) -> None:
         at_job("max_sensitivity", lambda job: job["values"].update(status=["ok", "degenerate", "ok"])),
         at_job("max_sensitivity", widen),
         hide_flag,
+        hide_the_type_of_a_flag,
     ],
 )
 def test_other_numbers_are_found(content: dict[str, Any], edit: Callable[[dict[str, Any]], None]) -> None:
@@ -127,6 +136,18 @@ def add_job(content: dict[str, Any]) -> None:
         (
             lambda content: content["manifest"]["models"]["lenet"].update(digest="0" * 16),
             "models 'lenet': other values",
+        ),
+        (
+            lambda content: content["manifest"]["models"]["lenet"].update(network="0" * 16),
+            "models 'lenet': another network",
+        ),
+        (
+            lambda content: content["manifest"]["data"]["digits"].update(bounds=[[0.0, 0.0], [2.0, 2.0]]),
+            "data 'digits': another bounds",
+        ),
+        (
+            lambda content: content["manifest"]["data"]["digits"].update(targets="given"),
+            "data 'digits': another targets",
         ),
         (lambda content: content["manifest"].update(seed=1), "seed: 0 here"),
         (
@@ -168,13 +189,15 @@ def test_functions_are_run_only_if_the_submission_is_trusted(tmp_path: Path) -> 
     import sys
 
     del sys.modules["own_of_board"]
-    site = build_site([tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, trusted=["", made.digest[:7]])
+    site = build_site(
+        [tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, trusted=["", made.digest[:15]]
+    )
     (state,) = site.states.values()
     assert state.text == (
         "Not verified: it names code that is run only if the submission is trusted (own_of_board:model)."
     )
     assert not ran.exists()
-    site = build_site([tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, trusted=[made.digest[:8]])
+    site = build_site([tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, trusted=[made.digest[:16]])
     (state,) = site.states.values()
     assert state.state == "verified"
     assert ran.exists()
@@ -197,6 +220,7 @@ def test_functions_are_run_only_if_the_submission_is_trusted(tmp_path: Path) -> 
         ({"models": {"m": {"path": "m.pt2", "trust": True}}}, ["trust: True"]),
         ({"models": {"m": {"name": "timm:vit"}}}, ["timm:vit"]),
         ({"models": {"m": {"name": "x", "preprocess": "own:scale"}}}, ["own:scale"]),
+        ({"data": {"a": {"function": "ucr:load"}}}, ["ucr:load"]),
         ({"explainers": [{"captum:Saliency": {}}, "randomised:saliency"]}, ["captum:Saliency", "randomised:saliency"]),
         ({"explainers": {"a": {"name": "randomised", "explainer": {"function": "own:e"}}}}, ["own:e"]),
         ({"metrics": {"worst case: here": {"name": "worst_case"}}}, []),

@@ -375,6 +375,18 @@ def test_a_failed_job_is_an_error(tmp_path: Path) -> None:
     assert (found.failed, found.exit_code) == (4, 2)
 
 
+def test_an_explainer_that_a_metric_cannot_evaluate_is_named_and_needs_no_more_samples(tmp_path: Path) -> None:
+    attack = {"attribution_attack": {"neighbourhood": {"linf": 0.02}, "k": 50, "steps": 1, "restarts": 1}}
+    requirement = {"metric": "attribution_attack", "at_least": 0.0}
+    study = study_with(requirement, metrics=[attack], explainers=["saliency", "occlusion"], samples=4)
+    found = check({**study, "samples": 8}, tmp_path, until_decided=True, most_samples=32, progress=False)
+    outcomes = {each.explainer: each.outcome for each in found.decisions}
+    assert outcomes == {"saliency": "pass", "occlusion": "undecided"}
+    assert found.samples == 8
+    assert "occlusion" in str(found)
+    assert "no sample was evaluated, because the explainer cannot be differentiated" in " ".join(str(found).split())
+
+
 def test_editors_know_requirements() -> None:
     import jsonschema
     from ruamel.yaml import YAML

@@ -16,6 +16,7 @@ control if holdfast knows it as one; what a submission says of this does not cou
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ import polars as pl
 
 from holdfast.board.submission import Submission, SubmittedResults
 from holdfast.errors import HoldfastError
+from holdfast.evidence.repetition import IDENTITY
 from holdfast.explainers import explainers
 from holdfast.presentation.wording import is_random
 from holdfast.report.methods import flatten
@@ -36,7 +38,7 @@ from holdfast.tensors import Array
 #: options of a metric that do not change what is measured
 _NO_OPTIONS = {"preset"}
 #: what of the data, beside the inputs, must be the same
-_DATA = ("digest", "samples", "bounds", "targets", "targets_digest", "extras")
+_DATA = IDENTITY["data"]
 #: what of an explainer's rows must be the same in two submissions for them to be one row
 _NUMBERS = ("repeat", "sample", "status", "value", "low", "high")
 
@@ -68,6 +70,7 @@ class Row:
         about: its configuration, as stored.
         submissions: those that have it, with these numbers.
         control: whether holdfast knows it as a control.
+        sources: the submissions that have each column, by its label; the numbers are those of the first.
         ranked: whether it takes part in tests; False if the verification of all its submissions found other numbers.
         frames: its rows by the label of a column.
         arrays: its stored arrays by job; jobs have the names that are in the frames.
@@ -77,6 +80,7 @@ class Row:
     name: str
     about: Mapping[str, Any]
     submissions: tuple[Submission, ...]
+    sources: Mapping[str, tuple[Submission, ...]]
     control: bool
     ranked: bool
     frames: Mapping[str, pl.DataFrame] = field(repr=False)
@@ -160,7 +164,8 @@ def _slug(name: str) -> str:
 def _key_of_column(manifest: Mapping[str, Any], label: str) -> str:
     about = manifest["metrics"][label]
     options = {name: value for name, value in about["options"].items() if name not in _NO_OPTIONS}
-    return digest([about["metric"], options, manifest["seed"], manifest["repeats"]])
+    # an installed metric has one direction; of another one, each submission says what it likes
+    return digest([about["metric"], about["direction"], options, manifest["seed"], manifest["repeats"]])
 
 
 def _find_columns(parts: Iterable[tuple[Submission, str, str]]) -> dict[str, Column]:
@@ -223,11 +228,10 @@ def _find_rows(
     taken: set[str] = set()
     named = []
     for row in rows:
-        name = row.name
-        if name in taken:
-            name = f"{row.name} ({row.submissions[0].title})"
-        if name in taken:
-            name = f"{row.name} ({row.submissions[0].digest[:8]})"
+        first = row.submissions[0]
+        further = (f"{row.name} ({first.digest[:8]}, {number})" for number in itertools.count(2))  # names can be chosen
+        names = (row.name, f"{row.name} ({first.title})", f"{row.name} ({first.digest[:8]})")
+        name = next(each for each in itertools.chain(names, further) if each not in taken)
         taken.add(name)
         named.append(dataclasses.replace(row, name=name))
     return sorted(named, key=lambda row: row.control)
@@ -250,13 +254,15 @@ def _read_rows(submission: Submission, data: str, model: str, labels: Mapping[st
         records = jobs.filter(pl.col("explainer") == name)
         if frames:
             arrays = {job: results.artefacts(job.partition(":")[2]) for job in records["job"]}
+            own = {str(label): frame for (label,), frame in frames.items()}
             yield Row(
                 name,
                 about,
                 (submission,),
+                dict.fromkeys(own, (submission,)),
                 is_control(name, about),
                 ranked,
-                {str(label): frame for (label,), frame in frames.items()},
+                own,
                 {job: found for job, found in arrays.items() if found},
                 records,
             )
@@ -285,10 +291,17 @@ def _is_own(about: Mapping[str, Any]) -> bool:
 def _have_same_numbers(one: Row, other: Row) -> bool:
     """Whether two rows have the same numbers in all columns that both have."""
     for label in one.frames.keys() & other.frames.keys():
-        first, second = (row.frames[label].select(_NUMBERS).sort("repeat", "sample") for row in (one, other))
+        first, second = (_select_numbers(row.frames[label]) for row in (one, other))
         if not first.equals(second, null_equal=True) or _join_arrays(one, label) != _join_arrays(other, label):
             return False
     return True
+
+
+def _select_numbers(frame: pl.DataFrame) -> pl.DataFrame:
+    """The columns that must be the same: values, intervals and flags."""
+    flags = sorted(name for name, kind in frame.schema.items() if kind == pl.Boolean)
+    flags = [name for name in flags if frame[name].null_count() < len(frame)]  # others are of other metrics
+    return frame.select(*_NUMBERS, *flags).sort("repeat", "sample")
 
 
 def _join_arrays(row: Row, label: str) -> dict[tuple[int, str], bytes]:
@@ -307,6 +320,10 @@ def _merge(one: Row, other: Row) -> Row:
     return dataclasses.replace(
         one,
         submissions=(*one.submissions, *other.submissions),
+        sources={
+            label: (*one.sources.get(label, ()), *other.sources.get(label, ()))
+            for label in dict.fromkeys([*one.sources, *other.sources])
+        },
         frames={**one.frames, **{label: other.frames[label] for label in other.frames if label in new}},
         arrays={**one.arrays, **{job: found for job, found in other.arrays.items() if job in set(jobs["job"])}},
         jobs=pl.concat([one.jobs, jobs]),

@@ -29,6 +29,7 @@ from holdfast.errors import check
 from holdfast.findings import Entry, list_entries
 from holdfast.presentation import presentation_of
 from holdfast.presentation.base import format_number
+from holdfast.report.failures import describe_misfits
 from holdfast.report.html import allow_breaks, mark_up, split_columns
 from holdfast.report.methods import flatten
 from holdfast.report.overview import build_matrix, draw_medians
@@ -150,14 +151,24 @@ def build_site(
     states = {}
     for key, each in found.items():
         states[key] = _look_up(before, key)
-        if verify and len(states[key].jobs) < min(verify, each.results.jobs.height):
-            states[key] = verify_submission(each, verify, base, trusted, seed, tell)
-            tell(f"{each.title}: {states[key].text}")
-    keys = {kind: [key for key, each in states.items() if each.state == kind] for kind in _CLASSES}
-    boards = arrange_boards(list(found.values()), keys["differs"], keys["verified"])
-    for board in boards:
-        problems |= {found[key].title: reason for key, reason in board.unreadable.items()}
-    files = _write_pages(title, boards, found, states, problems)
+        # a new sample may miss the job that differed, so what differs stays so
+        asked = verify and states[key].state != "differs"
+        if asked and len(states[key].jobs) < min(verify, each.results.jobs.height):
+            now = verify_submission(each, verify, base, trusted, seed, tell)
+            tell(f"{each.title}: {now.text}")
+            if now.state != "not verified" or states[key].state != "verified":
+                states[key] = now
+    try:
+        boards, files = _arrange_and_write(title, found, states, problems)
+    except Exception:
+        failing = {key: reason for key, each in found.items() if (reason := _find_error(each))}
+        if not failing:
+            raise
+        for key, reason in failing.items():
+            problems[found[key].title] = f"its pages cannot be written: {reason}"
+            tell(f"{found[key].title}: {problems[found[key].title]}")
+            del found[key], states[key]
+        boards, files = _arrange_and_write(title, found, states, problems)
     listing = {
         "holdfast_board": _SCHEMA,
         "files": sorted(files),
@@ -169,6 +180,26 @@ def build_site(
         (folder / name).unlink(missing_ok=True)
     write_atomically(folder / _SITE, (json.dumps(listing, indent=1, sort_keys=True) + "\n").encode())
     return BoardSite(folder, len(boards), {key: each.title for key, each in found.items()}, states, problems)
+
+
+def _arrange_and_write(
+    title: str, found: Mapping[str, Submission], states: Mapping[str, Verification], problems: dict[str, str]
+) -> tuple[list[Board], dict[str, bytes]]:
+    """The boards and all pages; submissions that do not fit beside the others are added to the problems."""
+    keys = {kind: [key for key, each in states.items() if each.state == kind] for kind in _CLASSES}
+    boards = arrange_boards(list(found.values()), keys["differs"], keys["verified"])
+    for board in boards:
+        problems |= {found[key].title: reason for key, reason in board.unreadable.items()}
+    return boards, _write_pages(title, boards, found, states, problems)
+
+
+def _find_error(submission: Submission) -> str:
+    """Why the pages of a submission cannot be written, also without the others; empty if they can."""
+    try:
+        _arrange_and_write("", {submission.digest: submission}, {submission.digest: _NOT_ASKED}, {})
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def _open_site(folder: Path) -> dict[str, Any]:
@@ -228,7 +259,7 @@ def _write_pages(
     environment.filters["breakable"] = allow_breaks
     environment.filters["marked"] = mark_up
     environment.filters["number"] = lambda value: format_number(value, 2)
-    environment.globals |= {"states": states, "classes": _CLASSES, "state_of": lambda row: state_of(row, states)}
+    environment.globals |= {"states": states, "classes": _CLASSES}
 
     def render(template: str, **values: Any) -> bytes:
         return show_unsafe(environment.get_template(template).render(**values)).encode()
@@ -276,9 +307,9 @@ def _write_pages(
     return files
 
 
-def state_of(row: Row, states: Mapping[str, Verification]) -> State:
-    """The state of an explainer's numbers: verified if they are in any of its submissions."""
-    have = {states[each.digest].state for each in row.submissions}
+def state_of(row: Row, label: str, states: Mapping[str, Verification]) -> State:
+    """The state of an explainer's numbers of one metric: verified if they are in a verified submission."""
+    have = {states[each.digest].state for each in row.sources[label]}
     return "verified" if "verified" in have else "not verified" if "not verified" in have else "differs"
 
 
@@ -320,11 +351,19 @@ def _describe_submission(submission: Submission) -> list[tuple[str, str]]:
         ("Note", submission.note),
         ("Study", str(about.get("title") or "")),
         ("Jobs", jobs),
+        ("Left out", "; ".join(_list_left_out(manifest.get("misfits")))),
         ("Computed with", _describe_versions(submission)),
         ("Random seed", f"{manifest['seed']}, {manifest['repeats']} repeat{'s' if manifest['repeats'] != 1 else ''}"),
         ("SHA-256", submission.digest),
     ]
     return [(key, text) for key, text in found if text]
+
+
+def _list_left_out(misfits: Any) -> list[str]:
+    """Which explainers a metric could not evaluate; empty for anything else than a manifest has there."""
+    entries = misfits if isinstance(misfits, Mapping) else {}
+    reasons = {str(k): {str(n): str(r) for n, r in v.items()} for k, v in entries.items() if isinstance(v, Mapping)}
+    return describe_misfits(reasons)
 
 
 def _list_options(submission: Submission) -> list[tuple[str, list[tuple[str, list[tuple[str, str]]]]]]:
@@ -425,7 +464,9 @@ def _make_line(
     controls, against = _describe_test(test, label.reading.decimals)
     mark = {"best": "★", "tied": "★"}.get((entry.verdict or "") if entry else "", "")
     rank = None if entry is None else entry.mean_rank
-    return Line(row, state_of(row, states), cell, remarks, value, rank, mark, verdict, difference, controls, against)
+    return Line(
+        row, state_of(row, label.name, states), cell, remarks, value, rank, mark, verdict, difference, controls, against
+    )
 
 
 def _make_unranked_line(board: Board, label: Label, row: Row) -> Line:

@@ -45,6 +45,8 @@ from holdfast.tensors import Array
 SCHEMA = 1
 #: how large a file may be, also when it is unpacked
 LARGEST = 100_000_000
+#: how many lists and objects there may be in a file; in memory each is many times larger than its two brackets
+MOST_PARTS = 2_000_000
 _KEY = "holdfast_submission"
 _STATUSES = ("ok", "misclassified", "degenerate", "nonfinite")
 #: what a column of numbers can be; other columns are not submitted
@@ -379,6 +381,8 @@ def _unpack(content: bytes) -> bytes:
             raise SubmissionError(f"it cannot be unpacked: {error}") from error
     if len(content) > LARGEST:
         raise SubmissionError(f"it is larger than {LARGEST:,} bytes")
+    if content.count(b"[") + content.count(b"{") > MOST_PARTS:
+        raise SubmissionError(f"it has more than {MOST_PARTS:,} lists and objects")
     return content
 
 

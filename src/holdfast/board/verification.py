@@ -33,6 +33,8 @@ from holdfast.tensors import Array
 
 State = Literal["verified", "differs", "not verified"]
 _LEVEL = 0.05
+#: so many digits of a digest say which submission is meant; anybody can make one with the same first 8
+TRUSTED_DIGITS = 16
 #: what looks like `package:name`, which can be a function, or a thing of another package
 _REFERENCE = re.compile(r"^[^\s:]+:\S+$")
 _AGREEMENTS = ("same bits", "within rounding", "within the interval", "different", "failed")
@@ -123,7 +125,7 @@ def verify_submission(
         submission: which was read from its file.
         jobs: how many jobs.
         base: the folder that paths and functions of the study are relative to.
-        trusted: the starts of digests of submissions whose functions may be imported and run, 8 digits or more.
+        trusted: the starts of digests of submissions whose functions may be imported and run, 16 digits or more.
         seed: of the choice of jobs; None for a new one, which nobody who made the submission can have known.
         tell: is called with a line for each job.
     """
@@ -145,7 +147,7 @@ def verify_submission(
 
 def is_trusted(submission: Submission, trusted: Collection[str]) -> bool:
     """Whether the digest of a submission is among the trusted ones, which may be given by their start."""
-    return any(len(start) >= 8 and submission.digest.startswith(start) for start in trusted)
+    return any(len(start) >= TRUSTED_DIGITS and submission.digest.startswith(start) for start in trusted)
 
 
 def _repeat(
@@ -203,6 +205,8 @@ def find_foreign(content: Mapping[str, Any]) -> list[str]:
                 look(str(key), section)
                 if key in ("trust", "download") and inner is not False:
                     found.append(f"{key}: {inner}")
+                elif key == "function" and isinstance(inner, str):
+                    found.append(inner)
                 look(inner, section)
         elif isinstance(value, list | tuple):
             for inner in value:

@@ -78,6 +78,11 @@ def decide_requirements(
     return Decisions(tuple(found), most, max(counts, default=0), findings.failures.height)
 
 
+def find_misfit(manifest: Mapping[str, Any], label: str, explainer: str) -> str:
+    """Why a study left an explainer out of a metric, so that no number of samples decides anything; may be empty."""
+    return str(((manifest.get("misfits") or {}).get(label) or {}).get(explainer) or "")
+
+
 def _list_places(contents: Contents, entry: RequirementEntry) -> Iterator[tuple[str, str, str, str]]:
     """The data, models, labels and explainers that a requirement names."""
     known = contents.labels
@@ -179,6 +184,8 @@ class _Case:
             what, target, side = "share of samples", share, "higher"
         if not count:
             none = "no sample was evaluated" + (f"; {values.skipped} were skipped" if values.skipped else "")
+            reason = find_misfit(self.contents.manifest, self.label, self.explainer)
+            none += f", because {reason}" if reason else ""
             return self._make("undecided", what, None, limit=target, better=side, skipped=values.skipped, advice=none)
         advice = ""
         if outcome == "undecided":

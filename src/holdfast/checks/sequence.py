@@ -17,7 +17,7 @@ from typing import Any
 
 import polars as pl
 
-from holdfast.checks.base import decide_requirements
+from holdfast.checks.base import decide_requirements, find_misfit
 from holdfast.checks.baseline import read_baseline
 from holdfast.checks.decision import Decision, Decisions
 from holdfast.errors import HoldfastError, check_integer
@@ -93,7 +93,11 @@ def check(
         found = run_study(study, target, executor=executor, progress=progress, command=f"holdfast check {study.name}")
         decisions = _look(found.results, target, study)
         tell(decisions)
-        undecided = any(decision.outcome == "undecided" for decision in decisions.decisions)
+        about = found.results.manifest
+        undecided = any(
+            each.outcome == "undecided" and not find_misfit(about, each.metric, each.explainer)
+            for each in decisions.decisions
+        )
         if most is None or study.samples is None or not undecided or study.samples >= most:
             return decisions
         study = _with_samples(study, min(2 * study.samples, most))

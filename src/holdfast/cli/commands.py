@@ -271,7 +271,7 @@ def board(
     ] = Path(),
     trust: Annotated[
         list[str] | None,
-        typer.Option(help="A digest, or its first 8 digits or more: of a submission whose functions may be run."),
+        typer.Option(help="A digest, or its first 16 digits or more: of a submission whose functions may be run."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Of the choice of jobs; a new one if not given.")] = None,
 ) -> None:

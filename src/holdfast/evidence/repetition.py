@@ -34,6 +34,11 @@ _WORSE: tuple[Agreement, ...] = ("same bits", "within rounding", "within the int
 _ROUNDING = 1e-4  # relative to the largest stored value of the job
 #: where a job belongs: two jobs with the same identity have the same places
 PLACES = ("data", "model", "explainer", "label", "repeat", "start", "stop")
+#: what a manifest says of data and of models that must be the same here; a board is found by it
+IDENTITY = {
+    "data": ("digest", "samples", "bounds", "targets", "targets_digest", "extras"),
+    "models": ("digest", "network"),
+}
 
 
 @dataclass(frozen=True)
@@ -156,8 +161,12 @@ def _find_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str,
     for section in ("data", "models"):
         for name, about in (then.get(section) or {}).items():
             here = (now.get(section) or {}).get(name) or {}
-            if here.get("digest") != (about or {}).get("digest"):
+            before = about or {}
+            if here.get("digest") != before.get("digest"):
                 found.append(f"{section} {name!r}: other values (digest {here.get('digest')} here)")
+            else:
+                other = [key for key in IDENTITY[section] if _as_stored(before.get(key)) != _as_stored(here.get(key))]
+                found += [f"{section} {name!r}: another {key}" for key in other]
     for section in ("explainers", "metrics"):
         for name, about in (then.get(section) or {}).items():
             if _as_stored(about) != _as_stored((now.get(section) or {}).get(name)):
@@ -222,10 +231,10 @@ def compare_values(then: pl.DataFrame, now: pl.DataFrame) -> Agreement:
     >>> compare_values(then, then.with_columns(value=pl.lit(1.5)))
     'within the interval'
     """
-    flags = [name for name, kind in then.schema.items() if kind == pl.Boolean]
+    flags = [name for name, kind in then.schema.items() if pl.Boolean in (kind, now.schema.get(name))]
     keys = ["sample", "status", *flags]
     if now.height != then.height or not set(keys) <= set(now.columns) or not now.select(keys).equals(then.select(keys)):
-        return "different"
+        return "different"  # also flags of another type
     before, after = ({name: _numbers(frame, name) for name in ("value", "low", "high")} for frame in (then, now))
     scale = max((abs(value) for value in before["value"] if math.isfinite(value)), default=0.0)
     near = {

@@ -661,16 +661,16 @@ def show_moved_back(arrays: Mapping[str, Array], who: str) -> tuple[Picture, ...
 
 
 def format_number(value: float | None, decimals: int | None = 2) -> str:
-    """A number as the report prints it, with a minus sign; four digits where `decimals` is None.
+    """A number as the report prints it, with a minus sign; four digits where `decimals` is None, or of huge numbers.
 
-    >>> format_number(-0.5), format_number(float("-inf")), format_number(1234.5678, None)
-    ('−0.50', '−∞', '1235')
+    >>> format_number(-0.5), format_number(float("-inf")), format_number(1234.5678, None), format_number(1e300)
+    ('−0.50', '−∞', '1235', '1e+300')
     """
     if value is None or np.isnan(value):
         return "–"
     if np.isinf(value):
         return "∞" if value > 0 else "−∞"
-    text = f"{value:.4g}" if decimals is None else f"{value:.{decimals}f}"
+    text = f"{value:.4g}" if decimals is None or abs(value) >= 1e15 else f"{value:.{decimals}f}"
     if text.startswith("-") and not text.strip("-0."):
         text = text[1:]
     return text.replace("-", "−")
