@@ -204,6 +204,25 @@ def test_a_model_that_was_fitted_again_is_noticed() -> None:
         explainer(classifier, x)
 
 
+@pytest.mark.parametrize("references", [None, 7])
+def test_splits_that_shap_misreads_are_refused_for_every_row(references: int | None) -> None:
+    """shap reads splits by category of this model as thresholds; for some rows alone, the sums agree by chance."""
+    generator = np.random.default_rng(2)
+    rows = generator.integers(0, 11, (150, FEATURES)) / 10
+    rows[:, 3] = generator.integers(0, 5, 150)
+    score = rows[:, 0] + rows[:, 1] * rows[:, 2] + 0.5 * np.isin(rows[:, 3], [1, 3])
+    model = HistGradientBoostingClassifier(
+        max_iter=5, max_bins=8, min_samples_leaf=5, random_state=0, categorical_features=[3]
+    ).fit(rows, score > np.median(score))
+    classifier = holdfast.Classifier.from_callable(model.predict_proba, (0.0, 5.0), dtype=torch.float64)
+    x = torch.tensor(rows)
+    background = None if references is None else x[40 : 40 + references]
+    explainer = holdfast.explainers.get("shap:TreeExplainer", background=background)
+    for row in x[:40]:
+        with pytest.raises(ModelError, match="splits or a loss that shap cannot read"):
+            explainer(classifier, row[None], 1)
+
+
 def test_what_it_cannot_explain() -> None:
     _, classifier, x = fit("hist", 2)
     explainer = holdfast.explainers.get("shap:TreeExplainer")

@@ -134,3 +134,26 @@ def test_errors() -> None:
     twice.blocks[1] = twice.blocks[0]
     with pytest.raises(ModelError, match=r"expected layer 'blocks.0.norm1' to run once a forward pass, ran 2x"):
         hx.GradCAM(layer="blocks.0.norm1")(classify(twice), x, 1)
+
+
+class NormOnce(nn.Module):
+    """Two attentions, and a layer normalisation before the first of them only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.norm, self.head = nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 3)
+        self.first, self.second = (nn.MultiheadAttention(8, 2, batch_first=True) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.norm(self.embed(x.transpose(1, 2)))
+        for attention in (self.first, self.second):
+            tokens = tokens + attention(tokens, tokens, tokens, need_weights=False)[0]
+        return self.head(tokens.mean(1))  # type: ignore[no-any-return]
+
+
+def test_the_last_normalisation_before_the_last_attention_may_be_before_another_one() -> None:
+    torch.manual_seed(0)
+    classifier, x = holdfast.Classifier(NormOnce(), (0.0, 1.0), device="cpu"), torch.rand(3, 4, 6)
+    maps = hx.GradCAM(relu=False)(classifier, x, 1)
+    assert torch.equal(maps, hx.GradCAM(layer="norm", relu=False)(classifier, x, 1))
+    assert maps.any()

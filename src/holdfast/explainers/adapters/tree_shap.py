@@ -6,7 +6,8 @@ Machine Intelligence 2020. With a background the game is `v(S) = mean_b f(x_S, b
 
 Two departures from calling the package. It compares features with thresholds in single precision, which sends a row to
 the wrong side where it lies on a threshold, as rows of the training data do. So features and thresholds are replaced by
-their ranks, which are exact. And what is returned is checked: attributions add up to the model's own answer.
+their ranks, which are exact. And what is returned is checked: attributions add up to the model's own answer, and for
+each model once also on rows mixed of the inputs, the background and values beside thresholds.
 
 Cost: one call of the model for each chunk, and `rows x references x leaves` steps in shap's compiled code.
 """
@@ -35,6 +36,8 @@ from holdfast.tensors import Array
 
 #: how far the probabilities that attributions add up to may be from the model's; XGBoost has single precision
 _TOLERANCE = 1e-3
+#: rows on which trees are compared with the model, once
+_TRIED = 128
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,22 @@ class TreeSHAPExplainer(Explainer):
             if references is not None:
                 rows = torch.as_tensor(references, dtype=classifier.dtype, device=classifier.device)
                 (logits,) = classifier.map_rows(lambda z: (classifier.forward(z),), rows)
-            return _Trees(explainer, logits, self.output, rank=isinstance(self.method, type))
+            trees = _Trees(explainer, logits, self.output, rank=isinstance(self.method, type))
+            if isinstance(self.method, type):
+                self._check_splits(trees, classifier, x, references)
+            return trees
+
+    def _check_splits(self, trees: _Trees, classifier: Classifier, x: Tensor, references: Array | None) -> None:
+        """Raise `ModelError` unless the trees give the classifier's answers on both sides of all kinds of splits.
+
+        The sum of a row's attributions says nothing about rows mixed of it and the background. So rows are tried whose
+        features are drawn from the inputs, the background, and between the thresholds.
+        """
+        seen = x.detach().cpu().numpy()
+        rows = trees.mix_rows(seen if references is None else np.concatenate([seen, references]))
+        given = torch.as_tensor(rows, dtype=x.dtype, device=x.device).clamp(*classifier.bounds)
+        (logits,) = classifier.map_rows(lambda z: (classifier.forward(z),), given)
+        _check_sums(self.label, trees.predict(trees.compute(given.cpu().numpy())), logits, classifier)
 
     def _construct(self, estimator: object, name: str, references: Array | None) -> Any:
         from shap.maskers import Independent
@@ -141,6 +159,12 @@ class _Trees:
     def __init__(self, explainer: Any, logits: Tensor | None, output: Output, rank: bool) -> None:
         self.explainer, self.model, self.logits = explainer, explainer.model, logits
         self.of_probabilities = output == "probability" or self.model.tree_output == "probability"
+        inner = self.model.children_left >= 0
+        #: the thresholds of each feature
+        self.splits: dict[int, Array] = {}
+        for feature in np.unique(self.model.features[inner]).tolist():
+            found = self.model.thresholds[inner & (self.model.features == feature)]
+            self.splits[feature] = np.unique(found[np.isfinite(found)])
         self.cuts: dict[int, Array] = {}
         compiled = explainer.feature_perturbation == "interventional" or self.model.model_type == "internal"
         if rank and compiled and not np.any(self.model.threshold_types):
@@ -164,6 +188,16 @@ class _Trees:
         for feature, cuts in self.cuts.items():
             ranks[:, feature] = np.searchsorted(cuts, rows[:, feature].astype(np.float64))
         return ranks
+
+    def mix_rows(self, known: Array) -> Array:
+        """Rows `(N, features)`, each feature drawn from that of `known` rows or from between and beyond thresholds."""
+        generator = np.random.default_rng(0)
+        mixed = generator.choice(known, _TRIED)
+        for feature in range(known.shape[1]):
+            cuts = self.splits.get(feature, np.zeros(0))
+            between = [cuts[:1] - 1, (cuts[1:] + cuts[:-1]) / 2, cuts[-1:] + 1]
+            mixed[:, feature] = generator.choice(np.concatenate([*between, known[:, feature]]), _TRIED)
+        return mixed
 
     def compute(self, rows: Array) -> Array:
         """Attributions `(N, features, outputs)`, float64."""

@@ -89,7 +89,7 @@ class AttentionExplainer(Explainer):
             elif own.ndim != 4 or own.shape[0] != rows:
                 problem = f"weights of shape {tuple(own.shape)} for a batch of {rows} (small batches are padded)"
             elif own.shape[-2:] != (tokens, tokens):
-                problem = f"attention of {own.shape[-2]} tokens to {own.shape[-1]}, after {tokens} in layer 1"
+                problem = f"attention of {own.shape[-2]} tokens to {own.shape[-1]} (the first layer has {tokens})"
             if problem:
                 raise ModelError(
                     f"{self.label}: expected self-attention of the same tokens of an input in every layer, got"

@@ -180,7 +180,7 @@ class KeptOutput:
             attentions = len(self.watch.weights) if self.watch else 0
             of_convolution = [run for run in runs if not isinstance(run.layer, _TOKEN_NORMS)]
             behind = not of_convolution or of_convolution[-1].attentions < attentions
-            before = [run for run in runs if isinstance(run.layer, _TOKEN_NORMS) and run.attentions == attentions - 1]
+            before = [run for run in runs if isinstance(run.layer, _TOKEN_NORMS) and run.attentions < attentions]
             if behind and before:
                 return before[-1]
             runs = of_convolution

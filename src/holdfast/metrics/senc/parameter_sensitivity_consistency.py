@@ -109,8 +109,9 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
 
     Args:
         layers: `"all"` convolutions and linear layers, `"conv"` for convolutions only, `"first"` for the first layer
-            of either kind, or names as in `module.named_modules()`. The first convolutions say most (Sec. 4.2), and
-            `"first"` compares large networks of different kinds. Layers of one group are left out.
+            of either kind in `module.named_modules()`, which may run later than another, or names as there. The first
+            convolutions say most (Sec. 4.2), and `"first"` compares large networks of different kinds. Layers of one
+            group are left out.
         masks: how many masks for each sample and layer; with a `tolerance` the most.
 
     `keep` and the other options are those of `SensitivityConsistency`.
