@@ -303,7 +303,10 @@ def test_a_shape_the_module_cannot_take() -> None:
         ({"bounds": 3}, "bounds: expected a pair"),
         ({"batch_size": 0}, "batch_size: expected a whole number of at least 1, or 'auto', got 0"),
         ({"batch_size": True}, "batch_size: expected a whole number of at least 1, or 'auto', got True"),
-        ({"module": len}, "module: expected a torch.nn.Module, got builtin_function_or_method"),
+        (
+            {"module": len},
+            "module: expected a torch.nn.Module, got builtin_function_or_method; Classifier.from_callable",
+        ),
         ({"preprocess": 1}, "preprocess: expected a callable or None"),
     ],
 )

@@ -232,7 +232,8 @@ class Classifier:
         batch_size: int | Literal["auto"] = "auto",
         forward: Callable[[nn.Module, Tensor], Tensor] | None = None,
     ) -> None:
-        check(isinstance(module, nn.Module), "module", "a torch.nn.Module", type(module).__name__)
+        hint = "; Classifier.from_callable takes a function of arrays, such as predict_proba"
+        check(isinstance(module, nn.Module), "module", "a torch.nn.Module", type(module).__name__ + hint)
         check(preprocess is None or callable(preprocess), "preprocess", "a callable or None", preprocess)
         check_integer(batch_size, "batch_size", also=("auto",))
         check(forward is None or callable(forward), "forward", "a callable (module, x) -> logits or None", forward)

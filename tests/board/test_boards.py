@@ -294,7 +294,7 @@ def test_a_bad_file_is_listed_and_the_rest_goes_on(tmp_path: Path) -> None:
     (folder / "z.json").write_text("{")
     found = CliRunner().invoke(app, ["board", str(folder), "--out", str(tmp_path / "site")])
     assert found.exit_code == 1
-    assert "1 submissions on 1 boards" in found.output
+    assert "1 submission on 1 board:" in found.output
     index = (tmp_path / "site" / "index.html").read_text()
     assert "<code>z.json</code>: it is no JSON" in index
     assert "<code>1.json</code>: the same submission as mine" in index

@@ -92,6 +92,10 @@ def test_the_trees(tabular: ModuleType) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pytest.importorskip("shap")
+    _, test, _, labels = tabular.split()
+    accuracy = tabular.fit_trees().score(test.numpy(), labels.numpy())
+    page = (EXAMPLES.parent / "docs" / "how-to" / "tabular.md").read_text(encoding="utf-8")
+    assert f"(100 trees, {accuracy:.1%} test accuracy)" in page
     found = tabular.evaluate_trees(samples=1, budget=20)
     assert found.failures == []
     frame = found.frame()

@@ -285,7 +285,9 @@ def board(
     from holdfast.board import build_site
 
     found = build_site(submissions, out, title, verify, base, trust or (), seed, typer.echo)
-    typer.echo(f"{len(found.submissions)} submissions on {found.boards} boards: {found.folder / 'index.html'}")
+    submitted, boards = len(found.submissions), found.boards
+    counts = f"{submitted} submission{'s' * (submitted != 1)} on {boards} board{'s' * (boards != 1)}"
+    typer.echo(f"{counts}: {found.folder / 'index.html'}")
     differs = sum(state.state == "differs" for state in found.states.values())
     for count, words in ((len(found.problems), "not on a board"), (differs, "with other numbers than reported")):
         if count:

@@ -274,6 +274,10 @@ def test_a_grid_of_the_users(name: str) -> None:
     for grid in ((4, 2), (6,)):
         with pytest.raises(ArgumentError, match="grid: expected 2 numbers with a product of at most 7"):
             hx.get(name, grid=grid)(classifier, x, 1)
+    with pytest.raises(
+        ArgumentError, match=r"grid: .* product of at least 6, since patches are \(3, 2\), got \(2, 2\)"
+    ):
+        hx.get(name, grid=(2, 2))(classifier, x, 1)
     for grid in ((0, 3), 3, (), (1.5, 2)):
         with pytest.raises(ArgumentError, match="grid: expected None, or whole numbers"):
             hx.get(name, grid=grid)

@@ -38,19 +38,23 @@ def find_token_grid(
         who: the name of the explainer, for messages.
 
     Raises:
-        ArgumentError: the user's grid does not fit.
+        ArgumentError: the user's grid does not fit, or leaves out patches that a convolution makes.
         ModelError: no grid, or one that leaves more than 16 special tokens.
 
     >>> find_token_grid(197, (3, 224, 224), None, None, "attention_rollout")
     (14, 14)
     """
     places = tuple(shape[1:]) if len(shape) > 1 else tuple(shape)
+    seen = tuple(convolved) if convolved is not None and len(convolved) == len(places) else None
     if wanted is not None:
         fits = len(wanted) == len(places) and math.prod(wanted) <= tokens
         expected = f"{len(places)} numbers with a product of at most {tokens}, the number of tokens"
         check(fits, "grid", expected, repr(wanted))
+        if seen is not None and 0 <= tokens - math.prod(seen) <= _MOST_SPECIAL:  # else patches would be left out
+            expected = f"{len(places)} numbers with a product of at least {math.prod(seen)}, since patches are {seen}"
+            check(math.prod(wanted) >= math.prod(seen), "grid", expected, repr(wanted))
         return tuple(wanted)
-    candidates = [tuple(convolved)] if convolved is not None and len(convolved) == len(places) else []
+    candidates = [] if seen is None else [seen]
     divisor = math.gcd(*places) if len(shape) > 1 else 1
     candidates += [tuple(n // p for n in places) for p in range(1, divisor + 1) if divisor % p == 0]
     for grid in candidates:

@@ -24,6 +24,8 @@ LINEAR = frozenset(MAX_POOLS) | split_names(
 # products: they follow the rule if only one factor depends on the input
 LINEAR_IN_ONE = split_names("mul __mul__ __rmul__ matmul __matmul__ mm addmm")
 QUOTIENTS = split_names("div true_divide __truediv__")
+# functions without an epsilon rule that mark a transformer: an error then names an explainer with rules for them
+OF_TRANSFORMERS = split_names("softmax layer_norm rms_norm scaled_dot_product_attention multi_head_attention_forward")
 # functions that move values: relevance moves with them (dropout is off)
 MOVES = split_names(
     "flatten view reshape permute transpose squeeze unsqueeze cat concat stack __getitem__ contiguous expand"
@@ -105,8 +107,9 @@ class EpsilonRule(FunctionMode):
             return args[0].copy_(self._share(twin, [args[0].clone(), *args[1:]], kwargs))
         result = func(*args, **kwargs)
         if find_carriers([result]):
+            hint = "; attn_lrp has rules for transformers" if plain in OF_TRANSFORMERS else ""
             raise ModelError(
-                f"lrp: expected a module made of functions with an epsilon rule, got {name!r}, which has none"
+                f"lrp: expected a module made of functions with an epsilon rule, got {name!r}, which has none{hint}"
             )
         return result
 

@@ -12,7 +12,7 @@ from torch.autograd import Function
 
 from holdfast.errors import ModelError
 from holdfast.explainers.propagation.difference_rules import MAX_POOLS, find_carriers, take_inplace_flag
-from holdfast.explainers.propagation.relevance_rules import MOVES, PASS_THROUGH, PassThrough
+from holdfast.explainers.propagation.relevance_rules import MOVES, OF_TRANSFORMERS, PASS_THROUGH, PassThrough
 from holdfast.function_calls import FunctionMode, find_tensors, split_names, strip_underscore
 
 _WEIGHTED = split_names("linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")
@@ -194,9 +194,10 @@ class TaylorRule(FunctionMode):
             return ruled
         result = func(*args, **kwargs)
         if find_carriers([result]):
+            hint = "; attn_lrp has rules for transformers" if plain in OF_TRANSFORMERS else ""
             raise ModelError(
                 f"deep_taylor: expected a module made of functions with a rule, got {name!r}, which has none for such"
-                " arguments"
+                f" arguments{hint}"
             )
         return result
 
