@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, dataclass, fields
 from inspect import signature
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from holdfast.metrics import get as get_metric
 from holdfast.metrics.base import metrics
 from holdfast.metrics.faithfulness.localisation import Regions
 from holdfast.neighbourhoods import LinfBall, neighbourhoods
+from holdfast.neighbourhoods.base import Distribution
 from holdfast.records import ConfigurationType, TensorOption
 from holdfast.segments import LabelMap
 from holdfast.similarity import topk_intersection
@@ -95,10 +97,10 @@ def test_names_of_other_packages_suggest_ours(make: Callable[[], object], words:
     assert isinstance(caught.value, TypeError)
 
 
-def test_every_synonym_suggests_an_option_that_exists() -> None:
+def test_every_synonym_suggests_an_option_or_a_choice_that_exists() -> None:
     options = {f.name for registry in (metrics, explainers) for kind in registry.loaded() for f in fields(kind)}
     options |= {f.name for kind in neighbourhoods.loaded() for f in fields(kind)}
-    options |= {"k"}
+    options |= {"k"} | set(get_args(Distribution))
     assert [name for name, ours in SYNONYMS.items() if not options & set(ours)] == []
 
 

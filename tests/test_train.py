@@ -342,9 +342,7 @@ def test_models_and_data_are_checked(tmp_path: Path) -> None:
         Plan("tiny:num_classes=3", "stripes")
     with pytest.raises(ArgumentError, match=r"model: expected options that tiny can have, got tiny:width='a': "):
         train.fit(plan(model="tiny:width=a"), tmp_path)
-    with pytest.raises(
-        ArgumentError, match="data: expected one of cifar10, cpsc, fashion_mnist, gtsrb, mnist, mnist32, stripes"
-    ):
+    with pytest.raises(ArgumentError, match=r"data: expected one of cifar10, .*mnist32, movie_sentences, stripes"):
         Plan("tiny", "digits")
     with pytest.raises(ModelError, match=r"lenet5 does not take inputs of shape \(1, 6, 6\)"):
         train.fit(Plan("lenet5", "stripes", device="cpu"), tmp_path)
@@ -438,7 +436,7 @@ def test_the_result_in_a_study(tmp_path: Path) -> None:
     assert all(torch.equal(tensor, weights[name]) for name, tensor in built.state_dict().items())
     with pytest.raises(HoldfastError, match=r"models\.mine\.weights: expected a file of weights, got nothing"):
         study(weights=None).grid()
-    message = r"(?s)models\.mine\.architecture: expected one of .* got 'tinny' .did\s+you mean"
+    message = r"(?s)models\.mine\.architecture: expected one of .* got\s+'tinny'\s+.did\s+you\s+mean"
     with pytest.raises(HoldfastError, match=message):
         study(architecture="tinny").grid()
     with pytest.raises(HoldfastError, match="options of tiny, such as num_classes"):

@@ -423,7 +423,7 @@ def test_arguments() -> None:
     assert kind(layers=("a", "b"), masks=50).expected_evaluations() == 101
     assert kind(masks=50).expected_evaluations() == 251
     for options, message in (
-        ({"layers": ()}, "layers: expected 'all', 'conv' or names"),
+        ({"layers": ()}, "layers: expected 'all', 'conv', 'first' or names"),
         ({"layers": ("a", "a")}, "each once"),
         ({"layers": 3}, "layers"),
         ({"masks": 3}, "masks: expected a whole number of at least 10"),
