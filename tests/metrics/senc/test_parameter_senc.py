@@ -435,7 +435,7 @@ def test_arguments() -> None:
     ):
         with pytest.raises(holdfast.ArgumentError, match=message):
             kind(**options)  # type: ignore[arg-type]
-    with pytest.raises(holdfast.ArgumentError, match=r"0, 4, 6, all, conv, got 'cnv' \(did you mean 'conv'\?\)"):
+    with pytest.raises(holdfast.ArgumentError, match=r"0, 4, 6, all, conv, first, got 'cnv' \(did you mean 'conv'\?\)"):
         metric(layers="cnv")(classifier(), "saliency", inputs())
     flat = holdfast.Classifier(small_net((12,)), (0.0, 1.0), device="cpu")
     with pytest.raises(holdfast.ArgumentError, match="layers: expected 'conv' only for a module with a convolution"):
