@@ -128,7 +128,6 @@ def test_completion(tmp_path: Path) -> None:
     (tmp_path / "studies").mkdir()
     assert complete("holdfast rep", tmp_path) == ["replay", "report", "reproduce"]
     assert complete("holdfast list a", tmp_path) == ["attacks", "attribution_attacks", "architectures"]
-    assert complete("holdfast explain worst_", tmp_path) == ["worst_case"]
     assert complete("holdfast explain lenet5-mnist-p", tmp_path) == [
         "lenet5-mnist-pgd",
         "lenet5-mnist-pgd-linf01",

@@ -665,16 +665,18 @@ def refused(*arguments: object, cwd: Path | None = None) -> str:
     return done.stderr
 
 
-def test_two_studies_of_one_name_do_not_take_each_others_place(tmp_path: Path) -> None:
+def test_two_studies_of_one_name_do_not_take_each_others_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         write_study(tmp_path / folder, samples=1)
-    subprocess.run(command("run", "a/digits.yaml", "--no-report"), cwd=tmp_path, check=True, capture_output=True)
+    assert CliRunner().invoke(app, ["run", "a/digits.yaml", "--no-report"]).exit_code == 0
     said = refused("run", "b/digits.yaml", "--no-report", cwd=tmp_path)
     assert "out: expected a folder of its own" in said
     assert str(tmp_path / "a" / "digits.yaml") in said
-    again = subprocess.run(command("run", "a/digits.yaml"), cwd=tmp_path, check=True, capture_output=True, text=True)
-    assert "4 were done before" in again.stdout
+    assert "4 were done before" in CliRunner().invoke(app, ["run", "a/digits.yaml"]).output
 
 
 def test_plausible_mistakes_end_in_words(
