@@ -665,9 +665,7 @@ def refused(*arguments: object, cwd: Path | None = None) -> str:
     return done.stderr
 
 
-def test_two_studies_of_one_name_do_not_take_each_others_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_studies_of_one_name_do_not_take_each_others_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

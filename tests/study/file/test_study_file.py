@@ -19,6 +19,7 @@ from ruamel.yaml import YAML
 
 import holdfast
 from holdfast.algorithms.searches.block import BlockSearch
+from holdfast.explainers import explainers
 from holdfast.metrics.base import metrics as registry
 from holdfast.metrics.safari.sensitivity import MaxSensitivity
 from holdfast.neighbourhoods import JPEG, Rotation
@@ -26,6 +27,7 @@ from holdfast.study.file.options import describe_options
 from holdfast.study.file.problems import Problem, StudyError
 from holdfast.study.file.schema import json_schema
 from holdfast.study.file.spec import load_study, study_from
+from holdfast.study.identity import fingerprint
 from malformed_studies import MALFORMED, prepare
 
 EXAMPLE = """\
@@ -139,6 +141,26 @@ def test_plain_values_make_the_same_study(folder: Path) -> None:
     assert again.plain() == plain
     assert again.grid().metrics == study.grid().metrics
     assert plain["executor"] == {"name": "ray", "workers": "auto", "gpus_per_worker": 0.5, "cpus_per_worker": 1.0}
+
+
+def test_spelled_out_defaults_are_the_same_jobs() -> None:
+    """Also to the letter: 2 and 2.0 are equal, and the identity of a job tells them apart."""
+    metrics = [name for name in registry if registry[name].__module__.startswith("holdfast.")]
+    metrics.remove("relevance_localisation")  # needs regions, which come with the data
+    study = study_from(
+        {
+            "data": {"d": "digits"},
+            "models": {"m": "lenet5-mnist"},
+            "neighbourhood": {"linf": 0.1},
+            "explainers": [name for name in explainers if explainers[name].__module__.startswith("holdfast.")],
+            "metrics": metrics,
+        }
+    )
+    grid, again = study.grid(), study_from(study.plain()).grid()
+    for ours, theirs in ((grid.metrics, again.metrics), (grid.explainers, again.explainers)):
+        assert {key: fingerprint(value) for key, value in ours.items()} == {
+            key: fingerprint(value) for key, value in theirs.items()
+        }
 
 
 def test_json_and_windows_files_are_fine(folder: Path) -> None:

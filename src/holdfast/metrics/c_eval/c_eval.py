@@ -29,6 +29,7 @@ from torch import Tensor
 from holdfast.algorithms import certified_distortion
 from holdfast.algorithms.distortion import Attack
 from holdfast.algorithms.distortion.base import get as get_attack
+from holdfast.algorithms.distortion.geometry import check_norm
 from holdfast.errors import check
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Direction, Metric, Presets, metrics, of_samples
@@ -163,7 +164,8 @@ class CEval(Metric):
     certify: Literal["crown", "interval"] | None = None
 
     def __post_init__(self) -> None:
-        set_fields(self, segments=check_options(self.attack, self.unit, self.segments, self.norm, self.absolute))
+        segments = check_options(self.attack, self.unit, self.segments, self.absolute)
+        set_fields(self, segments=segments, norm=check_norm(self.norm))
         check(self.certify in (None, "crown", "interval"), "certify", "'crown', 'interval' or None", repr(self.certify))
         within = isinstance(self.fraction, int | float) and 0 < self.fraction < 1
         check(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from holdfast.algorithms.distortion import Attack
 from holdfast.algorithms.distortion.base import get as get_attack
+from holdfast.algorithms.distortion.geometry import check_norm
 from holdfast.algorithms.knees import find_knee
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Direction, Metric, Presets, metrics, of_samples
@@ -101,8 +102,8 @@ class CEvalPlot(Metric):
     absolute: bool = False
 
     def __post_init__(self) -> None:
-        set_fields(self, fractions=check_fractions(self.fractions))
-        set_fields(self, segments=check_options(self.attack, self.unit, self.segments, self.norm, self.absolute))
+        segments = check_options(self.attack, self.unit, self.segments, self.absolute)
+        set_fields(self, fractions=check_fractions(self.fractions), segments=segments, norm=check_norm(self.norm))
 
     @classmethod
     def example(cls) -> CEvalPlot:

@@ -23,13 +23,10 @@ from holdfast.tensors import draw_seed
 _EXPECTED = "numbers between 0 and 1 (with all features fixed the class never changes), rising"
 
 
-def check_options(
-    attack: str | Attack, unit: Unit, segments: SegmentChoice | Tensor, norm: float | str, absolute: bool
-) -> SegmentChoice:
+def check_options(attack: str | Attack, unit: Unit, segments: SegmentChoice | Tensor, absolute: bool) -> SegmentChoice:
     """Check the common options, and return the segments in the form that a configuration stores."""
     get_attack(attack)
     check(unit in ("pixel", "segment"), "unit", "'pixel' or 'segment'", repr(unit))
-    check_norm(norm)
     check(isinstance(absolute, bool), "absolute", "True or False", absolute)
     return check_segments(segments)
 

@@ -106,7 +106,7 @@ class NearAffinity(Metric):
 
     def __post_init__(self) -> None:
         set_fields(self, fractions=check_fractions(self.fractions))
-        set_fields(self, segments=check_options(self.attack, self.unit, self.segments, 2, self.absolute))
+        set_fields(self, segments=check_options(self.attack, self.unit, self.segments, self.absolute))
 
     @classmethod
     def example(cls) -> NearAffinity:
