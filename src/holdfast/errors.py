@@ -102,14 +102,19 @@ ELSEWHERE = {
 
 
 def nearest_name(name: object, known: Iterable[str]) -> str | None:
-    """The known name that somebody may have meant: what other packages call it so, or the one spelled most like it.
+    """The known name that somebody may have meant: what other packages call it so, the one spelled most like it, or the
+    shortest that contains it.
 
     >>> nearest_name("n_steps", ["steps", "baseline"]), nearest_name("radios", ["radius", "norm"])
     ('steps', 'radius')
+    >>> nearest_name("rollout", ["lrp", "attention_rollout"])
+    'attention_rollout'
     """
     names = list(known)
     synonyms = (other for other in SYNONYMS.get(str(name).lower(), ()) if other in names)
     near = difflib.get_close_matches(str(name), names, n=1)
+    if not near and len(str(name)) > 3:
+        near = sorted((other for other in names if str(name).lower() in str(other).lower()), key=len)[:1]
     return next(synonyms, near[0] if near and near[0] != name else None)
 
 
