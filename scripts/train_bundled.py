@@ -24,7 +24,7 @@ the two 94% and 95%, 65% and 73%.
 
 `lenet5-mnist-plain`, `-gradient`, `-hessian`, `-gradient-hessian` and `-pgd` are the five training schemes of SAFARI's
 Table 3 (Huang, Zhao, Jin and Huang 2023), all else being the same; docs/training.md has what they came to.
-`lenet5-tanh-mnist-plain` to `-pgd` are trained in the same way, with tanh and average
+`lenet5-tanh-mnist-plain` to `-pgd-linf01` are trained in the same way, with tanh and average
 pooling on 32x32 pixels that are scaled to [-1, 1], as the paper's network. (Trained on pixels in [0, 1], the plain one
 is right for 99% of clean images, and for 66% of them under uniform noise of radius 0.3.)
 `resnet20-cifar10-softplus` starts from the weights of `resnet20-cifar10`.
@@ -302,7 +302,7 @@ RECIPES["vit-cifar10"] = replace(
 )
 RECIPES |= {
     f"lenet5-tanh-mnist-{scheme}": with_tanh(RECIPES[f"lenet5-mnist-{scheme}"])
-    for scheme in ("plain", "gradient", "hessian", "gradient-hessian", "pgd")
+    for scheme in ("plain", "gradient", "hessian", "gradient-hessian", "pgd", "pgd-linf01")
 }
 RECIPES["resnet20-cifar10-softplus"] = replace(
     RECIPES["resnet20-cifar10"],

@@ -88,7 +88,7 @@ models.add("lenet5-mnist-pgd-linf01", LeNet5)
 models.add("lenet5-mnist-pgd045", LeNet5)
 models.add("lenet5-mnist-pgd075", LeNet5)
 models.add("lenet5-mnist-plain", LeNet5)
-for _scheme in ("gradient", "gradient-hessian", "hessian", "pgd", "plain"):
+for _scheme in ("gradient", "gradient-hessian", "hessian", "pgd", "pgd-linf01", "plain"):
     models.add(f"lenet5-tanh-mnist-{_scheme}", partial(LeNet5, activation="tanh", pooling="average", side=32))
 models.add("resnet18w16-cifar10", partial(ResNet18, width=16))
 models.add("dla34w2-cifar10", partial(DLA34, width=2))
