@@ -128,7 +128,8 @@ def test_an_unknown_model_is_refused():
 
 SMOOTH = [
     "resnet20-cifar10-softplus",
-    *(f"lenet5-tanh-mnist-{scheme}" for scheme in ("gradient", "gradient-hessian", "hessian", "pgd", "plain")),
+    *(f"lenet5-tanh-mnist-{scheme}" for scheme in ("gradient", "gradient-hessian", "hessian", "pgd", "pgd-linf01")),
+    "lenet5-tanh-mnist-plain",
 ]
 ATTENTION = ["transformer-sentences", "vit-cifar10", "vit-mnist"]
 SMALL_CIFAR10 = ["dla34w2-cifar10", "resnet20-cifar10", "vgg16w8-cifar10"]

@@ -224,7 +224,7 @@ def test_the_smooth_networks_have_the_same_studies_on_larger_images() -> None:
     """Everything but the networks and their data is equal, and both are known."""
     named = {part.name: part for part in PARTS}
     pairs = [(named[name.removesuffix("-smooth")], part) for name, part in named.items() if name.endswith("-smooth")]
-    assert len(pairs) == 7
+    assert len(pairs) == 8
     for rectified, smooth in pairs:
         assert rectified.study is not None
         assert smooth.study is not None

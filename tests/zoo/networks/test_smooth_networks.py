@@ -35,6 +35,7 @@ SCHEMES = {
     "-hessian": "Hessian norm: ",
     "-gradient-hessian": "gradient and Hessian norm: ",
     "-pgd": "adversarial: ",
+    "-pgd-linf01": "adversarial: ",
 }
 BUNDLED = [f"lenet5-tanh-mnist{scheme}" for scheme in SCHEMES]
 

@@ -354,5 +354,5 @@ for _name, _title, _parts in (
     ("figure4", "Fig. 4: explainers", (EXPLAINER_PART,)),
 ):
     # first the paper's kind of network, then rectifiers
-    _smooth = tuple(on_smooth_network(part) for part in _parts if _name in _BOTH and part is not SMALL_RADIUS_PART)
+    _smooth = tuple(on_smooth_network(part) for part in _parts if _name in _BOTH)
     reproductions.add(f"safari-{_name}", Reproduction(f"SAFARI, {_title}", _smooth + _parts))
