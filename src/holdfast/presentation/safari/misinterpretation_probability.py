@@ -196,7 +196,9 @@ def _curves(view: View, sample: int) -> list[Chart]:
                 x = threshold_as_read(view.options, stage, arrays["level_threshold"][here])
                 y = arrays["level_log_probability"][here]
                 band = 1.96 * np.nan_to_num(arrays["level_std_error"][here])
-                lines[stage].append(Line(name, x, y, y - band, np.minimum(y + band, 0.0)))
+                # no level after the last one that can be relied on is more probable than it, and `high` is its limit
+                least = float(row["high"]) if row.get("resolved") is False else -np.inf
+                lines[stage].append(Line(name, x, y, y - band, np.minimum(np.maximum(y + band, least), 0.0)))
         without += [] if drawn else [name]
     charts = []
     for stage in stages:
@@ -204,7 +206,7 @@ def _curves(view: View, sample: int) -> list[Chart]:
         what = "margin" if stage == 0 else "similarity"
         caption = (
             f"How probable it is that noise around sample {sample} moves the {what} this far. Dotted: the event begins "
-            "here. Band: the error of the simulation (±1.96 standard errors)."
+            "here. Band: the error of the simulation (±1.96 standard errors; up to the bound where it is unresolved)."
         )
         if without:
             caption += f" No levels to draw: {', '.join(without)}."
