@@ -258,6 +258,8 @@ class Classifier:
         self._on_inputs: Callable[[int], None] | None = None
         self._asked: tuple[int, ...] | None = None
         self._seen_outputs = False
+        #: the number of classes, once the module has been run
+        self.classes: int | None = None
         self._warned: set[str] = set()
 
     @classmethod
@@ -426,6 +428,7 @@ class Classifier:
                 "module: expected logits of shape (N, classes) with at least two classes for inputs of shape"
                 f" {_shape_of_rows(x)}, got {got} (with Classifier(..., forward=) a function can make logits from it)"
             )
+        self.classes = out.shape[1]
         if not self._seen_outputs:
             with contextlib.suppress(RuntimeError):  # within vmap no value is known; a later batch is looked at
                 probabilities = _are_probabilities(out.detach())
@@ -526,6 +529,7 @@ class Classifier:
         like: Tensor | None = None,
         rows_per_input: int = 1,
         kind: Kind = "forward",
+        evaluations: int = 1,
     ) -> tuple[Tensor, ...]:
         """Apply `function` to the rows of `tensors`, in chunks that fit the row budget, and concatenate its outputs.
 
@@ -539,6 +543,7 @@ class Classifier:
                 numbers of perturbed copies). They say which shape the module is run on.
             rows_per_input: how many rows the module forwards for each row of `tensors` (an explainer's steps).
             kind: whether the module is also differentiated.
+            evaluations: how many a row counts for (`watch`).
 
         Raises:
             ModelError: the module fails, or one input does not fit into memory.
@@ -574,7 +579,7 @@ class Classifier:
             pieces.append(tuple(t[:count] for t in out))
             start += count
             if on_inputs is not None:
-                on_inputs(count)
+                on_inputs(count * evaluations)
         if len(pieces) == 1:
             return pieces[0]
         return tuple(torch.cat(parts) for parts in zip(*pieces, strict=True))

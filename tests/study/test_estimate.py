@@ -307,3 +307,18 @@ def test_all_layers_of_a_model_are_counted(clock: Clock) -> None:
     assert found.evaluations == 1 + 3 * 3_000
     refused = holdfast.estimate(timed_model(clock), "saliency", draw(1), replace(metric, layers="conv"), controls=False)
     assert "layers" in refused.lines[0].error
+
+
+def test_the_number_of_classes_counts(clock: Clock) -> None:
+    """Of 300 classes, 64 directional derivatives find those that matter; the trial ends long before the search does."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 300))
+    model = holdfast.Classifier(Timed(net, clock), (0.0, 1.0), device="cpu", batch_size=64)
+    inputs, metric = draw(32, (20,)), holdfast.metrics.CEval()
+    found = holdfast.estimate(model, "saliency", inputs, metric, samples_per_job=32, seconds=0.2, controls=False)
+    assert clock.rows < 5_000
+    used = list[int]()
+    with model.watch(used.append):  # the result leaves out the search without fixed features, which explainers share
+        metric(model, "saliency", inputs)
+    assert found.evaluations == pytest.approx(sum(used), rel=0.15)

@@ -32,4 +32,5 @@ class Subject(Protocol):
         *tensors: Tensor,
         rows_per_input: int = 1,
         kind: Literal["forward", "backward"] = "forward",
+        evaluations: int = 1,
     ) -> tuple[Tensor, ...]: ...

@@ -295,6 +295,10 @@ class Metric(metaclass=_PresetsApplied):
         """About how many model evaluations a sample takes, for progress bars and estimates of the time."""
         return 1
 
+    def expected_for(self, classes: int | None) -> int:
+        """`expected_evaluations` for a model of so many classes; None: not known. By default they do not matter."""
+        return self.expected_evaluations()
+
     def expected_explanations(self) -> int:
         """How many of these evaluations make an explanation. By default all of them.
 

@@ -154,7 +154,7 @@ def estimate_plan(
                 found = run.predict(metric)
             except Exception as failure:  # the other lines are still valid
                 error = f"{type(failure).__name__}: {failure}"
-                found = _Trial(math.nan, metric.expected_evaluations() * len(inputs[rows]), 0.0, 0, True)
+                found = _Trial(math.nan, metric.expected_for(classifier.classes) * len(inputs[rows]), 0.0, 0, True)
             scale = sum(job.stop - job.start for job in left) / len(inputs[rows])
             lines[key] = replace(
                 lines[key],
@@ -229,15 +229,16 @@ class _Trials:
         most = getattr(metric, "budget", None)
         if most is not None and getattr(pilot, "budget", most) is None:
             metric = replace(metric, budget=None)  # type: ignore[call-arg]  # the pilot has none either
-        expected = metric.expected_evaluations() * len(self.inputs)
-        few = pilot.expected_evaluations()
-        ends = few < metric.expected_evaluations() and whole.scaled_to(few * len(self.inputs)) < _HOPELESS * self.limit
+        classes = self.classifier.classes
+        expected = metric.expected_for(classes) * len(self.inputs)
+        few = pilot.expected_for(classes)
+        ends = few < metric.expected_for(classes) and whole.scaled_to(few * len(self.inputs)) < _HOPELESS * self.limit
         small = replace(self, limit=2 * self.limit)._run_warm(pilot) if ends else whole
         if not small.ended:
             evaluations = max(self._at_most(most, expected), whole.evaluations)
             return replace(whole, seconds=whole.scaled_to(evaluations), evaluations=evaluations)
         # what the pilot took more or less than it was expected to, the metric will, too
-        evaluations = expected * small.evaluations / max(1, pilot.expected_evaluations() * len(self.inputs))
+        evaluations = expected * small.evaluations / max(1, few * len(self.inputs))
         evaluations = max(self._at_most(most, evaluations), whole.evaluations)
         # the pilot went through all parts of the method, but with small batches and some costs that do not grow; the
         # trial did the first part as it will be done. Neither is always nearer, so this is their geometric mean

@@ -33,7 +33,7 @@ def record_of(grid: Grid, job: Job) -> dict[str, Any]:
     return {"job": job.identity, **own, "metric": metric, "seconds": 0.0}
 
 
-def _tell_share(expected: int, tell: Callable[[float], None] | None) -> Callable[[int], None]:
+def _tell_share(expect: Callable[[], int], tell: Callable[[float], None] | None) -> Callable[[int], None]:
     """From counts of inputs to calls of `tell` with the share of the expected evaluations, twice a second at most."""
     count, last = 0, time.monotonic()
 
@@ -43,7 +43,7 @@ def _tell_share(expected: int, tell: Callable[[float], None] | None) -> Callable
         if tell is not None and time.monotonic() - last >= _SECONDS_BETWEEN_SHARES:
             last = time.monotonic()
             try:
-                tell(min(count / max(1, expected), _ALMOST))
+                tell(min(count / max(1, expect()), _ALMOST))
             except Exception as error:
                 raise _TellError(error) from error
 
@@ -102,7 +102,8 @@ class Worker:
             classifier, inputs, targets = self._prepare(job)
             record["device"] = str(classifier.device)
             rows, metric = slice(job.start, job.stop), self._metric(job)
-            with classifier.watch(_tell_share(metric.expected_evaluations() * (job.stop - job.start), tell)):
+            share = _tell_share(lambda: metric.expected_for(classifier.classes) * (job.stop - job.start), tell)
+            with classifier.watch(share):
                 result = metric.for_samples(inputs, rows)(
                     classifier,
                     explainer,

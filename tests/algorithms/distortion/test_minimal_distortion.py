@@ -528,6 +528,23 @@ def test_attacks_have_names_and_estimates() -> None:
         assert 0.5 < ratio < 1.3
 
 
+@pytest.mark.parametrize("classes", [2, 10, 100, 130, 300])
+def test_fmn_estimates_by_the_number_of_classes(classes: int) -> None:
+    """And whoever watches the classifier is told of as many evaluations as are counted."""
+    with torch.random.fork_rng():
+        torch.manual_seed(classes)
+        net = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, classes))
+        x = torch.rand(4, 20)
+    classifier, told = holdfast.Classifier(net, (0.0, 1.0), device="cpu"), list[int]()
+    with classifier.watch(told.append):
+        found = minimal_distortion(classifier, x, None, None)
+    assert classifier.classes == classes
+    assert float(found.model_evaluations.double().mean()) == pytest.approx(
+        attacks["fmn"]().expected_for(classes), rel=0.03
+    )
+    assert 0 <= sum(told) - int(found.model_evaluations.sum()) <= 2 * len(x)  # the predicted classes are not counted
+
+
 def test_fmn_against_foolbox(lenet: holdfast.Classifier, digits: Tensor) -> None:
     """With nothing held, within 2% of the better of two peers with five times as many gradients."""
     digits = digits[:4]

@@ -38,6 +38,10 @@ class Attack(metaclass=ConfigurationType):
     def expected_evaluations(self) -> int:
         """About how many inputs this predicts for each input, for progress bars and estimates."""
 
+    def expected_for(self, classes: int | None) -> int:
+        """`expected_evaluations` for a model of so many classes; None: not known."""
+        return self.expected_evaluations()
+
 
 attacks: Registry[type[Attack]] = Registry("attack")
 

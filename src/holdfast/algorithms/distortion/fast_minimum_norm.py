@@ -39,7 +39,7 @@ from holdfast.algorithms.distortion.augmented_lagrangian import AugmentedLagrang
 from holdfast.algorithms.distortion.base import Attack, attacks
 from holdfast.algorithms.distortion.decoupled_direction import DecoupledDirection
 from holdfast.algorithms.distortion.geometry import dual_norm_of, nearest_on_plane, norm_of, row_sums, shrink
-from holdfast.algorithms.distortion.space import FreeSpace, Nearest
+from holdfast.algorithms.distortion.space import DIRECTIONS, MANY, FreeSpace, Nearest
 from holdfast.errors import check, check_integer
 from holdfast.tensors import Streams
 
@@ -83,9 +83,18 @@ class FastMinimumNorm(Attack):
         check(0 < self.gamma < 1, "gamma", "a number between 0 and 1", self.gamma)
 
     def expected_evaluations(self) -> int:
-        """The gradients of the feet of ten classes and of every step, and what each polish takes."""
-        descents = self.rivals + self.restarts
-        return _TOGETHER + (self.steps + 1) * descents + self.second + (2 * _BETWEEN + 1) * self.polish
+        """Those for ten classes."""
+        return self.expected_for(None)
+
+    def expected_for(self, classes: int | None) -> int:
+        """The gradients of the feet of all other classes and of every step, and what each polish takes.
+
+        Of many classes only some have a gradient of their own; directional derivatives find out which.
+        """
+        rivals = _TOGETHER if classes is None else classes - 1
+        feet = rivals if rivals <= MANY else DIRECTIONS + _TOGETHER
+        descents = min(self.rivals, rivals) + self.restarts
+        return feet + (self.steps + 1) * descents + self.second + (2 * _BETWEEN + 1) * self.polish
 
     def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:
         """The feet, the descents from them and from `start`, further ones where nothing was found, and the polish."""

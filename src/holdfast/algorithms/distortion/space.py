@@ -11,8 +11,8 @@ from holdfast.algorithms.subject import Subject
 from holdfast.errors import ModelError
 from holdfast.tensors import Streams
 
-_MANY = 128  # up to so many rivals, a gradient for each costs little more than to estimate which ones matter
-_DIRECTIONS, _TOGETHER = 64, 8  # how many directional derivatives estimate a norm, and how many share a forward pass
+MANY = 128  # up to so many rivals, a gradient for each costs little more than to estimate which ones matter
+DIRECTIONS, _TOGETHER = 64, 8  # how many directional derivatives estimate a norm, and how many share a forward pass
 _SAFETY = 1.65  # sqrt(64 / q) for the quantile q of chi^2 with 64 degrees of freedom at 1e-6
 
 
@@ -41,7 +41,7 @@ class FreeSpace:
     def order_rivals(self, streams: Streams) -> tuple[Tensor, Tensor]:
         """All classes but the target, in the order in which their linearised boundaries are worth a gradient.
 
-        For few classes this is the order of the logits. For more than `_MANY` the norms of all gradients are estimated
+        For few classes this is the order of the logits. For more than `MANY` the norms of all gradients are estimated
         from directional derivatives, at which one costs little more for all classes than for one: in a direction `v`
         of standard normal numbers, `(v . g)^2` has the mean `||g||^2`. So the classes come in the order of
         their estimated linearised distances. An estimate from S directions is `||g||^2 chi^2_S / S`. So a norm is at
@@ -60,7 +60,7 @@ class FreeSpace:
         self.evaluations += 1
         order = others.argsort(dim=1, descending=True, stable=True)[:, :-1]
         unknown = torch.zeros(order.shape, dtype=self.x.dtype, device=self.x.device)
-        if order.shape[1] <= _MANY:
+        if order.shape[1] <= MANY:
             return order, unknown
         try:
             margin, square = self._estimate_slopes(streams)
@@ -94,14 +94,16 @@ class FreeSpace:
             return logits - logits.gather(1, classes[:, None]), total
 
         total, margin = None, self.x
-        for _ in range(_DIRECTIONS // _TOGETHER):
+        for _ in range(DIRECTIONS // _TOGETHER):
             v = streams.normal((_TOGETHER, self.x.shape[1]), self.x.dtype) * self.free[:, None]
-            margin, part = self.classifier.map_rows(chunk, self._unflatten(self.x), self.targets, v, kind="backward")
+            margin, part = self.classifier.map_rows(
+                chunk, self._unflatten(self.x), self.targets, v, kind="backward", evaluations=_TOGETHER
+            )
             total = part if total is None else total + part
             self.evaluations += _TOGETHER
             self.gradients += _TOGETHER
         assert total is not None
-        return margin, total / _DIRECTIONS
+        return margin, total / DIRECTIONS
 
     def margin(self, points: Tensor, rows: Tensor) -> Tensor:
         """`max_{j != y} f_j - f_y` `(M,)`: above 0 the prediction has changed. NaN counts as no change."""

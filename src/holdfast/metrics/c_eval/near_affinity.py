@@ -119,7 +119,11 @@ class NearAffinity(Metric):
 
     def expected_evaluations(self) -> int:
         """Those of the attack, twice for each size, and for c(empty)."""
-        return 1 + (1 + 2 * len(self.fractions)) * get_attack(self.attack).expected_evaluations()
+        return self.expected_for(None)
+
+    def expected_for(self, classes: int | None) -> int:
+        """The same; the attack looks at all classes."""
+        return 1 + (1 + 2 * len(self.fractions)) * get_attack(self.attack).expected_for(classes)
 
     def expected_explanations(self) -> int:
         """That of the sample itself."""
