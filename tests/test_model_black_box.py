@@ -278,6 +278,25 @@ def test_a_model_that_a_function_finds_by_its_name_counts(monkeypatch: pytest.Mo
     assert fingerprint(by_name) != one
 
 
+@pytest.mark.parametrize("algorithm", ["kd_tree", "ball_tree", "brute"])
+def test_neighbours_are_known_by_their_data_and_not_by_their_queries(algorithm: str) -> None:
+    """The trees of scikit-learn count in their state how often they were asked."""
+    neighbors = pytest.importorskip("sklearn.neighbors")
+
+    def fit(labels: Tensor) -> Any:
+        return neighbors.KNeighborsClassifier(3, algorithm=algorithm).fit(X.numpy(), labels.numpy())
+
+    model = fit(X[:, 0] > 0.5)
+    one = identity_of(model.predict_proba)
+    model.predict_proba(X.numpy())
+    assert identity_of(model.predict_proba) == one
+    assert identity_of(pickle.loads(pickle.dumps(model)).predict_proba) == one
+    assert identity_of(fit(X[:, 0] > 0.5).predict_proba) == one
+    assert identity_of(fit(X[:, 0] > 0.6).predict_proba) != one
+    moved = neighbors.KNeighborsClassifier(3, algorithm=algorithm).fit(X.numpy() + 1e-3, (X[:, 0] > 0.5).numpy())
+    assert identity_of(moved.predict_proba) != one
+
+
 def test_answers_count_where_the_model_cannot_be_seen() -> None:
     state = {"at": 0.5}
 

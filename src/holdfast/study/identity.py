@@ -149,6 +149,8 @@ def _contents(value: object, known: Known, outer: frozenset[int]) -> Any:
     if isinstance(reduced, str):
         return reduced
     parts = [list(part) if isinstance(part, Iterator) else part for part in reduced[1:]]
+    if hasattr(value, "get_tree_stats"):  # a tree of scikit-learn's neighbours counts its queries; arrays are the rest
+        parts = [[entry for entry in parts[1] if not isinstance(entry, int)]]
     return [fingerprint(type(value), known=known), getattr(reduced[0], "__qualname__", ""), inner(parts)]
 
 
