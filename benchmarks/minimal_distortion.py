@@ -47,8 +47,8 @@ def run_ours(classifier: holdfast.Classifier, x: Tensor, free: Tensor, attack: s
     return torch.where(found.found, found.distortion, torch.inf), float(found.gradient_evaluations.double().mean())
 
 
-def list_peers(module: nn.Module, x: Tensor, y: Tensor) -> Iterator[tuple[str, Callable[[], Found]]]:
-    """Minimum-norm attacks of other libraries, with their own defaults except for the steps."""
+def list_peers(module: nn.Module, x: Tensor, y: Tensor, steps: int = 1000) -> Iterator[tuple[str, Callable[[], Found]]]:
+    """Minimum-norm attacks of other libraries, with their own defaults except for the steps, at a gradient each."""
 
     def measure(points: Tensor, gradients: float) -> Found:
         flips = module(points).argmax(1) != y
@@ -60,11 +60,11 @@ def list_peers(module: nn.Module, x: Tensor, y: Tensor) -> Iterator[tuple[str, C
         print(f"no Foolbox: {error}")
     else:
         model = foolbox.PyTorchModel(module, bounds=(0, 1), device="cpu")
-        for name, attack, gradients in (
-            ("Foolbox FMN", foolbox.attacks.L2FMNAttack(steps=1000), 1000),
-            ("Foolbox DDN", foolbox.attacks.DDNAttack(steps=1000), 1000),
+        for name, attack in (
+            ("Foolbox FMN", foolbox.attacks.L2FMNAttack(steps=steps)),
+            ("Foolbox DDN", foolbox.attacks.DDNAttack(steps=steps)),
         ):
-            yield name, lambda attack=attack, n=gradients: measure(attack(model, x, y, epsilons=None)[1], n)
+            yield name, lambda attack=attack: measure(attack(model, x, y, epsilons=None)[1], steps)
     for unused in ("torchvision", "visdom"):  # adv-lib imports them, but not for its attacks
         if unused not in sys.modules:
             stand_in = types.ModuleType(unused)
@@ -75,10 +75,10 @@ def list_peers(module: nn.Module, x: Tensor, y: Tensor) -> Iterator[tuple[str, C
     except ImportError as error:
         print(f"no adversarial library: {error}")
         return
-    yield "adv-lib FMN", lambda: measure(library.fmn(module, x, y, norm=2, steps=1000), 1000)
-    yield "adv-lib DDN", lambda: measure(library.ddn(module, x, y, steps=1000), 1000)
-    yield "adv-lib ALMA", lambda: measure(library.alma(module, x, y, distance="l2", num_steps=1000), 1000)
-    yield "adv-lib FAB", lambda: measure(library.fab(module, x, y, norm=2, n_iter=100), 1000)
+    yield "adv-lib FMN", lambda: measure(library.fmn(module, x, y, norm=2, steps=steps), steps)
+    yield "adv-lib DDN", lambda: measure(library.ddn(module, x, y, steps=steps), steps)
+    yield "adv-lib ALMA", lambda: measure(library.alma(module, x, y, distance="l2", num_steps=steps), steps)
+    yield "adv-lib FAB", lambda: measure(library.fab(module, x, y, norm=2, n_iter=steps // 10), steps)
 
 
 def load_samples(model: str, count: int) -> tuple[Tensor, tuple[float, float]]:

@@ -1,12 +1,14 @@
-"""Comparison with Captum and Quantus on the metrics that both have, with the same model, inputs and samples.
+"""Comparison with Captum, Quantus, Foolbox and the adversarial library on what both have, with the same model and inputs.
 
     python benchmarks/peers.py [--samples 50] [--digits 32] [--repeats 5]
 
 Values: all packages get the same perturbed inputs (Captum and Quantus through their `perturb_func`), the same explained
-classes, and maps of the same method, from holdfast for our metrics and from Captum for theirs.
+classes, and maps of the same method, from holdfast for our metrics and from Captum for theirs. Distortions are those of
+the attack DDN with the same number of steps.
 
 Times: each package draws its own perturbed inputs, on one thread, at the best of several batch sizes. Runs alternate.
-The printed ratio is the median over rounds, with the smallest and the largest. Needs the extra `peers`.
+The printed ratio is the median over rounds, with the smallest and the largest. Needs the extra `peers`; for the
+adversarial library see `minimal_distortion.py`.
 """
 
 from __future__ import annotations
@@ -24,13 +26,14 @@ import numpy as np
 import torch
 from captum.attr import InputXGradient, Saliency
 from captum.metrics import sensitivity_max
+from minimal_distortion import list_peers
 from torch import Tensor, nn
 
 import holdfast
 from holdfast.explainers import Explainer
 from holdfast.metrics import AOPC, LocalLipschitz, MaxSensitivity, Metric, measure_sensitivity
 
-RADIUS = 0.1
+RADIUS, STEPS = 0.1, 200
 Run = Callable[[], object]
 
 
@@ -53,12 +56,17 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    module = holdfast.zoo.load("lenet5-mnist").eval()
+    module = holdfast.zoo.load("lenet5-mnist").eval().requires_grad_(False)
     setting = Setting(module, holdfast.data.bundled("digits")[: options.digits].inputs, options.samples)
     print(f"LeNet-5, {options.digits} digits, {options.samples} perturbations, {options.repeats} rounds")
     print("| metric | against | largest difference / mean value | times as fast (smallest to largest) |")
     print("| --- | --- | --- | --- |")
-    for task in (setting.make_max_sensitivity(), setting.make_local_lipschitz(), setting.make_pixel_flipping()):
+    for task in (
+        setting.make_max_sensitivity(),
+        setting.make_local_lipschitz(),
+        setting.make_pixel_flipping(),
+        setting.make_least_distortion(),
+    ):
         ratios = compare(task, options.repeats)
         for peer, found in ratios.items():
             middle, low, high = statistics.median(found), min(found), max(found)
@@ -181,6 +189,25 @@ class Setting:
             self._list_ours(metric, explainer, x, targets),
             {"Quantus": [self._make_quantus_run(build, size, **settings) for size in (8, 16, 32)]},
             {"Quantus": find_largest_difference(area, result.aopc)},
+        )
+
+    def make_least_distortion(self) -> Task:
+        """The least 2-norm that changes the class, by DDN; the difference is that of the mean distortions."""
+        x, targets = self.digits, self.classifier.predict(self.digits)
+        peers = {name: run for name, run in list_peers(self.module, x, targets, STEPS) if name.endswith("DDN")}
+
+        def find(size: int) -> Tensor:
+            model = holdfast.Classifier(self.module, bounds=(0.0, 1.0), device="cpu", batch_size=size)
+            return holdfast.algorithms.minimal_distortion(
+                model, x, targets, None, attack=f"ddn:steps={STEPS}"
+            ).distortion
+
+        mean = find(64).mean()
+        return Task(
+            f"least distortion by DDN, {STEPS} steps",
+            [partial(find, size) for size in (16, 32, 64)],
+            {name.removesuffix(" DDN"): [run] for name, run in peers.items()},
+            {name.removesuffix(" DDN"): abs(float(run()[0].mean() / mean) - 1) for name, run in peers.items()},
         )
 
     def _list_ours(self, metric: Metric, explainer: Explainer, x: Tensor, targets: Tensor) -> list[Run]:
