@@ -1,4 +1,4 @@
-"""Comparison with Captum, Quantus, Foolbox and the adversarial library on what both have, with the same model and inputs.
+"""Comparison with Captum, Quantus, Foolbox and the adversarial library on what both have, with one model and inputs.
 
     python benchmarks/peers.py [--samples 50] [--digits 32] [--repeats 5]
 
@@ -207,7 +207,7 @@ class Setting:
             f"least distortion by DDN, {STEPS} steps",
             [partial(find, size) for size in (16, 32, 64)],
             {name.removesuffix(" DDN"): [run] for name, run in peers.items()},
-            {name.removesuffix(" DDN"): abs(float(run()[0].mean() / mean) - 1) for name, run in peers.items()},
+            {name.removesuffix(" DDN"): abs(float(run()[0].mean() / mean - 1)) for name, run in peers.items()},
         )
 
     def _list_ours(self, metric: Metric, explainer: Explainer, x: Tensor, targets: Tensor) -> list[Run]:
