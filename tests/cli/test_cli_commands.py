@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
 import sys
@@ -106,42 +105,37 @@ def test_wrong_options_go_to_stderr_too(arguments: list[str], monkeypatch: pytes
     assert "Traceback" not in said.err
 
 
-def complete(words: str, folder: Path) -> list[str]:
-    """What bash is offered after `words`, whose last one (possibly empty) is incomplete."""
-    parts = words.split(" ")
-    given = {"_HOLDFAST_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(parts) - 1)}
-    code = "import sys; sys.argv = ['holdfast']; from holdfast.cli import app; app(prog_name='holdfast')"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **given},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.split()
+def test_completion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def complete(words: str) -> list[str]:
+        """What bash is offered after `words`, whose last one (possibly empty) is incomplete."""
+        for name, value in (("WORDS", words), ("CWORD", str(len(words.split(" ")) - 1))):
+            monkeypatch.setenv(f"COMP_{name}", value)
+        with pytest.raises(SystemExit):
+            app(prog_name="holdfast")
+        return capsys.readouterr().out.split()
 
-
-def test_completion(tmp_path: Path) -> None:
+    monkeypatch.setenv("_HOLDFAST_COMPLETE", "complete_bash")
+    monkeypatch.setattr(sys, "argv", ["holdfast"])
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "study.yaml").touch()
     (tmp_path / "notes.txt").touch()
     (tmp_path / "studies").mkdir()
-    assert complete("holdfast rep", tmp_path) == ["replay", "report", "reproduce"]
-    assert complete("holdfast list a", tmp_path) == ["attacks", "attribution_attacks", "architectures"]
-    assert complete("holdfast explain lenet5-mnist-p", tmp_path) == [
+    assert complete("holdfast rep") == ["replay", "report", "reproduce"]
+    assert complete("holdfast list a") == ["attacks", "attribution_attacks", "architectures"]
+    assert complete("holdfast explain lenet5-mnist-p") == [
         "lenet5-mnist-pgd",
         "lenet5-mnist-pgd-linf01",
         "lenet5-mnist-pgd045",
         "lenet5-mnist-pgd075",
         "lenet5-mnist-plain",
     ]
-    assert complete("holdfast run s", tmp_path) == ["studies/", "study.yaml"]
-    assert complete("holdfast run --preset q", tmp_path) == ["quick"]
-    assert complete("holdfast init --explainers saliency,grad", tmp_path) == [
+    assert complete("holdfast run s") == ["studies/", "study.yaml"]
+    assert complete("holdfast run --preset q") == ["quick"]
+    assert complete("holdfast init --explainers saliency,grad") == [
         "saliency,gradcam",
         "saliency,gradient_shap",
     ]
-    assert complete("holdfast train --data mnist3", tmp_path) == ["mnist32"]
+    assert complete("holdfast train --data mnist3") == ["mnist32"]
 
 
 def test_completion_can_be_installed() -> None:
