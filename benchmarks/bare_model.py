@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import time
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 import holdfast
+from holdfast.explainers import smooth_relu
 
 PASSES = 20_000  # rows that the loop forwards at least
+
+#: forward; forward and backward to the input; or with a gradient of the gradient (softplus for ReLU)
+Pass = Literal["forward", "both", "second"]
 
 
 def load_lenet(samples: int, rows: int, device: str) -> tuple[holdfast.Classifier, Tensor]:
@@ -33,6 +39,21 @@ def measure_bare_rate(module: nn.Module, x: Tensor, rows: int, passes: int) -> f
             torch.autograd.grad(logits.amax(1).sum(), leaf)
     wait_for(x.device)
     return passes * len(x) / (time.perf_counter() - start)
+
+
+def measure_pass(module: nn.Module, x: Tensor, kind: Pass) -> float:
+    """Processor time per row, in seconds, of passes of the batch `x`, with frozen weights."""
+    passes = max(1, PASSES // (8 if kind == "second" else 4) // len(x))
+    start = time.process_time()
+    with smooth_relu() if kind == "second" else contextlib.nullcontext():
+        for _ in range(passes):
+            leaf = x.detach().requires_grad_(kind != "forward")
+            logits = module(leaf)
+            if kind != "forward":
+                (found,) = torch.autograd.grad(logits.amax(1).sum(), leaf, create_graph=kind == "second")
+            if kind == "second":
+                torch.autograd.grad((found * leaf).abs().sum(), leaf)
+    return (time.process_time() - start) / (passes * len(x))
 
 
 def make_bare_loop(classifier: holdfast.Classifier, x: Tensor, rows: int) -> Callable[[], float]:

@@ -1,37 +1,30 @@
-"""The speed of subset simulation and of the searches, relative to plain loops of passes of the bare model.
+"""The speed of subset simulation relative to a loop of passes of the bare model, and of searches on boosted trees.
 
     python benchmarks/throughput.py [--seeds 1] [--rows 128] [--repeats 5]
-    python benchmarks/throughput.py --search block --search auto --samples 1 --samples 8 --threads 1
     python benchmarks/throughput.py --trees --search random --search genetic --search block --samples 4 --samples 64
 
-The third command is for 100 boosted trees of scikit-learn on the breast cancer set: worst cases with occlusion, and
+The second command is for 100 boosted trees of scikit-learn on the breast cancer set: worst cases with occlusion, and
 KernelSHAP alone. It prints the rows that `predict_proba` got per CPU second, as a share of its own rate in calls of
 8192 rows, and the share of the time that was spent within it.
 
-The first command measures subset simulation, and the second the worst case, by CPU time. A search that asks for
-directions is also compared with a bare loop of the same passes: a direction is a gradient of second order.
-
-Both run in turn, several times, at the same batch size, with input x gradient on the bundled model. Printed is the rate
-of subset simulation over that of the bare loop. Subset simulation includes predictions with explanation, similarities
-and proposals.
+The first command runs subset simulation and the bare loop in turn, several times, at the same batch size, with input x
+gradient on the bundled model. Printed is the rate of subset simulation over that of the bare loop. Subset simulation
+includes predictions with explanation, similarities and proposals. Rates of the searches on this model, and of all other
+metrics, are those of `bare_loops/shares.py`.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import torch
-from bare_model import PASSES, compare_rates, describe_ratios, load_lenet, make_bare_loop
+from bare_model import compare_rates, describe_ratios, load_lenet, make_bare_loop
 
 import holdfast
-from holdfast.explainers import smooth_relu
 from holdfast.metrics import MisinterpretationProbability, WorstCase
-from holdfast.metrics.probe import Probe
 
 
 def measure_subset_rate(classifier: holdfast.Classifier, x: torch.Tensor) -> float:
@@ -40,51 +33,6 @@ def measure_subset_rate(classifier: holdfast.Classifier, x: torch.Tensor) -> flo
     start = time.perf_counter()
     result = metric(classifier, "input_x_gradient", x)
     return int(result.model_evaluations.sum()) / (time.perf_counter() - start)
-
-
-def measure_pass(classifier: holdfast.Classifier, x: torch.Tensor, second_order: bool) -> float:
-    """CPU seconds per row of bare passes: forward-backward, or with a gradient of the gradient (softplus for ReLU)."""
-    passes = max(1, PASSES // 8 // len(x))
-    start = time.process_time()
-    with smooth_relu() if second_order else contextlib.nullcontext():
-        for _ in range(passes):
-            leaf = x.detach().requires_grad_(True)
-            logits = classifier.module(leaf)
-            (found,) = torch.autograd.grad(logits.amax(1).sum(), leaf, create_graph=second_order)
-            if second_order:
-                torch.autograd.grad((found * leaf).abs().sum(), leaf)
-    return (time.process_time() - start) / (passes * len(x))
-
-
-def compare_search(classifier: holdfast.Classifier, inputs: torch.Tensor, search: str, budget: int, rows: int) -> str:
-    """A row of the table: the search, samples, evaluations per CPU second, and shares of the bare loops."""
-    counts = {"value": 0, "direction": 0}
-
-    def count(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(self: Probe, *args: Any, **kwargs: Any) -> Any:
-            before = int(self.evaluations.sum())
-            found = function(self, *args, **kwargs)
-            counts[name] += int(self.evaluations.sum()) - before
-            return found
-
-        return call
-
-    batch = inputs[:1].repeat(rows, 1, 1, 1).to(classifier.device)
-    metric = WorstCase(holdfast.LinfBall(0.3), search=search, budget=budget)
-    with (
-        mock.patch.object(Probe, "query", count("value", Probe.query)),
-        mock.patch.object(Probe, "gradient", count("direction", Probe.gradient)),
-    ):
-        first = [measure_pass(classifier, batch, order) for order in (False, True)]
-        start = time.process_time()
-        metric(classifier, "input_x_gradient", inputs)
-        seconds = time.process_time() - start
-        plain, second = (
-            (a + b) / 2 for a, b in zip(first, (measure_pass(classifier, batch, o) for o in (False, True)), strict=True)
-        )
-    total = sum(counts.values())
-    bare, same = total * plain, counts["value"] * plain + counts["direction"] * second
-    return f"| {search} | {len(inputs)} | {total / seconds:.0f} | {bare / seconds:.2f} | {same / seconds:.2f} |"
 
 
 class TimedTrees:
@@ -168,14 +116,6 @@ def main() -> None:
         torch.set_num_threads(options.threads)
     if options.trees:
         compare_trees(options.search, options.samples or [4, 64], options.budget)
-        return
-    if options.search:
-        print("| search | samples | evaluations a second | share of forward-backward | share of the same passes |")
-        print("| --- | --- | --- | --- | --- |")
-        classifier, x = load_lenet(max(options.samples or [1]), options.rows, options.device)
-        for search in options.search:
-            for samples in options.samples or [1]:
-                print(compare_search(classifier, x[:samples], search, options.budget, options.rows), flush=True)
         return
     classifier, x = load_lenet(options.seeds, options.rows, options.device)
     bare = make_bare_loop(classifier, x, options.rows)

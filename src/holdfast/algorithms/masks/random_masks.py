@@ -262,7 +262,7 @@ class _Run:
             for whole, own in zip(self.sensitivity, problem.sensitivities(), strict=True):
                 whole[row, :size] = 0.0
                 whole[row, :size][identifiable] = own
-            p, q = problem.ranks()
+            p, q = problem.ranks
             if p.any() and q.any():
                 self.degenerate[row] = False
                 self.rho[row] = rank_correlation(p, q)[0]
@@ -270,29 +270,30 @@ class _Run:
 
     def resample(self, permuted: int, resampled: int, streams: Streams) -> None:
         """Null and interval of all problems that have an order of features."""
+        if not permuted:
+            self.p_value[~self.degenerate] = math.nan
+        if not (permuted or resampled):
+            return
         orders = [torch.empty(0)] * len(self.sizes)
         for row, used in enumerate(self.used.tolist()):
             chance = streams.select([row]).uniform((used,), torch.float64)[0]
             orders[row] = chance.argsort(stable=True).to(self.device)
         for rows, masks in self._groups():
-            problems = [self._problem(row)[0] for row in rows]
-            shuffled = [orders[row] for row in rows]
+            shuffled = [(self._problem(row)[0], orders[row]) for row in rows]
+            permutable = [problem.permute_explanation(order) for problem, order in shuffled]
             null = [
-                torch.stack(
-                    [permuted_rho(p.permute_explanation(o), chunk) for p, o in zip(problems, shuffled, strict=True)]
-                )
+                torch.stack([permuted_rho(problem, chunk) for problem in permutable])
                 for chunk in draw_permutations(permuted, masks, self.device)
             ]
+            reordered = [problem.reorder(order) for problem, order in shuffled]
             spread = [
-                torch.stack([resampled_rho(p.reorder(o), chunk) for p, o in zip(problems, shuffled, strict=True)])
+                torch.stack([resampled_rho(problem, chunk) for problem in reordered])
                 for chunk in draw_resamples(resampled, masks, self.device)
             ]
             if permuted:
                 self._judge(rows, torch.cat(null, dim=1))
             if resampled:
                 self.interval[rows] = population_interval(self.rho[rows], torch.cat(spread, dim=1))
-        if not permuted:
-            self.p_value[~self.degenerate] = math.nan
 
     def _judge(self, rows: list[int], null: Tensor) -> None:
         reached = (null >= self.rho[rows, None]).sum(1)
@@ -307,7 +308,7 @@ class _Run:
                 by_masks.setdefault(used, []).append(row)
         groups = []
         for masks, rows in by_masks.items():
-            size = max(1, PART_ELEMENTS // (masks * self.masks.shape[-1]))
+            size = max(1, PART_ELEMENTS // (4 * masks * self.masks.shape[-1]))  # the columns of resamples are wider
             groups += [(rows[at : at + size], masks) for at in range(0, len(rows), size)]
         return groups
 

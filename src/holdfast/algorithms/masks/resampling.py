@@ -8,9 +8,9 @@ matrix product. So a thousand of them cost about as much as a thousand weighted 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -19,8 +19,8 @@ from torch import Tensor
 
 Estimator = Literal["centred", "paper"]
 
-CHUNK_ELEMENTS = 1 << 21  # resamples x masks computed at a time; about 40 bytes of working memory each
-_REMEMBERED = 1 << 24  # permutations x masks that are kept for the next call: 64 MB
+CHUNK_ELEMENTS = 1 << 18  # resamples x masks computed at a time: as many as fit into a cache
+_REMEMBERED = 1 << 24  # permutations x masks, and resamples x masks, that are kept for the next call: 64 MB each
 _GRID = 2.0**-44  # sensitivities that differ by less than this share of the summed weights are a tie, up to rounding
 _RELIABLE = 0.02  # below this reliability the order of the features is unknown
 _LEVELS = (0.025, 0.975)
@@ -65,10 +65,20 @@ class WeightedMasks:
         """
         return self.prediction @ self.masks, self.explanation @ self.masks
 
+    @cached_property
     def ranks(self) -> tuple[Tensor, Tensor]:
         """Doubled centred ranks of both, `(1, m)` each."""
         prediction, explanation = self.sensitivities()
         return doubled_ranks(prediction[None], self.grid[0]), doubled_ranks(explanation[None], self.grid[1])
+
+    @cached_property
+    def columns(self) -> Tensor:
+        """What resamples sum over the masks: both weights, the masks, and each weight times the masks; `(K, 2 + 3m)`.
+
+        One product with a wide matrix takes half the time of five with narrow ones.
+        """
+        weights = torch.stack((self.prediction, self.explanation), 1)
+        return torch.cat((weights, self.masks, *(w[:, None] * self.masks for w in weights.unbind(1))), 1)
 
 
 def doubled_ranks(values: Tensor, grid: float) -> Tensor:
@@ -116,35 +126,50 @@ def top_agreement(p: Tensor, q: Tensor, k: int) -> Tensor:
 
 def draw_permutations(count: int, masks: int, device: torch.device) -> Iterator[Tensor]:
     """Random permutations of the masks, int32 `(chunk, K)` at a time; always the same ones, for any chunk size."""
-    if count * masks <= _REMEMBERED:
-        for part in torch.split(_remembered_permutations(count, masks), max(1, CHUNK_ELEMENTS // masks)):
-            yield part.to(device)
-        return
-    generator = torch.Generator().manual_seed(0x5E2C)
-    for size in _chunks(count, masks):
-        yield _draw_permutations(size, masks, generator).to(device)
+    if 0 < count * masks <= _REMEMBERED:
+        parts: Iterable[Tensor] = torch.split(_remembered_permutations(count, masks), next(_chunks(count, masks)))
+    else:
+        parts = _draw_permutations(count, masks)
+    for part in parts:
+        yield part.to(device)
 
 
 @lru_cache(maxsize=1)
 def _remembered_permutations(count: int, masks: int) -> Tensor:
     """All of them, remembered, since a caller that evaluates sample after sample uses them for each."""
-    return _draw_permutations(count, masks, torch.Generator().manual_seed(0x5E2C))
+    return torch.cat(list(_draw_permutations(count, masks)))
 
 
-def _draw_permutations(count: int, masks: int, generator: torch.Generator) -> Tensor:
-    drawn = torch.empty((count, masks), dtype=torch.int32)
-    for row in drawn:
-        row.copy_(torch.randperm(masks, generator=generator))
-    return drawn
+def _draw_permutations(count: int, masks: int) -> Iterator[Tensor]:
+    generator = torch.Generator().manual_seed(0x5E2C)
+    for size in _chunks(count, masks):
+        drawn = torch.empty((size, masks), dtype=torch.int32)
+        for row in drawn:
+            row.copy_(torch.randperm(masks, generator=generator))
+        yield drawn
 
 
 def draw_resamples(count: int, masks: int, device: torch.device) -> Iterator[Tensor]:
     """How often each mask is sampled in K draws with replacement, `(chunk, K)` at a time; always the same draws."""
+    if 0 < count * masks <= _REMEMBERED:
+        parts: Iterable[Tensor] = torch.split(_remembered_resamples(count, masks), next(_chunks(count, masks)))
+    else:
+        parts = _draw_resamples(count, masks)
+    for part in parts:
+        yield part.to(device, torch.float64)
+
+
+@lru_cache(maxsize=1)
+def _remembered_resamples(count: int, masks: int) -> Tensor:
+    return torch.cat(list(_draw_resamples(count, masks)))
+
+
+def _draw_resamples(count: int, masks: int) -> Iterator[Tensor]:
     generator = torch.Generator().manual_seed(0xB005)
     for size in _chunks(count, masks):
         drawn = torch.randint(masks, (size, masks), generator=generator)
-        counts = torch.zeros((size, masks), dtype=torch.float64)
-        yield counts.scatter_add_(1, drawn, torch.ones_like(counts)).to(device)
+        counts = torch.zeros((size, masks), dtype=torch.int32)
+        yield counts.scatter_add_(1, drawn, torch.ones((), dtype=torch.int32).expand_as(counts))
 
 
 def _chunks(count: int, masks: int) -> Iterator[int]:
@@ -157,7 +182,7 @@ def permuted_rho(problem: WeightedMasks, orders: Tensor) -> Tensor:
     """Rho `(B,)` with the explanation weights assigned to the masks in each of the orders `(B, K)`."""
     # index_select takes a quarter of an index's time
     moved = problem.explanation.index_select(0, orders.flatten()).reshape(orders.shape) @ problem.masks
-    return rank_correlation(problem.ranks()[0], doubled_ranks(moved, problem.grid[1]))
+    return rank_correlation(problem.ranks[0], doubled_ranks(moved, problem.grid[1]))
 
 
 def resampled_rho(problem: WeightedMasks, counts: Tensor) -> Tensor:
@@ -167,15 +192,12 @@ def resampled_rho(problem: WeightedMasks, counts: Tensor) -> Tensor:
         `(B, 3)`: rho of the resample; the rank correlation of its prediction sensitivity with that of all masks; the
         same for the explanation.
     """
-    drawn, weights = counts.sum(1, keepdim=True), torch.stack((problem.prediction, problem.explanation), 1)
-    # one product with a wide matrix takes half the time of five with narrow ones
-    columns = torch.cat((weights, problem.masks, *(w[:, None] * problem.masks for w in weights.unbind(1))), 1)
-    totals, kept, *sums = torch.split(counts @ columns, [2, *[problem.masks.shape[1]] * 3], 1)
+    drawn = counts.sum(1, keepdim=True)
+    totals, kept, *sums = torch.split(counts @ problem.columns, [2, *[problem.masks.shape[1]] * 3], 1)
     if problem.estimator == "centred":
         sums = [own - total[:, None] * kept / drawn for own, total in zip(sums, totals.unbind(1), strict=True)]
     ranks = [doubled_ranks(own, grid) for own, grid in zip(sums, problem.grid, strict=True)]
-    whole = problem.ranks()
-    agreement = [rank_correlation(own, all_masks) for own, all_masks in zip(ranks, whole, strict=True)]
+    agreement = [rank_correlation(own, whole) for own, whole in zip(ranks, problem.ranks, strict=True)]
     return torch.stack([rank_correlation(*ranks), *agreement], dim=1)
 
 
