@@ -297,6 +297,15 @@ def test_neighbours_are_known_by_their_data_and_not_by_their_queries(algorithm: 
     assert identity_of(moved.predict_proba) != one
 
 
+def test_only_trees_of_scikit_learn_are_known_by_their_arrays() -> None:
+    class Forest(Model):
+        def get_tree_stats(self) -> tuple[int, ...]:
+            return (0, 0)
+
+    assert identity_of(Forest(0.5).predict_proba) != identity_of(Forest(0.6).predict_proba)
+    assert identity_of(Forest(0.5).predict_proba) == identity_of(Forest(0.5).predict_proba)
+
+
 def test_answers_count_where_the_model_cannot_be_seen() -> None:
     state = {"at": 0.5}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import types
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -311,14 +311,37 @@ def test_all_layers_of_a_model_are_counted(clock: Clock) -> None:
 
 def test_the_number_of_classes_counts(clock: Clock) -> None:
     """Of 300 classes, 64 directional derivatives find those that matter; the trial ends long before the search does."""
+    from holdfast.study.grid import Grid, ModelSource, Samples
+    from holdfast.study.plan import make_plan
+
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        net = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 300))
-    model = holdfast.Classifier(Timed(net, clock), (0.0, 1.0), device="cpu", batch_size=64)
-    inputs, metric = draw(32, (20,)), holdfast.metrics.CEval()
-    found = holdfast.estimate(model, "saliency", inputs, metric, samples_per_job=32, seconds=0.2, controls=False)
-    assert clock.rows < 5_000
-    used = list[int]()
-    with model.watch(used.append):  # the result leaves out the search without fixed features, which explainers share
-        metric(model, "saliency", inputs)
-    assert found.evaluations == pytest.approx(sum(used), rel=0.15)
+        nets = {count: nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, count)) for count in (2, 300)}
+
+    @dataclass(frozen=True, eq=False)
+    class Anew(ModelSource):
+        """A new classifier each time, as the models of study files are, which does not know its classes."""
+
+        count: int
+        about: Any = field(default_factory=dict)
+
+        def classifier(self, samples: Any, device: str) -> holdfast.Classifier:
+            return holdfast.Classifier(Timed(nets[self.count], clock), (0.0, 1.0), device="cpu", batch_size=64)
+
+    metric, inputs = holdfast.metrics.CEval(), draw(32, (20,))
+    models: dict[str, ModelSource] = {"two": Anew(2), "many": Anew(300)}
+    saliency = {"saliency": holdfast.explainers.get("saliency")}
+    grid = Grid({"x": Samples(inputs)}, models, saliency, {"c": metric}, samples_per_job=32)
+    plan = make_plan(grid)
+    assert [job.work / 32 for job in plan.jobs] == pytest.approx(
+        [metric.expected_for(2), metric.expected_for(300)], rel=0.01
+    )
+    found = cost.estimate_plan(plan, set(), seconds=0.2)
+    assert clock.rows < 10_000
+    for line, source in zip(found.lines, models.values(), strict=True):
+        used, model = list[int](), source.classifier(grid.data["x"], "cpu")
+        with model.watch(
+            used.append
+        ):  # the result leaves out the search without fixed features, which explainers share
+            metric(model, "saliency", inputs)
+        assert line.evaluations == pytest.approx(sum(used), rel=0.15)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -258,6 +259,7 @@ def _write_pages(
     )
     environment.filters["breakable"] = allow_breaks
     environment.filters["marked"] = mark_up
+    environment.filters["unbroken"] = keep_together
     environment.filters["number"] = lambda value: format_number(value, 2)
     environment.globals |= {"states": states, "classes": _CLASSES}
 
@@ -305,6 +307,15 @@ def _write_pages(
         ups="",
     )
     return files
+
+
+def keep_together(text: str) -> str:
+    r"""The text with spaces that do not break within brackets, and within "n = 16".
+
+    >>> keep_together("[0.1, 0.2], n = 16")
+    '[0.1,\xa00.2], n\xa0=\xa016'
+    """
+    return re.sub(r"\[[^]]*\]|\bn = ", lambda found: found[0].replace(" ", "\u00a0"), text)
 
 
 def state_of(row: Row, label: str, states: Mapping[str, Verification]) -> State:

@@ -278,6 +278,7 @@ class _Trials:
         with measure_peak(self.classifier.device) as peak, contextlib.suppress(_TimeIsUp), watched:
             result = metric(classifier, self.explainer, self.inputs, self.targets, generator=generator)
         seconds = time.perf_counter() - began
+        self.classifier.classes = self.classifier.classes or classifier.classes
         if result is not None:
             count = int(result.model_evaluations.sum())
         elif started < half[1] < count:

@@ -149,8 +149,9 @@ def _contents(value: object, known: Known, outer: frozenset[int]) -> Any:
     if isinstance(reduced, str):
         return reduced
     parts = [list(part) if isinstance(part, Iterator) else part for part in reduced[1:]]
-    if hasattr(value, "get_tree_stats"):  # a tree of scikit-learn's neighbours counts its queries; arrays are the rest
-        parts = [[entry for entry in parts[1] if not isinstance(entry, int)]]
+    if type(value).__module__.startswith("sklearn.neighbors.") and hasattr(value, "get_tree_stats"):
+        state = parts[1]  # such a tree counts its queries; all other numbers follow from its arrays
+        parts = [[entry for entry in state if not isinstance(entry, int)] if isinstance(state, tuple) else state]
     return [fingerprint(type(value), known=known), getattr(reduced[0], "__qualname__", ""), inner(parts)]
 
 

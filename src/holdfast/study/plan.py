@@ -74,11 +74,6 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
     code = UserCode()
     explainers = {name: digest(fingerprint(e, known=Known(code))) for name, e in grid.explainers.items()}
     metrics = {label: digest(fingerprint(metric, known=Known(code))) for label, metric in grid.metrics.items()}
-    costs = {
-        (label, name): _expected_work(metric, explainer)
-        for label, metric in grid.metrics.items()
-        for name, explainer in grid.explainers.items()
-    }
     chunks = {name: _chunks(samples, grid.samples_per_job) for name, samples in grid.data.items()}
     jobs: list[Job] = []
     models: dict[str, dict[str, Any]] = {}
@@ -103,14 +98,14 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
                     for name in grid.explainers_of(metric):
                         parts = [combination, content, data, model, start, repeat, grid.seed]
                         identity = digest([*parts, label, configured, name, explainers[name]])
-                        work = (stop - start) * costs[label, name]
+                        work = (stop - start) * _expected_work(metric, grid.explainers[name], classifier.classes)
                         jobs.append(Job(identity, data, model, name, label, repeat, start, stop, work))
     return Plan(grid, jobs, _manifest(grid, models, jobs, about, code.modules))
 
 
-def _expected_work(metric: Metric, explainer: Explainer) -> float:
-    """About what the model does for one sample, in forward passes of one row."""
-    explanations, evaluations = metric.expected_explanations(), metric.expected_evaluations()
+def _expected_work(metric: Metric, explainer: Explainer, classes: int | None) -> float:
+    """About what a model of so many classes does for one sample, in forward passes of one row."""
+    explanations, evaluations = metric.expected_explanations(), metric.expected_for(classes)
     return explanations * explainer.rows_per_input * _PASSES + max(0, evaluations - explanations)
 
 

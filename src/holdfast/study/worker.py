@@ -41,9 +41,9 @@ def _tell_share(expect: Callable[[], int], tell: Callable[[float], None] | None)
         nonlocal count, last
         count += inputs
         if tell is not None and time.monotonic() - last >= _SECONDS_BETWEEN_SHARES:
-            last = time.monotonic()
+            last, share = time.monotonic(), count / max(1, expect())
             try:
-                tell(min(count / max(1, expect()), _ALMOST))
+                tell(min(share, _ALMOST))
             except Exception as error:
                 raise _TellError(error) from error
 

@@ -542,6 +542,9 @@ def test_fmn_estimates_by_the_number_of_classes(classes: int) -> None:
     assert float(found.model_evaluations.double().mean()) == pytest.approx(
         attacks["fmn"]().expected_for(classes), rel=0.03
     )
+    many = attacks["fmn"](rivals=50)
+    spent = float(minimal_distortion(classifier, x, None, None, attack=many).model_evaluations.double().mean())
+    assert spent == pytest.approx(many.expected_for(classes), rel=0.03)
     assert 0 <= sum(told) - int(found.model_evaluations.sum()) <= 2 * len(x)  # the predicted classes are not counted
 
 

@@ -89,11 +89,13 @@ class FastMinimumNorm(Attack):
     def expected_for(self, classes: int | None) -> int:
         """The gradients of the feet of all other classes and of every step, and what each polish takes.
 
-        Of many classes only some have a gradient of their own; directional derivatives find out which.
+        Of more than 129 classes only some have a gradient of their own, and directional derivatives find out which. (Of
+        a module that cannot be differentiated twice, all have one, which is more than this number.)
         """
         rivals = _TOGETHER if classes is None else classes - 1
-        feet = rivals if rivals <= MANY else DIRECTIONS + _TOGETHER
-        descents = min(self.rivals, rivals) + self.restarts
+        descended = min(self.rivals, rivals)
+        feet = rivals if rivals <= MANY else DIRECTIONS + max(_TOGETHER, descended)
+        descents = descended + self.restarts
         return feet + (self.steps + 1) * descents + self.second + (2 * _BETWEEN + 1) * self.polish
 
     def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:

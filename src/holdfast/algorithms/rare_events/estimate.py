@@ -69,7 +69,8 @@ class RareEventEstimate:
 
     Attributes:
         log_probability: natural logarithm of the probability; where `censored`, the upper end of the interval. `(P,)`
-        std_error: standard error of `log_probability`; NaN where `censored`, and too small where not `resolved`. `(P,)`
+        std_error: standard error of `log_probability`; NaN where `censored`. It may be too small where not
+            `resolved`. `(P,)`
         censored: the run stopped before the event was reached: below the floor, without a single hit, on a plateau of
             equal scores, or at the end of the budget. `(P,)` bool
         resolved: whether the interval can be relied on as it is. False if too few families of particles are left

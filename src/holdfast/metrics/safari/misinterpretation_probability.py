@@ -58,7 +58,7 @@ class ProbabilityResult(NeighbourhoodResult):
 
     Attributes:
         log_probability: natural logarithm of the probability; an upper bound where `censored`. `(N,)`
-        std_error: of `log_probability`; NaN where `censored`, and too small where not `resolved`. `(N,)`
+        std_error: of `log_probability`; NaN where `censored`, and perhaps too small where not `resolved`. `(N,)`
         low, high: the 95% interval of ln P; `low` is minus infinity where `censored`. `(N,)`
         censored: the event was not reached: it is rarer than the floor, there was no hit, the run stalled, or the
             sample was skipped. `(N,)` bool

@@ -196,7 +196,7 @@ def _curves(view: View, sample: int) -> list[Chart]:
                 x = threshold_as_read(view.options, stage, arrays["level_threshold"][here])
                 y = arrays["level_log_probability"][here]
                 band = 1.96 * np.nan_to_num(arrays["level_std_error"][here])
-                # no level after the last one that can be relied on is more probable than it, and `high` is its limit
+                # `high` bounds the probability of the event, and no earlier level is less probable
                 least = float(row["high"]) if row.get("resolved") is False else -np.inf
                 lines[stage].append(Line(name, x, y, y - band, np.minimum(np.maximum(y + band, least), 0.0)))
         without += [] if drawn else [name]
