@@ -15,6 +15,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -258,6 +259,7 @@ def _write_pages(
     )
     environment.filters["breakable"] = allow_breaks
     environment.filters["marked"] = mark_up
+    environment.filters["unbroken"] = _keep_together
     environment.filters["number"] = lambda value: format_number(value, 2)
     environment.globals |= {"states": states, "classes": _CLASSES}
 
@@ -518,6 +520,11 @@ def _describe_gap(gap: Interval | None, decimals: int | None) -> str:
     plus = "+" if gap.value > 0 else ""
     text = f"{sign}{plus}{format_number(gap.value, decimals)}"
     return text if gap.low is None or gap.high is None else f"{text} {describe_interval(gap, decimals)}"
+
+
+def _keep_together(text: str) -> str:
+    """Text whose intervals, and whose equations such as `n = 16`, no line break divides."""
+    return re.sub(r"\[[^\]]*\]| [=<] |^[≤≥] ", lambda found: found[0].replace(" ", "\u00a0"), text)
 
 
 def _format_p(p: float) -> str:
