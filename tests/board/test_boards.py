@@ -150,7 +150,11 @@ def test_tests_beside_the_best_and_the_controls_are_scipys_with_holms_correction
     values = draw_values()
     build_site([write(tmp_path / "in", build(values))], tmp_path / "site")
     (file,) = (tmp_path / "site" / "boards").iterdir()
-    rows = find_rows(file.read_text(), "metric-1")
+    page = file.read_text()
+    intervals = re.findall(r"<small>[^<]*?(\[[^\]<]*\])", page)  # of values, and of differences
+    assert len(intervals) > 10
+    assert not any(" " in each for each in intervals)  # no line break divides them
+    rows = find_rows(page, "metric-1")
     own = values["senc"]
     names = ["lrp", "saliency", "deeplift"]
     pairs = [(a, b) for at, a in enumerate(names) for b in names[at + 1 :]]
@@ -200,6 +204,7 @@ def test_bounds_are_marked_and_no_number_is_of_several_metrics(tmp_path: Path) -
     (file,) = (tmp_path / "site" / "boards").iterdir()
     page = file.read_text()
     assert len(re.findall(r'<details class="metric"', page)) == 2
+    assert page.count('<th scope="col">Beside the controls') == 1  # no test beside controls for worst cases
     assert "overall score" in page
     assert "average" not in page
 

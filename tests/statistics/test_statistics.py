@@ -28,6 +28,7 @@ from holdfast.statistics.paired import (
     bootstrap_interval,
     friedman,
     holm,
+    median_interval,
     median_over_repeats,
     midranks,
     signed_rank,
@@ -173,6 +174,8 @@ def test_open_intervals_say_where_they_end() -> None:
     found = bootstrap_interval(-values, censored=flags, censored_side="lower")
     assert found is not None
     assert (found.low, found.high, found.high_bound, found.low_bound) == (3, INF, 20, None)
+    nothing = median_interval(np.full(7, -INF), np.full(7, INF), 0.95)  # such as differences of two bounds
+    assert (nothing.low, nothing.high, nothing.low_bound, nothing.high_bound) == (-INF, INF, None, None)
     half = bootstrap_interval(np.array([1.0, 2.0]), censored=np.array([True, False]))
     assert half is not None
     assert (half.value, half.bound) == (1.5, "upper")

@@ -259,7 +259,7 @@ def _write_pages(
     )
     environment.filters["breakable"] = allow_breaks
     environment.filters["marked"] = mark_up
-    environment.filters["unbroken"] = keep_together
+    environment.filters["unbroken"] = _keep_together
     environment.filters["number"] = lambda value: format_number(value, 2)
     environment.globals |= {"states": states, "classes": _CLASSES}
 
@@ -307,15 +307,6 @@ def _write_pages(
         ups="",
     )
     return files
-
-
-def keep_together(text: str) -> str:
-    r"""The text with spaces that do not break within brackets, and within "n = 16".
-
-    >>> keep_together("[0.1, 0.2], n = 16")
-    '[0.1,\xa00.2], n\xa0=\xa016'
-    """
-    return re.sub(r"\[[^]]*\]|\bn = ", lambda found: found[0].replace(" ", "\u00a0"), text)
 
 
 def state_of(row: Row, label: str, states: Mapping[str, Verification]) -> State:
@@ -529,6 +520,15 @@ def _describe_gap(gap: Interval | None, decimals: int | None) -> str:
     plus = "+" if gap.value > 0 else ""
     text = f"{sign}{plus}{format_number(gap.value, decimals)}"
     return text if gap.low is None or gap.high is None else f"{text} {describe_interval(gap, decimals)}"
+
+
+def _keep_together(text: str) -> str:
+    r"""Text whose intervals, and whose equations such as `n = 16`, no line break divides.
+
+    >>> _keep_together("[0.1, 0.2], n = 16")
+    '[0.1,\xa00.2], n\xa0=\xa016'
+    """
+    return re.sub(r"\[[^\]]*\]| [=<] |^[≤≥] ", lambda found: found[0].replace(" ", "\u00a0"), text)
 
 
 def _format_p(p: float) -> str:

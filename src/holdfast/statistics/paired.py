@@ -77,8 +77,8 @@ class Interval:
             0.95).
         bound: None if the value is exact.
         between: the range in which the statistic lies with certainty; both ends are equal if it is exact.
-        low_bound: if `low` is minus infinity, an upper bound of the lower end.
-        high_bound: if `high` is infinite, a lower bound of the upper end.
+        low_bound: if `low` is minus infinity, an upper bound of the lower end; None if there is no finite one.
+        high_bound: if `high` is infinite, a lower bound of the upper end; None if there is no finite one.
     """
 
     value: float
@@ -351,8 +351,8 @@ def median_interval(low: Array, high: Array, level: float, side: Side = "upper")
         coverage,
         bound,
         (least, most),
-        None if math.isfinite(ends[0]) else float(high[order - 1]),
-        None if math.isfinite(ends[1]) else float(low[count - order]),
+        None if math.isfinite(ends[0]) or math.isinf(high[order - 1]) else float(high[order - 1]),
+        None if math.isfinite(ends[1]) or math.isinf(low[count - order]) else float(low[count - order]),
     )
 
 
