@@ -297,6 +297,20 @@ def test_neighbours_are_known_by_their_data_and_not_by_their_queries(algorithm: 
     assert identity_of(moved.predict_proba) != one
 
 
+def test_a_bare_tree_of_neighbours_counts() -> None:
+    neighbors = pytest.importorskip("sklearn.neighbors")
+
+    def nearest_of(points: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        tree = neighbors.KDTree(points)
+        return lambda rows: softmax(-tree.query(rows, k=3)[0])
+
+    one = nearest_of(X.numpy())
+    before = fingerprint(one)
+    one(X.numpy())
+    assert fingerprint(one) == fingerprint(nearest_of(X.numpy())) == before
+    assert fingerprint(nearest_of(X.numpy() + 1e-3)) != before
+
+
 def test_only_trees_of_scikit_learn_are_known_by_their_arrays() -> None:
     class Forest(Model):
         def get_tree_stats(self) -> tuple[int, ...]:

@@ -57,7 +57,7 @@ def fingerprint(value: object, depth: int = 6, known: Known | None = None) -> An
         return repr(value)
     if isinstance(value, Tensor):
         return tensor_digest(value)
-    if is_estimator(value):
+    if is_estimator(value) or _is_tree(value):
         return digest(_contents(value, known, frozenset()))
     if isinstance(value, type):
         return [value.__module__, value.__qualname__, _code(value, depth - 1, known)]
@@ -116,6 +116,11 @@ def is_estimator(value: object) -> bool:
     return not ours and callable(getattr(value, "predict", None))
 
 
+def _is_tree(value: object) -> bool:
+    """Whether something is a `KDTree` or `BallTree` of scikit-learn, whose state is a tuple."""
+    return type(value).__module__.startswith("sklearn.neighbors.") and hasattr(value, "get_tree_stats")
+
+
 def _contents(value: object, known: Known, outer: frozenset[int]) -> Any:
     """Everything that an object would be pickled with, at any depth.
 
@@ -149,9 +154,8 @@ def _contents(value: object, known: Known, outer: frozenset[int]) -> Any:
     if isinstance(reduced, str):
         return reduced
     parts = [list(part) if isinstance(part, Iterator) else part for part in reduced[1:]]
-    if type(value).__module__.startswith("sklearn.neighbors.") and hasattr(value, "get_tree_stats"):
-        state = parts[1]  # such a tree counts its queries; all other numbers follow from its arrays
-        parts = [[entry for entry in state if not isinstance(entry, int)] if isinstance(state, tuple) else state]
+    if _is_tree(value):  # it counts its queries; all other numbers follow from its arrays
+        parts = [[entry for entry in reduced[2] if not isinstance(entry, int)]]
     return [fingerprint(type(value), known=known), getattr(reduced[0], "__qualname__", ""), inner(parts)]
 
 
@@ -246,7 +250,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _belongs(entry: object, package: str) -> bool:
-    if is_value(entry) or is_estimator(entry):
+    if is_value(entry) or is_estimator(entry) or _is_tree(entry):
         return True
     if not isinstance(entry, FunctionType | type):
         return False
