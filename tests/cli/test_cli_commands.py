@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
 import sys
@@ -106,42 +105,38 @@ def test_wrong_options_go_to_stderr_too(arguments: list[str], monkeypatch: pytes
     assert "Traceback" not in said.err
 
 
-def complete(words: str, folder: Path) -> list[str]:
-    """What bash is offered after `words`, whose last one (possibly empty) is incomplete."""
-    parts = words.split(" ")
-    given = {"_HOLDFAST_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(parts) - 1)}
-    code = "import sys; sys.argv = ['holdfast']; from holdfast.cli import app; app(prog_name='holdfast')"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **given},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.split()
+COMPLETE = """
+import contextlib, os, sys
+from holdfast.cli import app
+lines, sys.argv = sys.argv[1:], ["holdfast"]
+for line in lines:
+    os.environ |= {"_HOLDFAST_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    with contextlib.suppress(SystemExit):
+        app(prog_name="holdfast")
+    print(end="|")
+"""
 
 
 def test_completion(tmp_path: Path) -> None:
+    """What bash is offered after words, the last of which is incomplete."""
     (tmp_path / "study.yaml").touch()
     (tmp_path / "notes.txt").touch()
     (tmp_path / "studies").mkdir()
-    assert complete("holdfast rep", tmp_path) == ["replay", "report", "reproduce"]
-    assert complete("holdfast list a", tmp_path) == ["attacks", "attribution_attacks", "architectures"]
-    assert complete("holdfast explain lenet5-mnist-p", tmp_path) == [
-        "lenet5-mnist-pgd",
-        "lenet5-mnist-pgd-linf01",
-        "lenet5-mnist-pgd045",
-        "lenet5-mnist-pgd075",
-        "lenet5-mnist-plain",
-    ]
-    assert complete("holdfast run s", tmp_path) == ["studies/", "study.yaml"]
-    assert complete("holdfast run --preset q", tmp_path) == ["quick"]
-    assert complete("holdfast init --explainers saliency,grad", tmp_path) == [
-        "saliency,gradcam",
-        "saliency,gradient_shap",
-    ]
-    assert complete("holdfast train --data mnist3", tmp_path) == ["mnist32"]
+    expected = {
+        "holdfast rep": "replay report reproduce",
+        "holdfast list a": "attacks attribution_attacks architectures",
+        "holdfast explain lenet5-mnist-p": "lenet5-mnist-pgd lenet5-mnist-pgd-linf01 lenet5-mnist-pgd045"
+        " lenet5-mnist-pgd075 lenet5-mnist-plain",
+        "holdfast run s": "studies/ study.yaml",
+        "holdfast run --preset q": "quick",
+        "holdfast init --explainers saliency,grad": "saliency,gradcam saliency,gradient_shap",
+        "holdfast train --data mnist3": "mnist32",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", COMPLETE, *expected], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    offers = [" ".join(offered.split()) for offered in done.stdout.split("|")]
+    assert dict(zip(expected, offers, strict=False)) == expected
 
 
 def test_completion_can_be_installed() -> None:
