@@ -320,7 +320,7 @@ def test_the_number_of_classes_counts(clock: Clock) -> None:
 
     @dataclass(frozen=True, eq=False)
     class Anew(ModelSource):
-        """A new classifier each time, as the models of study files are, which does not know its classes."""
+        """Makes a new classifier each time, as study files do; it does not know its number of classes yet."""
 
         count: int
         about: Any = field(default_factory=dict)
@@ -340,8 +340,7 @@ def test_the_number_of_classes_counts(clock: Clock) -> None:
     assert clock.rows < 10_000
     for line, source in zip(found.lines, models.values(), strict=True):
         used, model = list[int](), source.classifier(grid.data["x"], "cpu")
-        with model.watch(
-            used.append
-        ):  # the result leaves out the search without fixed features, which explainers share
+        # `model_evaluations` leaves out the search without fixed features, which explainers share
+        with model.watch(used.append):
             metric(model, "saliency", inputs)
         assert line.evaluations == pytest.approx(sum(used), rel=0.15)
