@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.progress import in_notebook, watch
+from holdfast.study import worker
 from holdfast.study.plan import Job
 from holdfast.study.run import Pace, Progress
 
@@ -141,3 +142,17 @@ def test_a_finished_run_has_nothing_to_do(
         update(nothing)
     assert "100% nothing to do: 8 jobs were done before" in pages[-1]
     assert "starting" not in pages[-1]
+
+
+@pytest.mark.parametrize("fails", ["expect", "tell"])
+def test_an_error_of_the_metric_belongs_to_its_job_and_one_of_the_bar_does_not(
+    fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "_SECONDS_BETWEEN_SHARES", 0.0)
+
+    def fail(*_: float) -> int:
+        raise ValueError(fails)
+
+    expect, tell = (fail, lambda share: None) if fails == "expect" else (lambda: 10, fail)
+    with pytest.raises(ValueError if fails == "expect" else worker._TellError, match=fails):
+        worker._tell_share(expect, tell)(5)
