@@ -31,7 +31,11 @@ Cell = tuple[str, str, float, str, int]
 
 def run_cells(options: argparse.Namespace) -> None:
     """Compute the runs that the file lacks; all inputs of a setting share batches."""
-    done = {(r["model"], r["explainer"], r["radius"], r["event"], r["run"]) for r in read_runs(options.out)}
+    found_runs = read_runs(options.out)
+    same = {"data": options.data, "settings": options.settings}
+    if any(row.get(name) != value for row in found_runs for name, value in same.items()):
+        raise SystemExit(f"{options.out} has runs with other --data or --settings; give another --out")
+    done = {(r["model"], r["explainer"], r["radius"], r["event"], r["run"]) for r in found_runs}
     inputs = holdfast.data.load(options.data)[: options.inputs].inputs
     for run, explainer, radius, event in itertools.product(
         range(options.runs), options.explainers, options.radii, options.events
@@ -46,7 +50,7 @@ def run_cells(options: argparse.Namespace) -> None:
         with options.out.open("a") as file:
             for i in range(len(inputs)):
                 row: dict[str, Any] = {"model": options.model, "explainer": explainer, "radius": radius, "event": event}
-                row |= {"run": run, "input": i, "seconds": seconds / len(inputs)}
+                row |= {**same, "run": run, "input": i, "seconds": seconds / len(inputs)}
                 for name in ("log_probability", "std_error", "low", "high", "censored", "resolved"):
                     row[name] = getattr(found, name)[i].item()
                 row["evaluations"] = found.model_evaluations[i].item()

@@ -20,7 +20,8 @@ from holdfast.board import SubmissionError, make_submission, read_submission, ve
 from holdfast.board import submission as module
 from holdfast.board.submission import find_files, parse_submission
 from holdfast.errors import ArgumentError, HoldfastError
-from holdfast.findings import list_entries
+from holdfast.export import summary
+from holdfast.findings import as_findings, list_entries
 from holdfast.metrics.base import plain
 from holdfast.report.views import Contents
 from holdfast.study.file.evaluations import import_explainer
@@ -49,6 +50,8 @@ def test_a_submission_has_the_same_bits_as_the_results(results: Path, tmp_path: 
             assert array.dtype == whole[name].dtype
             np.testing.assert_array_equal(array, whole[name])
     assert list_entries(Contents(again.results)) == list_entries(stored.contents)
+    assert summary(again.results).equals(summary(stored))
+    assert str(as_findings(again.results)) == str(stored)
     assert again.manifest["study"] == stored.manifest["study"]
     assert "command" not in again.manifest["about"]
     assert str(results) not in again.content.decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -77,6 +78,8 @@ def test_a_worst_case_counts_samples() -> None:
     assert verdict("worst_case", CHANGED, {"a": columns["a"]}) == (
         "A search changed the map of a beyond recognition (correlation below 0.4) on 2 of 3 samples."
     )
+    lost = {"a": worst([0.1, 0.9, math.nan], 1, 2)}  # no input of the last one's class was found, so it does not count
+    assert verdict("worst_case", CHANGED, lost).endswith("on 1 of 2 samples.")
     assert verdict("worst_case", CHANGED, {"b": columns["b"], "c": columns["c"]}) == (
         "A search changed no map beyond recognition (correlation below 0.4) on any of 3 samples; by correlation b kept "
         "most (0.800) and c least (0.600, medians)."

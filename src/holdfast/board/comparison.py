@@ -24,15 +24,15 @@ from typing import Any
 
 import polars as pl
 
-from holdfast.board.submission import Submission, SubmittedResults
+from holdfast.board.submission import Submission, SubmittedArrays
 from holdfast.errors import HoldfastError
 from holdfast.evidence.repetition import IDENTITY
 from holdfast.explainers import explainers
 from holdfast.presentation.wording import is_random
 from holdfast.report.methods import flatten
 from holdfast.report.views import Contents
-from holdfast.study.results import COORDINATES, JOB_COLUMNS
-from holdfast.study.store import Store, digest
+from holdfast.study.results import COORDINATES, JOB_COLUMNS, Results
+from holdfast.study.store import digest
 from holdfast.tensors import Array
 
 #: options of a metric that do not change what is measured
@@ -378,7 +378,7 @@ def _combine(data: str, model: str, about: tuple[Any, Any], columns: Sequence[Co
     if frames:
         samples = samples.select(*COORDINATES, "sample", "status", pl.exclude(*COORDINATES, "sample", "status"))
     records = pl.concat(jobs) if jobs else pl.DataFrame(schema=JOB_COLUMNS)
-    contents = Contents(SubmittedResults(Store("/dev/null"), manifest, samples, records, records.height, arrays))
+    contents = Contents(Results(SubmittedArrays(arrays), manifest, samples, records, records.height))
     assert contents.comparisons is not None
     assert contents.control_tests is not None
     return contents

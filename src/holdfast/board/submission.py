@@ -155,13 +155,14 @@ class _File(_Part):
 # What a file is
 
 
-@dataclass(frozen=True, repr=False)
-class SubmittedResults(Results):
-    """Results whose few arrays are in memory, by job."""
+class SubmittedArrays(Store):
+    """The few arrays of a submission by job, in memory: a store without a folder."""
 
-    arrays: Mapping[str, Mapping[str, Array]] = field(default_factory=dict)
+    def __init__(self, arrays: Mapping[str, Mapping[str, Array]]) -> None:
+        super().__init__("/dev/null")
+        self.arrays = arrays
 
-    def artefacts(self, job: str) -> dict[str, Array]:
+    def read_artefacts(self, job: str) -> dict[str, Array]:
         """The arrays of a job by name; may be empty."""
         return dict(self.arrays.get(job, {}))
 
@@ -180,7 +181,7 @@ class Submission:
     name: str
     by: str
     note: str
-    results: SubmittedResults
+    results: Results
     digest: str
     content: bytes = field(repr=False)
 
@@ -390,7 +391,7 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def _read_results(file: _File, manifest: dict[str, Any]) -> SubmittedResults:
+def _read_results(file: _File, manifest: dict[str, Any]) -> Results:
     """The rows of all jobs as results."""
     types = {label: _read_types(label, columns) for label, columns in file.columns.items()}
     frames: dict[str, list[pl.DataFrame]] = {}
@@ -422,7 +423,7 @@ def _read_results(file: _File, manifest: dict[str, Any]) -> SubmittedResults:
     )
     if file.planned < len(records):
         raise SubmissionError(f"planned: expected at least the {len(records)} jobs that are there")
-    return SubmittedResults(Store("/dev/null"), manifest, samples, jobs, file.planned, arrays)
+    return Results(SubmittedArrays(arrays), manifest, samples, jobs, file.planned)
 
 
 def _record_of(job: _Place, file: _File) -> dict[str, Any]:
@@ -512,7 +513,7 @@ def _read_array(stored: _Stored, where: str) -> Array:
         raise SubmissionError(f"{where}: expected {stored.type} values of the shape {stored.shape}") from error
 
 
-def _try_out(results: SubmittedResults) -> None:
+def _try_out(results: Results) -> None:
     """Read the results as a board does: options and numbers that nobody can read are found here and not in the site."""
     try:
         contents = Contents(results)

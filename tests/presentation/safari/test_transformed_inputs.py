@@ -205,9 +205,11 @@ def test_sizes_of_one_change_are_on_an_axis_and_others_are_no_references(builder
 
 def test_samples_without_an_input_that_keeps_the_class_are_counted() -> None:
     """JPEG files of low quality may all have another class; the clean image is none of them."""
-    frame = pl.DataFrame({"status": ["ok"] * 3, "found": [True, False, True], "misinterpreted": [False] * 3})
+    flags = {"found": [True, False, True], "misinterpreted": [True, False, False]}
+    frame = pl.DataFrame({"sample": [0, 1, 2], "status": ["ok"] * 3, **flags})
     presentation, options = WorstCasePresentation("worst_case"), {"event": "changed_explanation"}
     notes = presentation.remarks(frame, options)
     assert "no input found that keeps the class, so not counted: 1 of 3" in notes
+    assert "misinterpreted: 1 of 2" in notes
     every = frame.with_columns(found=pl.lit(True))
     assert not any("keeps" in note for note in presentation.remarks(every, options))

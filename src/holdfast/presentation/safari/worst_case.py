@@ -83,8 +83,8 @@ class WorstCasePresentation(Presentation):
         ):  # where the clean input does not belong to the neighbourhood
             missing = int((~read_flags(frame, "found")).sum())
             notes.append(f"no input found that keeps the class, so not counted: {missing} of {len(frame)}")
-        if event != "misclassification":
-            notes.append(f"misinterpreted: {int(read_flags(frame, 'misinterpreted').sum())} of {len(frame)}")
+        if event != "misclassification" and (measured := _measure_misinterpreted(frame)):
+            notes.append(f"misinterpreted: {measured[1]}")
         on_grid = "gap" in frame.columns and np.isfinite(read_numbers(frame, "gap")).any()
         if _is_auto(options) and len(frame) and "followed_gradients" in frame.columns and not on_grid:
             notes += [] if read_flags(frame, "followed_gradients").any() else ["searched without gradients"]
@@ -151,12 +151,12 @@ class WorstCasePresentation(Presentation):
             return f"The search changed the class of {most[0]} of {most[1]} samples." if most[1] else ""
         if event == "changed_class":
             return self._verdict_of_class(view)
-        ranked = view.rank(_measure_kept, "lower")
+        ranked = view.rank(_measure_misinterpreted, "lower")
         if not ranked:
             return ""
         best, worst = ranked[0], ranked[-1]
         bent = f"beyond recognition ({describe_event(view.options)})"
-        chance = view.refer(_measure_kept)
+        chance = view.refer(_measure_misinterpreted)
         if len(ranked) > 1:
             lead = f"A search changed {worst.maps} {bent} on {worst.text} samples"
             return f"{lead}{_list_counts(ranked[::-1], chance)}."
@@ -179,11 +179,13 @@ class WorstCasePresentation(Presentation):
             return f"The search changed the class on none of {total} samples, so nothing can be said." if total else ""
         # a share of few samples is no headline: "1 of 1" is not ahead of "8 of 9"
         few = {name for name, (count, _) in counts.items() if 2 * count < turned}
-        ranked = view.rank(lambda rows: None if rows["explainer"][0] in few else _measure_stayed(rows), "lower")
-        rare = [f"{name} on {found[1]}" for name in sorted(few) if (found := _measure_stayed(view.evaluated(name)))]
+        ranked = view.rank(lambda rows: None if rows["explainer"][0] in few else _measure_misinterpreted(rows), "lower")
+        rare = [
+            f"{name} on {found[1]}" for name in sorted(few) if (found := _measure_misinterpreted(view.evaluated(name)))
+        ]
         best, worst = ranked[0], ranked[-1]
         stayed = f"stayed the same ({describe_event(view.options)})"
-        chance = view.refer(_measure_stayed)
+        chance = view.refer(_measure_misinterpreted)
         rest = f"; too few to compare: {', '.join(rare)}" if rare else ""
         if len(ranked) == 1:
             apart = f"apart from the random reference ({chance}), " if chance else ""
@@ -196,8 +198,7 @@ class WorstCasePresentation(Presentation):
 
     def put_first(self, view: View) -> tuple[Standing | None, str]:
         """By the counts of the verdict; by the median where these do not differ."""
-        measure = _measure_stayed if view.options.get("event") == "changed_class" else _measure_kept
-        ranked = view.rank(measure, "lower") if view.reading.direction else []
+        ranked = view.rank(_measure_misinterpreted, "lower") if view.reading.direction else []
         return (ranked[0], "count") if len(ranked) > 1 else super().put_first(view)
 
     def reservations(self, view: View) -> list[str]:
@@ -293,19 +294,13 @@ def _searched_without_gradients(view: View) -> list[str]:
     return without if len(without) < len(followed) else []
 
 
-def _measure_kept(rows: pl.DataFrame) -> tuple[float, str] | None:
-    """The share of the samples that were misinterpreted, as a number and in words."""
-    return _measure_count(rows, len(rows["sample"].unique()))
+def _measure_misinterpreted(rows: pl.DataFrame) -> tuple[float, str] | None:
+    """The share of misinterpreted samples among those that count, as a number and in words.
 
-
-def _measure_stayed(rows: pl.DataFrame) -> tuple[float, str] | None:
-    """The same, of the samples whose class was changed."""
-    return _measure_count(rows, count_samples(rows, "found")[0])
-
-
-def _measure_count(rows: pl.DataFrame, total: int) -> tuple[float, str] | None:
-    """The share of `total` samples that were misinterpreted, as a number and in words."""
-    count, _ = count_samples(rows, "misinterpreted")
+    A sample counts if the search found an input with the class that the event asks for.
+    """
+    counted = rows.filter(read_flags(rows, "found")) if "found" in rows.columns else rows
+    count, total = count_samples(counted, "misinterpreted")
     return (count / total, f"{count} of {total}") if total else None
 
 
