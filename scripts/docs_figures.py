@@ -67,7 +67,7 @@ def figures() -> dict[str, Figure]:
         "c_eval_plot": Figure(of.CEvalPlot(), 8, "c_eval_plot", (*EXPLAINERS, "centre")),
         "near_affinity": Figure(of.NearAffinity(), 6, "near_affinity"),
         "aopc": Figure(of.AOPC(), 30, "perturbation_curve"),
-        "log_odds": Figure(of.LogOdds(pairs=None), 60),
+        "log_odds": Figure(of.LogOdds(), 60),
         "corruption_curve": Figure(of.CorruptionCurve(mean=0.13, sd=0.31), 60, "drop_top"),
         "relevance_localisation": Figure(inside, 60, explainers=of_series, model="cnn-waves", data=waves),
     }

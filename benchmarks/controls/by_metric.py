@@ -40,7 +40,7 @@ METRICS = (
     "near_affinity",
     "corruption_curve",
     "aopc",
-    "log_odds:pairs=None",
+    "log_odds",
     "attribution_attack:attack=random_sign",
     "worst_case:budget=200",
     "misinterpretation_probability:first=4.0,particles=50,moves=2,budget=1500",

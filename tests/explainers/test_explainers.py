@@ -529,13 +529,22 @@ def test_networks_that_work_in_place(name: str) -> None:
 
 @pytest.mark.parametrize("name", CONSTANT)
 def test_logits_that_ignore_the_input(name: str) -> None:
-    class Constant(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.tensor([[0.0, 1.0]]).expand(len(x), 2)
+    """Zeros where the gradients are 0; an error where there are none, which would look the same."""
 
-    x = batch((7,))
-    classifier = Classifier(Constant(), (0.0, 1.0), device="cpu", batch_size=64)
-    assert torch.equal(ALL[name](classifier, x), torch.zeros_like(x))
+    class Constant(nn.Module):
+        cut = False
+
+        def forward(self, x: Tensor) -> Tensor:
+            kept = x.detach() if self.cut else x * 0.0
+            return kept[:, :2] + torch.tensor([0.0, 1.0])
+
+    x, module = batch((7,)), Constant()
+    classifier = Classifier(module, (0.0, 1.0), device="cpu", batch_size=64)
+    if name != "deep_taylor":  # which distributes the logit, whatever its gradient
+        assert torch.equal(ALL[name](classifier, x), torch.zeros_like(x))
+    module.cut = True
+    with pytest.raises(ModelError, match=r"logits have no gradients.*torch.no_grad, detach"):
+        ALL[name](classifier, x)
 
 
 def test_non_finite_logits_are_an_error() -> None:

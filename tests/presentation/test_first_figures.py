@@ -33,7 +33,7 @@ FIRST: dict[str, tuple[Any, str, list[float], str]] = {
     "c_eval_plot": (CEvalPlot(preset="quick", fractions=(0.1, 0.3)), "c-eval-plot", [1.0], "may be larger"),
     "near_affinity": (NearAffinity(preset="quick"), "near-affinity", [1.0], "not the explainers"),
     "aopc": (AOPC(preset="quick", steps=4), "perturbation-curve", [], "compare with random maps"),
-    "log_odds": (LogOdds(pairs=None), "distribution", [0.0], "cannot be compared between models"),
+    "log_odds": (LogOdds(), "distribution", [0.0], "cannot be compared between models"),
     "corruption_curve": (CorruptionCurve(preset="quick", fractions=(0.1, 0.5)), "drop-top", [], "Compare with random"),
     "data_sensitivity_consistency": (
         DataSensitivityConsistency(masks=60, permutations=19, resamples=20),

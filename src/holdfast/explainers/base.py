@@ -185,12 +185,26 @@ def select_logits(logits: Tensor, targets: Tensor | None) -> Tensor:
     return logits.gather(1, classes[:, None])[:, 0]
 
 
+def check_has_gradients(scores: Tensor) -> None:
+    """Raise `ModelError` if no graph leads to the scores: gradients of 0 would say nothing about the model."""
+    if not scores.requires_grad:
+        raise ModelError(
+            "module: its logits have no gradients. Do forward or preprocess use torch.no_grad, detach or whole numbers? "
+            "Explainers that need no gradients can be used, such as occlusion"
+        )
+
+
 def compute_gradient(
     scores: Tensor, x: Tensor, create_graph: bool = False, *, retain_graph: bool | None = None
 ) -> Tensor:
-    """Row-wise gradient of `scores` `(N,)` by `x` `(N, ...)`; zeros where the scores do not depend on `x`."""
-    if not scores.requires_grad or not x.requires_grad:
+    """Row-wise gradient of `scores` `(N,)` by `x` `(N, ...)`; zeros where the scores do not depend on `x`.
+
+    Raises:
+        ModelError: the scores have no gradients at all, so zeros would say nothing about the model.
+    """
+    if not x.requires_grad:
         return torch.zeros_like(x)
+    check_has_gradients(scores)
     (gradient,) = torch.autograd.grad(
         scores.sum(), x, create_graph=create_graph, retain_graph=retain_graph, allow_unused=True
     )

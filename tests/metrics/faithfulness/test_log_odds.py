@@ -66,7 +66,7 @@ def slowly(
 @pytest.mark.parametrize("explainer", ["input_x_gradient", "integrated_gradients"])
 @pytest.mark.parametrize(
     "metric",
-    [LogOdds(pairs=None), LogOdds(pairs=None, fraction=0.5, baseline=0.3), LogOdds(pairs=None, fraction=0.001)],
+    [LogOdds(), LogOdds(fraction=0.5, baseline=0.3), LogOdds(fraction=0.001)],
     ids=["default", "half, grey", "one"],
 )
 def test_the_score_written_out(metric: LogOdds, explainer: str, shape: tuple[int, ...]) -> None:
@@ -120,7 +120,7 @@ def test_a_linear_model_in_closed_form_and_no_other_choice_is_better() -> None:
 def test_only_the_pairs_first_classes_have_a_value(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
     x = digits[:40].inputs
     predicted = lenet.predict(x)
-    found = LogOdds()(lenet, "input_x_gradient", x)
+    found = LogOdds(preset="paper")(lenet, "input_x_gradient", x)
     assert found.status == ("ok",) * 40
     belongs = torch.stack([predicted == c for c in (8, 8, 9, 4)], 1)
     assert belongs.any(0).all()
@@ -136,7 +136,7 @@ def test_only_the_pairs_first_classes_have_a_value(lenet: holdfast.Classifier, d
     assert set(columns) <= set(frame.columns)
     assert presentation_of(LogOdds.name).reading(found.options).select_valid(frame).height == int(belongs.any(1).sum())
     np.testing.assert_array_equal(frame.select(columns).to_numpy(), found.per_pair.numpy())
-    wrong = LogOdds()(lenet, "input_x_gradient", x, (predicted + 1) % 10)
+    wrong = LogOdds(preset="paper")(lenet, "input_x_gradient", x, (predicted + 1) % 10)
     assert wrong.status == ("misclassified",) * 40
     assert wrong.log_odds.isnan().all()
     assert (wrong.towards == -1).all()
@@ -144,7 +144,7 @@ def test_only_the_pairs_first_classes_have_a_value(lenet: holdfast.Classifier, d
 
 def test_maps_of_the_model_beat_random_pixels(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
     x = digits[:60].inputs
-    found = {name: LogOdds()(lenet, name, x) for name in ("integrated_gradients", "deeplift", "random", "centre")}
+    found = {name: LogOdds(preset="paper")(lenet, name, x) for name in ("integrated_gradients", "deeplift", "random", "centre")}
     median = {name: float(result.log_odds.nanmedian()) for name, result in found.items()}
     assert median["integrated_gradients"] > median["random"] + 2
     assert median["deeplift"] > median["random"] + 2
@@ -155,7 +155,7 @@ def test_maps_of_the_model_beat_random_pixels(lenet: holdfast.Classifier, digits
     pixels = found["centre"].erased_pixels[counted].any(1)
     assert pixels[:, 8:20, 8:20].all()
     assert not pixels[:, :6].any()
-    again = LogOdds()(lenet, "random", x)
+    again = LogOdds(preset="paper")(lenet, "random", x)
     assert torch.equal(again.log_odds.nan_to_num(), found["random"].log_odds.nan_to_num())
 
 
@@ -261,14 +261,14 @@ def test_errors_of_options(make: Callable[[], LogOdds], message: str) -> None:
 def test_errors_of_the_call() -> None:
     model, x = classifier((3, 8, 8)), inputs((3, 8, 8))
     with pytest.raises(holdfast.ArgumentError, match="pairs: expected classes from 0 to 3, or None, got .*8, 3"):
-        LogOdds()(model, "saliency", x)
+        LogOdds(preset="paper")(model, "saliency", x)
     with pytest.raises(holdfast.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got -1.0"):
-        LogOdds(pairs=None, baseline=-1.0)(model, "saliency", x)
+        LogOdds(baseline=-1.0)(model, "saliency", x)
     with pytest.raises(
         holdfast.ArgumentError, match="baseline: expected one number, or 3 .one for each channel., got 2"
     ):
-        LogOdds(pairs=None, baseline=(0.0, 1.0))(model, "saliency", x)
-    assert LogOdds(pairs=None, baseline=(0.0, 0.5, 1.0))(model, "saliency", x).log_odds.isfinite().all()
+        LogOdds(baseline=(0.0, 1.0))(model, "saliency", x)
+    assert LogOdds(baseline=(0.0, 0.5, 1.0))(model, "saliency", x).log_odds.isfinite().all()
 
 
 def test_a_file_spells_pairs_as_lists() -> None:
@@ -282,7 +282,7 @@ def test_a_file_spells_pairs_as_lists() -> None:
 
 
 def test_the_report_shows_the_pairs(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
-    metrics: dict[str, Any] = {"published": LogOdds(), "runner-up": LogOdds(pairs=None), "none": LogOdds(((9, 0),))}
+    metrics: dict[str, Any] = {"published": LogOdds(preset="paper"), "runner-up": LogOdds(), "none": LogOdds(((9, 0),))}
     x = digits.inputs[lenet.predict(digits.inputs) != 9][:25]
     done = holdfast.evaluate(
         lenet, ["input_x_gradient", "random"], x, metrics, samples_per_job=10, progress=False, controls=False

@@ -13,7 +13,7 @@ from torch import Tensor
 from holdfast.errors import ModelError
 from holdfast.explainers.attention.attention_calls import AttentionWatch
 from holdfast.explainers.attention.tokens import Grid, check_grid, find_token_grid
-from holdfast.explainers.base import Explainer, make_leaf, select_logits
+from holdfast.explainers.base import Explainer, check_has_gradients, make_leaf, select_logits
 from holdfast.explainers.cam.gradcam import Interpolation, check_interpolation, resize
 from holdfast.explainers.propagation.attention_rules import RelevanceMode
 from holdfast.model import Classifier, module_name
@@ -100,8 +100,7 @@ class AttentionExplainer(Explainer):
 
 def _differentiate(scores: Tensor, weights: list[Tensor], create_graph: bool, retain_graph: bool) -> list[Tensor]:
     """The gradients of the scores by the weights of each layer; zeros where the scores do not depend on them."""
-    if not scores.requires_grad:
-        return [torch.zeros_like(own) for own in weights]
+    check_has_gradients(scores)
     found = torch.autograd.grad(
         scores.sum(), weights, create_graph=create_graph, retain_graph=retain_graph, allow_unused=True
     )

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from holdfast.errors import ModelError, check
-from holdfast.explainers.base import Explainer, make_leaf, select_logits
+from holdfast.explainers.base import Explainer, check_has_gradients, make_leaf, select_logits
 from holdfast.explainers.cam.gradcam import resize
 from holdfast.function_calls import run_eagerly
 from holdfast.gating import CONVOLUTIONS, weight_layers
@@ -191,10 +191,9 @@ def _compute_terms(
         with _record_runs(classifier, x, runs):
             logits = classifier.forward(leaf.clone())
         scores = select_logits(logits, targets)
-        gradients: list[Tensor | None] = [None] * (1 + len(runs))
-        if scores.requires_grad:
-            edges = [get_gradient_edge(leaf), *(run.edge for run in runs)]
-            gradients = list(torch.autograd.grad(scores.sum(), edges, create_graph=create_graph, allow_unused=True))
+        check_has_gradients(scores)
+        edges = [get_gradient_edge(leaf), *(run.edge for run in runs)]
+        gradients = torch.autograd.grad(scores.sum(), edges, create_graph=create_graph, allow_unused=True)
     with torch.set_grad_enabled(create_graph):
         by_input = gradients[0]
         product = torch.zeros_like(x) if by_input is None else x * by_input

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from holdfast.errors import check
 from holdfast.explainers.background import References, check_background, count_references, resolve_background
-from holdfast.explainers.base import Explainer, make_leaf, select_logits
+from holdfast.explainers.base import Explainer, check_has_gradients, make_leaf, select_logits
 from holdfast.explainers.completeness import warn_of_gap
 from holdfast.explainers.propagation.difference_rules import PairedRule
 from holdfast.model import ROW_ALIGNMENT, Classifier, count_padding, pad_rows
@@ -132,12 +132,11 @@ class _Pairs:
                 logits = classifier.forward(self.leaf.clone())
             classes = None if targets is None else pad_rows(targets.repeat(self.copies), padding)
             self.score = select_logits(logits, classes).sum()
+        check_has_gradients(self.score)
         self.logits = logits.detach()[: len(x)]
 
     def add_to(self, maps: Tensor) -> Tensor:
         """`maps + sum over b of (x - b) * m(x, b)`, in the order of the references for any batch size."""
-        if not self.score.requires_grad:
-            return maps
         start = 0
         for rounds in torch.split(self.which, self.together):
             slopes = self._run_rounds(rounds)[:, : self.copies * len(self.x)].reshape(-1, *self.x.shape)

@@ -32,7 +32,7 @@ from holdfast.errors import check
 from holdfast.explainers import Explainer
 from holdfast.explainers.base import Baseline, check_baseline, resolve_baseline
 from holdfast.explainers.baselines import ModelFreeExplainer
-from holdfast.metrics.base import Direction, Metric, metrics
+from holdfast.metrics.base import Direction, Metric, Presets, metrics
 from holdfast.metrics.positions import count_positions, rank_with_random_ties, sum_channels
 from holdfast.metrics.probe import Probe
 from holdfast.metrics.replaced_copies import ReplacedCopies, make_sample_keys
@@ -91,7 +91,7 @@ class LogOdds(Metric):
 
     Args:
         pairs: pairs of classes `(o, t)`: a sample whose explained class is o is turned towards t. None: every sample is
-            turned towards the class with the second largest logit. The default is for digits.
+            turned towards the class with the second largest logit. `preset="paper"` has the paper's pairs of digits.
         fraction: which share of all pixels, time steps or flat features may be erased (rounded, at least one).
         baseline: the value of erased pixels: one number, or one for each channel; within the bounds.
 
@@ -102,7 +102,7 @@ class LogOdds(Metric):
     >>> import holdfast
     >>> digits = holdfast.data.bundled("digits")[:6]
     >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    >>> result = LogOdds(pairs=None)(classifier, "input_x_gradient", digits.inputs)
+    >>> result = LogOdds()(classifier, "input_x_gradient", digits.inputs)
     >>> result.per_pair.shape, bool((result.log_odds > 0).all()), bool((result.erased <= 157 / 784).all())
     (torch.Size([6, 1]), True, True)
     """
@@ -119,7 +119,9 @@ class LogOdds(Metric):
   year      = {2017}
 }"""
 
-    pairs: Pairs | None = ((8, 3), (8, 6), (9, 1), (4, 1))
+    presets: ClassVar[Presets] = {"paper": {"pairs": ((8, 3), (8, 6), (9, 1), (4, 1))}}
+
+    pairs: Pairs | None = None
     fraction: float = 0.2
     baseline: Baseline = 0.0
 
@@ -137,8 +139,8 @@ class LogOdds(Metric):
 
     @classmethod
     def example(cls) -> LogOdds:
-        """Every sample towards its second most likely class."""
-        return cls(pairs=None)
+        """The defaults."""
+        return cls()
 
     def expected_evaluations(self) -> int:
         """The explanations of both classes, and the erased input: most samples have one pair or none."""

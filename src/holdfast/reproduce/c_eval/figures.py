@@ -250,7 +250,7 @@ def _odds_study(label: int, scale: Scale) -> dict[str, Any]:
         "function": "holdfast.reproduce.c_eval.figures:digits_predicted",
         "options": {"label": label, "count": count},
     }
-    metrics = {**make_metrics(GSA="gsa", IGA="iga"), "log-odds": {"name": "log_odds", "fraction": 0.2}}
+    metrics = {**make_metrics(GSA="gsa", IGA="iga"), "log-odds": {"name": "log_odds", "preset": "paper"}}
     return {
         "title": f"c-Eval and log-odds of digits predicted as {label} (Fig. 13)",
         "samples_per_job": 20,
