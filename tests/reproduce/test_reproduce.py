@@ -121,7 +121,7 @@ def test_a_dry_run_prints_costs_and_what_is_missing(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("holdfast.reproduce.reproductions", {"mine": Reproduction("Mine", parts)})
     done = CliRunner().invoke(app, ["reproduce", "mine", "--dry-run", "--out", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
-    assert "1 jobs, 0 of them done; about 2 model evaluations" in done.output
+    assert "1 jobs, 0 of them done; about 6 model evaluations" in done.output
     assert "times: a measurement, which a dry run leaves out" in done.output
     assert not (tmp_path / "out").exists()
 

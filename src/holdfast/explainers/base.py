@@ -189,8 +189,8 @@ def check_has_gradients(scores: Tensor) -> None:
     """Raise `ModelError` if no graph leads to the scores: gradients of 0 would say nothing about the model."""
     if not scores.requires_grad:
         raise ModelError(
-            "module: its logits have no gradients. Do forward or preprocess use torch.no_grad, detach or whole numbers? "
-            "Explainers that need no gradients can be used, such as occlusion"
+            "module: its logits have no gradients. Do forward or preprocess use torch.no_grad, detach or whole "
+            "numbers? Explainers that need no gradients can be used, such as occlusion"
         )
 
 

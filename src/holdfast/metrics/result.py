@@ -13,6 +13,8 @@ import polars as pl
 import torch
 from torch import Tensor
 
+from holdfast.records import set_fields
+
 #: what happened to a sample: it was evaluated, or why not
 Status = Literal["ok", "misclassified", "degenerate", "nonfinite"]
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -38,9 +40,10 @@ class Result:
         model_evaluations: how many inputs were predicted, explained or both for each sample, int64 `(N,)`.
         degenerate: how many of them had a constant explanation (a correlation of 0 by definition), int64 `(N,)`.
         nonfinite: how many had NaN or infinity in logits or explanation (never counted as the event), int64 `(N,)`.
-        value: the number of each sample, `(N,)`. It counts only where the status is `"ok"`. NaN there means
-            that the metric has no number for the sample, such as a ratio of two searches that found nothing.
-        low, high: the ends of a 95% interval of `value`, `(N,)`; None for a metric without one.
+        value: the number of each sample, `(N,)`. NaN where the status is not `"ok"`, and where the metric has no number
+            for the sample, such as a ratio of two searches that found nothing.
+        low, high: the ends of a 95% interval of `value`, `(N,)`, NaN where the status is not `"ok"`; None for a metric
+            without one.
 
     >>> import holdfast
     >>> digits = holdfast.data.bundled("digits")[:2]
@@ -66,6 +69,17 @@ class Result:
         if "__repr__" not in vars(cls):
             # a dataclass keeps a `__repr__` of the class; its own would print every tensor
             cls.__repr__ = Result.__repr__  # type: ignore[method-assign]
+
+    def __post_init__(self) -> None:
+        """What a metric fills in for samples that it skips must not be read as a value."""
+        skipped = torch.tensor([status != "ok" for status in self.status])
+        ends = {name: getattr(self, name) for name in ("value", "low", "high")}
+        blank = {
+            name: values.masked_fill(skipped.to(values.device), torch.nan)
+            for name, values in ends.items()
+            if values is not None and values.is_floating_point()
+        }
+        set_fields(self, **(blank if bool(skipped.any()) else {}))
 
     def __len__(self) -> int:
         return len(self.status)

@@ -27,7 +27,7 @@ from holdfast.metrics.coarse_to_fine.statistics import (
     rescale_over,
     rescale_skewness,
 )
-from holdfast.metrics.coarse_to_fine.summary import Curves, summarise
+from holdfast.metrics.coarse_to_fine.summary import Columns, Curves, summarise
 from holdfast.statistics import bootstrap
 
 Array = np.ndarray[Any, Any]
@@ -135,6 +135,22 @@ def test_moments_are_those_of_scipy(count: int) -> None:
     np.testing.assert_allclose(skewness, scipy.stats.skew(drops), rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(kurtosis, scipy.stats.kurtosis(drops), rtol=1e-8, atol=1e-10)
     assert not flat.any()
+
+
+@pytest.mark.parametrize(("count", "size"), [(8, 1e-4), (60, 1e-6)])
+def test_resamples_without_the_samples_that_react_keep_their_digits(count: int, size: float) -> None:
+    """The probability of most samples hardly moves: kurtosis of n samples lies in [-2, n - 5 + 1 / (n - 1)]."""
+    drops = np.abs(np.random.default_rng(1).normal(size=(count, 2))) * size
+    drops[:2] = [0.6, 0.7]
+    found = summarise(Curves(drops, drops / 2, np.full((count, 2), [0.1, 0.2]), np.array([0.5, 1.0])))
+    low, high = found.interval("kurtosis")
+    assert (low >= -2).all()
+    assert (high <= count - 5 + 1 / (count - 1) + 1e-6).all()
+    resample = drops[2:]
+    columns = Columns(Curves(drops, None, np.full((count, 2), [0.1, 0.2]), np.array([0.5, 1.0])), 0.5)
+    numbers = columns.compute_numbers(columns.values[2:].mean(0))
+    np.testing.assert_allclose(numbers["kurtosis"], scipy.stats.kurtosis(resample), rtol=1e-3)
+    np.testing.assert_allclose(numbers["skewness"], scipy.stats.skew(resample), rtol=1e-3)
 
 
 @pytest.mark.parametrize(

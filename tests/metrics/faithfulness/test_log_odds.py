@@ -144,7 +144,10 @@ def test_only_the_pairs_first_classes_have_a_value(lenet: holdfast.Classifier, d
 
 def test_maps_of_the_model_beat_random_pixels(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
     x = digits[:60].inputs
-    found = {name: LogOdds(preset="paper")(lenet, name, x) for name in ("integrated_gradients", "deeplift", "random", "centre")}
+    found = {
+        name: LogOdds(preset="paper")(lenet, name, x)
+        for name in ("integrated_gradients", "deeplift", "random", "centre")
+    }
     median = {name: float(result.log_odds.nanmedian()) for name, result in found.items()}
     assert median["integrated_gradients"] > median["random"] + 2
     assert median["deeplift"] > median["random"] + 2

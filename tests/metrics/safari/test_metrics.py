@@ -77,6 +77,7 @@ def test_a_constant_map_has_a_sensitivity_unless_it_never_changes(search: str) -
     nothing = metric(model, holdfast.explainers.get(detached), x)
     assert nothing.status == ("degenerate",) * 2
     assert nothing.frame()["value"].to_list() == [None, None]
+    assert nothing.value.isnan().all()  # not 0, the best value
     worst = WorstCase(BALL, "changed_explanation", similarity="mse", search="random", budget=20)
     assert worst(model, holdfast.explainers.get(detached), x).status == ("degenerate",) * 2
     assert worst(model, "input_x_gradient", x).status == ("ok", "ok")

@@ -19,6 +19,7 @@ Numbers = TypeVar("Numbers", Array, Tensor)
 
 _SAME = 1e-15  # drops that differ by less than this share of their size are equal
 _NOTHING = 1e-12  # the drops of a resample are equal if their variance is below this share of the whole sample's
+_LOST = 1e-6  # below this share, a fourth moment has less than four correct digits
 
 
 def compute_area(share: Numbers, drop: Numbers) -> Numbers:
@@ -79,26 +80,31 @@ def compute_moments(drops: Array) -> tuple[Array, Array, Array]:
     >>> skewness.round(3).tolist(), kurtosis.round(3).tolist(), flat.tolist()
     ([0.707, 0.0], [-1.5, 0.0], [False, True])
     """
-    return compute_shape(*(average_samples(power) for power in compute_centred_powers(np.asarray(drops, dtype=float))))
+    drops = np.asarray(drops, dtype=float)
+    powers = compute_centred_powers(drops, average_samples(drops))
+    return compute_shape(*(average_samples(power) for power in powers))
 
 
-def compute_centred_powers(drops: Array) -> tuple[Array, Array, Array, Array]:
-    """The deviations from the mean of each column, to the powers 1 to 4; exactly 0 if the column is constant."""
+def compute_centred_powers(drops: Array, centre: Array) -> tuple[Array, Array, Array, Array]:
+    """The deviations of each column from its `centre`, to the powers 1 to 4; exactly 0 if the column is constant."""
     if not len(drops):
         return drops, drops, drops, drops
-    off = drops - drops.mean(0)
+    off = drops - centre
     same = np.ptp(drops, axis=0) <= _SAME * np.abs(drops).max(0)
     off = np.where(same, 0.0, off)
     return off, off**2, off**3, off**4
 
 
 def compute_shape(first: Array, second: Array, third: Array, fourth: Array) -> tuple[Array, Array, Array]:
-    """Skewness, excess kurtosis, and whether both are 0 for lack of spread; from mean powers about any point."""
+    """Skewness, excess kurtosis, and whether both are 0 for lack of spread; from mean powers about any point.
+
+    NaN where the spread is so small, compared with the distance from that point, that rounding errors dominate.
+    """
     k2 = second - first**2
     k3 = third - 3 * first * second + 2 * first**3
     k4 = fourth - 4 * first * third + 6 * first**2 * second - 3 * first**4
     flat = k2 <= _NOTHING * second
-    spread = np.where(flat, 1.0, k2)
+    spread = np.where(flat, 1.0, np.where(k2 > _LOST * second, k2, np.nan))
     return np.where(flat, 0.0, k3 / spread**1.5), np.where(flat, 0.0, k4 / spread**2 - 3), flat
 
 

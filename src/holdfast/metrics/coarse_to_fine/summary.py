@@ -219,9 +219,12 @@ class Columns:
         self.top = missing if curves.top is None else curves.top
         bottom = missing if curves.bottom is None else curves.bottom
         above = np.where(np.isnan(self.top), np.nan, self.top >= tau)
-        self._centre, self._fractions = average_samples(self.top), curves.fractions
-        # powers about the mean of all samples: the moments of a resample come from them without loss of digits
-        self.values = np.concatenate([*compute_centred_powers(self.top), above, bottom, curves.share], axis=1)
+        # powers about the median: a resample without the few samples that react lies near it, so that its moments keep
+        # their digits; about the mean they would be lost
+        self._centre = np.median(self.top, axis=0) if len(self.top) else np.full(self.top.shape[1], np.nan)
+        self._fractions = curves.fractions
+        powers = compute_centred_powers(self.top, self._centre)
+        self.values = np.concatenate([*powers, above, bottom, curves.share], axis=1)
 
     def compute_numbers(self, means: Array) -> dict[str, Array]:
         """The numbers by name, from means of the columns `(..., Q)`: `(..., K)`, or `(..., 1)` for a single number."""
