@@ -167,7 +167,19 @@ def test_calibration_takes_modules_that_start_in_place_or_ignore_their_input() -
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.tensor([[1.0, 0.0]]).repeat(len(x), 1)
 
-    assert not explainers.get("saliency")(Classifier(Constant(), (0.0, 1.0), device="cpu"), x).any()
+    constant = Classifier(Constant(), (0.0, 1.0), device="cpu")
+    assert not explainers.get("occlusion")(constant, x[:20]).any()
+    with pytest.raises(ModelError, match="logits have no gradients"):
+        explainers.get("saliency")(constant, x)
+
+
+def test_bounds_of_other_units_than_the_inputs_are_warned_of_once() -> None:
+    classifier = Classifier(nn.Linear(4, 3), (0.0, 255.0), device="cpu")
+    with pytest.warns(UserWarning, match=r"use less than 1% of the bounds \[0, 255\]. Do both have the same units"):
+        classifier.check_inputs(torch.rand(5, 4))
+    for fine in (torch.rand(5, 4), torch.zeros(5, 4), 255 * torch.rand(5, 4)):
+        classifier.check_inputs(fine)
+    Classifier(nn.Linear(4, 3), (-torch.inf, torch.inf), device="cpu").check_inputs(torch.rand(5, 4))
 
 
 class Greedy(nn.Linear):
@@ -299,7 +311,11 @@ def test_a_shape_the_module_cannot_take() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"bounds": (1.0, 0.0)}, "bounds: expected lower < upper"),
+        ({"bounds": (1.0, 0.0)}, r"bounds: expected lower < upper, got \(1, 0\)$"),
+        (
+            {"bounds": (torch.tensor([0.0, 0.5, 2.0]), torch.tensor([1.0, 0.5, 1.0]))},
+            r"got \(0.5, 0.5\) at 1 and at 1 more places; a column that is constant needs a range",
+        ),
         ({"bounds": 3}, "bounds: expected a pair"),
         ({"batch_size": 0}, "batch_size: expected a whole number of at least 1, or 'auto', got 0"),
         ({"batch_size": True}, "batch_size: expected a whole number of at least 1, or 'auto', got True"),

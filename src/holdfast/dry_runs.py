@@ -46,14 +46,8 @@ def dry_run(study: Study, out: str | Path) -> Estimate:
     )
     if not math.isnan(found.memory):
         say(f"a worker takes up to {format_size(found.memory)} of memory")
-    broken: dict[str, list[Line]] = {}
-    for line in lines:
-        if line.error:
-            broken.setdefault(line.error, []).append(line)
-    for error, group in broken.items():
-        first = group[0]
-        more = f", and {len(group) - 1} more" if len(group) > 1 else ""
-        say(f"trials failed, and their jobs will: {first.label} with {first.explainer}{more}: {error}")
+    for text in found.describe_failures():
+        say(text)
     for left_out in describe_misfits(plan.manifest["misfits"]):
         say(f"left out: {left_out}")
     say(f"results would go to {out}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
@@ -43,6 +44,8 @@ _SMALLEST_ROWS, _LARGEST_ROWS = 16, 8192
 _FLOOR = 1e-12
 #: how far probabilities of a row may be from 1 in sum, and from [0, 1]; single precision needs 1e-6
 _TOLERANCE = 1e-4
+# inputs that use less than this share of their bounds may have other units, such as [0, 1] and [0, 255]
+_SMALL_SHARE = 0.01
 #: numbers in an input of which 64 rows fit everywhere, whatever the network: 3 x 64 x 64
 _SMALL_INPUT = 12_288
 #: seconds of a pass that is repeated only once
@@ -314,7 +317,15 @@ class Classifier:
             lower, upper = (torch.as_tensor(b, dtype=self.dtype, device=self.device) for b in bounds)
         except (TypeError, ValueError, RuntimeError):
             raise ArgumentError("bounds", "a pair (lower, upper) of numbers or tensors", repr(bounds)) from None
-        check(bool((lower < upper).all()), "bounds", "lower < upper", f"({bounds[0]}, {bounds[1]})")
+        low, high = lower.expand_as(lower + upper), upper.expand_as(lower + upper)
+        wrong = (~(low < high)).nonzero()
+        if len(wrong):
+            first = tuple(wrong[0].tolist())
+            got = f"({low[first].item():g}, {high[first].item():g})"
+            where = f" at {first if len(first) > 1 else first[0]}" if first else ""
+            more = f" and at {len(wrong) - 1} more places" if len(wrong) > 1 else ""
+            equal = "; a column that is constant needs a range, too" if bool((low == high).any()) and first else ""
+            raise ArgumentError("bounds", "lower < upper", f"{got}{where}{more}{equal}")
         return lower, upper
 
     def __repr__(self) -> str:
@@ -490,6 +501,11 @@ class Classifier:
             low, high = (f"{b.min().item():g}" if b is lower else f"{b.max().item():g}" for b in self.bounds)
             got = f"values in [{inputs.min().item():g}, {inputs.max().item():g}]"
             raise ArgumentError(name, f"values within the bounds [{low}, {high}]", got)
+        used, room = (inputs.max() - inputs.min()).item(), (upper - lower).min().item()
+        if 0 < used < _SMALL_SHARE * room < math.inf:
+            bounds = f"[{lower.min().item():g}, {upper.max().item():g}]"
+            text = f"{name} use less than {_SMALL_SHARE:.0%} of the bounds {bounds}. Do both have the same units?"
+            self.warn_once(text)
         return inputs.clamp(lower, upper)
 
     def check_targets(self, targets: Tensor | int | None, inputs: Tensor) -> Tensor:

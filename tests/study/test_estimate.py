@@ -307,6 +307,7 @@ def test_all_layers_of_a_model_are_counted(clock: Clock) -> None:
     assert found.evaluations == 1 + 3 * 3_000
     refused = holdfast.estimate(timed_model(clock), "saliency", draw(1), replace(metric, layers="conv"), controls=False)
     assert "layers" in refused.lines[0].error
+    assert "trials failed, and their jobs will: " in repr(refused)
 
 
 def test_the_number_of_classes_counts(clock: Clock) -> None:

@@ -69,7 +69,21 @@ class Estimate:
     def __repr__(self) -> str:
         time = "an unknown time" if math.isnan(self.seconds) else f"about {self.seconds:.3g} s with one worker"
         memory = "" if math.isnan(self.memory) else f", {self.memory / 1e9:.2g} GB"
-        return f"Estimate({self.evaluations:,} evaluations, {time}{memory}; frame() has a row for each metric)"
+        failed = "".join(f"; {text}" for text in self.describe_failures())
+        return f"Estimate({self.evaluations:,} evaluations, {time}{memory}; frame() has a row for each metric{failed})"
+
+    def describe_failures(self) -> list[str]:
+        """Why trials failed, a text for each error; empty if none did."""
+        broken: dict[str, list[Line]] = {}
+        for line in self.lines:
+            if line.error:
+                broken.setdefault(line.error, []).append(line)
+        texts = []
+        for error, group in broken.items():
+            more = f", and {len(group) - 1} more" if len(group) > 1 else ""
+            who = f"{group[0].label} with {group[0].explainer}{more}"
+            texts.append(f"trials failed, and their jobs will: {who}: {error}")
+        return texts
 
     @property
     def evaluations(self) -> int:
