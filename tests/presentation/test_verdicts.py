@@ -154,8 +154,13 @@ def test_a_weaker_search_is_said() -> None:
     }
     auto = make_view("worst_case", {**CHANGED, "search": "auto"}, columns)
     assert presentation_of("worst_case").unfair(auto).startswith("b met a weaker search")
+    assert "b cannot be differentiated" in presentation_of("worst_case").contradictions(auto, [])[0]
     block = make_view("worst_case", {**CHANGED, "search": "block"}, columns)
     assert presentation_of("worst_case").unfair(block) == ""
+    # a control is no candidate, so nothing is unfair
+    control = make_view("worst_case", {**CHANGED, "search": "auto"}, {"a": columns["a"], "random": columns["b"]})
+    assert presentation_of("worst_case").unfair(control) == ""
+    assert presentation_of("worst_case").contradictions(control, []) == []
 
 
 def test_a_probability_is_one_in_so_many_and_a_bound_is_at_most() -> None:

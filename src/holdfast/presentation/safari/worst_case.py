@@ -216,7 +216,7 @@ class WorstCasePresentation(Presentation):
 
     def unfair(self, view: View) -> str:
         """Which explainers met a weaker search."""
-        without = [name for name in _searched_without_gradients(view) if name in view.candidates]
+        without = _searched_without_gradients(view)
         return f"{join_names(without)} met a weaker search (without gradients), which flatters." if without else ""
 
     def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
@@ -286,10 +286,10 @@ def _is_auto(options: Mapping[str, Any]) -> bool:
 
 
 def _searched_without_gradients(view: View) -> list[str]:
-    """The explainers that the search `auto` met without gradients, where it met others with them."""
+    """The explainers that the search `auto` met without gradients, where it met others with them; no controls."""
     if not _is_auto(view.options) or "followed_gradients" not in view.frame.columns:
         return []
-    followed = {name: bool(read_flags(view.of(name), "followed_gradients").any()) for name in view.present}
+    followed = {name: bool(read_flags(view.of(name), "followed_gradients").any()) for name in view.candidates}
     without = [name for name, gradients in followed.items() if not gradients]
     return without if len(without) < len(followed) else []
 
