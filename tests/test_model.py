@@ -9,14 +9,18 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Subset, TensorDataset
 
 import holdfast
 from conftest import SHAPES, small_net
 from holdfast import Classifier, explainers
 from holdfast.errors import ArgumentError, ModelError
+
+BATCH = TensorDataset(torch.rand(3, 4), torch.zeros(3))
 
 
 def linear(features: int = 4, classes: int = 3) -> nn.Module:
@@ -252,6 +256,10 @@ def test_modules_that_are_no_classifiers(output: object, message: str) -> None:
         ([[0.5]], "inputs: expected a torch.Tensor, got list$"),
         (np.zeros((3, 4)), r"inputs: expected a torch.Tensor, got ndarray: use torch.from_numpy\(x\).float\(\)"),
         ((torch.rand(3, 4), torch.zeros(3)), "got tuple: give the inputs alone, or a holdfast.data.Dataset"),
+        (DataLoader(BATCH), r"got DataLoader: use one batch, such as x, labels = next\(iter\(loader\)\)"),
+        (BATCH, r"got TensorDataset: use dataset.tensors\[0\]"),
+        (Subset(BATCH, [0]), r"got Subset: use torch.stack\(\[x for x, _ in dataset\]\)"),
+        (pd.DataFrame(np.zeros((3, 4))), r"got DataFrame: use torch.tensor\(frame.to_numpy\(\), dtype=torch.float32\)"),
         (
             torch.rand(3, 4, dtype=torch.float64),
             r"inputs: expected dtype torch.float32 .* got torch.float64: use x.float\(\)$",

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
+from torch.utils.data import DataLoader, TensorDataset
 
 from holdfast.errors import (
     ArgumentError,
@@ -719,6 +720,14 @@ def describe_no_tensor(inputs: object) -> str:
         return f"{kind}: use torch.from_numpy(x).float()"
     if isinstance(inputs, tuple | list) and any(isinstance(each, Tensor) for each in inputs):
         return f"{kind}: give the inputs alone, or a holdfast.data.Dataset"
+    if isinstance(inputs, DataLoader):
+        return f"{kind}: use one batch, such as x, labels = next(iter(loader))"
+    if isinstance(inputs, TensorDataset):
+        return f"{kind}: use dataset.tensors[0]"
+    if isinstance(inputs, torch.utils.data.Dataset):
+        return f"{kind}: use torch.stack([x for x, _ in dataset])"
+    if kind == "DataFrame":  # pandas and polars need not be installed
+        return f"{kind}: use torch.tensor(frame.to_numpy(), dtype=torch.float32)"
     return kind
 
 
