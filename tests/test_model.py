@@ -433,7 +433,7 @@ CONV = [nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 6 * 6, 3)]
 )
 def test_one_sample_without_a_batch_is_said_to_be_one(call: Callable[[Classifier, torch.Tensor], object]) -> None:
     classifier = Classifier(nn.Sequential(*CONV), (0.0, 1.0), device="cpu")
-    words = r"inputs: expected a batch of shape \(N, ...\), got one sample of shape \(3, 8, 8\): use x\[None\]"
+    words = r"got one sample of shape \(3, 8, 8\): use x\[None\] \(module: failed on .* It says.*: \S"
     with pytest.raises(ArgumentError, match=words):
         call(classifier, torch.rand(3, 8, 8))
     with pytest.raises(ModelError, match=r"inputs of shape \(5, 1, 8, 8\), .*to have 3 channels, but got 1") as caught:
@@ -442,6 +442,11 @@ def test_one_sample_without_a_batch_is_said_to_be_one(call: Callable[[Classifier
     with pytest.raises(ModelError, match=r"inputs of shape \(5, 3, 9, 9\)"):
         call(classifier, torch.rand(5, 3, 9, 9))
     assert classifier.logits(torch.rand(2, 3, 8, 8)).shape == (2, 3)
+    with pytest.raises(ArgumentError, match="use x"):  # preprocessing changes nothing of that
+        call(Classifier(nn.Sequential(*CONV), (0.0, 1.0), lambda v: (v - 0.5) / 0.2, "cpu"), torch.rand(3, 8, 8))
+    # a batch of which a wrong preprocessing takes one channel is no sample
+    with pytest.raises(ModelError, match=r"module: failed on inputs of shape \(3, 3, 8, 8\)"):
+        call(Classifier(nn.Sequential(*CONV), (0.0, 1.0), lambda v: v[:, 0], "cpu"), torch.rand(3, 3, 8, 8))
 
 
 def test_a_single_row_of_a_table_is_said_to_be_one() -> None:

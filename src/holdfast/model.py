@@ -347,17 +347,25 @@ class Classifier:
         except ModelError as error:
             if before is None and str(error).startswith(_FAILED) and self._is_sample(inputs):
                 expected = "a batch of shape (N, ...)"
-                got = f"one sample of shape {tuple(inputs.shape)}: use x[None]"
+                got = f"one sample of shape {tuple(inputs.shape)}: use x[None] ({error})"
                 raise ArgumentError("inputs", expected, got) from error
             raise
         finally:
             self._asked = before
 
     def _is_sample(self, inputs: Tensor) -> bool:
-        """Whether the module accepts the inputs as a single sample."""
+        """Whether the module accepts the inputs as a single sample.
+
+        No if the preprocessing takes a part of each sample and with it an axis, as `z[:, 0]` does: then the module may
+        accept another number of axes only because of that.
+        """
         try:
             with self.session(), torch.no_grad():
-                return self.forward(inputs.to(self.device)[None]).shape[0] == 1
+                batch = inputs.to(self.device)[None]
+                prepared = batch if self.preprocess is None else self.preprocess(batch)
+                if prepared.ndim < batch.ndim and prepared.numel() < batch.numel():
+                    return False
+                return self.forward(batch).shape[0] == 1
         except Exception:  # whatever the module raises
             return False
 
