@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
+import captum.attr
+import captum.metrics
 import numpy as np
 import polars as pl
 import pytest
@@ -21,6 +24,12 @@ from holdfast.study.folders import write_atomically
 from holdfast.study.run import named_metrics
 
 BALL = holdfast.LinfBall(0.1)
+
+
+class OfQuantus:
+    """Stands in for a metric of Quantus, which need not be installed."""
+
+    __module__ = "quantus.metrics.complexity.sparseness"
 
 
 @pytest.fixture
@@ -138,6 +147,47 @@ def test_lists_and_wrong_kinds(model: holdfast.Classifier, inputs: torch.Tensor)
     for given in ({"explainers": None, "metrics": "aopc"}, {"explainers": "saliency", "metrics": None}):
         with pytest.raises(holdfast.ArgumentError, match="(explainers|metrics): expected one, several in a list, or"):
             holdfast.evaluate(model, inputs=inputs, progress=False, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"metrics": {1: "aopc"}}, "metrics: expected names that are texts, and not empty, got 1$"),
+        ({"explainers": {1: "saliency"}}, "explainers: expected names that are texts, and not empty, got 1$"),
+        ({"metrics": {" ": "aopc"}}, "metrics: expected names that are texts, and not empty, got ' '$"),
+        ({"about": {"title": "a", "n": {1}}}, r"about\['n'\]: expected a text, a number, or .*, got set$"),
+        ({"about": {"model": torch.nn.ReLU()}}, r"about\['model'\]: expected a text, .*, got ReLU$"),
+        (
+            {"explainers": captum.attr.Saliency(torch.nn.ReLU())},
+            "use 'captum:Saliency', or .*from_captum",
+        ),
+        ({"explainers": [captum.attr.Saliency]}, "got Saliency of captum: use 'captum:Saliency', or .*from_captum"),
+        ({"metrics": OfQuantus()}, "metrics: .* got OfQuantus of quantus: use 'quantus:OfQuantus'"),
+        (
+            {"metrics": [OfQuantus]},
+            "metric: expected a name or a Metric, got .* use 'quantus:OfQuantus'",
+        ),
+        ({"metrics": captum.metrics.infidelity}, "metrics: .* use 'captum:infidelity'"),
+        ({"metrics": "aopc:baseline=(0.0,1.0)"}, r"baseline: expected one number, or 1 .*, got 2 numbers"),
+        ({"explainers": "integrated_gradients:baseline=(0.0,1.0)"}, r"baseline: expected one number, or 1 .*, got 2 n"),
+    ],
+)
+def test_what_would_fail_later_fails_at_once(
+    model: holdfast.Classifier, inputs: torch.Tensor, change: dict[str, Any], message: str
+) -> None:
+    given = {"explainers": "saliency", "metrics": "aopc", **change}
+    with pytest.raises(holdfast.ArgumentError, match=message):
+        holdfast.evaluate(model, inputs=inputs, progress=False, **given)
+
+
+def test_results_are_not_written_in_the_place_of_a_file(
+    model: holdfast.Classifier, inputs: torch.Tensor, tmp_path: Path
+) -> None:
+    (file := tmp_path / "a.csv").write_text("")
+    with pytest.raises(holdfast.ArgumentError, match=r"out: expected a folder, got the file .*a.csv$"):
+        holdfast.evaluate(model, "saliency", inputs, "aopc", out=file, progress=False)
+    with pytest.raises(holdfast.ArgumentError, match="study: expected a study file, .*, got NoneType$"):
+        holdfast.run_study(None)  # type: ignore[arg-type]
 
 
 def test_a_run_in_which_all_fails_warns_and_has_the_common_columns(

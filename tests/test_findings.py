@@ -14,7 +14,9 @@ from report_builder import PROB, WORST, Builder
 import holdfast
 from holdfast.errors import ArgumentError, UnknownNameError
 from holdfast.findings import HINT, Findings, _Column, _format_blocks, as_findings, describe_failures, format_text
+from holdfast.report.methods import describe_question, describe_study
 from holdfast.report.verdicts import answer_question
+from holdfast.report.views import Contents
 
 GOOD, BAD = [0.9 + 0.001 * n for n in range(12)], [0.2 + 0.001 * n for n in range(12)]
 
@@ -137,6 +139,16 @@ def test_too_few_samples_are_said(builder: Builder) -> None:
     assert "3 samples have a value for both explainers; a test at 5% needs at least 6." in find_reason(findings)
     assert f"No mark for {WORST}: {find_reason(findings)}" in text
     assert "Median over samples [interval of at least 75%]" in text
+    for name, values in (("a", [0.9, 0.8, 0.7]), ("b", [0.1, 0.2, 0.3])):
+        builder.worst(name, values, label="other")
+    assert "No mark for any metric: 3 samples have" in " ".join(str(found(builder, 3)).split())
+
+
+def test_one_sample_is_no_samples(builder: Builder) -> None:
+    builder.worst("a", [0.9])
+    contents = Contents(found(builder, 1))
+    assert "on 1 sample of digits." in describe_question(contents)
+    assert dict(describe_study(contents))["Data"].startswith("digits (1 sample")
 
 
 def test_probabilities_are_also_one_in_so_many_and_bounds_are_marked(builder: Builder) -> None:

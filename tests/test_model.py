@@ -9,14 +9,18 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Subset, TensorDataset
 
 import holdfast
 from conftest import SHAPES, small_net
 from holdfast import Classifier, explainers
 from holdfast.errors import ArgumentError, ModelError
+
+BATCH = TensorDataset(torch.rand(3, 4), torch.zeros(3))
 
 
 def linear(features: int = 4, classes: int = 3) -> nn.Module:
@@ -264,6 +268,10 @@ def test_modules_that_are_no_classifiers(output: object, message: str) -> None:
         ([[0.5]], "inputs: expected a torch.Tensor, got list$"),
         (np.zeros((3, 4)), r"inputs: expected a torch.Tensor, got ndarray: use torch.from_numpy\(x\).float\(\)"),
         ((torch.rand(3, 4), torch.zeros(3)), "got tuple: give the inputs alone, or a holdfast.data.Dataset"),
+        (DataLoader(BATCH), r"got DataLoader: use one batch, such as x, labels = next\(iter\(loader\)\)"),
+        (BATCH, r"got TensorDataset: use dataset.tensors\[0\]"),
+        (Subset(BATCH, [0]), r"got Subset: use torch.stack\(\[x for x, _ in dataset\]\)"),
+        (pd.DataFrame(np.zeros((3, 4))), r"got DataFrame: use torch.tensor\(frame.to_numpy\(\), dtype=torch.float32\)"),
         (
             torch.rand(3, 4, dtype=torch.float64),
             r"inputs: expected dtype torch.float32 .* got torch.float64: use x.float\(\)$",
@@ -441,7 +449,7 @@ CONV = [nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 6 * 6, 3)]
 )
 def test_one_sample_without_a_batch_is_said_to_be_one(call: Callable[[Classifier, torch.Tensor], object]) -> None:
     classifier = Classifier(nn.Sequential(*CONV), (0.0, 1.0), device="cpu")
-    words = r"inputs: expected a batch of shape \(N, ...\), got one sample of shape \(3, 8, 8\): use x\[None\]"
+    words = r"got one sample of shape \(3, 8, 8\): use x\[None\] \(module: failed on .* It says.*: \S"
     with pytest.raises(ArgumentError, match=words):
         call(classifier, torch.rand(3, 8, 8))
     with pytest.raises(ModelError, match=r"inputs of shape \(5, 1, 8, 8\), .*to have 3 channels, but got 1") as caught:
@@ -450,6 +458,11 @@ def test_one_sample_without_a_batch_is_said_to_be_one(call: Callable[[Classifier
     with pytest.raises(ModelError, match=r"inputs of shape \(5, 3, 9, 9\)"):
         call(classifier, torch.rand(5, 3, 9, 9))
     assert classifier.logits(torch.rand(2, 3, 8, 8)).shape == (2, 3)
+    with pytest.raises(ArgumentError, match="use x"):  # preprocessing changes nothing of that
+        call(Classifier(nn.Sequential(*CONV), (0.0, 1.0), lambda v: (v - 0.5) / 0.2, "cpu"), torch.rand(3, 8, 8))
+    # a batch of which a wrong preprocessing takes one channel is no sample
+    with pytest.raises(ModelError, match=r"module: failed on inputs of shape \(3, 3, 8, 8\)"):
+        call(Classifier(nn.Sequential(*CONV), (0.0, 1.0), lambda v: v[:, 0], "cpu"), torch.rand(3, 3, 8, 8))
 
 
 def test_a_single_row_of_a_table_is_said_to_be_one() -> None:

@@ -130,6 +130,27 @@ def suggest_name(name: object, known: Iterable[str]) -> str:
     return f" (did you mean {near!r}?)" if near else ""
 
 
+def describe_foreign(value: object, packages: Iterable[str], adapters: bool = False) -> str:
+    """An object, class or function for the end of a message; if it is of another package, how to give it.
+
+    Args:
+        value: of any kind.
+        packages: those whose classes and functions can be given by name.
+        adapters: whether there is a function `from_captum` and so on for each of them.
+
+    >>> from fractions import Fraction
+    >>> describe_foreign(Fraction(1, 2), ["fractions"])
+    "Fraction of fractions: use 'fractions:Fraction'"
+    """
+    kind = value if hasattr(value, "__qualname__") else type(value)
+    package = str(kind.__module__).partition(".")[0].removeprefix("pytorch_")
+    if package not in packages:
+        return repr(value)
+    title = kind.__name__  # type: ignore[attr-defined]
+    use = f"{f'{package}:{title}'!r}{f', or holdfast.explainers.from_{package}' if adapters else ''}"
+    return f"{title} of {package}: use {use}"
+
+
 class UnknownOptionError(ArgumentError, TypeError):
     """An option that a class does not have; the message suggests the nearest."""
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import shutil
@@ -21,12 +22,15 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.data import Dataset
-from holdfast.errors import as_number, check, warn_user
+from holdfast.errors import ArgumentError, as_number, check, describe_foreign, warn_user
 from holdfast.explainers import Edges, Explainer, InputCopy, RandomExplainer, RandomisedExplainer
 from holdfast.explainers import get as get_explainer
+from holdfast.explainers.adapters.packages import ADAPTERS
+from holdfast.explainers.base import check_channels
 from holdfast.findings import Best, Findings, describe_failures, load_results
 from holdfast.metrics import Metric
 from holdfast.metrics.base import Preset, check_preset, warn_of_radius
+from holdfast.metrics.base import metrics as registry
 from holdfast.model import Classifier, describe_no_tensor, module_name, suggest_dtype
 from holdfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
 from holdfast.progress import watch
@@ -230,6 +234,12 @@ def evaluate(
     check(type(seed) is int, "seed", "a whole number", repr(seed))
     check(about is None or isinstance(about, Mapping), "about", "a mapping from names, or None", repr(about))
     facts = dict(about or {})
+    for name, fact in facts.items():
+        try:
+            json.dumps({name: fact})
+        except (TypeError, ValueError):
+            expected = "a text, a number, or a list or mapping of them"
+            raise ArgumentError(f"about[{name!r}]", expected, type(fact).__name__) from None
     grid, notes = _make_grid(
         *(classifier, explainers, inputs, metrics, neighbourhood, preset, controls),
         *(targets, seed, repeats, samples_per_job, facts),
@@ -282,7 +292,7 @@ def _make_grid(
     check(isinstance(classifier, Classifier), "classifier", expected, type(classifier).__name__)
     if isinstance(metrics, str | Metric | type):
         metrics = [metrics]
-    check(isinstance(metrics, Iterable), "metrics", _SEVERAL, repr(metrics))
+    check(isinstance(metrics, Iterable), "metrics", _SEVERAL, describe_foreign(metrics, registry.packages))
     ready = _name_explainers(explainers, "explainers")
     data = inputs if isinstance(inputs, Dataset) else None
     x = classifier.check_inputs(inputs if data is None else data.inputs)  # type: ignore[arg-type]
@@ -315,6 +325,8 @@ def _make_grid(
         for each in several:
             check_neighbourhood(each)
     configured = named_metrics(metrics, neighbourhood, preset)
+    for part in (*ready.values(), *configured.values()):
+        check_channels(part, x)
     for metric in configured.values():
         warn_of_radius(metric, classifier, x)
     beside: dict[str, Explainer] = {}
@@ -344,7 +356,8 @@ def _name_explainers(explainers: ExplainersLike, argument: str) -> dict[str, Exp
     if isinstance(explainers, Mapping):
         given = dict(explainers)
     else:
-        check(isinstance(explainers, Iterable), argument, _SEVERAL, repr(explainers))
+        got = describe_foreign(explainers, ADAPTERS, adapters=True)
+        check(isinstance(explainers, Iterable), argument, _SEVERAL, got)
         given = {}
         for explainer in explainers:
             name = explainer if isinstance(explainer, str) else get_explainer(explainer).label
@@ -485,6 +498,7 @@ def run_study(
     A warning says which explainers failed by which metrics, and why, unless there is a `command`.
 
     Raises:
+        ArgumentError: `study` is something else.
         StudyError: something in the file does not fit.
 
     >>> import holdfast
@@ -505,6 +519,8 @@ def run_study(
     """
     from holdfast.study.file.spec import Study, load_study, study_from
 
+    expected = "a study file, its content as a mapping, or the result of load_study"
+    check(isinstance(study, Study | Mapping | str | Path), "study", expected, type(study).__name__)
     if isinstance(study, Mapping):
         study = study_from(study)
     elif not isinstance(study, Study):

@@ -23,7 +23,7 @@ from holdfast.errors import UnknownNameError, check
 from holdfast.plots import Bar, Panel, plot_panels
 from holdfast.presentation import Reading
 from holdfast.presentation.base import find_best_median
-from holdfast.presentation.wording import format_odds
+from holdfast.presentation.wording import format_count, format_odds
 from holdfast.report import Report
 from holdfast.report.failures import describe_failures as describe_failures
 from holdfast.report.failures import describe_misfits, shorten_error
@@ -145,11 +145,13 @@ class Findings(Results):
 
     def scope(self) -> str:
         """How much was evaluated, in a few words."""
-        counts = [_count(int(about.get("samples") or 0), "sample") for about in self.manifest.get("data", {}).values()]
+        counts = [
+            format_count(int(about.get("samples") or 0), "sample") for about in self.manifest.get("data", {}).values()
+        ]
         failed = self.failures.height
-        metrics = _count(len(self.contents.label_names), "metric")
+        metrics = format_count(len(self.contents.label_names), "metric")
         words = f"{self.contents.count_explainers()} x {metrics}, {' + '.join(counts) or 'no samples'}"
-        return words + (f", {_count(failed, 'failed job')}" if failed else "")
+        return words + (f", {format_count(failed, 'failed job')}" if failed else "")
 
     def frame(self, metric: str | None = None) -> pl.DataFrame:
         """A row for each explainer, metric, repeat and sample.
@@ -472,7 +474,7 @@ def _number(value: float, decimals: int | None) -> str:
 
 def _title(findings: Findings, data: str, model: str) -> str:
     count = int((findings.manifest.get("data") or {}).get(data, {}).get("samples") or 0)
-    return f"{findings.contents.count_explainers()} of {model} on {_count(count, 'sample')} of {data}"
+    return f"{findings.contents.count_explainers()} of {model} on {format_count(count, 'sample')} of {data}"
 
 
 def _notes(findings: Findings, data: str, model: str, columns: Sequence[_Column]) -> list[str]:
@@ -497,7 +499,7 @@ def _notes(findings: Findings, data: str, model: str, columns: Sequence[_Column]
         if unfair := known.presentation.unfair(view):
             notes.append(f"{label}: {unfair}")
     for reason, labels in reasons.items():
-        which = "every metric" if len(labels) == len(columns) > 1 else ", ".join(labels)
+        which = "any metric" if len(labels) == len(columns) > 1 else ", ".join(labels)
         notes.append(f"No mark for {which}: {reason}")
     return [note.replace("−", "-") for note in [*notes, *_explain_counts(findings, data, model)]]
 
@@ -528,7 +530,7 @@ def _explain_counts(findings: Findings, data: str, model: str) -> list[str]:
         skipped = frame.filter(pl.col("status") != "ok").group_by("explainer", "status", maintain_order=True)
         for (name, status), rows in skipped:
             count = rows["sample"].n_unique()
-            words = f"{_count(count, 'sample')} {_STATUS.get(str(status), str(status))}"
+            words = f"{format_count(count, 'sample')} {_STATUS.get(str(status), str(status))}"
             concerned.setdefault(words, []).append(str(name))
         evaluated = frame["explainer"].n_unique()  # controls are not evaluated by every metric
         for words, names in concerned.items():
@@ -553,7 +555,7 @@ def _endings(findings: Findings, hint: bool) -> list[str]:
     lines += [f"Left out: {line}." for line in describe_misfits(findings.manifest.get("misfits") or {})]
     lines += [f"Failed: {line}" for line in describe_failures(findings)]
     if findings.missing > 0:
-        lines.append(f"{findings.missing} of {_count(findings.planned, 'job')} were not run yet.")
+        lines.append(f"{findings.missing} of {format_count(findings.planned, 'job')} were not run yet.")
     return [*lines, HINT] if hint and len(findings.samples) else lines
 
 
@@ -658,10 +660,6 @@ def _html_cell(column: _Column, name: str) -> str:
     verdict = column.verdicts.get(name) or ""
     text = html.escape(column.cells[name]) + (f" {_MARKS[verdict]}" if verdict in _MARKS else "")
     return f"<td style='text-align:right;white-space:nowrap'>{f'<b>{text}</b>' if verdict == 'best' else text}</td>"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _simplify(name: str) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
+from torch.utils.data import DataLoader, TensorDataset
 
 from holdfast.errors import (
     ArgumentError,
@@ -357,17 +358,25 @@ class Classifier:
         except ModelError as error:
             if before is None and str(error).startswith(_FAILED) and self._is_sample(inputs):
                 expected = "a batch of shape (N, ...)"
-                got = f"one sample of shape {tuple(inputs.shape)}: use x[None]"
+                got = f"one sample of shape {tuple(inputs.shape)}: use x[None] ({error})"
                 raise ArgumentError("inputs", expected, got) from error
             raise
         finally:
             self._asked = before
 
     def _is_sample(self, inputs: Tensor) -> bool:
-        """Whether the module accepts the inputs as a single sample."""
+        """Whether the module accepts the inputs as a single sample.
+
+        No if the preprocessing takes a part of each sample and with it an axis, as `z[:, 0]` does: then the module may
+        accept another number of axes only because of that.
+        """
         try:
             with self.session(), torch.no_grad():
-                return self.forward(inputs.to(self.device)[None]).shape[0] == 1
+                batch = inputs.to(self.device)[None]
+                prepared = batch if self.preprocess is None else self.preprocess(batch)
+                if prepared.ndim < batch.ndim and prepared.numel() < batch.numel():
+                    return False
+                return self.forward(batch).shape[0] == 1
         except Exception:  # whatever the module raises
             return False
 
@@ -735,6 +744,14 @@ def describe_no_tensor(inputs: object) -> str:
         return f"{kind}: use torch.from_numpy(x).float()"
     if isinstance(inputs, tuple | list) and any(isinstance(each, Tensor) for each in inputs):
         return f"{kind}: give the inputs alone, or a holdfast.data.Dataset"
+    if isinstance(inputs, DataLoader):
+        return f"{kind}: use one batch, such as x, labels = next(iter(loader))"
+    if isinstance(inputs, TensorDataset):
+        return f"{kind}: use dataset.tensors[0]"
+    if isinstance(inputs, torch.utils.data.Dataset):
+        return f"{kind}: use torch.stack([x for x, _ in dataset])"
+    if kind == "DataFrame":  # pandas and polars need not be installed
+        return f"{kind}: use torch.tensor(frame.to_numpy(), dtype=torch.float32)"
     return kind
 
 

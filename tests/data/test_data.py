@@ -2,9 +2,11 @@
 
 import gzip
 import hashlib
+import re
 import struct
 from pathlib import Path
 
+import numpy as np
 import pooch
 import pytest
 import torch
@@ -314,21 +316,46 @@ def test_taking_samples(small):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"inputs": torch.zeros(2, 1, 1, 1, dtype=torch.float64)}, "inputs: expected float32"),
+        (
+            {"inputs": torch.zeros(2, 1, 1, 1, dtype=torch.float64)},
+            r"inputs: expected float32, got torch.float64: use x.float\(\)$",
+        ),
+        ({"inputs": torch.zeros(2, 1, 1, 1, dtype=torch.uint8)}, r"use x.float\(\), divided by 255"),
+        ({"inputs": torch.zeros(2, 1, 1, 1).numpy()}, r"inputs: .* got ndarray: use torch.from_numpy\(x\).float\(\)"),
         ({"inputs": torch.zeros(2)}, "inputs: expected shape"),
         ({"inputs": torch.full((2, 1, 1, 1), 1.5)}, r"inputs: expected values in \[0.0, 1.0\]"),
         ({"inputs": torch.full((2, 1, 1, 1), torch.nan)}, "inputs: expected values"),
-        ({"labels": torch.zeros(2)}, "labels: expected int64"),
+        ({"labels": torch.zeros(2)}, r"labels: expected int64, got torch.float32: use labels.long\(\)"),
+        ({"labels": [0, 1]}, r"labels: .* got list: use torch.as_tensor\(labels\).long\(\)"),
+        ({"labels": torch.tensor([0, 1]).numpy()}, r"labels: .* got ndarray: use torch.as_tensor\(labels\).long\(\)"),
         ({"labels": torch.zeros(3, dtype=torch.int64)}, r"labels: expected shape \(2,\)"),
         ({"labels": torch.tensor([0, 2])}, r"labels: expected classes 0 \.\. 1"),
         ({"labels": torch.tensor([-1, 0])}, r"labels: expected classes 0 \.\. 1"),
-        ({"bounds": (1.0, 0.0)}, "bounds: expected"),
+        *(
+            ({"classes": classes}, rf"classes: expected the names of the classes, .* got {re.escape(repr(classes))}$")
+            for classes in (2, None, [0, 1], "ab")
+        ),
+        *(
+            ({"bounds": bounds}, rf"bounds: expected a lower and a higher number, .* got {re.escape(repr(bounds))}$")
+            for bounds in ((1.0, 0.0), 1.0, None, (0.0, 0.5, 1.0), ("0", "1"))
+        ),
+        (
+            {"bounds": (torch.zeros(3, 1, 1), torch.ones(3, 1, 1))},
+            "bounds: .* got tensors: give the range of all channels",
+        ),
     ],
 )
 def test_what_is_no_data_set_is_refused(change, complaint):
     arguments = {"inputs": torch.zeros(2, 1, 1, 1), "labels": torch.tensor([0, 1]), "classes": ("a", "b")}
     with pytest.raises(ArgumentError, match=complaint):
         data.Dataset("wrong", **(arguments | change))
+
+
+def test_names_and_bounds_of_other_types_are_plain_in_a_data_set():
+    """Such as the names of scikit-learn's data sets, which are an array."""
+    x, y = torch.zeros(2, 1), torch.tensor([0, 1])
+    found = data.Dataset("arrays", x, y, np.array(["a", "b"]), bounds=[torch.tensor(0), np.float64(1)])
+    assert (found.classes, found.bounds) == (("a", "b"), (0, 1.0))
 
 
 def test_unknown_names_suggest_a_near_one():

@@ -42,7 +42,8 @@ def test_the_header_names_the_features_and_the_texts_the_classes(tmp_path: Path)
     ("text", "complaint"),
     [
         ("a,b\n1,2\n", "label: expected the name of the column with the classes, of a, b"),
-        ("a,b,y\n1,,0\n", "1 empty cells in the column b"),
+        ("a,b,y\n1,,0\n", "people.csv: 1 empty cell in the column b"),
+        ("a,b,y\n1,,0\n2,,0\n", "people.csv: 2 empty cells in the column b"),
         ("a,b,y\n1,x,0\n", "the column b has String values"),
         ("a,y,label\n1,0,0\n", "one column of labels, got people.csv with y, label"),
         ("y\n1\n", "columns of numbers"),

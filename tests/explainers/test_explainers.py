@@ -738,7 +738,7 @@ def test_from_captum_rows_and_errors() -> None:
     assert rows(ca.FeatureAblation, perturbations_per_eval=4) == 4
     assert rows(ca.DeepLift) == 2
     assert rows(ca.Saliency, rows_per_input=9) == 9
-    sampled = hx.from_captum(ca.GradientShap)
+    sampled = hx.from_captum(ca.GradientShap, baselines=0)
     assert isinstance(sampled, CaptumExplainer)
     assert sampled.one_at_a_time
     with pytest.raises(ArgumentError, match="absolute: expected an option of Saliency: abs"):

@@ -144,7 +144,9 @@ def test_skipped_and_failed_leave_gaps(tmp_path: Path) -> None:
         ("fine", 0.6, 3, False),
         ("skipped", None, 0, False),
     ]
-    assert rows_of(export.to_latex(source))[-1] == ["skipped", "--"]
+    text = export.to_latex(source)
+    assert rows_of(text)[-1] == ["skipped", "--"]
+    assert "% Medians over 3 samples with intervals of at least 75\\%." in text
     assert export.log_scalars(source, Log())[f"{WORST}/skipped/count"] == 0
 
 
@@ -204,6 +206,12 @@ def test_latex_prints_names_as_they_are(tmp_path: Path) -> None:
     assert text.count(r"\begin{") == text.count(r"\end{") == 2
 
 
+@pytest.mark.parametrize(("values", "words"), [([0.5], "1 sample"), ([0.5, 0.6], "2 samples")])
+def test_latex_counts_samples(tmp_path: Path, values: list[float], words: str) -> None:
+    assert f"% Medians over {words}" in (text := export.to_latex(one_label(tmp_path, {"a": values})))
+    assert f"{words}s" not in text
+
+
 def test_escaping_leaves_plain_text_alone() -> None:
     assert escape("worst case: 3.5 (n = 4), λ") == "worst case: 3.5 (n = 4), λ"
 
@@ -254,6 +262,9 @@ def test_one_result_and_an_evaluation() -> None:
     assert row["value"] == pytest.approx(float(np.median(result.sensitivity.numpy())))  # type: ignore[attr-defined]
     found = holdfast.evaluate(classifier, {"ig": saliency}, inputs, {"sens": metric}, progress=False)
     assert export.summary(found).row(0, named=True)["count"] == 5
+    text = export.to_latex(result)
+    assert text.splitlines()[0:1] + text.splitlines()[2:3] == [r"% needs \usepackage{booktabs}", r"\begin{tabular}{r}"]
+    assert [len(row) for row in rows_of(text)] == [1, 1, 1]  # no column for the explainer, which a result does not know
     logged = export.log_scalars(found, Log())
     assert set(logged) == {f"sens/ig/{each}" for each in ("median", "low", "high", "count")}
     with pytest.raises(holdfast.ArgumentError, match="labels"):

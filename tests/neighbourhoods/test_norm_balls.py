@@ -112,6 +112,7 @@ def test_select_keeps_each_problem() -> None:
     ("arguments", "message"),
     [
         ({"radius": -1}, "radius: expected a finite number of at least 0, got -1"),
+        ({"radius": "0.1"}, "radius: expected a finite number of at least 0, got '0.1'"),
         ({"radius": float("nan")}, "radius: expected a finite number"),
         ({"radius": True}, "radius: expected a finite number"),
         ({"radius": 1, "distribution": "normal"}, "distribution: expected one of .*did you mean 'truncated_normal'"),

@@ -147,6 +147,16 @@ def test_random_maps_are_a_reference_and_no_candidate() -> None:
     assert presentation_of("aopc").reservations(make_view("aopc", {}, shares)) == []
 
 
+@pytest.mark.parametrize("name", metrics.names())
+def test_a_single_sample_has_no_medians(name: str) -> None:
+    options = metrics[name].example().options()
+    columns = {each: {"value": [value], **_events(1)} for each, value in (("one", -2.0), ("two", -3.0))}
+    text = verdict(name, options, columns)
+    assert text.endswith(".")
+    assert "median" not in text
+    assert "()" not in text
+
+
 def test_a_weaker_search_is_said() -> None:
     columns = {
         "a": worst([0.1, 0.2], 1, followed_gradients=[True, True]),

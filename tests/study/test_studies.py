@@ -281,6 +281,23 @@ def test_what_neither_repr_nor_the_state_tells_is_part_of_the_identity() -> None
     assert fingerprint(scaled) != before[1]
 
 
+@pytest.mark.filterwarnings("ignore:.*quantiz")  # torch is going to remove it
+def test_a_quantized_module_has_an_identity() -> None:
+    """Its state has types, and pairs of a quantized weight and a bias."""
+    from holdfast.study.identity import fingerprint
+
+    theirs = pytest.importorskip("torch.ao.quantization")
+
+    def quantized(weight: float) -> nn.Module:
+        layer = nn.Linear(4, 2)
+        nn.init.constant_(layer.weight, weight)
+        nn.init.constant_(layer.bias, 0.0)
+        made: nn.Module = theirs.quantize_dynamic(nn.Sequential(layer), {nn.Linear})
+        return made
+
+    assert fingerprint(quantized(1.0)) == fingerprint(quantized(1.0)) != fingerprint(quantized(2.0))
+
+
 def test_a_function_is_the_same_in_every_process() -> None:
     code = """
 from holdfast.study.identity import fingerprint

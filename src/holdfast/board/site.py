@@ -30,6 +30,7 @@ from holdfast.errors import check
 from holdfast.findings import Entry, list_entries
 from holdfast.presentation import presentation_of
 from holdfast.presentation.base import format_number
+from holdfast.presentation.wording import format_count
 from holdfast.report.failures import describe_misfits
 from holdfast.report.html import allow_breaks, mark_up, split_columns
 from holdfast.report.methods import flatten
@@ -321,7 +322,7 @@ def _list_facts(board: Board) -> list[tuple[str, str]]:
     shape = " × ".join(str(each) for each in data.get("input_shape") or ())
     targets = "the labels" if data.get("targets") == "given" else "the network's own predictions"
     found = [
-        ("Data", f"{data['samples']} samples of {board.data}" + (f", shape {shape}" if shape else "")),
+        ("Data", f"{format_count(data['samples'], 'sample')} of {board.data}" + (f", shape {shape}" if shape else "")),
         ("Digest of the inputs", str(data["digest"])),
         ("Classes explained", targets),
         ("Network", f"{board.model}" + (f" ({model['parameters']:,} parameters)" if _is_count(model) else "")),

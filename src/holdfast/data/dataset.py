@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from holdfast.errors import check
+from holdfast.errors import ArgumentError, as_number, check
+from holdfast.model import describe_no_tensor, suggest_dtype
 from holdfast.records import set_fields
 
 
@@ -53,13 +54,18 @@ class Dataset:
     tokens: tuple[tuple[str, ...], ...] | None = None
 
     def __post_init__(self) -> None:
-        check(self.inputs.dtype == torch.float32, "inputs", "float32", self.inputs.dtype)
+        check(isinstance(self.inputs, Tensor), "inputs", "a torch.Tensor", describe_no_tensor(self.inputs))
+        fits = self.inputs.dtype == torch.float32
+        check(fits, "inputs", "float32", f"{self.inputs.dtype}: {suggest_dtype(self.inputs, torch.float32)}")
         check(self.inputs.ndim >= 2, "inputs", "shape (N, ...)", tuple(self.inputs.shape))
-        check(self.labels.dtype == torch.int64, "labels", "int64", self.labels.dtype)
+        kind = type(self.labels).__name__
+        fits = isinstance(self.labels, Tensor)
+        check(fits, "labels", "an int64 torch.Tensor", f"{kind}: use torch.as_tensor(labels).long()")
+        check(self.labels.dtype == torch.int64, "labels", "int64", f"{self.labels.dtype}: use labels.long()")
         count = len(self.inputs)
         check(self.labels.shape == (count,), "labels", f"shape ({count},)", tuple(self.labels.shape))
+        set_fields(self, classes=_read_classes(self.classes), bounds=_read_bounds(self.bounds))
         low, high = self.bounds
-        check(low < high, "bounds", "a lower and a higher number", self.bounds)
         if count > 0:
             known = f"classes 0 .. {len(self.classes) - 1}"
             least, most = (int(label) for label in self.labels.aminmax())
@@ -177,6 +183,26 @@ def checked_names(
         "features": None if features is None else tuple(features),
         "tokens": None if tokens is None else tuple(map(tuple, tokens)),
     }
+
+
+def _read_classes(classes: object) -> tuple[str, ...]:
+    """The names of the classes as a tuple; a text alone would be a class for each of its letters."""
+    expected = "the names of the classes, such as ('cat', 'dog')"
+    fits = isinstance(classes, Iterable) and not isinstance(classes, str)
+    names = tuple(classes) if fits else ()  # type: ignore[arg-type]
+    check(fits and _are_texts(names), "classes", expected, repr(classes))
+    return names
+
+
+def _read_bounds(bounds: object) -> tuple[float, float]:
+    """The bounds as a lower and a higher number."""
+    expected, hint = "a lower and a higher number, such as (0.0, 1.0)", "the range of all channels together"
+    if isinstance(bounds, tuple | list) and any(isinstance(end, Tensor) and end.ndim > 0 for end in bounds):
+        raise ArgumentError("bounds", expected, f"tensors: give {hint} (a Classifier takes bounds of each channel)")
+    pair = as_number(bounds)
+    fits = isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(end, int | float) for end in pair)
+    check(fits and pair[0] < pair[1], "bounds", expected, repr(bounds))
+    return pair[0], pair[1]
 
 
 def _are_texts(values: object) -> bool:

@@ -133,7 +133,8 @@ def read_table(path: Path, label: str | None = None) -> Content:
     check(bool(features) and table.height > 0, "path", "columns of numbers", f"{path.name} without any")
     for name in table.columns:
         empty = table[name].null_count()
-        check(empty == 0, "path", "a value in every cell", f"{path.name}: {empty} empty cells in the column {name}")
+        cells = "1 empty cell" if empty == 1 else f"{empty} empty cells"
+        check(empty == 0, "path", "a value in every cell", f"{path.name}: {cells} in the column {name}")
         numbers = name in named or table[name].dtype.is_numeric()
         expected = "columns of numbers" + ("" if named else ", and the name of the column of classes as `label`")
         check(numbers, "path", expected, f"{path.name}: the column {name} has {table[name].dtype} values")

@@ -16,7 +16,7 @@ from holdfast.checks.decision import Decisions
 from holdfast.checks.formats import format_markdown
 from holdfast.findings import Entry, Findings, list_entries
 from holdfast.presentation.base import format_number
-from holdfast.presentation.wording import format_odds
+from holdfast.presentation.wording import format_count, format_odds
 
 
 def write_model_card(findings: Findings, decisions: Decisions | None = None) -> str:
@@ -39,7 +39,7 @@ def write_model_card(findings: Findings, decisions: Decisions | None = None) -> 
     )
     for data, model in sorted(names):
         own = [entry for entry in entries if (entry.data, entry.model) == (data, model)]
-        lines += ["", f"### {_escape(model)} on {_escape(data)} ({samples.get(data, 0)} samples)", ""]
+        lines += ["", f"### {_escape(model)} on {_escape(data)} ({format_count(samples.get(data, 0), 'sample')})", ""]
         lines += ["| metric | explainer | value | better | verdict |", "| --- | --- | --- | --- | --- |"]
         for entry in own:
             control = " (control)" if entry.explainer in findings.contents.controls else ""

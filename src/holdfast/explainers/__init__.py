@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from holdfast.errors import check
+from holdfast.errors import check, describe_foreign
 from holdfast.explainers.adapters.callables import from_callable, from_captum
 from holdfast.explainers.adapters.grad_cam import from_grad_cam
 from holdfast.explainers.adapters.lime import from_lime
@@ -200,7 +200,7 @@ def get(explainer: str | Explainer | Callable[..., Tensor], /, **options: Any) -
     if callable(explainer) and not isinstance(explainer, type):
         return from_callable(explainer, **options)
     expected = "a name, an Explainer (from_captum and others make one) or a function of module, inputs and targets"
-    check(isinstance(explainer, str), "explainer", expected, repr(explainer))
+    check(isinstance(explainer, str), "explainer", expected, describe_foreign(explainer, ADAPTERS, adapters=True))
     assert isinstance(explainer, str)
     if isinstance(options.get("explainer"), str):  # of an explainer that wraps another one
         options["explainer"] = get(options["explainer"])

@@ -278,7 +278,10 @@ def check_baseline(baseline: Baseline) -> None:
     values = [baseline] if isinstance(baseline, int | float) else baseline
     fine = isinstance(values, list | tuple) and len(values) > 0
     fine = fine and all(isinstance(v, int | float) and abs(v) < float("inf") for v in values)
-    check(fine, "baseline", "a finite number, or one for each channel", repr(baseline))
+    shape = getattr(baseline, "shape", None)
+    hint = ": use its .tolist()" if shape is not None and len(shape) == 1 else ""
+    got = repr(baseline) if shape is None else f"a {type(baseline).__name__} of shape {tuple(shape)}{hint}"
+    check(fine, "baseline", "a finite number, or one for each channel", got)
 
 
 def make_baseline(baseline: Baseline, x: Tensor) -> Tensor:
@@ -286,8 +289,18 @@ def make_baseline(baseline: Baseline, x: Tensor) -> Tensor:
     if isinstance(baseline, int | float):
         return torch.tensor(float(baseline), dtype=x.dtype, device=x.device)
     expected = f"one number, or {x.shape[1]} (one for each channel)"
-    check(len(baseline) == x.shape[1], "baseline", expected, len(baseline))
+    check(len(baseline) == x.shape[1], "baseline", expected, f"{len(baseline)} numbers")
     return torch.tensor(list(baseline), dtype=x.dtype, device=x.device).reshape(-1, *[1] * (x.ndim - 2))
+
+
+def check_channels(configured: object, x: Tensor) -> None:
+    """Raise `ArgumentError` if an explainer or metric of ours has a baseline for another number of channels than `x`.
+
+    Every job would raise the same error.
+    """
+    baseline = getattr(configured, "baseline", None)
+    if isinstance(baseline, list | tuple) and type(configured).__module__.startswith("holdfast."):
+        make_baseline(baseline, x)
 
 
 def resolve_baseline(classifier: Classifier, inputs: Tensor, baseline: Baseline) -> Tensor:

@@ -129,7 +129,7 @@ def to_parquet(
 
 
 def to_latex(
-    source: Source,
+    source: Source | Result,
     path: str | Path | None = None,
     *,
     statistic: Statistic = "median",
@@ -141,8 +141,9 @@ def to_latex(
     """A LaTeX table for the package booktabs: a row per explainer, a column per configured metric.
 
     The explainer with the best mean rank is bold, where paired tests show another to be worse. A dagger marks those
-    that the tests do not show to be worse than it. Notes with these meanings and the number
-    of samples are comments above the table, or part of the caption.
+    that the tests do not show to be worse than it. Notes with these meanings and the number of samples are comments
+    above the table, or part of the caption. The table of a single `Result` has no column for the explainer, whose name
+    it does not know.
 
     Args:
         source: the results.

@@ -57,10 +57,12 @@ def format_table(
     check(len(found) > 0, "source", "results with at least one row", "none")
     names = list(dict.fromkeys(entry.label for entry in found))
     several = len({(entry.data, entry.model) for entry in found}) > 1
-    lines = [rf"\begin{{tabular}}{{l{'r' * len(names)}}}", r"\toprule", _row(["explainer", *map(escape, names)])]
+    named = any(entry.explainer for entry in found)  # a single `Result` does not know its explainer
+    lines = [rf"\begin{{tabular}}{{{'l' * named}{'r' * len(names)}}}", r"\toprule"]
+    lines.append(_row([*["explainer"] * named, *map(escape, names)]))
     readings = {entry.label: entry.reading for entry in found}
     if any(reading.direction for reading in readings.values()):
-        lines.append(_row(["", *(_ARROWS.get(readings[name].direction or "", "") for name in names)]))
+        lines.append(_row([*[""] * named, *(_ARROWS.get(readings[name].direction or "", "") for name in names)]))
     for (data, model), group in groupby(found, key=lambda entry: (entry.data, entry.model)):
         lines.append(r"\midrule")
         if several:
@@ -69,7 +71,9 @@ def format_table(
         rows: dict[str, dict[str, str]] = {}
         for entry in group:
             rows.setdefault(entry.explainer, {})[entry.label] = _cell(entry, intervals)
-        lines += [_row([escape(name), *(cells.get(each, "--") for each in names)]) for name, cells in rows.items()]
+        lines += [
+            _row([*[escape(name)] * named, *(cells.get(each, "--") for each in names)]) for name, cells in rows.items()
+        ]
     lines += [r"\bottomrule", r"\end{tabular}"]
     notes = _notes(found, intervals)
     if caption is None:
@@ -130,11 +134,11 @@ def _notes(found: Sequence[Entry], intervals: bool) -> list[str]:
     middles = [entry.middle for entry in found if entry.middle is not None]
     counts = sorted({middle.count for middle in middles}) or [0]
     samples = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
-    text = f"{found[0].statistic.capitalize()}s over {samples} samples"
+    text = f"{found[0].statistic.capitalize()}s over {samples} sample{'' if counts == [1] else 's'}"
     with_ends = [middle.coverage for middle in middles if middle.low is not None]
     if intervals and with_ends:
         least = min(with_ends)
-        text += r" with 95\% intervals" if least >= 0.945 else rf" with intervals (confidence from {100 * least:.0f}\%)"
+        text += r" with 95\% intervals" if least >= 0.945 else rf" with intervals of at least {100 * least:.0f}\%"
     sentences = [text + "."]
     if any(entry.best for entry in found):
         which = "the best mean rank over the samples that all explainers have"

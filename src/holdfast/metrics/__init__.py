@@ -11,7 +11,7 @@ A metric is configured first and called then, and returns a `Result`:
 
 from typing import Any
 
-from holdfast.errors import check
+from holdfast.errors import check, describe_foreign
 from holdfast.metrics.base import NO_EFFECT, Metric, PartOf, metrics
 from holdfast.metrics.c_eval.c_eval import CEval, CEvalResult
 from holdfast.metrics.c_eval.c_eval_plot import CEvalPlot, CEvalPlotResult
@@ -100,6 +100,7 @@ def get(metric: str | Metric, **options: Any) -> Metric:
     if isinstance(metric, Metric):
         check(not options, "options", f"none for the configured metric {metric.own_label}", ", ".join(options))
         return metric
-    made = f" (an instance: {metric.__name__}())" if isinstance(metric, type) else ""
-    check(isinstance(metric, str), "metric", f"a name or a Metric{made}", repr(metric))
+    made = f" (an instance: {metric.__name__}())" if isinstance(metric, type) and issubclass(metric, Metric) else ""
+    got = describe_foreign(metric, metrics.packages)
+    check(isinstance(metric, str), "metric", f"a name or a Metric{made}", got)
     return build(metrics, metric, options)

@@ -58,16 +58,17 @@ def adapt_explainer(explainer: Explainer, unit: Unit) -> Explainer:
     return explainer.for_entries() if unit == "entry" else explainer
 
 
-def warn_of_coarse_maps(classifier: Classifier, explainer: Explainer, maps: Tensor, unit: Unit) -> None:
-    """Warn, once for each classifier, if single entries are replaced but all channels have the same map."""
+def warn_of_coarse_maps(metric: str, classifier: Classifier, explainer: Explainer, maps: Tensor, unit: Unit) -> None:
+    """Warn, once for each classifier, if a metric replaces single entries but all channels have the same map."""
     if unit != "entry" or maps.ndim < 3 or maps.shape[1] < 2:
         return
     finite = maps[torch.isfinite(maps).flatten(1).all(1)]
     if len(finite) and bool((finite == finite[:, :1]).all()) and bool((finite != 0).any()):
         option = "give it per_channel=True, or " if hasattr(explainer, "per_channel") else ""
         classifier.warn_once(
-            f"{explainer.label}: its maps have the same value in all {maps.shape[1]} channels, but single entries are"
-            f" replaced (unit='entry'), always those of the first channel first; {option}replace pixels (unit='pixel')"
+            f"{explainer.label}: its maps have the same value in all {maps.shape[1]} channels, but {metric} replaces"
+            f" single entries (unit='entry'), always those of the first channel first; {option}replace pixels"
+            " (unit='pixel')"
         )
 
 

@@ -35,7 +35,7 @@ class NormBall(Neighbourhood):
 
     def __post_init__(self) -> None:
         number = isinstance(self.radius, int | float) and not isinstance(self.radius, bool)
-        check(number and 0 <= self.radius < float("inf"), "radius", "a finite number of at least 0", self.radius)
+        check(number and 0 <= self.radius < float("inf"), "radius", "a finite number of at least 0", repr(self.radius))
         known = ("uniform", "truncated_normal")
         if self.distribution not in known:
             raise UnknownNameError("distribution", self.distribution, known)

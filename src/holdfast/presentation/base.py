@@ -254,6 +254,11 @@ class View:
 
         return measure
 
+    def name_medians(self, words: str = " (medians)") -> str:
+        """`words` for the numbers of a verdict; empty where no explainer has several values."""
+        counts = (len(self.reading.select_valid(self.evaluated(name))) for name in self.present)
+        return words if max(counts, default=0) > 1 else ""
+
     def _measure_median(self, rows: pl.DataFrame) -> tuple[float, str] | None:
         """The median of the values that count; a bound on whose far side the true value lies is marked so."""
         valid = self.reading.select_valid(rows)
@@ -450,19 +455,17 @@ class Presentation:
         ranked, reading = view.rank(), view.reading
         if not ranked:
             return ""
+        what = view.name_medians(f"The median of {reading.axis} over samples") or f"The value of {reading.axis}"
         if len(ranked) == 1:
             each = " each" if len(ranked[0].names) > 1 else ""
-            return f"The median of {reading.axis} over samples is {ranked[0].text} for {ranked[0].who}{each}."
+            return f"{what} is {ranked[0].text} for {ranked[0].who}{each}."
         best, worst = ranked[0], ranked[-1]
         if reading.direction is None:
             return (
-                f"The median of {reading.axis} over samples lies between {best.text} ({best.who}) and {worst.text} "
+                f"{what} lies between {best.text} ({best.who}) and {worst.text} "
                 f"({worst.who}). Explainers are not ranked by it."
             )
-        return (
-            f"The median of {reading.axis} over samples is best for {best.who} ({best.text}) and worst for "
-            f"{worst.who} ({worst.text})."
-        )
+        return f"{what} is best for {best.who} ({best.text}) and worst for {worst.who} ({worst.text})."
 
     def reservations(self, view: View) -> list[str]:
         """What the verdict cannot say, a short sentence each; by default how many values are only bounds."""

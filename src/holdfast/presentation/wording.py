@@ -26,6 +26,15 @@ def join_names(names: Sequence[str], named: int = _NAMED) -> str:
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]])) if shown else "none"
 
 
+def format_count(number: int, noun: str) -> str:
+    """A number with its noun, which gets an s unless the number is 1.
+
+    >>> format_count(1, "sample"), format_count(2, "failed job")
+    ('1 sample', '2 failed jobs')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def format_odds(log_probability: float) -> str:
     """A probability, given as its natural logarithm, as a count that needs no logarithm.
 

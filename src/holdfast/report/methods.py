@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from holdfast.presentation.base import format_number, read_numbers
-from holdfast.presentation.wording import describe_reach, describe_transformation
+from holdfast.presentation.wording import describe_reach, describe_transformation, format_count
 from holdfast.report.views import Contents
 
 _FACTS = ("title", "model", "data", "created", "command")
@@ -31,7 +31,7 @@ def describe_question(contents: Contents) -> str:
     if about.get("data"):
         on = str(about["data"])
     elif len(data) == 1:
-        on = f"{samples[0]} samples of {data[0]}" if samples[0] else data[0]
+        on = f"{format_count(samples[0], 'sample')} of {data[0]}" if samples[0] else data[0]
     else:
         on = f"{len(data)} data sets ({', '.join(data)})"
     words = any((contents.manifest.get("data") or {}).get(name, {}).get("tokens") for name in data)
@@ -77,7 +77,7 @@ def describe_study(contents: Contents) -> list[tuple[str, str]]:
 
 
 def _data(name: str, stored: dict[str, Any]) -> str:
-    parts = [f"{stored['samples']} samples"] if stored.get("samples") is not None else []
+    parts = [format_count(stored["samples"], "sample")] if stored.get("samples") is not None else []
     if stored.get("input_shape"):
         parts.append(f"shape {' × '.join(map(str, stored['input_shape']))}")
     try:

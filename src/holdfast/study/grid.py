@@ -129,6 +129,8 @@ class Grid:
     def __post_init__(self) -> None:
         for what in ("data", "models", "explainers", "metrics"):
             check(len(getattr(self, what)) > 0, what, "at least one", "none")
+            wrong = [name for name in getattr(self, what) if not isinstance(name, str) or not name.strip()]
+            check(not wrong, what, "names that are texts, and not empty", next(map(repr, wrong), ""))
             broken = [name for name in getattr(self, what) if not is_text(name)]
             check(not broken, what, "names that can be stored as UTF-8", f"half of a surrogate pair: {broken[:1]!a}")
         for what in ("repeats", "samples_per_job"):

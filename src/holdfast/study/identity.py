@@ -55,6 +55,8 @@ def fingerprint(value: object, depth: int = 6, known: Known | None = None) -> An
     known = Known() if known is None else known
     if isinstance(value, int | float | str | bool | bytes | None):
         return repr(value)
+    if isinstance(value, Tensor) and value.is_quantized:
+        return [str(value.dtype), tensor_digest(value.dequantize())]
     if isinstance(value, Tensor):
         return tensor_digest(value)
     if is_estimator(value) or _is_tree(value):
@@ -84,7 +86,8 @@ def fingerprint(value: object, depth: int = 6, known: Known | None = None) -> An
     if isinstance(value, nn.Module) and "_orig_mod" in value._modules:  # of torch.compile, which adds to it when called
         return ["compiled", inner(value._modules["_orig_mod"])]
     if isinstance(value, nn.Module):
-        tensors = {n: tensor_digest(t) for n, t in (*value.state_dict().items(), *value.named_buffers())}
+        # a quantized module has types, and pairs of a weight and a bias, among its tensors
+        tensors = {n: inner(t) for n, t in (*value.state_dict().items(), *value.named_buffers())}
         return [repr(value), tensors, _classes(value, known), _settings(value, known)]
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]

@@ -14,6 +14,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
+from holdfast.errors import check
 from holdfast.metrics import Metric, get
 from holdfast.metrics.base import Preset
 from holdfast.metrics.base import metrics as registry
@@ -23,6 +24,7 @@ from holdfast.registry import build
 from holdfast.study.executors import Executor, InProcess
 from holdfast.study.executors.base import Tell
 from holdfast.study.file.imports import importing_from
+from holdfast.study.folders import LocalFolder
 from holdfast.study.grid import Grid
 from holdfast.study.lease import hold_lease
 from holdfast.study.plan import Job, Plan, make_plan
@@ -148,8 +150,12 @@ def run_grid(
         origin: the path of the study file, for the manifest.
 
     Raises:
+        ArgumentError: the store is at the place of a file.
         RunningError: another run works in the same folder.
     """
+    where = store.folder
+    fits = not isinstance(where, LocalFolder) or not where.path.is_file()
+    check(fits, "out", "a folder", f"the file {where.address}")
     with importing_from(grid.paths):  # user code may import what lies beside the study file, now and in its jobs
         plan = make_plan(grid, about)
         with hold_lease(store.folder):

@@ -444,6 +444,8 @@ def test_by_name(stand_ins: None) -> None:
         hx.get("captum:Salience")
     with pytest.raises(ArgumentError, match="steps: expected an option of IntegratedGradients"):
         hx.get("captum:IntegratedGradients", steps=3)
+    with pytest.raises(ArgumentError, match="sliding_window_shapes: expected a value for Occlusion, got none"):
+        hx.get("captum:Occlusion")
 
 
 def test_a_study_takes_explainers_of_other_packages(tmp_path: Any, stand_ins: None) -> None:

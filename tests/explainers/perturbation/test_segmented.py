@@ -174,7 +174,7 @@ def test_the_metric_decides_whether_channels_are_parted() -> None:
         (
             "kernel_shap:segments=3,per_channel=False",
             "entry",
-            "kernel_shap: .* same value in all 2 channels.*per_channel",
+            "kernel_shap: .* same value in all 2 channels, but corruption_curve replaces.*per_channel",
         ),
         ("occlusion:window=2", "entry", r"occlusion: .*always those of the first channel first; replace pixels"),
         ("kernel_shap:segments=3", "entry", None),

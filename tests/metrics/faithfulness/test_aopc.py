@@ -268,6 +268,8 @@ def test_what_cannot_be_ordered_or_is_not_finite() -> None:
         (lambda: AOPC(order="morf"), "order: expected 'top' or 'bottom'"),  # type: ignore[arg-type]
         (lambda: AOPC(replacement="blur"), "replacement: expected 'uniform' or 'constant', got 'blur'"),  # type: ignore[arg-type]
         (lambda: AOPC(baseline=float("nan")), "baseline: expected a finite number"),
+        (lambda: AOPC(baseline=torch.zeros(3)), r"got a Tensor of shape \(3,\): use its .tolist\(\)$"),
+        (lambda: AOPC(baseline=torch.zeros(3, 8, 8)), r"got a Tensor of shape \(3, 8, 8\)$"),
         (lambda: AOPC(absolute=1), "absolute: expected True or False, got 1"),  # type: ignore[arg-type]
         (lambda: AOPC(score="odds"), "score: expected 'probability' or 'logit', got 'odds'"),  # type: ignore[arg-type]
         (lambda: AOPC(region=2, segments="grid"), "region: expected None where segments are given, got 2"),

@@ -28,6 +28,7 @@ from holdfast.explainers.cam.gradcam import find_layer
 from holdfast.model import Classifier
 
 Attribution = Callable[[nn.Module, Tensor, Tensor], Any]
+_ANY_VALUES, _ANY_OPTIONS = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 _SAMPLE_COUNTS = ("n_samples", "nt_samples")
 _ROW_COUNTS = ("n_steps", *_SAMPLE_COUNTS)
 
@@ -165,7 +166,8 @@ def from_captum(
 
     Raises:
         MissingExtraError: `method` is a name, and Captum cannot be imported.
-        ArgumentError: an option that neither the constructor nor `.attribute` has; no method of Captum.
+        ArgumentError: an option that neither the constructor nor `.attribute` has, or a missing one that has no
+            default; no method of Captum.
 
     >>> import captum.attr
     >>> from_captum(captum.attr.IntegratedGradients, n_steps=20, multiply_by_inputs=False).rows_per_input
@@ -188,7 +190,11 @@ def from_captum(
         check(needs_layer == (layer is not None), "layer", expected, repr(layer))
         for ours in ("forward_func", "model", "layer"):
             in_constructor.pop(ours, None)
-    check_option_names(options, {**in_constructor, **in_call}, get_class(method).__name__)
+    title = get_class(method).__name__
+    check_option_names(options, {**in_constructor, **in_call}, title)
+    for name, parameter in {**in_constructor, **in_call}.items():
+        optional = parameter.default is not parameter.empty or parameter.kind in (_ANY_VALUES, _ANY_OPTIONS)
+        check(optional or name in options, name, f"a value for {title}", "none")
     constructor_options, call_options = split_options(options, in_constructor)
     rows = _count_rows(in_call, call_options) if rows_per_input is None else rows_per_input
     check_integer(rows, "rows_per_input")

@@ -353,7 +353,7 @@ class CorruptionCurve(Metric):
         """Replace positions of every sample in each order, and measure the drops."""
         fields = self._make_fields(classifier, inputs)
         probe = Probe(classifier, explainer := adapt_explainer(explainer, self.unit), inputs, targets)
-        warn_of_coarse_maps(classifier, explainer, probe.maps, self.unit)
+        warn_of_coarse_maps(self.own_label, classifier, explainer, probe.maps, self.unit)
         keys, usable = make_sample_keys(inputs, draw_seed(generator)), probe.usable()
         orders: tuple[Order, ...] = tuple(order for order in get_args(Order) if order in self.order)
         corrupted = CorruptedScores(probe, inputs, self.unit, self.fractions, orders, keys, self._draws, fields)

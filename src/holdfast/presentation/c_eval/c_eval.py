@@ -121,7 +121,7 @@ class CEvalPresentation(Presentation):
         rest += f"; with random ones {chance} times" if chance else ""
         return (
             f"{start.format(best.puts)}, changing the class takes a change {best.text} times as large as with none "
-            f"fixed{rest} (medians)."
+            f"fixed{rest}{view.name_medians()}."
         )
 
     def terms(self, options: Mapping[str, Any]) -> dict[str, str]:

@@ -36,7 +36,8 @@ class NearAffinityPresentation(Presentation):
         if not ranked:
             return ""
         between = ranked[0].text if len(ranked) == 1 else f"{ranked[0].text} to {ranked[-1].text}"
-        return f"An estimate that is exact for a linear model misses by a factor of {between} (medians; 1 is linear)."
+        known = view.name_medians("medians; ")
+        return f"An estimate that is exact for a linear model misses by a factor of {between} ({known}1 is linear)."
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """c_hat / c(empty) against the size, and the distribution of the deviations."""

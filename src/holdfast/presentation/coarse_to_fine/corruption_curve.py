@@ -125,7 +125,7 @@ class CorruptionCurvePresentation(Presentation):
         common = view.reading.column == COMMON
         over = "over as many positions as all explainers replace" if common else "over how much is replaced"
         start = f"Replacing what {best.puts} {which} costs the class {best.text} of its probability"
-        return f"{start}, averaged {over}{rest} (medians)."
+        return f"{start}, averaged {over}{rest}{view.name_medians()}."
 
     def unfair(self, view: View) -> str:
         """Whole areas are compared only where the drops are not stored."""

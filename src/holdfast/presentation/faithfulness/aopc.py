@@ -56,7 +56,8 @@ class AOPCPresentation(Presentation):
         rest += f"; random ones by {chance}" if chance else ""
         return (
             f"Replacing the regions that {best.who} {best.choose('puts', 'put')} {which} lowers the class's "
-            f"{view.options.get('score', 'probability')} by {best.text}, averaged over the steps{rest} (medians)."
+            f"{view.options.get('score', 'probability')} by {best.text}, averaged over the steps{rest}"
+            f"{view.name_medians()}."
         )
 
     def reservations(self, view: View) -> list[str]:

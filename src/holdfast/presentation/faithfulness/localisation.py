@@ -50,8 +50,9 @@ class RelevanceLocalisationPresentation(Presentation):
         best, worst = ranked[0], ranked[-1]
         rest = "" if len(ranked) == 1 else f", of {worst.those} {worst.text}"
         chance = read_numbers(view.reading.select_valid(view.frame), "chance")
-        known = f"; chance is {100 * float(np.nanmean(chance)):.0f}%" if np.isfinite(chance).any() else ""
-        return f"Of the relevance in {best.maps}, {best.text} lies inside{rest} (medians over samples{known})."
+        known = f"chance is {100 * float(np.nanmean(chance)):.0f}%" if np.isfinite(chance).any() else ""
+        notes = "; ".join(filter(None, (view.name_medians("medians over samples"), known)))
+        return f"Of the relevance in {best.maps}, {best.text} lies inside{rest}{f' ({notes})' if notes else ''}."
 
     def figures(self, view: View) -> list[Chart | Gallery]:
         """The distribution over samples, with a line at chance."""

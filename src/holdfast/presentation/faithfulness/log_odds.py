@@ -52,7 +52,8 @@ class LogOddsPresentation(Presentation):
             every = "every map" if len(best.names) > 1 else best.maps
             text = f"Erasing by {every} turned {best.text} of the samples into the other class"
             ends = f"{changes[0].text} ({changes[0].who}) to {changes[-1].text} ({changes[-1].who})"
-            return f"{text}; the log-odds fell by {ends if len(changes) > 1 else changes[0].text} (medians)."
+            ends = ends if len(changes) > 1 else changes[0].text
+            return f"{text}; the log-odds fell by {ends}{view.name_medians()}."
         start = f"Erasing by {best.maps} turned {best.text} of the samples into the other class"
         return f"{start}, by {worst.those} {worst.text}."
 

@@ -119,13 +119,14 @@ class ProbabilityPresentation(Presentation):
         if event == "misclassification":
             between = describe_share(best.text)
             between += "" if len(ranked) == 1 else f" to {describe_share(worst.text).removeprefix('in ')}"
-            return f"{cause} changes the class {between} (medians over samples)."
+            return f"{cause} changes the class {between}{view.name_medians(' (medians over samples)')}."
         turned = event == "changed_class"
-        does, kept = ("changes the class and keeps", "") if turned else ("changes", "class kept; ")
+        does, kept = ("changes the class and keeps", "") if turned else ("changes", "class kept")
         rest = "" if len(ranked) == 1 else f", and {best.those} {describe_share(best.text)}"
+        notes = "; ".join(filter(None, (kept, view.name_medians("medians over samples"))))
         return (
             f"{cause} {does} {worst.maps} ({describe_event(view.options)}) {describe_share(worst.text)}"
-            f"{rest} ({kept}medians over samples)."
+            f"{rest}{f' ({notes})' if notes else ''}."
         )
 
     def terms(self, options: Mapping[str, Any]) -> dict[str, str]:

@@ -57,7 +57,7 @@ class MaxSensitivityPresentation(Presentation):
             return ""
         cause = "such a change" if describe_transformation(view.options) else "noise"
         best = ranked[0] if len(ranked) > 1 else None
-        return f"{self._word_verdict(cause, ranked[-1], best, normalised)} (medians)."
+        return f"{self._word_verdict(cause, ranked[-1], best, normalised)}{view.name_medians()}."
 
     def _word_verdict(self, cause: str, worst: Standing, best: Standing | None, normalised: bool) -> str:
         """The sentence for what moves maps, the worst explainer and, if there is another, the best."""

@@ -168,7 +168,7 @@ class WorstCasePresentation(Presentation):
         medians = view.rank()
         if len(medians) > 1:
             text += f"; by {name_similarity(view.options)} {medians[0].who} kept most ({medians[0].text}) and "
-            text += f"{medians[-1].who} least ({medians[-1].text}, medians)"
+            text += f"{medians[-1].who} least ({medians[-1].text}{view.name_medians(', medians')})"
         return f"{text}."
 
     def _verdict_of_class(self, view: View) -> str:
