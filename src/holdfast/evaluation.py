@@ -31,7 +31,7 @@ from holdfast.findings import Best, Findings, describe_failures, load_results
 from holdfast.metrics import Metric
 from holdfast.metrics.base import Preset, check_preset, warn_of_radius
 from holdfast.metrics.base import metrics as registry
-from holdfast.model import Classifier, describe_no_tensor, module_name, suggest_dtype
+from holdfast.model import Classifier, module_name
 from holdfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
 from holdfast.progress import watch
 from holdfast.study.cost import Estimate, estimate_plan
@@ -41,6 +41,7 @@ from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.plan import make_plan
 from holdfast.study.run import Summary, has_neighbourhood, named_metrics, run_grid
 from holdfast.study.store import Store
+from holdfast.tensors import describe_no_tensor, suggest_dtype
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
-from torch.utils.data import DataLoader, TensorDataset
 
 from holdfast.errors import (
     ArgumentError,
@@ -25,7 +24,7 @@ from holdfast.errors import (
     warn_user,
 )
 from holdfast.function_calls import find_training_calls
-from holdfast.tensors import Array, limited_threads
+from holdfast.tensors import Array, describe_no_tensor, limited_threads, suggest_dtype
 
 Bound = float | Tensor
 Kind = Literal["forward", "backward"]
@@ -731,42 +730,6 @@ def module_name(module: nn.Module) -> str:
             module = module._modules["_orig_mod"]
         else:
             return type(module).__name__
-
-
-def describe_no_tensor(inputs: object) -> str:
-    """What a user gave in place of a tensor, and what to do about it, for the end of a message.
-
-    >>> describe_no_tensor((torch.rand(2, 3), torch.tensor([0, 1])))
-    'tuple: give the inputs alone, or a holdfast.data.Dataset'
-    """
-    kind = type(inputs).__name__
-    if kind == "ndarray":
-        return f"{kind}: use torch.from_numpy(x).float()"
-    if isinstance(inputs, tuple | list) and any(isinstance(each, Tensor) for each in inputs):
-        return f"{kind}: give the inputs alone, or a holdfast.data.Dataset"
-    if isinstance(inputs, DataLoader):
-        return f"{kind}: use one batch, such as x, labels = next(iter(loader))"
-    if isinstance(inputs, TensorDataset):
-        return f"{kind}: use dataset.tensors[0]"
-    if isinstance(inputs, torch.utils.data.Dataset):
-        return f"{kind}: use torch.stack([x for x, _ in dataset])"
-    if kind == "DataFrame":  # pandas and polars need not be installed
-        return f"{kind}: use torch.tensor(frame.to_numpy(), dtype=torch.float32)"
-    return kind
-
-
-def suggest_dtype(inputs: Tensor, wanted: torch.dtype) -> str:
-    """How to convert inputs of another dtype, for the end of a message.
-
-    >>> suggest_dtype(torch.zeros(1, 3, dtype=torch.uint8), torch.float32)
-    'use x.float(), divided by 255 if the bounds are (0, 1)'
-    """
-    use = "use x.float()" if wanted == torch.float32 else f"use x.to({wanted})"
-    if inputs.dtype == torch.uint8:
-        return f"{use}, divided by 255 if the bounds are (0, 1)"
-    if inputs.dtype in (torch.int64, torch.int32):
-        return f"{use}; for token ids, see holdfast.zoo.EmbeddedText and docs/how-to/text.md"
-    return use
 
 
 def _evaluate(module: nn.Module) -> None:

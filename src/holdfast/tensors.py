@@ -1,4 +1,4 @@
-"""Random streams of single samples, the number of threads, and the shape of per-sample values.
+"""Random streams of single samples, the number of threads, per-sample values, and hints at what is no tensor.
 
 Every sample draws its random numbers from its own stream. The seed and the sample's values determine the stream.
 So a result does not depend on the batch size, on the order of the samples or on the other samples of the batch.
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
 
 from holdfast.errors import check
 
@@ -169,3 +170,39 @@ def limited_threads() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def describe_no_tensor(inputs: object) -> str:
+    """What a user gave in place of a tensor, and what to do about it, for the end of a message.
+
+    >>> describe_no_tensor((torch.rand(2, 3), torch.tensor([0, 1])))
+    'tuple: give the inputs alone, or a holdfast.data.Dataset'
+    """
+    kind = type(inputs).__name__
+    if kind == "ndarray":
+        return f"{kind}: use torch.from_numpy(x).float()"
+    if isinstance(inputs, tuple | list) and any(isinstance(each, Tensor) for each in inputs):
+        return f"{kind}: give the inputs alone, or a holdfast.data.Dataset"
+    if isinstance(inputs, DataLoader):
+        return f"{kind}: use one batch, such as x, labels = next(iter(loader))"
+    if isinstance(inputs, TensorDataset):
+        return f"{kind}: use dataset.tensors[0]"
+    if isinstance(inputs, torch.utils.data.Dataset):
+        return f"{kind}: use torch.stack([x for x, _ in dataset])"
+    if kind == "DataFrame":  # pandas and polars need not be installed
+        return f"{kind}: use torch.tensor(frame.to_numpy(), dtype=torch.float32)"
+    return kind
+
+
+def suggest_dtype(inputs: Tensor, wanted: torch.dtype) -> str:
+    """How to convert inputs of another dtype, for the end of a message.
+
+    >>> suggest_dtype(torch.zeros(1, 3, dtype=torch.uint8), torch.float32)
+    'use x.float(), divided by 255 if the bounds are (0, 1)'
+    """
+    use = "use x.float()" if wanted == torch.float32 else f"use x.to({wanted})"
+    if inputs.dtype == torch.uint8:
+        return f"{use}, divided by 255 if the bounds are (0, 1)"
+    if inputs.dtype in (torch.int64, torch.int32):
+        return f"{use}; for token ids, see holdfast.zoo.EmbeddedText and docs/how-to/text.md"
+    return use

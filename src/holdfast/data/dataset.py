@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from holdfast.errors import ArgumentError, as_number, check
-from holdfast.model import describe_no_tensor, suggest_dtype
 from holdfast.records import set_fields
+from holdfast.tensors import describe_no_tensor, suggest_dtype
 
 
 @dataclass(frozen=True, eq=False, repr=False)
