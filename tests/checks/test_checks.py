@@ -474,6 +474,40 @@ def test_a_failed_job_is_an_error(tmp_path: Path) -> None:
     study = study_from({**study_with({"metric": METRIC, "at_most": 1.0}), "explainers": own}, tmp_path)
     found = check(study, tmp_path / "results", progress=False)
     assert (found.failed, found.exit_code) == (4, 2)
+    assert "- own failed for 1 of 1 metric: module: failed on inputs" in FORMATS["markdown"](found)
+    assert "no sample was evaluated, because jobs failed: module: failed on inputs" in found.decisions[0].advice
+    assert read_decisions(load_results(tmp_path / "results")) == found
+
+
+def test_commands_say_why_jobs_failed_and_that_numbers_are_missing(tmp_path: Path) -> None:
+    from ruamel.yaml import YAML
+
+    (tmp_path / "own_in_command.py").write_text("def explain(module, inputs, targets):\n    raise RuntimeError('no')\n")
+    policy, out = tmp_path / "policy.yaml", tmp_path / "results"
+    own = {"own": {"function": "own_in_command:explain"}, "saliency": "saliency"}
+    YAML().dump({**study_with({"metric": METRIC, "at_most": 1e9}), "explainers": own}, policy)
+    run = CliRunner().invoke
+    found = run(app, ["check", str(policy), "--out", str(out)])
+    assert found.exit_code == 2
+    assert f"results: {out}" in found.stdout
+    assert "  4 x ModelError: module: failed on inputs of shape" in found.stderr
+    assert f"`holdfast report {out}`" in found.stderr
+    frozen = run(app, ["baseline", str(out), "--out", str(tmp_path / "base")])
+    assert frozen.exit_code == 0
+    assert "of 8 jobs 4 failed, so their numbers are missing" in frozen.stderr
+    made = run(app, ["submission", str(out), "--out", str(tmp_path / "submission.json")])
+    assert "(4 of 8 jobs)" in made.stdout
+    assert "of 8 jobs 4 failed" in made.stderr
+    (out / "looks.json").unlink()
+    next((out / "jobs").iterdir()).unlink()
+    packed = run(app, ["evidence", str(out), "--out", str(tmp_path / "pack")])
+    assert "were not run, so their numbers are missing" in packed.stderr
+    for job in (out / "jobs").iterdir():
+        job.unlink()
+    for command, expected in (("evidence", "with a job that is done"), ("baseline", "with values")):
+        with pytest.raises(ArgumentError, match=f"results: expected results {expected}"):
+            run(app, [command, str(out), "--out", str(tmp_path / command)], catch_exceptions=False)
+        assert not (tmp_path / command).exists()
 
 
 def test_an_explainer_that_a_metric_cannot_evaluate_is_named_and_needs_no_more_samples(tmp_path: Path) -> None:

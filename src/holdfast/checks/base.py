@@ -24,13 +24,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from holdfast.checks.baseline import Baseline, read_baseline
 from holdfast.checks.decision import Better, Decision, Decisions
 from holdfast.checks.values import SampleValues, read_values
 from holdfast.distributions import normal_quantile
 from holdfast.errors import ArgumentError, UnknownNameError
-from holdfast.findings import Findings
+from holdfast.findings import Findings, describe_failures
+from holdfast.report.failures import shorten_error
 from holdfast.report.views import Contents
 from holdfast.statistics.decisions import (
     Estimate,
@@ -96,7 +98,8 @@ def decide_with_baselines(
         found.append(case.decide(baselines.get(entry.no_worse_than or "")))
     counts = [int(about.get("samples") or 0) for about in (findings.manifest.get("data") or {}).values()]
     most = max(look.values(), default=1) if isinstance(look, Mapping) else look
-    return Decisions(tuple(found), most, max(counts, default=0), findings.failures.height)
+    errors = tuple(describe_failures(findings))
+    return Decisions(tuple(found), most, max(counts, default=0), findings.failures.height, errors)
 
 
 def check_requirement(contents: Contents, entry: RequirementEntry, baseline: Baseline | None) -> None:
@@ -207,6 +210,12 @@ class _Case:
         rows = self.contents.rows(self.data, self.model, self.label, explainer)
         return read_values(self.contents.labels[self.label].reading, rows)
 
+    def _find_error(self) -> str:
+        """Why a job failed; empty if none did."""
+        place = {"data": self.data, "model": self.model, "label": self.label, "explainer": self.explainer}
+        own = self.contents.results.failures.filter(*(pl.col(column) == name for column, name in place.items()))
+        return f"jobs failed: {shorten_error(own['error'][0])}" if len(own) else ""
+
     def _subtract(self, own: SampleValues, other: SampleValues) -> SampleValues:
         """By how much the own values are better, on the samples that both have."""
         _, mine, theirs = np.intersect1d(own.samples, other.samples, return_indices=True)
@@ -243,7 +252,7 @@ class _Case:
             what, target, side = "share of samples", share, "higher"
         if not count:
             none = "no sample was evaluated" + (f"; {values.skipped} were skipped" if values.skipped else "")
-            reason = find_misfit(self.contents.manifest, self.label, self.explainer)
+            reason = find_misfit(self.contents.manifest, self.label, self.explainer) or self._find_error()
             none += f", because {reason}" if reason else ""
             return self._make("undecided", what, None, limit=target, better=side, skipped=values.skipped, advice=none)
         advice = ""

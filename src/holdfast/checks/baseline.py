@@ -121,7 +121,7 @@ def freeze_baseline(results: str | Path | Findings, out: str | Path) -> Path:
                     values = read_values(known.reading, own)
                     numbers = zip(values.samples.tolist(), values.low.tolist(), values.high.tolist(), strict=True)
                     rows += [(data, model, label, explainer, *each) for each in numbers]
-    check(bool(rows), "results", "results with values", str(results))
+    check(bool(rows), "results", "results with values", repr(findings))
     names = {**dict.fromkeys(("data", "model", "label", "explainer"), pl.String), "sample": pl.Int64}
     frame = pl.DataFrame(rows, schema={**names, "low": pl.Float64, "high": pl.Float64}, orient="row")
     buffer = io.BytesIO()

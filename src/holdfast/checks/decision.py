@@ -73,12 +73,14 @@ class Decisions:
         look: the number of this look; each look at more samples takes its part of the allowed error.
         samples: how many samples of each data set the study has.
         failed: how many jobs failed, so that samples are missing.
+        errors: why, a sentence for each reason.
     """
 
     decisions: tuple[Decision, ...]
     look: int = 1
     samples: int = 0
     failed: int = 0
+    errors: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> Outcome:

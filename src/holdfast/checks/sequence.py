@@ -26,7 +26,7 @@ from holdfast.checks.decision import Decision, Decisions
 from holdfast.errors import ArgumentError, HoldfastError, check_integer
 from holdfast.errors import check as check_argument
 from holdfast.evaluation import default_folder, run_study
-from holdfast.findings import Findings
+from holdfast.findings import Findings, describe_failures
 from holdfast.report.views import Contents
 from holdfast.statistics.decisions import Estimate
 from holdfast.study.executors import Executor
@@ -193,7 +193,8 @@ def read_decisions(findings: Findings) -> Decisions | None:
     numbers = [_count_look(looks, state) for state in states]
     decisions = tuple(map(_restore, found["decisions"]))
     samples = max(_count_each(findings).values(), default=0)
-    return Decisions(decisions, max(numbers, default=1), samples, findings.failures.height)
+    failed, errors = findings.failures.height, tuple(describe_failures(findings))
+    return Decisions(decisions, max(numbers, default=1), samples, failed, errors)
 
 
 def _look(found: Findings, target: str, study: Study, baselines: Mapping[str, Baseline]) -> Decisions:
