@@ -38,13 +38,13 @@ class Baseline:
         name: its folder.
         about: what was measured: digests of data and models, options of metrics and explainers.
         frame: the values, with the bounds between which each lies.
-        first: data sets of which it is known to have the first samples, so that their number may be another.
+        first: data sets of which it has the first samples, so that their number may be another; None if not known.
     """
 
     name: str
     about: dict[str, Any]
     frame: pl.DataFrame
-    first: frozenset[str] = frozenset()
+    first: frozenset[str] | None = None
 
     def count_samples(self, data: str) -> int:
         """How many samples of a data set it has; 0 without the data set."""
@@ -83,11 +83,12 @@ class Baseline:
             now, then = ((each if keys is None else {k: (each or {}).get(k) for k in keys}) for each in (now, then))
             same = f"a baseline with the same {section} {name!r} as these results"
             check(now == then, "no_worse_than", same, f"{self.name}, which differs in it")
-        if data not in self.first:
+        if data not in (self.first or ()):
             now, then = ((about.get("data") or {}).get(data) or {} for about in (manifest, self.about))
             count, here = then.get("samples"), now.get("samples")
-            same = f"a baseline with the same data {data!r} as these results, or with the first samples of them"
-            got = f"{self.name}, whose {count} samples are others than the {here} here"
+            same = f"a baseline with the same data {data!r} as these results"
+            same += "" if self.first is None else ", or with the first samples of them"
+            got = f"{self.name}, which differs in the number of samples or in their values ({count}, here {here})"
             check(now.get("digest") == then.get("digest"), "no_worse_than", same, got)
         place = {"data": data, "model": model, "label": label, "explainer": explainer}
         found = self.frame
