@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 import holdfast
 from holdfast.checks import Decision, Decisions, check, decide_requirements, freeze_baseline
 from holdfast.checks.formats import FORMATS, to_plain
+from holdfast.checks.sequence import read_decisions
 from holdfast.checks.values import read_values
 from holdfast.cli import app
 from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError
@@ -145,6 +147,10 @@ def test_names_that_are_not_there(results: Findings) -> None:
         ({"metric": METRIC, "at_most": 1, "p": 0.01}, "no such key beside at_most"),
         ({"metric": METRIC, "better_than": "random", "p": 0.01, "level": 0.9}, "a p-value or a level, not both"),
         ({"metric": METRIC, "better_than": "random", "p": 0.5}, "a number between 0 and 0.5"),
+        (
+            {"explainer": ["random", "saliency"], "better_than": "saliency"},
+            r"requirements\[0\].explainer: expected explainers other than that of better_than, got 'saliency'",
+        ),
     ],
 )
 def test_requirements_that_do_not_fit(requirement: dict[str, Any], message: str) -> None:
@@ -237,9 +243,14 @@ def test_a_decision_on_another_model_does_not_hold(tmp_path: Path) -> None:
     assert again == before  # the same results as at an earlier look
 
 
-def test_a_limit_of_samples_belongs_to_until_decided() -> None:
+def test_a_limit_of_samples_belongs_to_until_decided_and_is_at_least_the_samples_of_the_study(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="most_samples: expected None without until_decided, got 5"):
         check(study_with({"metric": METRIC, "at_most": 1.0}), most_samples=5, progress=False)
+    for samples, expected in ((16, "at least 16, as the study says"), (None, "None where the study has all samples")):
+        study = study_with({"metric": METRIC, "at_most": 1.0}, samples=samples)
+        with pytest.raises(ArgumentError, match=f"most_samples: expected {expected}.*, got 5"):
+            check(study, tmp_path / "none", until_decided=True, most_samples=5, progress=False)
+    assert not (tmp_path / "none").exists()
 
 
 def test_other_settings_are_another_look(tmp_path: Path) -> None:
@@ -299,6 +310,96 @@ def test_a_worse_result_fails_against_the_baseline(results: Findings, tmp_path: 
     (folder / "baseline.json").write_text(json.dumps(about))
     outcomes = {by: {each.outcome for each in decide(results, no_worse_than=str(folder), by=by)} for by in (0.4, 0.6)}
     assert outcomes == {0.4: {"fail"}, 0.6: {"pass"}}  # a lower sensitivity is better, and all are 0.5 higher now
+
+
+def test_a_comparison_with_a_baseline_names_its_metric_and_its_loss(results: Findings, tmp_path: Path) -> None:
+    twice = {"a": STUDY["metrics"][0], "b": STUDY["metrics"][0]}
+    holdfast.run_study({**STUDY, "samples": 4, "metrics": twice}, tmp_path / "twice", progress=False)
+    both = load_results(tmp_path / "twice")
+    folder = freeze_baseline(both, tmp_path / "base")
+    entry: dict[str, Any] = {"explainer": "saliency", "no_worse_than": str(folder), "by": 0.05}
+    found = decide(both, **entry)
+    words = f"in at least 50% of samples not worse than {folder} by more than 0.05"
+    assert [each.requirement for each in found] == [f"{label}: {words}" for label in ("a", "b")]
+    assert "median loss 0; share of samples that meet the limit 100%" in str(Decisions(tuple(found)))
+    named = decide(both, metric=METRIC, **entry)
+    assert [each.requirement for each in named] == [each.requirement for each in found]
+    (mean,) = decide(both, metric="a", mean=True, **entry)
+    assert "mean of loss against the baseline 0" in str(Decisions((mean,)))
+    assert "at most 0.05 wanted" in str(Decisions((mean,)))
+
+
+@pytest.fixture(scope="module")
+def small_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("small")
+    holdfast.run_study({**STUDY, "samples": 4, "explainers": ["saliency"]}, folder / "results", progress=False)
+    return freeze_baseline(folder / "results", folder / "base")
+
+
+@pytest.mark.parametrize("samples", [2, 8])
+def test_a_baseline_with_another_number_of_samples(small_base: Path, samples: int, tmp_path: Path) -> None:
+    study = study_with({"no_worse_than": str(small_base)}, samples=samples, explainers=["saliency"])
+    found = check(study, tmp_path / "results", progress=False)
+    (decision,) = found.decisions
+    assert decision.estimate is not None
+    assert (decision.estimate.count, decision.estimate.value) == (min(samples, 4), 1.0)
+    assert (decision.skipped, decision.baseline_samples) == (max(0, samples - 4), 4)
+    assert "the baseline has 4 samples" in " ".join(str(found).split())
+
+
+def test_more_samples_end_with_those_of_the_baseline(small_base: Path, tmp_path: Path) -> None:
+    requirement = {"no_worse_than": str(small_base)}
+    study = study_with(requirement, samples=3, explainers=["saliency"])
+    found = check(study, tmp_path / "results", until_decided=True, progress=False)
+    assert (found.outcome, found.samples, found.look) == ("undecided", 6, 2)
+    assert "and a baseline with as many" in found.decisions[0].advice
+
+
+def test_a_baseline_of_other_data_is_refused_before_anything_runs(small_base: Path, tmp_path: Path) -> None:
+    inputs = holdfast.data.bundled("digits").inputs[4:12]
+    np.savez(tmp_path / "data.npz", inputs=inputs.numpy())
+    other = {"path": "data.npz", "bounds": [0, 1]}
+    base: dict[str, Any] = {"samples": 8, "explainers": ["saliency"]}
+    for changes, words in (
+        ({"data": {"digits": other}}, "or with the first samples of them, got .* in their values \\(4, here 8\\)"),
+        ({"data": {"mine": other}}, "a baseline with data 'mine'"),
+        ({"models": {"new": "lenet5-mnist"}}, "a baseline with values of digits, new, max_sensitivity, saliency"),
+        ({"explainers": ["gradcam"]}, "a baseline with explainers 'gradcam'"),
+    ):
+        study = study_from({**study_with({"no_worse_than": str(small_base)}), **base, **changes}, tmp_path)
+        with pytest.raises(StudyError, match=r"requirements\[0\].no_worse_than: expected ") as error:
+            check(study, tmp_path / "none", progress=False)
+        assert re.search(words, " ".join(str(error.value).split()))
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_limit_that_no_metric_of_the_study_has_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    from ruamel.yaml import YAML
+
+    policy = tmp_path / "policy.yaml"
+    YAML().dump(study_with({"metric": METRIC, "at_most": 1}, {"metric": METRIC, "at_most_ln": -3}), policy)
+    words = r"requirements\[1\].at_most_ln \(line \d+\): expected a metric that measures a probability"
+    with pytest.raises(StudyError, match=words):
+        check(policy, tmp_path / "none", progress=False)
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_looks_are_json_and_are_read_again(tmp_path: Path) -> None:
+    entries = (
+        {"metric": METRIC, "explainer": "input_x_gradient", "better_than": "saliency"},
+        {"metric": METRIC, "explainer": "saliency", "at_most": 1e-9, "mean": True},
+    )
+    study = study_with(*entries, samples=2, explainers=["saliency", "input_x_gradient"])
+    first = check(study, tmp_path, progress=False)
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    (look,) = json.loads((tmp_path / "looks.json").read_text(), parse_constant=refuse)["looks"]
+    assert look["decisions"][0]["estimate"]["low"] is None
+    stored = read_decisions(load_results(tmp_path))
+    assert stored is not None
+    assert str(stored) == str(first)
 
 
 PLACE = ("digits", "lenet", "saliency", "a <metric> | & more")
@@ -373,6 +474,40 @@ def test_a_failed_job_is_an_error(tmp_path: Path) -> None:
     study = study_from({**study_with({"metric": METRIC, "at_most": 1.0}), "explainers": own}, tmp_path)
     found = check(study, tmp_path / "results", progress=False)
     assert (found.failed, found.exit_code) == (4, 2)
+    assert "- own failed for 1 of 1 metric: module: failed on inputs" in FORMATS["markdown"](found)
+    assert "no sample was evaluated, because jobs failed: module: failed on inputs" in found.decisions[0].advice
+    assert read_decisions(load_results(tmp_path / "results")) == found
+
+
+def test_commands_say_why_jobs_failed_and_that_numbers_are_missing(tmp_path: Path) -> None:
+    from ruamel.yaml import YAML
+
+    (tmp_path / "own_in_command.py").write_text("def explain(module, inputs, targets):\n    raise RuntimeError('no')\n")
+    policy, out = tmp_path / "policy.yaml", tmp_path / "results"
+    own = {"own": {"function": "own_in_command:explain"}, "saliency": "saliency"}
+    YAML().dump({**study_with({"metric": METRIC, "at_most": 1e9}), "explainers": own}, policy)
+    run = CliRunner().invoke
+    found = run(app, ["check", str(policy), "--out", str(out)])
+    assert found.exit_code == 2
+    assert f"results: {out}" in found.stdout
+    assert "  4 x ModelError: module: failed on inputs of shape" in found.stderr
+    assert f"`holdfast report {out}`" in found.stderr
+    frozen = run(app, ["baseline", str(out), "--out", str(tmp_path / "base")])
+    assert frozen.exit_code == 0
+    assert "of 8 jobs 4 failed, so their numbers are missing" in frozen.stderr
+    made = run(app, ["submission", str(out), "--out", str(tmp_path / "submission.json")])
+    assert "(4 of 8 jobs)" in made.stdout
+    assert "of 8 jobs 4 failed" in made.stderr
+    (out / "looks.json").unlink()
+    next((out / "jobs").iterdir()).unlink()
+    packed = run(app, ["evidence", str(out), "--out", str(tmp_path / "pack")])
+    assert "were not run, so their numbers are missing" in packed.stderr
+    for job in (out / "jobs").iterdir():
+        job.unlink()
+    for command, expected in (("evidence", "with a job that is done"), ("baseline", "with values")):
+        with pytest.raises(ArgumentError, match=f"results: expected results {expected}"):
+            run(app, [command, str(out), "--out", str(tmp_path / command)], catch_exceptions=False)
+        assert not (tmp_path / command).exists()
 
 
 def test_an_explainer_that_a_metric_cannot_evaluate_is_named_and_needs_no_more_samples(tmp_path: Path) -> None:

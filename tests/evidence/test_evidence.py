@@ -20,7 +20,8 @@ from holdfast.checks import check
 from holdfast.cli import app
 from holdfast.errors import ArgumentError, HoldfastError
 from holdfast.evidence import make_pack, replay, verify_pack
-from holdfast.evidence.crosswalk import CLAUSES
+from holdfast.evidence.crosswalk import CLAUSES, write_crosswalk
+from holdfast.evidence.model_card import write_model_card
 from holdfast.evidence.pack import is_pack
 from holdfast.evidence.repetition import compare_values
 from holdfast.evidence.software import describe_software
@@ -108,6 +109,21 @@ def test_the_model_card_is_what_the_hub_reads(pack: Path) -> None:
     assert "max_sensitivity: median at most 1" in body
 
 
+def test_the_model_card_says_where_few_samples_give_less_than_95_percent(pack: Path, tmp_path: Path) -> None:
+    def read(card: str) -> tuple[list[float], str]:
+        _, metadata, body = card.split("---\n", 2)
+        (result,) = YAML(typ="safe").load(metadata)["model-index"][0]["results"]
+        return [metric["args"]["coverage"] for metric in result["metrics"]], body
+
+    holdfast.run_study({**STUDY, "samples": 4}, tmp_path, progress=False)
+    coverages, body = read(write_model_card(load_results(tmp_path)))
+    assert coverages == [0.875, 0.875]  # 1 - 2 / 2^4
+    assert body.count("] (88%), n = 4") == 2
+    coverages, body = read((pack / "MODEL_CARD.md").read_text())
+    assert min(coverages) >= 0.95
+    assert "%), n = 8" not in body
+
+
 def test_the_model_card_parses_with_huggingface_hub(pack: Path) -> None:
     hub = pytest.importorskip("huggingface_hub")
     card = hub.ModelCard((pack / "MODEL_CARD.md").read_text(), ignore_metadata_errors=False)
@@ -124,6 +140,33 @@ def test_the_crosswalk_names_metrics_that_exist_and_says_what_is_missing(pack: P
     assert "- control: max_sensitivity, random, lenet on digits: median" in text
     assert "holdfast names none" in text
     assert "- max_sensitivity: median at most 1" in text
+
+
+@pytest.mark.parametrize(
+    ("metrics", "said", "unsaid"),
+    [
+        (["max_sensitivity: {samples: 2}"], ["among random draws"], ["search", "probability", "faithful", "controls"]),
+        (["max_sensitivity: {search: random, budget: 5}"], ["among random draws"], ["search"]),
+        (["max_sensitivity: {search: block, budget: 5}"], ["that a search found"], ["random draws"]),
+        (["attribution_attack: {k: 50, attack: random_sign}"], ["among random draws"], ["search"]),
+        (["aopc: {steps: 2}"], ["faithful", "calls important", "tests against controls"], ["stable", "draws"]),
+        (
+            ["worst_case: {search: {name: block}, budget: 5}", "max_sensitivity: {samples: 2}"],
+            ["that a search found", "among random draws", "searched worst cases"],
+            ["probability of a large change", "ln P"],
+        ),
+    ],
+)
+def test_the_crosswalk_claims_only_what_the_metrics_show(
+    metrics: list[str], said: list[str], unsaid: list[str], tmp_path: Path
+) -> None:
+    listed = YAML(typ="safe").load("\n".join(f"- {metric}" for metric in metrics))
+    study = {**STUDY, "samples": 4, "neighbourhood": {"linf": 0.01}, "metrics": listed, "requirements": []}
+    holdfast.run_study(study, tmp_path, progress=False)
+    rows = [line.split(" | ") for line in write_crosswalk(load_results(tmp_path)).splitlines()[6:] if "|" in line]
+    shows = "\n".join(row[4] for row in rows[: len(CLAUSES)])
+    assert [words for words in said if words not in shows] == []
+    assert [words for words in unsaid if words in shows] == []
 
 
 def test_the_software_is_a_cyclonedx_list() -> None:

@@ -19,18 +19,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from holdfast.checks.baseline import Baseline, read_baseline
 from holdfast.checks.decision import Better, Decision, Decisions
 from holdfast.checks.values import SampleValues, read_values
 from holdfast.distributions import normal_quantile
 from holdfast.errors import ArgumentError, UnknownNameError
-from holdfast.findings import Findings
+from holdfast.findings import Findings, describe_failures
+from holdfast.report.failures import shorten_error
 from holdfast.report.views import Contents
 from holdfast.statistics.decisions import (
     Estimate,
@@ -44,6 +46,9 @@ from holdfast.statistics.decisions import (
 )
 from holdfast.statistics.paired import signed_rank, subtract
 from holdfast.study.file.requirements import RequirementEntry
+
+#: what the values of a comparison with a baseline are
+_LOSS = "loss against the baseline"
 
 
 def decide_requirements(
@@ -63,9 +68,27 @@ def decide_requirements(
     Raises:
         UnknownNameError, ArgumentError: a requirement names what the results do not have.
     """
+    return decide_with_baselines(findings, requirements, look, read_baselines(requirements, folder))
+
+
+def read_baselines(requirements: Sequence[RequirementEntry], folder: str | Path) -> dict[str, Baseline]:
+    """The baselines that requirements name.
+
+    Raises:
+        ArgumentError: there is no such baseline.
+    """
+    return {e.no_worse_than: read_baseline(e.no_worse_than, folder) for e in requirements if e.no_worse_than}
+
+
+def decide_with_baselines(
+    findings: Findings,
+    requirements: Sequence[RequirementEntry],
+    look: int | Mapping[tuple[str, str], int],
+    baselines: Mapping[str, Baseline],
+) -> Decisions:
+    """As `decide_requirements`, with baselines that were read before."""
     contents = findings.contents
-    cases = [(entry, *place) for entry in requirements for place in _list_places(contents, entry)]
-    baselines = {e.no_worse_than: read_baseline(e.no_worse_than, folder) for e in requirements if e.no_worse_than}
+    cases = [(entry, *place) for entry in requirements for place in _list_places(contents, entry, contents.pairs)]
     found = []
     for entry, data, model, label, explainer in cases:
         own = look[data, model] if isinstance(look, Mapping) else look
@@ -75,7 +98,27 @@ def decide_requirements(
         found.append(case.decide(baselines.get(entry.no_worse_than or "")))
     counts = [int(about.get("samples") or 0) for about in (findings.manifest.get("data") or {}).values()]
     most = max(look.values(), default=1) if isinstance(look, Mapping) else look
-    return Decisions(tuple(found), most, max(counts, default=0), findings.failures.height)
+    errors = tuple(describe_failures(findings))
+    return Decisions(tuple(found), most, max(counts, default=0), findings.failures.height, errors)
+
+
+def check_requirement(contents: Contents, entry: RequirementEntry, baseline: Baseline | None) -> None:
+    """Check a requirement before anything is evaluated.
+
+    Args:
+        contents: of results with the manifest of the study and without numbers.
+        entry: the requirement.
+        baseline: the one that it names.
+
+    Raises:
+        ArgumentError: no results of this study could decide it.
+    """
+    manifest = contents.manifest
+    for data, model, label, explainer in _list_places(contents, entry, manifest["pairs"]):
+        case = _Case(contents, entry, data, model, label, explainer, entry.confidence, entry.confidence)
+        case.check_metric()
+        if baseline is not None and not find_misfit(manifest, label, explainer):
+            baseline.find_rows(data, model, label, explainer, manifest)
 
 
 def find_misfit(manifest: Mapping[str, Any], label: str, explainer: str) -> str:
@@ -83,7 +126,9 @@ def find_misfit(manifest: Mapping[str, Any], label: str, explainer: str) -> str:
     return str(((manifest.get("misfits") or {}).get(label) or {}).get(explainer) or "")
 
 
-def _list_places(contents: Contents, entry: RequirementEntry) -> Iterator[tuple[str, str, str, str]]:
+def _list_places(
+    contents: Contents, entry: RequirementEntry, pairs: Sequence[Sequence[str]]
+) -> Iterator[tuple[str, str, str, str]]:
     """The data, models, labels and explainers that a requirement names."""
     known = contents.labels
     if entry.metric is None:
@@ -98,11 +143,11 @@ def _list_places(contents: Contents, entry: RequirementEntry) -> Iterator[tuple[
         raise UnknownNameError("explainer", entry.better_than, names)
     explainers = _choose("explainer", entry.explainer, names) if entry.explainer else others
     data, models = _choose("data", entry.data, contents.data), _choose("model", entry.model, contents.models)
-    for pair in contents.pairs:
-        if pair[0] in data and pair[1] in models:
+    for own_data, own_model in pairs:
+        if own_data in data and own_model in models:
             for label in labels:
                 for explainer in explainers:
-                    yield (*pair, label, explainer)
+                    yield own_data, own_model, label, explainer
 
 
 def _choose(kind: str, wanted: Sequence[str] | None, known: Sequence[str]) -> list[str]:
@@ -127,43 +172,66 @@ class _Case:
 
     def decide(self, baseline: Baseline | None) -> Decision:
         """The decision."""
+        self.check_metric()
         own = self._read(self.explainer)
         if self.entry.better_than is not None:
             return self._compare(own, self._read(self.entry.better_than))
+        if baseline is not None and len(own.samples):
+            return self._compare_with_baseline(own, baseline)
         if baseline is not None:
-            reference = baseline.values(self.data, self.model, self.label, self.explainer, self.contents)
-            gain = self._subtract(own, reference)
-            return self._decide_values(gain, -self.entry.by, "higher", "difference from the baseline")
+            return self._decide_values(own, self.entry.by, "lower", _LOSS)
         reading = self.contents.labels[self.label].reading
-        probability = self.entry.kind in ("at_most_ln", "at_most_one_in")
-        if probability and not reading.log_probability:
-            raise ArgumentError(self.entry.kind, "a metric that measures a probability", repr(self.label))
         return self._decide_values(own, self.entry.limit, self.entry.side, reading.axis)
+
+    def check_metric(self) -> None:
+        """Check that the limit is one for this metric.
+
+        Raises:
+            ArgumentError: it is not.
+        """
+        reading = self.contents.labels[self.label].reading
+        if self.entry.kind in ("at_most_ln", "at_most_one_in") and not reading.log_probability:
+            raise ArgumentError(self.entry.kind, "a metric that measures a probability", repr(self.label))
+        if self.entry.kind in ("better_than", "no_worse_than") and reading.direction is None:
+            raise ArgumentError("metric", "one that ranks explainers, for a comparison", repr(self.label))
+
+    def _compare_with_baseline(self, own: SampleValues, baseline: Baseline) -> Decision:
+        """Whether the values are not worse than those of a baseline on the same samples."""
+        reference = baseline.values(self.data, self.model, self.label, self.explainer, self.contents)
+        gain = self._subtract(own, reference)
+        loss = replace(gain, low=-gain.high, high=-gain.low)
+        found = self._decide_values(loss, self.entry.by, "lower", _LOSS)
+        count, advice = baseline.count_samples(self.data), found.advice
+        if found.needed is not None and found.needed > count:
+            advice += ", and a baseline with as many"
+        return replace(found, middle_of="loss", baseline_samples=count, advice=advice)
 
     def _read(self, explainer: str) -> SampleValues:
         rows = self.contents.rows(self.data, self.model, self.label, explainer)
         return read_values(self.contents.labels[self.label].reading, rows)
 
+    def _find_error(self) -> str:
+        """Why a job failed; empty if none did."""
+        place = {"data": self.data, "model": self.model, "label": self.label, "explainer": self.explainer}
+        own = self.contents.results.failures.filter(*(pl.col(column) == name for column, name in place.items()))
+        return f"jobs failed: {shorten_error(own['error'][0])}" if len(own) else ""
+
     def _subtract(self, own: SampleValues, other: SampleValues) -> SampleValues:
         """By how much the own values are better, on the samples that both have."""
         _, mine, theirs = np.intersect1d(own.samples, other.samples, return_indices=True)
         difference = subtract((own.low[mine], own.high[mine]), (other.low[theirs], other.high[theirs]))
-        if self._direction == "lower":
+        if self.contents.labels[self.label].reading.direction == "lower":
             difference = (-difference[1], -difference[0])
         skipped = own.skipped + len(own.samples) - len(mine)
         return SampleValues(own.samples[mine], *difference, skipped, own.mistaken + other.mistaken)
 
-    @property
-    def _direction(self) -> Better:
-        direction = self.contents.labels[self.label].reading.direction
-        if direction is None:
-            raise ArgumentError("metric", "one that ranks explainers, for a comparison", repr(self.label))
-        return direction
-
     def _make(self, outcome: Outcome, what: str, estimate: Estimate | None, **others: Any) -> Decision:
         names = (self.data, self.model, self.explainer, self.label)
         requested = {"requested": self.entry.confidence, **others}
-        return Decision(self.entry.describe(), *names, outcome, what, estimate, **requested)
+        same = [label for label in self.contents.labels.values() if self.entry.metric in (None, label.metric)]
+        several = self.entry.metric is None or (self.entry.metric != self.label and len(same) > 1)
+        words = self.entry.describe(self.label if several else None)
+        return Decision(words, *names, outcome, what, estimate, **requested)
 
     def _decide_values(self, values: SampleValues, limit: float, better: Better, axis: str) -> Decision:
         """A limit on values: of their mean, or of the share of samples that meet it."""
@@ -184,7 +252,7 @@ class _Case:
             what, target, side = "share of samples", share, "higher"
         if not count:
             none = "no sample was evaluated" + (f"; {values.skipped} were skipped" if values.skipped else "")
-            reason = find_misfit(self.contents.manifest, self.label, self.explainer)
+            reason = find_misfit(self.contents.manifest, self.label, self.explainer) or self._find_error()
             none += f", because {reason}" if reason else ""
             return self._make("undecided", what, None, limit=target, better=side, skipped=values.skipped, advice=none)
         advice = ""

@@ -10,18 +10,21 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+from torch import Tensor
 
 from holdfast.checks.values import SampleValues, read_mistaken, read_values
 from holdfast.errors import ArgumentError, HoldfastError, check
 from holdfast.findings import Findings, load_results
 from holdfast.report.views import Contents
 from holdfast.study.folders import write_atomically
+from holdfast.study.store import tensor_digest
 
 _VALUES, _ABOUT = "values.parquet", "baseline.json"
 _SCHEMA = 1
@@ -35,11 +38,23 @@ class Baseline:
         name: its folder.
         about: what was measured: digests of data and models, options of metrics and explainers.
         frame: the values, with the bounds between which each lies.
+        first: data sets of which it has the first samples, so that their number may be another; None if not known.
     """
 
     name: str
     about: dict[str, Any]
     frame: pl.DataFrame
+    first: frozenset[str] | None = None
+
+    def count_samples(self, data: str) -> int:
+        """How many samples of a data set it has; 0 without the data set."""
+        return int(((self.about.get("data") or {}).get(data) or {}).get("samples") or 0)
+
+    def begins(self, data: str, inputs: Tensor) -> bool:
+        """Whether its samples are the first ones of these inputs."""
+        count = self.count_samples(data)
+        about = (self.about.get("data") or {}).get(data) or {}
+        return 0 < count <= len(inputs) and tensor_digest(inputs[:count]) == about.get("digest")
 
     def values(self, data: str, model: str, label: str, explainer: str, contents: Contents) -> SampleValues:
         """The values of one explainer, if they were measured in the same way on the same data.
@@ -47,26 +62,41 @@ class Baseline:
         Raises:
             ArgumentError: they were not, or there are none.
         """
-        own = contents.manifest
+        found = self.find_rows(data, model, label, explainer, contents.manifest)
+        samples, low, high = (np.asarray(found[name].to_numpy()) for name in ("sample", "low", "high"))
+        return SampleValues(samples, low, high, 0, read_mistaken(contents.labels[label].reading))
+
+    def find_rows(self, data: str, model: str, label: str, explainer: str, manifest: Mapping[str, Any]) -> pl.DataFrame:
+        """The rows of one explainer, if they were measured as the manifest says, on the same data.
+
+        Raises:
+            ArgumentError: they were not, or there are none.
+        """
         for section, name, keys in (
-            ("data", data, ("digest", "bounds")),
+            ("data", data, ("bounds",)),
             ("metrics", label, ("metric", "options")),
             ("explainers", explainer, None),
         ):
-            now, then = ((about.get(section) or {}).get(name) for about in (own, self.about))
+            now, then = ((about.get(section) or {}).get(name) for about in (manifest, self.about))
             if then is None:
                 raise ArgumentError("no_worse_than", f"a baseline with {section} {name!r}", self.name)
             now, then = ((each if keys is None else {k: (each or {}).get(k) for k in keys}) for each in (now, then))
             same = f"a baseline with the same {section} {name!r} as these results"
             check(now == then, "no_worse_than", same, f"{self.name}, which differs in it")
+        if data not in (self.first or ()):
+            now, then = ((about.get("data") or {}).get(data) or {} for about in (manifest, self.about))
+            count, here = then.get("samples"), now.get("samples")
+            same = f"a baseline with the same data {data!r} as these results"
+            same += "" if self.first is None else ", or with the first samples of them"
+            got = f"{self.name}, which differs in the number of samples or in their values ({count}, here {here})"
+            check(now.get("digest") == then.get("digest"), "no_worse_than", same, got)
         place = {"data": data, "model": model, "label": label, "explainer": explainer}
         found = self.frame
         for column, name in place.items():
             found = found.filter(pl.col(column) == name)
         what = ", ".join(place.values())
         check(len(found) > 0, "no_worse_than", f"a baseline with values of {what}", self.name)
-        samples, low, high = (np.asarray(found[name].to_numpy()) for name in ("sample", "low", "high"))
-        return SampleValues(samples, low, high, 0, read_mistaken(contents.labels[label].reading))
+        return found
 
 
 def freeze_baseline(results: str | Path | Findings, out: str | Path) -> Path:
@@ -92,7 +122,7 @@ def freeze_baseline(results: str | Path | Findings, out: str | Path) -> Path:
                     values = read_values(known.reading, own)
                     numbers = zip(values.samples.tolist(), values.low.tolist(), values.high.tolist(), strict=True)
                     rows += [(data, model, label, explainer, *each) for each in numbers]
-    check(bool(rows), "results", "results with values", str(results))
+    check(bool(rows), "results", "results with values", repr(findings))
     names = {**dict.fromkeys(("data", "model", "label", "explainer"), pl.String), "sample": pl.Int64}
     frame = pl.DataFrame(rows, schema={**names, "low": pl.Float64, "high": pl.Float64}, orient="row")
     buffer = io.BytesIO()

@@ -29,9 +29,11 @@ class Decision:
         better: which side of the limit is wanted.
         requested: the level of the requirement, which all decisions share.
         middle: the median of the values, for a requirement on values; None where it is not known exactly.
+        middle_of: what the values are, such as `"loss"`; empty for those of the metric.
         p: of the test that decides, for `better_than`.
         unknown: samples whose value is only a bound, so that it is not known whether they meet the limit.
         skipped: samples that do not count, since they were not evaluated.
+        baseline_samples: how many samples of the data the baseline has; None without one.
         needed: about how many samples would decide it; None where it is decided, or cannot be foreseen.
         advice: what would decide it, in words; empty where it is decided.
     """
@@ -48,9 +50,11 @@ class Decision:
     better: Better
     requested: float = 0.95
     middle: float | None = None
+    middle_of: str = ""
     p: float | None = None
     unknown: int = 0
     skipped: int = 0
+    baseline_samples: int | None = None
     needed: int | None = None
     advice: str = ""
 
@@ -69,12 +73,14 @@ class Decisions:
         look: the number of this look; each look at more samples takes its part of the allowed error.
         samples: how many samples of each data set the study has.
         failed: how many jobs failed, so that samples are missing.
+        errors: why, a sentence for each reason.
     """
 
     decisions: tuple[Decision, ...]
     look: int = 1
     samples: int = 0
     failed: int = 0
+    errors: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> Outcome:
@@ -104,7 +110,7 @@ def describe_estimate(decision: Decision) -> str:
         else f"{decision.what} {number(found.value)}"
     )
     if share and decision.middle is not None:
-        words = f"median {_number(decision.middle)}; {words}"
+        words = f"median{f' {decision.middle_of}' if decision.middle_of else ''} {_number(decision.middle)}; {words}"
     if not (math.isnan(found.low) or math.isnan(found.high)):
         words += f" [{number(found.low)}, {number(found.high)}]"
     if decision.p is not None:
@@ -129,6 +135,8 @@ def describe_notes(decision: Decision) -> str:
         notes.append(f"to decide: {decision.advice}")
     if decision.skipped and decision.estimate is not None:
         notes.append(f"{decision.skipped} samples not counted")
+    if decision.baseline_samples is not None:
+        notes.append(f"the baseline has {decision.baseline_samples} samples")
     return "; ".join(notes)
 
 

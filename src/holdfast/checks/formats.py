@@ -35,6 +35,7 @@ def format_markdown(found: Decisions) -> str:
             describe_estimate(each) + (f" ({notes})" if notes else ""),
         )
         lines.append("| " + " | ".join(_escape(cell) for cell in cells) + " |")
+    lines += ["", *(f"- {_escape(error)}" for error in found.errors)] if found.errors else []
     return "\n".join(lines) + "\n"
 
 
@@ -57,6 +58,7 @@ def to_plain(found: Decisions) -> dict[str, Any]:
         "exit_code": found.exit_code,
         "look": found.look,
         "failed_jobs": found.failed,
+        "errors": list(found.errors),
         "samples": found.samples,
         "decisions": decisions,
     }

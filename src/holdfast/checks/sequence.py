@@ -8,27 +8,35 @@ another model: its looks are counted from 1, and no decision on the old one hold
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+import torch
 
-from holdfast.checks.base import decide_requirements, find_misfit
-from holdfast.checks.baseline import read_baseline
+from holdfast.checks.base import check_requirement, decide_with_baselines, find_misfit, read_baselines
+from holdfast.checks.baseline import Baseline
 from holdfast.checks.decision import Decision, Decisions
-from holdfast.errors import HoldfastError, check_integer
+from holdfast.errors import ArgumentError, HoldfastError, check_integer
 from holdfast.errors import check as check_argument
 from holdfast.evaluation import default_folder, run_study
-from holdfast.findings import Findings
+from holdfast.findings import Findings, describe_failures
+from holdfast.report.views import Contents
 from holdfast.statistics.decisions import Estimate
 from holdfast.study.executors import Executor
-from holdfast.study.file.problems import Problem, StudyError
+from holdfast.study.file.problems import Collector, Problem, StudyError, misfit
 from holdfast.study.file.spec import Study, load_study, study_from
 from holdfast.study.folders import Folder, open_folder
+from holdfast.study.grid import Grid
+from holdfast.study.plan import describe_grid
+from holdfast.study.results import JOB_COLUMNS, SAMPLE_COLUMNS, Results
+from holdfast.study.store import Store
 
 _LOOKS = "looks.json"
 
@@ -84,23 +92,72 @@ def check(
         study = load_study(study)
     if not study.requirements:
         raise StudyError(study.name, [Problem(("requirements",), "at least one requirement", "none")])
-    for entry in study.requirements:
-        if entry.no_worse_than is not None:
-            read_baseline(entry.no_worse_than, study.base)  # found missing now, and not after hours of evaluation
+    if most_samples is not None:
+        expected = "None where the study has all samples" if study.samples is None else f"at least {study.samples}"
+        fits = study.samples is not None and most_samples >= study.samples
+        check_argument(fits, "most_samples", f"{expected}, as the study says", most_samples)
+    baselines = _check_requirements(study)  # what does not fit is found now, and not after hours of evaluation
     target = str(out or default_folder(study))
     most = _count_samples(study, most_samples) if until_decided else None
     while True:
         found = run_study(study, target, executor=executor, progress=progress, command=f"holdfast check {study.name}")
-        decisions = _look(found.results, target, study)
+        decisions = _look(found.results, target, study, baselines)
         tell(decisions)
         about = found.results.manifest
         undecided = any(
-            each.outcome == "undecided" and not find_misfit(about, each.metric, each.explainer)
+            each.outcome == "undecided"
+            and not find_misfit(about, each.metric, each.explainer)
+            and not _is_baseline_used_up(each, study)
             for each in decisions.decisions
         )
         if most is None or study.samples is None or not undecided or study.samples >= most:
             return decisions
         study = _with_samples(study, min(2 * study.samples, most))
+
+
+def _check_requirements(study: Study) -> dict[str, Baseline]:
+    """The baselines that the requirements name, after a check that the study can decide each requirement.
+
+    Raises:
+        StudyError: it cannot.
+        ArgumentError: there is no such baseline.
+    """
+    baselines = read_baselines(study.requirements, study.base)
+    if all(entry.kind in ("at_least", "at_most") for entry in study.requirements):
+        return baselines
+    grid = study.grid(check=False)
+    baselines = {name: _find_first_samples(baseline, study, grid) for name, baseline in baselines.items()}
+    samples, jobs = pl.DataFrame(schema=SAMPLE_COLUMNS), pl.DataFrame(schema=JOB_COLUMNS)
+    contents = Contents(Results(Store("memory://requirements"), describe_grid(grid), samples, jobs, 0))
+    found = Collector()
+    for index, entry in enumerate(study.requirements):
+        with found.at("requirements", index):
+            try:
+                check_requirement(contents, entry, baselines.get(entry.no_worse_than or ""))
+            except ArgumentError as error:
+                raise misfit(error.expected, error.got, error.argument) from error
+    if found.problems:
+        raise study._document.error(found.problems)
+    return baselines
+
+
+def _find_first_samples(baseline: Baseline, study: Study, grid: Grid) -> Baseline:
+    """The baseline, with the data sets that begin with its samples."""
+    first = []
+    for name, samples in grid.data.items():
+        inputs = samples.inputs
+        if baseline.count_samples(name) > len(inputs):  # the samples here may be the first ones of the baseline
+            with contextlib.suppress(HoldfastError):
+                more = study.data[name].value.load(study.base, baseline.count_samples(name)).inputs
+                inputs = more if torch.equal(more[: len(inputs)], inputs) else inputs
+        first += [name] if baseline.begins(name, inputs) else []
+    return dataclasses.replace(baseline, first=frozenset(first))
+
+
+def _is_baseline_used_up(decision: Decision, study: Study) -> bool:
+    """Whether all samples of the baseline were compared, so that more samples decide nothing."""
+    count = decision.baseline_samples
+    return count is not None and study.samples is not None and study.samples >= count
 
 
 def _count_samples(study: Study, most: int | None) -> int | None:
@@ -136,24 +193,25 @@ def read_decisions(findings: Findings) -> Decisions | None:
     numbers = [_count_look(looks, state) for state in states]
     decisions = tuple(map(_restore, found["decisions"]))
     samples = max(_count_each(findings).values(), default=0)
-    return Decisions(decisions, max(numbers, default=1), samples, findings.failures.height)
+    failed, errors = findings.failures.height, tuple(describe_failures(findings))
+    return Decisions(decisions, max(numbers, default=1), samples, failed, errors)
 
 
-def _look(found: Findings, target: str, study: Study) -> Decisions:
+def _look(found: Findings, target: str, study: Study, baselines: Mapping[str, Baseline]) -> Decisions:
     """Decide the requirements, count the look, and keep what was decided at an earlier one."""
     folder = open_folder(target)
     looks = _read_looks(folder)
     digest = _digest([entry.model_dump(mode="json", exclude_none=True) for entry in study.requirements])
     states = _describe_states(found, digest)
     numbers = {(state["data"], state["model"]): _count_look(looks, state) for state in states}
-    now = decide_requirements(found, study.requirements, numbers, study.base)
+    now = decide_with_baselines(found, study.requirements, numbers, baselines)
     earlier = [look for look in looks if look["states"] != states]
     made = [_find_earlier(earlier, found, each, digest) or each for each in now.decisions]
-    entries = [{"requirements": digest, **dataclasses.asdict(each)} for each in made]
+    entries = [_to_json({"requirements": digest, **dataclasses.asdict(each)}) for each in made]
     look = {"states": states, "samples": _count_each(found), "jobs": found.manifest["jobs"], "decisions": entries}
     place = next((place for place, each in enumerate(looks) if each["states"] == states), len(looks))
     looks[place : place + 1] = [look]
-    folder.write(_LOOKS, json.dumps({"looks": looks}, indent=1).encode())
+    folder.write(_LOOKS, json.dumps({"looks": looks}, indent=1, allow_nan=False).encode())
     return dataclasses.replace(now, decisions=tuple(made))
 
 
@@ -206,12 +264,30 @@ def _find_earlier(looks: list[dict[str, Any]], found: Findings, now: Decision, r
     return None
 
 
+def _to_json(content: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has no NaN and no infinity: null for NaN, and the text `"inf"` or `"-inf"`."""
+    found: dict[str, Any] = {}
+    for name, value in content.items():
+        if isinstance(value, Mapping):
+            found[name] = _to_json(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            found[name] = None if math.isnan(value) else str(value)
+        else:
+            found[name] = value
+    return found
+
+
 def _restore(stored: Mapping[str, Any]) -> Decision:
     """A decision of an earlier look."""
     names = {field.name for field in dataclasses.fields(Decision)}
     content = {name: value for name, value in stored.items() if name in names}
     estimate = content.get("estimate")
-    return Decision(**{**content, "estimate": None if estimate is None else Estimate(**estimate)})
+    if estimate is not None:
+        ends = {
+            name: math.nan if estimate[name] is None else float(estimate[name]) for name in ("value", "low", "high")
+        }
+        content["estimate"] = Estimate(**{**estimate, **ends})
+    return Decision(**content)
 
 
 def _read_looks(folder: Folder) -> list[dict[str, Any]]:

@@ -10,13 +10,16 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
 
 from holdfast.cli.kinds import KINDS, describe_names, get_kind
 from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError
+
+if TYPE_CHECKING:
+    from holdfast.study.results import Results
 
 
 class _Commands(TyperGroup):
@@ -204,11 +207,14 @@ def evidence(
     The report in it shows pictures of some inputs, also without --arrays.
     """
     from holdfast.evidence import make_pack
+    from holdfast.findings import load_results
 
-    found = make_pack(results, out, sign, arrays)
+    findings = load_results(results)
+    found = make_pack(findings, out, sign, arrays)
     typer.echo(f"evidence pack: {out} ({found.files} files)")
     typer.echo(f"digest of the pack: {found.digest}")
     typer.echo(f"signed; fingerprint of the key {found.key}" if found.signed else "not signed (see --sign)")
+    _warn_of_gaps(findings)
 
 
 @app.command(epilog="Example: holdfast replay pack --jobs 10")
@@ -254,8 +260,10 @@ def submission(
     from holdfast.board import make_submission
 
     made = make_submission(results, out, name, by, note)
-    typer.echo(f"submission: {out} ({made.results.jobs.height} of {made.results.planned} jobs)")
+    done = made.results.jobs.height - made.results.failures.height
+    typer.echo(f"submission: {out} ({done} of {made.results.planned} jobs)")
     typer.echo(f"digest: {made.digest}")
+    _warn_of_gaps(made.results)
 
 
 @app.command(epilog="Example: holdfast board submissions/ --out site --verify 5 --base studies")
@@ -394,7 +402,8 @@ def check(
     """
     from holdfast.checks import check as run_check
     from holdfast.checks.formats import FORMATS, format_sarif
-    from holdfast.evaluation import executor_of
+    from holdfast.evaluation import default_folder, executor_of
+    from holdfast.findings import load_results
     from holdfast.study.file.spec import load_study
 
     targets = [_split_target(text, list(FORMATS)) for text in write or ()]
@@ -409,6 +418,12 @@ def check(
             tell=lambda look: typer.echo(f"{look.samples} samples: {look.outcome}") if until_decided else None,
         )
     typer.echo(str(found))
+    results = out or str(default_folder(loaded))
+    typer.echo(f"results: {results}")
+    if found.failed:
+        report = f"the report, which `holdfast report {results}` writes"
+        for line in _failures(load_results(results).failures.to_dicts(), report):
+            typer.echo(line, err=True)
     for form, path in targets:
         path.parent.mkdir(parents=True, exist_ok=True)
         text = format_sarif(found, policy.as_posix()) if form == "sarif" else FORMATS[form](found)
@@ -432,15 +447,26 @@ def baseline(
 ) -> None:
     """Freeze results as a reference, for requirements such as {no_worse_than: baseline/2026-10, by: 0.05}."""
     from holdfast.checks import freeze_baseline
+    from holdfast.findings import load_results
 
-    typer.echo(f"baseline: {freeze_baseline(results, out)}")
+    findings = load_results(results)
+    typer.echo(f"baseline: {freeze_baseline(findings, out)}")
+    _warn_of_gaps(findings)
+
+
+def _warn_of_gaps(results: Results) -> None:
+    """Say how many jobs failed or were not run, so that their numbers are not there."""
+    counts = {"failed": results.failures.height, "were not run": results.missing}
+    words = " and ".join(f"{count} {what}" for what, count in counts.items() if count)
+    if words:
+        typer.echo(f"warning: of {results.planned} jobs {words}, so their numbers are missing", err=True)
 
 
 def _count(workers: str | None) -> int | str | None:
     return int(workers) if workers is not None and re.fullmatch(r"-?[0-9]+", workers) else workers
 
 
-def _failures(failures: list[dict[str, Any]], most: int = 5) -> list[str]:
+def _failures(failures: list[dict[str, Any]], report: str = "the report", most: int = 5) -> list[str]:
     """The failures as lines, with equal errors together, and how to continue."""
     kinds: dict[str, list[dict[str, Any]]] = {}
     for failure in failures:
@@ -452,7 +478,7 @@ def _failures(failures: list[dict[str, Any]], most: int = 5) -> list[str]:
         lines.append(f"  {len(group)} x {error} (first: {where}, samples {first['start']} to {first['stop'] - 1})")
     if len(kinds) > most:
         lines.append(f"  and {len(kinds) - most} other errors")
-    return [*lines, "tracebacks are in the report; the same command tries only these jobs again"]
+    return [*lines, f"tracebacks are in {report}; the same command tries only these jobs again"]
 
 
 @contextlib.contextmanager

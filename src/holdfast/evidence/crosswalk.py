@@ -6,11 +6,14 @@ Clauses are named by their numbers and subjects. The texts themselves count; the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from holdfast.checks.decision import Decisions
 from holdfast.findings import Findings, list_entries
 from holdfast.presentation.base import format_number
+from holdfast.report.options import flatten_options
+from holdfast.report.views import Label
 
 #: metrics by what they measure
 WORST_CASES = ("worst_case", "max_sensitivity", "local_lipschitz", "attribution_attack")
@@ -18,6 +21,13 @@ PROBABILITIES = ("misinterpretation_probability",)
 MODEL = ("data_sensitivity_consistency", "parameter_sensitivity_consistency")
 FAITHFULNESS = ("aopc", "log_odds", "corruption_curve", "c_eval", "c_eval_plot", "near_affinity")
 PLAUSIBILITY = ("relevance_localisation",)
+
+#: kinds of numbers: of worst cases by how they were found, and of others by what they measure
+SEARCHED, DRAWN, PROBABILITY, FAITHFUL, PLAUSIBLE = "searched", "drawn", "probability", "faithful", "plausible"
+TESTED = "tested"  # against controls
+_STABLE = (SEARCHED, DRAWN, PROBABILITY)
+#: names of searches and attacks that only draw at random
+_RANDOM = ("sample", "random", "random_sign", "universal")
 
 
 @dataclass(frozen=True)
@@ -28,7 +38,7 @@ class Clause:
         document, clause: where it stands.
         asks: what it asks for, in our words.
         metrics: registered names of the metrics that speak to it; empty for the record as a whole.
-        shows: what their numbers contribute.
+        shows: what their numbers contribute, in parts; each by the kinds of numbers of which it needs one.
         leaves_open: what they do not show.
     """
 
@@ -36,7 +46,7 @@ class Clause:
     clause: str
     asks: str
     metrics: tuple[str, ...]
-    shows: str
+    shows: Mapping[tuple[str, ...], str]
     leaves_open: str
 
 
@@ -46,7 +56,7 @@ CLAUSES = (
         "5 Statistical methods",
         "background on statistical measures of the robustness of neural networks",
         (*WORST_CASES, *PROBABILITIES),
-        "measures of how outputs, here explanations, change within stated neighbourhoods, with intervals",
+        {_STABLE: "measures of how outputs, here explanations, change within stated neighbourhoods, with intervals"},
         "robustness of the predictions themselves on a task, such as accuracy under shift",
     ),
     Clause(
@@ -54,15 +64,22 @@ CLAUSES = (
         "5 Robustness assessment (stability, sensitivity)",
         "properties that formal methods prove over a domain",
         WORST_CASES,
-        "searched worst cases: upper limits of what a proof could show, within the same kind of domain",
-        "a proof: a search that finds nothing worse is no guarantee",
+        {
+            (SEARCHED,): "searched worst cases: upper limits of what a proof could show, within such a domain",
+            (DRAWN,): "the worst of random draws: weak upper limits of what a proof could show",
+        },
+        "a proof: that nothing worse was found is no guarantee",
     ),
     Clause(
         "ISO/IEC DIS 24029-3 (2025, draft)",
         "Assessment through statistical reliability engineering; targeted assessment of the response to a perturbation",
         "probabilities of undesired behaviour under perturbations, estimated with statistical methods",
         (*PROBABILITIES, "worst_case"),
-        "ln P of a misinterpretation for each sample with an interval, and worst cases in the same neighbourhood",
+        {
+            (PROBABILITY,): "ln P of a misinterpretation for each sample with an interval",
+            (SEARCHED,): "searched worst cases in a stated neighbourhood",
+            (DRAWN,): "the worst of random draws in a stated neighbourhood",
+        },
         "that the neighbourhood and the samples stand for the operating conditions: this has to be argued by the user",
     ),
     Clause(
@@ -70,7 +87,11 @@ CLAUSES = (
         "Consistency",
         "how much explanations vary over similar inputs",
         (*WORST_CASES, *PROBABILITIES),
-        "the largest change and the probability of a large change, in stated neighbourhoods",
+        {
+            (SEARCHED,): "the largest change that a search found in a stated neighbourhood",
+            (DRAWN,): "the largest change among random draws in a stated neighbourhood",
+            (PROBABILITY,): "the probability of a large change in a stated neighbourhood",
+        },
         "variation over images of the same patient, or between devices, unless such data were evaluated",
     ),
     Clause(
@@ -78,7 +99,10 @@ CLAUSES = (
         "Fidelity",
         "whether an explanation fits the mechanism of the model",
         (*FAITHFULNESS, *MODEL),
-        "whether features that an explanation calls important matter to the model, tested against controls",
+        {
+            (FAITHFUL,): "whether features that an explanation calls important matter to the model",
+            (TESTED,): "tests against controls",
+        },
         "that the features are causes in the world",
     ),
     Clause(
@@ -86,7 +110,7 @@ CLAUSES = (
         "Plausibility",
         "how close an explanation is to a ground truth",
         PLAUSIBILITY,
-        "the share of relevance within given regions",
+        {(PLAUSIBLE,): "the share of relevance within given regions"},
         "anything without annotated regions; usefulness for readers, which needs a study with people",
     ),
     Clause(
@@ -94,7 +118,10 @@ CLAUSES = (
         "MEASURE 2.9",
         "the model is explained, validated and documented, and its output is interpreted within its context",
         (*WORST_CASES, *PROBABILITIES, *MODEL, *FAITHFULNESS),
-        "whether the explanations that are used for this can be relied on",
+        {
+            _STABLE: "how stable the explanations are that are used for this",
+            (FAITHFUL,): "whether they fit the model",
+        },
         "the interpretation in context, and the validity of the predictions",
     ),
     Clause(
@@ -102,7 +129,10 @@ CLAUSES = (
         "Article 13",
         "transparency that lets deployers interpret the output and use it appropriately",
         (*WORST_CASES, *PROBABILITIES, *MODEL, *FAITHFULNESS),
-        "limits within which explanations are stable and faithful, for the instructions for use",
+        {
+            _STABLE: "limits within which explanations are stable, for the instructions for use",
+            (FAITHFUL,): "how faithful explanations are, for the instructions for use",
+        },
         "that people understand the explanations",
     ),
     Clause(
@@ -110,7 +140,10 @@ CLAUSES = (
         "Article 15",
         "an appropriate level of accuracy, robustness and cybersecurity",
         (*WORST_CASES, *PROBABILITIES),
-        "robustness of the explanations against perturbations, the searched ones included",
+        {
+            (SEARCHED,): "robustness of the explanations against searched perturbations",
+            (DRAWN, PROBABILITY): "robustness of the explanations against random perturbations",
+        },
         "accuracy, robustness of the predictions, and cybersecurity; the Act names no threshold",
     ),
     Clause(
@@ -118,7 +151,7 @@ CLAUSES = (
         "Annex IV, 2 (e)",
         "the technical measures that facilitate the interpretation of outputs",
         (),
-        "an assessment of these measures, with configuration, seeds, digests and software",
+        {(): "an assessment of these measures, with configuration, seeds, digests and software"},
         "the assessment of human oversight itself",
     ),
     Clause(
@@ -126,7 +159,7 @@ CLAUSES = (
         "Annex IV, 2 (g)",
         "validation and testing procedures, data and their characteristics, metrics, and test logs",
         (),
-        "procedures, metrics, data digests and results that can be evaluated again from this pack",
+        {(): "procedures, metrics, data digests and results that can be evaluated again from this pack"},
         "a description of the data, and the signature of a responsible person",
     ),
 )
@@ -149,11 +182,28 @@ def write_crosswalk(findings: Findings, decisions: Decisions | None = None) -> s
     for clause in CLAUSES:
         own = [label for metric in clause.metrics for label in measured.get(metric, ())]
         found = ", ".join(own) if clause.metrics else "the whole pack"
-        shows = clause.shows if found else "nothing in this study"
+        kinds = {kind for label in own for kind in _list_kinds(findings, label)}
+        parts = [words for needed, words in clause.shows.items() if not needed or kinds & set(needed)]
+        shows = "; ".join(parts) if found else "nothing in this study"
         cells = (clause.document, clause.clause, clause.asks, found or "none", shows, clause.leaves_open)
         lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |")
     lines += ["", "## Limits", "", *_describe_limits(findings, decisions)]
     return "\n".join(lines) + "\n"
+
+
+def _list_kinds(findings: Findings, name: str) -> list[str]:
+    """What the numbers of a configured metric are."""
+    label = findings.contents.labels[name]
+    tested = any(each == name and tests for (_, _, each), tests in findings.contents.control_tests.items())
+    return [_find_kind(label), *([TESTED] if tested else [])]
+
+
+def _find_kind(label: Label) -> str:
+    if label.metric in WORST_CASES:
+        options = flatten_options(label.options)
+        return DRAWN if {options.get("search"), options.get("attack")} & set(_RANDOM) else SEARCHED
+    kinds = {**dict.fromkeys(PROBABILITIES, PROBABILITY), **dict.fromkeys(PLAUSIBILITY, PLAUSIBLE)}
+    return kinds.get(label.metric, FAITHFUL)
 
 
 def _describe_limits(findings: Findings, decisions: Decisions | None) -> list[str]:

@@ -17,6 +17,7 @@ from holdfast.checks.formats import format_markdown
 from holdfast.findings import Entry, Findings, list_entries
 from holdfast.presentation.base import format_number
 from holdfast.presentation.wording import format_count, format_odds
+from holdfast.report.summary import describe_coverage
 
 
 def write_model_card(findings: Findings, decisions: Decisions | None = None) -> str:
@@ -34,8 +35,9 @@ def write_model_card(findings: Findings, decisions: Decisions | None = None) -> 
     samples = {name: int(about.get("samples") or 0) for name, about in (findings.manifest.get("data") or {}).items()}
     version = (findings.manifest.get("environment") or {}).get("holdfast", "?")
     lines.append(
-        f"Measured with holdfast {version}. Values are medians over samples, with 95% intervals. Each line says whether"
-        " higher or lower values are better. Intervals treat the samples as drawn at random from those of later use."
+        f"Measured with holdfast {version}. Values are medians over samples, with 95% intervals; where few samples give"
+        " less, the confidence follows the interval. Each line says whether higher or lower values are better."
+        " Intervals treat the samples as drawn at random from those of later use."
     )
     for data, model in sorted(names):
         own = [entry for entry in entries if (entry.data, entry.model) == (data, model)]
@@ -73,6 +75,7 @@ def _describe_value(entry: Entry) -> str:
         text = f"ln P {text}, {sign}{format_odds(middle.value)}"
     if middle.low is not None and middle.high is not None:
         text += f" [{format_number(middle.low, decimals)}, {format_number(middle.high, decimals)}]"
+        text += describe_coverage(middle)
     return f"{text}, n = {middle.count}"
 
 
@@ -90,7 +93,9 @@ def _write_metadata(findings: Findings, entries: list[Entry]) -> str:
                 middle = entry.middle
                 if middle is None or not math.isfinite(middle.value) or middle.bound is not None:
                     continue  # the format has no place for a bound; the table has it
-                interval = {"interval": [_finite(middle.low), _finite(middle.high)], "samples": middle.count}
+                ends = [_finite(middle.low), _finite(middle.high)]
+                coverage = None if middle.low is None else _finite(middle.coverage)
+                interval = {"interval": ends, "coverage": coverage, "samples": middle.count}
                 metrics.append(
                     {
                         "type": entry.metric,

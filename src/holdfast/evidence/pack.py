@@ -106,6 +106,8 @@ def make_pack(
     empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     check(empty, "out", "a new or an empty folder", str(out))
     private = None if key is None else _read_private_key(Path(key))
+    done = findings.jobs.height - findings.failures.height
+    check(done > 0, "results", "results with a job that is done", repr(findings))
     stored = verify_results(findings.store)
     fine = "results of which every file is as it was written (see `holdfast verify`)"
     check(not stored.damaged, "results", fine, f"{len(stored.damaged)} damaged files")

@@ -76,8 +76,13 @@ def summarise_rows(label: Label, frame: pl.DataFrame, failed: int) -> Cell | Non
         return Cell(main, f"{count}: no interval", tuple(notes), words)
     if len(rows) and reading.bounds(rows).all():
         return Cell(main, f"all are bounds, {count}", tuple(notes), words)
-    few = f" ({100 * middle.coverage:.0f}%)" if middle.coverage < 0.945 else ""
-    return Cell(main, f"{describe_interval(middle, reading.decimals)}{few}, {count}", tuple(notes), words)
+    interval = f"{describe_interval(middle, reading.decimals)}{describe_coverage(middle)}"
+    return Cell(main, f"{interval}, {count}", tuple(notes), words)
+
+
+def describe_coverage(middle: Interval) -> str:
+    """The confidence of an interval in brackets, where few samples give less than 95%."""
+    return f" ({100 * middle.coverage:.0f}%)" if middle.coverage < 0.945 else ""
 
 
 def describe_interval(middle: Interval, decimals: int | None) -> str:

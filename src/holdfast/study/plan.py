@@ -261,6 +261,11 @@ def _about_model(classifier: Classifier, about: Mapping[str, Any], described: li
     }
 
 
+def describe_grid(grid: Grid) -> dict[str, Any]:
+    """The part of the manifest that is known before a model is built: it has no models and no jobs."""
+    return _manifest(grid, {name: {} for name in grid.models}, [], None, {})
+
+
 def _manifest(
     grid: Grid,
     models: Mapping[str, Any],

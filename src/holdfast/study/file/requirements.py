@@ -87,6 +87,8 @@ class RequirementEntry(Entry):
             raise misfit("the mean or a share of samples, not both", "mean and share_of_samples", "mean")
         if self.p is not None and "level" in self.model_fields_set:
             raise misfit("a p-value or a level, not both", "p and level", "p")
+        if self.better_than is not None and self.better_than in (self.explainer or ()):
+            raise misfit("explainers other than that of better_than", repr(self.better_than), "explainer")
         if kind in _ON_VALUES and self.metric is None:
             raise misfit("the metric that the limit is for", "none", "metric")
         return self
@@ -118,13 +120,17 @@ class RequirementEntry(Entry):
         """The share of samples that has to meet the limit."""
         return 0.5 if self.share_of_samples is None else self.share_of_samples
 
-    def describe(self) -> str:
+    def describe(self, label: str | None = None) -> str:
         """In words, without the explainer, data and model.
 
+        Args:
+            label: of the metric, where the entry names none, or one with several labels.
+
         >>> RequirementEntry(metric="worst_case", at_least=0.6, share_of_samples=0.95).describe()
-        'worst_case: at least 0.6 in 95% of samples'
+        'worst_case: at least 0.6 in at least 95% of samples'
         """
-        start = f"{self.metric}: " if self.metric else ""
+        metric = label or self.metric
+        start = f"{metric}: " if metric else ""
         if self.better_than is not None:
             return f"{start}better than {self.better_than}"
         if self.no_worse_than is not None:
@@ -139,4 +145,4 @@ class RequirementEntry(Entry):
         return f"{start}{words} {number} {self._where()}"
 
     def _where(self) -> str:
-        return "in the mean" if self.mean else f"in {100 * self.share:g}% of samples"
+        return "in the mean" if self.mean else f"in at least {100 * self.share:g}% of samples"
