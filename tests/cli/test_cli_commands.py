@@ -138,6 +138,15 @@ def test_completion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert complete("holdfast train --data mnist3") == ["mnist32"]
 
 
+def test_the_command_has_one_name_however_it_is_started() -> None:
+    """Else the script that `python -m holdfast` prints would complete the command python."""
+    shown = subprocess.run(
+        [sys.executable, "-m", "holdfast", "--show-completion", "bash"], capture_output=True, text=True, check=True
+    )
+    assert "_HOLDFAST_COMPLETE=complete_bash" in shown.stdout
+    assert shown.stdout.splitlines()[-1].endswith(" holdfast")
+
+
 def test_completion_can_be_installed() -> None:
     options = CliRunner().invoke(app, ["--help"]).output
     assert "--install-completion" in options

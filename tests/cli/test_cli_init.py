@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +190,30 @@ def test_what_does_not_fit_is_asked_for_again(folder: Path, monkeypatch: pytest.
     assert isinstance(refused.exception, ArgumentError)
     refused = run_init("other.yaml", "--model", "mymodule:build_other", "--data", "mymodule:load")
     assert isinstance(refused.exception, StudyError)
+
+
+def test_ctrl_c_at_a_question_ends_the_command_at_once(folder: Path) -> None:
+    pty = pytest.importorskip("pty")
+    terminal, end = pty.openpty()
+    with subprocess.Popen([sys.executable, "-m", "holdfast", "init"], stdin=end, stdout=end, stderr=end) as asking:
+        try:
+            said = b""
+            while b"[lenet5-mnist]: " not in said:
+                said += os.read(terminal, 999)
+            time.sleep(0.5)  # until it waits for the answer
+            asking.send_signal(signal.SIGINT)
+            assert asking.wait(10) == 130
+        finally:
+            asking.kill()
+            os.close(terminal)
+            os.close(end)
+
+
+def test_ctrl_d_at_a_question_is_a_stop_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "_is_terminal", lambda: True)
+    assert run_init(answers="").exit_code == 130
+    Path("study.yaml").touch()
+    assert run_init(answers="").exit_code == 130
 
 
 def test_what_is_missing_is_said_in_plain_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

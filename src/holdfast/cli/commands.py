@@ -6,6 +6,7 @@ import contextlib
 import enum
 import json
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -895,7 +896,10 @@ class _Questions:
 
     def whether(self, question: str) -> bool:
         """The answer to a question with yes or no; no if nobody can answer."""
-        return self.asks and typer.confirm(question)
+        if not self.asks:
+            return False
+        with _stoppable():
+            return typer.confirm(question)
 
     def what(
         self,
@@ -928,7 +932,8 @@ class _Questions:
                 raise HoldfastError(f"{option} is missing; give it, or {way}, where holdfast init asks")
             return read(default)
         while True:
-            answer = str(typer.prompt(question, default=self.answers.get(option, default), err=True))
+            with _stoppable():
+                answer = str(typer.prompt(question, default=self.answers.get(option, default), err=True))
             try:
                 found = read(answer)
             except HoldfastError as error:
@@ -938,6 +943,19 @@ class _Questions:
                 return found
 
 
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """At a question, Ctrl-C and Ctrl-D end the command with exit code 130."""
+    if sys.platform != "win32":
+        # polars, once it is imported, has the system wait for the answer also after Ctrl-C
+        signal.siginterrupt(signal.SIGINT, True)
+    try:
+        yield
+    except typer.Abort:
+        typer.echo(err=True)
+        raise typer.Exit(130) from None
+
+
 def _is_terminal() -> bool:
     return sys.stdin.isatty()
 
@@ -945,7 +963,8 @@ def _is_terminal() -> bool:
 def main() -> None:
     """Entry point. Errors of the library are printed in one line, with exit code 2."""
     try:
-        app(standalone_mode=True)
+        # the name is fixed, because a script of `python -m holdfast` would otherwise complete the command python
+        app(standalone_mode=True, prog_name="holdfast")
     except HoldfastError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
