@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
+import warnings
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -176,9 +177,46 @@ def test_verify_names_what_is_damaged(tmp_path: Path) -> None:
     tables[1].unlink()
     done = CliRunner().invoke(app, ["verify", str(tmp_path)])
     assert done.exit_code == 1
-    assert f"damaged: jobs/{tables[0].name}: {tmp_path}/jobs/{tables[0].name} is damaged" in done.output
-    assert "1 planned jobs without a result" in done.output
+    (line,) = [line for line in done.output.splitlines() if line.startswith("damaged: ")]
+    assert line.startswith(f"damaged: jobs/{tables[0].name}: ")
+    assert str(tmp_path) not in line
+    assert "planned jobs: 1 not run yet, 0 failed\ndelete what is damaged, and run" in done.output
     assert CliRunner().invoke(app, ["verify", str(tmp_path / "nothing")]).exit_code != 0
+
+
+def test_verify_tells_what_was_not_run_from_what_failed(tmp_path: Path) -> None:
+    from holdfast.study.store import Store, pack_failure
+
+    store = Store(tmp_path)
+    store.write_manifest({"jobs": ["a", "b", "c"]})
+    store.put(pack_failure({"job": "a", "seconds": 1.0}, "Error: x", "where"))
+    done = CliRunner().invoke(app, ["verify", str(tmp_path)])
+    assert done.exit_code == 1
+    assert done.output.splitlines() == [
+        "2 files: 0 damaged",
+        "planned jobs: 2 not run yet, 1 failed",
+        "run the study again: it keeps finished jobs, and does the others",
+    ]
+    (tmp_path / "manifest.json").write_text("{")
+    done = CliRunner().invoke(app, ["verify", str(tmp_path)])
+    assert done.output.splitlines()[:3] == [
+        "damaged: manifest.json: it is no JSON",
+        "2 files: 1 damaged",
+        "planned jobs: not known without manifest.json",
+    ]
+
+
+def test_a_warning_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def warn(folder: str) -> None:
+        warnings.warn("one\nand two", stacklevel=1)
+
+    monkeypatch.setattr("holdfast.study.results.verify_results", warn)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which is put back after the test
+    monkeypatch.setattr(sys, "argv", ["holdfast", "verify", "results"])
+    with warnings.catch_warnings(), pytest.raises(AttributeError):
+        warnings.simplefilter("always")
+        main()
+    assert capsys.readouterr().err == "warning: one and two\n"
 
 
 def test_limits_of_a_job_replace_those_of_the_file(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import re
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -161,12 +162,16 @@ def verify(
     found = verify_results(results)
     for name, problem in found.damaged.items():
         typer.echo(f"damaged: {name}: {problem}", err=True)
-    typer.echo(f"{found.files} files: {len(found.damaged)} damaged")
+    typer.echo(f"{found.files} file{'s' * (found.files != 1)}: {len(found.damaged)} damaged")
     if found.unsealed:
         typer.echo(f"{found.unsealed} files of an earlier version have no SHA-256, and could only be opened")
-    typer.echo(f"{found.missing} planned jobs without a result")
+    if "manifest.json" in found.damaged:
+        typer.echo("planned jobs: not known without manifest.json")
+    else:
+        typer.echo(f"planned jobs: {found.missing} not run yet, {found.failed} failed")
     if not found.fine:
-        typer.echo("delete what is damaged, and run the study again: what is missing is then done", err=True)
+        delete = "delete what is damaged, and " * any(problem != "missing" for problem in found.damaged.values())
+        typer.echo(f"{delete}run the study again: it keeps finished jobs, and does the others", err=True)
         raise typer.Exit(1)
 
 
@@ -960,8 +965,14 @@ def _is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning in one line, without the place in the code."""
+    typer.echo(f"warning: {' '.join(str(message).split())}", err=True)
+
+
 def main() -> None:
-    """Entry point. Errors of the library are printed in one line, with exit code 2."""
+    """Entry point. Errors of the library are printed in one line, with exit code 2; warnings in one line, too."""
+    warnings.showwarning = _show_warning
     try:
         # the name is fixed, because a script of `python -m holdfast` would otherwise complete the command python
         app(standalone_mode=True, prog_name="holdfast")
