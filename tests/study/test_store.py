@@ -20,7 +20,7 @@ import holdfast
 from holdfast.study import folders
 from holdfast.study import store as store_module
 from holdfast.study.executors import Processes
-from holdfast.study.folders import Folder, LocalFolder, RemoteFolder, WriteError, open_folder
+from holdfast.study.folders import Folder, LocalFolder, RemoteFolder, WriteError, open_folder, write_atomically
 from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.results import load_results, verify_results
 from holdfast.study.run import Progress, run_grid
@@ -138,6 +138,10 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(WriteError, match=r"file/part/name could not be written: Not a directory\. What was stored"):
         LocalFolder(tmp_path / "file").write("part/name", b"")
+    with pytest.raises(WriteError, match=r"file/name could not be written: a file is in the place of a folder\.$"):
+        write_atomically(tmp_path / "file" / "name", b"")  # nothing was stored before
+    with pytest.raises(WriteError, match=r"/file could not be written: a file is in the place of a folder\.$"):
+        run_grid(a_grid(1), Store(tmp_path / "file"))
 
 
 def test_a_worker_that_cannot_store_says_where(tmp_path: Path) -> None:
