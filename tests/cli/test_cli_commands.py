@@ -69,6 +69,13 @@ def test_the_help_of_every_command_has_an_example_that_can_be_read(name: str) ->
     assert "Example:" in shown.output
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/command-line.md"])
+def test_lists_of_commands_are_complete(page: str) -> None:
+    lines = (Path(__file__).parents[2] / page).read_text(encoding="utf-8").splitlines()
+    group: Any = get_command(app)
+    assert [name for name in group.commands if not any(line.startswith(f"holdfast {name} ") for line in lines)] == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
