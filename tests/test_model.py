@@ -180,10 +180,10 @@ def test_calibration_takes_modules_that_start_in_place_or_ignore_their_input() -
 def test_bounds_of_other_units_than_the_inputs_are_warned_of_once() -> None:
     classifier = Classifier(nn.Linear(4, 3), (0.0, 255.0), device="cpu")
     with pytest.warns(UserWarning, match=r"use less than 1% of the bounds \[0, 255\]. Do both have the same units"):
-        classifier.check_inputs(torch.rand(5, 4))
-    for fine in (torch.rand(5, 4), torch.zeros(5, 4), 255 * torch.rand(5, 4)):
-        classifier.check_inputs(fine)
-    Classifier(nn.Linear(4, 3), (-torch.inf, torch.inf), device="cpu").check_inputs(torch.rand(5, 4))
+        classifier.warn_of_units(torch.rand(5, 4))
+    for fine in (torch.rand(5, 4), torch.rand(1, 4), torch.zeros(5, 4), 255 * torch.rand(5, 4)):
+        classifier.warn_of_units(fine)
+    Classifier(nn.Linear(4, 3), (-torch.inf, torch.inf), device="cpu").warn_of_units(torch.rand(5, 4))
 
 
 class Greedy(nn.Linear):

@@ -509,12 +509,16 @@ class Classifier:
             low, high = (f"{b.min().item():g}" if b is lower else f"{b.max().item():g}" for b in self.bounds)
             got = f"values in [{inputs.min().item():g}, {inputs.max().item():g}]"
             raise ArgumentError(name, f"values within the bounds [{low}, {high}]", got)
-        used, room = (inputs.max() - inputs.min()).item(), (upper - lower).min().item()
-        if 0 < used < _SMALL_SHARE * room < math.inf:
-            bounds = f"[{lower.min().item():g}, {upper.max().item():g}]"
-            text = f"{name} use less than {_SMALL_SHARE:.0%} of the bounds {bounds}. Do both have the same units?"
-            self.warn_once(text)
         return inputs.clamp(lower, upper)
+
+    def warn_of_units(self, inputs: Tensor) -> None:
+        """Warn if all samples together use so little of the bounds that both may have different units."""
+        lower, upper = self.bounds
+        used, room = (inputs.max() - inputs.min()).item(), (upper - lower).min().item()
+        if len(inputs) > 1 and 0 < used < _SMALL_SHARE * room < math.inf:
+            bounds = f"[{lower.min().item():g}, {upper.max().item():g}]"
+            text = f"inputs use less than {_SMALL_SHARE:.0%} of the bounds {bounds}. Do both have the same units?"
+            self.warn_once(text)
 
     def check_targets(self, targets: Tensor | int | None, inputs: Tensor) -> Tensor:
         """Classes `(N,)` on the classifier's device; `None` means the predicted classes.

@@ -303,6 +303,14 @@ def test_a_bad_file_is_listed_and_the_rest_goes_on(tmp_path: Path) -> None:
     index = (tmp_path / "site" / "index.html").read_text()
     assert "<code>z.json</code>: it is no JSON" in index
     assert "<code>1.json</code>: the same submission as mine" in index
+    assert "1.json: the same submission as mine" in found.output
+
+
+def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    folders = [write(tmp_path / name, build(draw_values())) for name in ("a", "b", "c")]
+    for folder in folders[1:]:
+        (folder / "0.json").write_text("{")
+    assert list(build_site(folders, tmp_path / "site").problems) == [str(f / "0.json") for f in folders[1:]]
 
 
 @pytest.mark.parametrize("misfits", [{"worst": {"lime": "<b>no gradients</b>"}}, {"worst": 5}, [1], None])

@@ -15,7 +15,8 @@ from submission_builder import build, draw_values, seal
 
 from holdfast.board import Verification, build_site, make_submission, verify_submission
 from holdfast.board.submission import parse_submission
-from holdfast.board.verification import find_foreign
+from holdfast.board.verification import find_foreign, is_trusted
+from holdfast.errors import ArgumentError
 
 OWN = """from pathlib import Path
 from torch import nn
@@ -189,9 +190,13 @@ def test_functions_are_run_only_if_the_submission_is_trusted(tmp_path: Path) -> 
     import sys
 
     del sys.modules["own_of_board"]
-    site = build_site(
-        [tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, trusted=["", made.digest[:15]]
-    )
+    assert not is_trusted(made, ["", made.digest[:15]])
+    for wrong in ("", "zz", made.digest[:15]):
+        with pytest.raises(ArgumentError, match="trusted: expected a digest, or its first 16 digits or more, got"):
+            build_site([tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, trusted=[wrong])
+    assert not ran.exists()
+    with pytest.warns(UserWarning, match=f"trusted: {'0' * 16} is the digest of none of these submissions"):
+        site = build_site([tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, trusted=["0" * 16])
     (state,) = site.states.values()
     assert state.text == (
         "Not verified: it names code that is run only if the submission is trusted (own_of_board:model)."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
+import warnings
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,13 @@ def test_the_help_of_every_command_has_an_example_that_can_be_read(name: str) ->
     shown = CliRunner().invoke(app, [name, "--help"])
     assert shown.exit_code == 0
     assert "Example:" in shown.output
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/command-line.md"])
+def test_lists_of_commands_are_complete(page: str) -> None:
+    lines = (Path(__file__).parents[2] / page).read_text(encoding="utf-8").splitlines()
+    group: Any = get_command(app)
+    assert [name for name in group.commands if not any(line.startswith(f"holdfast {name} ") for line in lines)] == []
 
 
 @pytest.mark.parametrize(
@@ -138,6 +146,15 @@ def test_completion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert complete("holdfast train --data mnist3") == ["mnist32"]
 
 
+def test_the_command_has_one_name_however_it_is_started() -> None:
+    """Else the script that `python -m holdfast` prints would complete the command python."""
+    shown = subprocess.run(
+        [sys.executable, "-m", "holdfast", "--show-completion", "bash"], capture_output=True, text=True, check=True
+    )
+    assert "_HOLDFAST_COMPLETE=complete_bash" in shown.stdout
+    assert shown.stdout.splitlines()[-1].endswith(" holdfast")
+
+
 def test_completion_can_be_installed() -> None:
     options = CliRunner().invoke(app, ["--help"]).output
     assert "--install-completion" in options
@@ -167,9 +184,46 @@ def test_verify_names_what_is_damaged(tmp_path: Path) -> None:
     tables[1].unlink()
     done = CliRunner().invoke(app, ["verify", str(tmp_path)])
     assert done.exit_code == 1
-    assert f"damaged: jobs/{tables[0].name}: {tmp_path}/jobs/{tables[0].name} is damaged" in done.output
-    assert "1 planned jobs without a result" in done.output
+    (line,) = [line for line in done.output.splitlines() if line.startswith("damaged: ")]
+    assert line.startswith(f"damaged: jobs/{tables[0].name}: ")
+    assert str(tmp_path) not in line
+    assert "planned jobs: 1 not run yet, 0 failed\ndelete what is damaged, and run" in done.output
     assert CliRunner().invoke(app, ["verify", str(tmp_path / "nothing")]).exit_code != 0
+
+
+def test_verify_tells_what_was_not_run_from_what_failed(tmp_path: Path) -> None:
+    from holdfast.study.store import Store, pack_failure
+
+    store = Store(tmp_path)
+    store.write_manifest({"jobs": ["a", "b", "c"]})
+    store.put(pack_failure({"job": "a", "seconds": 1.0}, "Error: x", "where"))
+    done = CliRunner().invoke(app, ["verify", str(tmp_path)])
+    assert done.exit_code == 1
+    assert done.output.splitlines() == [
+        "2 files: 0 damaged",
+        "planned jobs: 2 not run yet, 1 failed",
+        "run the study again: it keeps finished jobs, and does the others",
+    ]
+    (tmp_path / "manifest.json").write_text("{")
+    done = CliRunner().invoke(app, ["verify", str(tmp_path)])
+    assert done.output.splitlines()[:3] == [
+        "damaged: manifest.json: it is no JSON",
+        "2 files: 1 damaged",
+        "planned jobs: not known without manifest.json",
+    ]
+
+
+def test_a_warning_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def warn(folder: str) -> None:
+        warnings.warn("one\nand two", stacklevel=1)
+
+    monkeypatch.setattr("holdfast.study.results.verify_results", warn)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which is put back after the test
+    monkeypatch.setattr(sys, "argv", ["holdfast", "verify", "results"])
+    with warnings.catch_warnings(), pytest.raises(AttributeError):
+        warnings.simplefilter("always")
+        main()
+    assert capsys.readouterr().err == "warning: one and two\n"
 
 
 def test_limits_of_a_job_replace_those_of_the_file(tmp_path: Path) -> None:

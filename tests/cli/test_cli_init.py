@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +170,20 @@ def test_questions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Path("study.yaml").read_text() != before
 
 
+def test_the_questions_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "command-line.md").read_text(encoding="utf-8")
+    lines = page.partition("```\n$ holdfast init\n")[2].partition("\n```")[0].splitlines()
+    answers = [line.rpartition(": ")[2] if ": " in line else "" for line in lines[:3] + lines[4:7]]
+    (tmp_path / "mymodel.py").write_text(MODULE)
+    table = np.random.default_rng(0).normal(size=(60, 5))
+    table = -2.37 + (table - table.min()) / (table.max() - table.min()) * 4.375
+    np.savez(tmp_path / "patients.npz", inputs=table.astype(np.float32), labels=np.arange(60) % 3)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(commands, "_is_terminal", lambda: True)
+    done = run_init(answers="\n".join(answers) + "\n")
+    assert [line.rstrip() for line in done.output.splitlines()] == lines
+
+
 def test_what_does_not_fit_is_asked_for_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Models and data that do not fit each other, and explainers that fail, do not end the questions."""
     monkeypatch.setattr(commands, "_is_terminal", lambda: True)
@@ -185,6 +204,30 @@ def test_what_does_not_fit_is_asked_for_again(folder: Path, monkeypatch: pytest.
     assert isinstance(refused.exception, ArgumentError)
     refused = run_init("other.yaml", "--model", "mymodule:build_other", "--data", "mymodule:load")
     assert isinstance(refused.exception, StudyError)
+
+
+def test_ctrl_c_at_a_question_ends_the_command_at_once(folder: Path) -> None:
+    pty = pytest.importorskip("pty")
+    terminal, end = pty.openpty()
+    with subprocess.Popen([sys.executable, "-m", "holdfast", "init"], stdin=end, stdout=end, stderr=end) as asking:
+        try:
+            said = b""
+            while b"[lenet5-mnist]: " not in said:
+                said += os.read(terminal, 999)
+            time.sleep(0.5)  # until it waits for the answer
+            asking.send_signal(signal.SIGINT)
+            assert asking.wait(10) == 130
+        finally:
+            asking.kill()
+            os.close(terminal)
+            os.close(end)
+
+
+def test_ctrl_d_at_a_question_is_a_stop_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "_is_terminal", lambda: True)
+    assert run_init(answers="").exit_code == 130
+    Path("study.yaml").touch()
+    assert run_init(answers="").exit_code == 130
 
 
 def test_what_is_missing_is_said_in_plain_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

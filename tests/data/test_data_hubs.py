@@ -17,6 +17,7 @@ from PIL import Image
 import holdfast
 from holdfast import data
 from holdfast.data.conversion import to_input
+from holdfast.data.user_files import read_data
 
 Bytes = npt.NDArray[np.uint8]
 RNG = np.random.default_rng(0)
@@ -118,9 +119,15 @@ def test_files_that_are_no_npz(tmp_path: Path) -> None:
         data.from_npz(tmp_path / "none.npz")
     (tmp_path / "broken.npz").write_bytes(b"PK\3\4 and no more")
     np.save(tmp_path / "one.npy", np.zeros(3))
-    for name in ("broken.npz", "one.npy"):
-        with pytest.raises(holdfast.ArgumentError, match="a .npz file of numbers"):
+    (tmp_path / "junk.npz").write_bytes(b"abc")
+    (tmp_path / "junk.npy").write_bytes(b"abc")
+    for name in ("broken.npz", "one.npy", "junk.npz"):
+        with pytest.raises(holdfast.ArgumentError, match="a .npz file of numbers") as refused:
             data.from_npz(tmp_path / name)
+        assert "Python objects" not in str(refused.value)
+    for name in ("junk.npz", "junk.npy"):
+        with pytest.raises(holdfast.ArgumentError, match=f"got {name}: another kind of file"):
+            read_data(tmp_path / name)
 
 
 # torchvision: its data sets' arguments and what they return, on folders of pictures

@@ -366,6 +366,15 @@ def test_every_metric_is_reachable_with_the_keyboard(browser: Any, demonstration
     tab.context.close()
 
 
+def test_four_pictures_keep_their_pairs_on_a_narrow_screen(browser: Any, demonstration: Path) -> None:
+    tab = Tab(browser, demonstration, viewport={"width": 400, "height": 900})
+    for width, rows in ((400, [2, 2]), (500, [2, 2]), (600, [4]), (1280, [4])):
+        tab.page.set_viewport_size({"width": width, "height": 900})
+        tops = tab.page.locator(".example .tile").evaluate_all("tiles => tiles.map(t => t.offsetTop)")
+        assert [tops.count(top) for top in dict.fromkeys(tops)] == rows, width
+    tab.context.close()
+
+
 def test_wide_studies_are_not_cut_off(browser: Any, tmp_path: Path) -> None:
     path = single(tmp_path, metrics=15, explainers=12, samples=8)
     tab = Tab(browser, path, viewport={"width": 1400, "height": 900})

@@ -20,7 +20,7 @@ import holdfast
 from holdfast.study import folders
 from holdfast.study import store as store_module
 from holdfast.study.executors import Processes
-from holdfast.study.folders import Folder, LocalFolder, RemoteFolder, WriteError, open_folder
+from holdfast.study.folders import Folder, LocalFolder, RemoteFolder, WriteError, open_folder, write_atomically
 from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.results import load_results, verify_results
 from holdfast.study.run import Progress, run_grid
@@ -138,6 +138,10 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(WriteError, match=r"file/part/name could not be written: Not a directory\. What was stored"):
         LocalFolder(tmp_path / "file").write("part/name", b"")
+    with pytest.raises(WriteError, match=r"file/name could not be written: a file is in the place of a folder\.$"):
+        write_atomically(tmp_path / "file" / "name", b"")  # nothing was stored before
+    with pytest.raises(WriteError, match=r"/file could not be written: a file is in the place of a folder\.$"):
+        run_grid(a_grid(1), Store(tmp_path / "file"))
 
 
 def test_a_worker_that_cannot_store_says_where(tmp_path: Path) -> None:
@@ -161,7 +165,7 @@ def test_names_that_cannot_be_stored_are_refused(tmp_path: Path) -> None:
     with pytest.raises(holdfast.ArgumentError, match=r"explainers: expected names that can be .* got .*\\ud800"):
         dataclasses.replace(grid, explainers={"half\ud800": grid.explainers["s"]})
     (tmp_path / "manifest.json").write_text('{"schema": 2, "jobs": ["\\ud800"]}')
-    with pytest.raises(holdfast.ArgumentError, match="whose manifest is no JSON"):
+    with pytest.raises(holdfast.HoldfastError, match="it is no JSON"):
         load_results(tmp_path)
 
 
@@ -177,7 +181,7 @@ def test_results_elsewhere_are_verified_and_done_again(monkeypatch: pytest.Monke
     with monkeypatch.context() as patch:
         patch.setattr(store_module, "_LARGE", len(whole))  # too much to be read at the start of each run
         assert run_grid(a_grid(2), store).earlier == 2
-    with pytest.warns(UserWarning, match="^1 stored jobs are damaged and are done again"):
+    with pytest.warns(UserWarning, match="^a stored job is damaged and is done again: .* is damaged .*SHA-256\\)$"):
         summary = run_grid(a_grid(2), store)
     assert (summary.earlier, summary.done) == (1, 1)
     again = store.read_artefacts(job)  # the order of keys in the file's header is random

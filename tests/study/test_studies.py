@@ -481,7 +481,7 @@ def test_damaged_jobs_are_done_again(finished: Path, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="damaged|set-aside") as warned:
         summary = run_grid(grid_with_arrays(), Store(folder))
     said = [str(warning.message) for warning in warned]
-    assert re.search("^6 stored jobs are damaged and are done again; the first: .* is damaged", said[0])
+    assert re.search("^6 stored jobs are damaged and are done again; the first: .* is damaged \\(.*\\)$", said[0])
     assert sum("was a folder, and a file is needed there; it is now" in text for text in said) == 2
     assert [file.read_text() for file in (folder / "set-aside").rglob("*.txt")] == ["somebody's own"] * 2
     assert (summary.earlier, summary.done) == (54, 6)
@@ -489,12 +489,25 @@ def test_damaged_jobs_are_done_again(finished: Path, tmp_path: Path) -> None:
     assert_same(load_results(folder), before)
 
 
+def test_without_a_damaged_manifest_finished_jobs_are_kept(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(finished, folder)
+    manifest = folder / "manifest.json"
+    for content, why in ((b"{", "it is no JSON"), (manifest.read_bytes()[:-1] + b" }", "does not match its SHA-256")):
+        manifest.write_bytes(content)
+        with pytest.raises(holdfast.HoldfastError, match=f"{why}.*elete it and run the study again: finished jobs"):
+            run_grid(grid_with_arrays(), Store(folder))
+    manifest.unlink()
+    assert run_grid(grid_with_arrays(), Store(folder)).earlier == 60
+    assert verify_results(folder).fine
+
+
 def test_a_manifest_that_was_edited_is_refused_unless_its_seal_is_removed(finished: Path, tmp_path: Path) -> None:
     manifest = (finished / "manifest.json").read_text()
     edited = manifest.replace('"seed": 0', '"seed": 1')
     assert edited != manifest
     (tmp_path / "manifest.json").write_text(edited)
-    with pytest.raises(holdfast.HoldfastError, match='Remove its entry "seal"'):
+    with pytest.raises(holdfast.HoldfastError, match='remove its entry "seal"'):
         load_results(tmp_path)
     content = json.loads(edited)
     del content["seal"]
@@ -505,7 +518,7 @@ def test_a_manifest_that_was_edited_is_refused_unless_its_seal_is_removed(finish
         if text[0] == "{":
             assert load_results(tmp_path).samples.height == 0
         else:
-            with pytest.raises(holdfast.ArgumentError, match="whose manifest is no JSON"):
+            with pytest.raises(holdfast.HoldfastError, match="manifest.json is damaged .it is no JSON"):
                 load_results(tmp_path)
 
 

@@ -16,6 +16,7 @@ import io
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,8 +26,8 @@ import polars as pl
 
 from holdfast.board.comparison import Board, Column, Row, arrange_boards
 from holdfast.board.submission import Submission, SubmissionError, find_files, read_submission
-from holdfast.board.verification import State, Verification, verification_from, verify_submission
-from holdfast.errors import check
+from holdfast.board.verification import TRUSTED_DIGITS, State, Verification, verification_from, verify_submission
+from holdfast.errors import check, warn_user
 from holdfast.findings import Entry, list_entries
 from holdfast.presentation import presentation_of
 from holdfast.presentation.base import format_number
@@ -57,7 +58,7 @@ class BoardSite:
         boards: how many boards there are.
         submissions: the titles of the submissions, by digest.
         states: what is known of each submission, by digest.
-        problems: why a file is not on the board, by its name.
+        problems: why a file is not on the board, by its name; by its path, if several have that name.
     """
 
     folder: Path
@@ -134,22 +135,30 @@ def build_site(
         tell: is called with a line for each submission and job.
 
     Raises:
-        ArgumentError: no such files, or a folder with something else in it.
+        ArgumentError: no such files, a folder with something else in it, or something trusted that is no digest.
     """
+    for start in trusted:
+        digits = f"a digest, or its first {TRUSTED_DIGITS} digits or more"
+        check(re.fullmatch(f"[0-9a-f]{{{TRUSTED_DIGITS},64}}", start) is not None, "trusted", digits, repr(start))
     folder = Path(out)
     before = _open_site(folder)
     found: dict[str, Submission] = {}
     problems: dict[str, str] = {}
-    for file in find_files(list(submissions)):
+    files = find_files(list(submissions))
+    alike = Counter(file.name for file in files)
+    for file in files:
         try:
             read = read_submission(file)
+            if read.digest in found:
+                raise SubmissionError(f"the same submission as {found[read.digest].title}")
+            found[read.digest] = read
         except SubmissionError as error:
-            problems[file.name] = str(error)
-            tell(f"{file.name}: {error}")
-            continue
-        if read.digest in found:
-            problems[file.name] = f"the same submission as {found[read.digest].title}"
-        found.setdefault(read.digest, read)
+            name = file.name if alike[file.name] == 1 else str(file)
+            problems[name] = str(error)
+            tell(f"{name}: {error}")
+    for start in trusted:
+        if not any(digest.startswith(start) for digest in found):
+            warn_user(f"trusted: {start} is the digest of none of these submissions")
     states = {}
     for key, each in found.items():
         states[key] = _look_up(before, key)
@@ -161,7 +170,7 @@ def build_site(
             if now.state != "not verified" or states[key].state != "verified":
                 states[key] = now
     try:
-        boards, files = _arrange_and_write(title, found, states, problems)
+        boards, pages = _arrange_and_write(title, found, states, problems)
     except Exception:
         failing = {key: reason for key, each in found.items() if (reason := _find_error(each))}
         if not failing:
@@ -170,15 +179,15 @@ def build_site(
             problems[found[key].title] = f"its pages cannot be written: {reason}"
             tell(f"{found[key].title}: {problems[found[key].title]}")
             del found[key], states[key]
-        boards, files = _arrange_and_write(title, found, states, problems)
+        boards, pages = _arrange_and_write(title, found, states, problems)
     listing = {
         "holdfast_board": _SCHEMA,
-        "files": sorted(files),
+        "files": sorted(pages),
         "verifications": {**before.get("verifications", {}), **{k: s.as_dict() for k, s in states.items() if s.jobs}},
     }
-    for name, content in files.items():
+    for name, content in pages.items():
         write_atomically(folder / name, content, lasting=False)
-    for name in set(before.get("files", ())) - set(files):
+    for name in set(before.get("files", ())) - set(pages):
         (folder / name).unlink(missing_ok=True)
     write_atomically(folder / _SITE, (json.dumps(listing, indent=1, sort_keys=True) + "\n").encode())
     return BoardSite(folder, len(boards), {key: each.title for key, each in found.items()}, states, problems)

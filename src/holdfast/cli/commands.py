@@ -6,7 +6,9 @@ import contextlib
 import enum
 import json
 import re
+import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -163,12 +165,16 @@ def verify(
     found = verify_results(results)
     for name, problem in found.damaged.items():
         typer.echo(f"damaged: {name}: {problem}", err=True)
-    typer.echo(f"{found.files} files: {len(found.damaged)} damaged")
+    typer.echo(f"{found.files} file{'s' * (found.files != 1)}: {len(found.damaged)} damaged")
     if found.unsealed:
         typer.echo(f"{found.unsealed} files of an earlier version have no SHA-256, and could only be opened")
-    typer.echo(f"{found.missing} planned jobs without a result")
+    if "manifest.json" in found.damaged:
+        typer.echo("planned jobs: not known without manifest.json")
+    else:
+        typer.echo(f"planned jobs: {found.missing} not run yet, {found.failed} failed")
     if not found.fine:
-        typer.echo("delete what is damaged, and run the study again: what is missing is then done", err=True)
+        delete = "delete what is damaged, and " * any(problem != "missing" for problem in found.damaged.values())
+        typer.echo(f"{delete}run the study again: it keeps finished jobs, and does the others", err=True)
         raise typer.Exit(1)
 
 
@@ -921,7 +927,10 @@ class _Questions:
 
     def whether(self, question: str) -> bool:
         """The answer to a question with yes or no; no if nobody can answer."""
-        return self.asks and typer.confirm(question)
+        if not self.asks:
+            return False
+        with _stoppable():
+            return typer.confirm(question)
 
     def what(
         self,
@@ -954,7 +963,8 @@ class _Questions:
                 raise HoldfastError(f"{option} is missing; give it, or {way}, where holdfast init asks")
             return read(default)
         while True:
-            answer = str(typer.prompt(question, default=self.answers.get(option, default), err=True))
+            with _stoppable():
+                answer = str(typer.prompt(question, default=self.answers.get(option, default), err=True))
             try:
                 found = read(answer)
             except HoldfastError as error:
@@ -964,14 +974,34 @@ class _Questions:
                 return found
 
 
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """At a question, Ctrl-C and Ctrl-D end the command with exit code 130."""
+    if sys.platform != "win32":
+        # polars, once it is imported, has the system wait for the answer also after Ctrl-C
+        signal.siginterrupt(signal.SIGINT, True)
+    try:
+        yield
+    except typer.Abort:
+        typer.echo(err=True)
+        raise typer.Exit(130) from None
+
+
 def _is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning in one line, without the place in the code."""
+    typer.echo(f"warning: {' '.join(str(message).split())}", err=True)
+
+
 def main() -> None:
-    """Entry point. Errors of the library are printed in one line, with exit code 2."""
+    """Entry point. Errors of the library are printed in one line, with exit code 2; warnings in one line, too."""
+    warnings.showwarning = _show_warning
     try:
-        app(standalone_mode=True)
+        # the name is fixed, because a script of `python -m holdfast` would otherwise complete the command python
+        app(standalone_mode=True, prog_name="holdfast")
     except HoldfastError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)

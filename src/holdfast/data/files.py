@@ -49,7 +49,11 @@ def from_npz(
     path = Path(path)
     check(path.is_file(), "path", "a .npz file that exists", str(path))
     try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as stored:
+        with path.open("rb") as opened:
+            if opened.read(2) != b"PK":  # NumPy takes every other file for a pickle
+                raise ValueError("another kind of file")
+            opened.seek(0)
+            stored = np.load(opened, allow_pickle=False)
             arrays = {key: stored[key] for key in stored.files if key in (*_INPUTS, *_LABELS, "classes", "features")}
             found = list(stored.files)
     except (OSError, TypeError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:

@@ -173,17 +173,18 @@ def read_labelled_series(path: Path) -> Content:
 
 
 def _read_npz(content: bytes) -> dict[str, Any]:
+    if not content.startswith(b"PK"):  # NumPy takes every other file for a pickle
+        raise ValueError("another kind of file")
     with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-        check(hasattr(stored, "files"), "path", "a .npz file", "another kind of file")
         return {name: stored[name] for name in stored.files if name in (*INPUTS, *LABELS, "features")} or dict.fromkeys(
             stored.files
         )
 
 
 def _read_npy(content: bytes) -> dict[str, Any]:
-    array = np.load(io.BytesIO(content), allow_pickle=False)
-    check(isinstance(array, np.ndarray), "path", "a .npy file", "another kind of file")
-    return {"inputs": array}
+    if not content.startswith(b"\x93NUMPY"):
+        raise ValueError("another kind of file")
+    return {"inputs": np.load(io.BytesIO(content), allow_pickle=False)}
 
 
 def _read_safetensors(content: bytes) -> dict[str, Any]:

@@ -23,11 +23,19 @@ _CONDITIONAL = {"s3", "s3a", "gs", "gcs", "abfs", "az", "abfss", "memory"}
 
 
 class WriteError(HoldfastError, OSError):
-    """A file cannot be written; the message has its path and the reason."""
+    """A file, or a folder, cannot be written; the message has its path and the reason.
 
-    def __init__(self, path: object, error: OSError) -> None:
-        reason = error.strerror or f"{type(error).__name__}: {error}"
-        super().__init__(f"{path} could not be written: {reason}. What was stored before is intact.")
+    Args:
+        path: of the file or the folder.
+        error: of the system, or another `WriteError`, whose reason is taken.
+        stored: whether the file is one of several in a folder of results, of which those before are complete.
+    """
+
+    def __init__(self, path: object, error: OSError, stored: bool = False) -> None:
+        self.reason = str(getattr(error, "reason", "") or error.strerror or f"{type(error).__name__}: {error}")
+        if isinstance(error, FileExistsError):
+            self.reason = "a file is in the place of a folder"
+        super().__init__(f"{path} could not be written: {self.reason}{'. What was stored before is intact' * stored}.")
         self.errno = error.errno
 
 
@@ -114,7 +122,10 @@ class LocalFolder(Folder):
         path = self.path / name
         if path.is_dir():
             self._set_aside(path)
-        write_atomically(path, content, lasting)
+        try:
+            write_atomically(path, content, lasting)
+        except WriteError as error:
+            raise WriteError(path, error, stored=True) from error.__cause__
 
     def _set_aside(self, path: Path) -> None:
         """Move a folder that has the name of a file to `set-aside/`, since what is in it is not ours to remove."""
@@ -131,7 +142,10 @@ class LocalFolder(Folder):
         """Write a file unless there is one."""
         path = self.path / name
         beside = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
-        write_atomically(beside, content)
+        try:
+            write_atomically(beside, content)
+        except WriteError as error:
+            raise WriteError(self.path, error) from error.__cause__
         try:
             os.link(beside, path)  # which fails if there is one, and otherwise makes the whole file appear at once
         except FileExistsError:
@@ -230,7 +244,7 @@ class RemoteFolder(Folder):
             else:
                 self.system.pipe_file(path, content)
         except OSError as error:
-            raise WriteError(f"{self.address}/{name}", error) from error
+            raise WriteError(f"{self.address}/{name}", error, stored=True) from error
 
     def create(self, name: str, content: bytes) -> bool:
         """Write a file unless there is one: with a conditional write where the store has one."""
@@ -246,7 +260,7 @@ class RemoteFolder(Folder):
         except FileExistsError:
             return self._holds(name, content)
         except OSError as error:
-            raise WriteError(f"{self.address}/{name}", error) from error
+            raise WriteError(f"{self.address}/{name}", error, stored=True) from error
         time.sleep(SECONDS_TO_SETTLE)
         return self._holds(name, content)
 

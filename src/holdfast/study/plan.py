@@ -84,6 +84,7 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
         samples, source = grid.data[data], grid.models[model]
         classifier = source.classifier(samples, "cpu")
         inputs, _ = inputs_for(classifier, samples)
+        classifier.warn_of_units(inputs)
         for explainer in grid.explainers.values():
             check_one_for_all(explainer, inputs)
         # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker

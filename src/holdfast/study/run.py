@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -14,7 +13,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import check
+from holdfast.errors import check, warn_user
 from holdfast.metrics import Metric, get
 from holdfast.metrics.base import Preset
 from holdfast.metrics.base import metrics as registry
@@ -189,7 +188,10 @@ def _run_plan(
     damaged = store.find_damage(job.identity for job in plan.jobs if statuses.get(job.identity) == "done")
     if damaged:
         first = next(iter(damaged.values()))
-        warnings.warn(f"{len(damaged)} stored jobs are damaged and are done again; the first: {first}", stacklevel=3)
+        count = (
+            f"{len(damaged)} stored jobs are damaged and are" if len(damaged) > 1 else "a stored job is damaged and is"
+        )
+        warn_user(f"{count} done again{'; the first' * (len(damaged) > 1)}: {first}")
         for job in damaged:
             store.forget(job)
             del statuses[job]

@@ -39,6 +39,7 @@ _LARGE = 10**9
 _DONE, _FAILED = ".parquet", ".failed.parquet"
 _JOBS, _SAMPLES = "compact/jobs.parquet", "compact/samples-{}.parquet"
 _BEGUN = "begun.json"
+_OTHER_CONTENT = "its content does not match its SHA-256"
 
 
 def digest(description: object) -> str:
@@ -54,7 +55,11 @@ def tensor_digest(tensor: Tensor) -> str:
 
 
 class DamagedFileError(HoldfastError):
-    """A file of results cannot be read."""
+    """A file of results cannot be read; `where` it is, and the `reason`."""
+
+    def __init__(self, reason: str, where: str = "", advice: str = "") -> None:
+        self.reason, self.where = reason, where
+        super().__init__(f"{where} is damaged ({reason}). {advice}" if where else reason)
 
 
 @dataclass(frozen=True)
@@ -160,7 +165,8 @@ class Store:
                 got += f" (did you mean {got}/results?)"
             raise ArgumentError("results", expected, got) from error
         except (ValueError, RecursionError) as error:
-            raise ArgumentError("results", expected, f"{self.folder.address}, whose manifest is no JSON") from error
+            advice = "Delete it and run the study again: finished jobs are kept."
+            raise DamagedFileError("it is no JSON", f"{self.folder.address}/manifest.json", advice) from error
         if not isinstance(content, dict):
             raise ArgumentError("results", expected, f"{self.folder.address}, whose manifest is something else")
         if content.get("schema") != SCHEMA:
@@ -170,8 +176,10 @@ class Store:
         state = read_seal(text)
         if state == "broken" or (state == "absent" and "seal" in content):
             raise DamagedFileError(
-                f"{self.folder.address}/manifest.json was changed after it was written, or it is damaged. Remove its"
-                ' entry "seal" to accept it as it is, or remove the file and run the study again.'
+                _OTHER_CONTENT,
+                f"{self.folder.address}/manifest.json",
+                'If you changed it, remove its entry "seal" to accept it as it is. Otherwise delete it and run the'
+                " study again: finished jobs are kept.",
             )
         content.pop("seal", None)
         return content
@@ -207,8 +215,7 @@ class Store:
             raise self._damaged(name, error) from error
 
     def _damaged(self, name: str, error: Exception) -> DamagedFileError:
-        where = f"{self.folder.address}/{name}"
-        return DamagedFileError(f"{where} is damaged ({error}). Delete it and run the study again.")
+        return DamagedFileError(str(error), f"{self.folder.address}/{name}", "Delete it and run the study again.")
 
     def find_damage(self, jobs: Iterable[str]) -> dict[str, str]:
         """What is wrong with the files of finished jobs, by job; empty if all are as they were written.
@@ -226,7 +233,9 @@ class Store:
                     return f"{self.folder.address}/artefacts/{job}.safetensors is missing"
                 if record.get("artefacts") and small:
                     self.read_artefacts(job)
-            except (DamagedFileError, FileNotFoundError) as error:
+            except DamagedFileError as error:
+                return f"{error.where} is damaged ({error.reason})"
+            except FileNotFoundError as error:
                 return str(error)
             return ""
 
@@ -256,6 +265,8 @@ class Store:
             if path.endswith(".safetensors"):  # which are large, and name their seal in the header
                 return ""
             return "unsealed" if read_seal(self.folder.read(path)) == "absent" else ""
+        except DamagedFileError as error:
+            return error.reason
         except (HoldfastError, OSError) as error:
             return str(error)
 
@@ -370,4 +381,4 @@ def _check_seal(content: bytes, sealed: bool) -> None:
     """Raise `DamagedFileError` if the content is not what was sealed. Files of earlier versions have no seal."""
     state = read_seal(content)
     if state == "broken" or (state == "absent" and sealed):
-        raise DamagedFileError("its content does not match its SHA-256")
+        raise DamagedFileError(_OTHER_CONTENT)

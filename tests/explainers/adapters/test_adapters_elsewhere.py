@@ -410,7 +410,7 @@ def test_functions_in_the_style_of_quantus() -> None:
     expected = 2 * classifier.logits(x).gather(1, targets[:, None]).reshape(-1, 1, 1, 1) * x
     torch.testing.assert_close(explainer(classifier, x, targets), expected)
     assert explainer.label == "first"
-    with pytest.raises(ModelError, match="wide: expected one map for each of the .* rows"):
+    with pytest.raises(ModelError, match="wide: expected maps of the same shape as the inputs that the function"):
         hx.from_quantus(lambda m, i, t: i[:, :, :3], name="wide")(classifier, x)
     with pytest.raises(ArgumentError, match="one_at_a_time"):
         hx.from_quantus(first, one_at_a_time="yes")

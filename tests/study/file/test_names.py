@@ -154,6 +154,10 @@ def test_several_entries_in_a_list(section: str, folder: Path) -> None:
         ([{"function": "no function"}], "SECTION[0].function: expected a function, as module:function"),
         (["NAME", "NAME"], "SECTION[1]: expected SECTION that differ, got the same as SECTION[0]"),
         ([{"mine": "NAME"}, {"mine": "NAME"}], "SECTION[1].mine: expected SECTION that differ, got the same as"),
+        (
+            [{"mine": "NAME"}, {"mine": {"NAME": {"OPTION": 3}}}],
+            "SECTION[1].mine: expected a label of its own, got 'mine', which is the label of SECTION[0]",
+        ),
         ({"mine": {"OPTION": 3}}, "SECTION.mine: expected"),
         ([{"NAME": None, "OPTION": 3}], "with its options beneath it, or with one of the keys name, "),
     ],

@@ -148,8 +148,8 @@ def shape_like_inputs(out: Any, x: Tensor, label: str, layer: bool = False, one_
     if one_channel and x.ndim >= 3 and values.shape == (len(x), 1, *x.shape[2:]):
         values = values.expand_as(x).contiguous()
     if values.shape != x.shape:
-        rows = f"one map for each of the {len(x)} rows of the chunk (padding included)"
-        raise ModelError(f"{label}: expected {rows}, shape {tuple(x.shape)}, got {tuple(values.shape)}")
+        expected = f"maps of the same shape as the inputs that the function was given, {tuple(x.shape)}"
+        raise ModelError(f"{label}: expected {expected}, got {tuple(values.shape)}")
     return values
 
 

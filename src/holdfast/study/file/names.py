@@ -265,7 +265,9 @@ def _by_label(found: Sequence[CheckedEntry[T]], own: Sequence[str], names: Names
         others = (other for other in labelled.values() if entry.label is other.label is None)
         twin = labelled.get(entry.label or name) or next((o for o in others if o.plain == entry.plain), None)
         if twin is not None:
-            same = f"the same as {names.section}[{twin.path[0]}]"
-            raise misfit(f"{names.section} that differ", same, *entry.path)
+            other = f"{names.section}[{twin.path[0]}]"
+            if twin.plain == entry.plain:
+                raise misfit(f"{names.section} that differ", f"the same as {other}", *entry.path)
+            raise misfit("a label of its own", f"{entry.label or name!r}, which is the label of {other}", *entry.path)
         labelled[entry.label or name] = entry
     return labelled
