@@ -15,8 +15,6 @@ import socket
 import subprocess
 import sys
 import time
-import warnings
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -838,25 +836,6 @@ def test_models_that_answer_differently_are_refused(module: nn.Module, words: st
     models = {"m": LoadedModel(holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64))}
     with pytest.raises(holdfast.ModelError, match=words):
         make_plan(dataclasses.replace(grid, models=models))
-
-
-@pytest.mark.parametrize(
-    ("function", "words"),
-    [
-        (lambda module, inputs, targets: torch.randn_like(inputs), "differ between two calls"),
-        (lambda module, inputs, targets: 1e-9 * (inputs - inputs.mean(0)), "depends on the other inputs of the batch"),
-        (lambda module, inputs, targets: 2 * inputs, ""),
-        (lambda module, inputs, targets: inputs[:0], ""),  # it fails, which its jobs will say
-    ],
-)
-def test_functions_whose_maps_cannot_be_repeated_are_warned_of(function: Callable[..., Any], words: str) -> None:
-    grid = dataclasses.replace(tiny_grid(5), explainers={"mine": holdfast.explainers.from_callable(function)})
-    before = torch.random.get_rng_state()
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        make_plan(grid)
-    assert [words in str(warning.message) for warning in found] == [True] * bool(words)
-    assert torch.equal(before, torch.random.get_rng_state())
 
 
 def test_two_runs_at_once_do_not_share_a_folder(tmp_path: Path) -> None:

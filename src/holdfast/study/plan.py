@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +18,6 @@ from torch import Tensor, nn
 
 from holdfast.errors import ModelError
 from holdfast.explainers import Explainer
-from holdfast.explainers.adapters.callables import CallableExplainer
 from holdfast.metrics.base import Metric, plain
 from holdfast.model import Classifier, module_name
 from holdfast.segments import check_one_for_all
@@ -32,7 +30,6 @@ from holdfast.study.user_code import UserCode
 _PASSES = 3
 #: inputs with which a model is tried, and the relative difference of logits that is no rounding
 _REPEATED, _TOLERANCE = 16, 1e-3
-_SLOW = 1.0  # seconds for two maps of a user's function; a slower one is not tried
 
 
 @dataclass(frozen=True)
@@ -90,8 +87,6 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
         # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
         described: tuple[list[Any], str] = classifier_fingerprint(classifier, code), grid.device.partition(":")[0]
         check_repeatable(classifier, inputs)  # after the fingerprint, because forward may change attributes
-        for name, explainer in grid.explainers.items():
-            warn_of_function(classifier, explainer, name, inputs)
         models.setdefault(model, _about_model(classifier, source.about, described[0]))
         answers = answers_fingerprint(classifier, inputs)
         combination = digest([*described, answers] if answers else [*described])
@@ -165,40 +160,6 @@ def check_repeatable(classifier: Classifier, inputs: Tensor) -> None:
                 "model: expected logits that do not depend on the other inputs of the batch, got differences of up to"
                 f" {differs}. Look for layers that compute statistics of the batch{hint}, and for dynamic quantization"
             )
-
-
-def warn_of_function(classifier: Classifier, explainer: Explainer, name: str, inputs: Tensor) -> None:
-    """Warn if a user's function gives an input another map in a second call, or beside other inputs.
-
-    Its results then depend on how samples are cut into jobs, and a seed does not repeat them. It is tried on two inputs
-    and only if that takes less than a second. A function that fails is left to the jobs.
-    """
-    if type(explainer) is not CallableExplainer or len(inputs) < 2:
-        return
-
-    def explain(x: Tensor) -> Tensor:
-        return explainer(classifier, x).flatten(1).double()
-
-    try:
-        with _keep_state(classifier.module), torch.random.fork_rng():
-            start = time.perf_counter()
-            both = explain(inputs[:2])
-            if time.perf_counter() - start > _SLOW:
-                return
-            again, alone = explain(inputs[:2]), explain(inputs[:1])
-    except (Exception, SystemExit):
-        return
-    room = _TOLERANCE * float(both.abs().nan_to_num().max())
-    if not torch.allclose(again, both, rtol=0.0, atol=room, equal_nan=True):
-        classifier.warn_once(
-            f"{name}: its maps of the same inputs differ between two calls, so a seed does not repeat results. Use a "
-            "generator of its own that starts anew in each call"
-        )
-    elif not torch.allclose(alone, both[:1], rtol=0.0, atol=room, equal_nan=True):
-        classifier.warn_once(
-            f"{name}: its map of an input depends on the other inputs of the batch, so results depend on how samples "
-            "are cut into jobs"
-        )
 
 
 @contextlib.contextmanager
