@@ -322,7 +322,7 @@ def test_a_shape_the_module_cannot_take() -> None:
         ({"bounds": (1.0, 0.0)}, r"bounds: expected lower < upper, got \(1, 0\)$"),
         (
             {"bounds": (torch.tensor([0.0, 0.5, 2.0]), torch.tensor([1.0, 0.5, 1.0]))},
-            r"got \(0.5, 0.5\) at 1 and at 1 more places; a column that is constant needs a range",
+            r"got \(0.5, 0.5\) at 1, the first of 2 such places; a column that is constant needs a range",
         ),
         ({"bounds": 3}, "bounds: expected a pair"),
         ({"batch_size": 0}, "batch_size: expected a whole number of at least 1, or 'auto', got 0"),

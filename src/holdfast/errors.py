@@ -143,7 +143,7 @@ def describe_foreign(value: object, packages: Iterable[str], adapters: bool = Fa
     "Fraction of fractions: use 'fractions:Fraction'"
     """
     kind = value if hasattr(value, "__qualname__") else type(value)
-    package = str(kind.__module__).partition(".")[0].removeprefix("pytorch_")
+    package = str(getattr(kind, "__module__", "")).partition(".")[0].removeprefix("pytorch_")
     if package not in packages:
         return repr(value)
     title = kind.__name__  # type: ignore[attr-defined]

@@ -323,8 +323,9 @@ class Classifier:
             first = tuple(wrong[0].tolist())
             got = f"({low[first].item():g}, {high[first].item():g})"
             where = f" at {first if len(first) > 1 else first[0]}" if first else ""
-            more = f" and at {len(wrong) - 1} more places" if len(wrong) > 1 else ""
-            equal = "; a column that is constant needs a range, too" if bool((low == high).any()) and first else ""
+            more = f", the first of {len(wrong)} such places" if len(wrong) > 1 else ""
+            constant = low.ndim == 1 and bool(low[first] == high[first])
+            equal = "; a column that is constant needs a range, too" if constant else ""
             raise ArgumentError("bounds", "lower < upper", f"{got}{where}{more}{equal}")
         return lower, upper
 

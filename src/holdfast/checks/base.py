@@ -202,7 +202,7 @@ class _Case:
         loss = replace(gain, low=-gain.high, high=-gain.low)
         found = self._decide_values(loss, self.entry.by, "lower", _LOSS)
         count, advice = baseline.count_samples(self.data), found.advice
-        if found.needed is not None and found.needed > count:
+        if found.needed is not None and found.needed > count and advice.startswith("about"):
             advice += ", and a baseline with as many"
         return replace(found, middle_of="loss", baseline_samples=count, advice=advice)
 

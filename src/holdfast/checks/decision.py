@@ -7,6 +7,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Literal
 
+from holdfast.presentation.wording import format_count
 from holdfast.statistics.decisions import Estimate, Outcome
 
 Better = Literal["higher", "lower"]
@@ -134,9 +135,9 @@ def describe_notes(decision: Decision) -> str:
     if decision.outcome == "undecided" and decision.estimate is not None and decision.advice:
         notes.append(f"to decide: {decision.advice}")
     if decision.skipped and decision.estimate is not None:
-        notes.append(f"{decision.skipped} samples not counted")
+        notes.append(f"{format_count(decision.skipped, 'sample')} not counted")
     if decision.baseline_samples is not None:
-        notes.append(f"the baseline has {decision.baseline_samples} samples")
+        notes.append(f"the baseline has {format_count(decision.baseline_samples, 'sample')}")
     return "; ".join(notes)
 
 
@@ -147,7 +148,7 @@ def describe_outcome(found: Decisions) -> str:
     looks = f" (look {found.look})" if found.look > 1 else ""
     words = f"{WORDS[found.outcome]}: {passed} passed, {failed} failed, {undecided} undecided{looks}"
     if found.failed:
-        words = f"ERROR: {found.failed} jobs failed, so samples are missing. Without these: {words}"
+        words = f"ERROR: {format_count(found.failed, 'job')} failed, so samples are missing. Without these: {words}"
     wrong = max((1 - each.requested for each in found.decisions), default=0.0)
     words += f". A wrong decision among them, over all looks, has a probability of at most {100 * wrong:.3g}%."
     means = any(each.what.startswith("mean of") for each in found.decisions)

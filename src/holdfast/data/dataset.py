@@ -199,7 +199,7 @@ def _read_bounds(bounds: object) -> tuple[float, float]:
     expected, hint = "a lower and a higher number, such as (0.0, 1.0)", "the range of all channels together"
     if isinstance(bounds, tuple | list) and any(isinstance(end, Tensor) and end.ndim > 0 for end in bounds):
         raise ArgumentError("bounds", expected, f"tensors: give {hint} (a Classifier takes bounds of each channel)")
-    pair = as_number(bounds)
+    pair = as_number(bounds.tolist() if getattr(bounds, "ndim", 0) == 1 else bounds)  # type: ignore[attr-defined]
     fits = isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(end, int | float) for end in pair)
     check(fits and pair[0] < pair[1], "bounds", expected, repr(bounds))
     return pair[0], pair[1]

@@ -19,7 +19,7 @@ from holdfast.report.views import Label
 WORST_CASES = ("worst_case", "max_sensitivity", "local_lipschitz", "attribution_attack")
 PROBABILITIES = ("misinterpretation_probability",)
 MODEL = ("data_sensitivity_consistency", "parameter_sensitivity_consistency")
-FAITHFULNESS = ("aopc", "log_odds", "corruption_curve", "c_eval", "c_eval_plot", "near_affinity")
+FAITHFULNESS = ("aopc", "log_odds", "corruption_curve", "c_eval", "c_eval_plot")
 PLAUSIBILITY = ("relevance_localisation",)
 
 #: kinds of numbers: of worst cases by how they were found, and of others by what they measure
@@ -100,7 +100,7 @@ CLAUSES = (
         "whether an explanation fits the mechanism of the model",
         (*FAITHFULNESS, *MODEL),
         {
-            (FAITHFUL,): "whether features that an explanation calls important matter to the model",
+            (FAITHFUL,): "whether what an explanation calls important matters to the model",
             (TESTED,): "tests against controls",
         },
         "that the features are causes in the world",
@@ -120,7 +120,7 @@ CLAUSES = (
         (*WORST_CASES, *PROBABILITIES, *MODEL, *FAITHFULNESS),
         {
             _STABLE: "how stable the explanations are that are used for this",
-            (FAITHFUL,): "whether they fit the model",
+            (FAITHFUL,): "whether explanations fit the model",
         },
         "the interpretation in context, and the validity of the predictions",
     ),

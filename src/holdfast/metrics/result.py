@@ -40,8 +40,8 @@ class Result:
         model_evaluations: how many inputs were predicted, explained or both for each sample, int64 `(N,)`.
         degenerate: how many of them had a constant explanation (a correlation of 0 by definition), int64 `(N,)`.
         nonfinite: how many had NaN or infinity in logits or explanation (never counted as the event), int64 `(N,)`.
-        value: the number of each sample, `(N,)`. NaN where the status is not `"ok"`, and where the metric has no number
-            for the sample, such as a ratio of two searches that found nothing.
+        value: the number of each sample, `(N,)`. Numbers in floating point are NaN where the status is not `"ok"`, and
+            where the metric has none for the sample, such as a ratio of two searches that found nothing.
         low, high: the ends of a 95% interval of `value`, `(N,)`, NaN where the status is not `"ok"`; None for a metric
             without one.
 
@@ -72,7 +72,7 @@ class Result:
 
     def __post_init__(self) -> None:
         """What a metric fills in for samples that it skips must not be read as a value."""
-        skipped = torch.tensor([status != "ok" for status in self.status])
+        skipped = torch.tensor([status != "ok" for status in self.status], dtype=torch.bool)
         ends = {name: getattr(self, name) for name in ("value", "low", "high")}
         blank = {
             name: values.masked_fill(skipped.to(values.device), torch.nan)

@@ -224,7 +224,7 @@ def _about_model(classifier: Classifier, about: Mapping[str, Any], described: li
 
 
 def describe_grid(grid: Grid) -> dict[str, Any]:
-    """The part of the manifest that is known before a model is built: it has no models and no jobs."""
+    """The part of the manifest that is known before a model is built: nothing about the models, and no jobs."""
     return _manifest(grid, {name: {} for name in grid.models}, [], None, {})
 
 

@@ -18,8 +18,8 @@ from holdfast.tensors import Array
 Numbers = TypeVar("Numbers", Array, Tensor)
 
 _SAME = 1e-15  # drops that differ by less than this share of their size are equal
-_NOTHING = 1e-12  # the drops of a resample are equal if their variance is below this share of the whole sample's
-_LOST = 1e-6  # below this share, a fourth moment has less than four correct digits
+_NOTHING = 1e-12  # drops are equal if their variance is below this share of their mean square about the centre
+_LOST = 1e-6  # below this share of the same, a fourth moment has less than four correct digits
 
 
 def compute_area(share: Numbers, drop: Numbers) -> Numbers:

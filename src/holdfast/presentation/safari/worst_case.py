@@ -77,12 +77,12 @@ class WorstCasePresentation(Presentation):
         """How often the event was found, and the largest sensitivities if they were tracked."""
         event, notes = options.get("event"), describe_kept_class(frame)
         if event != "changed_explanation":
-            notes.append(f"class changed: {int(read_flags(frame, 'found').sum())} of {len(frame)}")
+            notes.append("class changed: {} of {}".format(*count_samples(frame, "found")))
         elif (
             "found" in frame.columns and not read_flags(frame, "found").all()
         ):  # where the clean input does not belong to the neighbourhood
-            missing = int((~read_flags(frame, "found")).sum())
-            notes.append(f"no input found that keeps the class, so not counted: {missing} of {len(frame)}")
+            kept, total = count_samples(frame, "found")
+            notes.append(f"no input found that keeps the class, so not counted: {total - kept} of {total}")
         if event != "misclassification" and (measured := _measure_misinterpreted(frame)):
             notes.append(f"misinterpreted: {measured[1]}")
         on_grid = "gap" in frame.columns and np.isfinite(read_numbers(frame, "gap")).any()
