@@ -45,6 +45,12 @@ def inputs() -> torch.Tensor:
 METRICS = [WorstCase(BALL, budget=30), MaxSensitivity(BALL, samples=5), LocalLipschitz(BALL, samples=5)]
 
 
+def test_explainers_may_come_from_a_generator(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
+    names = (name for name in ("saliency", "input_x_gradient"))
+    found = holdfast.evaluate(model, names, inputs[:1], METRICS[1], controls=False, progress=False)
+    assert set(found.frame()["explainer"]) == {"saliency", "input_x_gradient"}
+
+
 def test_evaluate_gives_a_tidy_frame_and_a_report(
     model: holdfast.Classifier, inputs: torch.Tensor, tmp_path: Path
 ) -> None:

@@ -682,7 +682,7 @@ def test_from_callable_checks_results() -> None:
     for bad, message in (
         (
             lambda m, x, t: x.sum(1),
-            r"each of the 16 rows of the chunk \(padding included\), shape \(16, 1, 12, 12\), got \(16, 12, 12\)",
+            r"maps of the same shape as the inputs that the function was given, \(16, 1, 12, 12\), got \(16, 12, 12\)",
         ),
         (lambda m, x, t: None, "got NoneType"),
         (lambda m, x, t: x / 0, "finite attributions, got NaN or infinity for 6 of 6"),

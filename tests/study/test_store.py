@@ -141,7 +141,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(WriteError, match=r"file/name could not be written: a file is in the place of a folder\.$"):
         write_atomically(tmp_path / "file" / "name", b"")  # nothing was stored before
     with pytest.raises(WriteError, match=r"/file could not be written: a file is in the place of a folder\.$"):
-        Store(tmp_path / "file").folder.create()
+        Store(tmp_path / "file").folder.create("running.json", b"")
     with pytest.raises(holdfast.errors.ArgumentError, match="out: expected a folder, got the file "):
         run_grid(a_grid(1), Store(tmp_path / "file"))
 

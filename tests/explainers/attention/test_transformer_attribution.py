@@ -116,9 +116,10 @@ def test_a_white_box_search_runs_on_it() -> None:
     values = {}
     for search in ("gradient", "random"):
         metric = holdfast.metrics.WorstCase(holdfast.LinfBall(0.05), search=search, budget=60)
-        values[search] = metric(classifier, EXPLAINER, draw_images(2).float()).value
-    assert bool((values["gradient"] <= values["random"]).all())
-    assert float(values["gradient"].mean()) < float(values["random"].mean()) - 0.1
+        result = metric(classifier, EXPLAINER, draw_images(2).float())
+        assert result.status == ("degenerate", "ok")  # the first map is constant
+        values[search] = float(result.value[1])
+    assert values["gradient"] < values["random"] - 0.1
 
 
 class Encoder(nn.Module):
