@@ -367,8 +367,8 @@ class Classifier:
     def _is_sample(self, inputs: Tensor) -> bool:
         """Whether the module accepts the inputs as a single sample.
 
-        No if the preprocessing takes a part of each sample and with it an axis, as `z[:, 0]` does: then the module may
-        accept another number of axes only because of that.
+        It does not count if the preprocessing drops an axis by taking a part of each sample, as `z[:, 0]` does: the
+        module may then accept one axis more for that reason alone.
         """
         try:
             with self.session(), torch.no_grad():

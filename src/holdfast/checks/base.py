@@ -200,11 +200,9 @@ class _Case:
         reference = baseline.values(self.data, self.model, self.label, self.explainer, self.contents)
         gain = self._subtract(own, reference)
         loss = replace(gain, low=-gain.high, high=-gain.low)
-        found = self._decide_values(loss, self.entry.by, "lower", _LOSS)
-        count, advice = baseline.count_samples(self.data), found.advice
-        if found.needed is not None and found.needed > count and advice.startswith("about"):
-            advice += ", and a baseline with as many"
-        return replace(found, middle_of="loss", baseline_samples=count, advice=advice)
+        count = baseline.count_samples(self.data)
+        found = self._decide_values(loss, self.entry.by, "lower", _LOSS, count)
+        return replace(found, middle_of="loss", baseline_samples=count)
 
     def _read(self, explainer: str) -> SampleValues:
         rows = self.contents.rows(self.data, self.model, self.label, explainer)
@@ -233,7 +231,9 @@ class _Case:
         words = self.entry.describe(self.label if several else None)
         return Decision(words, *names, outcome, what, estimate, **requested)
 
-    def _decide_values(self, values: SampleValues, limit: float, better: Better, axis: str) -> Decision:
+    def _decide_values(
+        self, values: SampleValues, limit: float, better: Better, axis: str, baseline: int | None = None
+    ) -> Decision:
         """A limit on values: of their mean, or of the share of samples that meet it."""
         count, share = len(values.samples), self.entry.share
         if self.entry.mean:
@@ -257,13 +257,13 @@ class _Case:
             return self._make("undecided", what, None, limit=target, better=side, skipped=values.skipped, advice=none)
         advice = ""
         if outcome == "undecided":
-            advice = _advise(needed, unknown, self.entry.mean)
+            advice = _advise(needed, unknown, self.entry.mean, baseline)
             if not self.entry.mean and unknown:
                 # would it be undecided if all of the unknown values were known, whatever they are?
                 extremes = (met + unknown, unmet), (met, unmet + unknown)
                 known = (estimate_share(*counts, 0, self.level, values.mistaken) for counts in extremes)
                 if all(each.decide(share, "higher") == "undecided" for each in known):
-                    advice = _advise(needed, 0, False)
+                    advice = _advise(needed, 0, False, baseline)
         return self._make(
             outcome,
             what,
@@ -311,11 +311,12 @@ def _find_middle(values: SampleValues) -> float | None:
     return low if low == high and math.isfinite(low) else None
 
 
-def _advise(needed: int | None, unknown: int, mean: bool) -> str:
-    """What would decide a requirement."""
+def _advise(needed: int | None, unknown: int, mean: bool, baseline: int | None = None) -> str:
+    """What would decide a requirement, of a comparison with a baseline of so many samples if it is one."""
     if unknown:
         what = "have no mean, since a bound is not a number" if mean else "are known only as bounds"
         return f"{unknown} values {what}: more model evaluations for each sample"
     if needed is None:
         return "too close to the limit to foresee how many samples decide it"
-    return f"about {needed:,} samples"
+    more = ", and a baseline with as many" if baseline is not None and needed > baseline else ""
+    return f"about {needed:,} samples{more}"

@@ -137,11 +137,6 @@ class LogOdds(Metric):
         check(share and 0 < self.fraction <= 1, "fraction", "a number above 0, at most 1", repr(self.fraction))
         check_baseline(self.baseline)
 
-    @classmethod
-    def example(cls) -> LogOdds:
-        """The defaults."""
-        return cls()
-
     def expected_evaluations(self) -> int:
         """The explanations of both classes, and the erased input: most samples have one pair or none."""
         return 3
