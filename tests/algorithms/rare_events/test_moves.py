@@ -10,7 +10,7 @@ from scipy import stats
 from torch import Tensor
 
 from holdfast.algorithms import subset_simulation
-from holdfast.algorithms.rare_events.moves import GaussianMoves, RandomWalk, draw_blocks
+from holdfast.algorithms.rare_events.moves import GaussianMoves, RandomWalk, draw_blocks, plan_parts
 from holdfast.algorithms.rare_events.population import Population
 from holdfast.neighbourhoods import Region
 from holdfast.tensors import Streams
@@ -24,7 +24,8 @@ def test_moves_keep_the_normal_distribution(shape: tuple[int, ...]) -> None:
     streams = Streams([3, 4], CPU)
     state = streams.normal((4000, *shape), torch.float64)
     kernel = GaussianMoves(state)
-    kernel.size[:] = torch.tensor([[0.5], [0.3]])[: len(kernel.size)]
+    kernel.size[:] = 0.5
+    kernel.share[:] = torch.linspace(0.05, 0.5, kernel.share.shape[1])
     for _ in range(12):
         kernel.begin_move()
         state, correction = kernel.propose(state, streams)
@@ -36,13 +37,19 @@ def test_moves_keep_the_normal_distribution(shape: tuple[int, ...]) -> None:
 
 
 def test_blocks_are_rectangles_that_reach_every_pixel_equally() -> None:
-    share = torch.tensor([0.04, 0.25])
-    inside = draw_blocks(share, 20_000, torch.Size((10, 8)), Streams([1, 2], CPU))
+    share, grid = torch.tensor([0.04, 0.25]), torch.Size((10, 8))
+    inside, part = draw_blocks(share[:, None].repeat(1, 6), (3, 2), 20_000, grid, Streams([1, 2], CPU))
+    assert torch.bincount(part[0], minlength=6).tolist() == pytest.approx([20_000 / 6] * 6, rel=0.1)
+    middles = torch.stack([inside.any(3).float() @ torch.arange(10.0), inside.any(2).float() @ torch.arange(8.0)])
+    middles /= torch.stack([inside.any(3).sum(2), inside.any(2).sum(2)])
+    for axis, place in enumerate((part // 2, part % 2)):  # parts are numbered row by row
+        own = [middles[axis][place == k].mean() for k in range(3 - axis)]
+        assert own == sorted(own)
     rows, columns = inside.any(3), inside.any(2)
     assert torch.equal(inside, rows[..., None] & columns[..., None, :])
     changes = (rows[..., 1:] != rows[..., :-1]).sum(2)
     assert changes.max() <= 2  # one run of rows, which may touch an edge
-    tiny = draw_blocks(torch.tensor([1e-6]), 200, torch.Size((10, 8)), Streams([1], CPU))
+    tiny, _ = draw_blocks(torch.full((1, 1), 1e-6), (1, 1), 200, grid, Streams([1], CPU))
     assert set(tiny.sum((2, 3)).flatten().tolist()) == {1}  # at least one position
     for problem, wanted in zip(inside, share, strict=True):
         chance = problem.float().mean(0)
@@ -52,7 +59,30 @@ def test_blocks_are_rectangles_that_reach_every_pixel_equally() -> None:
 
 def test_features_without_neighbours_have_no_blocks() -> None:
     kernel = GaussianMoves(Streams([1], CPU).normal((20, 9), torch.float64))
-    assert len(kernel.size) == 1
+    assert kernel.kinds == 1
+
+
+def test_blocks_are_small_where_the_level_depends_on_them() -> None:
+    """Of the 64 pixels in the middle at most 4 may change: blocks there shrink, those at the border stay large."""
+    streams = Streams([1], CPU)
+    state = streams.normal((600, 1, 16, 16), torch.float64)
+    kernel = GaussianMoves(state)
+    accepted, steps = torch.zeros(16), torch.zeros(16)
+    for number in range(120):
+        kernel.begin_move()
+        proposed = kernel.propose(state, streams)[0]
+        accept = (proposed != state)[..., 4:12, 4:12].sum((2, 3, 4)) <= 4
+        if number > 100 and kernel.kind == 1:
+            accepted += torch.bincount(kernel.part[accept], minlength=16)
+            steps += torch.bincount(kernel.part[0], minlength=16)
+        kernel.record(proposed - state, accept)
+        kernel.end_move()
+    shares = kernel.share.reshape(4, 4)
+    middle, corners = shares[1:3, 1:3], shares[::3, ::3]
+    assert middle.max() < 0.1 < 0.5 < corners.min(), shares
+    rate = (accepted / steps).reshape(4, 4)
+    assert 0.25 < rate[1:3, 1:3].min() <= rate[1:3, 1:3].max() < 0.45, rate  # the target is 0.35
+    assert rate[::3, ::3].min() > 0.3  # even the largest blocks of a corner hardly reach the middle
 
 
 @pytest.mark.parametrize("shape", [(3, 50), (50,)])
@@ -74,10 +104,12 @@ def test_a_symmetric_event_of_one_feature(shape: tuple[int, ...]) -> None:
 def test_few_particles_forget_a_finite_amount() -> None:
     """With two particles, the mean square of a feature's step may be more than twice the prior's variance."""
     streams = Streams([1], CPU)
-    kernel = GaussianMoves(streams.normal((2, 1, 5, 5), torch.float64))
-    kernel.size[:] = 1.0
+    state = streams.normal((2, 1, 5, 5), torch.float64)
+    kernel = GaussianMoves(state)
+    kernel.size[:], kernel.share[:] = 1.0, 1.0
     for number in range(1, 5):
         kernel.begin_move()
+        kernel.propose(state, streams)
         step = torch.full((1, 2, 1, 5, 5), 3.0)
         kernel.record(step, torch.ones(1, 2, dtype=torch.bool))
         kernel.end_move()
