@@ -10,7 +10,7 @@ from scipy import stats
 from torch import Tensor
 
 from holdfast.algorithms import subset_simulation
-from holdfast.algorithms.rare_events.moves import GaussianMoves, RandomWalk, draw_blocks, plan_parts
+from holdfast.algorithms.rare_events.moves import GaussianMoves, RandomWalk, draw_blocks
 from holdfast.algorithms.rare_events.population import Population
 from holdfast.neighbourhoods import Region
 from holdfast.tensors import Streams
