@@ -62,6 +62,55 @@ def test_features_without_neighbours_have_no_blocks() -> None:
     assert kernel.kinds == 1
 
 
+def refuse_all(count: int, grid: tuple[int, ...], levels: int) -> tuple[GaussianMoves, Streams]:
+    """Moves after some levels of four moves each, all of which were refused."""
+    streams = Streams([1], CPU)
+    state = streams.normal((count, 1, *grid), torch.float32)
+    kernel = GaussianMoves(state)
+    for number in range(4 * levels):
+        if number % 4 == 0:
+            kernel.begin_level(state)
+        kernel.begin_move()
+        kernel.propose(state, streams)
+        kernel.record(torch.zeros_like(state), torch.zeros(1, count, dtype=torch.bool))
+        kernel.end_move()
+    return kernel, streams
+
+
+@pytest.mark.parametrize("grid", [(28, 28), (140,), (1, 140), (2, 1000), (8, 8, 8), (1, 12, 12)])
+def test_blocks_can_become_single_positions(grid: tuple[int, ...]) -> None:
+    """Also where one axis is much shorter than another."""
+    kernel, streams = refuse_all(50, grid, levels=40)
+    inside, _ = draw_blocks(kernel.share, kernel.parts, 2000, torch.Size(grid), streams)
+    assert (inside.flatten(2).sum(2) == 1).float().mean() > 0.95
+
+
+def test_few_particles_adapt_their_blocks_as_fast_as_many() -> None:
+    """Parts with few steps follow the acceptance of all: 30 particles have two steps in a part."""
+    few, many = (refuse_all(count, (28, 28), levels=4)[0].share for count in (30, 2000))
+    assert few.flatten().tolist() == pytest.approx(many.flatten().tolist(), rel=1e-4)
+
+
+def test_chunks_count_together() -> None:
+    """All steps of a move adapt the sizes, not only those of its last chunk."""
+    streams = Streams([1, 2], CPU)
+    state = streams.normal((300, 1, 8, 8), torch.float64)
+    kernel = GaussianMoves(state)
+    expected = torch.zeros(2, 16)
+    for _ in range(2):
+        kernel.begin_move()
+        for part in (slice(0, 200), slice(200, 300)):
+            proposed = kernel.propose(state[:, part], streams)[0]
+            accept = torch.zeros(proposed.shape[:2], dtype=torch.bool)
+            kernel.record(proposed - state[:, part], accept)
+            if kernel.kind == 1:
+                expected += torch.stack([torch.bincount(own, minlength=16) for own in kernel.part])
+        if kernel.kind == 1:
+            assert torch.equal(kernel.tried_in_part, expected)
+            assert expected.sum(1).tolist() == [300, 300]
+        kernel.end_move()
+
+
 def test_blocks_are_small_where_the_level_depends_on_them() -> None:
     """Of the 64 pixels in the middle at most 4 may change: blocks there shrink, those at the border stay large."""
     streams = Streams([1], CPU)

@@ -244,14 +244,15 @@ def test_neighbourhoods_as_priors(ball: LinfBall, proposal: str) -> None:
     assert abs(errors.mean()) < 4 * math.hypot(errors.std(ddof=1) / 20**0.5, exact.std_error.item()) + 0.02
 
 
-def test_problems_share_batches_and_nothing_else() -> None:
-    x = torch.rand(4, 6)
+@pytest.mark.parametrize("shape", [(6,), (1, 2, 3)])  # an image has blocks, with sizes of their own in each problem
+def test_problems_share_batches_and_nothing_else(shape: tuple[int, ...]) -> None:
+    x = torch.rand(4, *shape)
     limits = torch.tensor([3.2, 3.6, 4.0, 9.0])
     prior = LinfBall(0.3).around(x, (0.0, 1.0))
-    excess = limits - x.sum(1)
+    excess = limits - x.flatten(1).sum(1)
 
     def score(points: Tensor, problem: Tensor) -> Tensor:
-        return (points - x[problem]).sum(1) - 0.2 * excess[problem].abs().clamp(min=1.0)
+        return (points - x[problem]).flatten(1).sum(1) - 0.2 * excess[problem].abs().clamp(min=1.0)
 
     options = {"particles": 200, "indexed": True, "floor": -20.0}
     together = subset_simulation(score, prior, **options)  # type: ignore[arg-type]

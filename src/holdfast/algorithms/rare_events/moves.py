@@ -8,7 +8,7 @@ block of features by new random values:
 - a block of neighbouring positions of an image or a series: `z' = xi` within a random rectangle, `z' = z` outside it.
   The map of a network with rectifiers jumps where a unit switches. A small move of size b of all pixels switches a
   number of units that is proportional to b, but it forgets only b^2 / 2 of the position. For a block both are
-  proportional to its share of the pixels. Each part of the image has blocks of its own size, since a level that hardly
+  proportional to its share of the pixels. Each part of the image has its own block size, since a level that hardly
   depends on the border would otherwise decide how large blocks in the middle are. Where a block lies does not depend on
   the particle, so the prior is preserved.
 
@@ -28,8 +28,8 @@ from holdfast.tensors import Streams, broadcast_rows
 
 _JITTER = 0.7  # the logarithm of a block's side varies by that much
 _PARTS = 16  # parts of an image or a series whose blocks have a size of their own, about
-_SMALLEST = 0.25  # positions; each block has at least one
-_PRIOR_STEPS = 5.0  # a part with so few steps in a move changes its size half as much as one with very many
+_SHORTEST = 0.5  # positions of the longest axis; each block has at least one
+_SHARED_STEPS = 5.0  # to the steps of a part, so many with the acceptance of all parts are added: few say little
 _FROZEN = 0.1  # share of the features that may have forgotten less than what counts as forgotten
 
 
@@ -40,7 +40,7 @@ class Moves:
         state: the first particles, `(P, n, *shape)`.
         kinds: how many kinds of moves take turns.
         size: the first size.
-        largest: size, of each problem or of all.
+        largest: the largest size, one for each problem or one for all.
 
     Attributes:
         size: of each problem's steps of all features, `(P,)`. It is one for all particles of a problem, and is adapted
@@ -112,8 +112,8 @@ class Moves:
 class GaussianMoves(Moves):
     """Moves of all features (kind 0) and, for images and series, of blocks (kind 1), in Gaussian space.
 
-    A block is a rectangle in the axes after the channels, with all channels. The image has about 16 parts; blocks that
-    begin in different parts have different sizes, and each size is adapted to the acceptance of its own blocks.
+    A block is a rectangle in the axes after the channels, with all channels. The image has about 16 parts, and
+    each has its own block size, adapted to the acceptance of its blocks. A block's part follows from its random offset.
 
     Args:
         state: the first particles, `(P, n, *shape)`.
@@ -157,8 +157,9 @@ class GaussianMoves(Moves):
         if self.kind == 0:
             super().adapt(rate, gain)
         else:
-            surplus = (self.accepted_in_part - self.target * self.tried_in_part) / (self.tried_in_part + _PRIOR_STEPS)
-            smallest = _SMALLEST / math.prod(self.grid)
+            accepted = self.accepted_in_part + _SHARED_STEPS * rate[:, None]
+            surplus = accepted / (self.tried_in_part + _SHARED_STEPS) - self.target
+            smallest = (_SHORTEST / max(self.grid)) ** len(self.grid)
             self.share = (self.share * torch.exp(gain * surplus)).clamp(smallest, 1.0)
 
     def select(self, index: Tensor) -> None:
@@ -231,7 +232,7 @@ def plan_parts(grid: torch.Size) -> tuple[int, ...]:
 def draw_blocks(
     share: Tensor, parts: tuple[int, ...], count: int, grid: torch.Size, streams: Streams
 ) -> tuple[Tensor, Tensor]:
-    """`count` random blocks for each problem, bool `(P, count, *grid)`, and the parts in which they lie, `(P, count)`.
+    """`count` random blocks for each problem, bool `(P, count, *grid)`, and the part of each, `(P, count)`.
 
     Their sides vary by a factor of two in both directions, and are at least one position long. Blocks may stick out (so
     that positions at the edge are drawn as often as the others), which makes large ones smaller.
