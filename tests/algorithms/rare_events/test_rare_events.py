@@ -113,7 +113,7 @@ def test_the_interval_is_students(level: float) -> None:
     sampled = monte_carlo(lambda x: x[:, 0] - 0.5, UnitBox(1), samples=10)
     known = {
         "log_probability": torch.tensor([-9.0, -30.0]).double(),
-        "std_error": torch.tensor([0.5, 2.0]).double(),
+        "own_error": torch.tensor([0.5, 2.0]).double(),
         "degrees": torch.tensor([3.0, 40.0]).double(),
         "censored": torch.tensor([False, False]),
         "resolved": torch.tensor([True, True]),
@@ -122,6 +122,26 @@ def test_the_interval_is_students(level: float) -> None:
     estimate = dataclasses.replace(sampled, hits=None, **known)  # type: ignore[arg-type]
     exact = stats.t.interval(level, [3, 40], loc=[-9, -30], scale=[0.5, 2])
     assert estimate.interval(level).T.tolist() == [pytest.approx(ends) for ends in np.minimum(exact, 0).tolist()]
+
+
+def test_the_standard_error_of_a_run_that_is_not_resolved_is_that_of_its_interval() -> None:
+    sampled = monte_carlo(lambda x: x[:, 0] - 0.5, UnitBox(1), samples=10)
+    three = repeat(problems()[2], 1, particles=10, floor=-2.0)[0].levels * 3
+    known = {
+        "log_probability": torch.tensor([-30.0, -30.0, -30.0]).double(),
+        "own_error": torch.tensor([0.5, 0.5, torch.nan]).double(),
+        "degrees": torch.tensor([40.0, 40.0, 40.0]).double(),
+        "censored": torch.tensor([False, False, True]),
+        "resolved": torch.tensor([True, False, False]),
+        "levels": three,
+    }
+    estimate = dataclasses.replace(sampled, hits=None, **known)  # type: ignore[arg-type]
+    low = -30 - stats.t.ppf(0.975, 40) * 0.5
+    own, wide, missing = estimate.std_error.tolist()
+    assert own == 0.5
+    assert wide == pytest.approx((three[1].bound() - low) / (2 * stats.norm.ppf(0.975)))
+    assert wide > 5
+    assert math.isnan(missing)
 
 
 @pytest.mark.parametrize("method", [subset_simulation, monte_carlo])
@@ -364,7 +384,7 @@ def test_monte_carlo_equivalent_is_the_papers() -> None:
     # SAFARI, Table 2: ln P = -12.25 and delta^2 = 0.0184 correspond to 1.13e7 samples
     estimate = monte_carlo(lambda x: x[:, 0] - 0.5, UnitBox(1), samples=100)
     changed = type(estimate)(
-        **{**vars(estimate), "log_probability": torch.tensor([-12.25]), "std_error": torch.tensor([0.0184**0.5])}
+        **{**vars(estimate), "log_probability": torch.tensor([-12.25]), "own_error": torch.tensor([0.0184**0.5])}
     )
     assert changed.monte_carlo_samples().item() == pytest.approx(1.13e7, rel=0.01)
 

@@ -170,7 +170,7 @@ def test_runs_that_contradict_each_other_are_not_resolved() -> None:
     def move(value: float) -> RareEventEstimate:
         chosen = {f.name: getattr(base, f.name) for f in fields(base)}
         changed = {"log_probability": torch.tensor([value], dtype=torch.float64)}
-        sure = {"std_error": torch.tensor([0.1], dtype=torch.float64), "resolved": torch.tensor([True])}
+        sure = {"own_error": torch.tensor([0.1], dtype=torch.float64), "resolved": torch.tensor([True])}
         return RareEventEstimate(**{**chosen, **changed, **sure})
 
     pooled = pool([move(-10.0), move(-17.0)], [1000, 1000])

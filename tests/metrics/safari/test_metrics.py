@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,8 @@ from holdfast.metrics import (
     WorstCase,
     measure_sensitivity,
 )
-from holdfast.metrics.probe import class_margin
+from holdfast.metrics.probe import Probe, class_margin
+from holdfast.metrics.safari import misinterpretation_probability
 
 BALL = holdfast.LinfBall(0.2)
 
@@ -348,6 +350,40 @@ def test_the_estimate_from_the_event_is_in_the_result(
     alone = without(lenet, "input_x_gradient", x)
     assert torch.equal(alone.from_prior[reached], both.from_prior[reached])  # one does not change the other
     assert alone.from_event.isnan().all()
+
+
+@pytest.mark.parametrize("explainer", ["input_x_gradient", "occlusion"])
+def test_half_of_the_particles_that_go_back_start_at_a_worst_case(
+    explainer: str, lenet: holdfast.Classifier, digits: holdfast.data.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With and without gradients; and the event is known to exist where the simulation ends before it."""
+    given: list[torch.Tensor | None] = []
+
+    def simulate(*args: Any, **kwargs: Any) -> Any:
+        given.append(args[11])
+        return subset_simulation(*args, **kwargs)
+
+    monkeypatch.setattr(misinterpretation_probability, "subset_simulation", simulate)
+    x, ball = digits[:2].inputs, holdfast.LinfBall(0.3)
+    options: dict[str, Any] = {"threshold": 0.55, "particles": 40, "moves": 1, "first": 1.0, "budget": 4000}
+    metric = MisinterpretationProbability(ball, floor=-1.0, from_event=True, **options)
+    found = metric(lenet, explainer, x)
+    (witnesses,) = given
+    assert witnesses is not None
+    assert witnesses.shape == (2, 1, *x.shape[1:])
+    probe = Probe(lenet, holdfast.explainers.get(explainer), x, None, "pearson", absolute=True, explain="predicted")
+    seen = probe.query(witnesses[:, 0])
+    assert seen.similarity is not None
+    happened = (seen.similarity < 0.55) & (seen.margin < 0)
+    assert torch.equal(found.witnessed, happened)
+    assert happened.any()
+    assert found.censored.all()  # below the floor
+    assert (found.model_evaluations <= 4000).all()
+    plain = MisinterpretationProbability(ball, floor=-1.0, **options)(lenet, explainer, x)
+    assert torch.equal(found.log_probability, plain.log_probability)
+    # the clean input is one; the search may spend a sixteenth of the budget
+    assert (found.model_evaluations - plain.model_evaluations <= 4000 // 16).all()
+    assert not plain.witnessed.any()
 
 
 def test_explain_origin_or_predicted_matters_only_where_the_class_flips(

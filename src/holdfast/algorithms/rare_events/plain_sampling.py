@@ -59,7 +59,7 @@ def monte_carlo(
     none = hits == 0
     return RareEventEstimate(
         log_probability=torch.where(none, clopper_pearson(hits, samples, 0.95)[:, 1], share.log()),
-        std_error=torch.where(none, torch.nan, ((1 - share) / (share * samples)).sqrt()),
+        own_error=torch.where(none, torch.nan, ((1 - share) / (share * samples)).sqrt()),
         censored=none,
         resolved=torch.ones_like(none),
         stalled=torch.zeros_like(none),

@@ -77,7 +77,7 @@ def pool(runs: Sequence[RareEventEstimate], sizes: Sequence[int]) -> RareEventEs
     if len(used) == 1 or not reached:
         return replace(used[-1], model_evaluations=evaluations)
     values = torch.cat([run.log_probability for run in reached]).cpu()
-    errors = torch.cat([run.std_error for run in reached]).cpu()
+    errors = torch.cat([run.own_error for run in reached]).cpu()
     total = torch.logsumexp(values, 0)
     share = torch.zeros(len(used), dtype=torch.float64)  # of each run in the sum
     share[: len(reached)] = (values - total).exp()
@@ -94,7 +94,7 @@ def pool(runs: Sequence[RareEventEstimate], sizes: Sequence[int]) -> RareEventEs
     pooled = replace(
         reached[-1],
         log_probability=(total - math.log(len(used)))[None].to(device),
-        std_error=variance.sqrt()[None].to(device),
+        own_error=variance.sqrt()[None].to(device),
         degrees=freedom[None].to(device),
         resolved=(ends[:, 0].max() <= ends[:, 1].min())[None].to(device),
         acceptance=torch.stack([run.acceptance for run in used]).mean(0),

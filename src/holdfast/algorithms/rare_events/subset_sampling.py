@@ -250,7 +250,7 @@ class _Run:
         device = self.extreme.device
         return RareEventEstimate(
             log_probability=torch.where(self.censored, bound, last).to(device),
-            std_error=torch.where(self.censored, torch.nan, error).to(device),
+            own_error=torch.where(self.censored, torch.nan, error).to(device),
             censored=self.censored.to(device),
             resolved=(trusted & ~self.out_of_budget & ~self.stalled).to(device),
             stalled=self.stalled.to(device),

@@ -35,16 +35,21 @@ from holdfast.algorithms.rare_events.subset_sampling import (
     plan_sizes,
     subset_simulation,
 )
+from holdfast.algorithms.searches.auto import AutoSearch
 from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Direction, Metric, PartOf, Presets, Role, metrics
 from holdfast.metrics.kept_class import KeptClass, NeighbourhoodResult
 from holdfast.metrics.probe import Explain, Probe, check_probe_options
 from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
+from holdfast.metrics.safari.worst_case import EventObjective
 from holdfast.model import Classifier, Output
 from holdfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
 from holdfast.similarity import Similarity
 from holdfast.similarity import get as get_similarity
+from holdfast.tensors import draw_seed
+
+_SEARCH = 500  # evaluations of the search for witnesses, at most
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class ProbabilityResult(NeighbourhoodResult):
 
     Attributes:
         log_probability: natural logarithm of the probability; an upper bound where `censored`. `(N,)`
-        std_error: of `log_probability`; NaN where `censored`, and perhaps too small where not `resolved`. `(N,)`
+        std_error: of `log_probability`; NaN where `censored`, and that of the interval where not `resolved`. `(N,)`
         low, high: the 95% interval of ln P; `low` is minus infinity where `censored`. `(N,)`
         censored: the event was not reached: it is rarer than the floor, there was no hit, the run stalled, or the
             sample was skipped. `(N,)` bool
@@ -68,6 +73,8 @@ class ProbabilityResult(NeighbourhoodResult):
         from_event: the estimate from the event back to the prior, which tends to be too large. NaN if it was not
             asked for, or the event was not reached. `(N,)`
         from_event_error: its standard error, `(N,)`.
+        witnessed: a search before the simulation found the event, so it exists. False where none was asked for
+            (`from_event`). `(N,)` bool
         stalled: the run ended on a plateau of equal scores. `(N,)` bool
         acceptance: share of accepted moves, NaN without moves. `(N,)`
         levels: the levels of each sample, its curve of ln P against the threshold; None for skipped samples and for
@@ -85,6 +92,7 @@ class ProbabilityResult(NeighbourhoodResult):
     from_prior: Tensor
     from_event: Tensor
     from_event_error: Tensor
+    witnessed: Tensor
     stalled: Tensor
     acceptance: Tensor
     levels: tuple[Levels | None, ...]
@@ -133,7 +141,9 @@ class MisinterpretationProbability(Metric):
         error: the standard error of ln P that is wanted: runs are repeated until it is reached.
         budget: model evaluations at most for each sample, the clean input included.
         from_event: also estimate ln P from the event back to the prior, as a check, if the budget allows. With default
-            settings it costs about half as much again.
+            settings it costs about half as much again. Half of its particles start at a worst case, where a short
+            search finds one: the search `auto`, which follows gradients where there are some, with 500 evaluations, or
+            a sixteenth of the budget if that is less.
         particles, moves, quantile, first, proposal, floor: see `holdfast.algorithms.subset_simulation`.
         samples: of plain Monte Carlo.
         absolute, explain, margin: as for `WorstCase`.
@@ -224,7 +234,7 @@ class MisinterpretationProbability(Metric):
         sizes = plan_sizes(self.particles, round(self.first * self.particles), 1)
         sizes += [self.particles] * (levels + 1 - len(sizes))
         later = (size * count_moves(size, self.particles, self.moves) for size in sizes[1 : levels + 1])
-        returning = plan_return(self.particles, self.moves, levels)[2] if self.from_event else 0
+        returning = plan_return(self.particles, self.moves, levels)[2] + self._plan_search() if self.from_event else 0
         return min(sizes[0] + sum(later) + returning, self.budget or sys.maxsize)
 
     def pilot(self) -> MisinterpretationProbability:
@@ -260,7 +270,11 @@ class MisinterpretationProbability(Metric):
         )
         usable = probe.usable()
 
-        budget = None if self.budget is None else self.budget - 1  # the clean input is one
+        witnesses, witnessed, searched = None, torch.zeros(len(usable), dtype=torch.bool, device=inputs.device), 0
+        if self.from_event and self.method == "subset" and len(usable):
+            searched = self._plan_search()
+            witnesses, witnessed = _search_witnesses(event, probe, inputs, searched, generator)
+        budget = None if self.budget is None else self.budget - 1 - searched  # the clean input is one
         wanted = limit_first(self.first * self.particles, budget)
         first = plan_sizes(self.particles, wanted, region.shape.numel())[0]
         kept = KeptClass(probe, self.samples if self.method == "monte_carlo" else first)
@@ -288,13 +302,24 @@ class MisinterpretationProbability(Metric):
                     self.error,
                     budget,
                     self.from_event,
+                    witnesses,
                     generator=generator,
                     indexed=True,
                 )
-        return self._result(probe, inputs, usable, estimate, kept)
+        return self._result(probe, inputs, usable, estimate, kept, witnessed)
+
+    def _plan_search(self) -> int:
+        """The evaluations of the search for witnesses, the check of what it found included."""
+        return min(_SEARCH, self.budget // 16 if self.budget else _SEARCH)
 
     def _result(
-        self, probe: Probe, inputs: Tensor, usable: Tensor, estimate: RareEventEstimate | None, kept: KeptClass
+        self,
+        probe: Probe,
+        inputs: Tensor,
+        usable: Tensor,
+        estimate: RareEventEstimate | None,
+        kept: KeptClass,
+        witnessed: Tensor,
     ) -> ProbabilityResult:
         def spread(values: Tensor | None, fill: float | bool) -> Tensor:
             none = torch.tensor([fill], device=inputs.device)[:0]  # without an estimate no sample is usable
@@ -328,6 +353,7 @@ class MisinterpretationProbability(Metric):
             from_event_error=spread(estimate.from_event_error, torch.nan)
             if estimate is not None and checked
             else unknown,
+            witnessed=probe.spread(witnessed, False),
             stalled=spread(None if estimate is None else estimate.stalled, False),
             acceptance=spread(None if estimate is None else estimate.acceptance, torch.nan),
             levels=tuple(levels),
@@ -335,3 +361,25 @@ class MisinterpretationProbability(Metric):
             estimate=estimate,
             estimated=usable,
         )
+
+
+def _search_witnesses(
+    event: Event, probe: Probe, inputs: Tensor, budget: int, generator: torch.Generator | None
+) -> tuple[Tensor | None, Tensor]:
+    """The worst case of each usable origin, as a point of its region, `(U, 1, ...)`, and whether it is in the event.
+
+    None for too small a `budget`. The generator stays as it is, so that the simulation has the same seed with and
+    without a search.
+    """
+    usable = probe.usable()
+    if budget < 2:
+        return None, torch.zeros(len(usable), dtype=torch.bool, device=inputs.device)
+    state = None if generator is None else generator.get_state()
+    seed = ~draw_seed(generator)
+    if generator is not None and state is not None:
+        generator.set_state(state)
+    assert probe.region is not None
+    own = probe.region.select(usable)
+    found = EventObjective(event, probe, inputs, False).run(AutoSearch(), own, budget - 1, seed)
+    points = own.project(found.inputs[:, None])
+    return points, (event.scores(event.query(probe, points[:, 0], usable)) >= 0).all(1)

@@ -287,7 +287,7 @@ class WorstCase(Metric):
             margin=self.margin,
             region=region,
         )
-        objective = _WorstCaseObjective(event, probe, inputs, self.track_sensitivity)
+        objective = EventObjective(event, probe, inputs, self.track_sensitivity)
         usable, points, trace, population = objective.usable, region.centre.clone(), _empty_trace(inputs), None
         followed, gap, kept = False, None, KeptClass(probe, plan_draws(self.budget, probe))
         if len(usable):
@@ -344,7 +344,7 @@ class WorstCase(Metric):
         )
 
 
-class _WorstCaseObjective(ProbeObjective):
+class EventObjective(ProbeObjective):
     """The outcome of an event; keeps the largest sensitivities among all candidates if asked to `track` them."""
 
     def __init__(self, event: Event, probe: Probe, inputs: Tensor, track: bool) -> None:

@@ -76,6 +76,9 @@ class ProbabilityPresentation(Presentation):
         counts = {"stalled": int(read_flags(frame, "stalled").sum())}
         if options.get("from_event") and "from_event" in frame.columns:
             counts["without an estimate from the event"] = int((~np.isfinite(read_numbers(frame, "from_event"))).sum())
+        if "witnessed" in frame.columns:
+            unseen = read_flags(frame, "censored") & read_flags(frame, "witnessed")
+            counts["not reached by the simulation, though a search found the event"] = int(unseen.sum())
         notes += [f"{word}: {count} of {len(frame)}" for word, count in counts.items() if count]
         return [*notes, *describe_kept_class(frame)]
 
@@ -158,6 +161,8 @@ def _draw_directions(view: View) -> list[Chart]:
         lines = []
         for direction, error in (("from_prior", "std_error"), ("from_event", "from_event_error")):
             value, width = read_numbers(rows, direction), 1.96 * read_numbers(rows, error)
+            if direction == "from_prior":  # the interval of a run that is not resolved contains both directions
+                width = np.where(read_flags(rows, "resolved"), width, 0.0)
             label = direction.replace("_", " the ")
             sample = rows["sample"].to_numpy().astype(float)
             lines.append(Line(label, sample, value, value - width, np.minimum(value + width, 0.0)))
@@ -167,8 +172,9 @@ def _draw_directions(view: View) -> list[Chart]:
             f"{name}: ln P from the prior to the event, and from the event back to the prior",
             "sample",
             LN_P,
-            caption="Band: ±1.96 standard errors. The simulation tends to be too low on the way to the event, and too "
-            "high on the way back. Where the bands are far apart, ln P is probably between them. This is no proof.",
+            caption="Band: ±1.96 standard errors; on the way to the event only where the run is resolved. The "
+            "simulation tends to be too low on the way to the event, and too high on the way back. Where the bands are "
+            "far apart, ln P is probably between them. This is no proof.",
             name=f"directions-{name}",
             heading=f"{name}: both directions",
             markers=True,
