@@ -223,25 +223,24 @@ class _Canvas:
 
         `move` `(P, n)`, `u` uniform; the places are bool `(P, n, C, S)`.
         """
-        x, kind = x.reshape(self.centre.shape), move[..., None, None]
+        x, n = x.reshape(self.centre.shape), move.shape[1]
         box, amount, sign, end, channels = torch.split(u, [1, 1, 1, 1, self.channels], dim=2)
         chosen = channels < 0.5
         inside = block[:, :, None] & (chosen | ~chosen.any(2, keepdim=True))[..., None]
-        inside |= kind == _RELAX
+        inside |= (move == _RELAX)[..., None, None]
         lower, upper = self._box(box[..., 0])
         at, low, high = (
-            values.expand(*move.shape, *x.shape[2:]).gather(3, middle[..., None, None].expand(-1, -1, self.channels, 1))
+            values.expand(-1, n, -1, -1).gather(3, middle[..., None, None].expand(-1, -1, self.channels, 1))
             for values in (x, lower, upper)
         )
-        factor = amount[..., None].to(x.dtype)
-        step = torch.where(sign[..., None] < 0.5, -1.0, 1.0).to(x.dtype) * 2.0 ** (-8 * factor)
-        offset = x - self.centre
         # from inside the box either end; the further one is the likelier
         y = torch.where(at - low < end[..., None] * (high - low), upper, lower)
-        y = torch.where(kind == 1, self.centre, y)
-        y = torch.where(kind == 2, self.centre + offset * factor, y)
-        y = torch.where(kind == 3, x + step * (upper - lower), y)
-        y = torch.where(kind == _RELAX, self.centre + offset * (1 + step), y)
+        step = torch.where(sign < 0.5, -1.0, 1.0).to(x.dtype) * 2.0 ** (-8 * amount.to(x.dtype))
+        for kind in range(1, _MOVES):  # in a box few proposals are no vertices
+            rows = torch.nonzero(move == kind, as_tuple=True)
+            if len(rows[0]):
+                own = (values.expand(-1, n, -1, -1)[rows] for values in (x, self.centre, lower, upper))
+                y[rows] = _change_inside(kind, *own, amount[rows][..., None].to(x.dtype), step[rows][..., None])
         return self._project(torch.where(inside, y, x)), inside
 
     def merge(self, x: Tensor, y: Tensor, inside: Tensor, amounts: Tensor, score: Tensor) -> Tensor:
@@ -250,9 +249,13 @@ class _Canvas:
         Combination t moves features by `amounts` `(P, T, n)` of the way to where the changes have them; a feature that
         several changes contain goes to the one with the highest `score` `(P, n)`.
         """
-        x, y = x.reshape(self.centre.shape), y.reshape(*y.shape[:2], self.channels, self.size)
+        # most changes are in no combination, and the first has those of all others
+        most = int((amounts[:, 0] > 0).sum(1).max())
+        used = (amounts[:, 0] > 0).to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, : max(1, most)]
+        x, y = x.reshape(self.centre.shape), take_points(y, used).reshape(*used.shape, self.channels, self.size)
+        inside, score = take_points(inside, used), score.gather(1, used)
         merged = []
-        for amount in amounts.unbind(1):
+        for amount in (take_points(each, used) for each in amounts.unbind(1)):
             rank = torch.where(amount > 0, score, -torch.inf)[..., None, None]
             top, owner = torch.where(inside, rank, -torch.inf).max(dim=1, keepdim=True)
             share = amount.to(x.dtype)[..., None, None].expand(-1, -1, *x.shape[2:]).gather(1, owner)
@@ -319,12 +322,24 @@ class _Influence:
 
     def learn(self, block: Tensor, change: Tensor) -> None:
         """Learn from the changes of value `(P, n)` that the blocks `(P, n, S)` made; an empty block teaches nothing."""
-        size = block.sum(2, keepdim=True).clamp(min=1)
+        places = block.double()  # counts are whole numbers, so sums of them are exact
+        size = places.sum(2, keepdim=True).clamp(min=1)
         each = change.double().abs().nan_to_num(nan=0.0, posinf=0.0)[..., None] / size
-        fade = self._FADE ** (block.shape[1] / 2)
-        self._change = fade * self._change + (block * each).sum(1)
-        self._tries = fade * self._tries + block.double().sum(1)
-        self._idle = torch.where(block.any(1), 0.0, self._idle + 1)
+        fade, tries = self._FADE ** (block.shape[1] / 2), places.sum(1)
+        self._change = fade * self._change + (places * each).sum(1)
+        self._tries = fade * self._tries + tries
+        self._idle = torch.where(tries > 0, 0.0, self._idle + 1)
+
+
+def _change_inside(
+    kind: int, x: Tensor, centre: Tensor, lower: Tensor, upper: Tensor, factor: Tensor, step: Tensor
+) -> Tensor:
+    """The values that a move of this kind, but no vertex, gives to features of `x` `(k, C, S)`."""
+    if kind == 1:
+        return centre
+    if kind == 2:
+        return centre + (x - centre) * factor
+    return x + step * (upper - lower) if kind == 3 else centre + (x - centre) * (1 + step)
 
 
 def _choose_changes(gain: Tensor, rise: Tensor, violation: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -352,19 +367,27 @@ def _choose_changes(gain: Tensor, rise: Tensor, violation: Tensor, count: int) -
     typical = rise.abs().sum(1, keepdim=True) / (rise != 0).sum(1, keepdim=True).clamp(min=1)
     room = -violation[:, None] - _MARGIN * typical
 
-    def solve(kept: Tensor) -> Tensor:
-        cost = torch.where(traded & kept, rise.abs(), 0.0).gather(1, order)
-        left = room - torch.where((free | pays) & kept, rise, 0.0).sum(1, keepdim=True) - (cost.cumsum(1) - cost)
-        bought = (left / cost.clamp(min=1e-30)).clamp(0, 1)
-        bought = torch.zeros_like(bought).scatter(1, order, bought)  # of those that pay: what is not made
-        return torch.where(pays, 1 - bought, torch.where(traded, bought, free.double())) * kept
+    expense = rise.abs()
 
-    amount = solve(torch.ones_like(free))
+    def solve(kept: Tensor) -> Tensor:
+        """The amounts `(P, T, n)` for T sets of changes, those that are `kept`, of the same shape."""
+        places = order[:, None].expand_as(kept)
+        cost = torch.where(traded[:, None] & kept, expense[:, None], 0.0).gather(2, places)
+        certain = torch.where((free | pays)[:, None] & kept, rise[:, None], 0.0).sum(2, keepdim=True)
+        left = room[:, None] - certain - (cost.cumsum(2) - cost)
+        bought = (left / cost.clamp(min=1e-30)).clamp(0, 1)
+        bought = torch.zeros_like(bought).scatter(2, places, bought)  # of those that pay: what is not made
+        made = torch.where(traded[:, None], bought, free[:, None].double())
+        return torch.where(pays[:, None], 1 - bought, made) * kept
+
+    first = solve(torch.ones_like(free)[:, None])
+    amount = first[:, 0]
     bought = traded & torch.where(pays, amount < 1, amount > 0)
     price = torch.where(bought, rate, torch.inf).amin(1, keepdim=True)
     price = torch.where(price.isinf(), rate.amax(1, keepdim=True).clamp(min=0), price)
     score = gain - price * rise
     place = torch.where(amount > 0, score, -torch.inf).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
     number = (amount > 0).sum(1, keepdim=True).double()
-    amounts = [amount, *(solve(place < (number * 0.5**t).ceil()) for t in range(1, count))]
-    return torch.stack(amounts, dim=1), score
+    parts = 0.5 ** torch.arange(1, count, dtype=torch.float64, device=gain.device)
+    kept = place[:, None] < (number * parts).ceil()[..., None]
+    return torch.cat([first, solve(kept)], dim=1), score
