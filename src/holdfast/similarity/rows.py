@@ -15,6 +15,9 @@ from torch import Tensor
 
 from holdfast.errors import check
 
+#: numbers that fit into a cache
+_CACHED_ELEMENTS = 1 << 17
+
 
 def check_map(a: Tensor, argument: str = "a") -> None:
     """Raise `ArgumentError` unless `a` is a floating tensor `(N, ...)` with at least one feature."""
@@ -38,7 +41,16 @@ def working_dtype(*maps: Tensor) -> torch.dtype:
 
 def row_sum(x: Tensor) -> Tensor:
     """Sum `(N, F) -> (N,)` by repeated halving: pairwise sums are accurate, and have the same bits in every batch."""
-    odd: Tensor | None = None
+    small = x.numel() <= _CACHED_ELEMENTS and x.device.type == "cpu" and not x.requires_grad
+    if not small:
+        return _halve(x)
+    with np.errstate(all="ignore"):  # NumPy's small operations take a fifth of the time of torch's, with the same bits
+        return torch.from_numpy(_halve(x.numpy()))
+
+
+def _halve(x: Any) -> Any:
+    """`row_sum` of a tensor or an array."""
+    odd: Any = None
     while x.shape[1] > 1:
         half = x.shape[1] // 2
         if x.shape[1] % 2:
@@ -47,9 +59,9 @@ def row_sum(x: Tensor) -> Tensor:
     return x[:, 0] if odd is None else x[:, 0] + odd
 
 
-@torch.no_grad()
 def extremes(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Smallest and largest value of each row `(N, F)`; NaN if the row has a NaN."""
+    """Smallest and largest value of each row `(N, F)`, detached; NaN if the row has a NaN."""
+    x = x.detach()
     return x.amin(1), x.amax(1)
 
 

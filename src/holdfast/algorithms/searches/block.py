@@ -65,7 +65,8 @@ from holdfast.tensors import Streams, broadcast_rows
 _MOVES = 5  # vertex, centre, scale, nudge, relax
 _RELAX = 4  # the number of the last one
 _FEWEST = 16  # proposals of a round, unless fewer are asked for: batches have at least that many rows anyway
-_ROUNDS = 80  # of small budgets
+_ALIGNED = 8  # proposals of a round are a multiple of it, as the rows of a batch are
+_ROUNDS = 80  # of small budgets, about
 _SPREAD = 3.0  # the shares of the blocks of one round lie between the current one over and times this
 _MARGIN = 0.02  # of a typical change of the violation
 _PATCHES = 7  # along each axis, in the vertices to start from
@@ -136,7 +137,7 @@ class BlockSearch(Search):
     ) -> None:
         """Rounds of proposals, from the incumbent `now`, until the budget is spent."""
         region, first = run.region, run.spent
-        count = min(self.proposals, max(_FEWEST, run.budget // _ROUNDS))
+        count = min(self.proposals, max(_FEWEST, round(run.budget / _ROUNDS / _ALIGNED) * _ALIGNED))
         corner = torch.eye(_MOVES, dtype=torch.float64, device=region.device)[0]
         credit = torch.ones(len(region), _MOVES, dtype=torch.float64, device=region.device)
         influence = _Influence(len(region), canvas.size, region.device)
@@ -162,7 +163,7 @@ class BlockSearch(Search):
             seen = run.query(y)
             gain = seen.value - now.seen.value[:, None]
             rise = (seen.violation - now.seen.violation[:, None]).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-            influence.learn(block & single[..., None], gain)
+            influence.learn(block, single, gain)
             better = (seen.key() > now.key[:, None]) & single
             credit = (self.memory * credit + (1 - self.memory) * 1e-2).scatter_add(1, move, better.double())
             now.accept(y, seen)
@@ -226,8 +227,9 @@ class _Canvas:
         x, n = x.reshape(self.centre.shape), move.shape[1]
         box, amount, sign, end, channels = torch.split(u, [1, 1, 1, 1, self.channels], dim=2)
         chosen = channels < 0.5
-        inside = block[:, :, None] & (chosen | ~chosen.any(2, keepdim=True))[..., None]
-        inside |= (move == _RELAX)[..., None, None]
+        inside = block[:, :, None].clone()
+        if self.channels > 1:
+            inside = inside & (chosen | ~chosen.any(2, keepdim=True))[..., None]
         lower, upper = self._box(box[..., 0])
         at, low, high = (
             values.expand(-1, n, -1, -1).gather(3, middle[..., None, None].expand(-1, -1, self.channels, 1))
@@ -240,6 +242,7 @@ class _Canvas:
             rows = torch.nonzero(move == kind, as_tuple=True)
             if len(rows[0]):
                 own = (values.expand(-1, n, -1, -1)[rows] for values in (x, self.centre, lower, upper))
+                inside[rows] |= kind == _RELAX
                 y[rows] = _change_inside(kind, *own, amount[rows][..., None].to(x.dtype), step[rows][..., None])
         return self._project(torch.where(inside, y, x)), inside
 
@@ -320,9 +323,9 @@ class _Influence:
         rungs = u.double() * ladder[:, -1:]
         return torch.searchsorted(ladder, rungs).clamp(max=ladder.shape[1] - 1)
 
-    def learn(self, block: Tensor, change: Tensor) -> None:
-        """Learn from the changes of value `(P, n)` that the blocks `(P, n, S)` made; an empty block teaches nothing."""
-        places = block.double()  # counts are whole numbers, so sums of them are exact
+    def learn(self, block: Tensor, single: Tensor, change: Tensor) -> None:
+        """Learn from the changes of value `(P, n)` that the blocks `(P, n, S)` made, where they are `single` ones."""
+        places = block.double().mul_(single.double()[..., None])  # counts are whole numbers, so sums of them are exact
         size = places.sum(2, keepdim=True).clamp(min=1)
         each = change.double().abs().nan_to_num(nan=0.0, posinf=0.0)[..., None] / size
         fade, tries = self._FADE ** (block.shape[1] / 2), places.sum(1)
