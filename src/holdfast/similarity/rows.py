@@ -43,7 +43,8 @@ def row_sum(x: Tensor) -> Tensor:
     """Sum `(N, F) -> (N,)` by repeated halving: pairwise sums are accurate, and have the same bits in every batch."""
     small = x.numel() <= _CACHED_ELEMENTS and x.device.type == "cpu" and not x.requires_grad
     if not small:
-        return _halve(x)
+        total: Tensor = _halve(x)
+        return total
     with np.errstate(all="ignore"):  # NumPy's small operations take a fifth of the time of torch's, with the same bits
         return torch.from_numpy(_halve(x.numpy()))
 

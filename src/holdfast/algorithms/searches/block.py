@@ -241,9 +241,10 @@ class _Canvas:
         for kind in range(1, _MOVES):  # in a box few proposals are no vertices
             rows = torch.nonzero(move == kind, as_tuple=True)
             if len(rows[0]):
-                own = (values.expand(-1, n, -1, -1)[rows] for values in (x, self.centre, lower, upper))
-                inside[rows] |= kind == _RELAX
-                y[rows] = _change_inside(kind, *own, amount[rows][..., None].to(x.dtype), step[rows][..., None])
+                now, centre, width = (each.expand(-1, n, -1, -1)[rows] for each in (x, self.centre, upper - lower))
+                y[rows] = _change_inside(kind, now, centre, width, amount[rows].to(x.dtype), step[rows])
+                if kind == _RELAX:
+                    inside[rows] = True
         return self._project(torch.where(inside, y, x)), inside
 
     def merge(self, x: Tensor, y: Tensor, inside: Tensor, amounts: Tensor, score: Tensor) -> Tensor:
@@ -334,15 +335,14 @@ class _Influence:
         self._idle = torch.where(tries > 0, 0.0, self._idle + 1)
 
 
-def _change_inside(
-    kind: int, x: Tensor, centre: Tensor, lower: Tensor, upper: Tensor, factor: Tensor, step: Tensor
-) -> Tensor:
-    """The values that a move of this kind, but no vertex, gives to features of `x` `(k, C, S)`."""
+def _change_inside(kind: int, x: Tensor, centre: Tensor, width: Tensor, factor: Tensor, step: Tensor) -> Tensor:
+    """What a move of this kind, no vertex, makes of incumbents `x` `(k, C, S)`; `factor` and `step` are `(k, 1)`."""
+    factor, step = factor[..., None], step[..., None]
     if kind == 1:
         return centre
     if kind == 2:
         return centre + (x - centre) * factor
-    return x + step * (upper - lower) if kind == 3 else centre + (x - centre) * (1 + step)
+    return x + step * width if kind == 3 else centre + (x - centre) * (1 + step)
 
 
 def _choose_changes(gain: Tensor, rise: Tensor, violation: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -109,9 +109,7 @@ class GeneticSearch(Search):
         if few:
             noise = 0.2 * noise * 2 ** (-8 * streams.uniform(x.shape[1:], x.dtype)[altered])
         moved = x[altered] + noise * (upper - lower)
-        if (
-            not few
-        ):  # where there are few, the starts were spread over the box, so nothing is drawn again from all of it
+        if not few:  # the starts for few parameters were spread over the box, so nothing is drawn again from all of it
             redrawn = lower + (upper - lower) * (chance * (2 / max(self.mutation, 1e-12))).clamp(max=1.0)
             moved = torch.where(chance < self.mutation / 2, redrawn, moved)
         x[altered] = moved
