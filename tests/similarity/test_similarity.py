@@ -447,11 +447,14 @@ def test_row_sum_has_the_same_bits_in_numpy_and_torch():
     for features in (1, 2, 3, 100, 1023):
         x = pair(5, features, dtype=torch.float32)[0]
         x[0, 0], x[1, -1] = torch.nan, torch.inf
-        both = rows.row_sum(x), rows.row_sum(x.clone().requires_grad_())
+        leaf = x.clone().requires_grad_()
+        both = rows.row_sum(x), rows.row_sum(leaf)
         assert not both[0].requires_grad
         assert both[1].requires_grad
         assert torch.equal(both[0][2:], both[1][2:])
         assert [each[:2].isnan().tolist() for each in both] == [[True, False]] * 2
+        gradient = torch.autograd.grad(both[1].sum(), leaf)[0]
+        assert torch.equal(gradient, torch.ones_like(x))
         large = x.expand(rows._CACHED_ELEMENTS // 5 + 1, 5, features).reshape(-1, features)  # summed by torch
         assert torch.equal(rows.row_sum(large)[-3:], both[0][-3:])
 
@@ -488,6 +491,11 @@ def test_binade():
 
 
 # --- gradients ---------------------------------------------------------------------------------------------
+
+
+def test_second_derivatives_of_a_row_sum():
+    x = pair(2, 5)[0].requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda x: rows.row_sum(x * x) ** 2, (x,))
 
 
 def test_gradients_of_a_prepared_reference():

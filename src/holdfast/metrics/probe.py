@@ -348,12 +348,14 @@ class Probe:
 
         def chunk(x: Tensor, origin: Tensor, *columns: Tensor) -> tuple[Tensor]:
             targets = self.targets[origin]
-            with torch.enable_grad(), smooth_relu(beta), PlainAttention():  # which run compiled modules eagerly
-                leaf = x.detach().requires_grad_(True)
-                copies = self.perturb(leaf, origin)
-                maps, logits = self.explainer.attribute(
-                    self.classifier, copies, targets if self.explain == "origin" else None, create_graph=True
-                )
+            with torch.enable_grad():
+                with smooth_relu(beta), PlainAttention():  # which run compiled modules eagerly
+                    leaf = x.detach().requires_grad_(True)
+                    copies = self.perturb(leaf, origin)
+                    maps, logits = self.explainer.attribute(
+                        self.classifier, copies, targets if self.explain == "origin" else None, create_graph=True
+                    )
+                # what follows has no ReLU, and is many small operations, of which the two would look at each
                 if self._aligns:  # where it is not seen, the map gets the origin's values, which have no gradient
                     maps, seen = self.align_maps(maps, leaf, origin)
                     maps = torch.where(seen, maps, self.maps[origin])
@@ -361,7 +363,8 @@ class Probe:
                 goal = objective(self._prepare(maps), margin, origin, *columns)
                 if not goal.requires_grad:
                     return (torch.zeros_like(x),)
-                (found,) = torch.autograd.grad(goal.sum(), leaf, allow_unused=True)
+                with smooth_relu(beta), PlainAttention():  # a checkpointed layer runs again here
+                    (found,) = torch.autograd.grad(goal.sum(), leaf, allow_unused=True)
             return (torch.zeros_like(x) if found is None else found.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0),)
 
         # a graph of second order holds about twice what a backward pass does
