@@ -78,8 +78,8 @@ class BlockSearch(Search):
     """Structured random search after Square Attack, with moves that also leave the corners.
 
     Args:
-        proposals: how many are evaluated at once at most, and so how large a batch one problem fills. A round has 1.25%
-            of the budget, but at least 16: more rounds are worth more than larger ones.
+        proposals: how many are evaluated at once at most, and so how large a batch one problem fills. A round has about
+            1.25% of the budget, in multiples of 8, but at least 16: more rounds are worth more than larger ones.
         merges: how many combinations of the last round's changes are among them.
         starts: how many patchwork vertices are tried first, at most a tenth of the budget.
         start: share of the features in the first blocks.
