@@ -443,12 +443,71 @@ def test_row_sum():
     assert rows.row_sum(torch.full((1, 10**6), 0.1)).item() == pytest.approx(1e5, rel=1e-6)
 
 
+def test_row_sum_has_the_same_bits_in_numpy_and_torch():
+    for features in (1, 2, 3, 100, 1023):
+        x = pair(5, features, dtype=torch.float32)[0]
+        x[0, 0], x[1, -1] = torch.nan, torch.inf
+        leaf = x.clone().requires_grad_()
+        both = rows.row_sum(x), rows.row_sum(leaf)
+        assert not both[0].requires_grad
+        assert both[1].requires_grad
+        assert torch.equal(both[0][2:], both[1][2:])
+        assert [each[:2].isnan().tolist() for each in both] == [[True, False]] * 2
+        gradient = torch.autograd.grad(both[1].sum(), leaf)[0]
+        assert torch.equal(gradient, torch.ones_like(x))
+        large = x.expand(rows._CACHED_ELEMENTS // 5 + 1, 5, features).reshape(-1, features)  # summed by torch
+        assert torch.equal(rows.row_sum(large)[-3:], both[0][-3:])
+
+
+@pytest.mark.parametrize("name", [*NAMES, "lens_precision:k=5,w=0"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_prepared_references_have_the_bits_of_a_call(name, count):
+    entry = sim.get(name)
+    a, b = (entry.of_maps(m) for m in pair(7, 2, 6, 6, dtype=torch.float32))
+    b[2], b[3] = 5.0, a[0]
+    number = torch.arange(7) % count
+    if count > 1:
+        a[1] = 1.0
+    compare = entry.prepare(a[:count])
+    assert torch.equal(compare(b, number), entry(a[number], b))
+    assert torch.equal(compare(b[4:5], number[4:5]), entry(a[number[4:5]], b[4:5]))
+
+
+def test_prepared_references_that_are_not_finite_and_maps_of_another_type():
+    a, b = pair(3, 9, dtype=torch.float32)
+    a[0, 0], b[1, 2] = torch.inf, torch.nan
+    for name in ("pearson", "spearman"):
+        compare = sim.get(name).prepare(a)
+        assert compare(b, torch.arange(3)).isnan().tolist() == [True, True, False]
+        with pytest.raises(ArgumentError, match=r"maps: .* as the references"):
+            compare(b.double(), torch.arange(3))
+    with pytest.raises(ArgumentError, match="shape of a"):
+        sim.get("pearson").prepare(a)(b[:, :5], torch.arange(3))
+
+
 def test_binade():
     sizes = torch.tensor([1.0, 1.99, 2.0, 3e38, 1e-45, F32.tiny, 0.0, math.inf, math.nan])
     assert rows.binade(sizes).tolist() == [1, 1, 2, 2**127, 2**-149, 2**-126, 1, 1, 1]
 
 
 # --- gradients ---------------------------------------------------------------------------------------------
+
+
+def test_second_derivatives_of_a_row_sum():
+    x = pair(2, 5)[0].requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda x: rows.row_sum(x * x) ** 2, (x,))
+
+
+def test_gradients_of_a_prepared_reference():
+    a, b = pair(2, 9)
+    number = torch.tensor([0, 1, 1])
+    b = torch.cat([b, b[:1]]).requires_grad_()
+    found = [
+        torch.autograd.grad(each.sum(), b)[0]
+        for each in (sim.get("pearson").prepare(a)(b, number), sim.pearson(a[number], b))
+    ]
+    assert torch.equal(*found)
+    assert bool(found[0].any())
 
 
 @pytest.mark.parametrize("name", [*DIFFERENTIABLE, "ssim:window=5,gaussian=true", "ssim:data_range=2"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import torch
@@ -24,6 +25,7 @@ from holdfast.model import Classifier, Output
 from holdfast.neighbourhoods import Region
 from holdfast.similarity import Similarity, SimilarityFunction, is_degenerate
 from holdfast.similarity import get as get_similarity
+from holdfast.similarity.rows import extremes, is_constant, working_dtype
 from holdfast.tensors import broadcast_rows
 
 _MAP_ELEMENTS = 1 << 22  # numbers in the maps that are compared at once: 16 MB
@@ -250,14 +252,15 @@ class Probe:
 
     def _query(self, x: Tensor, origin: Tensor, want_distance: bool, keep_maps: bool, compare: bool) -> Measurement:
         """`query` for as many rows as their maps may be held at once."""
-        targets, reference = self.targets[origin], self._compared[origin]
+        targets = self.targets[origin]
         wanted = targets if self.explain == "origin" else None
         fixed = None if self.fixed is None else self.fixed[origin]
         signed, logits = self.explainer.attribute_all(self.classifier, self.perturb(x, origin), wanted, fixed)
         maps = self._prepare(signed)
-        finite = _finite(logits) & _finite(maps)
         compared = self._of_maps(maps)
-        self.count(origin, is_degenerate(compared) & finite, ~finite)
+        low, high = extremes(compared.flatten(1).to(working_dtype(compared)))
+        finite = _finite(logits) & (low.isfinite() & high.isfinite() if compared is maps else _finite(maps))
+        self.count(origin, is_constant(low, high, torch.finfo(compared.dtype).eps) & finite, ~finite)
         seen = None
         if self._aligns and (compare or want_distance):
             maps, seen = self.align_maps(torch.where(broadcast_rows(finite, signed), signed, 0.0), x, origin)
@@ -265,12 +268,13 @@ class Probe:
             compared = self._of_maps(maps)
         alike = None
         if compare and self.similarity is not None:
-            alike = self._compare(reference, torch.where(broadcast_rows(finite, compared), compared, 0.0), seen)
-            alike = torch.where(finite, alike, torch.nan)
+            if not finite.all():  # some similarities cannot compare NaN
+                compared = torch.where(broadcast_rows(finite, compared), compared, 0.0)
+            alike = torch.where(finite, self._compare(compared, origin, seen), torch.nan)
         margin = class_margin(logits, targets, self.margin_kind)
         distance = None
         if want_distance:
-            whole = reference if self._compared is self.reference else self.reference[origin]
+            whole = self.reference[origin]
             difference = maps - whole if seen is None else (maps - whole) * seen
             distance = torch.where(finite, difference.flatten(1).norm(dim=1), torch.nan)
         return Measurement(
@@ -294,17 +298,23 @@ class Probe:
         assert self.region is not None
         return self.region.align_maps(maps, points, origin)
 
-    def _compare(self, reference: Tensor, compared: Tensor, seen: Tensor | None) -> Tensor:
-        """The similarity of what is compared `(M, ...)`, where it is `seen`."""
+    @cached_property
+    def _compare_whole(self) -> Callable[[Tensor, Tensor], Tensor]:
+        """The similarity of what is compared `(M, ...)` to that of the origins with these numbers `(M,)`."""
         assert self.similarity is not None
+        return self.similarity.prepare(self._compared)
+
+    def _compare(self, compared: Tensor, origin: Tensor, seen: Tensor | None) -> Tensor:
+        """The same, where it is `seen`."""
         if seen is None:
-            return self.similarity(reference, compared)
-        return self.similarity.compare_seen(reference, compared, seen if seen.ndim == compared.ndim else seen[:, 0])
+            return self._compare_whole(compared, origin)
+        assert self.similarity is not None
+        seen = seen if seen.ndim == compared.ndim else seen[:, 0]
+        return self.similarity.compare_seen(self._compared[origin], compared, seen)
 
     def similarity_to(self, origin: Tensor, maps: Tensor) -> Tensor:
         """The similarity, `(M,)`, of prepared maps `(M, ...)` to those of the origins numbered `origin` `(M,)`."""
-        assert self.similarity is not None
-        return self.similarity(self._compared[origin], self._of_maps(maps))
+        return self._compare_whole(self._of_maps(maps), origin)
 
     def query_class(self, x: Tensor, origin: Tensor | None = None) -> Measurement:
         """Predict perturbed copies without explaining them; arguments and margins are those of `query`."""
@@ -338,12 +348,14 @@ class Probe:
 
         def chunk(x: Tensor, origin: Tensor, *columns: Tensor) -> tuple[Tensor]:
             targets = self.targets[origin]
-            with torch.enable_grad(), smooth_relu(beta), PlainAttention():  # which run compiled modules eagerly
-                leaf = x.detach().requires_grad_(True)
-                copies = self.perturb(leaf, origin)
-                maps, logits = self.explainer.attribute(
-                    self.classifier, copies, targets if self.explain == "origin" else None, create_graph=True
-                )
+            with torch.enable_grad():
+                with smooth_relu(beta), PlainAttention():  # which run compiled modules eagerly
+                    leaf = x.detach().requires_grad_(True)
+                    copies = self.perturb(leaf, origin)
+                    maps, logits = self.explainer.attribute(
+                        self.classifier, copies, targets if self.explain == "origin" else None, create_graph=True
+                    )
+                # what follows has no ReLU, and is many small operations, of which the two would look at each
                 if self._aligns:  # where it is not seen, the map gets the origin's values, which have no gradient
                     maps, seen = self.align_maps(maps, leaf, origin)
                     maps = torch.where(seen, maps, self.maps[origin])
@@ -351,7 +363,8 @@ class Probe:
                 goal = objective(self._prepare(maps), margin, origin, *columns)
                 if not goal.requires_grad:
                     return (torch.zeros_like(x),)
-                (found,) = torch.autograd.grad(goal.sum(), leaf, allow_unused=True)
+                with smooth_relu(beta), PlainAttention():  # a checkpointed layer runs again here
+                    (found,) = torch.autograd.grad(goal.sum(), leaf, allow_unused=True)
             return (torch.zeros_like(x) if found is None else found.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0),)
 
         # a graph of second order holds about twice what a backward pass does

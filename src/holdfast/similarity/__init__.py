@@ -42,9 +42,10 @@ from holdfast.similarity.local import (
     mass_centre,
     topk_intersection,
 )
-from holdfast.similarity.pointwise import cosine, mse, pearson
+from holdfast.similarity.pointwise import CentredReference, cosine, mse, pearson
 from holdfast.similarity.profile import LensProfile, check_options, lens_distance, lens_profile
 from holdfast.similarity.rank import kendall, spearman
+from holdfast.similarity.ranked_reference import RankedReference
 from holdfast.similarity.rows import is_degenerate
 from holdfast.similarity.seen import compare_seen
 from holdfast.similarity.structural import ssim
@@ -126,6 +127,23 @@ class Similarity:
             tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__,
         )
         return result
+
+    def prepare(self, reference: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+        """A function that compares many maps with a few reference maps `(N, ...)`, with the bits of a call.
+
+        What depends on the references alone is computed once, where the similarity allows it. The function takes maps
+        `(M, ...)` and, int64 `(M,)`, the number of the reference of each. It returns `(M,)`.
+
+        >>> import torch
+        >>> compare = get("pearson").prepare(torch.tensor([[1.0, 2.0, 4.0]]))
+        >>> compare(torch.tensor([[1.0, 2.0, 4.0], [3.0, 2.0, 0.0]]), torch.tensor([0, 0]))
+        tensor([ 1., -1.])
+        """
+        if self.function is pearson:
+            return CentredReference(reference).pearson
+        if self.function is spearman:
+            return RankedReference(reference).spearman
+        return lambda maps, rows: self(reference[rows], maps)
 
     def compare_seen(self, a: Tensor, b: Tensor, seen: Tensor) -> Tensor:
         """The similarity of maps on the part that is seen, as if the other values were dropped.

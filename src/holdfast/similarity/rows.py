@@ -12,8 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from holdfast.errors import check
+
+#: numbers that fit into a cache
+_CACHED_ELEMENTS = 1 << 17
 
 
 def check_map(a: Tensor, argument: str = "a") -> None:
@@ -38,7 +42,34 @@ def working_dtype(*maps: Tensor) -> torch.dtype:
 
 def row_sum(x: Tensor) -> Tensor:
     """Sum `(N, F) -> (N,)` by repeated halving: pairwise sums are accurate, and have the same bits in every batch."""
-    odd: Tensor | None = None
+    total: Tensor = _RowSum.apply(x) if x.requires_grad and torch.is_grad_enabled() else _sum_rows(x)  # type: ignore[no-untyped-call]
+    return total
+
+
+class _RowSum(Function):
+    """`row_sum` with its gradient in one step. The graph of all halvings would take longer than the sum."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.features = x.shape[1]
+        return _sum_rows(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return gradients[0][:, None].expand(-1, ctx.features)
+
+
+def _sum_rows(x: Tensor) -> Tensor:
+    if x.device.type != "cpu" or x.numel() > _CACHED_ELEMENTS:
+        total: Tensor = _halve(x)
+        return total
+    with np.errstate(all="ignore"):  # NumPy's small operations take a fifth of the time of torch's, with the same bits
+        return torch.from_numpy(_halve(x.detach().numpy()))
+
+
+def _halve(x: Any) -> Any:
+    """`row_sum` of a tensor or an array."""
+    odd: Any = None
     while x.shape[1] > 1:
         half = x.shape[1] // 2
         if x.shape[1] % 2:
@@ -47,9 +78,9 @@ def row_sum(x: Tensor) -> Tensor:
     return x[:, 0] if odd is None else x[:, 0] + odd
 
 
-@torch.no_grad()
 def extremes(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Smallest and largest value of each row `(N, F)`; NaN if the row has a NaN."""
+    """Smallest and largest value of each row `(N, F)`, detached; NaN if the row has a NaN."""
+    x = x.detach()
     return x.amin(1), x.amax(1)
 
 

@@ -525,6 +525,22 @@ def test_block_search_starts_at_vertices_that_are_constant_on_patches(ball: Linf
     assert len(patches[:, 0].T.unique(dim=0)) == 98  # each patch has its own ends
 
 
+@pytest.mark.parametrize(
+    ("budget", "proposals", "size"), [(600, 64, 16), (1423, 64, 16), (4898, 64, 64), (4898, 10, 10)]
+)
+def test_rounds_of_block_search_fill_whole_batches(budget: int, proposals: int, size: int) -> None:
+    region, objective = box(1), Linear(36, 1)
+    sizes: list[int] = []
+
+    def count(x: Tensor, problem: Tensor) -> Outcome:
+        sizes.append(len(x))
+        return objective(x, problem)
+
+    BlockSearch(proposals=proposals).run(count, region, budget, 0)
+    assert set(sizes[2:-1]) == {size}  # after the centre and the vertices; what is left comes last
+    assert sum(sizes) == budget
+
+
 def test_a_larger_random_search_contains_the_smaller_one() -> None:
     region = box()
     small, large = (solve("random", Rugged(36, 3), region, budget) for budget in (200, 500))

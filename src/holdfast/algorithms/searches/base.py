@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Protocol
 
 import torch
@@ -50,7 +51,11 @@ class Outcome:
         >>> seen.key().argsort(descending=True).tolist()
         [1, 0, 2, 3]
         """
-        value, violation = _to_integers(self.value), _to_integers(self.violation)
+        return self._key
+
+    @cached_property
+    def _key(self) -> Tensor:  # a search asks several times
+        value, violation = _to_integers(torch.stack([self.value.double(), self.violation.double()]))
         key = torch.where(self.violation <= 0, value + (1 << 62), -violation)
         return torch.where(self.value.isnan() | self.violation.isnan(), NAN_KEY, key)
 
@@ -60,8 +65,8 @@ class Outcome:
 
 
 def _to_integers(x: Tensor) -> Tensor:
-    """Integers of at most `2^61` in magnitude, in the order of the floats `x`: their bits, in two's complement."""
-    bits = (x.double() + 0.0).view(torch.int64)
+    """Integers of at most `2^61` in magnitude, in the order of float64 `x`: their bits, in two's complement."""
+    bits = (x + 0.0).view(torch.int64)
     return torch.where(bits < 0, bits ^ ((1 << 63) - 1), bits) >> 2
 
 

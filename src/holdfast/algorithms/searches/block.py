@@ -65,7 +65,8 @@ from holdfast.tensors import Streams, broadcast_rows
 _MOVES = 5  # vertex, centre, scale, nudge, relax
 _RELAX = 4  # the number of the last one
 _FEWEST = 16  # proposals of a round, unless fewer are asked for: batches have at least that many rows anyway
-_ROUNDS = 80  # of small budgets
+_ALIGNED = 8  # proposals of a round are a multiple of it, as the rows of a batch are
+_ROUNDS = 80  # of small budgets, about
 _SPREAD = 3.0  # the shares of the blocks of one round lie between the current one over and times this
 _MARGIN = 0.02  # of a typical change of the violation
 _PATCHES = 7  # along each axis, in the vertices to start from
@@ -77,8 +78,8 @@ class BlockSearch(Search):
     """Structured random search after Square Attack, with moves that also leave the corners.
 
     Args:
-        proposals: how many are evaluated at once at most, and so how large a batch one problem fills. A round has 1.25%
-            of the budget, but at least 16: more rounds are worth more than larger ones.
+        proposals: how many are evaluated at once at most, and so how large a batch one problem fills. A round has about
+            1.25% of the budget, in multiples of 8, but at least 16: more rounds are worth more than larger ones.
         merges: how many combinations of the last round's changes are among them.
         starts: how many patchwork vertices are tried first, at most a tenth of the budget.
         start: share of the features in the first blocks.
@@ -136,7 +137,7 @@ class BlockSearch(Search):
     ) -> None:
         """Rounds of proposals, from the incumbent `now`, until the budget is spent."""
         region, first = run.region, run.spent
-        count = min(self.proposals, max(_FEWEST, run.budget // _ROUNDS))
+        count = min(self.proposals, max(_FEWEST, round(run.budget / _ROUNDS / _ALIGNED) * _ALIGNED))
         corner = torch.eye(_MOVES, dtype=torch.float64, device=region.device)[0]
         credit = torch.ones(len(region), _MOVES, dtype=torch.float64, device=region.device)
         influence = _Influence(len(region), canvas.size, region.device)
@@ -162,7 +163,7 @@ class BlockSearch(Search):
             seen = run.query(y)
             gain = seen.value - now.seen.value[:, None]
             rise = (seen.violation - now.seen.violation[:, None]).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-            influence.learn(block & single[..., None], gain)
+            influence.learn(block, single, gain)
             better = (seen.key() > now.key[:, None]) & single
             credit = (self.memory * credit + (1 - self.memory) * 1e-2).scatter_add(1, move, better.double())
             now.accept(y, seen)
@@ -223,25 +224,27 @@ class _Canvas:
 
         `move` `(P, n)`, `u` uniform; the places are bool `(P, n, C, S)`.
         """
-        x, kind = x.reshape(self.centre.shape), move[..., None, None]
+        x, n = x.reshape(self.centre.shape), move.shape[1]
         box, amount, sign, end, channels = torch.split(u, [1, 1, 1, 1, self.channels], dim=2)
         chosen = channels < 0.5
-        inside = block[:, :, None] & (chosen | ~chosen.any(2, keepdim=True))[..., None]
-        inside |= kind == _RELAX
+        inside = block[:, :, None].clone()
+        if self.channels > 1:
+            inside = inside & (chosen | ~chosen.any(2, keepdim=True))[..., None]
         lower, upper = self._box(box[..., 0])
         at, low, high = (
-            values.expand(*move.shape, *x.shape[2:]).gather(3, middle[..., None, None].expand(-1, -1, self.channels, 1))
+            values.expand(-1, n, -1, -1).gather(3, middle[..., None, None].expand(-1, -1, self.channels, 1))
             for values in (x, lower, upper)
         )
-        factor = amount[..., None].to(x.dtype)
-        step = torch.where(sign[..., None] < 0.5, -1.0, 1.0).to(x.dtype) * 2.0 ** (-8 * factor)
-        offset = x - self.centre
         # from inside the box either end; the further one is the likelier
         y = torch.where(at - low < end[..., None] * (high - low), upper, lower)
-        y = torch.where(kind == 1, self.centre, y)
-        y = torch.where(kind == 2, self.centre + offset * factor, y)
-        y = torch.where(kind == 3, x + step * (upper - lower), y)
-        y = torch.where(kind == _RELAX, self.centre + offset * (1 + step), y)
+        step = torch.where(sign < 0.5, -1.0, 1.0).to(x.dtype) * 2.0 ** (-8 * amount.to(x.dtype))
+        for kind in range(1, _MOVES):  # in a box few proposals are no vertices
+            rows = torch.nonzero(move == kind, as_tuple=True)
+            if len(rows[0]):
+                now, centre, width = (each.expand(-1, n, -1, -1)[rows] for each in (x, self.centre, upper - lower))
+                y[rows] = _change_inside(kind, now, centre, width, amount[rows].to(x.dtype), step[rows])
+                if kind == _RELAX:
+                    inside[rows] = True
         return self._project(torch.where(inside, y, x)), inside
 
     def merge(self, x: Tensor, y: Tensor, inside: Tensor, amounts: Tensor, score: Tensor) -> Tensor:
@@ -250,9 +253,13 @@ class _Canvas:
         Combination t moves features by `amounts` `(P, T, n)` of the way to where the changes have them; a feature that
         several changes contain goes to the one with the highest `score` `(P, n)`.
         """
-        x, y = x.reshape(self.centre.shape), y.reshape(*y.shape[:2], self.channels, self.size)
+        # most changes are in no combination, and the first has those of all others
+        most = int((amounts[:, 0] > 0).sum(1).max())
+        used = (amounts[:, 0] > 0).to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, : max(1, most)]
+        x, y = x.reshape(self.centre.shape), take_points(y, used).reshape(*used.shape, self.channels, self.size)
+        inside, score = take_points(inside, used), score.gather(1, used)
         merged = []
-        for amount in amounts.unbind(1):
+        for amount in (take_points(each, used) for each in amounts.unbind(1)):
             rank = torch.where(amount > 0, score, -torch.inf)[..., None, None]
             top, owner = torch.where(inside, rank, -torch.inf).max(dim=1, keepdim=True)
             share = amount.to(x.dtype)[..., None, None].expand(-1, -1, *x.shape[2:]).gather(1, owner)
@@ -317,14 +324,25 @@ class _Influence:
         rungs = u.double() * ladder[:, -1:]
         return torch.searchsorted(ladder, rungs).clamp(max=ladder.shape[1] - 1)
 
-    def learn(self, block: Tensor, change: Tensor) -> None:
-        """Learn from the changes of value `(P, n)` that the blocks `(P, n, S)` made; an empty block teaches nothing."""
-        size = block.sum(2, keepdim=True).clamp(min=1)
+    def learn(self, block: Tensor, single: Tensor, change: Tensor) -> None:
+        """Learn from the changes of value `(P, n)` that the blocks `(P, n, S)` made, where they are `single` ones."""
+        places = block.double().mul_(single.double()[..., None])  # counts are whole numbers, so sums of them are exact
+        size = places.sum(2, keepdim=True).clamp(min=1)
         each = change.double().abs().nan_to_num(nan=0.0, posinf=0.0)[..., None] / size
-        fade = self._FADE ** (block.shape[1] / 2)
-        self._change = fade * self._change + (block * each).sum(1)
-        self._tries = fade * self._tries + block.double().sum(1)
-        self._idle = torch.where(block.any(1), 0.0, self._idle + 1)
+        fade, tries = self._FADE ** (block.shape[1] / 2), places.sum(1)
+        self._change = fade * self._change + (places * each).sum(1)
+        self._tries = fade * self._tries + tries
+        self._idle = torch.where(tries > 0, 0.0, self._idle + 1)
+
+
+def _change_inside(kind: int, x: Tensor, centre: Tensor, width: Tensor, factor: Tensor, step: Tensor) -> Tensor:
+    """What a move of this kind, no vertex, makes of incumbents `x` `(k, C, S)`; `factor` and `step` are `(k, 1)`."""
+    factor, step = factor[..., None], step[..., None]
+    if kind == 1:
+        return centre
+    if kind == 2:
+        return centre + (x - centre) * factor
+    return x + step * width if kind == 3 else centre + (x - centre) * (1 + step)
 
 
 def _choose_changes(gain: Tensor, rise: Tensor, violation: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -352,19 +370,27 @@ def _choose_changes(gain: Tensor, rise: Tensor, violation: Tensor, count: int) -
     typical = rise.abs().sum(1, keepdim=True) / (rise != 0).sum(1, keepdim=True).clamp(min=1)
     room = -violation[:, None] - _MARGIN * typical
 
-    def solve(kept: Tensor) -> Tensor:
-        cost = torch.where(traded & kept, rise.abs(), 0.0).gather(1, order)
-        left = room - torch.where((free | pays) & kept, rise, 0.0).sum(1, keepdim=True) - (cost.cumsum(1) - cost)
-        bought = (left / cost.clamp(min=1e-30)).clamp(0, 1)
-        bought = torch.zeros_like(bought).scatter(1, order, bought)  # of those that pay: what is not made
-        return torch.where(pays, 1 - bought, torch.where(traded, bought, free.double())) * kept
+    expense = rise.abs()
 
-    amount = solve(torch.ones_like(free))
+    def solve(kept: Tensor) -> Tensor:
+        """The amounts `(P, T, n)` for T sets of changes, those that are `kept`, of the same shape."""
+        places = order[:, None].expand_as(kept)
+        cost = torch.where(traded[:, None] & kept, expense[:, None], 0.0).gather(2, places)
+        certain = torch.where((free | pays)[:, None] & kept, rise[:, None], 0.0).sum(2, keepdim=True)
+        left = room[:, None] - certain - (cost.cumsum(2) - cost)
+        bought = (left / cost.clamp(min=1e-30)).clamp(0, 1)
+        bought = torch.zeros_like(bought).scatter(2, places, bought)  # of those that pay: what is not made
+        made = torch.where(traded[:, None], bought, free[:, None].double())
+        return torch.where(pays[:, None], 1 - bought, made) * kept
+
+    first = solve(torch.ones_like(free)[:, None])
+    amount = first[:, 0]
     bought = traded & torch.where(pays, amount < 1, amount > 0)
     price = torch.where(bought, rate, torch.inf).amin(1, keepdim=True)
     price = torch.where(price.isinf(), rate.amax(1, keepdim=True).clamp(min=0), price)
     score = gain - price * rise
     place = torch.where(amount > 0, score, -torch.inf).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
     number = (amount > 0).sum(1, keepdim=True).double()
-    amounts = [amount, *(solve(place < (number * 0.5**t).ceil()) for t in range(1, count))]
-    return torch.stack(amounts, dim=1), score
+    parts = 0.5 ** torch.arange(1, count, dtype=torch.float64, device=gain.device)
+    kept = place[:, None] < (number * parts).ceil()[..., None]
+    return torch.cat([first, solve(kept)], dim=1), score

@@ -100,16 +100,20 @@ class GeneticSearch(Search):
         return self._mutate(torch.cat([daughters, sons], dim=1), region, streams)
 
     def _mutate(self, x: Tensor, region: Region, streams: Streams) -> Tensor:
-        lower, upper = region.lower[:, None], region.upper[:, None]
-        chance = streams.uniform(x.shape[1:], x.dtype)
-        redrawn = lower + (upper - lower) * (chance * (2 / max(self.mutation, 1e-12))).clamp(max=1.0)
-        noise = streams.normal(x.shape[1:], x.dtype) * (self.noise / 2)
-        if region.shape.numel() <= FEW:  # the starts were spread over the box, so nothing is drawn again from all of it
-            noise = 0.2 * noise * 2 ** (-8 * streams.uniform(x.shape[1:], x.dtype))
-            return region.project(torch.where(chance < self.mutation, x + noise * (upper - lower), x))
-        moved = x + noise * (upper - lower)
-        x = torch.where(chance < self.mutation, moved, x)
-        return region.project(torch.where(chance < self.mutation / 2, redrawn, x))
+        """The children `x` `(P, n, *shape)`, which are overwritten, with some elements altered, in the region."""
+        few = region.shape.numel() <= FEW
+        chance, noise = streams.uniform(x.shape[1:], x.dtype), streams.normal(x.shape[1:], x.dtype)
+        altered = torch.nonzero(chance < self.mutation, as_tuple=True)  # a small share, and only this is computed
+        lower, upper = (face[(altered[0], *altered[2:])] for face in (region.lower, region.upper))
+        chance, noise = chance[altered], noise[altered] * (self.noise / 2)
+        if few:
+            noise = 0.2 * noise * 2 ** (-8 * streams.uniform(x.shape[1:], x.dtype)[altered])
+        moved = x[altered] + noise * (upper - lower)
+        if not few:  # the starts for few parameters were spread over the box, so nothing is drawn again from all of it
+            redrawn = lower + (upper - lower) * (chance * (2 / max(self.mutation, 1e-12))).clamp(max=1.0)
+            moved = torch.where(chance < self.mutation / 2, redrawn, moved)
+        x[altered] = moved
+        return region.project(x)
 
 
 def _rank_fitness(seen: Outcome, run: SearchRun) -> Tensor:
