@@ -20,7 +20,7 @@ from torch import Tensor
 
 Estimator = Literal["centred", "paper"]
 
-CHUNK_ELEMENTS = 1 << 18  # numbers transformed at a time, and sensitivities ranked: as many as fit into a cache
+CHUNK_ELEMENTS = 1 << 17  # numbers transformed at a time, and sensitivities ranked: as many as fit into a cache
 _GRID = 2.0**-44  # sensitivities that differ by less than this share of the summed weights are a tie, up to rounding
 _RELIABLE = 0.02  # below this reliability the order of the features is unknown
 _LEVELS = (0.025, 0.975)
@@ -214,8 +214,9 @@ def resampled_rho(problem: WeightedMasks, counts: Tensor, count: int) -> Tensor:
     for some in torch.split(counts, max(1, CHUNK_ELEMENTS // problem.masks.numel())):
         parts = []
         for columns in problem.split_columns(3):
-            weighted = torch.cat((columns, *(weight * columns for weight in weights)))
-            parts.append(sum_rotated(weighted, some, lanes).reshape(len(some), -1, 3, len(columns)))
+            weighted = torch.stack((columns, columns, columns))
+            weighted[1:] *= weights[:, None]
+            parts.append(sum_rotated(weighted.flatten(0, 1), some, lanes).reshape(len(some), -1, 3, len(columns)))
         kept, *sums = torch.cat(parts, 3).flatten(0, 1)[:count].unbind(1)
         # centring takes the average of the resample's masks away; the published sum keeps that of all masks
         rest = kept / -masks if problem.centred else problem.average
