@@ -1,6 +1,11 @@
-"""Random streams, content keys, threads."""
+"""Random streams, content keys, threads, memory."""
 
 from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -99,3 +104,30 @@ def test_available_cpus_respects_a_container_quota(monkeypatch: pytest.MonkeyPat
     assert tensors.available_cpus() == 3
     monkeypatch.setattr(tensors.Path, "read_text", lambda _: "max 100000\n")
     assert tensors.available_cpus() == 64
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+def test_freed_memory_is_used_again() -> None:
+    """A block of 8 MB that is freed and asked for again, in a new process: 2048 pages each time, or none."""
+    program = """
+import resource, sys, torch
+torch.set_num_threads(1)
+if sys.argv[1] == "keep":
+    from holdfast.tensors import keep_freed_memory
+    keep_freed_memory()
+def work():
+    blocks = [torch.ones(1 << 18) for _ in range(8)]
+for _ in range(3):
+    work()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    work()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+    def count_faults(how: str) -> int:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+        command = [sys.executable, "-c", program, how]
+        return int(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+
+    assert count_faults("keep") < 1000 < count_faults("plain")

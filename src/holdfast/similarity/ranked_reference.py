@@ -13,6 +13,7 @@ from holdfast.similarity.rank import CHUNK_ELEMENTS, SUMMABLE, _centred_ranks, _
 from holdfast.similarity.rows import check_map, extremes, is_constant, is_degenerate, ordered_bits, working_dtype
 
 _PACKED_ELEMENTS = 1 << 17  # features packed and sorted at a time: as many as fit into a cache
+_COMPARED = 24  # up to this number of features, comparing all pairs takes less time than sorting
 
 
 class RankedReference:
@@ -53,6 +54,8 @@ class RankedReference:
         flat = maps.detach().flatten(1)
         packs = flat.device.type == "cpu" and flat.dtype == torch.float32 and flat.shape[1] <= SUMMABLE
         moments = _moments_by_packing if packs else _moments_by_sorting
+        if packs and flat.shape[1] <= _COMPARED:
+            moments = _moments_by_comparing
         pieces = _chunks(flat, _PACKED_ELEMENTS if packs else CHUNK_ELEMENTS)
         parts = [
             moments(part + 0.0, self._ranks, which)  # + 0.0: -0.0 and 0.0 become equal
@@ -77,6 +80,21 @@ def _moments_by_sorting(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Te
     return covariance, variance, *extremes(x.to(working_dtype(x)))
 
 
+def _moments_by_comparing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
+    """The same for few features on the CPU: a doubled rank is how many values are smaller, less how many are larger."""
+    values = np.ascontiguousarray(x.numpy().T)
+    ranks = np.zeros(values.shape, dtype=np.int8)
+    for place in range(len(values) - 1):
+        one, others = values[place], values[place + 1 :]
+        signs = (one > others).view(np.int8) - (one < others).view(np.int8)
+        ranks[place] += signs.sum(0, dtype=np.int8)
+        ranks[place + 1 :] -= signs
+    wide = ranks.astype(np.int64)
+    covariance = (wide * references.numpy().T[:, rows.numpy()]).sum(0)
+    ends = values.min(0), values.max(0)
+    return tuple(torch.from_numpy(each) for each in (covariance, (wide * wide).sum(0), *ends))
+
+
 def _moments_by_packing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
     """The same for float32 on the CPU; in NumPy, whose small operations do not wait for threads.
 
@@ -84,7 +102,7 @@ def _moments_by_packing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Te
     rank of 0. Partial sums may overflow int64 and wrap around. The total fits into int64, so it is correct.
     """
     values, others, features = x.contiguous().numpy(), references.numpy(), x.shape[1]
-    kept = values.any(0)
+    kept = np.asarray(values.any(0))
     kept[0] = True  # at least one
     left_out = others[:, ~kept].sum(1)
     zeros = features - int(kept.sum())

@@ -132,6 +132,19 @@ def test_ranking_a_reference_once_gives_the_bits_of_spearman(dtype: torch.dtype,
     assert (7 in same) == (zeros == 0)
 
 
+@pytest.mark.parametrize("features", [1, 2, 13, 24, 25])
+def test_ranking_few_features_gives_the_bits_of_spearman(features: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    reference = torch.randn(3, features, generator=generator)
+    maps = torch.randn(400, features, generator=generator)
+    maps[1::2] = maps[1::2].round() * 0.0 ** (torch.rand(200, features, generator=generator) < 0.2)
+    maps[7], maps[8, 0], maps[9, -1], maps[10, 0] = 1.0, torch.nan, -torch.inf, -0.0
+    rows = torch.randint(0, 3, (400,), generator=generator)
+    ours, constant = RankedReference(reference).compare(maps, rows)
+    assert torch.equal(ours.nan_to_num(nan=9), holdfast.similarity.spearman(reference[rows], maps).nan_to_num(nan=9))
+    assert torch.equal(constant, (maps == maps[:, :1]).all(1) & maps.isfinite().all(1))
+
+
 def test_maps_of_zeros_alone_are_constant() -> None:
     reference = RankedReference(torch.tensor([[1.0, 2.0, 3.0]]))
     rho, constant = reference.compare(torch.tensor([[0.0, -0.0, 0.0], [-0.0, 0.0, 0.0]]), torch.tensor([0, 0]))
