@@ -15,6 +15,8 @@ from torch import Tensor
 
 from holdfast.errors import check
 
+_FEW = 24  # with at most this many features, one pass for both extremes takes half the time of two
+
 
 def check_map(a: Tensor, argument: str = "a") -> None:
     """Raise `ArgumentError` unless `a` is a floating tensor `(N, ...)` with at least one feature."""
@@ -50,6 +52,9 @@ def row_sum(x: Tensor) -> Tensor:
 @torch.no_grad()
 def extremes(x: Tensor) -> tuple[Tensor, Tensor]:
     """Smallest and largest value of each row `(N, F)`; NaN if the row has a NaN."""
+    if x.shape[1] <= _FEW:
+        low, high = torch.aminmax(x, dim=1)
+        return low, high
     return x.amin(1), x.amax(1)
 
 
