@@ -106,7 +106,9 @@ def test_available_cpus_respects_a_container_quota(monkeypatch: pytest.MonkeyPat
     assert tensors.available_cpus() == 64
 
 
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="another C library, or an old one")
+@pytest.mark.skipif(
+    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="another C library, or an old one"
+)
 def test_large_blocks_come_from_memory_that_is_kept() -> None:
     """In a new process: a block of 20 MB is asked of the system by itself, and given back, or not."""
     program = """

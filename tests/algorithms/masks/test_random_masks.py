@@ -310,8 +310,8 @@ def rotations(values: Tensor, count: int) -> list[Tensor]:
     return found[:count]
 
 
-# masks for 8 rotations: lanes and 2 masks left over; one lane; a part of one lane; several orders of all masks
-@pytest.mark.parametrize("masks", [50, 8, 11, 3])
+# masks for 8 rotations: lanes and a mask left over; one lane; a part of one lane; several orders of all masks
+@pytest.mark.parametrize("masks", [103, 8, 11, 3])
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_permuted_and_resampled_rho_are_the_slow_ones(estimator: str, masks: int) -> None:
     p, e, drawn = (x[0] for x in independent(1, masks, 6, keep=0.5))
@@ -370,9 +370,17 @@ def test_orders_and_counts_are_what_they_are_called() -> None:
     assert (counts.sum(1) == 5).all()
     assert (counts.mean(0) - 1).abs().max() < 5 * math.sqrt(0.8 / 2000)
     assert (counts.var(0) - 0.8).abs().max() < 0.15
-    lanes = draw_counts(10, 53)  # five lanes of ten masks, each resampled alone, and three masks that stay
-    assert (lanes[:, :50].reshape(5, 10).sum(1) == 10).all()
-    assert (lanes[:, 50:] == 1).all()
+    lanes = draw_counts(60, 303)  # five lanes of sixty masks, each resampled alone, and three masks that stay
+    assert (lanes[:, :300].reshape(5, 60).sum(1) == 60).all()
+    assert (lanes[:, 300:] == 1).all()
+
+
+@pytest.mark.parametrize("count", [1, 20, 60, 200, 500, 999])
+@pytest.mark.parametrize("masks", [60, 200, 300, 450, 675, 1000, 5000])
+def test_resamples_have_the_variance_of_draws_from_all_masks(count: int, masks: int) -> None:
+    """Rotations share the variance of their draw and all problems share the draws, so it may not be off by chance."""
+    found = (draw_counts(count, masks) - 1).square().mean()
+    assert found == pytest.approx(1 - 1 / masks, abs=0.04)
 
 
 def test_rotations_have_the_spread_of_independent_permutations_and_resamples() -> None:

@@ -173,7 +173,8 @@ def measure_consistency(
     a common cause. With `estimator="paper"` it has the bias of that estimator, so a p-value is valid for either. All
     problems share one set of permutations and one of resamples, which are applied to the masks in an order of the
     problem's own. So a problem's result depends on the problem alone. They are all rotations of a few random ones
-    (`resampling`): each is as random as one that was drawn alone, and any two are nearly independent.
+    (`resampling`): each is as random as one that was drawn alone, and any two are nearly independent. A resample draws
+    from parts of the masks, of 50 or more each, which have nearly the variance of all.
 
     Time for a problem of 5000 masks and 20 features with the defaults: about 5 ms on one core.
 
