@@ -1,6 +1,11 @@
-"""Random streams, content keys, threads."""
+"""Random streams, content keys, threads, memory."""
 
 from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -99,3 +104,33 @@ def test_available_cpus_respects_a_container_quota(monkeypatch: pytest.MonkeyPat
     assert tensors.available_cpus() == 3
     monkeypatch.setattr(tensors.Path, "read_text", lambda _: "max 100000\n")
     assert tensors.available_cpus() == 64
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="another C library, or an old one"
+)
+def test_large_blocks_come_from_memory_that_is_kept() -> None:
+    """In a new process: a block of 20 MB is asked of the system by itself, and given back, or not."""
+    program = """
+import ctypes, sys, torch
+class Info(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd".split()] + [
+        ("rest", 5 * ctypes.c_size_t)
+    ]
+read = ctypes.CDLL(None).mallinfo2
+read.restype = Info
+if sys.argv[1] == "keep":
+    from holdfast.tensors import keep_freed_memory
+    keep_freed_memory()
+before = read().hblkhd
+block = torch.empty(20_000_000, dtype=torch.uint8)
+print(read().hblkhd - before)
+"""
+
+    def count_own_bytes(how: str) -> int:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+        command = [sys.executable, "-c", program, how]
+        return int(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+
+    assert count_own_bytes("keep") == 0
+    assert count_own_bytes("plain") >= 20_000_000

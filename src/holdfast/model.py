@@ -24,7 +24,7 @@ from holdfast.errors import (
     warn_user,
 )
 from holdfast.function_calls import find_training_calls
-from holdfast.tensors import Array, describe_no_tensor, limited_threads, suggest_dtype
+from holdfast.tensors import Array, describe_no_tensor, keep_freed_memory, limited_threads, suggest_dtype
 
 Bound = float | Tensor
 Kind = Literal["forward", "backward"]
@@ -254,6 +254,7 @@ class Classifier:
         if self.black_box is not None:
             self.dtype = self.black_box.dtype
         module.to(self.device)
+        keep_freed_memory()
         self.bounds = self._check_bounds(bounds)
         self.batch_size = batch_size
         self._budgets: dict[tuple[tuple[int, ...], Kind], int] = {}

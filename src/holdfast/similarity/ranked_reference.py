@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -11,6 +13,7 @@ from holdfast.similarity.rank import CHUNK_ELEMENTS, SUMMABLE, _centred_ranks, _
 from holdfast.similarity.rows import check_map, extremes, is_constant, is_degenerate, ordered_bits, working_dtype
 
 _PACKED_ELEMENTS = 1 << 17  # features packed and sorted at a time: as many as fit into a cache
+_COMPARED = 24  # up to this number of features, comparing all pairs takes less time than sorting
 
 
 class RankedReference:
@@ -51,6 +54,8 @@ class RankedReference:
         flat = maps.detach().flatten(1)
         packs = flat.device.type == "cpu" and flat.dtype == torch.float32 and flat.shape[1] <= SUMMABLE
         moments = _moments_by_packing if packs else _moments_by_sorting
+        if packs and flat.shape[1] <= _COMPARED:
+            moments = _moments_by_comparing
         pieces = _chunks(flat, _PACKED_ELEMENTS if packs else CHUNK_ELEMENTS)
         parts = [
             moments(part + 0.0, self._ranks, which)  # + 0.0: -0.0 and 0.0 become equal
@@ -75,27 +80,58 @@ def _moments_by_sorting(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Te
     return covariance, variance, *extremes(x.to(working_dtype(x)))
 
 
+def _moments_by_comparing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
+    """The same for few features on the CPU: a doubled rank is how many values are smaller, less how many are larger."""
+    values = np.ascontiguousarray(x.numpy().T)
+    ranks = np.zeros(values.shape, dtype=np.int8)
+    for place in range(len(values) - 1):
+        one, others = values[place], values[place + 1 :]
+        signs = (one > others).view(np.int8) - (one < others).view(np.int8)
+        ranks[place] += signs.sum(0, dtype=np.int8)
+        ranks[place + 1 :] -= signs
+    wide = ranks.astype(np.int64)
+    covariance = (wide * references.numpy().T[:, rows.numpy()]).sum(0)
+    ends = values.min(0), values.max(0)
+    return tuple(torch.from_numpy(each) for each in (covariance, (wide * wide).sum(0), *ends))
+
+
 def _moments_by_packing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
     """The same for float32 on the CPU; in NumPy, whose small operations do not wait for threads.
 
-    Partial sums may overflow int64 and wrap around. The total fits into int64, so it is correct.
+    Features that are 0 in all maps, as those of input x gradient on a black background, are not sorted: they have the
+    rank of 0. Partial sums may overflow int64 and wrap around. The total fits into int64, so it is correct.
     """
-    count, features = x.shape
-    keys = ordered_bits(x.contiguous().numpy().view(np.int32)).astype(np.int64)
+    values, others, features = x.contiguous().numpy(), references.numpy(), x.shape[1]
+    kept = np.asarray(values.any(0))
+    kept[0] = True  # at least one
+    left_out = others[:, ~kept].sum(1)
+    zeros = features - int(kept.sum())
+    if zeros:
+        values, others = values.compress(kept, 1), others.compress(kept, 1)
+    count, width = values.shape
+    keys = ordered_bits(values.view(np.int32)).astype(np.int64)
     keys <<= 32
-    keys |= references.numpy()[rows.numpy()] + features  # the offset makes them positive
+    keys |= others[rows.numpy()] + features  # the offset makes them positive
     keys.sort(axis=1)
     others = (keys & 0xFFFFFFFF).reshape(-1)
     keys >>= 32
-    starts = np.ones((count, features), dtype=bool)
+    starts = np.ones((count, width), dtype=bool)
     np.not_equal(keys[:, 1:], keys[:, :-1], out=starts[:, 1:])
     first = np.flatnonzero(starts)  # the first position of every run of ties, in the flattened rows
-    length = np.diff(first, append=count * features)
-    place = first % features
-    ranks = 2 * place + length - features  # twice the mean rank of the run, centred
+    length = np.diff(first, append=count * width)
+    place = first % width
+    ranks = 2 * place + length - width  # twice the mean rank of the run, centred
     begin = np.flatnonzero(place == 0)
-    covariance = np.add.reduceat(np.add.reduceat(others, first) * ranks, begin)  # the offset drops out: ranks sum to 0
-    variance = np.add.reduceat(ranks * ranks * length, begin)
     ends = ordered_bits(keys[:, [0, -1]].astype(np.int32)).view(np.float32)
+    own: Any = 0  # the rank of the zeros that were left out
+    if zeros:
+        signs = np.sign(keys.reshape(-1)[first])
+        ranks += zeros * signs
+        own = -np.add.reduceat(signs * length, begin)
+        ends = np.stack((np.minimum(ends[:, 0], 0), np.maximum(ends[:, 1], 0)), 1)
+    # the offset drops out: all ranks sum to 0
+    covariance = np.add.reduceat(np.add.reduceat(others, first) * ranks, begin)
+    covariance += own * (left_out[rows.numpy()] + features * zeros)
+    variance = np.add.reduceat(ranks * ranks * length, begin) + zeros * own * own
     low, high = (torch.from_numpy(np.ascontiguousarray(ends[:, side])) for side in (0, 1))
     return torch.from_numpy(covariance), torch.from_numpy(variance), low, high

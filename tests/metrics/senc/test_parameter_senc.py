@@ -111,8 +111,10 @@ def test_equals_algorithm_2(explainer: str, estimator: str, drawn: list[Tensor])
         assert result.rho_paper[i].item() == pytest.approx(np.mean(published), abs=1e-6)
 
 
+@pytest.mark.parametrize("zeros", [0, 13, 29, 30])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_ranking_a_reference_once_gives_the_bits_of_spearman(dtype: torch.dtype) -> None:
+def test_ranking_a_reference_once_gives_the_bits_of_spearman(dtype: torch.dtype, zeros: int) -> None:
+    """Also where features are 0 in all maps, which are not sorted."""
     generator = torch.Generator().manual_seed(0)
     reference = torch.randn(3, 2, 30, generator=generator, dtype=dtype)
     maps = torch.randn(200, 2, 30, generator=generator, dtype=dtype)
@@ -120,10 +122,34 @@ def test_ranking_a_reference_once_gives_the_bits_of_spearman(dtype: torch.dtype)
     maps[1::5] = (2 * maps[1::5]).round()
     maps[7], maps[8, 0, 3], maps[9, 1, 2], maps[10] = 1.0, torch.nan, -torch.inf, -maps[10]
     maps[11, 0, 0] = -torch.nan
+    maps[:, 1, :zeros], maps[12:20, 0], maps[20:30] = 0.0, 0.0, maps[20:30].abs()
     rows = torch.randint(0, 3, (200,), generator=generator)
     ours, constant = RankedReference(reference).compare(maps, rows)
     assert torch.equal(ours.nan_to_num(nan=9), holdfast.similarity.spearman(reference[rows], maps).nan_to_num(nan=9))
-    assert constant.nonzero().flatten().tolist() == [7]
+    flat = maps.flatten(1)
+    same = (flat.amin(1) == flat.amax(1)).nonzero().flatten().tolist()
+    assert constant.nonzero().flatten().tolist() == same
+    assert (7 in same) == (zeros == 0)
+
+
+@pytest.mark.parametrize("features", [1, 2, 13, 24, 25])
+def test_ranking_few_features_gives_the_bits_of_spearman(features: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    reference = torch.randn(3, features, generator=generator)
+    maps = torch.randn(400, features, generator=generator)
+    maps[1::2] = maps[1::2].round() * 0.0 ** (torch.rand(200, features, generator=generator) < 0.2)
+    maps[7], maps[8, 0], maps[9, -1], maps[10, 0] = 1.0, torch.nan, -torch.inf, -0.0
+    rows = torch.randint(0, 3, (400,), generator=generator)
+    ours, constant = RankedReference(reference).compare(maps, rows)
+    assert torch.equal(ours.nan_to_num(nan=9), holdfast.similarity.spearman(reference[rows], maps).nan_to_num(nan=9))
+    assert torch.equal(constant, (maps == maps[:, :1]).all(1) & maps.isfinite().all(1))
+
+
+def test_maps_of_zeros_alone_are_constant() -> None:
+    reference = RankedReference(torch.tensor([[1.0, 2.0, 3.0]]))
+    rho, constant = reference.compare(torch.tensor([[0.0, -0.0, 0.0], [-0.0, 0.0, 0.0]]), torch.tensor([0, 0]))
+    assert rho.tolist() == [0, 0]
+    assert constant.tolist() == [True, True]
 
 
 def test_both_ways_agree_and_so_do_repeated_masks(monkeypatch: pytest.MonkeyPatch) -> None:

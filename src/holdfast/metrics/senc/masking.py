@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from holdfast.algorithms.masks.random_masks import Consistency, measure_consistency
+from holdfast.algorithms.masks.random_masks import Consistency
 from holdfast.explainers.baselines import RandomExplainer
 from holdfast.gating import gate, masked_weights
 from holdfast.metrics.probe import Probe
@@ -135,15 +135,6 @@ def mark_constant(found: Consistency, weights: Tensor) -> Consistency:
     constant = are_constant(weights).any(0)
     interval = torch.where(constant[:, None], torch.nan, found.interval)
     return dataclasses.replace(found, degenerate=found.degenerate | constant, interval=interval)
-
-
-def compute_published_rho(weights: Tensor, masks: Tensor, features: Tensor | None = None) -> Tensor:
-    """Rho `(R,)` of the published sums of the weights `(2, R, K)`; masks and features as in `measure_consistency`."""
-    prediction, explanation = weights
-    found = measure_consistency(
-        prediction, explanation, masks, features=features, estimator="paper", permutations=0, resamples=0
-    )
-    return found.rho
 
 
 def _number_calls(layer: int, masks: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from holdfast.explainers import Explainer
 from holdfast.metrics.base import Direction, Metric
 from holdfast.metrics.probe import Explain, Probe, check_probe_options
 from holdfast.metrics.result import Result
-from holdfast.metrics.senc.masking import are_constant, compute_published_rho, mark_constant
+from holdfast.metrics.senc.masking import are_constant, mark_constant
 from holdfast.model import Classifier
 from holdfast.similarity import get as get_similarity
 from holdfast.statistics.pooling import Pooled, pool_inputs
@@ -130,11 +130,11 @@ class ConsistencyTable:
         names = ("rho", "p_value", "rho_paper", "top1", "top3", "masks_used")
         return {name: getattr(self, name) for name in names}
 
-    def fill(self, layer: int, rows: Tensor, found: Consistency, weights: Tensor, rho_paper: Tensor) -> None:
+    def fill(self, layer: int, rows: Tensor, found: Consistency, weights: Tensor) -> None:
         """Enter what was found for the samples `rows` `(R,)` in a layer, from weights `(2, R, K)`."""
-        for name in ("rho", "p_value", "top1", "top3", "masks_used", "interval", "null_band", "degenerate"):
+        names = "rho", "p_value", "rho_paper", "top1", "top3", "masks_used", "interval", "null_band", "degenerate"
+        for name in names:
             getattr(self, name)[rows, layer] = getattr(found, name)
-        self.rho_paper[rows, layer] = rho_paper
         self.constant_prediction[rows, layer] = are_constant(weights[0])
         width = found.prediction_sensitivity.shape[1]
         self.prediction_sensitivity[rows, layer, :width] = found.prediction_sensitivity
@@ -236,19 +236,15 @@ class SensitivityConsistency(Metric):
             if stop < self.masks:
                 done = torch.cat([self._is_settled(group, weights, part, stop) for part in self._split(group, active)])
             for members in self._split(group, active[done]):
-                own, masks = weights[:, members, :stop], self._expand_masks(group, members, stop)
+                own = weights[:, members, :stop]
                 found = self._compare(group, own, members, self.permutations)
-                rho_paper = compute_published_rho(own, masks, group.features[members.cpu()])
-                table.fill(group.layer, group.rows[members], found, own, rho_paper)
+                table.fill(group.layer, group.rows[members], found, own)
             active = active[~done]
             if not len(active):
                 return
 
     def _split(self, group: MaskedGroup, members: Tensor) -> tuple[Tensor, ...]:
         return self.split_rows(members, group.masks.shape[2])
-
-    def _expand_masks(self, group: MaskedGroup, members: Tensor, stop: int) -> Tensor:
-        return group.select_masks(members, 0, stop).expand(len(members), -1, -1)
 
     def _is_settled(self, group: MaskedGroup, weights: Tensor, members: Tensor, stop: int) -> Tensor:
         assert self.tolerance is not None
@@ -259,7 +255,7 @@ class SensitivityConsistency(Metric):
         found = measure_consistency(
             weights[0],
             weights[1],
-            self._expand_masks(group, members, weights.shape[2]),
+            group.select_masks(members, 0, weights.shape[2]).expand(len(members), -1, -1),
             features=group.features[members.cpu()],
             estimator=self.estimator,
             permutations=permutations,
