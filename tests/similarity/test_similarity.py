@@ -443,6 +443,15 @@ def test_row_sum():
     assert rows.row_sum(torch.full((1, 10**6), 0.1)).item() == pytest.approx(1e5, rel=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_row_sum_takes_all_floating_types(dtype):
+    x = torch.arange(8.0, dtype=dtype).reshape(2, 4)
+    for own in (x, x.clone().requires_grad_(True)):
+        total = rows.row_sum(own)
+        assert total.dtype == dtype
+        assert total.tolist() == [6, 22]
+
+
 def test_row_sum_has_the_same_bits_in_numpy_and_torch():
     for features in (1, 2, 3, 100, 1023):
         x = pair(5, features, dtype=torch.float32)[0]
