@@ -386,6 +386,15 @@ def test_half_of_the_particles_that_go_back_start_at_a_worst_case(
     assert not plain.witnessed.any()
 
 
+@pytest.mark.parametrize("budget", [41, 44, 60])
+def test_the_search_for_witnesses_leaves_the_simulation_its_first_population(
+    budget: int, lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+) -> None:
+    metric = MisinterpretationProbability(BALL, threshold=0.5, particles=40, budget=budget, from_event=True)
+    found = metric(lenet, "input_x_gradient", digits[:1].inputs)
+    assert 41 <= int(found.model_evaluations) <= budget
+
+
 def test_explain_origin_or_predicted_matters_only_where_the_class_flips(
     lenet: holdfast.Classifier, digits: holdfast.data.Dataset
 ) -> None:

@@ -114,8 +114,8 @@ class RareEventEstimate:
     def std_error(self) -> Tensor:
         """Standard error of `log_probability`; NaN where `censored`. `(P,)`
 
-        Where a run is not `resolved`, the genealogy of its particles shows only a part of its error. There it is a
-        quarter of the width of the 95% interval (more exactly, the width divided by 3.92), if that is larger.
+        Where a run is not `resolved`, the genealogy of its particles shows only a part of its error. There it is the
+        width of the 95% interval divided by 3.92 (a normal interval of this width has that error), if that is larger.
         """
         width = self.interval().diff(dim=1)[:, 0] / (2 * t_quantile(0.975, math.inf))
         return torch.where(self.resolved | self.censored, self.own_error, torch.maximum(self.own_error, width))

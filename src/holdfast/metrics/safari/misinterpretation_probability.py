@@ -309,8 +309,10 @@ class MisinterpretationProbability(Metric):
         return self._result(probe, inputs, usable, estimate, kept, witnessed)
 
     def _plan_search(self) -> int:
-        """The evaluations of the search for witnesses, the check of what it found included."""
-        return min(_SEARCH, self.budget // 16 if self.budget else _SEARCH)
+        """The evaluations of the search for witnesses, the check of what it found included; 0 if none are left."""
+        if self.budget is None:
+            return _SEARCH
+        return min(_SEARCH, self.budget // 16, self.budget - 1 - self.particles)  # the simulation needs one population
 
     def _result(
         self,
