@@ -14,6 +14,7 @@ time of one thread. A round measures the bare loop just before and after the met
   direction.
 - `--before` names the `src` folder of an older version. It is measured by the same code in a process of its own, and
   rounds of both versions take turns. What the older version cannot do is "-".
+- All processes keep freed memory, as `Classifier` has them do, so that the bare loop has the same memory.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ SEARCHES = ("random", "genetic", "block", "sign", "gradient", "auto")
 AIMS = ((1, 0.75), (8, 0.9))  # numbers of samples, and the share that searches are to reach
 DIRECTED = ("sign", "gradient", "auto")  # searches that ask for directions
 COLUMNS = ("evaluations/s", "share", "same passes")
+# glibc keeps freed memory from the start: by itself it begins to do so at some time, and rates before and after differ.
+KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**26)}
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,7 @@ class Version:
 
     def __init__(self, title: str, source: Path | None, rows: int) -> None:
         self.title = title
-        environment = dict(os.environ, OMP_NUM_THREADS="1")
+        environment = dict(os.environ, OMP_NUM_THREADS="1", **KEPT_MEMORY)
         if source is not None:
             environment["PYTHONPATH"] = str(source.resolve(strict=True))
         self._process = subprocess.Popen(
