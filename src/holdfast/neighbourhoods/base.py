@@ -142,16 +142,18 @@ class Region:
 
     def to_gaussian(self, x: Tensor) -> Tensor:
         """Standard normal numbers whose image is `x` `(P, n, *shape)`; values at a face of the box come close to it."""
-        lower, upper = self.lower[:, None], self.upper[:, None]
+        exact = torch.promote_types(x.dtype, torch.float32)  # 1 - 1e-6 needs it
+        lower, upper, centre, values = (
+            each.to(exact) for each in (self.lower[:, None], self.upper[:, None], self.centre[:, None], x)
+        )
         if self.sigma is None:
-            u = (x - lower) / (upper - lower).clamp(min=1e-30)
+            u = (values - lower) / (upper - lower).clamp(min=1e-30)
         else:
-            sigma = broadcast_rows(self.sigma, self.centre)[:, None]
-            centre = self.centre[:, None]
+            sigma = broadcast_rows(self.sigma, self.centre)[:, None].to(exact)
             below, above = (torch.special.ndtr((face - centre) / sigma) for face in (lower, upper))
-            u = (torch.special.ndtr((x - centre) / sigma) - below) / (above - below).clamp(min=1e-30)
+            u = (torch.special.ndtr((values - centre) / sigma) - below) / (above - below).clamp(min=1e-30)
         z: Tensor = torch.special.ndtri(u.clamp(1e-6, 1 - 1e-6))
-        return z
+        return z.to(x.dtype)
 
     def log_weight(self, x: Tensor) -> Tensor | None:
         """Log density of `x` `(P, n, *shape)` relative to the image of the Gaussian map, at most 0; `(P, n)`.

@@ -19,7 +19,7 @@ from holdfast.algorithms import RareEventEstimate, StandardNormal, UnitBox, subs
 from holdfast.algorithms.rare_events import subset_sampling
 from holdfast.algorithms.rare_events.pooling import pool
 from holdfast.algorithms.rare_events.population import Proposal
-from holdfast.algorithms.rare_events.return_to_prior import estimate_from_event
+from holdfast.algorithms.rare_events.return_to_prior import estimate_from_event, join_groups
 from holdfast.errors import ArgumentError
 from holdfast.neighbourhoods import Distribution, Neighbourhood
 
@@ -105,6 +105,40 @@ def test_witnesses_in_corners_are_moved_towards_the_middle() -> None:
     assert float(found.from_event) == pytest.approx(irwin_hall_log_sf(30, 19.0), abs=2.5)
 
 
+def test_a_witness_in_a_part_that_does_not_matter_makes_no_error() -> None:
+    """Two ways to the event: one with nearly all of P, and a much rarer one with the deepest corner."""
+    features, runs = 100, 6
+    truth = math.log(0.2**4 / math.factorial(4))  # a sum of four uniform numbers above 3.8
+
+    def score(x: Tensor) -> Tensor:
+        rare = (x[:, 4:] - 0.5).sum(1) / math.sqrt((features - 4) / 12) - 6.0
+        return torch.maximum(x[:, :4].sum(1) - 3.8, 0.3 * rare)
+
+    corner = torch.ones(1, 1, features, dtype=torch.float64)
+    corner[..., :4] = 0.0
+    assert float(score(corner[0])) > 0.3, "deeper than any point of the other way"
+    generator = torch.Generator().manual_seed(7)
+    found = [
+        subset_simulation(score, UnitBox(features), 400, first=4, witnesses=corner, generator=generator)
+        for _ in range(runs)
+    ]
+    values = torch.cat([e.from_event for e in found if e.from_event is not None])
+    errors = torch.cat([e.from_event_error for e in found if e.from_event_error is not None])
+    # one group of both kinds of particles ends at about -12.5
+    assert (values - truth).mean() > -4 * float(errors.square().mean().sqrt()) / runs**0.5
+    assert count_covered(found, truth) >= stats.binom.ppf(1e-3, runs, 0.95)
+    assert all(bool(e.resolved) for e in found)
+
+
+def test_groups_join_as_their_formula_says() -> None:
+    first = torch.tensor([-3.0, -3.0, -2.0]), torch.tensor([0.1, 0.1, 0.4])
+    second = torch.tensor([-4.0, -2.0, -5.0]), torch.tensor([0.2, 0.2, 0.3])
+    value, error = join_groups([first, second], torch.tensor([False, False, True]))
+    p = [math.exp(-2.0), math.exp(-5.0)]
+    assert value.tolist() == pytest.approx([-3.0, -2.0, math.log(sum(p) / 2)], abs=1e-6)
+    assert error.tolist() == pytest.approx([0.1, 0.2, math.hypot(0.4 * p[0], 0.3 * p[1]) / sum(p)], abs=1e-6)
+
+
 def test_a_random_walk_too_starts_only_from_witnesses_in_the_event() -> None:
     ball = LinfBall(0.5).around(torch.full((1, 6), 0.5), (0.0, 1.0))
     both = torch.stack([torch.ones(1, 6), torch.zeros(1, 6)], 1)
@@ -136,6 +170,17 @@ def test_gaussian_coordinates_are_the_inverse(ball: type[Neighbourhood], distrib
     faces = region.to_gaussian(torch.stack([region.lower, region.upper], 1))
     assert bool(faces.isfinite().all())
     assert torch.allclose(region.from_gaussian(faces), torch.stack([region.lower, region.upper], 1), atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("distribution", ["uniform", "truncated_normal"])
+def test_gaussian_coordinates_in_half_precision(dtype: torch.dtype, distribution: Distribution) -> None:
+    region = LinfBall(0.5, distribution).around(torch.full((1, 3), 0.5, dtype=dtype), (0.0, 1.0))
+    point = torch.tensor([[[0.0, 0.25, 1.0]]], dtype=dtype)
+    z = region.to_gaussian(point)
+    assert z.dtype == dtype
+    exact = region.to_gaussian(point.double())
+    assert torch.allclose(z.double(), exact, rtol=0.05)
 
 
 def test_problems_share_batches_and_nothing_else() -> None:

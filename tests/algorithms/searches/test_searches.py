@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from scipy.optimize import linprog
 from torch import Tensor
 
@@ -526,7 +527,7 @@ def test_block_search_starts_at_vertices_that_are_constant_on_patches(ball: Linf
 
 
 @pytest.mark.parametrize(
-    ("budget", "proposals", "size"), [(600, 64, 16), (1423, 64, 16), (4898, 64, 64), (4898, 10, 10)]
+    ("budget", "proposals", "size"), [(600, 80, 16), (1423, 80, 24), (4898, 80, 80), (4898, 10, 10)]
 )
 def test_rounds_of_block_search_fill_whole_batches(budget: int, proposals: int, size: int) -> None:
     region, objective = box(1), Linear(36, 1)
@@ -558,6 +559,29 @@ def test_genetic_returns_its_population_and_stops_on_a_plateau() -> None:
     idle = Linear(5, 2)
     GeneticSearch(population=10, patience=3).run(idle, flat, 4000, 0)
     assert idle.queries.tolist() == [10 + 3 * 10] * 2
+
+
+@pytest.mark.parametrize("mutation", [0.0, 0.02, 1.0])
+def test_mutations_are_half_uniform_over_the_box_and_half_normal(mutation: float) -> None:
+    region = LinfBall(1.0).around(torch.zeros(1, 500), (-1.0, 1.0))
+    search = GeneticSearch(mutation=mutation, noise=0.2)
+    children = search._mutate(torch.zeros(1, 800, 500), region, region.streams(0))
+    altered = children[children != 0].double().numpy()
+    assert abs(len(altered) / children.numel() - mutation) <= 5 * (mutation * (1 - mutation) / children.numel()) ** 0.5
+    if mutation:
+        found = stats.kstest(altered, lambda x: 0.5 * stats.norm.cdf(x, scale=0.2) + 0.5 * (x + 1) / 2)
+        assert found.pvalue > 1e-3
+
+
+def test_mutations_of_few_parameters_are_normal_of_many_sizes() -> None:
+    region = LinfBall(1.0).around(torch.zeros(1, 2), (-1.0, 1.0))
+    children = GeneticSearch(mutation=0.5)._mutate(torch.zeros(1, 100_000, 2), region, region.streams(0))
+    altered = children[children != 0].double().numpy()
+    assert len(altered) / children.numel() == pytest.approx(0.5, abs=0.01)
+    # the mean square of 0.1 * 2^(-8 u) times a normal number, u uniform
+    expected = 0.1**2 * (1 - 2.0**-16) / (16 * np.log(2.0))
+    assert np.mean(altered**2) == pytest.approx(expected, rel=0.05)
+    assert stats.kurtosis(altered) > 3, "one size for all would be normal"
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if searches[name].white_box])

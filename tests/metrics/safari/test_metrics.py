@@ -23,6 +23,7 @@ from holdfast.metrics import (
 )
 from holdfast.metrics.probe import Probe, class_margin
 from holdfast.metrics.safari import misinterpretation_probability
+from holdfast.metrics.safari.events import EventName
 
 BALL = holdfast.LinfBall(0.2)
 
@@ -386,7 +387,45 @@ def test_half_of_the_particles_that_go_back_start_at_a_worst_case(
     assert not plain.witnessed.any()
 
 
-@pytest.mark.parametrize("budget", [41, 44, 60])
+def test_a_search_for_witnesses_leaves_the_generator_and_the_simulation_as_they_are(
+    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+) -> None:
+    options: dict[str, Any] = {"threshold": 0.72, "particles": 40, "moves": 1, "first": 1.0, "floor": -8.0}
+    values, states = [], []
+    for from_event in (False, True):
+        generator = torch.Generator().manual_seed(3)
+        metric = MisinterpretationProbability(holdfast.LinfBall(0.3), from_event=from_event, **options)
+        values.append(metric(lenet, "input_x_gradient", digits[:1].inputs, generator=generator).log_probability)
+        states.append(generator.get_state())
+    assert torch.equal(*values)
+    assert torch.equal(*states)
+
+
+@pytest.mark.parametrize("event", ["changed_explanation", "changed_class", "misclassification"])
+def test_with_witnesses_a_sample_does_not_depend_on_its_batch(
+    event: EventName, lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+) -> None:
+    threshold = {"changed_explanation": 0.72, "changed_class": 0.3}.get(event)
+    options: dict[str, Any] = {"particles": 40, "moves": 1, "first": 1.0, "floor": -6.0, "threshold": threshold}
+    metric = MisinterpretationProbability(holdfast.LinfBall(0.35), event, from_event=True, **options)
+    x = digits[:3].inputs
+    together, alone = metric(lenet, "input_x_gradient", x), metric(lenet, "input_x_gradient", x[2:])
+    for name in ("log_probability", "from_event", "std_error", "witnessed", "model_evaluations", "extreme"):
+        assert torch.equal(getattr(together, name)[2:].nan_to_num(), getattr(alone, name).nan_to_num()), name
+    assert together.witnessed.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_goes_back_to_the_prior(dtype: torch.dtype, digits: holdfast.data.Dataset) -> None:
+    half = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist").to(dtype), bounds=(0.0, 1.0), device="cpu")
+    options: dict[str, Any] = {"threshold": 0.72, "particles": 40, "moves": 1, "first": 1.0, "floor": -15.0}
+    metric = MisinterpretationProbability(holdfast.LinfBall(0.3), from_event=True, **options)
+    found = metric(half, "input_x_gradient", digits[:1].inputs.to(dtype))
+    assert not found.censored.any()
+    assert found.from_event.isfinite().all()
+
+
+@pytest.mark.parametrize("budget", [41, 42, 44, 60])
 def test_the_search_for_witnesses_leaves_the_simulation_its_first_population(
     budget: int, lenet: holdfast.Classifier, digits: holdfast.data.Dataset
 ) -> None:

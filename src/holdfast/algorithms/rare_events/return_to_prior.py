@@ -13,10 +13,15 @@ with blocks, are not exactly such a kernel.) Together both directions bracket ln
 "Sandwiching the marginal likelihood using bidirectional Monte Carlo" (2015). Their argument needs exact draws of the
 event. Here the particles are those of the last population, and witnesses, after some steps within the event. So this is
 a check and not a proof. It cannot see a mode in which no particle starts.
+
+Particles of the population and witnesses go back apart from each other (`join_groups`). In a joint group each share
+would be a mean over both parts of the event. A witness in a part that gets rare faster than the others would make every
+share too small, and P too.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -73,6 +78,30 @@ def estimate_from_event(
         if active:
             population.keep(going_on)
     return logarithm, error
+
+
+def join_groups(estimates: Sequence[tuple[Tensor, Tensor]], alike: Tensor) -> tuple[Tensor, Tensor]:
+    """ln P and its standard error, both `(P,)`, from those of one or two groups of particles.
+
+    If the groups A and B start in two parts of the event and meet at level L, they estimate `P(L) P_A / P_A(L)` and
+    `P(L) P_B / P_B(L)`, where `P_A` is the probability of part A and `P_A(L)` that of what belongs to it within L. The
+    larger one is at least `P(L) (P_A + P_B) / (P_A(L) + P_B(L)) = P`, since the latter lies between them. So the error
+    stays on the side where it is expected, and the larger one is taken.
+
+    Args:
+        estimates: of each group.
+        alike: `(P,)`, both groups started at the same particles: the mean of P is taken.
+    """
+    (value, error), *others = estimates
+    for value_b, error_b in others:
+        mean = torch.logaddexp(value, value_b) - math.log(2)
+        spread = torch.hypot((value - mean).exp() * error, (value_b - mean).exp() * error_b) / 2
+        larger = value_b > value
+        value, error = (
+            torch.where(alike, joint, torch.where(larger, b, a))
+            for joint, a, b in ((mean, value, value_b), (spread, error, error_b))
+        )
+    return value, error
 
 
 def _as_columns(levels: Sequence[Level], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -41,7 +41,7 @@ from holdfast.algorithms.rare_events.genealogy import History
 from holdfast.algorithms.rare_events.pooling import AGREEMENT, concatenate, run_until
 from holdfast.algorithms.rare_events.population import CHUNK_ELEMENTS, Population, Proposal, order_keys
 from holdfast.algorithms.rare_events.priors import Prior
-from holdfast.algorithms.rare_events.return_to_prior import estimate_from_event
+from holdfast.algorithms.rare_events.return_to_prior import estimate_from_event, join_groups
 from holdfast.errors import check, check_integer
 from holdfast.tensors import broadcast_rows, draw_seed
 
@@ -100,8 +100,8 @@ def subset_simulation(
             It costs `r (51 + 8 moves * levels)` scores with `r = max(30, particles / 16)`. Where both directions
             contradict each other, the result is not resolved.
         witnesses: known points of the event, `(P, W, *shape)`, for example worst cases; half of the particles that go
-            back start there. Those that are not in the event are left out. They imply `from_event`, and have no effect
-            where the event was not reached.
+            back start there, and estimate ln P by themselves. Those that are not in the event are left out. They imply
+            `from_event`, and have no effect where the event was not reached.
         generator: the seed is drawn from it; without one the seed is always the same.
         indexed: call `score(x, problem)` with the problem's number for every row, int64 `(M,)`.
 
@@ -342,23 +342,22 @@ def _return_to_prior(
     device = found.log_probability.device
     back, error = torch.full((2, len(found.censored)), torch.nan, dtype=torch.float64, device=device)
     if places:
-        population = gather(places, seed)
-        starts = [run.within[place] for place in places]
-        known = [starts[0][:0]] * len(places)
+        groups = [[run.within[place] for place in places]]
+        alike = torch.zeros(len(places), dtype=torch.bool, device=device)
         if witnesses is not None:
-            known = _shrink_witnesses(population, witnesses[places])
-        groups = [
-            [(own, count - count // 2), (other, count // 2)] if len(other) else [(own, count)]
-            for own, other in zip(starts, known, strict=True)
-        ]
-        state = []
-        for row, group in enumerate(groups):
-            streams = population.streams.select([row])
-            state.append(torch.cat([points[streams.refill([len(points)], size)[0]] for points, size in group]))
-        population.place(torch.stack(state))
+            known = _shrink_witnesses(gather(places, seed), witnesses[places])
+            alike = torch.tensor([len(points) == 0 for points in known], device=device)
+            groups.append([points if len(points) else own for own, points in zip(groups[0], known, strict=True)])
         levels = [list(zip(h.stage, h.threshold, strict=True)) for h in (run.histories[p] for p in places)]
-        values, errors = estimate_from_event(population, levels, moves, _STEPS_IN_EVENT)
-        back[places], error[places] = values.to(device), errors.to(device)
+        estimates = []
+        for number, starts in enumerate(groups):
+            population = gather(places, seed ^ (number << 61))
+            size = (count + number) // len(groups)
+            picks = population.streams.refill([len(points) for points in starts], size)
+            population.place(torch.stack([points[pick] for points, pick in zip(starts, picks, strict=True)]))
+            estimates.append(estimate_from_event(population, levels, moves, _STEPS_IN_EVENT))
+        values, errors = join_groups([(v.to(device), e.to(device)) for v, e in estimates], alike)
+        back[places], error[places] = values, errors
         for place in places:
             run.evaluations[place] += spend[place]
     both = replace(found, from_event=back, from_event_error=error, model_evaluations=run.evaluations.to(device))

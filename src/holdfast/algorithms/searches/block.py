@@ -62,11 +62,11 @@ from holdfast.errors import check, check_integer
 from holdfast.neighbourhoods import Region
 from holdfast.tensors import Streams, broadcast_rows
 
-_MOVES = 5  # vertex, centre, scale, nudge, relax
-_RELAX = 4  # the number of the last one
+_MOVES = 5
+_VERTEX, _CENTRE, _SCALE, _NUDGE, _RELAX = range(_MOVES)
 _FEWEST = 16  # proposals of a round, unless fewer are asked for: batches have at least that many rows anyway
 _ALIGNED = 8  # proposals of a round are a multiple of it, as the rows of a batch are
-_ROUNDS = 80  # of small budgets, about
+_ROUNDS = 64  # of small budgets, about
 _SPREAD = 3.0  # the shares of the blocks of one round lie between the current one over and times this
 _MARGIN = 0.02  # of a typical change of the violation
 _PATCHES = 7  # along each axis, in the vertices to start from
@@ -79,7 +79,7 @@ class BlockSearch(Search):
 
     Args:
         proposals: how many are evaluated at once at most, and so how large a batch one problem fills. A round has about
-            1.25% of the budget, in multiples of 8, but at least 16: more rounds are worth more than larger ones.
+            1.5% of the budget, in multiples of 8, but at least 16: more rounds are worth more than larger ones.
         merges: how many combinations of the last round's changes are among them.
         starts: how many patchwork vertices are tried first, at most a tenth of the budget.
         start: share of the features in the first blocks.
@@ -88,7 +88,7 @@ class BlockSearch(Search):
         memory: the factor by which the weight of a success falls with each further round.
     """
 
-    proposals: int = 64
+    proposals: int = 80
     merges: int = 3
     starts: int = 400
     start: float = 0.1
@@ -138,7 +138,7 @@ class BlockSearch(Search):
         """Rounds of proposals, from the incumbent `now`, until the budget is spent."""
         region, first = run.region, run.spent
         count = min(self.proposals, max(_FEWEST, round(run.budget / _ROUNDS / _ALIGNED) * _ALIGNED))
-        corner = torch.eye(_MOVES, dtype=torch.float64, device=region.device)[0]
+        corner = torch.eye(_MOVES, dtype=torch.float64, device=region.device)[_VERTEX]
         credit = torch.ones(len(region), _MOVES, dtype=torch.float64, device=region.device)
         influence = _Influence(len(region), canvas.size, region.device)
         strata = torch.arange(count, device=region.device, dtype=torch.float32)
@@ -237,14 +237,13 @@ class _Canvas:
         )
         # from inside the box either end; the further one is the likelier
         y = torch.where(at - low < end[..., None] * (high - low), upper, lower)
-        step = torch.where(sign < 0.5, -1.0, 1.0).to(x.dtype) * 2.0 ** (-8 * amount.to(x.dtype))
-        for kind in range(1, _MOVES):  # in a box few proposals are no vertices
-            rows = torch.nonzero(move == kind, as_tuple=True)
-            if len(rows[0]):
-                now, centre, width = (each.expand(-1, n, -1, -1)[rows] for each in (x, self.centre, upper - lower))
-                y[rows] = _change_inside(kind, now, centre, width, amount[rows].to(x.dtype), step[rows])
-                if kind == _RELAX:
-                    inside[rows] = True
+        rows = torch.nonzero(move != _VERTEX, as_tuple=True)
+        if len(rows[0]):  # in a box they are few
+            kind, part = move[rows], amount[rows].to(x.dtype)
+            step = torch.where(sign[rows] < 0.5, -1.0, 1.0).to(x.dtype) * 2.0 ** (-8 * part)
+            now, centre, width = (each.expand(-1, n, -1, -1)[rows] for each in (x, self.centre, upper - lower))
+            y[rows] = _change_inside(kind, now, centre, width, part, step)
+            inside[rows] |= (kind == _RELAX)[:, None, None]
         return self._project(torch.where(inside, y, x)), inside
 
     def merge(self, x: Tensor, y: Tensor, inside: Tensor, amounts: Tensor, score: Tensor) -> Tensor:
@@ -335,14 +334,13 @@ class _Influence:
         self._idle = torch.where(tries > 0, 0.0, self._idle + 1)
 
 
-def _change_inside(kind: int, x: Tensor, centre: Tensor, width: Tensor, factor: Tensor, step: Tensor) -> Tensor:
-    """What a move of this kind, no vertex, makes of incumbents `x` `(k, C, S)`; `factor` and `step` are `(k, 1)`."""
-    factor, step = factor[..., None], step[..., None]
-    if kind == 1:
-        return centre
-    if kind == 2:
-        return centre + (x - centre) * factor
-    return x + step * width if kind == 3 else centre + (x - centre) * (1 + step)
+def _change_inside(kind: Tensor, x: Tensor, centre: Tensor, width: Tensor, factor: Tensor, step: Tensor) -> Tensor:
+    """What moves of these kinds `(k,)`, no vertices, make of incumbents `x` `(k, C, S)`; amounts are `(k, 1)`."""
+    kind = kind[:, None]
+    scale = torch.where(kind == _CENTRE, 0.0, torch.where(kind == _SCALE, factor, 1.0))
+    scale = torch.where(kind == _RELAX, 1 + step, scale)
+    shift = torch.where(kind == _NUDGE, step, 0.0)
+    return centre + (x - centre) * scale[..., None] + width * shift[..., None]
 
 
 def _choose_changes(gain: Tensor, rise: Tensor, violation: Tensor, count: int) -> tuple[Tensor, Tensor]:

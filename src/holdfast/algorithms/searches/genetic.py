@@ -100,20 +100,35 @@ class GeneticSearch(Search):
         return self._mutate(torch.cat([daughters, sons], dim=1), region, streams)
 
     def _mutate(self, x: Tensor, region: Region, streams: Streams) -> Tensor:
-        """The children `x` `(P, n, *shape)`, which are overwritten, with some elements altered, in the region."""
-        few = region.shape.numel() <= FEW
-        chance, noise = streams.uniform(x.shape[1:], x.dtype), streams.normal(x.shape[1:], x.dtype)
-        altered = torch.nonzero(chance < self.mutation, as_tuple=True)  # a small share, and only this is computed
-        lower, upper = (face[(altered[0], *altered[2:])] for face in (region.lower, region.upper))
-        chance, noise = chance[altered], noise[altered] * (self.noise / 2)
+        """The children `x` `(P, n, *shape)`, which are overwritten, with some elements altered, in the region.
+
+        One uniform number decides for each element whether it is altered, how, and by how much.
+        """
+        few, children, features = region.shape.numel() <= FEW, x.shape[1], region.shape.numel()
+        chance = streams.uniform((children * features,), torch.float32).flatten()
+        altered = torch.nonzero(chance < self.mutation)[:, 0]  # a small share, and only this is computed
+        place = altered // (children * features) * features + altered % features
+        lower, upper = (face.flatten().index_select(0, place) for face in (region.lower, region.upper))
+        chance = chance.index_select(0, altered)
+        share = chance / max(self.mutation, 1e-12)  # uniform in [0, 1)
+        # the starts for few parameters were spread over the box, so nothing is drawn again from all of it
+        noise = self.noise / 2 * _to_normal(share if few else 2 * share - 1)
         if few:
-            noise = 0.2 * noise * 2 ** (-8 * streams.uniform(x.shape[1:], x.dtype)[altered])
-        moved = x[altered] + noise * (upper - lower)
-        if not few:  # the starts for few parameters were spread over the box, so nothing is drawn again from all of it
-            redrawn = lower + (upper - lower) * (chance * (2 / max(self.mutation, 1e-12))).clamp(max=1.0)
-            moved = torch.where(chance < self.mutation / 2, redrawn, moved)
-        x[altered] = moved
+            size = streams.uniform(x.shape[1:], torch.float32).flatten().index_select(0, altered)
+            noise = 0.2 * noise * 2 ** (-8 * size)
+        flat = x.view(-1)
+        moved = flat.index_select(0, altered) + (noise * (upper - lower)).to(x.dtype)
+        if not few:
+            moved = torch.where(share < 0.5, lower + (upper - lower) * (2 * share), moved).to(x.dtype)
+        flat.index_copy_(0, altered, moved)
         return region.project(x)
+
+
+def _to_normal(u: Tensor) -> Tensor:
+    """Standard normal numbers from uniform ones in [0, 1), float32; those below 0 count as 0."""
+    step = 2.0**-24
+    normal: Tensor = torch.special.ndtri(u.clamp(step, 1 - step))
+    return normal
 
 
 def _rank_fitness(seen: Outcome, run: SearchRun) -> Tensor:

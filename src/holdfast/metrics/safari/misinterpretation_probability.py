@@ -73,8 +73,8 @@ class ProbabilityResult(NeighbourhoodResult):
         from_event: the estimate from the event back to the prior, which tends to be too large. NaN if it was not
             asked for, or the event was not reached. `(N,)`
         from_event_error: its standard error, `(N,)`.
-        witnessed: a search before the simulation found the event, so it exists. False where none was asked for
-            (`from_event`). `(N,)` bool
+        witnessed: a search before the simulation found the event, so it exists. False where it did not, and where there
+            was no search: without `from_event`, with plain Monte Carlo, or with a budget that leaves none. `(N,)` bool
         stalled: the run ended on a plateau of equal scores. `(N,)` bool
         acceptance: share of accepted moves, NaN without moves. `(N,)`
         levels: the levels of each sample, its curve of ln P against the threshold; None for skipped samples and for
@@ -141,9 +141,9 @@ class MisinterpretationProbability(Metric):
         error: the standard error of ln P that is wanted: runs are repeated until it is reached.
         budget: model evaluations at most for each sample, the clean input included.
         from_event: also estimate ln P from the event back to the prior, as a check, if the budget allows. With default
-            settings it costs about half as much again. Half of its particles start at a worst case, where a short
-            search finds one: the search `auto`, which follows gradients where there are some, with 500 evaluations, or
-            a sixteenth of the budget if that is less.
+            settings it costs about half as much again. Where a short search finds a worst case in the event, half of
+            its particles start there: the search `auto`, which follows gradients where there are some, with 500
+            evaluations, or a sixteenth of the budget if that is less.
         particles, moves, quantile, first, proposal, floor: see `holdfast.algorithms.subset_simulation`.
         samples: of plain Monte Carlo.
         absolute, explain, margin: as for `WorstCase`.
@@ -270,9 +270,9 @@ class MisinterpretationProbability(Metric):
         )
         usable = probe.usable()
 
-        witnesses, witnessed, searched = None, torch.zeros(len(usable), dtype=torch.bool, device=inputs.device), 0
-        if self.from_event and self.method == "subset" and len(usable):
-            searched = self._plan_search()
+        witnesses, witnessed = None, torch.zeros(len(usable), dtype=torch.bool, device=inputs.device)
+        searched = self._plan_search() if self.from_event and self.method == "subset" else 0
+        if searched and len(usable):
             witnesses, witnessed = _search_witnesses(event, probe, inputs, searched, generator)
         budget = None if self.budget is None else self.budget - 1 - searched  # the clean input is one
         wanted = limit_first(self.first * self.particles, budget)
@@ -309,10 +309,11 @@ class MisinterpretationProbability(Metric):
         return self._result(probe, inputs, usable, estimate, kept, witnessed)
 
     def _plan_search(self) -> int:
-        """The evaluations of the search for witnesses, the check of what it found included; 0 if none are left."""
+        """The evaluations of the search for witnesses, of which one checks what it found; 0 if too few are left."""
         if self.budget is None:
             return _SEARCH
-        return min(_SEARCH, self.budget // 16, self.budget - 1 - self.particles)  # the simulation needs one population
+        left = min(_SEARCH, self.budget // 16, self.budget - 1 - self.particles)  # the simulation needs one population
+        return left if left >= 2 else 0
 
     def _result(
         self,
@@ -367,20 +368,18 @@ class MisinterpretationProbability(Metric):
 
 def _search_witnesses(
     event: Event, probe: Probe, inputs: Tensor, budget: int, generator: torch.Generator | None
-) -> tuple[Tensor | None, Tensor]:
+) -> tuple[Tensor, Tensor]:
     """The worst case of each usable origin, as a point of its region, `(U, 1, ...)`, and whether it is in the event.
 
-    None for too small a `budget`. The generator stays as it is, so that the simulation has the same seed with and
-    without a search.
+    The `budget` is at least 2. The generator stays as it is, so that the simulation has the same seed with and without
+    a search.
     """
-    usable = probe.usable()
-    if budget < 2:
-        return None, torch.zeros(len(usable), dtype=torch.bool, device=inputs.device)
     state = None if generator is None else generator.get_state()
-    seed = ~draw_seed(generator)
+    seed = draw_seed(generator) ^ (1 << 62)  # the simulation has smaller ones, and negative ones on the way back
     if generator is not None and state is not None:
         generator.set_state(state)
     assert probe.region is not None
+    usable = probe.usable()
     own = probe.region.select(usable)
     found = EventObjective(event, probe, inputs, False).run(AutoSearch(), own, budget - 1, seed)
     points = own.project(found.inputs[:, None])
