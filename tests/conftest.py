@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
-
-# without it the bits of matrix products depend on where in memory a row lies, on some CPUs; read when torch is imported
-os.environ.setdefault("MKL_CBWR", "AUTO")
 
 import pytest
 import torch

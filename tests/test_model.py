@@ -19,6 +19,7 @@ import holdfast
 from conftest import SHAPES, small_net
 from holdfast import Classifier, explainers
 from holdfast.errors import ArgumentError, ModelError
+from holdfast.explainers.gradients.surrogates import smooth_relu
 
 BATCH = TensorDataset(torch.rand(3, 4), torch.zeros(3))
 
@@ -40,6 +41,28 @@ def test_same_bits_whatever_the_batch_size(shape: tuple[int, ...]) -> None:
     assert all(torch.equal(a, results[0][0]) and torch.equal(b, results[0][1]) for a, b in results)
     whole = small_net(shape).eval()(x)
     assert torch.allclose(results[0][0], whole, atol=1e-5)
+
+
+@pytest.mark.parametrize("width", [9, 13])
+def test_odd_widths_give_a_row_the_same_bits_at_any_place(width: int) -> None:
+    """Here MKL's products depend on where in memory a row lies (unless told not to), and so does torch's softplus."""
+    torch.manual_seed(0)
+    layers = (nn.Linear(5, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 3))
+    classifier = Classifier(nn.Sequential(*layers), (0.0, 1.0), device="cpu", batch_size=64)
+    x = torch.rand(32, 5)
+
+    def directions(x: Tensor) -> Tensor:
+        with smooth_relu(), torch.enable_grad():
+            leaf = x.clone().requires_grad_(True)
+            (gradient,) = torch.autograd.grad(classifier.forward(leaf)[:, 0].sum(), leaf, create_graph=True)
+            (found,) = torch.autograd.grad((gradient * gradient).sum(), leaf)
+        return found
+
+    logits, whole = classifier.logits(x), directions(x)
+    for start in range(17):
+        rows = slice(start, start + 16)
+        assert torch.equal(classifier.logits(x[rows].clone()), logits[rows])
+        assert torch.equal(directions(x[rows].clone()), whole[rows])
 
 
 def test_work_is_cut_by_forwarded_rows() -> None:

@@ -5,8 +5,13 @@ sets without the metrics. `dir(holdfast)` shows all names from the start.
 """
 
 import logging
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+# Otherwise the last bits of matrix products depend on where in memory a row lies, on AMD's CPUs and on those without
+# AVX-512. MKL reads it at the first product. It costs no time.
+os.environ.setdefault("MKL_CBWR", "AUTO")
 
 if TYPE_CHECKING:
     from holdfast import algorithms, data, explainers, export, metrics, neighbourhoods, similarity, zoo

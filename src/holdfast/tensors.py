@@ -135,6 +135,17 @@ class Streams:
         return found
 
 
+def raise_power(base: float, exponents: Tensor) -> Tensor:
+    """`base ** exponents` for a base above 0, with the same bits in every batch.
+
+    The last bits of torch's own power depend on how near a number is to the end of the tensor.
+
+    >>> raise_power(2.0, torch.tensor([1.0, -1.0]))
+    tensor([2.0, 0.5])
+    """
+    return torch.exp(math.log(base) * exponents)
+
+
 def broadcast_rows(values: Tensor, like: Tensor) -> Tensor:
     """`values` `(N,)` reshaped to broadcast over the features of `like` `(N, ...)`."""
     return values.reshape(values.shape + (1,) * (like.ndim - values.ndim))

@@ -507,6 +507,23 @@ def test_second_derivatives_of_a_row_sum():
     assert torch.autograd.gradgradcheck(lambda x: rows.row_sum(x * x) ** 2, (x,))
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # by torch itself
+def test_transforms_of_torch_func():
+    a, b = pair(3, 9)
+
+    def compare(a, b):
+        return sim.pearson(a[None], b[None])[0]
+
+    assert torch.allclose(torch.func.vmap(compare)(a, b), sim.pearson(a, b))
+    leaf = b[0].clone().requires_grad_()
+    (expected,) = torch.autograd.grad(compare(a[0], leaf), leaf)
+    assert torch.allclose(torch.func.grad(compare, 1)(a[0], b[0]), expected)
+    assert torch.allclose(torch.func.vmap(torch.func.grad(compare, 1))(a, b)[0], expected)
+    value, change = torch.func.jvp(lambda b: compare(a[0], b), (b[0],), (a[1],))
+    assert torch.allclose(value, compare(a[0], b[0]))
+    assert torch.allclose(change, expected @ a[1])
+
+
 def test_gradients_of_a_prepared_reference():
     a, b = pair(2, 9)
     number = torch.tensor([0, 1, 1])

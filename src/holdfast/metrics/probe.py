@@ -355,7 +355,9 @@ class Probe:
                     maps, logits = self.explainer.attribute(
                         self.classifier, copies, targets if self.explain == "origin" else None, create_graph=True
                     )
-                # what follows has no ReLU, and is many small operations, of which the two would look at each
+                # the user's model does not run in what follows: many small operations, of which the two would look at
+                # each. (A checkpointed layer runs once more in the backward pass, where torch turns the two off. So it
+                # has its own ReLU there, and these directions are less exact.)
                 if self._aligns:  # where it is not seen, the map gets the origin's values, which have no gradient
                     maps, seen = self.align_maps(maps, leaf, origin)
                     maps = torch.where(seen, maps, self.maps[origin])
@@ -363,8 +365,7 @@ class Probe:
                 goal = objective(self._prepare(maps), margin, origin, *columns)
                 if not goal.requires_grad:
                     return (torch.zeros_like(x),)
-                with smooth_relu(beta), PlainAttention():  # a checkpointed layer runs again here
-                    (found,) = torch.autograd.grad(goal.sum(), leaf, allow_unused=True)
+                (found,) = torch.autograd.grad(goal.sum(), leaf, allow_unused=True)
             return (torch.zeros_like(x) if found is None else found.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0),)
 
         # a graph of second order holds about twice what a backward pass does

@@ -132,7 +132,10 @@ class Similarity:
         """A function that compares many maps with a few reference maps `(N, ...)`, with the bits of a call.
 
         What depends on the references alone is computed once, where the similarity allows it. The function takes maps
-        `(M, ...)` and, int64 `(M,)`, the number of the reference of each. It returns `(M,)`.
+        `(M, ...)` of the references' dtype and, int64 `(M,)`, the number of the reference of each. It returns `(M,)`.
+
+        Raises:
+            ArgumentError: the reference or, in the function, the maps have another shape or dtype.
 
         >>> import torch
         >>> compare = get("pearson").prepare(torch.tensor([[1.0, 2.0, 4.0]]))

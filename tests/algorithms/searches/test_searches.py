@@ -22,7 +22,7 @@ from holdfast.algorithms import (
     searches,
 )
 from holdfast.algorithms.searches.base import GradientObjective, Outcome, SearchResult, SearchRun, differentiate_outcome
-from holdfast.algorithms.searches.block import _MARGIN, _choose_changes
+from holdfast.algorithms.searches.block import _MARGIN, _Canvas, _choose_changes, _Influence
 from holdfast.errors import ArgumentError, ModelError, SecondDerivativeError
 from holdfast.neighbourhoods import L2Ball, LinfBall, Region
 
@@ -224,15 +224,36 @@ def test_all_points_lie_in_the_region_and_the_answer_is_what_it_says(
     assert bool((keys.diff(dim=0) >= 0).all())
 
 
+class Recorder(Rugged):
+    """Keeps every point that is queried of each problem, in order."""
+
+    def __init__(self, features: int, problems: int) -> None:
+        super().__init__(features, problems)
+        self.points: list[list[Tensor]] = [[] for _ in range(problems)]
+
+    def outcome(self, x: Tensor, problem: Tensor) -> Outcome:
+        for number in problem.unique().tolist():
+            self.points[number].append(x[problem == number].detach())
+        return super().outcome(x, problem)
+
+
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("ball", [LinfBall(0.2), L2Ball(0.5)])
-def test_a_problem_does_not_depend_on_its_batch(name: str, ball: LinfBall | L2Ball) -> None:
-    region = ball.around(centres(3, (1, 6, 6)), (0.0, 1.0))
-    together = solve(name, Rugged(36, 3), region, budget=400)
-    backwards = solve(name, Rugged(36, 3), region.select([2, 1, 0]), budget=400)
+@pytest.mark.parametrize(
+    ("ball", "shape"),
+    [(LinfBall(0.2), (1, 6, 6)), (L2Ball(0.5), (1, 6, 6)), (LinfBall(0.2), (3,)), (L2Ball(0.5), (3,))],
+)
+def test_a_problem_does_not_depend_on_its_batch(name: str, ball: LinfBall | L2Ball, shape: tuple[int, ...]) -> None:
+    """All points that are queried have the same bits: torch's powers, for one, have not."""
+    count, features = 7, int(np.prod(shape))
+    region = ball.around(centres(count, shape), (0.0, 1.0))
+    everyone = Recorder(features, count)
+    together = solve(name, everyone, region, budget=400)
+    backwards = solve(name, Rugged(features, count), region.select(list(reversed(range(count)))), budget=400)
     assert torch.equal(together.inputs, backwards.inputs.flip(0))
-    for p in range(3):
-        alone = solve(name, Rugged(36, 1), region.select([p]), budget=400)
+    for p in range(count):
+        one = Recorder(features, 1)
+        alone = solve(name, one, region.select([p]), budget=400)
+        assert torch.equal(torch.cat(one.points[0]), torch.cat(everyone.points[p]))
         assert torch.equal(alone.inputs[0], together.inputs[p])
         assert torch.equal(alone.trace.value[0], together.trace.value[p])
 
@@ -526,6 +547,47 @@ def test_block_search_starts_at_vertices_that_are_constant_on_patches(ball: Linf
     assert len(patches[:, 0].T.unique(dim=0)) == 98  # each patch has its own ends
 
 
+@pytest.mark.parametrize("ball", [LinfBall(0.2), L2Ball(0.5)])
+def test_the_moves_of_block_search(ball: LinfBall | L2Ball) -> None:
+    region = ball.around(torch.full((1, 1, 6, 6), 0.5), (0.0, 1.0))
+    canvas, moves = _Canvas(region), torch.tensor([[0, 1, 2, 3, 3, 4, 4]])
+    count = moves.shape[1]
+    x = region.centre[:, None] + 0.04  # everywhere above the centre, and far from the edge
+    block, middle = canvas.place_block(torch.full((count,), 3), torch.full((1, count), 14))
+    u = torch.full((1, count, canvas.draws - 2), 0.25)
+    u[..., 1] = 0.5  # the amount: a factor of 1/2, and a step of 1/16
+    u[0, [4, 6], 2] = 0.75  # upwards
+    u[..., 3] = 0.01  # the end of the box: the lower one, from above the middle
+    y, inside = canvas.propose(x, moves, block, middle, u)
+    y, inside = y.reshape(count, -1), inside.reshape(count, -1)
+    lower, upper = (face.flatten()[0] for face in canvas._box(u[..., 0]))
+    width = float(upper - lower)
+    expected = [
+        float(lower),
+        0.5,
+        0.52,
+        0.54 - width / 16,
+        0.54 + width / 16,
+        0.5 + 0.04 * 15 / 16,
+        0.5 + 0.04 * 17 / 16,
+    ]
+    for number, value in enumerate(expected):
+        relaxes = int(moves[0, number]) == 4
+        assert bool(inside[number].all()) == relaxes
+        assert int(inside[number].sum()) == (36 if relaxes else 9)
+        assert torch.allclose(y[number][inside[number]], torch.tensor(value), atol=1e-6), number
+        assert torch.equal(y[number][~inside[number]], x.flatten()[~inside[number]])
+
+
+def test_only_single_changes_teach_where_changes_matter() -> None:
+    influence = _Influence(1, 4, torch.device("cpu"))
+    block = torch.tensor([[[True, True, False, False], [False, False, True, False]]])
+    influence.learn(block, torch.tensor([[True, False]]), torch.tensor([[2.0, 100.0]]))
+    assert influence._tries.tolist() == [[1.0, 1.0, 0.0, 0.0]]
+    assert influence._change.tolist() == [[1.0, 1.0, 0.0, 0.0]]  # per feature
+    assert influence._idle.tolist() == [[0.0, 0.0, 1.0, 1.0]]
+
+
 @pytest.mark.parametrize(
     ("budget", "proposals", "size"), [(600, 80, 16), (1423, 80, 24), (4898, 80, 80), (4898, 10, 10)]
 )
@@ -571,6 +633,31 @@ def test_mutations_are_half_uniform_over_the_box_and_half_normal(mutation: float
     if mutation:
         found = stats.kstest(altered, lambda x: 0.5 * stats.norm.cdf(x, scale=0.2) + 0.5 * (x + 1) / 2)
         assert found.pvalue > 1e-3
+
+
+def test_mutations_use_the_box_of_their_own_problem_and_feature() -> None:
+    lower = torch.tensor([[0.0, -2.0, 5.0, 1.0, 0.0], [3.0, 0.0, -1.0, -4.0, 2.0]])
+    width = torch.tensor([[1.0, 4.0, 0.5, 2.0, 8.0], [0.25, 3.0, 6.0, 1.0, 0.5]])
+    region = dataclasses.replace(
+        LinfBall(0.1).around(lower + width / 2, (-10.0, 10.0)), lower=lower, upper=lower + width
+    )
+    search = GeneticSearch(mutation=1.0, noise=0.05)
+    children = search._mutate((lower + width / 2)[:, None].repeat(1, 5000, 1), region, region.streams(0))
+    share = ((children - lower[:, None]) / width[:, None]).double().numpy()
+    for problem in range(2):
+        for feature in range(5):
+            found = stats.kstest(
+                share[problem, :, feature], lambda u: 0.5 * stats.norm.cdf((u - 0.5) / 0.025) + 0.5 * u
+            )
+            assert found.pvalue > 1e-4
+
+
+def test_rare_mutations_have_many_values() -> None:
+    region = LinfBall(1.0).around(torch.zeros(1, 150_000), (-1.0, 1.0))
+    children = GeneticSearch(mutation=1e-5)._mutate(torch.zeros(1, 100, 150_000), region, region.streams(0))
+    altered = children[(children != 0) & (children.abs() < 1)]  # some normal ones end at a face
+    assert 80 <= len(altered) <= 230
+    assert len(altered.unique()) == len(altered)
 
 
 def test_mutations_of_few_parameters_are_normal_of_many_sizes() -> None:

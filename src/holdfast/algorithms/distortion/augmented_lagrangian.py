@@ -29,7 +29,7 @@ from holdfast.algorithms.distortion.base import Attack, attacks
 from holdfast.algorithms.distortion.geometry import norm_of
 from holdfast.algorithms.distortion.space import FreeSpace, Nearest
 from holdfast.errors import ArgumentError, check, check_integer
-from holdfast.tensors import Streams
+from holdfast.tensors import Streams, raise_power
 
 _SMOOTH = 0.9  # of the moving averages: multiplier, squared gradients, momentum
 _GROWTH, _IMPROVED, _EVERY = 1.2, 0.95, 10  # rho grows by the first every so many steps without such an improvement
@@ -94,7 +94,8 @@ class AugmentedLagrangian(Attack):
             change = pull - push  # by delta in units of `distance`
             square = _SMOOTH * square + (1 - _SMOOTH) * change.square()
             speed = _SMOOTH * speed + change / (square.sqrt() + 1e-8)
-            fade = self.reduction ** ((number - since).clamp(min=0) / (self.steps - since).clamp(min=1))
+            done = (number - since).clamp(min=0) / (self.steps - since).clamp(min=1)
+            fade = raise_power(self.reduction, done)
             points = space.clip(points - (self.step * distance * fade)[:, None] * speed, rows)
         size, flips = nearest.offer(points, space.margin(points, rows), rows)
         nearest.record(torch.where(flips, torch.minimum(best, size), best)[:, None])

@@ -249,10 +249,12 @@ def draw_blocks(
     for axis, divided in enumerate(parts):
         part = part * divided + (offsets[..., axis] * divided).long().clamp(max=divided - 1)
     own = share.gather(1, part)[..., None]
+    # a power of 1/3 would have other last bits in another batch
+    own_side = own ** (1 / axes) if axes <= 2 else torch.exp(torch.log(own) / axes)
     inside = torch.ones((), dtype=torch.bool, device=share.device)
     for axis, length in enumerate(grid):
         rounding, offset = numbers[..., 1 + axis, None], offsets[..., axis, None]
-        side = (own ** (1 / axes) * stretch * length + rounding).floor().clamp(1, length)
+        side = (own_side * stretch * length + rounding).floor().clamp(1, length)
         first = (offset * (length + side - 1)).floor() - (side - 1)
         place = torch.arange(length, device=share.device)
         within = (place >= first) & (place < first + side)

@@ -85,22 +85,23 @@ def join_groups(estimates: Sequence[tuple[Tensor, Tensor]], alike: Tensor) -> tu
 
     If the groups A and B start in two parts of the event and meet at level L, they estimate `P(L) P_A / P_A(L)` and
     `P(L) P_B / P_B(L)`, where `P_A` is the probability of part A and `P_A(L)` that of what belongs to it within L. The
-    larger one is at least `P(L) (P_A + P_B) / (P_A(L) + P_B(L)) = P`, since the latter lies between them. So the error
-    stays on the side where it is expected, and the larger one is taken.
+    larger one is at least `P(L) (P_A + P_B) / (P_A(L) + P_B(L))`, which lies between them and is at least P: nothing of
+    L is in both. So the error stays on the side where it is expected, and the larger one is taken. Where both groups
+    see the same parts, the larger of two noisy estimates is too large by half of their standard error, on average.
 
     Args:
-        estimates: of each group.
+        estimates: of each group, one or two.
         alike: `(P,)`, both groups started at the same particles: the mean of P is taken.
     """
-    (value, error), *others = estimates
-    for value_b, error_b in others:
-        mean = torch.logaddexp(value, value_b) - math.log(2)
-        spread = torch.hypot((value - mean).exp() * error, (value_b - mean).exp() * error_b) / 2
-        larger = value_b > value
-        value, error = (
-            torch.where(alike, joint, torch.where(larger, b, a))
-            for joint, a, b in ((mean, value, value_b), (spread, error, error_b))
-        )
+    if len(estimates) == 1:
+        return estimates[0]
+    (value_a, error_a), (value_b, error_b) = estimates
+    # torch's logaddexp and hypot have other last bits in other batches
+    mean = torch.maximum(value_a, value_b) + torch.log1p(torch.exp(-(value_a - value_b).abs())) - math.log(2)
+    parts = ((value_a - mean).exp() * error_a).square() + ((value_b - mean).exp() * error_b).square()
+    larger = value_b > value_a
+    value = torch.where(alike, mean, torch.where(larger, value_b, value_a))
+    error = torch.where(alike, parts.sqrt() / 2, torch.where(larger, error_b, error_a))
     return value, error
 
 

@@ -60,7 +60,7 @@ from holdfast.algorithms.searches.base import (
 )
 from holdfast.errors import check, check_integer
 from holdfast.neighbourhoods import Region
-from holdfast.tensors import Streams, broadcast_rows
+from holdfast.tensors import Streams, broadcast_rows, raise_power
 
 _MOVES = 5
 _VERTEX, _CENTRE, _SCALE, _NUDGE, _RELAX = range(_MOVES)
@@ -240,7 +240,7 @@ class _Canvas:
         rows = torch.nonzero(move != _VERTEX, as_tuple=True)
         if len(rows[0]):  # in a box they are few
             kind, part = move[rows], amount[rows].to(x.dtype)
-            step = torch.where(sign[rows] < 0.5, -1.0, 1.0).to(x.dtype) * 2.0 ** (-8 * part)
+            step = torch.where(sign[rows] < 0.5, -1.0, 1.0).to(x.dtype) * raise_power(2.0, -8 * part)
             now, centre, width = (each.expand(-1, n, -1, -1)[rows] for each in (x, self.centre, upper - lower))
             y[rows] = _change_inside(kind, now, centre, width, part, step)
             inside[rows] |= (kind == _RELAX)[:, None, None]
@@ -291,7 +291,8 @@ class _Canvas:
         if self.region.radius is None:
             return self.lower, self.upper
         features = self.channels * self.size
-        width = (self.region.radius * features ** (-0.5 * (1 - u)))[..., None, None].to(self.centre.dtype)
+        share = raise_power(features, -0.5 * (1 - u))[..., None, None].to(self.centre.dtype)
+        width = self.region.radius * share
         return torch.maximum(self.lower, self.centre - width), torch.minimum(self.upper, self.centre + width)
 
     def _project(self, x: Tensor) -> Tensor:

@@ -31,8 +31,9 @@ from torch import Tensor
 from holdfast.algorithms.searches.base import FEW, Outcome, Search, SearchRun, draw_starts, searches, take_points
 from holdfast.errors import check, check_integer
 from holdfast.neighbourhoods import Region
-from holdfast.tensors import Streams
+from holdfast.tensors import Streams, raise_power
 
+_RARE = 1e-3
 _SPREAD = 0.6  # of the budget, for points that are spread over the box of few parameters
 
 
@@ -100,12 +101,14 @@ class GeneticSearch(Search):
         return self._mutate(torch.cat([daughters, sons], dim=1), region, streams)
 
     def _mutate(self, x: Tensor, region: Region, streams: Streams) -> Tensor:
-        """The children `x` `(P, n, *shape)`, which are overwritten, with some elements altered, in the region.
+        """The children `x` `(P, n, *shape)`, contiguous, with some elements altered, in the region; `x` is overwritten.
 
-        One uniform number decides for each element whether it is altered, how, and by how much.
+        One uniform number decides for each element whether it is altered, how, and by how much; for few parameters a
+        second one decides about the size of the noise.
         """
         few, children, features = region.shape.numel() <= FEW, x.shape[1], region.shape.numel()
-        chance = streams.uniform((children * features,), torch.float32).flatten()
+        dtype = torch.float64 if self.mutation < _RARE else torch.float32  # a small share of float32 has few values
+        chance = streams.uniform((children * features,), dtype).flatten()
         altered = torch.nonzero(chance < self.mutation)[:, 0]  # a small share, and only this is computed
         place = altered // (children * features) * features + altered % features
         lower, upper = (face.flatten().index_select(0, place) for face in (region.lower, region.upper))
@@ -115,17 +118,17 @@ class GeneticSearch(Search):
         noise = self.noise / 2 * _to_normal(share if few else 2 * share - 1)
         if few:
             size = streams.uniform(x.shape[1:], torch.float32).flatten().index_select(0, altered)
-            noise = 0.2 * noise * 2 ** (-8 * size)
+            noise = 0.2 * noise * raise_power(2.0, -8 * size)
         flat = x.view(-1)
         moved = flat.index_select(0, altered) + (noise * (upper - lower)).to(x.dtype)
         if not few:
-            moved = torch.where(share < 0.5, lower + (upper - lower) * (2 * share), moved).to(x.dtype)
+            moved = torch.where(share < 0.5, (lower + (upper - lower) * (2 * share)).to(x.dtype), moved)
         flat.index_copy_(0, altered, moved)
         return region.project(x)
 
 
 def _to_normal(u: Tensor) -> Tensor:
-    """Standard normal numbers from uniform ones in [0, 1), float32; those below 0 count as 0."""
+    """Standard normal numbers from uniform ones in [0, 1); those below 0 count as 0."""
     step = 2.0**-24
     normal: Tensor = torch.special.ndtri(u.clamp(step, 1 - step))
     return normal

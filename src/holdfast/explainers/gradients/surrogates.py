@@ -13,6 +13,9 @@ from torch.autograd import Function
 from holdfast.errors import check
 from holdfast.function_calls import FunctionMode
 
+#: torch's softplus has other last bits in what is left of a tensor after as many numbers as fit into such blocks
+_VECTOR = 64
+
 #: from the gradient by the output of a ReLU, and where its input is above 0, to the gradient by its input
 GradientRule = Callable[[Tensor, Tensor], Tensor]
 
@@ -122,7 +125,11 @@ def smooth_relu(beta: float = 10.0) -> Iterator[None]:
     check(fine, "beta", "a finite number above 0", repr(beta))
 
     def softplus(z: Tensor) -> Tensor:
-        return F.softplus(z, beta=beta, threshold=20.0)
+        missing = -z.numel() % _VECTOR
+        if not missing:
+            return F.softplus(z, beta=beta, threshold=20.0)
+        whole = F.softplus(F.pad(z.flatten(), (0, missing)), beta=beta, threshold=20.0)
+        return whole[: z.numel()].reshape(z.shape)
 
     with ReluReplacement(softplus, lambda z, cap: softplus(z) - softplus(z - cap)):
         yield
