@@ -401,11 +401,11 @@ def test_a_search_for_witnesses_leaves_the_generator_and_the_simulation_as_they_
     assert torch.equal(*states)
 
 
-@pytest.mark.parametrize("event", ["changed_explanation", "changed_class", "misclassification"])
+@pytest.mark.parametrize("event", ["changed_explanation", "changed_class"])
 def test_with_witnesses_a_sample_does_not_depend_on_its_batch(
     event: EventName, lenet: holdfast.Classifier, digits: holdfast.data.Dataset
 ) -> None:
-    threshold = {"changed_explanation": 0.72, "changed_class": 0.3}.get(event)
+    threshold = {"changed_explanation": 0.72, "changed_class": 0.3}[event]
     options: dict[str, Any] = {"particles": 40, "moves": 1, "first": 1.0, "floor": -6.0, "threshold": threshold}
     metric = MisinterpretationProbability(holdfast.LinfBall(0.35), event, from_event=True, **options)
     x = digits[:3].inputs
@@ -415,12 +415,12 @@ def test_with_witnesses_a_sample_does_not_depend_on_its_batch(
     assert together.witnessed.any()
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_goes_back_to_the_prior(dtype: torch.dtype, digits: holdfast.data.Dataset) -> None:
-    half = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist").to(dtype), bounds=(0.0, 1.0), device="cpu")
+def test_half_precision_goes_back_to_the_prior(digits: holdfast.data.Dataset) -> None:
+    module = holdfast.zoo.load("lenet5-mnist").to(torch.bfloat16)
+    half = holdfast.Classifier(module, bounds=(0.0, 1.0), device="cpu")
     options: dict[str, Any] = {"threshold": 0.72, "particles": 40, "moves": 1, "first": 1.0, "floor": -15.0}
     metric = MisinterpretationProbability(holdfast.LinfBall(0.3), from_event=True, **options)
-    found = metric(half, "input_x_gradient", digits[:1].inputs.to(dtype))
+    found = metric(half, "input_x_gradient", digits[:1].inputs.to(torch.bfloat16))
     assert not found.censored.any()
     assert found.from_event.isfinite().all()
 
