@@ -72,10 +72,11 @@ def print_table(path: Path) -> None:
         if len(runs) > 1:
             settings[cell[:4]].append(summarise_cell(runs))
     columns = (
-        "model explainer radius event reached_cells runs ln_P all_intervals_hold width resolved spread evaluations"
+        "model explainer radius event reached_cells runs ln_P all_intervals_hold intervals_that_hold width resolved"
+        " spread evaluations"
     )
     print("| " + " | ".join(columns.split()).replace("_", " ") + " |")
-    print("|" + " --- |" * 12)
+    print("|" + " --- |" * 13)
     for setting, found in settings.items():
         print("| " + " | ".join(map(str, setting)) + " | " + describe_cells(found))
     print("| all | | | | " + describe_cells(list(itertools.chain(*settings.values()))))
@@ -87,11 +88,12 @@ def summarise_cell(runs: list[dict[str, Any]]) -> dict[str, float]:
     low, high = (np.array([r[name] for r in runs]) for name in ("low", "high"))
     errors = np.array([r["std_error"] for r in runs])
     pooled = float(np.logaddexp.reduce(values) - math.log(len(runs)))
-    reached = np.isfinite(values).all()
+    reached, holds = np.isfinite(values).all(), (low <= pooled) & (pooled <= high)
     return {
         "runs": len(runs),
         "pooled": pooled,
-        "holds": float(((low <= pooled) & (pooled <= high)).all()),
+        "holds": float(holds.all()),
+        "holding": float(holds.sum()),
         "width": float(np.median(high - low)),
         "resolved": float(np.mean([r["resolved"] for r in runs])),
         "spread": float(values.std(ddof=1) / math.sqrt(np.mean(errors**2))) if reached else math.nan,
@@ -103,13 +105,14 @@ def describe_cells(cells: list[dict[str, float]]) -> str:
     """The columns of the table for some cells."""
     reached = [cell for cell in cells if math.isfinite(cell["pooled"])]
     if not reached:
-        return f"{len(cells)}, no run reached the event |" + " |" * 7
+        return f"{len(cells)}, no run reached the event |" + " |" * 8
     column = {name: np.array([cell[name] for cell in reached]) for name in cells[0]}
     pooled, width = column["pooled"], column["width"]
     spread = column["spread"][np.isfinite(column["spread"])]
     return (
         f"{len(reached)} of {len(cells)} | {column['runs'].mean():.1f} | {pooled.min():.1f} to {pooled.max():.1f} |"
-        f" {column['holds'].mean():.0%} | {np.median(width):.1f} | {column['resolved'].mean():.0%} |"
+        f" {column['holds'].mean():.0%} | {column['holding'].sum() / column['runs'].sum():.1%} |"
+        f" {np.median(width):.1f} | {column['resolved'].mean():.0%} |"
         f" {f'{np.sqrt((spread**2).mean()):.2f}' if len(spread) else '-'} | {column['evaluations'].mean():,.0f} |"
     )
 
