@@ -320,7 +320,7 @@ def test_the_number_of_classes_counts(clock: Clock) -> None:
         nets = {count: nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, count)) for count in (2, 300)}
 
     @dataclass(frozen=True, eq=False)
-    class Anew(ModelSource):
+    class FreshSource(ModelSource):
         """Makes a new classifier each time, as study files do; it does not know its number of classes yet."""
 
         count: int
@@ -330,7 +330,7 @@ def test_the_number_of_classes_counts(clock: Clock) -> None:
             return holdfast.Classifier(Timed(nets[self.count], clock), (0.0, 1.0), device="cpu", batch_size=64)
 
     metric, inputs = holdfast.metrics.CEval(), draw(32, (20,))
-    models: dict[str, ModelSource] = {"two": Anew(2), "many": Anew(300)}
+    models: dict[str, ModelSource] = {"two": FreshSource(2), "many": FreshSource(300)}
     saliency = {"saliency": holdfast.explainers.get("saliency")}
     grid = Grid({"x": Samples(inputs)}, models, saliency, {"c": metric}, samples_per_job=32)
     plan = make_plan(grid)

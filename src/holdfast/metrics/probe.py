@@ -161,7 +161,7 @@ class Probe:
                 self._status[row] = why
 
     def skip_constant(self, values: Tensor) -> None:
-        """Skip, as `"degenerate"`, the origins whose `values` `(P, ...)`, of a map or its parts, are all the same."""
+        """Skip, as `"degenerate"`, the origins whose `values` `(P, ...)`, of a map or its parts, are equal."""
         self.skip(is_degenerate(values.nan_to_num()))
 
     def skip_unchanged(self, changes: Tensor) -> None:

@@ -135,6 +135,6 @@ def _number(value: float | None) -> float | int | str | None:
 
 
 def _short(values: list[Any]) -> Any:
-    """A column whose values are all the same as this one value."""
+    """A column of equal values as one value."""
     same = bool(values) and all(value == values[0] for value in values)
     return values[0] if same else values

@@ -85,9 +85,9 @@ def join_groups(estimates: Sequence[tuple[Tensor, Tensor]], alike: Tensor) -> tu
 
     If the groups A and B start in two parts of the event and meet at level L, they estimate `P(L) P_A / P_A(L)` and
     `P(L) P_B / P_B(L)`, where `P_A` is the probability of part A and `P_A(L)` that of what belongs to it within L. The
-    larger one is at least `P(L) (P_A + P_B) / (P_A(L) + P_B(L))`, which lies between them and is at least P: nothing of
-    L is in both. So the error stays on the side where it is expected, and the larger one is taken. Where both groups
-    see the same parts, the larger of two noisy estimates is too large by half of their standard error, on average.
+    larger one is at least `P(L) (P_A + P_B) / (P_A(L) + P_B(L))`, which lies between them. This is at least P, since no
+    point of L belongs to both parts. So the larger one errs to the expected side, and is taken. Where both groups see
+    the same parts, the larger of two noisy estimates is too large by half of their standard error, on average.
 
     Args:
         estimates: of each group, one or two.

@@ -33,7 +33,7 @@ from holdfast.errors import check, check_integer
 from holdfast.neighbourhoods import Region
 from holdfast.tensors import Streams, raise_power
 
-_RARE = 1e-3
+_RARE = 1e-3  # a smaller `mutation` is drawn in float64
 _SPREAD = 0.6  # of the budget, for points that are spread over the box of few parameters
 
 
@@ -107,7 +107,7 @@ class GeneticSearch(Search):
         second one decides about the size of the noise.
         """
         few, children, features = region.shape.numel() <= FEW, x.shape[1], region.shape.numel()
-        dtype = torch.float64 if self.mutation < _RARE else torch.float32  # a small share of float32 has few values
+        dtype = torch.float64 if self.mutation < _RARE else torch.float32  # few float32 values are that small
         chance = streams.uniform((children * features,), dtype).flatten()
         altered = torch.nonzero(chance < self.mutation)[:, 0]  # a small share, and only this is computed
         place = altered // (children * features) * features + altered % features
