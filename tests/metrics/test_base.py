@@ -44,7 +44,7 @@ def test_defaults_of_a_metric(model: holdfast.Classifier) -> None:
     metric = Halved.example()
     assert metric == Halved()
     assert (metric.direction, metric.citation, metric.bibtex, metric.own_label) == ("higher", "", "", "halved")
-    assert metric.for_samples(rows(), slice(0, 1)) is metric.for_data({}) is metric
+    assert metric.for_samples(rows(), slice(0, 1)) is metric.for_data({}) is metric.for_study([metric]) is metric
     result = metric(model, "saliency", rows())
     assert result.frame().columns == [*COMMON_COLUMNS, "targets", "model_evaluations", "degenerate", "nonfinite"]
     assert result.model_evaluations.tolist() == [2, 2, 2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, TypeVar, get_args
 
@@ -269,6 +269,14 @@ class Metric(metaclass=_PresetsApplied):
 
         Raises:
             ArgumentError: there is none of that name, or the option cannot hold it.
+        """
+        return self
+
+    def for_study(self, metrics: Collection[Metric]) -> Metric:
+        """The metric that a study with these `metrics` evaluates, this one among them; by default the metric itself.
+
+        A metric that can use what another one finds returns itself with that one as an option. It then computes that
+        again, from the same seed: jobs run in any order and on any machine, so no job waits for another.
         """
         return self
 

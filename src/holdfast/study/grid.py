@@ -104,7 +104,8 @@ class Grid:
     """Everything that a study evaluates: data x models x explainers x metrics x repeats.
 
     Attributes:
-        data, models, explainers, metrics: by the names that tables and figures use.
+        data, models, explainers, metrics: by the names that tables and figures use; metrics as `Metric.for_study`
+            returns them.
         pairs: the combinations of data and models that are evaluated, `(data, model)`; None for all.
         seed: of all random numbers.
         repeats: how often everything is done, each time with other random numbers.
@@ -142,6 +143,8 @@ class Grid:
             check(data in self.data and model in self.models, "pairs", "names of data and models", (data, model))
         for name in self.controls:
             check(name in self.explainers, "controls", "names of explainers", name)
+        everything = self.metrics.values()
+        set_fields(self, metrics={label: metric.for_study(everything) for label, metric in self.metrics.items()})
 
     def explainers_of(self, metric: Metric) -> list[str]:
         """The names of the explainers that a metric evaluates; if it fits none of them all, and their jobs say why."""

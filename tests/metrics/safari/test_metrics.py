@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ from torch import nn
 import holdfast
 from holdfast.algorithms import UnitBox, subset_simulation
 from holdfast.algorithms.rare_events.subset_sampling import plan_return
+from holdfast.errors import ArgumentError
 from holdfast.metrics import (
     LocalLipschitz,
     MaxSensitivity,
+    Metric,
     MisinterpretationProbability,
     WorstCase,
     measure_sensitivity,
@@ -24,6 +27,8 @@ from holdfast.metrics import (
 from holdfast.metrics.probe import Probe, class_margin
 from holdfast.metrics.safari import misinterpretation_probability
 from holdfast.metrics.safari.events import EventName
+from holdfast.metrics.safari.misinterpretation_probability import ProbabilityResult
+from holdfast.study.grid import Grid, LoadedModel, Samples
 
 BALL = holdfast.LinfBall(0.2)
 
@@ -385,6 +390,85 @@ def test_half_of_the_particles_that_go_back_start_at_a_worst_case(
     # the clean input is one; the search may spend a sixteenth of the budget
     assert (found.model_evaluations - plain.model_evaluations <= 4000 // 16).all()
     assert not plain.witnessed.any()
+
+
+def _witnesses_of(
+    metric: Metric, explainer: str, lenet: holdfast.Classifier, x: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> tuple[torch.Tensor, ProbabilityResult]:
+    """The witnesses that the metric gives to the simulation, and its result."""
+    given: list[torch.Tensor] = []
+
+    def simulate(*args: Any, **kwargs: Any) -> Any:
+        given.append(args[11])
+        return subset_simulation(*args, **kwargs)
+
+    monkeypatch.setattr(misinterpretation_probability, "subset_simulation", simulate)
+    found = metric(lenet, explainer, x, generator=torch.Generator().manual_seed(5))
+    assert isinstance(found, ProbabilityResult)
+    return given[0][:, 0], found
+
+
+@pytest.mark.parametrize(("search", "explainer"), [("auto", "input_x_gradient"), ("block", "deconvolution")])
+def test_in_a_study_the_simulation_starts_at_what_its_search_for_the_worst_case_finds(
+    search: str,
+    explainer: str,
+    lenet: holdfast.Classifier,
+    digits: holdfast.data.Dataset,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, ball = digits[:2].inputs, holdfast.LinfBall(0.3)
+    options: dict[str, Any] = {"threshold": 0.55, "particles": 40, "moves": 1, "first": 1.0, "floor": -1.0}
+    plain = MisinterpretationProbability(ball, from_event=True, **options)
+    worst, others = (
+        WorstCase(ball, search=search, budget=60),
+        [
+            WorstCase(ball, budget=30),
+            WorstCase(holdfast.LinfBall(0.2), budget=99),
+            WorstCase(ball, "misclassification", budget=99),
+            WorstCase(ball, absolute=False, budget=99),
+            WorstCase(ball, similarity="spearman", budget=99),
+        ],
+    )
+    samples, loaded = {"digits": Samples(x)}, {"lenet": LoadedModel(lenet)}
+    measured = {"ln P": plain, **{str(number): other for number, other in enumerate([others[0], worst, *others])}}
+    grid = Grid(samples, loaded, {explainer: holdfast.explainers.get(explainer)}, measured)
+    assert grid.metrics["ln P"] == replace(plain, worst_case=worst)
+    searched = worst(lenet, explainer, x, generator=torch.Generator().manual_seed(5))
+    witnesses, found = _witnesses_of(grid.metrics["ln P"], explainer, lenet, x, monkeypatch)
+    assert torch.equal(witnesses, searched.inputs)
+    own, short = _witnesses_of(plain, explainer, lenet, x, monkeypatch)
+    assert not torch.equal(own, searched.inputs)
+    assert torch.equal(found.log_probability, short.log_probability)
+    assert (short.model_evaluations - found.model_evaluations == 500 - (60 - 2 - 3 + 1)).all()
+
+
+def test_a_search_for_the_worst_case_that_does_not_fit_is_replaced_by_a_short_one(
+    lenet: holdfast.Classifier, digits: holdfast.data.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The budget is too small for it, or there are no gradients."""
+    x, ball = digits[:1].inputs, holdfast.LinfBall(0.3)
+    options: dict[str, Any] = {"threshold": 0.55, "particles": 40, "moves": 1, "first": 1.0, "floor": -1.0}
+    for worst, explainer, budget in (
+        (WorstCase(ball, budget=400), "input_x_gradient", 1000),
+        (WorstCase(ball, search="gradient", budget=60), "deconvolution", None),
+    ):
+        plain = MisinterpretationProbability(ball, from_event=True, budget=budget, **options)
+        with_worst = replace(plain, worst_case=worst)
+        witnesses = [_witnesses_of(metric, explainer, lenet, x, monkeypatch) for metric in (plain, with_worst)]
+        assert torch.equal(witnesses[0][0], witnesses[1][0])
+        assert torch.equal(witnesses[0][1].model_evaluations, witnesses[1][1].model_evaluations)
+
+
+def test_without_the_way_back_a_study_leaves_the_simulation_as_it_is() -> None:
+    plain = MisinterpretationProbability(BALL)
+    assert plain.for_study([plain, WorstCase(BALL)]) is plain
+    own = replace(plain, from_event=True, worst_case=WorstCase(BALL, budget=50))
+    assert own.for_study([own, WorstCase(BALL, budget=500)]) is own
+
+
+def test_a_worst_case_of_another_question_is_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"worst_case: expected a WorstCase with the same neighbourhood, event"):
+        MisinterpretationProbability(BALL, from_event=True, worst_case=WorstCase(holdfast.LinfBall(0.1)))
 
 
 def test_a_search_for_witnesses_leaves_the_generator_and_the_simulation_as_they_are(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -36,20 +36,24 @@ from holdfast.algorithms.rare_events.subset_sampling import (
     subset_simulation,
 )
 from holdfast.algorithms.searches.auto import AutoSearch
+from holdfast.algorithms.searches.base import Search
 from holdfast.errors import check, check_integer
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import Direction, Metric, PartOf, Presets, Role, metrics
+from holdfast.metrics.base import NO_EFFECT, Direction, Metric, PartOf, Presets, Role, metrics
 from holdfast.metrics.kept_class import KeptClass, NeighbourhoodResult
 from holdfast.metrics.probe import Explain, Probe, check_probe_options
 from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
-from holdfast.metrics.safari.worst_case import EventObjective
+from holdfast.metrics.safari.worst_case import EventObjective, WorstCase
 from holdfast.model import Classifier, Output
 from holdfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
 from holdfast.similarity import Similarity
 from holdfast.similarity import get as get_similarity
 from holdfast.tensors import draw_seed
 
-_SEARCH = 500  # evaluations of the search for witnesses, at most
+_SEARCH = 500  # evaluations of the short search for witnesses
+_SEARCH_SHARE = 1 / 16  # of the budget, at most
+_WORST_CASE_SHARE = 1 / 4  # the same, for a search that was asked for
+_ASKED = ("neighbourhood", "event", "similarity", "absolute", "explain", "margin")  # what a worst case is searched for
 
 
 @dataclass(frozen=True)
@@ -142,8 +146,11 @@ class MisinterpretationProbability(Metric):
         budget: model evaluations at most for each sample, the clean input included.
         from_event: also estimate ln P from the event back to the prior, as a check, if the budget allows. With default
             settings it costs about half as much again. Where a short search finds a worst case in the event, half of
-            its particles start there: the search `auto`, which follows gradients where there are some, with 500
-            evaluations, or a sixteenth of the budget if that is less.
+            its particles start there.
+        worst_case: the search for it: a `WorstCase` of the same neighbourhood, event and maps. From the same generator
+            it finds the same inputs as that metric, and its evaluations count again. A study fills it in where it has
+            such a metric. None, or a search of more than a quarter of the budget, or one that needs gradients that are
+            not there: the search `auto` with 500 evaluations, or a sixteenth of the budget if that is less.
         particles, moves, quantile, first, proposal, floor: see `holdfast.algorithms.subset_simulation`.
         samples: of plain Monte Carlo.
         absolute, explain, margin: as for `WorstCase`.
@@ -166,6 +173,7 @@ class MisinterpretationProbability(Metric):
             ("particles", "moves", "quantile", "first", "proposal", "floor", "error", "budget", "from_event"),
             PartOf("method", only=("subset",)),
         ),
+        "worst_case": NO_EFFECT,  # its neighbourhood and event are compared as the metric's own
         "samples": PartOf("method", only=("monte_carlo",)),
     }
     presets: ClassVar[Presets] = {
@@ -187,6 +195,7 @@ class MisinterpretationProbability(Metric):
     error: float | None = None
     budget: int | None = None
     from_event: bool = False
+    worst_case: WorstCase | None = None
     samples: int = 10_000
     absolute: bool = True
     explain: Explain = "predicted"
@@ -210,6 +219,10 @@ class MisinterpretationProbability(Metric):
         check_integer(self.samples, "samples")
         check_probe_options(self.absolute, self.explain, self.margin)
         self._event()
+        if self.worst_case is not None:
+            same = ", ".join(_ASKED)
+            fits = isinstance(self.worst_case, WorstCase) and self._asks_the_same(self.worst_case)
+            check(fits, "worst_case", f"a WorstCase with the same {same}, or None", repr(self.worst_case))
 
     @classmethod
     def direction_of(cls, options: Mapping[str, Any]) -> Direction:
@@ -234,14 +247,29 @@ class MisinterpretationProbability(Metric):
         sizes = plan_sizes(self.particles, round(self.first * self.particles), 1)
         sizes += [self.particles] * (levels + 1 - len(sizes))
         later = (size * count_moves(size, self.particles, self.moves) for size in sizes[1 : levels + 1])
-        returning = plan_return(self.particles, self.moves, levels)[2] + self._plan_search() if self.from_event else 0
-        return min(sizes[0] + sum(later) + returning, self.budget or sys.maxsize)
+        total = sizes[0] + sum(later)
+        if self.from_event:
+            total += plan_return(self.particles, self.moves, levels)[2] + self._plan_search()[1]
+        return min(total, self.budget or sys.maxsize)
 
     def pilot(self) -> MisinterpretationProbability:
         """A small population goes as deep as a large one, so it shows how many levels there will be."""
         if self.method == "monte_carlo":
             return replace(self, samples=min(self.samples, 1000))
         return replace(self, particles=min(self.particles, 40), first=4.0, moves=1, error=None, budget=None)
+
+    def for_study(self, metrics: Collection[Metric]) -> MisinterpretationProbability:
+        """With `from_event`, the metric takes the study's search for the worst case, of several the longest."""
+        if not self.from_event or self.worst_case is not None:
+            return self
+        fitting = [metric for metric in metrics if isinstance(metric, WorstCase) and self._asks_the_same(metric)]
+        return replace(self, worst_case=max(fitting, key=lambda worst: worst.budget)) if fitting else self
+
+    def _asks_the_same(self, worst: WorstCase) -> bool:
+        """Whether what a search for the worst case finds can be a witness."""
+        mine, other = ({name: getattr(metric, name) for name in _ASKED} for metric in (self, worst))
+        mine["similarity"], other["similarity"] = get_similarity(self.similarity), get_similarity(worst.similarity)
+        return mine == other
 
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=True)
@@ -270,10 +298,12 @@ class MisinterpretationProbability(Metric):
         )
         usable = probe.usable()
 
-        witnesses, witnessed = None, torch.zeros(len(usable), dtype=torch.bool, device=inputs.device)
-        searched = self._plan_search() if self.from_event and self.method == "subset" else 0
-        if searched and len(usable):
-            witnesses, witnessed = _search_witnesses(event, probe, inputs, searched, generator)
+        witnesses, witnessed, searched = None, torch.zeros(len(usable), dtype=torch.bool, device=inputs.device), 0
+        if self.from_event and self.method == "subset" and len(usable):
+            objective = EventObjective(event, probe, inputs, track=False)
+            search, searched = self._plan_search(objective)
+            if searched:
+                witnesses, witnessed = _search_witnesses(objective, search, searched - 1, generator)
         budget = None if self.budget is None else self.budget - 1 - searched  # the clean input is one
         wanted = limit_first(self.first * self.particles, budget)
         first = plan_sizes(self.particles, wanted, region.shape.numel())[0]
@@ -308,12 +338,21 @@ class MisinterpretationProbability(Metric):
                 )
         return self._result(probe, inputs, usable, estimate, kept, witnessed)
 
-    def _plan_search(self) -> int:
-        """The evaluations of the search for witnesses, of which one checks what it found; 0 if too few are left."""
-        if self.budget is None:
-            return _SEARCH
-        left = min(_SEARCH, self.budget // 16, self.budget - 1 - self.particles)  # the simulation needs one population
-        return left if left >= 2 else 0
+    def _plan_search(self, objective: EventObjective | None = None) -> tuple[Search | None, int]:
+        """The search for witnesses, None for the short one, and its evaluations; 0 if the budget leaves too few.
+
+        One of the evaluations checks what was found.
+        """
+        most = sys.maxsize if self.budget is None else self.budget
+        room = most - 1 - self.particles  # the simulation needs one population
+        if self.worst_case is not None:
+            search = self.worst_case.make_search()
+            wanted = self.worst_case.plan_search(None if objective is None else objective.probe) + 1
+            possible = objective is None or objective.differentiable or not search.white_box
+            if possible and wanted <= min(room, _WORST_CASE_SHARE * most):
+                return search, wanted
+        left = min(_SEARCH, int(_SEARCH_SHARE * most), room)
+        return None, left if left >= 2 else 0
 
     def _result(
         self,
@@ -367,20 +406,21 @@ class MisinterpretationProbability(Metric):
 
 
 def _search_witnesses(
-    event: Event, probe: Probe, inputs: Tensor, budget: int, generator: torch.Generator | None
+    objective: EventObjective, search: Search | None, budget: int, generator: torch.Generator | None
 ) -> tuple[Tensor, Tensor]:
     """The worst case of each usable origin, as a point of its region, `(U, 1, ...)`, and whether it is in the event.
 
-    The `budget` is at least 2. The generator stays as it is, so that the simulation has the same seed with and without
-    a search.
+    The generator stays as it is, so that the simulation has the same seed with and without a search. A given `search`
+    has the seed that `WorstCase` gives it. The short one has its own, since the simulation has that one, too.
     """
     state = None if generator is None else generator.get_state()
-    seed = draw_seed(generator) ^ (1 << 62)  # the simulation has smaller ones, and negative ones on the way back
+    seed = draw_seed(generator)
     if generator is not None and state is not None:
         generator.set_state(state)
+    if search is None:
+        search, seed = AutoSearch(), seed ^ (1 << 62)
+    probe, event, usable = objective.probe, objective.event, objective.usable
     assert probe.region is not None
-    usable = probe.usable()
     own = probe.region.select(usable)
-    found = EventObjective(event, probe, inputs, False).run(AutoSearch(), own, budget - 1, seed)
-    points = own.project(found.inputs[:, None])
+    points = own.project(objective.run(search, own, budget, seed).inputs[:, None])
     return points, (event.scores(event.query(probe, points[:, 0], usable)) >= 0).all(1)

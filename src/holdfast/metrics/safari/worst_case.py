@@ -205,7 +205,7 @@ class WorstCase(Metric):
         for option in ("track_sensitivity", "keep_population"):
             check(isinstance(getattr(self, option), bool), option, "True or False", repr(getattr(self, option)))
         self._event()
-        self._search()
+        self.make_search()
 
     @classmethod
     def direction_of(cls, options: Mapping[str, Any]) -> Direction:
@@ -241,10 +241,19 @@ class WorstCase(Metric):
             budget += 1
         return budget
 
+    def plan_search(self, probe: Probe | None = None) -> int:
+        """The evaluations of the budget that the search gets; `plan_draws` says what the `probe` is for.
+
+        >>> WorstCase(LinfBall(0.1), budget=5102).plan_search()
+        5000
+        """
+        return self.budget - self.own_evaluations - plan_draws(self.budget, probe)
+
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=False)
 
-    def _search(self) -> Search:
+    def make_search(self) -> Search:
+        """The configured search."""
         if isinstance(self.search, Search):
             return self.search
         check(isinstance(self.search, str), "search", "a name or a Search", repr(self.search))
@@ -252,7 +261,7 @@ class WorstCase(Metric):
 
     def describe_misfit(self, explainer: Explainer) -> str:
         """Only black-box searches take an explainer that cannot be differentiated."""
-        fits = explainer.differentiable or not self._search().white_box
+        fits = explainer.differentiable or not self.make_search().white_box
         return "" if fits else "the explainer cannot be differentiated"
 
     def evaluate(
@@ -264,7 +273,7 @@ class WorstCase(Metric):
         generator: torch.Generator | None,
     ) -> WorstCaseResult:
         """Search around every sample, and re-evaluate what was found."""
-        event, search = self._event(), self._search()
+        event, search = self._event(), self.make_search()
         region = self.neighbourhood.around(inputs, classifier.bounds)
         parts = {
             "the model": classifier.differentiable,
@@ -292,7 +301,7 @@ class WorstCase(Metric):
         followed, gap, kept = False, None, KeptClass(probe, plan_draws(self.budget, probe))
         if len(usable):
             own, seed = region.select(usable), draw_seed(generator)
-            found = objective.run(search, own, self.budget - self.own_evaluations - kept.most, seed)
+            found = objective.run(search, own, self.plan_search(probe), seed)
             kept.draw(~seed)
             points[usable] = own.project(found.inputs[:, None])[:, 0]
             trace, population = _read_trace(event, found.trace), found.population
