@@ -358,7 +358,7 @@ def test_the_estimate_from_the_event_is_in_the_result(
     assert alone.from_event.isnan().all()
 
 
-@pytest.mark.parametrize("explainer", ["input_x_gradient", "occlusion"])
+@pytest.mark.parametrize("explainer", ["input_x_gradient", "deconvolution"])
 def test_half_of_the_particles_that_go_back_start_at_a_worst_case(
     explainer: str, lenet: holdfast.Classifier, digits: holdfast.data.Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:

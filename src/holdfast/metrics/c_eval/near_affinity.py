@@ -82,7 +82,7 @@ class NearAffinity(Metric):
     >>> import holdfast
     >>> digits = holdfast.data.bundled("digits")[:2]
     >>> classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    >>> result = NearAffinity((0.2, 0.5))(classifier, "gradcam", digits.inputs)
+    >>> result = NearAffinity((0.2, 0.5), attack="fmn:steps=10")(classifier, "gradcam", digits.inputs)
     >>> result.estimate.shape
     torch.Size([2, 2])
     """
