@@ -464,6 +464,9 @@ def test_without_the_way_back_a_study_leaves_the_simulation_as_it_is() -> None:
     assert plain.for_study([plain, WorstCase(BALL)]) is plain
     own = replace(plain, from_event=True, worst_case=WorstCase(BALL, budget=50))
     assert own.for_study([own, WorstCase(BALL, budget=500)]) is own
+    longer = replace(own, worst_case=WorstCase(BALL, budget=50_000))
+    assert longer.expected_evaluations() - own.expected_evaluations() == 50_000 - 102 - (50 - 4)
+    assert longer.pilot() == own.pilot()  # which takes a second, whatever the search
 
 
 def test_a_worst_case_of_another_question_is_refused() -> None:

@@ -256,7 +256,8 @@ class MisinterpretationProbability(Metric):
         """A small population goes as deep as a large one, so it shows how many levels there will be."""
         if self.method == "monte_carlo":
             return replace(self, samples=min(self.samples, 1000))
-        return replace(self, particles=min(self.particles, 40), first=4.0, moves=1, error=None, budget=None)
+        small = replace(self, particles=min(self.particles, 40), first=4.0, moves=1, error=None, budget=None)
+        return replace(small, worst_case=None)  # its search may be long, and what it costs is known
 
     def for_study(self, metrics: Collection[Metric]) -> MisinterpretationProbability:
         """With `from_event`, the metric takes the study's search for the worst case, of several the longest."""
