@@ -156,8 +156,8 @@ def test_probabilities_are_also_one_in_so_many_and_bounds_are_marked(builder: Bu
         builder.probability(name, values, censored=[name == "b"] * 6)
     findings = found(builder, 6)
     text = str(findings)
-    assert "-9.30 (1 in 11,000)" in text
-    assert "<= -30.00 (at most 1 in" in text
+    assert "-9.30 (log10 P -4.04, 1 in 11,000)" in text
+    assert "<= -30.00 (log10 P at most -13.03, at most 1 in" in text
     assert "inf" not in text
     assert "[below -30.00, below -30.00]" in text or "[below -30.00" in text
     table = findings.table()

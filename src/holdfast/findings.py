@@ -23,7 +23,7 @@ from holdfast.errors import UnknownNameError, check
 from holdfast.plots import Bar, Panel, plot_panels
 from holdfast.presentation import Reading
 from holdfast.presentation.base import find_best_median
-from holdfast.presentation.wording import format_count, format_odds
+from holdfast.presentation.wording import describe_probability, format_count
 from holdfast.report import Report
 from holdfast.report.failures import describe_failures as describe_failures
 from holdfast.report.failures import describe_misfits, shorten_error
@@ -451,7 +451,8 @@ def _cell(entry: Entry, total: int) -> str:
         return "-"
     text = _SIGNS.get(middle.bound or "", "") + _number(middle.value, decimals)
     if entry.reading.axis == "ln P" and math.isfinite(middle.value):
-        text += f" ({'at most ' if middle.bound == 'upper' else ''}{format_odds(middle.value)})"
+        words = describe_probability(middle.value, "at most " if middle.bound == "upper" else "")
+        text += f" ({words.replace('−', '-')})"
     if middle.low is not None and middle.high is not None:
         low, high = _number(middle.low, decimals), _number(middle.high, decimals)
         if math.isinf(middle.low) and middle.low_bound is not None:

@@ -669,7 +669,7 @@ def test_a_weaker_search_leaves_a_caveat(builder: Builder) -> None:
 
 def test_a_probability_is_also_a_count_in_the_table(builder: Builder) -> None:
     builder.probability("a", [-3.0, -5.99, -8.0])
-    assert "−5.99 1 in 400" in re.sub(r"\s+", " ", cell_text(builder.page(), "a", PROB))
+    assert "−5.99 log10 P −2.60, 1 in 400" in re.sub(r"\s+", " ", cell_text(builder.page(), "a", PROB))
 
 
 def test_the_first_figure_is_shown_and_the_others_are_folded(whole: tuple[Builder, str]) -> None:

@@ -16,7 +16,7 @@ from holdfast.checks.decision import Decisions
 from holdfast.checks.formats import format_markdown
 from holdfast.findings import Entry, Findings, list_entries
 from holdfast.presentation.base import format_number
-from holdfast.presentation.wording import format_count, format_odds
+from holdfast.presentation.wording import describe_probability, format_count
 from holdfast.report.summary import describe_coverage
 
 
@@ -72,7 +72,7 @@ def _describe_value(entry: Entry) -> str:
     sign = {"upper": "at most ", "lower": "at least "}.get(middle.bound or "", "")
     text = sign + format_number(middle.value, decimals)
     if entry.reading.log_probability and math.isfinite(middle.value):
-        text = f"ln P {text}, {sign}{format_odds(middle.value)}"
+        text = f"ln P {text}, {describe_probability(middle.value, sign)}"
     if middle.low is not None and middle.high is not None:
         text += f" [{format_number(middle.low, decimals)}, {format_number(middle.high, decimals)}]"
         text += describe_coverage(middle)

@@ -56,6 +56,19 @@ def format_odds(log_probability: float) -> str:
     return f"1 in {round(10**power / step) * step:,}"
 
 
+def describe_probability(log_probability: float, sign: str = "") -> str:
+    """A probability, given as its natural logarithm, as its decimal logarithm and as a count; a `sign` marks a bound.
+
+    >>> describe_probability(-9.3), describe_probability(-40.0, "≤ ")
+    ('log10 P −4.04, 1 in 11,000', 'log10 P ≤ −17.37, ≤ 1 in 10¹⁷')
+    """
+    odds = sign + format_odds(log_probability)
+    if not math.isfinite(log_probability):
+        return odds
+    decimal = f"{min(log_probability / math.log(10), 0.0):.2f}".replace("-", "−")
+    return f"log10 P {sign}{decimal}, {odds}"
+
+
 def describe_share(odds: str) -> str:
     """How often something happens, from the words of `format_odds`.
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from holdfast.presentation import Reading
 from holdfast.presentation.base import format_number, read_flags
-from holdfast.presentation.wording import format_odds
+from holdfast.presentation.wording import describe_probability
 from holdfast.report.views import Label
 from holdfast.statistics.paired import Interval, bootstrap_interval, median_over_repeats
 from holdfast.tensors import Array
@@ -70,7 +70,7 @@ def summarise_rows(label: Label, frame: pl.DataFrame, failed: int) -> Cell | Non
         return Cell(notes=("nothing to take a median of", *notes))
     sign = SIGNS.get(middle.bound or "", "")
     main = sign + format_number(middle.value, reading.decimals)
-    words = f"{sign}{format_odds(middle.value)}" if reading.log_probability else ""
+    words = describe_probability(middle.value, sign) if reading.log_probability else ""
     count = f"n = {middle.count}"
     if middle.low is None or middle.high is None:
         return Cell(main, f"{count}: no interval", tuple(notes), words)

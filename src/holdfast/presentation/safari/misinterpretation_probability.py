@@ -136,7 +136,8 @@ class ProbabilityPresentation(Presentation):
         """The logarithm of a probability, and when it is not resolved."""
         logarithm = "the natural logarithm of the probability: −2.3 is 1 in 10, −6.9 is 1 in 1,000"
         unresolved = "too few independent particles were left to rely on the estimate, so only a bound is known"
-        return {"ln P": logarithm, "unresolved": unresolved, **SHORT}
+        decimal = "the decimal logarithm of the probability: −1 is 1 in 10, −3 is 1 in 1,000"
+        return {"ln P": logarithm, "log10 P": decimal, "unresolved": unresolved, **SHORT}
 
     def contradictions(self, view: View, others: Sequence[View]) -> list[str]:
         """Estimates that contradict each other or a search."""

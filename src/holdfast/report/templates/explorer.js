@@ -71,13 +71,13 @@
     var x = of(row.b.value, row.i);
     return (bound ? row.b.bound + " " : "") + show(x, row.b.decimals) + (row.b.odds ? odds(finite(x)) : "");
   }
-  function odds(x) {  // a logarithm of a probability as a count, as in the rest of the page
+  function odds(x) {  // a logarithm of a probability as a decimal one and as a count, as in the rest of the page
     var p = Math.exp(x), power = -x / Math.LN10;
-    if (isNaN(x)) return "";
-    if (p > 0.095) return p > 0.995 ? " (over 99 in 100)" : " (" + Math.round(100 * p) + " in 100)";
-    if (!(power < 9)) return isFinite(power) ? " (1 in 10^" + Math.round(power) + ")" : "";
-    var step = Math.pow(10, Math.max(0, Math.floor(power) - 1));
-    return " (1 in " + grouped(Math.round(Math.pow(10, power) / step) * step) + ")";
+    if (!isFinite(power)) return "";
+    var step = Math.pow(10, Math.max(0, Math.floor(power) - 1)), count = Math.round(Math.pow(10, power) / step) * step;
+    var words = p > 0.995 ? "over 99 in 100" : p > 0.095 ? Math.round(100 * p) + " in 100"
+      : "1 in " + (power < 9 ? grouped(count) : "10^" + Math.round(power));
+    return " (log10 P " + show(-power, 2) + ", " + words + ")";
   }
   function interval(row) {
     if (!row.b.interval || !ok(row)) return "";
