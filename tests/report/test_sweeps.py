@@ -346,11 +346,11 @@ def test_options_without_effect_are_not_compared(builder: Builder) -> None:
     assert charts(builder) == []
 
 
-def test_probabilities_at_several_radii_are_one_line_whatever_search_gives_them_witnesses(builder: Builder) -> None:
+def test_probabilities_at_several_radii_are_one_line_where_a_study_adds_a_search(builder: Builder) -> None:
     for radius in (0.1, 0.2):
         ball = {"norm": "LinfBall", "radius": radius, "distribution": "uniform", "sigma": None}
-        worst_case = {"name": "worst_case", "neighbourhood": ball, "budget": 50}
-        probability(builder, "a", f"r {radius}", [-3.0, -4.0], neighbourhood=ball, worst_case=worst_case)
+        search = {"witness_search": "auto", "witness_budget": 50}
+        probability(builder, "a", f"r {radius}", [-3.0, -4.0], neighbourhood=ball, **search)
     (chart,) = charts(builder)
     assert chart.spec["layer"][0]["encoding"]["x"]["title"] == "neighbourhood.radius"
 
@@ -368,11 +368,14 @@ def test_the_roles_of_options_are_those_of_the_metric(name: str) -> None:
 def test_each_method_has_options_of_its_own(method: Any) -> None:
     metric = holdfast.metrics.MisinterpretationProbability(holdfast.LinfBall(0.1), threshold=0.9, method=method)
     subset, options = (
-        ("particles", "moves", "quantile", "first", "proposal", "floor", "error", "budget", "from_event"),
+        (
+            *("particles", "moves", "quantile", "first", "proposal", "floor", "error", "budget"),
+            *("from_event", "witness_search", "witness_budget"),
+        ),
         metric.options(),
     )
     idle = [option for option in options if not metric.has_effect(option, options)]
-    assert set(idle) == {"preset", "worst_case", *(("samples",) if method == "subset" else subset)}
+    assert set(idle) == {"preset", *(("samples",) if method == "subset" else subset)}
 
 
 def test_other_units_are_not_put_on_one_axis() -> None:

@@ -275,8 +275,8 @@ class Metric(metaclass=_PresetsApplied):
     def for_study(self, metrics: Collection[Metric]) -> Metric:
         """The metric that a study with these `metrics` evaluates, this one among them; by default the metric itself.
 
-        A metric that can use what another one finds returns itself with that one as an option. It then computes that
-        again, from the same seed: jobs run in any order and on any machine, so no job waits for another.
+        A metric that can use what another metric finds returns a copy whose options say how, and repeats that
+        computation with the same seed. Jobs run in any order and on any machine, so no job waits for another.
         """
         return self
 

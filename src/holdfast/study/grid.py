@@ -143,8 +143,10 @@ class Grid:
             check(data in self.data and model in self.models, "pairs", "names of data and models", (data, model))
         for name in self.controls:
             check(name in self.explainers, "controls", "names of explainers", name)
-        everything = self.metrics.values()
+        everything = list(self.metrics.values())
         set_fields(self, metrics={label: metric.for_study(everything) for label, metric in self.metrics.items()})
+        for label, metric in self.metrics.items():
+            check(isinstance(metric, Metric), f"metrics[{label!r}].for_study", "a metric", type(metric).__name__)
 
     def explainers_of(self, metric: Metric) -> list[str]:
         """The names of the explainers that a metric evaluates; if it fits none of them all, and their jobs say why."""

@@ -513,20 +513,6 @@ def test_many_problems_are_cut_to_a_screen() -> None:
     assert lines[-1] == "  ... and 20 more"
 
 
-def test_a_metric_within_a_metric_is_read_and_written() -> None:
-    jsonschema = pytest.importorskip("jsonschema")
-    ball = {"linf": 0.3}
-    option = {"neighbourhood": ball, "budget": 200}
-    probability = {"neighbourhood": ball, "from_event": True, "worst_case": option}
-    study = study_from(words(metrics=[{"misinterpretation_probability": probability}]))
-    assert study_from(study.plain()).plain() == study.plain()
-    jsonschema.Draft202012Validator(json_schema()).validate(study.plain())
-    (metric,) = study.grid(check=False).metrics.values()
-    assert metric.worst_case == holdfast.metrics.WorstCase(holdfast.LinfBall(0.3), budget=200)
-    with pytest.raises(StudyError, match=r"worst_case\.name: expected an option of WorstCase"):
-        study_from(words(metrics=[{"misinterpretation_probability": {**probability, "worst_case": {"name": "x"}}}]))
-
-
 def test_schema() -> None:
     jsonschema = pytest.importorskip("jsonschema")
     schema = json_schema()

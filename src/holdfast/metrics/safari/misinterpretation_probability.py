@@ -37,9 +37,9 @@ from holdfast.algorithms.rare_events.subset_sampling import (
 )
 from holdfast.algorithms.searches.auto import AutoSearch
 from holdfast.algorithms.searches.base import Search
-from holdfast.errors import check, check_integer
+from holdfast.errors import HoldfastError, check, check_integer
 from holdfast.explainers import Explainer
-from holdfast.metrics.base import NO_EFFECT, Direction, Metric, PartOf, Presets, Role, metrics
+from holdfast.metrics.base import Direction, Metric, PartOf, Presets, Role, metrics
 from holdfast.metrics.kept_class import KeptClass, NeighbourhoodResult
 from holdfast.metrics.probe import Explain, Probe, check_probe_options
 from holdfast.metrics.safari.events import SAFARI, Event, EventName, make_event
@@ -52,8 +52,9 @@ from holdfast.tensors import draw_seed
 
 _SEARCH = 500  # evaluations of the short search for witnesses
 _SEARCH_SHARE = 1 / 16  # of the budget, at most
-_WORST_CASE_SHARE = 1 / 4  # the same, for a search that was asked for
-_ASKED = ("neighbourhood", "event", "similarity", "absolute", "explain", "margin")  # what a worst case is searched for
+_STUDY_SHARE = 1 / 4  # what the search of a study may cost, as a share of the evaluations that are expected
+#: what the event depends on: a worst case for the same values of these options can be a witness
+_QUESTION = ("neighbourhood", "event", "similarity", "absolute", "explain", "margin")
 
 
 @dataclass(frozen=True)
@@ -146,11 +147,11 @@ class MisinterpretationProbability(Metric):
         budget: model evaluations at most for each sample, the clean input included.
         from_event: also estimate ln P from the event back to the prior, as a check, if the budget allows. With default
             settings it costs about half as much again. Where a short search finds a worst case in the event, half of
-            its particles start there.
-        worst_case: the search for it: a `WorstCase` of the same neighbourhood, event and maps. From the same generator
-            it finds the same inputs as that metric, and its evaluations count again. A study fills it in where it has
-            such a metric. None, or a search of more than a quarter of the budget, or one that needs gradients that are
-            not there: the search `auto` with 500 evaluations, or a sixteenth of the budget if that is less.
+            its particles start there: the search `auto`, which follows gradients where there are some, with 500
+            evaluations, or a sixteenth of the budget if that is less.
+        witness_search, witness_budget: a further search for witnesses, as a `WorstCase` with this `search` and `budget`
+            makes it. It has the same seed, so it finds the same inputs. Its evaluations count. A study fills both in
+            where it has such a metric for the same event. None: only the short search.
         particles, moves, quantile, first, proposal, floor: see `holdfast.algorithms.subset_simulation`.
         samples: of plain Monte Carlo.
         absolute, explain, margin: as for `WorstCase`.
@@ -170,10 +171,12 @@ class MisinterpretationProbability(Metric):
     bibtex: ClassVar[str] = SAFARI
     roles: ClassVar[Mapping[str, Role]] = {
         **dict.fromkeys(
-            ("particles", "moves", "quantile", "first", "proposal", "floor", "error", "budget", "from_event"),
+            (
+                *("particles", "moves", "quantile", "first", "proposal", "floor", "error", "budget"),
+                *("from_event", "witness_search", "witness_budget"),
+            ),
             PartOf("method", only=("subset",)),
         ),
-        "worst_case": NO_EFFECT,  # its neighbourhood and event are compared as the metric's own
         "samples": PartOf("method", only=("monte_carlo",)),
     }
     presets: ClassVar[Presets] = {
@@ -195,7 +198,8 @@ class MisinterpretationProbability(Metric):
     error: float | None = None
     budget: int | None = None
     from_event: bool = False
-    worst_case: WorstCase | None = None
+    witness_search: str | Search | None = None
+    witness_budget: int = 5000
     samples: int = 10_000
     absolute: bool = True
     explain: Explain = "predicted"
@@ -219,10 +223,9 @@ class MisinterpretationProbability(Metric):
         check_integer(self.samples, "samples")
         check_probe_options(self.absolute, self.explain, self.margin)
         self._event()
-        if self.worst_case is not None:
-            same = ", ".join(_ASKED)
-            fits = isinstance(self.worst_case, WorstCase) and self._asks_the_same(self.worst_case)
-            check(fits, "worst_case", f"a WorstCase with the same {same}, or None", repr(self.worst_case))
+        check_integer(self.witness_budget, "witness_budget", WorstCase.own_evaluations + 1)
+        if self.witness_search is not None:
+            self._worst_case()
 
     @classmethod
     def direction_of(cls, options: Mapping[str, Any]) -> Direction:
@@ -249,7 +252,8 @@ class MisinterpretationProbability(Metric):
         later = (size * count_moves(size, self.particles, self.moves) for size in sizes[1 : levels + 1])
         total = sizes[0] + sum(later)
         if self.from_event:
-            total += plan_return(self.particles, self.moves, levels)[2] + self._plan_search()[1]
+            searches = sum(evaluations for _, evaluations, _ in self._plan_searches())
+            total += plan_return(self.particles, self.moves, levels)[2] + searches
         return min(total, self.budget or sys.maxsize)
 
     def pilot(self) -> MisinterpretationProbability:
@@ -257,20 +261,33 @@ class MisinterpretationProbability(Metric):
         if self.method == "monte_carlo":
             return replace(self, samples=min(self.samples, 1000))
         small = replace(self, particles=min(self.particles, 40), first=4.0, moves=1, error=None, budget=None)
-        return replace(small, worst_case=None)  # its search may be long, and what it costs is known
+        return replace(small, witness_search=None)  # which may take long
 
     def for_study(self, metrics: Collection[Metric]) -> MisinterpretationProbability:
-        """With `from_event`, the metric takes the study's search for the worst case, of several the longest."""
-        if not self.from_event or self.worst_case is not None:
+        """With `from_event`, the metric also makes the study's search for the worst case.
+
+        Of several it makes the longest that costs at most a quarter of the evaluations that are expected.
+        """
+        if not self.from_event or self.method != "subset" or self.witness_search is not None:
             return self
-        fitting = [metric for metric in metrics if isinstance(metric, WorstCase) and self._asks_the_same(metric)]
-        return replace(self, worst_case=max(fitting, key=lambda worst: worst.budget)) if fitting else self
+        most = _STUDY_SHARE * self.expected_evaluations()
+        found = [metric for metric in metrics if type(metric) is WorstCase and self._asks_the_same(metric)]
+        fitting = [worst for worst in found if worst.budget <= most]
+        if not fitting:
+            return self
+        longest = max(fitting, key=lambda worst: (worst.budget, str(worst.search)))
+        return replace(self, witness_search=longest.search, witness_budget=longest.budget)
 
     def _asks_the_same(self, worst: WorstCase) -> bool:
-        """Whether what a search for the worst case finds can be a witness."""
-        mine, other = ({name: getattr(metric, name) for name in _ASKED} for metric in (self, worst))
-        mine["similarity"], other["similarity"] = get_similarity(self.similarity), get_similarity(worst.similarity)
-        return mine == other
+        """Whether a worst case can be a witness of the event."""
+        if self.similarity != worst.similarity and get_similarity(self.similarity) != get_similarity(worst.similarity):
+            return False
+        return all(getattr(self, name) == getattr(worst, name) for name in _QUESTION if name != "similarity")
+
+    def _worst_case(self) -> WorstCase:
+        """The metric that makes the further search for witnesses."""
+        question = {name: getattr(self, name) for name in _QUESTION}
+        return WorstCase(**question, search=self.witness_search or "auto", budget=self.witness_budget)
 
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=True)
@@ -302,9 +319,7 @@ class MisinterpretationProbability(Metric):
         witnesses, witnessed, searched = None, torch.zeros(len(usable), dtype=torch.bool, device=inputs.device), 0
         if self.from_event and self.method == "subset" and len(usable):
             objective = EventObjective(event, probe, inputs, track=False)
-            search, searched = self._plan_search(objective)
-            if searched:
-                witnesses, witnessed = _search_witnesses(objective, search, searched - 1, generator)
+            witnesses, witnessed, searched = self._search_witnesses(objective, generator)
         budget = None if self.budget is None else self.budget - 1 - searched  # the clean input is one
         wanted = limit_first(self.first * self.particles, budget)
         first = plan_sizes(self.particles, wanted, region.shape.numel())[0]
@@ -339,21 +354,50 @@ class MisinterpretationProbability(Metric):
                 )
         return self._result(probe, inputs, usable, estimate, kept, witnessed)
 
-    def _plan_search(self, objective: EventObjective | None = None) -> tuple[Search | None, int]:
-        """The search for witnesses, None for the short one, and its evaluations; 0 if the budget leaves too few.
+    def _plan_searches(self, objective: EventObjective | None = None) -> list[tuple[Search, int, int]]:
+        """The searches for witnesses, as far as the budget allows: each with its evaluations and what changes its seed.
 
-        One of the evaluations checks what was found.
+        One of the evaluations checks what was found. The further search has the seed that `WorstCase` gives it, which
+        is that of the simulation. The short one has its own.
         """
         most = sys.maxsize if self.budget is None else self.budget
         room = most - 1 - self.particles  # the simulation needs one population
-        if self.worst_case is not None:
-            search = self.worst_case.make_search()
-            wanted = self.worst_case.plan_search(None if objective is None else objective.probe) + 1
-            possible = objective is None or objective.differentiable or not search.white_box
-            if possible and wanted <= min(room, _WORST_CASE_SHARE * most):
-                return search, wanted
-        left = min(_SEARCH, int(_SEARCH_SHARE * most), room)
-        return None, left if left >= 2 else 0
+        short = min(_SEARCH, int(_SEARCH_SHARE * most), room)
+        planned: list[tuple[Search, int, int]] = [(AutoSearch(), short, 1 << 62)] if short >= 2 else []
+        if self.witness_search is not None:
+            worst = self._worst_case()
+            search, wanted = worst.make_search(), worst.plan_search(objective.probe if objective else None) + 1
+            if wanted <= room - short and (objective is None or objective.differentiable or not search.white_box):
+                planned.append((search, wanted, 0))
+        return planned
+
+    def _search_witnesses(
+        self, objective: EventObjective, generator: torch.Generator | None
+    ) -> tuple[Tensor | None, Tensor, int]:
+        """The worst case that each search finds, `(U, W, ...)` points of the regions of the usable origins.
+
+        And whether one of them is in the event, `(U,)`, and the planned evaluations. The generator stays as it is, so
+        that the simulation has the same seed with and without a search.
+        """
+        state = None if generator is None else generator.get_state()
+        seed = draw_seed(generator)
+        if generator is not None and state is not None:
+            generator.set_state(state)
+        probe, event, usable, found, spent = objective.probe, objective.event, objective.usable, [], 0
+        assert probe.region is not None
+        own, witnessed = probe.region.select(usable), torch.zeros_like(usable, dtype=torch.bool)
+        for search, evaluations, change in self._plan_searches(objective):
+            spent += evaluations
+            try:
+                points = own.project(objective.run(search, own, evaluations - 1, seed ^ change).inputs[:, None])
+            except HoldfastError as error:  # such as a grid of too many features
+                if change:  # the short search: the simulation would fail, too
+                    raise
+                probe.classifier.warn_once(f"the search {search.name} for witnesses failed and is left out: {error}")
+                continue
+            found.append(points)
+            witnessed |= (event.scores(event.query(probe, points[:, 0], usable)) >= 0).all(1)
+        return torch.cat(found, dim=1) if found else None, witnessed, spent
 
     def _result(
         self,
@@ -404,24 +448,3 @@ class MisinterpretationProbability(Metric):
             estimate=estimate,
             estimated=usable,
         )
-
-
-def _search_witnesses(
-    objective: EventObjective, search: Search | None, budget: int, generator: torch.Generator | None
-) -> tuple[Tensor, Tensor]:
-    """The worst case of each usable origin, as a point of its region, `(U, 1, ...)`, and whether it is in the event.
-
-    The generator stays as it is, so that the simulation has the same seed with and without a search. A given `search`
-    has the seed that `WorstCase` gives it. The short one has its own, since the simulation has that one, too.
-    """
-    state = None if generator is None else generator.get_state()
-    seed = draw_seed(generator)
-    if generator is not None and state is not None:
-        generator.set_state(state)
-    if search is None:
-        search, seed = AutoSearch(), seed ^ (1 << 62)
-    probe, event, usable = objective.probe, objective.event, objective.usable
-    assert probe.region is not None
-    own = probe.region.select(usable)
-    points = own.project(objective.run(search, own, budget, seed).inputs[:, None])
-    return points, (event.scores(event.query(probe, points[:, 0], usable)) >= 0).all(1)

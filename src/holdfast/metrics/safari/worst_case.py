@@ -242,7 +242,7 @@ class WorstCase(Metric):
         return budget
 
     def plan_search(self, probe: Probe | None = None) -> int:
-        """The evaluations of the budget that the search gets; `plan_draws` says what the `probe` is for.
+        """How many evaluations of the budget the search gets, around the inputs of a `probe` if one is given.
 
         >>> WorstCase(LinfBall(0.1), budget=5102).plan_search()
         5000

@@ -137,10 +137,7 @@ def _type_of_option(annotation: Any, default: object) -> Any:
     elif listed is not None:
         schema = {"type": "array", "minItems": 1, "items": {"$reference": listed.reference}}
     elif len(nested) == 1:
-        inner = options_model(nested[0], nested[0].__name__).model_json_schema()
-        if hasattr(nested[0], "name"):  # `to_plain` writes it
-            inner["properties"]["name"] = {"const": nested[0].name}
-        schema = {"anyOf": [inner, *nothing]}
+        schema = options_model(nested[0], nested[0].__name__).model_json_schema()
     else:
         schema = json_schema_of(annotation) or {}
 
@@ -152,9 +149,7 @@ def _type_of_option(annotation: Any, default: object) -> Any:
         if listed is not None:
             return _read_list(raw, listed, members(items[0]))
         if len(nested) == 1 and isinstance(raw, Mapping):
-            own = getattr(nested[0], "name", None)
-            given = {option: value for option, value in raw.items() if option != "name" or value != own}
-            return configure(nested[0], nested[0].__name__, given)
+            return configure(nested[0], nested[0].__name__, raw)
         return _convert(annotation, raw)
 
     choices = tuple(str(choice) for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind))
