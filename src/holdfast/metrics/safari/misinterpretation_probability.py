@@ -374,10 +374,11 @@ class MisinterpretationProbability(Metric):
     def _search_witnesses(
         self, objective: EventObjective, generator: torch.Generator | None
     ) -> tuple[Tensor | None, Tensor, int]:
-        """The worst case that each search finds, `(U, W, ...)` points of the regions of the usable origins.
+        """Make the searches. The generator stays as it is, so that the simulation has the same seed without them.
 
-        And whether one of them is in the event, `(U,)`, and the planned evaluations. The generator stays as it is, so
-        that the simulation has the same seed with and without a search.
+        Returns:
+            For the U usable origins, what the W searches find, `(U, W, ...)` points of their regions, or None; whether
+            one of them is in the event, `(U,)`; the planned evaluations of each origin.
         """
         state = None if generator is None else generator.get_state()
         seed = draw_seed(generator)
