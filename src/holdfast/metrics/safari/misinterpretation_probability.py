@@ -233,6 +233,15 @@ class MisinterpretationProbability(Metric):
         return None if options.get("event") == "misclassification" else "lower"
 
     @classmethod
+    def has_effect(cls, option: str, options: Mapping[str, Any]) -> bool:
+        """As of every metric; and a further search for witnesses has none without `from_event`."""
+        if option.startswith("witness_") and not options.get("from_event"):
+            return False
+        if option == "witness_budget" and options.get("witness_search") is None:
+            return False
+        return super().has_effect(option, options)
+
+    @classmethod
     def example(cls) -> MisinterpretationProbability:
         """A configuration that takes seconds."""
         return cls(LinfBall(0.1), threshold=0.95, particles=40, moves=2, floor=-8.0)
