@@ -61,11 +61,13 @@ def describe_probability(log_probability: float, sign: str = "") -> str:
 
     >>> describe_probability(-9.3), describe_probability(-40.0, "≤ ")
     ('log10 P −4.04, 1 in 11,000', 'log10 P ≤ −17.37, ≤ 1 in 10¹⁷')
+    >>> describe_probability(-0.001)
+    'log10 P 0.00, over 99 in 100'
     """
     odds = sign + format_odds(log_probability)
     if not math.isfinite(log_probability):
         return odds
-    decimal = f"{min(log_probability / math.log(10), 0.0):.2f}".replace("-", "−")
+    decimal = f"{round(log_probability / math.log(10), 2) + 0.0:.2f}".replace("-", "−")  # + 0.0: no minus before a zero
     return f"log10 P {sign}{decimal}, {odds}"
 
 

@@ -295,8 +295,9 @@ class MisinterpretationProbability(Metric):
 
     def _worst_case(self) -> WorstCase:
         """The metric that makes the further search for witnesses."""
+        assert self.witness_search is not None
         question = {name: getattr(self, name) for name in _QUESTION}
-        return WorstCase(**question, search=self.witness_search or "auto", budget=self.witness_budget)
+        return WorstCase(**question, search=self.witness_search, budget=self.witness_budget)
 
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=True)
