@@ -190,7 +190,7 @@ class Region:
 
     def project(self, x: Tensor) -> Tensor:
         """The nearest points of the region; for an L2 ball cut by a box, points of the region close to the nearest."""
-        x = torch.minimum(torch.maximum(x, self.lower[:, None]), self.upper[:, None])
+        x = torch.clamp(x, self.lower[:, None], self.upper[:, None])
         if self.radius is None:
             return x
         # the centre lies in the box, so a point that moves towards it stays in the box

@@ -97,8 +97,10 @@ class GeneticSearch(Search):
         parents = torch.searchsorted(ladder, draws).clamp(max=x.shape[1] - 1)
         mother, father = take_points(x, parents[:, 0]), take_points(x, parents[:, 1])
         exchanged = streams.uniform(mother.shape[1:], x.dtype) < 0.5
-        daughters, sons = torch.where(exchanged, father, mother), torch.where(exchanged, mother, father)
-        return self._mutate(torch.cat([daughters, sons], dim=1), region, streams)
+        children = mother.new_empty((len(x), 2 * pairs, *x.shape[2:]))  # large, so written once
+        torch.where(exchanged, father, mother, out=children[:, :pairs])
+        torch.where(exchanged, mother, father, out=children[:, pairs:])
+        return self._mutate(children, region, streams)
 
     def _mutate(self, x: Tensor, region: Region, streams: Streams) -> Tensor:
         """The children `x` `(P, n, *shape)`, contiguous, with some elements altered, in the region; `x` is overwritten.
