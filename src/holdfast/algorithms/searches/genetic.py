@@ -97,7 +97,8 @@ class GeneticSearch(Search):
         parents = torch.searchsorted(ladder, draws).clamp(max=x.shape[1] - 1)
         mother, father = take_points(x, parents[:, 0]), take_points(x, parents[:, 1])
         exchanged = streams.uniform(mother.shape[1:], x.dtype) < 0.5
-        children = mother.new_empty((len(x), 2 * pairs, *x.shape[2:]))  # large, so written once
+        # filled in place: joining two halves would copy them
+        children = mother.new_empty((len(x), 2 * pairs, *x.shape[2:]))
         torch.where(exchanged, father, mother, out=children[:, :pairs])
         torch.where(exchanged, mother, father, out=children[:, pairs:])
         return self._mutate(children, region, streams)
