@@ -623,6 +623,19 @@ def test_genetic_returns_its_population_and_stops_on_a_plateau() -> None:
     assert idle.queries.tolist() == [10 + 3 * 10] * 2
 
 
+def test_a_pair_of_children_shares_out_the_elements_of_its_parents() -> None:
+    region = LinfBall(1.0).around(torch.zeros(2, 300), (-1.0, 1.0))
+    parents = (torch.arange(40.0) / 64).repeat(2, 1)[..., None].expand(-1, -1, 300).contiguous()
+    children = GeneticSearch(population=40, mutation=0.0)._breed(parents, region, region.streams(0))
+    daughters, sons = children[:, :20], children[:, 20:]
+    total = daughters + sons  # exact, and the same for all elements of a pair
+    assert torch.equal(total, total[..., :1].expand_as(total))
+    low, high = (torch.minimum(daughters, sons)[..., 0], torch.maximum(daughters, sons)[..., 0])
+    assert (low < high).double().mean() > 0.8
+    share = (daughters == low[..., None]).double().mean(2)[low < high]  # of the elements from one of the parents
+    assert ((share - 0.5).abs() < 5 * 0.5 / 300**0.5).all()
+
+
 @pytest.mark.parametrize("mutation", [0.0, 0.02, 1.0])
 def test_mutations_are_half_uniform_over_the_box_and_half_normal(mutation: float) -> None:
     region = LinfBall(1.0).around(torch.zeros(1, 500), (-1.0, 1.0))
