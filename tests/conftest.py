@@ -19,6 +19,7 @@ LONGEST = (
     "tests/study/test_studies.py",
     "tests/study/test_executors.py",
     "tests/algorithms/rare_events/test_rare_events.py",
+    "tests/golden/test_golden.py",
     "tests/metrics/test_contract.py",
     "tests/report/test_report.py",
     "tests/explainers/test_explainers.py",

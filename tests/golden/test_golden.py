@@ -1,0 +1,33 @@
+"""No number moves unnoticed: see `golden.py`."""
+
+from __future__ import annotations
+
+import pytest
+
+from golden import ALL_GROUPS, BATCH_SIZES, GROUPS, compare, compute_all, find_moves
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_numbers_are_those_recorded(group: str) -> None:
+    assert compare(group, compute_all(group)) == []
+
+
+@pytest.mark.slow
+def test_malformed_study_files_end_as_recorded() -> None:
+    assert compare("broken_studies", compute_all("broken_studies")) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", ALL_GROUPS)
+def test_numbers_do_not_depend_on_the_batch_size(group: str) -> None:
+    assert compare(group, compute_all(group, BATCH_SIZES[1])) == []
+
+
+def test_a_number_that_moved_is_found() -> None:
+    old = {"searches": False, "bits": {"value": "a"}, "values": {"value": [1.0, "nan"]}}
+    bits, little, much = ({**old, "bits": {"value": "b"}, "values": {"value": [v, "nan"]}} for v in (1.0, 1.0001, 1.1))
+    assert find_moves(old, old, same_machine=True) == []
+    assert [len(find_moves(new, old, same_machine=True)) for new in (bits, little, much)] == [1, 1, 1]
+    assert [len(find_moves(new, old, same_machine=False)) for new in (bits, little, much)] == [0, 0, 1]
+    assert find_moves(much, {**old, "searches": True}, same_machine=False) == []
+    assert len(find_moves({"refused": "ModelError"}, old, same_machine=False)) == 1
