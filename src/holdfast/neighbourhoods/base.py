@@ -10,6 +10,7 @@ numbers: its proposals keep the distribution of the points unchanged.
 from __future__ import annotations
 
 import math
+import reprlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,8 @@ from holdfast.registry import Registry
 from holdfast.tensors import Streams, broadcast_rows
 
 Distribution = Literal["uniform", "truncated_normal"]
-Bounds = tuple[float | Tensor, float | Tensor]
+#: the smallest and the largest valid value of an input; None for no bounds
+Bounds = tuple[float | Tensor, float | Tensor] | None
 
 _DRAWN = 1 << 23  # numbers that are drawn at once for one input, to be rejected or not
 
@@ -207,27 +209,58 @@ class Region:
         """Draw `count` perturbed inputs for each centre, `(P, count, *shape)`."""
         if self.is_plain:
             return self._from_uniform(streams.uniform((count, *self.shape), self.dtype))
-        return self.from_gaussian(self.sample_gaussian(count, streams))
+        drawn = []
+        for p, whole in enumerate(self._find_whole_balls()):
+            own, stream = self.select([p]), streams.select([p])
+            drawn.append(
+                own._sample_ball(count, stream) if whole else own.from_gaussian(own.sample_gaussian(count, stream))
+            )
+        return torch.cat(drawn)
 
     def sample_gaussian(self, count: int, streams: Streams) -> Tensor:
         """Draw numbers `(P, count, *shape)` whose image under the Gaussian map has the region's distribution.
 
-        For a box they are standard normal. For a ball, or where rules exclude points, they are drawn in the box and
-        rejected, one input at a time, until `count` are accepted.
+        For a box they are standard normal. For a ball that a bound cuts, or where rules exclude points, they are drawn
+        in the box and rejected, one input at a time, until `count` are accepted. In a ball that no bound cuts, points
+        are drawn uniformly, and nearly none is rejected: only those that rounding moves out of the ball.
         """
         if self.is_plain:
             return streams.normal((count, *self.shape), self.centre.dtype)
-        drawn = [self.select([p])._sample_by_rejection(count, streams.select([p])) for p in range(len(self))]
+        whole = self._find_whole_balls()
+        drawn = [self.select([p])._sample_by_rejection(count, streams.select([p]), whole[p]) for p in range(len(self))]
         return torch.stack(drawn)
 
-    def _sample_by_rejection(self, count: int, streams: Streams, attempts: int = 2000) -> Tensor:
+    def _find_whole_balls(self) -> list[bool]:
+        """For each of the P regions, whether it is an L2 ball that no bound cuts, with a uniform distribution."""
+        if self.radius is None or not self.tilt:
+            return [False] * len(self)
+        cut = (self.lower > self.centre - self.radius) | (self.upper < self.centre + self.radius)
+        return (~cut.flatten(1).any(1)).tolist()
+
+    def _sample_ball(self, count: int, streams: Streams) -> Tensor:
+        """Points `(P, count, *shape)`, uniform in the L2 ball whatever the box.
+
+        They are the first d of the d + 2 coordinates of a uniform point on a sphere. Source: Barthe et al., "A
+        probabilistic approach to the geometry of the l_p^n-ball" (Annals of Probability 33, 2005).
+        """
+        z = streams.normal((count, self.shape.numel() + 2), self.dtype)
+        length = torch.linalg.vector_norm(z, dim=2, keepdim=True)
+        offset = (self.radius / length * z)[..., :-2]
+        return self.centre[:, None] + offset.reshape(len(self), count, *self.shape)
+
+    def _sample_by_rejection(self, count: int, streams: Streams, whole: bool, attempts: int = 2000) -> Tensor:
         kept: list[Tensor] = []
-        missing, wanted = count, max(count, 256)
-        drawn = min(wanted, max(1, _DRAWN // self.shape.numel()))
+        missing, wanted = count, count if whole else max(count, 256)
+        drawn = max(1, min(wanted, _DRAWN // self.shape.numel()))
         for _ in range(attempts * math.ceil(wanted / drawn)):
-            z = streams.normal((drawn, *self.shape), self.centre.dtype)
+            if whole:
+                z = self.to_gaussian(self._sample_ball(min(drawn, missing), streams))
+            else:
+                z = streams.normal((drawn, *self.shape), self.dtype)
             weight = self.log_weight(self.from_gaussian(z))
             assert weight is not None
+            if whole:  # the points have the distribution already
+                weight = torch.where(weight.isneginf(), weight, 0.0)
             chance = streams.uniform(weight.shape[1:], weight.dtype)
             z = z[0][torch.log(chance[0]) < weight[0]][:missing]
             kept.append(z)
@@ -255,8 +288,14 @@ class Neighbourhood(metaclass=ConfigurationType):
     """Where the perturbed inputs around an input may lie, and how they are distributed there."""
 
     @abstractmethod
-    def around(self, inputs: Tensor, bounds: Bounds = (-torch.inf, torch.inf)) -> Region:
-        """The region around each of `inputs` `(P, ...)`, cut by `bounds`."""
+    def around(self, inputs: Tensor, bounds: Bounds = None) -> Region:
+        """The region around each of `inputs` `(P, ...)`, cut by `bounds`, the `(lower, upper)` of valid inputs.
+
+        The bounds are numbers or tensors that broadcast against one input; None stands for none.
+
+        Raises:
+            ArgumentError: the inputs are no floats `(P, ...)` within the bounds; the bounds are something else.
+        """
 
     @abstractmethod
     def describe(self) -> str:
@@ -299,7 +338,14 @@ def check_inputs(inputs: Tensor, bounds: Bounds) -> tuple[Tensor, Tensor]:
         "floats of shape (N, ...)",
         f"{type(inputs).__name__} of shape {tuple(getattr(inputs, 'shape', ()))}",
     )
-    lower, upper = (torch.as_tensor(b, dtype=inputs.dtype, device=inputs.device) for b in bounds)
+    expected = "a pair (lower, upper) of numbers or tensors that broadcast against one input, or None"
+    try:
+        pair = (-torch.inf, torch.inf) if bounds is None else bounds
+        lower, upper = (torch.as_tensor(b, dtype=inputs.dtype, device=inputs.device) for b in pair)
+        fits = torch.broadcast_shapes(lower.shape, upper.shape, inputs.shape) == inputs.shape
+    except (TypeError, ValueError, RuntimeError):
+        fits = False
+    check(fits, "bounds", expected, reprlib.repr(bounds))
     inside = bool(((inputs >= lower) & (inputs <= upper)).all())
     check(inside, "inputs", "values within the bounds", "values outside the bounds")
     return lower, upper

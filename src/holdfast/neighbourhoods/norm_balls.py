@@ -43,7 +43,7 @@ class NormBall(Neighbourhood):
         fits = self.sigma is None or (number and self.sigma > 0)
         check(fits, "sigma", "a number above 0 or None", repr(self.sigma))
 
-    def around(self, inputs: Tensor, bounds: Bounds = (-torch.inf, torch.inf)) -> Region:
+    def around(self, inputs: Tensor, bounds: Bounds = None) -> Region:
         """The region around each of `inputs` `(P, ...)`, cut by `bounds`."""
         lower, upper = check_inputs(inputs, bounds)
         return self._cut(inputs, torch.maximum(inputs - self.radius, lower), torch.minimum(inputs + self.radius, upper))

@@ -332,8 +332,11 @@ class TableChanges(Transformation):
         """The changes of the row that was made: in steps, within the bounds, and moved back where a rule would break.
 
         A category that was moved back has the parameter 0, which stands for the row's own. The parameters of a prior
-        from data stay as they are: they say where a move leads, and the row that was made shows how far it went.
+        from data say where a move leads, and the row that was made shows how far it went. So they stay as they are, but
+        for the number of a neighbour, which becomes whole.
         """
+        if self.prior == "neighbours":
+            return torch.cat([parameters[:, :1].floor().clamp(0, self.neighbours - 1), parameters[:, 1:]], 1)
         if self.prior != "independent":
             return parameters
         work = _Work(self, self._plan(inputs), inputs, bounds)

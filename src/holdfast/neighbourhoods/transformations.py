@@ -130,7 +130,7 @@ class Transformation(Neighbourhood):
         """
         return torch.ones(len(parameters), dtype=torch.bool, device=parameters.device)
 
-    def around(self, inputs: Tensor, bounds: Bounds = (-torch.inf, torch.inf)) -> TransformedRegion:
+    def around(self, inputs: Tensor, bounds: Bounds = None) -> TransformedRegion:
         """The region around each of `inputs` `(P, ...)`; its points are parameters `(P, n, D)`."""
         lower, upper = check_inputs(inputs, bounds)
         limits = self.limit_parameters(inputs, (lower, upper))
