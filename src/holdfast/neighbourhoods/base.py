@@ -19,14 +19,14 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from holdfast.errors import HoldfastError, check
+from holdfast.errors import ArgumentError, HoldfastError, check
 from holdfast.records import ConfigurationType
 from holdfast.registry import Registry
-from holdfast.tensors import Streams, broadcast_rows
+from holdfast.tensors import Streams, broadcast_rows, widen_half
 
 Distribution = Literal["uniform", "truncated_normal"]
-#: the smallest and the largest valid value of an input; None for no bounds
-Bounds = tuple[float | Tensor, float | Tensor] | None
+#: the smallest and the largest valid value of an input
+Bounds = tuple[float | Tensor, float | Tensor]
 
 _DRAWN = 1 << 23  # numbers that are drawn at once for one input, to be rejected or not
 
@@ -209,13 +209,10 @@ class Region:
         """Draw `count` perturbed inputs for each centre, `(P, count, *shape)`."""
         if self.is_plain:
             return self._from_uniform(streams.uniform((count, *self.shape), self.dtype))
-        drawn = []
-        for p, whole in enumerate(self._find_whole_balls()):
-            own, stream = self.select([p]), streams.select([p])
-            drawn.append(
-                own._sample_ball(count, stream) if whole else own.from_gaussian(own.sample_gaussian(count, stream))
-            )
-        return torch.cat(drawn)
+        if len(self) > 1:  # each by itself, so that its points do not depend on the others
+            return torch.cat([self.select([p]).sample(count, streams.select([p])) for p in range(len(self))])
+        whole = self._is_whole_ball
+        return self._sample_ball(count, streams) if whole else self.from_gaussian(self.sample_gaussian(count, streams))
 
     def sample_gaussian(self, count: int, streams: Streams) -> Tensor:
         """Draw numbers `(P, count, *shape)` whose image under the Gaussian map has the region's distribution.
@@ -226,16 +223,15 @@ class Region:
         """
         if self.is_plain:
             return streams.normal((count, *self.shape), self.centre.dtype)
-        whole = self._find_whole_balls()
-        drawn = [self.select([p])._sample_by_rejection(count, streams.select([p]), whole[p]) for p in range(len(self))]
+        drawn = [self.select([p])._sample_by_rejection(count, streams.select([p])) for p in range(len(self))]
         return torch.stack(drawn)
 
-    def _find_whole_balls(self) -> list[bool]:
-        """For each of the P regions, whether it is an L2 ball that no bound cuts, with a uniform distribution."""
+    @property
+    def _is_whole_ball(self) -> bool:
+        """Whether the distribution is uniform on L2 balls that no bound cuts."""
         if self.radius is None or not self.tilt:
-            return [False] * len(self)
-        cut = (self.lower > self.centre - self.radius) | (self.upper < self.centre + self.radius)
-        return (~cut.flatten(1).any(1)).tolist()
+            return False
+        return bool(((self.lower <= self.centre - self.radius) & (self.upper >= self.centre + self.radius)).all())
 
     def _sample_ball(self, count: int, streams: Streams) -> Tensor:
         """Points `(P, count, *shape)`, uniform in the L2 ball whatever the box.
@@ -244,12 +240,12 @@ class Region:
         probabilistic approach to the geometry of the l_p^n-ball" (Annals of Probability 33, 2005).
         """
         z = streams.normal((count, self.shape.numel() + 2), self.dtype)
-        length = torch.linalg.vector_norm(z, dim=2, keepdim=True)
-        offset = (self.radius / length * z)[..., :-2]
+        offset: Tensor = self.radius / torch.linalg.vector_norm(z, dim=2, keepdim=True) * z[..., :-2]
         return self.centre[:, None] + offset.reshape(len(self), count, *self.shape)
 
-    def _sample_by_rejection(self, count: int, streams: Streams, whole: bool, attempts: int = 2000) -> Tensor:
+    def _sample_by_rejection(self, count: int, streams: Streams, attempts: int = 2000) -> Tensor:
         kept: list[Tensor] = []
+        whole = self._is_whole_ball
         missing, wanted = count, count if whole else max(count, 256)
         drawn = max(1, min(wanted, _DRAWN // self.shape.numel()))
         for _ in range(attempts * math.ceil(wanted / drawn)):
@@ -257,10 +253,9 @@ class Region:
                 z = self.to_gaussian(self._sample_ball(min(drawn, missing), streams))
             else:
                 z = streams.normal((drawn, *self.shape), self.dtype)
-            weight = self.log_weight(self.from_gaussian(z))
+            # the points of a whole ball have their distribution already
+            weight = replace(self, tilt=self.tilt and not whole).log_weight(self.from_gaussian(z))
             assert weight is not None
-            if whole:  # the points have the distribution already
-                weight = torch.where(weight.isneginf(), weight, 0.0)
             chance = streams.uniform(weight.shape[1:], weight.dtype)
             z = z[0][torch.log(chance[0]) < weight[0]][:missing]
             kept.append(z)
@@ -288,7 +283,7 @@ class Neighbourhood(metaclass=ConfigurationType):
     """Where the perturbed inputs around an input may lie, and how they are distributed there."""
 
     @abstractmethod
-    def around(self, inputs: Tensor, bounds: Bounds = None) -> Region:
+    def around(self, inputs: Tensor, bounds: Bounds | None = None) -> Region:
         """The region around each of `inputs` `(P, ...)`, cut by `bounds`, the `(lower, upper)` of valid inputs.
 
         The bounds are numbers or tensors that broadcast against one input; None stands for none.
@@ -330,22 +325,20 @@ def check_neighbourhood(value: object) -> None:
     )
 
 
-def check_inputs(inputs: Tensor, bounds: Bounds) -> tuple[Tensor, Tensor]:
-    """The bounds as tensors like `inputs` `(P, ...)`; an error unless the inputs are floats within them."""
+def check_inputs(inputs: Tensor, bounds: Bounds | None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """The `inputs` `(P, ...)`, at least in float32, and bounds like them; an error unless they lie within these."""
     check(
         isinstance(inputs, Tensor) and inputs.ndim >= 2 and inputs.is_floating_point(),
         "inputs",
         "floats of shape (N, ...)",
         f"{type(inputs).__name__} of shape {tuple(getattr(inputs, 'shape', ()))}",
     )
-    expected = "a pair (lower, upper) of numbers or tensors that broadcast against one input, or None"
     try:
         pair = (-torch.inf, torch.inf) if bounds is None else bounds
         lower, upper = (torch.as_tensor(b, dtype=inputs.dtype, device=inputs.device) for b in pair)
-        fits = torch.broadcast_shapes(lower.shape, upper.shape, inputs.shape) == inputs.shape
+        inside = bool(((inputs >= lower) & (inputs <= upper)).all())
     except (TypeError, ValueError, RuntimeError):
-        fits = False
-    check(fits, "bounds", expected, reprlib.repr(bounds))
-    inside = bool(((inputs >= lower) & (inputs <= upper)).all())
+        expected = "a pair (lower, upper) of numbers, or of tensors that fit the inputs, or None"
+        raise ArgumentError("bounds", expected, reprlib.repr(bounds)) from None
     check(inside, "inputs", "values within the bounds", "values outside the bounds")
-    return lower, upper
+    return widen_half(inputs), (widen_half(lower), widen_half(upper))

@@ -43,7 +43,7 @@ class Loss(ImageTransformation):
             pixels = pixels[..., 0]
         converted = [
             np.asarray(self.convert(Image.fromarray(image), value))
-            for image, value in zip(pixels, parameters[:, 0].tolist(), strict=True)
+            for image, value in zip(pixels, self.settle(inputs, parameters, bounds)[:, 0].tolist(), strict=True)
         ]
         found = torch.from_numpy(np.stack(converted) if converted else pixels).reshape(
             len(inputs), *inputs.shape[2:], -1
@@ -98,10 +98,6 @@ class JPEG(Loss):
         """The whole qualities; at the ends of the wider range, those of `quality`."""
         within = parameters.clamp(*self.list_ranges()[0])
         return torch.where((parameters - within).abs() <= 0.5, within, parameters).round()
-
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        """The images at the whole qualities."""
-        return super().transform(inputs, self.settle(inputs, parameters, bounds), bounds)
 
     def convert(self, image: Image.Image, parameter: float) -> Image.Image:
         """Save and open."""

@@ -37,7 +37,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from holdfast.errors import ArgumentError, check, check_integer
+from holdfast.errors import ArgumentError, check, check_integer, is_number
 from holdfast.neighbourhoods.base import neighbourhoods
 from holdfast.neighbourhoods.copula import Copula, fit_copula
 from holdfast.neighbourhoods.plausibility import check_table, find_nearest_rows, measure_plausibility
@@ -817,7 +817,7 @@ class _Work:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return is_number(value) and math.isfinite(value)
 
 
 def _read_end(end: object) -> float | None:
