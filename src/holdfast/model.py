@@ -201,7 +201,8 @@ class Classifier:
     Args:
         module: maps inputs `(N, ...)` to logits `(N, classes)`, classes >= 2. It is moved to `device`. Every call
             restores its train/eval mode and the `requires_grad` of its parameters. It may be compiled or exported; an
-            exported program stays in the mode in which it was exported, which must be evaluation mode.
+            exported program stays in the mode in which it was exported, which must be evaluation mode. One in bfloat16
+            or float16 gets its inputs in that type; all other numbers are float32.
         bounds: `(lower, upper)`, the valid values of an input: numbers, or tensors that broadcast against one
             sample, for example `(C, 1, 1)` for inputs normalised per channel.
         preprocess: applied to inputs before the module, for example a normalisation. Gradients include it.
