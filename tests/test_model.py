@@ -380,9 +380,16 @@ def test_bounds_must_not_enlarge_the_input() -> None:
 
 
 def test_half_precision_inputs_are_checked_too() -> None:
-    classifier = Classifier(linear().bfloat16(), (0.0, 1.0), device="cpu")
-    assert classifier.logits(torch.rand(2, 4).bfloat16()).dtype == torch.bfloat16
-    assert Classifier(linear().half(), (0.0, 1.0), device="cpu").check_inputs(torch.rand(2, 4).half()).shape == (2, 4)
+    for dtype, other in ((torch.bfloat16, torch.float16), (torch.float16, torch.bfloat16)):
+        classifier = Classifier(linear().to(dtype), (0.0, 1.0), device="cpu")
+        x = torch.rand(2, 4).to(dtype)
+        assert torch.equal(classifier.check_inputs(x), x.float())
+        assert torch.equal(classifier.logits(x), classifier.logits(x.float()))
+        assert classifier.logits(x).dtype == torch.float32
+        with pytest.raises(ArgumentError, match=r"values within the bounds \[0, 1\]"):
+            classifier.logits(x + 1)
+        with pytest.raises(ArgumentError, match=f"inputs: expected dtype {dtype}"):
+            classifier.logits(x.to(other))
 
 
 def test_targets() -> None:

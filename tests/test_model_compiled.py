@@ -1,4 +1,4 @@
-"""Compiled, exported, bfloat16 and channels-last models give what the model itself gives."""
+"""Compiled, exported, half-precision and channels-last models give what the model itself gives."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ import torch
 from torch import Tensor, nn
 
 import holdfast
+from holdfast.algorithms import certified_distortion, searches
 from holdfast.errors import ArgumentError, ModelError
 from holdfast.explainers import from_shap, from_zennit
 from holdfast.function_calls import run_eagerly
 from holdfast.metrics import AttributionAttack, WorstCase
-from holdfast.study.identity import fingerprint
+from holdfast.neighbourhoods import Rotation
+from holdfast.study.identity import classifier_fingerprint, fingerprint
+from holdfast.study.store import tensor_digest
+from holdfast.testing import small_transformer
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
@@ -282,20 +286,132 @@ def test_channels_last(name):
     torch.testing.assert_close(found.value.double(), expected.value.double(), rtol=1e-3, atol=1e-3, equal_nan=True)
 
 
+HALF = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
+#: how far a map's cosine may be from 1, and a value from the same one in float32: eight and eleven bits
+MISSING, APART = {torch.bfloat16: 0.01, torch.float16: 0.001}, {torch.bfloat16: 0.15, torch.float16: 0.04}
+
+
+def halve(dtype: torch.dtype, attention: bool = False) -> tuple[holdfast.Classifier, holdfast.Classifier, Tensor]:
+    """A classifier in half precision, one in float32 with the same weights, and the same inputs for both.
+
+    The network has no max-pooling, whose winner depends on the last digit, and logits that differ by more than that.
+    """
+
+    def make() -> nn.Module:
+        module = small_transformer((1, 12, 12)) if attention else make_module()
+        if not attention:
+            module[2] = nn.AvgPool2d(2)  # type: ignore[operator]
+            for parameter in module.parameters():
+                parameter.data.mul_(2)
+        return module.to(dtype)
+
+    return classify(make()), classify(make().float()), make_inputs().to(dtype)
+
+
+@HALF
+@pytest.mark.parametrize("name", holdfast.explainers.names())
+def test_maps_in_half_precision(name, dtype):
+    half, single, inputs = halve(dtype, name.startswith(("attention_", "transformer_")))
+    explainer, targets = holdfast.explainers.get(name), torch.tensor([0, 1, 2])
+    found, expected = explainer(half, inputs, targets), explainer(single, inputs.float(), targets)
+    assert found.dtype == torch.float32
+    alike = torch.cosine_similarity(found.flatten(1), expected.flatten(1))
+    assert alike.min() > 1 - MISSING[dtype]
+    torch.testing.assert_close(found.norm(), expected.norm(), rtol=0.05, atol=0)
+
+
+@HALF
 @pytest.mark.parametrize("name", holdfast.metrics.names())
-def test_bfloat16(name):
-    """The model and its maps have three digits; values are there, and equal for any batch size."""
+def test_metrics_in_half_precision(name, dtype):
+    half, single, inputs = halve(dtype)
     metric = holdfast.metrics.metrics[name].example()
-    inputs = make_inputs().bfloat16()
-    results = []
-    for size in (64, 16):
-        classifier = holdfast.Classifier(make_module().bfloat16(), (0.0, 1.0), device="cpu", batch_size=size)
-        results.append(metric(classifier, "input_x_gradient", inputs))
-    evaluated = [status == "ok" for status in results[0].status]
-    assert any(evaluated)
-    # five steps of an attack may find no change of the class in a network of so few digits
-    attacked = name in ("c_eval", "c_eval_plot", "near_affinity")
-    assert attacked or torch.equal(results[0].value.isfinite(), torch.tensor(evaluated))
-    assert torch.equal(results[0].value.nan_to_num(), results[1].value.nan_to_num())
-    assert len(results[0].frame()) == 3
-    assert all(value.device.type == "cpu" for value in results[0].tensors().values())
+    found, expected = metric(half, "input_x_gradient", inputs), metric(single, "input_x_gradient", inputs.float())
+    assert found.status == expected.status == ("ok",) * 3
+    apart = (found.value - expected.value).abs() / expected.value.abs().clamp(min=1)
+    assert apart.max() < APART[dtype]
+    if dtype == torch.bfloat16:
+        other = holdfast.Classifier(half.module.module, (0.0, 1.0), device="cpu", batch_size=16)
+        assert torch.equal(metric(other, "input_x_gradient", inputs).value, found.value)  # for any batch size
+
+
+@HALF
+@pytest.mark.parametrize("search", searches.names())
+def test_searches_in_half_precision(search, dtype):
+    half, single, inputs = halve(dtype)
+    kind = Rotation(20) if search == "grid" else holdfast.L2Ball(0.5)
+    metric = WorstCase(kind, search=search, budget=24)
+    found, expected = metric(half, "gradcam", inputs), metric(single, "gradcam", inputs.float())
+    assert (found.value - expected.value).abs().median() < 0.1  # the last digit may turn the search of one sample
+    assert found.inputs.dtype == torch.float32
+
+
+@HALF
+def test_evaluate_in_half_precision(dtype):
+    """Every metric, with the files and the table of a study; the values are those of the metric alone."""
+    half, _, inputs = halve(dtype)
+    metrics = {name: holdfast.metrics.metrics[name].example() for name in holdfast.metrics.names()}
+    found = holdfast.evaluate(half, ["gradcam"], inputs[:2], metrics, progress=False, controls=())
+    assert not found.failures
+    frame, name = found.frame(), "relevance_localisation"  # which draws no random numbers
+    own = frame.filter(frame["label"] == name)["value"]
+    assert own.to_list() == pytest.approx(metrics[name](half, "gradcam", inputs[:2]).value.tolist())
+
+
+@HALF
+def test_half_precision_has_an_identity_of_its_own(dtype):
+    """A study must not take its results for those of the same weights in float32."""
+    half, single, _ = halve(dtype)
+    assert classifier_fingerprint(half) == classifier_fingerprint(halve(dtype)[0])
+    assert classifier_fingerprint(half) != classifier_fingerprint(single)
+    assert tensor_digest(torch.ones(2, dtype=dtype)) != tensor_digest(torch.ones(2))
+    assert tensor_digest(torch.ones(2, dtype=dtype)) != tensor_digest(torch.zeros(2, dtype=dtype))
+
+
+@HALF
+def test_certified_bounds_count_the_rounding_of_half_precision(dtype):
+    """So they are nearer to 0 than in float32."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)).to(dtype)
+    inputs = torch.rand(3, 4).to(dtype)
+    found = certified_distortion(classify(module), inputs).lower
+    expected = certified_distortion(classify(module.float()), inputs.float()).lower
+    assert (found < expected * (1 - torch.finfo(dtype).eps)).all()
+    assert found.max() > 0.5 * expected.max()
+
+
+def test_a_model_that_returns_half_precision():
+    """As one with autocast in its forward does."""
+
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = make_module()
+
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.autocast("cpu", torch.bfloat16):
+                return self.inner(x)
+
+    classifier = classify(Mixed())
+    assert classifier.logits(make_inputs()).dtype == torch.float32
+    metric = WorstCase(holdfast.LinfBall(0.1), budget=30)
+    assert metric(classifier, "gradcam", make_inputs()).value.isfinite().all()
+
+
+@HALF
+def test_half_precision_with_preprocessing_and_forward(dtype):
+    torch.manual_seed(0)
+    module, x = nn.Linear(4, 3).to(dtype), torch.rand(2, 4).to(dtype)
+
+    def double(module: nn.Module, x: Tensor) -> Tensor:
+        assert x.dtype == dtype
+        return 2 * module(x)
+
+    mean = torch.tensor([0.1, 0.2, 0.3, 0.4])
+    given = mean.to(dtype) - 1, mean.to(dtype) + 1  # as the user rounds them, and the inputs at their ends
+    classifier = holdfast.Classifier(module, given, preprocess=lambda x: x - mean, device="cpu", forward=double)
+    expected = 2 * module.float()(x.float() - mean)
+    module.to(dtype)
+    torch.testing.assert_close(classifier.logits(x), expected, rtol=0.02, atol=0.02)
+    assert classifier.check_inputs(given[1][None]).dtype == torch.float32
+    with pytest.raises(ArgumentError, match=f"dtype {dtype}"):
+        classifier.logits(x.double())

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeGuard
 
 _PACKAGE = str(Path(__file__).parent)
 
@@ -174,6 +174,15 @@ def as_number(value: Any) -> Any:
     if kind.startswith(("int", "uint")):
         return operator.index(value)
     return float(value) if kind.startswith("float") else value
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is an `int` or a `float`, and no `bool`; infinity and NaN count.
+
+    >>> is_number(3), is_number(True), is_number("3")
+    (True, False, False)
+    """
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def check_integer(value: object, argument: str, least: int = 1, also: Sequence[str | None] = ()) -> None:

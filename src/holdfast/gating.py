@@ -284,7 +284,7 @@ def _agrees(classifier: Classifier, x: Tensor, layer: nn.Module, reference: Tens
         return False
     if not isinstance(layer._parameters.get("weight"), nn.Parameter):
         return True  # a weight that is computed at every call cannot be masked for comparison
-    close = 4 * torch.finfo(x.dtype).eps ** 0.5 * reference.abs().amax().clamp(min=1e-30)
+    close = 4 * torch.finfo(classifier.precision).eps ** 0.5 * reference.abs().amax().clamp(min=1e-30)
     with masked_weights(layer) as use:
         for row in (0, len(x) - 1):
             use(masks[row])

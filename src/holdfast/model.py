@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import operator
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
@@ -24,7 +25,7 @@ from holdfast.errors import (
     warn_user,
 )
 from holdfast.function_calls import find_training_calls
-from holdfast.tensors import Array, describe_no_tensor, keep_freed_memory, limited_threads, suggest_dtype
+from holdfast.tensors import Array, describe_no_tensor, keep_freed_memory, limited_threads, suggest_dtype, widen_half
 
 Bound = float | Tensor
 Kind = Literal["forward", "backward"]
@@ -162,7 +163,7 @@ class BlackBox(nn.Module):
     def _read(self, found: Any, rows: Array) -> Array:
         """The scores as float64 `(N,)` or `(N, classes)`, checked."""
         try:
-            scores = np.asarray(found.detach().cpu() if isinstance(found, Tensor) else found)
+            scores = np.asarray(widen_half(found).detach().cpu() if isinstance(found, Tensor) else found)
         except Exception as error:  # such as a ragged list
             raise ModelError(f"{self._describe_call(rows)}, which returns a {type(found).__name__}") from error
         if scores.dtype.kind != "f":
@@ -200,7 +201,8 @@ class Classifier:
     Args:
         module: maps inputs `(N, ...)` to logits `(N, classes)`, classes >= 2. It is moved to `device`. Every call
             restores its train/eval mode and the `requires_grad` of its parameters. It may be compiled or exported; an
-            exported program stays in the mode in which it was exported, which must be evaluation mode.
+            exported program stays in the mode in which it was exported, which must be evaluation mode. One in bfloat16
+            or float16 gets its inputs in that type; all other numbers are float32.
         bounds: `(lower, upper)`, the valid values of an input: numbers, or tensors that broadcast against one
             sample, for example `(C, 1, 1)` for inputs normalised per channel.
         preprocess: applied to inputs before the module, for example a normalisation. Gradients include it.
@@ -243,16 +245,20 @@ class Classifier:
         training = find_training_calls(module)
         expected = "a program without dropout and batch normalisation in training mode (export it in evaluation mode)"
         check(not training, "module", expected, f"one that calls {', '.join(training)} in training mode")
+        _check_weights(module)
+        parameter = next(module.parameters(), None)
+        #: the type in which the module computes; inputs, maps and logits have `dtype`, which is never below float32
+        self.precision = parameter.dtype if parameter is not None else torch.get_default_dtype()
+        self.dtype = widen_half(torch.empty(0, dtype=self.precision)).dtype
+        if self.dtype != self.precision:
+            forward = functools.partial(_run_in, self.precision, forward or operator.call)
         module = module if forward is None else ForwardWrapper(module, forward)
         self.module = module
         self.preprocess = preprocess
         self.black_box = find_black_box(module)
-        _check_weights(module)
-        parameter = next(module.parameters(), None)
         self.device = _resolve_device("cpu" if self.black_box and device == "auto" else device, parameter)
-        self.dtype = parameter.dtype if parameter is not None else torch.get_default_dtype()
         if self.black_box is not None:
-            self.dtype = self.black_box.dtype
+            self.dtype = self.precision = self.black_box.dtype
         module.to(self.device)
         keep_freed_memory()
         self.bounds = self._check_bounds(bounds)
@@ -449,6 +455,7 @@ class Classifier:
                 "module: expected logits of shape (N, classes) with at least two classes for inputs of shape"
                 f" {_shape_of_rows(x)}, got {got} (with Classifier(..., forward=) a function can make logits from it)"
             )
+        out = widen_half(out)
         self.classes = out.shape[1]
         if not self._seen_outputs:
             with contextlib.suppress(RuntimeError):  # within vmap no value is known; a later batch is looked at
@@ -489,15 +496,15 @@ class Classifier:
         check(isinstance(inputs, Tensor), name, "a torch.Tensor", describe_no_tensor(inputs))
         dense = inputs.layout == torch.strided and not inputs.is_meta and not inputs.is_nested
         check(dense, name, "a dense tensor with values", _describe_kind(inputs))
-        fits = inputs.dtype == self.dtype
-        check(fits, name, f"dtype {self.dtype} (the module's)", f"{inputs.dtype}: {suggest_dtype(inputs, self.dtype)}")
+        own, fits = self.precision, inputs.dtype in (self.dtype, self.precision)
+        check(fits, name, f"dtype {own} (the module's)", f"{inputs.dtype}: {suggest_dtype(inputs, own)}")
         shape = tuple(inputs.shape)
         one = ": for one sample use x[None]" if inputs.ndim == 1 else ""
         check(
             inputs.ndim >= 2 and inputs.numel() > 0, name, "a non-empty batch of shape (N, ...)", f"shape {shape}{one}"
         )
         inputs = inputs.detach().to(self.device)
-        lower, upper = self.bounds
+        lower, upper = (bound.to(inputs.dtype) for bound in self.bounds)
         fits = all(
             len(b.shape) <= inputs.ndim - 1
             and all(n in (1, m) for n, m in zip(reversed(b.shape), reversed(shape[1:]), strict=False))
@@ -506,12 +513,12 @@ class Classifier:
         check(fits, name, f"a sample shape that bounds of shape {tuple(lower.shape)} broadcast to", f"{shape[1:]}")
         check(bool(torch.isfinite(inputs).all()), name, "finite values", "NaN or infinity")
         # after a normalisation in float32, values can be outside the range by a few units in the last place
-        slack = 1e-5 * (upper - lower).clamp(max=min(1e30, torch.finfo(self.dtype).max))
+        slack = 1e-5 * (upper - lower).clamp(max=min(1e30, torch.finfo(inputs.dtype).max))
         if bool(((inputs < lower - slack) | (inputs > upper + slack)).any()):
-            low, high = (f"{b.min().item():g}" if b is lower else f"{b.max().item():g}" for b in self.bounds)
+            low, high = (f"{b.min().item():g}" if b is lower else f"{b.max().item():g}" for b in (lower, upper))
             got = f"values in [{inputs.min().item():g}, {inputs.max().item():g}]"
             raise ArgumentError(name, f"values within the bounds [{low}, {high}]", got)
-        return inputs.clamp(lower, upper)
+        return inputs.to(self.dtype).clamp(*self.bounds)
 
     def warn_of_units(self, inputs: Tensor) -> None:
         """Warn if all samples together use so little of the bounds that both may have different units."""
@@ -714,6 +721,11 @@ class Classifier:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return time.perf_counter() - start
+
+
+def _run_in(dtype: torch.dtype, function: Callable[..., Tensor], module: nn.Module, x: Tensor) -> Tensor:
+    """What the function makes of the module and `x` in this type."""
+    return function(module, x.to(dtype))
 
 
 def find_black_box(module: nn.Module) -> BlackBox | None:

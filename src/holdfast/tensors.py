@@ -146,6 +146,15 @@ def raise_power(base: float, exponents: Tensor) -> Tensor:
     return torch.exp(math.log(base) * exponents)
 
 
+def widen_half(values: Tensor) -> Tensor:
+    """`values` in float32 if they have half precision, which is too coarse to count with; else as they are.
+
+    >>> widen_half(torch.ones(1, dtype=torch.bfloat16)).dtype, widen_half(torch.ones(1).double()).dtype
+    (torch.float32, torch.float64)
+    """
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
 def broadcast_rows(values: Tensor, like: Tensor) -> Tensor:
     """`values` `(N,)` reshaped to broadcast over the features of `like` `(N, ...)`."""
     return values.reshape(values.shape + (1,) * (like.ndim - values.ndim))

@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scipy import stats
 
+from holdfast.algorithms import GridSearch
+from holdfast.algorithms.searches.base import Outcome
 from holdfast.errors import ArgumentError
-from holdfast.neighbourhoods import JPEG, Pixelate
+from holdfast.neighbourhoods import JPEG, Compose, Pixelate, Rotation
+from holdfast.tensors import Streams
 
 BYTES = np.random.default_rng(0).integers(0, 256, (18, 25, 3), dtype=np.uint8)
 
@@ -29,6 +33,47 @@ def test_jpeg_is_pillows(channels: int, given: float, quality: int) -> None:
     region = JPEG(10).around(low + (high - low) * shares, (low, high))
     found = (region.perturb(torch.tensor([[given]]), torch.tensor([0]))[0] - low) / (high - low)
     assert np.abs(found.permute(1, 2, 0).numpy() * 255 - expected).max() < 1e-3
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_whole_qualities_are_equally_probable(within: bool) -> None:
+    """Each end as often as the others, by the files that are written; also as a part of a composition."""
+    kind = Compose([Rotation(0), JPEG((30, 33))]) if within else JPEG((30, 33))
+    image = torch.from_numpy(BYTES).permute(2, 0, 1)[None, :, :9, :8] / 255
+    region = kind.around(image, (0.0, 1.0))
+    points = region.sample(1000, Streams([0], image.device))[0]
+    problem = torch.zeros(len(points), dtype=torch.int64)
+    qualities, counts = region.settle(points, problem)[:, -1].unique(return_counts=True)
+    assert qualities.tolist() == [30, 31, 32, 33]
+    assert stats.chisquare(counts.numpy()).pvalue > 1e-3
+    fixed = [JPEG((q, q)).around(image, (0.0, 1.0)) for q in (30, 31, 32, 33)]
+    written = torch.stack([one.perturb(one.centre, problem[:1])[0] for one in fixed])
+    assert len(written.flatten(1).unique(dim=0)) == 4
+    found = region.perturb(points[:100], problem[:100])
+    own = (found[:, None] - written).flatten(2).abs().amax(2).argmin(1)
+    assert torch.equal(found, written[own])
+    assert torch.equal(own + 30, region.settle(points, problem)[:100, -1].long())
+
+
+def test_the_ends_of_the_range_of_qualities() -> None:
+    """The box is half a quality wider; its ends, and the centre, have the qualities of the range itself."""
+    region = JPEG((31, 90)).around(torch.rand(1, 1, 8, 8), (0.0, 1.0))
+    ends = torch.cat([region.lower, region.upper, region.centre])
+    assert region.settle(ends, torch.zeros(3, dtype=torch.int64)).flatten().tolist() == [31, 90, 90]
+    alone = JPEG((40, 40)).around(torch.rand(1, 1, 8, 8), (0.0, 1.0))
+    assert alone.lower.item() == alone.upper.item() == 40
+
+
+def test_a_grid_tries_every_quality() -> None:
+    region = JPEG((30, 90)).around(torch.rand(1, 1, 8, 8), (0.0, 1.0))
+    tried = []
+
+    def count(x: torch.Tensor, problem: torch.Tensor) -> Outcome:
+        tried.append(region.settle(x, problem))
+        return Outcome(x[:, 0], torch.zeros(len(x)))
+
+    GridSearch(dense=1.0).run(count, region, 62, 0)  # one evaluation is the centre's
+    assert torch.cat(tried).unique().tolist() == list(range(30, 91))
 
 
 @pytest.mark.parametrize("resolution", [0.25, 0.61, 1.0])
@@ -53,6 +98,7 @@ def test_pixels_of_a_half_resolution_are_means_of_four() -> None:
     [
         (lambda: JPEG((0, 50)), "quality: expected .* from 1 to 100"),
         (lambda: JPEG(101), "quality: expected"),
+        (lambda: JPEG((30, 60.5)), "quality: expected whole numbers"),
         (lambda: Pixelate((0.5, 2)), "resolution: expected .* from 0.01 to 1"),
         (lambda: JPEG().around(torch.rand(1, 2, 4, 4), (0, 1)), "inputs: expected images of 1 or 3 channels for JPEG"),
         (lambda: JPEG().around(torch.rand(1, 1, 4, 4)), "bounds: expected finite bounds .* for JPEG"),

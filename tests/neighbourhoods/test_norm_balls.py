@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
 
 from holdfast.errors import ArgumentError
-from holdfast.neighbourhoods import L2Ball, LinfBall, Neighbourhood, Region, neighbourhoods
+from holdfast.neighbourhoods import L2Ball, LinfBall, Neighbourhood, Region, Rotation, neighbourhoods
 from holdfast.tensors import Streams
 
 CENTRE = torch.tensor([[0.02, 0.5, 0.95, 0.3]])
@@ -89,6 +90,48 @@ def test_l2_ball_in_many_dimensions_fills_its_shell() -> None:
     assert stats.kstest((distance**100).numpy(), "uniform").pvalue > 1e-3
 
 
+def measure(x: torch.Tensor, centre: torch.Tensor, radius: float) -> tuple[np.ndarray, np.ndarray]:
+    """Of points `(n, d)` around a centre `(d,)`: (t / r)^d of the distance t, and the direction's first cosine."""
+    offset = (x - centre).double()
+    length = offset.norm(dim=1)
+    return ((length / radius) ** x.shape[1]).numpy(), (offset[:, 0] / length).numpy()
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("features", [2, 3, 50, 784])
+def test_l2_ball_that_no_bound_cuts_is_uniform(features: int, mapped: bool) -> None:
+    """In its middle, at a corner that just touches the bounds, and beside a ball that they cut."""
+    centres = torch.full((3, features), 0.5)
+    centres[1], centres[2, 0] = 0.25, 0.05
+    region, streams = L2Ball(0.25).around(centres, BOUNDS), Streams([1, 2, 3], torch.device("cpu"))
+    count = 3000 if features < 700 else 300
+    x = region.from_gaussian(region.sample_gaussian(count, streams)) if mapped else region.sample(count, streams)
+    for points, centre in zip(x[:2], centres[:2], strict=True):
+        power, cosine = measure(points, centre, 0.25)
+        assert stats.kstest(power, "uniform").pvalue > 1e-3
+        # the first coordinate of a uniform direction
+        assert stats.kstest((cosine + 1) / 2, stats.beta((features - 1) / 2, (features - 1) / 2).cdf).pvalue > 1e-3
+        assert np.abs(power).max() <= 1 + 1e-6 * features
+    assert region.contains(x, slack=1e-6).all()
+    assert torch.isfinite(region.log_weight(region.from_gaussian(region.sample_gaussian(20, streams)))).all()
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_ball_has_the_same_points_beside_other_balls(mapped: bool) -> None:
+    """Whether these are cut or not, in any order; a ball that is cut is drawn by rejection as if it were alone."""
+    centres = torch.rand(5, 7, generator=torch.Generator().manual_seed(0)) * 0.2 + 0.4
+    centres[1, 0], centres[3, 4] = 0.9, 0.1
+    ball = L2Ball(0.3)
+
+    def draw_all(rows: list[int]) -> torch.Tensor:
+        region, streams = ball.around(centres[rows], BOUNDS), Streams([10 + p for p in rows], torch.device("cpu"))
+        return region.sample_gaussian(40, streams) if mapped else region.sample(40, streams)
+
+    whole = draw_all([0, 1, 2, 3, 4])
+    for rows in ([0], [1], [3, 0], [4, 3, 2, 1, 0]):
+        assert torch.equal(draw_all(rows), whole[rows])
+
+
 def test_gaussian_map_and_density_agree() -> None:
     # a Metropolis ratio from log_density must be the one of the distribution that the map samples
     region = LinfBall(0.1, "truncated_normal", sigma=0.05).around(CENTRE, BOUNDS)
@@ -122,6 +165,22 @@ def test_select_keeps_each_problem() -> None:
 def test_bad_arguments(kind: type[Neighbourhood], arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         kind(**arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("none", [None, (-torch.inf, torch.inf)])
+def test_no_bounds(kind: type[Neighbourhood], none: object) -> None:
+    region = kind(0.4).around(CENTRE, none)  # type: ignore[call-arg,arg-type]
+    assert torch.equal(region.lower, CENTRE - 0.4)
+    assert torch.equal(region.upper, CENTRE + 0.4)
+    turned = Rotation(10).around(torch.rand(1, 1, 3, 3), none)  # type: ignore[arg-type]
+    assert [bound.item() for bound in turned.bounds] == [-torch.inf, torch.inf]
+
+
+@pytest.mark.parametrize("bounds", [0.5, (0.0,), (0.0, 0.5, 1.0), ("0", "1"), (0.0, None), (0.0, torch.ones(3)), "01"])
+def test_bounds_of_another_kind_are_refused(kind: type[Neighbourhood], bounds: object) -> None:
+    for around, inputs in ((kind(0.1).around, CENTRE), (Rotation(10).around, CENTRE.reshape(1, 1, 2, 2))):  # type: ignore[call-arg]
+        with pytest.raises(ArgumentError, match="bounds: expected a pair"):
+            around(inputs, bounds)
 
 
 def test_centre_outside_the_bounds_is_refused() -> None:

@@ -321,6 +321,11 @@ def test_neighbours_lie_on_the_way_to_rows_of_the_data() -> None:
     mixed = around(make_table("neighbours", size=0.5), DATA[:1])
     half = mixed.perturb(torch.tensor([[0.5, 0.24], [0.5, 0.26]]), torch.zeros(2, dtype=torch.int64))
     assert torch.equal(half[0, 3:6], DATA[0, 3:6])
+    drawn = region.sample(1000, Streams([0], torch.device("cpu")))[0]
+    shown = table.read_parameters(region.settle(drawn, torch.zeros(1000, dtype=torch.int64)), (3,))
+    numbers, counts = shown["neighbour [of 4]"].unique(return_counts=True)
+    assert numbers.tolist() == [0, 1, 2, 3]
+    assert stats.chisquare(counts.numpy()).pvalue > 1e-3
 
 
 def test_one_change_for_all_columns() -> None:

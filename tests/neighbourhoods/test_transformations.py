@@ -186,6 +186,24 @@ def test_the_map_from_normal_numbers(name: str, example: Example, shape: tuple[i
     assert region.contains(outside).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("name", "example", "shape"), FIRST)
+def test_half_precision_has_the_bits_of_float32(
+    name: str, example: Example, shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    kind, inputs = neighbourhoods[name](**example.options), example.draw_inputs(shape, 2).to(dtype)
+    bounds = tuple(bound.to(dtype) for bound in example.list_bounds(shape))
+
+    def draw(inputs: Tensor, bounds: Any) -> Tensor:
+        region = kind.around(inputs, bounds)
+        points = region.sample(3, Streams([1, 2], inputs.device)).flatten(0, 1)
+        return region.perturb(points, torch.tensor([0, 0, 0, 1, 1, 1]))
+
+    found = draw(inputs, bounds)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, draw(inputs.float(), [bound.float() for bound in bounds]))
+
+
 @pytest.mark.parametrize(("name", "example", "shape"), CASES)
 def test_gradients_are_those_of_finite_differences(name: str, example: Example, shape: tuple[int, ...]) -> None:
     kind = make(name, example)

@@ -19,6 +19,7 @@ class Subject(Protocol):
     module: nn.Module
     bounds: tuple[Tensor, Tensor]
     dtype: torch.dtype
+    precision: torch.dtype
     device: torch.device
 
     def forward(self, x: Tensor) -> Tensor: ...

@@ -25,6 +25,7 @@ from torch import Tensor
 from holdfast.data.conversion import from_pillow, resize
 from holdfast.data.series_files import ENDINGS, number_labels, read_series
 from holdfast.errors import ArgumentError, check, suggest_name
+from holdfast.tensors import widen_half
 
 INPUTS, LABELS = ("inputs", "x"), ("labels", "y")
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
@@ -209,12 +210,10 @@ def as_inputs(values: Any, argument: str = "path") -> Tensor:
         values = values.astype(np.float32) if values.dtype.kind == "f" else values
         values = torch.from_numpy(np.ascontiguousarray(values))
     check(isinstance(values, Tensor), argument, "inputs as a tensor or an array", type(values).__name__)
-    inputs: Tensor = values.detach().cpu()
+    inputs = widen_half(values.detach().cpu())
     if inputs.dtype == torch.uint8:
         inputs = inputs.to(torch.float32).div_(255)
     check(inputs.is_floating_point(), argument, "inputs as floats or uint8", f"values of type {inputs.dtype}")
-    if inputs.dtype in (torch.float16, torch.bfloat16):
-        inputs = inputs.float()
     shape = tuple(inputs.shape)
     check(inputs.ndim >= 2 and inputs.numel() > 0, argument, "inputs of shape (N, ...)", f"shape {shape}")
     check(bool(torch.isfinite(inputs).all()), argument, "finite inputs", "NaN or infinity among them")

@@ -15,6 +15,7 @@ from holdfast.function_calls import run_eagerly
 from holdfast.gating import rows_of
 from holdfast.model import ROW_ALIGNMENT, Classifier, count_padding, module_name, pad_rows
 from holdfast.records import ConfigurationType
+from holdfast.tensors import widen_half
 
 
 class Explainer(metaclass=ConfigurationType):
@@ -124,7 +125,7 @@ class Explainer(metaclass=ConfigurationType):
         # what is not known to run the module only forward and backward may use hooks
         with contextlib.nullcontext() if self.gateable else run_eagerly():
             maps, logits = classifier.map_rows(explain, *columns, rows_per_input=self.rows_per_input, kind="backward")
-        return maps, logits
+        return widen_half(maps), widen_half(logits)
 
     def for_entries(self) -> Explainer:
         """The explainer to evaluate in a metric of single entries of an input, where others look at whole pixels.

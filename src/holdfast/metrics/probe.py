@@ -26,7 +26,7 @@ from holdfast.neighbourhoods import Region
 from holdfast.similarity import Similarity, SimilarityFunction, is_degenerate
 from holdfast.similarity import get as get_similarity
 from holdfast.similarity.rows import extremes, is_constant, working_dtype
-from holdfast.tensors import broadcast_rows
+from holdfast.tensors import broadcast_rows, widen_half
 
 _MAP_ELEMENTS = 1 << 22  # numbers in the maps that are compared at once: 16 MB
 
@@ -358,6 +358,7 @@ class Probe:
                 # the user's model does not run in what follows: many small operations, of which the two would look at
                 # each. (A checkpointed layer runs once more in the backward pass, where torch turns the two off. So it
                 # has its own ReLU there, and these directions are less exact.)
+                maps = widen_half(maps)
                 if self._aligns:  # where it is not seen, the map gets the origin's values, which have no gradient
                     maps, seen = self.align_maps(maps, leaf, origin)
                     maps = torch.where(seen, maps, self.maps[origin])

@@ -10,6 +10,7 @@ numbers: its proposals keep the distribution of the points unchanged.
 from __future__ import annotations
 
 import math
+import reprlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,12 +19,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from holdfast.errors import HoldfastError, check
+from holdfast.errors import ArgumentError, HoldfastError, check
 from holdfast.records import ConfigurationType
 from holdfast.registry import Registry
-from holdfast.tensors import Streams, broadcast_rows
+from holdfast.tensors import Streams, broadcast_rows, widen_half
 
 Distribution = Literal["uniform", "truncated_normal"]
+#: the smallest and the largest valid value of an input
 Bounds = tuple[float | Tensor, float | Tensor]
 
 _DRAWN = 1 << 23  # numbers that are drawn at once for one input, to be rejected or not
@@ -207,26 +209,52 @@ class Region:
         """Draw `count` perturbed inputs for each centre, `(P, count, *shape)`."""
         if self.is_plain:
             return self._from_uniform(streams.uniform((count, *self.shape), self.dtype))
-        return self.from_gaussian(self.sample_gaussian(count, streams))
+        if len(self) > 1:  # each by itself, so that its points do not depend on the others
+            return torch.cat([self.select([p]).sample(count, streams.select([p])) for p in range(len(self))])
+        whole = self._is_whole_ball
+        return self._sample_ball(count, streams) if whole else self.from_gaussian(self.sample_gaussian(count, streams))
 
     def sample_gaussian(self, count: int, streams: Streams) -> Tensor:
         """Draw numbers `(P, count, *shape)` whose image under the Gaussian map has the region's distribution.
 
-        For a box they are standard normal. For a ball, or where rules exclude points, they are drawn in the box and
-        rejected, one input at a time, until `count` are accepted.
+        For a box they are standard normal. For a ball that a bound cuts, or where rules exclude points, they are drawn
+        in the box and rejected, one input at a time, until `count` are accepted. In a ball that no bound cuts, points
+        are drawn uniformly, and nearly none is rejected: only those that rounding moves out of the ball.
         """
         if self.is_plain:
             return streams.normal((count, *self.shape), self.centre.dtype)
         drawn = [self.select([p])._sample_by_rejection(count, streams.select([p])) for p in range(len(self))]
         return torch.stack(drawn)
 
+    @property
+    def _is_whole_ball(self) -> bool:
+        """Whether the distribution is uniform on L2 balls that no bound cuts."""
+        if self.radius is None or not self.tilt:
+            return False
+        return bool(((self.lower <= self.centre - self.radius) & (self.upper >= self.centre + self.radius)).all())
+
+    def _sample_ball(self, count: int, streams: Streams) -> Tensor:
+        """Points `(P, count, *shape)`, uniform in the L2 ball whatever the box.
+
+        They are the first d of the d + 2 coordinates of a uniform point on a sphere. Source: Barthe et al., "A
+        probabilistic approach to the geometry of the l_p^n-ball" (Annals of Probability 33, 2005).
+        """
+        z = streams.normal((count, self.shape.numel() + 2), self.dtype)
+        offset: Tensor = self.radius / torch.linalg.vector_norm(z, dim=2, keepdim=True) * z[..., :-2]
+        return self.centre[:, None] + offset.reshape(len(self), count, *self.shape)
+
     def _sample_by_rejection(self, count: int, streams: Streams, attempts: int = 2000) -> Tensor:
         kept: list[Tensor] = []
-        missing, wanted = count, max(count, 256)
-        drawn = min(wanted, max(1, _DRAWN // self.shape.numel()))
+        whole = self._is_whole_ball
+        missing, wanted = count, count if whole else max(count, 256)
+        drawn = max(1, min(wanted, _DRAWN // self.shape.numel()))
         for _ in range(attempts * math.ceil(wanted / drawn)):
-            z = streams.normal((drawn, *self.shape), self.centre.dtype)
-            weight = self.log_weight(self.from_gaussian(z))
+            if whole:
+                z = self.to_gaussian(self._sample_ball(min(drawn, missing), streams))
+            else:
+                z = streams.normal((drawn, *self.shape), self.dtype)
+            # the points of a whole ball have their distribution already
+            weight = replace(self, tilt=self.tilt and not whole).log_weight(self.from_gaussian(z))
             assert weight is not None
             chance = streams.uniform(weight.shape[1:], weight.dtype)
             z = z[0][torch.log(chance[0]) < weight[0]][:missing]
@@ -255,8 +283,14 @@ class Neighbourhood(metaclass=ConfigurationType):
     """Where the perturbed inputs around an input may lie, and how they are distributed there."""
 
     @abstractmethod
-    def around(self, inputs: Tensor, bounds: Bounds = (-torch.inf, torch.inf)) -> Region:
-        """The region around each of `inputs` `(P, ...)`, cut by `bounds`."""
+    def around(self, inputs: Tensor, bounds: Bounds | None = None) -> Region:
+        """The region around each of `inputs` `(P, ...)`, cut by `bounds`, the `(lower, upper)` of valid inputs.
+
+        The bounds are numbers or tensors that broadcast against one input; None stands for none.
+
+        Raises:
+            ArgumentError: the inputs are no floats `(P, ...)` within the bounds; the bounds are something else.
+        """
 
     @abstractmethod
     def describe(self) -> str:
@@ -291,15 +325,20 @@ def check_neighbourhood(value: object) -> None:
     )
 
 
-def check_inputs(inputs: Tensor, bounds: Bounds) -> tuple[Tensor, Tensor]:
-    """The bounds as tensors like `inputs` `(P, ...)`; an error unless the inputs are floats within them."""
+def check_inputs(inputs: Tensor, bounds: Bounds | None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """The `inputs` `(P, ...)`, at least in float32, and bounds like them; an error unless they lie within these."""
     check(
         isinstance(inputs, Tensor) and inputs.ndim >= 2 and inputs.is_floating_point(),
         "inputs",
         "floats of shape (N, ...)",
         f"{type(inputs).__name__} of shape {tuple(getattr(inputs, 'shape', ()))}",
     )
-    lower, upper = (torch.as_tensor(b, dtype=inputs.dtype, device=inputs.device) for b in bounds)
-    inside = bool(((inputs >= lower) & (inputs <= upper)).all())
+    try:
+        pair = (-torch.inf, torch.inf) if bounds is None else bounds
+        lower, upper = (torch.as_tensor(b, dtype=inputs.dtype, device=inputs.device) for b in pair)
+        inside = bool(((inputs >= lower) & (inputs <= upper)).all())
+    except (TypeError, ValueError, RuntimeError):
+        expected = "a pair (lower, upper) of numbers, or of tensors that fit the inputs, or None"
+        raise ArgumentError("bounds", expected, reprlib.repr(bounds)) from None
     check(inside, "inputs", "values within the bounds", "values outside the bounds")
-    return lower, upper
+    return widen_half(inputs), (widen_half(lower), widen_half(upper))

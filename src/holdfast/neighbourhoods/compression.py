@@ -16,9 +16,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from holdfast.errors import check
 from holdfast.neighbourhoods.base import neighbourhoods
 from holdfast.neighbourhoods.images import ImageTransformation, from_shares, to_shares
-from holdfast.neighbourhoods.transformations import Range, read_range
+from holdfast.neighbourhoods.transformations import Limits, Range, read_range
 from holdfast.records import set_fields
 
 
@@ -42,7 +43,7 @@ class Loss(ImageTransformation):
             pixels = pixels[..., 0]
         converted = [
             np.asarray(self.convert(Image.fromarray(image), value))
-            for image, value in zip(pixels, parameters[:, 0].tolist(), strict=True)
+            for image, value in zip(pixels, self.settle(inputs, parameters, bounds)[:, 0].tolist(), strict=True)
         ]
         found = torch.from_numpy(np.stack(converted) if converted else pixels).reshape(
             len(inputs), *inputs.shape[2:], -1
@@ -55,10 +56,11 @@ class Loss(ImageTransformation):
 class JPEG(Loss):
     """Compression by JPEG and back, with pillow's defaults: colours at half of the resolution.
 
-    Searches move the quality as a real number; the file has the nearest whole one.
+    The parameter is a real number, and the file has the nearest quality, a whole number. The range of the parameter is
+    half a quality wider on both sides, so that all whole qualities are equally probable.
 
     Args:
-        quality: from the lowest to the highest, from 1 to 100; one number q stands for q to 100.
+        quality: from the lowest to the highest, whole numbers from 1 to 100; one number q stands for q to 100.
 
     >>> import torch
     >>> region = JPEG((30, 90)).around(torch.rand(1, 3, 16, 16), bounds=(0.0, 1.0))
@@ -74,7 +76,9 @@ class JPEG(Loss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        set_fields(self, quality=read_range(self.quality, "quality", least=1, most=100, single="down"))
+        low, high = read_range(self.quality, "quality", least=1, most=100, single="down")
+        check(low % 1 == high % 1 == 0, "quality", "whole numbers", repr(self.quality))
+        set_fields(self, quality=(low, high))
 
     def describe(self) -> str:
         """The range."""
@@ -84,10 +88,21 @@ class JPEG(Loss):
         """The range of the quality."""
         return (cast("tuple[float, float]", self.quality),)
 
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+        """The same for all inputs: the range, and half a quality more on both sides unless there is only one."""
+        identity, lower, upper = super().limit_parameters(inputs, bounds)
+        more = 0.5 * (upper > lower)
+        return Limits(identity, lower - more, upper + more)
+
+    def settle(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """The whole qualities; at the ends of the wider range, those of `quality`."""
+        within = parameters.clamp(*self.list_ranges()[0])
+        return torch.where((parameters - within).abs() <= 0.5, within, parameters).round()
+
     def convert(self, image: Image.Image, parameter: float) -> Image.Image:
         """Save and open."""
         file = io.BytesIO()
-        image.save(file, "JPEG", quality=round(parameter))
+        image.save(file, "JPEG", quality=int(parameter))
         return Image.open(file)
 
 

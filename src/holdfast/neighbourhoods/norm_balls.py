@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from holdfast.errors import UnknownNameError, check
+from holdfast.errors import UnknownNameError, check, is_number
 from holdfast.neighbourhoods.base import Bounds, Distribution, Neighbourhood, Region, check_inputs, neighbourhoods
 from holdfast.tensors import broadcast_rows
 
@@ -34,18 +34,17 @@ class NormBall(Neighbourhood):
     sigma: float | None = None
 
     def __post_init__(self) -> None:
-        number = isinstance(self.radius, int | float) and not isinstance(self.radius, bool)
-        check(number and 0 <= self.radius < float("inf"), "radius", "a finite number of at least 0", repr(self.radius))
+        fits = is_number(self.radius) and 0 <= self.radius < float("inf")
+        check(fits, "radius", "a finite number of at least 0", repr(self.radius))
         known = ("uniform", "truncated_normal")
         if self.distribution not in known:
             raise UnknownNameError("distribution", self.distribution, known)
-        number = isinstance(self.sigma, int | float) and not isinstance(self.sigma, bool)
-        fits = self.sigma is None or (number and self.sigma > 0)
+        fits = self.sigma is None or (is_number(self.sigma) and self.sigma > 0)
         check(fits, "sigma", "a number above 0 or None", repr(self.sigma))
 
-    def around(self, inputs: Tensor, bounds: Bounds = (-torch.inf, torch.inf)) -> Region:
+    def around(self, inputs: Tensor, bounds: Bounds | None = None) -> Region:
         """The region around each of `inputs` `(P, ...)`, cut by `bounds`."""
-        lower, upper = check_inputs(inputs, bounds)
+        inputs, (lower, upper) = check_inputs(inputs, bounds)
         return self._cut(inputs, torch.maximum(inputs - self.radius, lower), torch.minimum(inputs + self.radius, upper))
 
     def describe_excess(self, shape: Sequence[int], bounds: tuple[Tensor, Tensor]) -> str:

@@ -37,7 +37,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from holdfast.errors import ArgumentError, check, check_integer
+from holdfast.errors import ArgumentError, check, check_integer, is_number
 from holdfast.neighbourhoods.base import neighbourhoods
 from holdfast.neighbourhoods.copula import Copula, fit_copula
 from holdfast.neighbourhoods.plausibility import check_table, find_nearest_rows, measure_plausibility
@@ -332,8 +332,11 @@ class TableChanges(Transformation):
         """The changes of the row that was made: in steps, within the bounds, and moved back where a rule would break.
 
         A category that was moved back has the parameter 0, which stands for the row's own. The parameters of a prior
-        from data stay as they are: they say where a move leads, and the row that was made shows how far it went.
+        from data say where a move leads, and the row that was made shows how far it went. So they stay as they are, but
+        for the number of a neighbour, which becomes whole.
         """
+        if self.prior == "neighbours":
+            return torch.cat([parameters[:, :1].floor().clamp(0, self.neighbours - 1), parameters[:, 1:]], 1)
         if self.prior != "independent":
             return parameters
         work = _Work(self, self._plan(inputs), inputs, bounds)
@@ -814,7 +817,7 @@ class _Work:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return is_number(value) and math.isfinite(value)
 
 
 def _read_end(end: object) -> float | None:

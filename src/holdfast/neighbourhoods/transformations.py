@@ -18,7 +18,7 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from holdfast.errors import UnknownNameError, check
+from holdfast.errors import UnknownNameError, check, is_number
 from holdfast.neighbourhoods.base import Bounds, Distribution, Neighbourhood, Region, check_inputs, neighbourhoods
 from holdfast.records import set_fields
 from holdfast.tensors import Streams
@@ -130,15 +130,15 @@ class Transformation(Neighbourhood):
         """
         return torch.ones(len(parameters), dtype=torch.bool, device=parameters.device)
 
-    def around(self, inputs: Tensor, bounds: Bounds = (-torch.inf, torch.inf)) -> TransformedRegion:
+    def around(self, inputs: Tensor, bounds: Bounds | None = None) -> TransformedRegion:
         """The region around each of `inputs` `(P, ...)`; its points are parameters `(P, n, D)`."""
-        lower, upper = check_inputs(inputs, bounds)
-        limits = self.limit_parameters(inputs, (lower, upper))
+        inputs, bounds = check_inputs(inputs, bounds)
+        limits = self.limit_parameters(inputs, bounds)
         scales = self.scale_parameters(limits, inputs.shape[1:])
         sigma = None if bool(torch.isinf(scales).all()) else scales
         centre = torch.minimum(torch.maximum(limits.identity, limits.lower), limits.upper)
         return TransformedRegion(
-            centre, limits.lower, limits.upper, sigma, inputs=inputs, bounds=(lower, upper), transformation=self
+            centre, limits.lower, limits.upper, sigma, inputs=inputs, bounds=bounds, transformation=self
         )
 
 
@@ -410,16 +410,12 @@ def read_range(
     ((-10.0, 10.0), (30.0, 90.0))
     """
 
-    def is_number(number: object) -> bool:
-        return isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
-
     around = f"{identity:g} - r to {identity:g} + r" if identity else "-r to r"
     stands_for = {"around": around, "up": f"{least:g} to r", "down": f"r to {most:g}"}[single]
     expected = f"a number of at least 0, r for {stands_for}, or the smallest and the largest value"
     if math.isfinite(least) or math.isfinite(most):
         expected += f", from {least:g} to {most:g}"
     if is_number(value):
-        assert isinstance(value, int | float)
         ends = {"around": (identity - value, identity + value), "up": (least, value), "down": (value, most)}
         low, high = ends[single]
     else:
@@ -427,7 +423,7 @@ def read_range(
         check(pair, option, expected, repr(value))
         assert isinstance(value, list | tuple)
         low, high = value
-    check(least <= low <= high <= most, option, expected, repr(value))
+    check(least <= low <= high <= most and math.isfinite(high - low), option, expected, repr(value))
     return float(low), float(high)
 
 

@@ -25,6 +25,7 @@ from torch import Tensor
 from holdfast.errors import as_number, check
 from holdfast.similarity.rows import order_rows
 from holdfast.similarity.windows import check_positions, check_window, dilate, window_minimum
+from holdfast.tensors import widen_half
 
 CHUNK_ELEMENTS = 1 << 17  # positions processed at a time; each needs about 40 bytes of working memory
 #: how equal values are ordered: by position, at random, or not at all (a set that needs a zero is then undefined)
@@ -157,7 +158,7 @@ def rank_positions(x: Tensor, most: int | None = None) -> Tensor:
         return order_rows(below)[:, :most]
     orders = []
     for row in below:  # a row of a large map is enough work for one call
-        values = row.float().numpy() if row.dtype in (torch.float16, torch.bfloat16) else row.numpy()
+        values = widen_half(row).numpy()
         kept = np.flatnonzero(values <= np.partition(values, most - 1)[most - 1])
         if len(kept) < most:  # a row with NaN
             kept = np.arange(positions)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.errors import check
+from holdfast.errors import check, is_number
 from holdfast.similarity.diverse import compile_loops, find_turns, pick_from_maps, resolve_k, split_maps
 from holdfast.similarity.local import check_rules, reduce_pair
 from holdfast.similarity.rank import where_finite
@@ -166,13 +166,9 @@ def _weights(name: str, given: Any, entries: Sequence[Any]) -> Sequence[float]:
     if given is None:
         return [1 / len(entries)] * len(entries)
     weights = _as_sequence(given)
-    fit = len(weights) == len(entries) and all(_is_number(w) and 0 <= w < math.inf for w in weights)
+    fit = len(weights) == len(entries) and all(is_number(w) and 0 <= w < math.inf for w in weights)
     check(fit, name, f"finite numbers, at least 0, as many as there are of {'k' if name == 'alpha' else 'w'}", given)
     return weights
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class _Shares(NamedTuple):

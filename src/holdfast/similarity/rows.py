@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from holdfast.errors import check
+from holdfast.tensors import widen_half
 
 #: numbers that fit into a cache
 _CACHED_ELEMENTS = 1 << 17
@@ -181,9 +182,7 @@ def _order_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     On a CPU, float32 values are packed into integers, the value in the upper half and the position in the lower half.
     NumPy sorts these several times as fast as a sort that returns indices.
     """
-    x = x + 0.0  # -0.0 and 0.0 become equal
-    if x.dtype in (torch.float16, torch.bfloat16):
-        x = x.float()
+    x = widen_half(x + 0.0)  # -0.0 and 0.0 become equal
     if x.device.type != "cpu" or x.dtype != torch.float32 or x.shape[1] >= 1 << 31:
         ordered, order = x.sort(dim=1, stable=True)
         return order, ordered

@@ -185,7 +185,7 @@ def classifier_fingerprint(classifier: Classifier, code: UserCode | None = None)
         fingerprint(classifier.module, known=known),
         fingerprint(classifier.preprocess, known=known),
         [tensor_digest(bound) for bound in classifier.bounds],
-        str(classifier.dtype),
+        str(classifier.precision),
         [version("holdfast"), torch.__version__],
     ]
 

@@ -143,7 +143,7 @@ def check_repeatable(classifier: Classifier, inputs: Tensor) -> None:
             first, again, turned, part = answer(some), answer(some), answer(some.flip(0)).flip(0), answer(some[:1])
     except (Exception, SystemExit):
         return
-    if again_differs := _describe_difference(first, again, classifier.dtype):
+    if again_differs := _describe_difference(first, again, classifier.precision):
         layers = [n or "itself" for n, part in classifier.module.named_modules() if list(part.buffers(recurse=False))]
         hint = f"; layers with buffers: {', '.join(layers[:3])}" if layers else ""
         raise ModelError(
@@ -152,7 +152,7 @@ def check_repeatable(classifier: Classifier, inputs: Tensor) -> None:
             f" forward changes{hint}"
         )
     for other in (turned, part):
-        if differs := _describe_difference(first[: len(other)], other, classifier.dtype):
+        if differs := _describe_difference(first[: len(other)], other, classifier.precision):
             named = classifier.module.named_modules()
             own = [name for name, part in named if getattr(part, "track_running_stats", True) is False]
             hint = f" ({', '.join(own[:3])} do so)" if own else ""

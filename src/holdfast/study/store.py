@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
@@ -50,6 +51,7 @@ def digest(description: object) -> str:
 
 def tensor_digest(tensor: Tensor) -> str:
     """A hash of a tensor's values, shape and type, as 16 hexadecimal digits."""
+    tensor = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor  # NumPy has no bfloat16
     array = np.ascontiguousarray(tensor.detach().cpu().numpy())
     return hashlib.sha256(array.tobytes() + str((array.shape, array.dtype.str)).encode()).hexdigest()[:16]
 

@@ -116,7 +116,7 @@ def certified_distortion(
         box=PermittedInputs(centre, below, above, None),
         order=order,
         method=method,
-        unit=torch.finfo(classifier.dtype).eps / 2,
+        unit=torch.finfo(classifier.precision).eps / 2,
         product=_product_error(classifier),
     )
     numbers = 3 * sum(node.shape.numel() for node in network.nodes)

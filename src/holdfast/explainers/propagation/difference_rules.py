@@ -74,7 +74,7 @@ def _propagate_pool(g: Tensor, saved: Sequence[Tensor], epsilon: float) -> Tenso
         flat = values.new_zeros((*change.shape[:2], change[0, 0].numel()))
         return flat.scatter_add(2, where.expand_as(values).flatten(2), values.flatten(2)).view_as(change)
 
-    top, unchanged = torch.maximum(out, out_b), change.abs() < epsilon
+    top, unchanged = torch.maximum(out, out_b), change.abs() <= epsilon
     shared = scatter_to(g * (top - out_b), places) + scatter_to(g * (out - top), places_b)
     if change.requires_grad:  # the unused branch of `where` still needs a finite gradient
         change = torch.where(unchanged, 1.0, change)
@@ -153,8 +153,8 @@ class _PairedPoolSlope(Function):
 
 
 def compute_slope(change: Tensor, difference: Tensor, local: Tensor, epsilon: float) -> Tensor:
-    """`difference / change`, and the derivative `local` where the change is smaller than `epsilon`."""
-    return torch.where(change.abs() < epsilon, local, difference / change)
+    """`difference / change`, and the derivative `local` where the change is at most `epsilon` (0 in float16)."""
+    return torch.where(change.abs() <= epsilon, local, difference / change)
 
 
 def trace_slope(
@@ -272,7 +272,7 @@ class DifferenceRule(FunctionMode):
                 change, out - out_b, self._compute_local_slope(name, z.detach(), function), self.epsilon
             )
         linear = name in _PIECEWISE_LINEAR and not (self._smooth and name in _REPLACED)
-        near = change.abs() < (self.epsilon if linear else torch.finfo(z.dtype).eps ** 0.25)
+        near = change.abs() <= (self.epsilon if linear else torch.finfo(z.dtype).eps ** 0.25)
         beside = None if linear else lambda: differentiate(function, z_b + change * (2 / 3), create_graph=True)
         slope = trace_slope(slope, change, out - out_b, near, beside)
         return _Switch.apply(z, out, slope, self)  # type: ignore[no-untyped-call,no-any-return]

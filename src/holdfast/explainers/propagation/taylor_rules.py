@@ -94,7 +94,7 @@ class _Known:
 def _divide(relevance: Tensor, total: Tensor) -> Tensor:
     """`relevance / total`, for totals of at least 0; 0 where the total is 0, so that no unit gets the relevance."""
     bounds = torch.finfo(total.dtype)
-    some = total > bounds.tiny / bounds.eps  # for smaller totals the quotient would overflow
+    some = total > min(bounds.tiny / bounds.eps, 1e-4)  # for smaller totals the quotient may overflow; 1e-4 in float16
     return torch.where(some, relevance / torch.where(some, total, 1.0), 0.0)
 
 

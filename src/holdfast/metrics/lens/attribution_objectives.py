@@ -31,7 +31,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from holdfast.errors import ArgumentError, as_number, check, check_integer
+from holdfast.errors import ArgumentError, as_number, check, check_integer, is_number
 from holdfast.neighbourhoods import Region
 from holdfast.records import ConfigurationType
 from holdfast.registry import Registry, build
@@ -157,10 +157,10 @@ class Target(GuidedObjective):
     def __post_init__(self) -> None:
         for option in ("top", "left"):
             value = getattr(self, option)
-            check(_is_number(value) and 0 <= value < 1, option, "a share in [0, 1)", value)
+            check(is_number(value) and 0 <= value < 1, option, "a share in [0, 1)", value)
         for option in ("height", "width"):
             value = getattr(self, option)
-            check(_is_number(value) and 0 < value <= 1, option, "a share in (0, 1]", value)
+            check(is_number(value) and 0 < value <= 1, option, "a share in (0, 1]", value)
 
     def state(self, reference: Tensor) -> Tensor:
         """The positions of the box."""
@@ -203,7 +203,7 @@ class Lens(GuidedObjective):
         if self.k is not None:
             check_count("k", self.k)
         check_integer(self.w, "w", 0)
-        fine = _is_number(self.alone) and 0 <= self.alone < math.inf
+        fine = is_number(self.alone) and 0 <= self.alone < math.inf
         check(fine, "alone", "a finite number of at least 0", self.alone)
 
     def state(self, reference: Tensor) -> Tensor:
@@ -290,7 +290,3 @@ def check_count(option: str, value: int | float) -> None:
     whole = type(as_number(value)) is int and value >= 1
     share = isinstance(value, float) and 0 < value < 1
     check(whole or share, option, "a whole number of at least 1, or a share in (0, 1)", repr(value))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from holdfast.algorithms.searches.base import Outcome
-from holdfast.errors import ArgumentError, check
+from holdfast.errors import ArgumentError, check, is_number
 from holdfast.metrics.probe import Measurement, Probe, exclude_zero, score_kept_class
 from holdfast.similarity import Similarity
 
@@ -111,8 +111,7 @@ def make_event(name: str, similarity: Similarity, threshold: float | None, needs
     if name == "misclassification":
         check(threshold is None, "threshold", "None for misclassification, which has none", threshold)
         return Event("misclassification", similarity, None)
-    number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
-    check(threshold is None or number, "threshold", "a number or None", repr(threshold))
+    check(threshold is None or is_number(threshold), "threshold", "a number or None", repr(threshold))
     if threshold is not None:
         low, high = similarity.range
         inside = low <= threshold <= high and math.isfinite(threshold)

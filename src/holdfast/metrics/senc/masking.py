@@ -18,6 +18,7 @@ from holdfast.gating import gate, masked_weights
 from holdfast.metrics.probe import Probe
 from holdfast.model import score_classes
 from holdfast.similarity.ranked_reference import RankedReference
+from holdfast.tensors import widen_half
 
 _REPEATING = 24  # with at most this many groups, masks are searched for those that occur more than once
 
@@ -39,7 +40,7 @@ class MaskedComparison:
         """Maps and logits of one chunk that fits into memory; `call` `(M,)` numbers the masks, from 1."""
         probe = self.probe
         maps, logits = probe.explainer.attribute(probe.classifier, x, classes if probe.explain == "origin" else None)
-        return (maps if self.noise is None else self.noise.noise(x, call)), logits
+        return (widen_half(maps) if self.noise is None else self.noise.noise(x, call)), logits
 
     def weigh(self, rows: Tensor, maps: Tensor, logits: Tensor) -> Tensor:
         """The weights `(2, M)`, of prediction and of explanation, of masked copies of the samples `rows` `(M,)`.

@@ -37,7 +37,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 from torch.nn import functional as F
 
-from holdfast.errors import check, check_integer
+from holdfast.errors import check, check_integer, is_number
 from holdfast.neighbourhoods import Bounds, L2Ball, LinfBall
 from holdfast.registry import Registry
 from holdfast.zoo.training.adversarial import Pgd
@@ -208,7 +208,7 @@ class Adversarial(Scheme):
     def __post_init__(self) -> None:
         check(self.norm in ("linf", "l2"), "norm", "linf or l2", repr(self.norm))
         _check_ascent(self.radius, self.steps, self.step, self.warm_up)
-        share = _is_number(self.clean_share) and 0 <= self.clean_share <= 1
+        share = is_number(self.clean_share) and 0 <= self.clean_share <= 1
         check(share, "clean_share", "a share in [0, 1]", self.clean_share)
 
     def attack(self, bounds: Bounds, share: float = 1.0) -> Pgd:
@@ -329,12 +329,8 @@ def spell_scheme(scheme: Scheme) -> str:
     return scheme.name + (":" + ",".join(f"{key}={value}" for key, value in options.items()) if options else "")
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _check_weight(option: str, value: float) -> None:
-    check(_is_number(value) and 0 <= value < math.inf, option, "a finite number of at least 0", repr(value))
+    check(is_number(value) and 0 <= value < math.inf, option, "a finite number of at least 0", repr(value))
 
 
 def _check_flag(option: str, value: bool) -> None:
@@ -342,11 +338,11 @@ def _check_flag(option: str, value: bool) -> None:
 
 
 def _check_ascent(radius: float, steps: int, step: float | None, warm_up: float) -> None:
-    check(_is_number(radius) and 0 < radius < math.inf, "radius", "a finite number above 0", radius)
+    check(is_number(radius) and 0 < radius < math.inf, "radius", "a finite number above 0", radius)
     check_integer(steps, "steps")
-    usable = step is None or (_is_number(step) and 0 < step < math.inf)
+    usable = step is None or (is_number(step) and 0 < step < math.inf)
     check(usable, "step", "a finite number above 0", step)
-    check(_is_number(warm_up) and 0 <= warm_up < math.inf, "warm_up", "epochs, at least 0", warm_up)
+    check(is_number(warm_up) and 0 <= warm_up < math.inf, "warm_up", "epochs, at least 0", warm_up)
 
 
 def _choose_step_length(radius: float, steps: int, step: float | None) -> float:
