@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 import warnings
@@ -568,3 +569,81 @@ def test_a_few_units_in_the_last_place_beyond_the_bounds_are_rounding() -> None:
 def test_an_explainer_names_what_it_needs_instead_of_a_module() -> None:
     with pytest.raises(ArgumentError, match=r"classifier: expected holdfast\.Classifier\(module, .*, got a Linear"):
         holdfast.explainers.get("saliency")(nn.Linear(4, 3), torch.rand(2, 4))  # type: ignore[arg-type]
+
+
+class Noisy(nn.Module):
+    """Logits of a linear layer, with noise of this size from one of the generators."""
+
+    def __init__(self, draw: Callable[[Tensor], Tensor], size: float = 1.0) -> None:
+        super().__init__()
+        self.layer, self.draw, self.size = nn.Linear(4, 3), draw, size
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.layer(x)
+        return logits + self.size * self.draw(logits)
+
+
+OWN = torch.Generator().manual_seed(0)
+NOISE = {
+    "torch": torch.randn_like,
+    "dropout": nn.functional.dropout,
+    "NumPy": lambda logits: torch.from_numpy(np.random.normal(size=logits.shape)).float(),  # noqa: NPY002
+    "Python": lambda logits: torch.full_like(logits, random.random()),
+}
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-4])
+@pytest.mark.parametrize("draw", NOISE.values(), ids=NOISE)
+def test_random_numbers_in_forward_are_noticed_in_direct_calls(draw: Callable[[Tensor], Tensor], size: float) -> None:
+    classifier, x = Classifier(Noisy(draw, size), (0.0, 1.0), device="cpu"), torch.rand(5, 4)
+    for call in (
+        holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=2),
+        holdfast.metrics.AOPC(steps=2, samples=1),
+        lambda classifier, explainer, x: explainers.get(explainer)(classifier, x),
+    ):
+        for _ in range(2):  # an error does not count as a check
+            with pytest.raises(ModelError, match="same logits for the same inputs.*two calls.*draws random numbers"):
+                call(classifier, "saliency", x)
+    with pytest.raises(ModelError, match="same logits for the same inputs"):
+        holdfast.evaluate(classifier, "saliency", x, "aopc", controls=False, progress=False)
+
+
+def test_a_generator_of_its_own_is_blamed_before_the_batch() -> None:
+    def draw(logits: Tensor) -> Tensor:
+        return torch.randn(logits.shape, generator=OWN)
+
+    classifier, x = Classifier(Noisy(draw), (0.0, 1.0), device="cpu"), torch.rand(5, 4)
+    with pytest.raises(ModelError, match=r"same inputs.*a generator of its own"):
+        explainers.get("saliency")(classifier, x)
+    turns = iter([0.0, 1e-4, 1.0, 0.0])  # so small that the identical calls alone are taken for rounding
+    shaky = Classifier(Noisy(lambda logits: torch.full_like(logits, next(turns))), (0.0, 1.0), device="cpu")
+    with pytest.raises(ModelError, match="same logits for the same inputs"):
+        shaky.check_repeatable(x, in_batches=True)
+
+
+def test_the_check_runs_once_and_leaves_no_trace() -> None:
+    class Counting(nn.Linear):
+        rows = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.rows = self.rows + len(x)
+            seen.append(len(x))
+            return super().forward(x) + 0.0 * torch.rand(())  # drawn, without an effect
+
+    seen: list[int] = []
+    classifier, x = Classifier(Counting(4, 3), (0.0, 1.0), device="cpu", batch_size=16), torch.rand(3, 4)
+    counted: list[int] = []
+    with torch.random.fork_rng(devices=[]):
+        state, numbers = torch.get_rng_state(), random.getstate()
+        with classifier.watch(counted.append):
+            classifier.check_repeatable(x)
+        assert torch.equal(torch.get_rng_state(), state)
+        assert random.getstate() == numbers
+    assert (counted, seen, classifier.module.rows) == ([], [16, 16], 0)
+    classifier.check_repeatable(x)
+    assert len(seen) == 2
+    result = holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=2)(classifier, "saliency", x)
+    assert result.model_evaluations.tolist() == [3, 3, 3]
+    classifier.module = Noisy(torch.rand_like)  # another module is checked again
+    with pytest.raises(ModelError, match="same inputs"):
+        explainers.get("saliency")(classifier, x)

@@ -24,7 +24,14 @@ from holdfast.errors import (
     warn_user,
 )
 from holdfast.function_calls import find_training_calls
-from holdfast.tensors import Array, describe_no_tensor, keep_freed_memory, limited_threads, suggest_dtype
+from holdfast.tensors import (
+    Array,
+    describe_no_tensor,
+    keep_freed_memory,
+    limited_threads,
+    seed_generators,
+    suggest_dtype,
+)
 
 Bound = float | Tensor
 Kind = Literal["forward", "backward"]
@@ -50,6 +57,8 @@ _SMALL_SHARE = 0.01
 _SMALL_INPUT = 12_288
 #: seconds of a pass that is repeated only once
 _SLOW_PASS = 2.0
+#: inputs with which a module is tried, and the difference of logits, as a share of their range, that is no rounding
+_REPEATED, _ROUNDING = 16, 1e-3
 
 
 class ForwardWrapper(nn.Module):
@@ -265,6 +274,7 @@ class Classifier:
         #: the number of classes, once the module has been run
         self.classes: int | None = None
         self._warned: set[str] = set()
+        self._repeatable: nn.Module | None = None  # the module that has given the same logits again
 
     @classmethod
     def from_callable(
@@ -344,6 +354,65 @@ class Classifier:
         if text not in self._warned:
             self._warned.add(text)
             warn_user(text)
+
+    def check_repeatable(self, inputs: Tensor, in_batches: bool = False) -> None:
+        """Check, once for each module, that it gives the same inputs the same logits again, on the first inputs.
+
+        Otherwise no comparison of two inputs means anything. This costs two small batches. Random generators, buffers
+        and attributes that `forward` changes are as before afterwards. A module that fails is left to the caller.
+
+        Args:
+            inputs: checked, `(N, ...)`.
+            in_batches: check also that they get the same logits whatever else is in the batch: two more small batches.
+
+        Raises:
+            ModelError: it does not; the message names the cause where it is known.
+        """
+        if self._repeatable is self.module and not in_batches:
+            return
+        some, others = inputs[:_REPEATED].to(self.device), []
+        if len(some) == 1 and in_batches:  # beside another input within the bounds
+            lower = self.bounds[0].expand_as(some)
+            some = torch.cat([some, (some + lower.where(lower.isfinite(), torch.zeros_like(lower))) / 2])
+
+        def answer(x: Tensor) -> Tensor:
+            (logits,) = self.map_rows(lambda rows: (self.forward(rows),), x)
+            return logits.double()
+
+        try:
+            with _keep_state(self.module), seed_generators(0, self.device) as has_drawn, self.watch(lambda count: None):
+                with self.session(), torch.no_grad():
+                    first, again, drew = answer(some), answer(some), has_drawn()
+                    if in_batches:
+                        others = [answer(some.flip(0)).flip(0), answer(some[:1])]
+        except (Exception, SystemExit):
+            return
+        mixed = next(filter(None, (_describe_difference(first[: len(o)], o, self.dtype) for o in others)), "")
+        noise = _describe_difference(first, again, self.dtype)
+        # the effect of random numbers may be small, and then a comparison of batches may see more of it
+        noise = noise or (_describe_difference(first, again, self.dtype, 0.0) if drew or mixed else "")
+        named = list(self.module.named_modules())
+        if noise:
+            layers = [name or "itself" for name, part in named if list(part.buffers(recurse=False))]
+            hint = f"; layers with buffers: {', '.join(layers[:3])}" if layers else ""
+            raise ModelError(
+                "model: expected the same logits for the same inputs in evaluation mode, got differences of up to"
+                f" {noise} between two calls. Look for "
+                + (
+                    "dropout without training=self.training, and for torch.randn, such as a hidden state: forward draws"
+                    " random numbers"
+                    if drew
+                    else f"random numbers from a generator of its own, and for buffers that forward changes{hint}"
+                )
+            )
+        if mixed:
+            own = [name for name, part in named if getattr(part, "track_running_stats", True) is False]
+            hint = f" ({', '.join(own[:3])} do so)" if own else ""
+            raise ModelError(
+                "model: expected logits that do not depend on the other inputs of the batch, got differences of up to"
+                f" {mixed}. Look for layers that compute statistics of the batch{hint}, and for dynamic quantization"
+            )
+        self._repeatable = self.module
 
     @contextlib.contextmanager
     def naming(self, inputs: Tensor) -> Iterator[None]:
@@ -760,6 +829,34 @@ def _restore_modes(modes: Mapping[nn.Module, bool]) -> None:
     finally:
         for module, training in modes.items():
             module.training = training
+
+
+@contextlib.contextmanager
+def _keep_state(module: nn.Module) -> Iterator[None]:
+    """Put back, at the end, the buffers and the plain attributes of all layers."""
+    buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
+    attributes = [(part, dict(vars(part))) for part in module.modules()]
+    try:
+        yield
+    finally:
+        for part, before in attributes:  # names with an underscore belong to torch
+            for name in [name for name in vars(part) if name not in before and not name.startswith("_")]:
+                del vars(part)[name]
+            vars(part).update({name: value for name, value in before.items() if not name.startswith("_")})
+        with torch.no_grad():
+            for buffer, value in buffers:
+                buffer.copy_(value)
+
+
+def _describe_difference(first: Tensor, other: Tensor, dtype: torch.dtype, share: float = _ROUNDING) -> str:
+    """How far logits `(N, C)` differ, if by more than rounding; else empty. Rows that are not finite do not count."""
+    finite = torch.isfinite(first).all(1) & torch.isfinite(other).all(1)
+    first, other = first[finite], other[finite]
+    if not len(first):
+        return ""
+    allowed = share * (first.amax(0) - first.amin(0)) + 64 * torch.finfo(dtype).eps * first.abs().amax(0)
+    difference = (other - first).abs().amax(0)
+    return f"{float(difference.max()):.3g}" if bool((difference > allowed).any()) else ""
 
 
 def _check_weights(module: nn.Module) -> None:

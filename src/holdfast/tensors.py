@@ -10,7 +10,8 @@ import contextlib
 import functools
 import math
 import os
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,35 @@ class Streams:
                 drawn = torch.randint(high, (count - high,), generator=generator, device=self.device)
                 found.append(torch.cat([torch.arange(high, device=self.device), drawn]))
         return found
+
+
+@contextlib.contextmanager
+def seed_generators(seed: int, device: torch.device) -> Iterator[Callable[[], bool]]:
+    """Seed the global generators of torch, NumPy and Python inside, and restore their state afterwards.
+
+    Gives a function that says whether any random number has been drawn since.
+    """
+    numbers, python = np.random.get_state(), random.getstate()  # noqa: NPY002
+    cuda = device.type == "cuda"
+    with torch.random.fork_rng(devices=[device] if cuda else []):
+        torch.manual_seed(seed)
+        np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002
+        random.seed(seed)
+        state = torch.cuda.get_rng_state(device) if cuda else torch.empty(0)
+        start = (torch.random.get_rng_state(), np.random.get_state(), random.getstate())  # noqa: NPY002
+
+        def has_drawn() -> bool:
+            same = torch.equal(start[0], torch.random.get_rng_state()) and start[2] == random.getstate()
+            same = same and (not cuda or torch.equal(state, torch.cuda.get_rng_state(device)))
+            now: Any = np.random.get_state()  # noqa: NPY002
+            then: Any = start[1]
+            return not (same and then[2:] == now[2:] and np.array_equal(then[1], now[1]))
+
+        try:
+            yield has_drawn
+        finally:
+            np.random.set_state(numbers)  # noqa: NPY002
+            random.setstate(python)
 
 
 def raise_power(base: float, exponents: Tensor) -> Tensor:
