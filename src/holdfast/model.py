@@ -370,7 +370,7 @@ class Classifier:
         """
         if self._repeatable is self.module and not in_batches:
             return
-        some, others = inputs[:_REPEATED].to(self.device), []
+        some = inputs[:_REPEATED].to(self.device)
         if len(some) == 1 and in_batches:  # beside another input within the bounds
             lower = self.bounds[0].expand_as(some)
             some = torch.cat([some, (some + lower.where(lower.isfinite(), torch.zeros_like(lower))) / 2])
@@ -380,11 +380,15 @@ class Classifier:
             return logits.double()
 
         try:
-            with _keep_state(self.module), seed_generators(0, self.device) as has_drawn, self.watch(lambda count: None):
-                with self.session(), torch.no_grad():
-                    first, again, drew = answer(some), answer(some), has_drawn()
-                    if in_batches:
-                        others = [answer(some.flip(0)).flip(0), answer(some[:1])]
+            with (
+                _keep_state(self.module),
+                seed_generators(0, self.device) as has_drawn,
+                self.watch(lambda count: None),
+                self.session(),
+                torch.no_grad(),
+            ):
+                first, again, drew = answer(some), answer(some), has_drawn()
+                others = [answer(some.flip(0)).flip(0), answer(some[:1])] if in_batches else []
         except (Exception, SystemExit):
             return
         mixed = next(filter(None, (_describe_difference(first[: len(o)], o, self.dtype) for o in others)), "")

@@ -49,7 +49,7 @@ class ProbeObjective(ABC):
 
     @property
     def differentiable(self) -> bool:
-        """Whether a white-box search can use it: the model, the perturbation and what it needs of maps have gradients."""
+        """Whether a white-box search can use it: the model, the perturbation and the maps it needs have gradients."""
         similarity, region = self.probe.similarity, self.probe.region
         by_points = region is None or region.differentiable
         by_maps = self.probe.explainer.differentiable and (similarity is None or similarity.differentiable)

@@ -56,6 +56,7 @@ class Reading:
         good: what an explainer with a better value is, in a word or two, such as `"more robust"`.
         column: the column of the frame with the value.
         log_probability: True if values are natural logarithms of probabilities, which are also shown as "1 in N".
+        empty: which evaluated samples have no value that counts, to follow "3 samples".
     """
 
     title: str
@@ -69,6 +70,7 @@ class Reading:
     good: str = "better"
     column: str = "value"
     log_probability: bool = False
+    empty: str = "without a number"
 
     def select_valid(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows that enter medians and ranks: evaluated, with a finite value, and with all of `only` true."""

@@ -82,9 +82,8 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
             check_one_for_all(explainer, inputs)
         # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
         described: tuple[list[Any], str] = classifier_fingerprint(classifier, code), grid.device.partition(":")[0]
-        classifier.check_repeatable(
-            inputs, in_batches=True
-        )  # after the fingerprint, because forward may change attributes
+        # after the fingerprint, because forward may change attributes
+        classifier.check_repeatable(inputs, in_batches=True)
         models.setdefault(model, _about_model(classifier, source.about, described[0]))
         answers = answers_fingerprint(classifier, inputs)
         combination = digest([*described, answers] if answers else [*described])

@@ -75,6 +75,7 @@ class AttributionAttackPresentation(Presentation):
             only=("label_kept",),
             caution=caution,
             good="more robust",
+            empty="for which no input of the same class was found",
         )
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
