@@ -316,18 +316,37 @@ def test_bad_inputs(inputs: object, message: str) -> None:
         Classifier(linear(), (0.0, 1.0), device="cpu").logits(inputs)  # type: ignore[arg-type]
 
 
-def test_channels_in_the_last_place_are_guessed() -> None:
-    module = torch.nn.Sequential(torch.nn.Conv2d(3, 2, 3), torch.nn.Flatten(), torch.nn.LazyLinear(2))
-    module(torch.rand(1, 3, 8, 8))
-    classifier = Classifier(module, (0.0, 1.0), device="cpu")
-    hint = r"is the last dimension the channels\? use x.permute\(0, 3, 1, 2\)"
-    x = torch.rand(2, 8, 8, 3)
-    with pytest.raises(ModelError, match=hint):
-        classifier.logits(x)
-    assert classifier.logits(x.permute(0, 3, 1, 2)).shape == (2, 2)
-    with pytest.raises(ModelError) as caught:  # a wrong size, but not wrong axes
-        classifier.logits(torch.rand(2, 3, 9, 3))
-    assert "permute" not in str(caught.value)
+@pytest.mark.parametrize(
+    ("inner", "shape", "use"),
+    [
+        ((3, 8, 8), (2, 8, 8, 3), "x.movedim(-1, 1)"),
+        ((3, 8, 8), (3, 8, 8), "x[None]"),
+        ((3, 8, 8), (8, 8, 3), "x.movedim(-1, 0)[None]"),
+        ((1, 8, 8), (4, 8, 8), "x[:, None]"),
+        ((1, 8, 8), (8, 8), "x[None, None]"),
+        ((3, 20), (5, 20, 3), "x.movedim(-1, 1)"),
+        ((3, 20), (20, 3), "x.movedim(-1, 0)[None]"),
+        ((1, 20), (5, 20), "x[:, None]"),
+        ((3, 8, 8), (2, 3, 9, 3), ""),  # a wrong size, but not wrong axes
+        ((3, 8, 8), (2, 5, 8, 8), ""),
+    ],
+)
+def test_the_layout_that_the_module_takes_is_found(inner: tuple[int, ...], shape: tuple[int, ...], use: str) -> None:
+    kind = nn.Conv2d if len(inner) == 3 else nn.Conv1d
+    module = nn.Sequential(kind(inner[0], 2, 3), nn.Flatten(), nn.LazyLinear(2))
+    module(torch.rand(1, *inner))
+    classifier, x = Classifier(module, (0.0, 1.0), device="cpu"), torch.rand(shape)
+    for call in (
+        classifier.logits,
+        lambda x: explainers.get("saliency")(classifier, x),
+        lambda x: holdfast.evaluate(classifier, "saliency", x, "aopc", controls=False, progress=False),
+    ):
+        with pytest.raises(ArgumentError if use else ModelError, match="module: failed on inputs") as caught:
+            call(x)
+        assert (f"of shape {shape}: use {use} (" in str(caught.value)) == bool(use)
+        assert "use x" not in str(caught.value) or use
+    if use:
+        assert classifier.logits(eval(use, {"x": x})).shape[1] == 2
 
 
 def test_a_shape_the_module_cannot_take() -> None:
@@ -378,6 +397,8 @@ def test_bounds_must_not_enlarge_the_input() -> None:
     classifier = Classifier(linear(), (torch.zeros(3, 1, 1), torch.ones(3, 1, 1)), device="cpu")
     with pytest.raises(ArgumentError, match=r"a sample shape that bounds of shape \(3, 1, 1\) broadcast to"):
         classifier.logits(torch.rand(2, 1, 2, 2))
+    with pytest.raises(ArgumentError, match=r"axes are swapped.* of shape \(2, 4, 4, 3\): use x.movedim\(-1, 1\)"):
+        classifier.logits(torch.rand(2, 4, 4, 3))
 
 
 def test_half_precision_inputs_are_checked_too() -> None:

@@ -31,6 +31,7 @@ from holdfast.tensors import (
     limited_threads,
     seed_generators,
     suggest_dtype,
+    suggest_layout,
 )
 
 Bound = float | Tensor
@@ -423,30 +424,29 @@ class Classifier:
         """Inside the block, errors of the module name the shape of the user's `inputs`, not that of a part of them.
 
         Raises:
-            ArgumentError: the module fails on the inputs, but not on a batch whose only sample they are.
+            ArgumentError: the module fails on the inputs, but not on the same ones in another layout.
         """
         before = self._asked
         self._asked = tuple(inputs.shape) if before is None else before
         try:
             yield
         except ModelError as error:
-            if before is None and str(error).startswith(_FAILED) and self._is_sample(inputs):
-                expected = "a batch of shape (N, ...)"
-                got = f"one sample of shape {tuple(inputs.shape)}: use x[None] ({error})"
-                raise ArgumentError("inputs", expected, got) from error
+            failed = before is None and str(error).startswith(_FAILED)
+            if failed and (hint := suggest_layout(inputs, self._takes)):
+                raise ArgumentError("inputs", "a batch of shape (N, C, ...)", f"{hint} ({error})") from error
             raise
         finally:
             self._asked = before
 
-    def _is_sample(self, inputs: Tensor) -> bool:
-        """Whether the module accepts the inputs as a single sample.
+    def _takes(self, inputs: Tensor) -> bool:
+        """Whether the module accepts the first of the inputs in this layout.
 
         It does not count if the preprocessing drops an axis by taking a part of each sample, as `z[:, 0]` does: the
         module may then accept one axis more for that reason alone.
         """
         try:
             with self.session(), torch.no_grad():
-                batch = inputs.to(self.device)[None]
+                batch = inputs[:1].to(self.device)
                 prepared = batch if self.preprocess is None else self.preprocess(batch)
                 if prepared.ndim < batch.ndim and prepared.numel() < batch.numel():
                     return False
@@ -566,17 +566,13 @@ class Classifier:
         check(fits, name, f"dtype {self.dtype} (the module's)", f"{inputs.dtype}: {suggest_dtype(inputs, self.dtype)}")
         shape = tuple(inputs.shape)
         one = ": for one sample use x[None]" if inputs.ndim == 1 else ""
-        check(
-            inputs.ndim >= 2 and inputs.numel() > 0, name, "a non-empty batch of shape (N, ...)", f"shape {shape}{one}"
-        )
+        fits = inputs.ndim >= 2 and inputs.numel() > 0
+        check(fits, name, "a non-empty batch of shape (N, ...)", f"shape {shape}{one}")
         inputs = inputs.detach().to(self.device)
         lower, upper = self.bounds
-        fits = all(
-            len(b.shape) <= inputs.ndim - 1
-            and all(n in (1, m) for n, m in zip(reversed(b.shape), reversed(shape[1:]), strict=False))
-            for b in (lower, upper)
-        )
-        check(fits, name, f"a sample shape that bounds of shape {tuple(lower.shape)} broadcast to", f"{shape[1:]}")
+        if not self._has_bounds(inputs):
+            expected = f"a sample shape that bounds of shape {tuple(lower.shape)} broadcast to"
+            raise ArgumentError(name, expected, suggest_layout(inputs, self._has_bounds) or f"{shape[1:]}")
         check(bool(torch.isfinite(inputs).all()), name, "finite values", "NaN or infinity")
         # after a normalisation in float32, values can be outside the range by a few units in the last place
         slack = 1e-5 * (upper - lower).clamp(max=min(1e30, torch.finfo(self.dtype).max))
@@ -585,6 +581,14 @@ class Classifier:
             got = f"values in [{inputs.min().item():g}, {inputs.max().item():g}]"
             raise ArgumentError(name, f"values within the bounds [{low}, {high}]", got)
         return inputs.clamp(lower, upper)
+
+    def _has_bounds(self, inputs: Tensor) -> bool:
+        """Whether the bounds broadcast to each of the inputs without making it larger."""
+        return all(
+            len(b.shape) <= inputs.ndim - 1
+            and all(n in (1, m) for n, m in zip(reversed(b.shape), reversed(inputs.shape[1:]), strict=False))
+            for b in self.bounds
+        )
 
     def warn_of_units(self, inputs: Tensor) -> None:
         """Warn if all samples together use so little of the bounds that both may have different units."""
@@ -706,11 +710,8 @@ class Classifier:
             error, rows = own, min(rows, shape[0])
         except Exception:  # another kind of failure says less than the first one
             pass
-        hint = ""
-        if len(shape) == 4 and shape[-1] in (1, 3) and shape[1] > shape[-1]:
-            hint = " (is the last dimension the channels? use x.permute(0, 3, 1, 2))"
         part = "" if rows == shape[0] else f", of a batch of {rows}"
-        return ModelError(f"{_FAILED} inputs of shape {shape}, dtype {inputs.dtype}{hint}. It says{part}: {error}")
+        return ModelError(f"{_FAILED} inputs of shape {shape}, dtype {inputs.dtype}. It says{part}: {error}")
 
     def inputs_per_chunk(self, inputs: Tensor, rows_per_input: int, kind: Kind, count: int | None = None) -> int:
         """How many inputs one chunk has: a multiple of `ROW_ALIGNMENT` if the budget allows it."""

@@ -248,6 +248,34 @@ def describe_no_tensor(inputs: object) -> str:
     return kind
 
 
+#: what inputs that are not `(N, C, ...)` may be, for inputs of at least so many axes, and how to convert them
+_LAYOUTS: tuple[tuple[int, str, str, Callable[[Tensor], Tensor]], ...] = (
+    (1, "one sample", "x[None]", lambda x: x[None]),
+    (2, "inputs without an axis of channels,", "x[:, None]", lambda x: x[:, None]),
+    (3, "inputs whose axes are swapped, the channels last,", "x.movedim(-1, 1)", lambda x: x.movedim(-1, 1)),
+    (2, "one sample whose axes are swapped,", "x.movedim(-1, 0)[None]", lambda x: x.movedim(-1, 0)[None]),
+    (2, "one sample without an axis of channels,", "x[None, None]", lambda x: x[None, None]),
+)
+
+
+def suggest_layout(inputs: Tensor, accepts: Callable[[Tensor], bool]) -> str:
+    """What `inputs` of the wrong layout are, and how to convert them, for the end of a message; empty if not known.
+
+    Args:
+        inputs: of any shape.
+        accepts: whether converted inputs fit.
+
+    >>> suggest_layout(torch.zeros(5, 100, 3), lambda x: x.shape == (5, 3, 100))
+    'inputs whose axes are swapped, the channels last, of shape (5, 100, 3): use x.movedim(-1, 1)'
+    """
+    fitting = (
+        f"{what} of shape {tuple(inputs.shape)}: use {use}"
+        for n, what, use, convert in _LAYOUTS
+        if inputs.ndim >= n and accepts(convert(inputs))
+    )
+    return next(fitting, "")
+
+
 def suggest_dtype(inputs: Tensor, wanted: torch.dtype) -> str:
     """How to convert inputs of another dtype, for the end of a message.
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from holdfast.errors import ArgumentError, as_number, check
 from holdfast.records import set_fields
-from holdfast.tensors import describe_no_tensor, suggest_dtype
+from holdfast.tensors import describe_no_tensor, suggest_dtype, suggest_layout
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -170,6 +170,12 @@ def checked_names(
     if features is not None:
         fits = _are_texts(features) and len(features) == width
         got = f"{len(features)}" if isinstance(features, list | tuple) else repr(features)
+        if (
+            not fits
+            and _are_texts(features)
+            and (hint := suggest_layout(inputs, lambda x: x.shape[:2] == (count, len(features))))
+        ):
+            got += f" for {hint}"
         check(fits, "features", f"{width} names, one for each column or channel", got)
     if tokens is not None:
         fits = isinstance(tokens, list | tuple) and len(tokens) == count

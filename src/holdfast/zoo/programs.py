@@ -28,6 +28,10 @@ from holdfast.model import BlackBox
 
 #: what the names of files with a pickled estimator end with
 _PICKLES = (".joblib", ".pickle", ".pkl")
+_PICKLED_MODULE = (
+    "a pickled module, which is not loaded since that could run code: save its weights (module.state_dict()) and name"
+    " the function that makes it, or save a TorchScript or torch.export program"
+)
 _TITLES = {"torchscript": "TorchScript program", "export": "torch.export program", "pickle": "pickled estimator"}
 
 
@@ -59,6 +63,7 @@ def check_program(content: bytes, name: str, trust: bool = False) -> Literal["to
         return "torchscript"
     weights = any(m.endswith("/data.pkl") for m in members) or name.endswith(".safetensors")
     got = f"{name!r}, which looks like weights: those go with a function" if weights else repr(name)
+    got = f"{name!r}, which is {_PICKLED_MODULE}" if _is_pickled_module(content) else got
     raise ArgumentError("path", f"a TorchScript or torch.export file, or a pickle ({', '.join(_PICKLES)})", got)
 
 
@@ -183,6 +188,7 @@ def read_weights(content: bytes) -> dict[str, Tensor]:
             found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         got = "a pickle with other objects, which is not loaded since that could run code"
+        got = _PICKLED_MODULE if _is_pickled_module(content) else got
         raise ArgumentError("weights", "weights alone: safetensors, or torch.save(module.state_dict())", got) from error
     except (SafetensorError, RuntimeError, ValueError, EOFError, KeyError) as error:
         raise ArgumentError("weights", "a safetensors file, or one of torch.save", _reason(error)) from error
@@ -190,6 +196,11 @@ def read_weights(content: bytes) -> dict[str, Tensor]:
     fine = isinstance(found, Mapping) and all(isinstance(value, Tensor) for value in found.values())
     check(fine, "weights", "a state dict: tensors by name", f"a {type(found).__name__} of other things")
     return dict(found)
+
+
+def _is_pickled_module(content: bytes) -> bool:
+    """Whether a file of `torch.save` or `pickle` holds a whole module: the names of its attributes stand in it."""
+    return b"_parameters" in content and b"_modules" in content
 
 
 def fill(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
