@@ -468,9 +468,8 @@ def _number(value: float, decimals: int | None) -> str:
     if not math.isfinite(value):
         return "?" if math.isnan(value) else "inf" if value > 0 else "-inf"
     if decimals is None:
-        return f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
-    text = f"{value:.{decimals}f}"
-    return text[1:] if text.startswith("-") and not text.strip("-0.") else text
+        return f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:z.3g}"
+    return f"{value:z.{decimals}f}"
 
 
 def _title(findings: Findings, data: str, model: str) -> str:

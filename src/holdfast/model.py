@@ -26,15 +26,17 @@ from holdfast.errors import (
 from holdfast.function_calls import find_training_calls
 from holdfast.tensors import (
     Array,
+    describe_bounds,
     describe_no_tensor,
     keep_freed_memory,
     limited_threads,
+    read_bounds,
     seed_generators,
     suggest_dtype,
     suggest_layout,
 )
+from holdfast.tensors import Bound as Bound
 
-Bound = float | Tensor
 Kind = Literal["forward", "backward"]
 #: what is read from the logits, or what a function of arrays returns
 Output = Literal["probability", "logit"]
@@ -265,7 +267,7 @@ class Classifier:
             self.dtype = self.black_box.dtype
         module.to(self.device)
         keep_freed_memory()
-        self.bounds = self._check_bounds(bounds)
+        self.bounds = read_bounds(bounds, self.dtype, self.device)
         self.batch_size = batch_size
         self._budgets: dict[tuple[tuple[int, ...], Kind], int] = {}
         self._depth = 0
@@ -323,27 +325,9 @@ class Classifier:
         """Whether the module has gradients; a function of arrays (`from_callable`) has none, and no layers either."""
         return self.black_box is None
 
-    def _check_bounds(self, bounds: tuple[Bound, Bound]) -> tuple[Tensor, Tensor]:
-        check(isinstance(bounds, tuple | list) and len(bounds) == 2, "bounds", "a pair (lower, upper)", repr(bounds))
-        try:
-            lower, upper = (torch.as_tensor(b, dtype=self.dtype, device=self.device) for b in bounds)
-        except (TypeError, ValueError, RuntimeError):
-            raise ArgumentError("bounds", "a pair (lower, upper) of numbers or tensors", repr(bounds)) from None
-        low, high = lower.expand_as(lower + upper), upper.expand_as(lower + upper)
-        wrong = (~(low < high)).nonzero()
-        if len(wrong):
-            first = tuple(wrong[0].tolist())
-            got = f"({low[first].item():g}, {high[first].item():g})"
-            where = f" at {first if len(first) > 1 else first[0]}" if first else ""
-            more = f", the first of {len(wrong)} such places" if len(wrong) > 1 else ""
-            constant = low.ndim == 1 and bool(low[first] == high[first])
-            equal = "; a column that is constant needs a range, too" if constant else ""
-            raise ArgumentError("bounds", "lower < upper", f"{got}{where}{more}{equal}")
-        return lower, upper
-
     def __repr__(self) -> str:
         lower, upper = self.bounds
-        bounds = f"bounds [{lower.min().item():g}, {upper.max().item():g}]"
+        bounds = f"bounds {describe_bounds(self.bounds)}"
         bounds += "" if lower.numel() == upper.numel() == 1 else " by channel"
         count = f"{sum(parameter.numel() for parameter in self.module.parameters()):,} parameters"
         what = count if self.differentiable else "a function without gradients"
@@ -393,22 +377,18 @@ class Classifier:
         except (Exception, SystemExit):
             return
         mixed = next(filter(None, (_describe_difference(first[: len(o)], o, self.dtype) for o in others)), "")
-        noise = _describe_difference(first, again, self.dtype)
         # the effect of random numbers may be small, and then a comparison of batches may see more of it
-        noise = noise or (_describe_difference(first, again, self.dtype, 0.0) if drew or mixed else "")
+        noise = _describe_difference(first, again, self.dtype, 0.0 if drew or mixed else _ROUNDING)
         named = list(self.module.named_modules())
         if noise:
             layers = [name or "itself" for name, part in named if list(part.buffers(recurse=False))]
             hint = f"; layers with buffers: {', '.join(layers[:3])}" if layers else ""
+            where = f"random numbers from a generator of its own, and for buffers that forward changes{hint}"
+            if drew:
+                where = "dropout without training=self.training, and torch.randn: forward draws random numbers"
             raise ModelError(
                 "model: expected the same logits for the same inputs in evaluation mode, got differences of up to"
-                f" {noise} between two calls. Look for "
-                + (
-                    "dropout without training=self.training, and for torch.randn, such as a hidden state: forward draws"
-                    " random numbers"
-                    if drew
-                    else f"random numbers from a generator of its own, and for buffers that forward changes{hint}"
-                )
+                f" {noise} between two calls. Look for {where}"
             )
         if mixed:
             own = [name for name, part in named if getattr(part, "track_running_stats", True) is False]
@@ -577,9 +557,8 @@ class Classifier:
         # after a normalisation in float32, values can be outside the range by a few units in the last place
         slack = 1e-5 * (upper - lower).clamp(max=min(1e30, torch.finfo(self.dtype).max))
         if bool(((inputs < lower - slack) | (inputs > upper + slack)).any()):
-            low, high = (f"{b.min().item():g}" if b is lower else f"{b.max().item():g}" for b in self.bounds)
-            got = f"values in [{inputs.min().item():g}, {inputs.max().item():g}]"
-            raise ArgumentError(name, f"values within the bounds [{low}, {high}]", got)
+            expected = f"values within the bounds {describe_bounds(self.bounds)}"
+            raise ArgumentError(name, expected, f"values in {describe_bounds((inputs, inputs))}")
         return inputs.clamp(lower, upper)
 
     def _has_bounds(self, inputs: Tensor) -> bool:
@@ -595,9 +574,8 @@ class Classifier:
         lower, upper = self.bounds
         used, room = (inputs.max() - inputs.min()).item(), (upper - lower).min().item()
         if len(inputs) > 1 and 0 < used < _SMALL_SHARE * room < math.inf:
-            bounds = f"[{lower.min().item():g}, {upper.max().item():g}]"
-            text = f"inputs use less than {_SMALL_SHARE:.0%} of the bounds {bounds}. Do both have the same units?"
-            self.warn_once(text)
+            share = f"{_SMALL_SHARE:.0%} of the bounds {describe_bounds(self.bounds)}"
+            self.warn_once(f"inputs use less than {share}. Do both have the same units?")
 
     def check_targets(self, targets: Tensor | int | None, inputs: Tensor) -> Tensor:
         """Classes `(N,)` on the classifier's device; `None` means the predicted classes.

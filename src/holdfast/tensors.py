@@ -20,10 +20,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from holdfast.errors import check
+from holdfast.errors import ArgumentError, check
 
 #: a NumPy array of any type and shape
 Array = np.ndarray[Any, Any]
+#: a bound of inputs: a number, or a tensor that broadcasts against one input
+Bound = float | Tensor
 
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 _MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
@@ -224,6 +226,51 @@ def keep_freed_memory() -> None:
     The block is never written, so it takes no memory. Other C libraries do not mind.
     """
     torch.empty(31 << 20, dtype=torch.uint8, device="cpu")
+
+
+def read_bounds(
+    bounds: Any, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu"
+) -> tuple[Tensor, Tensor]:
+    """The lower and the upper bound of inputs as tensors.
+
+    Args:
+        bounds: a pair of numbers, arrays or tensors, such as those of a classifier; or an array of two numbers.
+        dtype, device: of the result.
+
+    Raises:
+        ArgumentError: no such pair, or a lower bound that is not below the upper one.
+
+    >>> read_bounds((0, np.ones(2)))
+    (tensor(0., dtype=torch.float64), tensor([1., 1.], dtype=torch.float64))
+    """
+    expected = "a pair (lower, upper) of numbers or tensors"
+    pair = bounds.tolist() if getattr(bounds, "ndim", 0) == 1 else bounds
+    check(isinstance(pair, tuple | list) and len(pair) == 2, "bounds", expected, repr(bounds))
+    try:
+        lower, upper = (torch.as_tensor(bound, dtype=dtype, device=device) for bound in pair)
+        low, high = (bound.expand_as(lower + upper) for bound in (lower, upper))
+    except (TypeError, ValueError, RuntimeError):
+        raise ArgumentError("bounds", expected, repr(bounds)) from None
+    wrong = (~(low < high)).nonzero()
+    if len(wrong):
+        first = tuple(wrong[0].tolist())
+        got = f"({low[first].item():zg}, {high[first].item():zg})"
+        where = f" at {first if len(first) > 1 else first[0]}" if first else ""
+        more = f", the first of {len(wrong)} such places" if len(wrong) > 1 else ""
+        constant = low.ndim == 1 and bool(low[first] == high[first])
+        equal = "; a column that is constant needs a range, too" if constant else ""
+        raise ArgumentError("bounds", "lower < upper", f"{got}{where}{more}{equal}")
+    return lower, upper
+
+
+def describe_bounds(bounds: tuple[Bound, Bound]) -> str:
+    """The range of the bounds, of all channels together.
+
+    >>> describe_bounds((0.0, torch.tensor([1.0, 2.5])))
+    '[0, 2.5]'
+    """
+    lower, upper = (torch.as_tensor(bound) for bound in bounds)
+    return f"[{lower.min().item():zg}, {upper.max().item():zg}]"
 
 
 def describe_no_tensor(inputs: object) -> str:

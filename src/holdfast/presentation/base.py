@@ -675,7 +675,5 @@ def format_number(value: float | None, decimals: int | None = 2) -> str:
         return "–"
     if np.isinf(value):
         return "∞" if value > 0 else "−∞"
-    text = f"{value:.4g}" if decimals is None or abs(value) >= 1e15 else f"{value:.{decimals}f}"
-    if text.startswith("-") and not text.strip("-0."):
-        text = text[1:]
+    text = f"{value:z.4g}" if decimals is None or abs(value) >= 1e15 else f"{value:z.{decimals}f}"
     return text.replace("-", "−")

@@ -113,7 +113,7 @@ class AttributionAttackPresentation(Presentation):
 
         def measure(rows: pl.DataFrame) -> tuple[float, str] | None:
             found = fragility(view.reading.select_valid(rows)) if "kept" in rows.columns else None
-            return None if found is None else (1 - found.parts[0], f"{100 * (1 - found.parts[0]):.0f}%")
+            return None if found is None else (1 - found.parts[0], f"{100 * (1 - found.parts[0]):z.0f}%")
 
         ranked = view.rank(measure, "lower")
         if not ranked:
