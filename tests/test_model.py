@@ -382,6 +382,29 @@ def test_bad_constructor_arguments(arguments: dict[str, object], message: str) -
         Classifier(**({"module": linear(), "bounds": (0.0, 1.0)} | arguments))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "value",
+    [torch.rand(9, 9), torch.rand(40, dtype=torch.float64), np.ones((30, 3)), [0.5] * 500, [torch.rand(3)] * 99],
+    ids=lambda value: type(value).__name__,
+)
+def test_no_error_prints_a_whole_tensor(value: Any) -> None:
+    classifier, x = Classifier(linear(), (0.0, 1.0), device="cpu"), torch.rand(3, 4)
+    for call in (
+        lambda: Classifier(linear(), value, device="cpu"),
+        lambda: Classifier(linear(), (value, "a"), device="cpu"),  # type: ignore[arg-type]
+        lambda: Classifier(linear(), (0.0, 1.0), batch_size=value),
+        lambda: holdfast.LinfBall(value),
+        lambda: holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=value),
+        lambda: holdfast.metrics.get(value),
+        lambda: explainers.get(value),
+        lambda: explainers.get("saliency")(classifier, x, value),
+        lambda: holdfast.data.Dataset("d", x, torch.zeros(3, dtype=torch.int64), value),
+    ):
+        with pytest.raises(holdfast.HoldfastError) as caught:
+            call()
+        assert len(str(caught.value)) < 400
+
+
 def test_bounds_per_channel_and_preprocess() -> None:
     mean, std = torch.tensor([0.4, 0.5])[:, None, None], torch.tensor([0.2, 0.1])[:, None, None]
     module = linear(8)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -94,6 +96,26 @@ def test_npz_holds_what_was_saved(tmp_path: Path) -> None:
     found = data.from_npz(str(tmp_path / "b.npz"), name="series", bounds=(-10.0, 10.0))
     np.testing.assert_array_equal(found.inputs.numpy(), series.astype(np.float32))
     assert (found.name, found.bounds, found.classes) == ("series", (-10.0, 10.0), ("0", "1", "2"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "use"),
+    [
+        ((4, 16, 16), r"x\[:, None\]"),
+        ((4, 16, 16, 3), r"x.movedim\(-1, 1\)"),
+        ((4, 1, 16, 16), ""),
+        ((4, 3, 16), ""),  # a series
+        ((4, 16), ""),
+        ((4, 5, 16, 16), ""),
+    ],
+)
+def test_pictures_in_another_layout_are_warned_of(tmp_path: Path, shape: tuple[int, ...], use: str) -> None:
+    np.savez(tmp_path / "x.npz", inputs=np.zeros(shape, np.uint8), labels=[0, 1, 0, 1])
+    for read in (data.from_npz, read_data):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert read(tmp_path / "x.npz").inputs.shape == shape
+        assert [bool(re.search(use, str(each.message))) for each in caught] == [True] * bool(use)
 
 
 @pytest.mark.parametrize(

@@ -74,8 +74,8 @@ class Dataset:
             numbers = all(isinstance(bound, float) for bound in bounds)
             lowest, highest = self.inputs.aminmax() if numbers else (self.inputs.amin(0), self.inputs.amax(0))
             inside = bool((bounds[0] <= lowest).all()) and bool((highest <= bounds[1]).all())
-            got = describe_bounds((lowest, highest))
-            check(inside, "inputs", f"values in {describe_bounds(self.bounds)}", got)
+            reached = describe_bounds((lowest, highest))
+            check(inside, "inputs", f"values in {describe_bounds(self.bounds)}", reached)
         for name, values in self.extras.items():
             fine = isinstance(values, Tensor) and values.shape[:1] == (count,)
             got = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
