@@ -428,7 +428,8 @@ class Classifier:
             with self.session(), torch.no_grad():
                 batch = inputs[:1].to(self.device)
                 prepared = batch if self.preprocess is None else self.preprocess(batch)
-                if prepared.ndim < batch.ndim and prepared.numel() < batch.numel():
+                dropped = prepared.ndim < batch.ndim
+                if dropped and (prepared.numel() < batch.numel() or batch.shape[1] == 1):
                     return False
                 return self.forward(batch).shape[0] == 1
         except Exception:  # whatever the module raises

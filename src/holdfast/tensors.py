@@ -295,10 +295,11 @@ def describe_no_tensor(inputs: object) -> str:
     return kind
 
 
-#: what inputs that are not `(N, C, ...)` may be, for inputs of at least so many axes, and how to convert them
+#: what inputs that are not `(N, C, ...)` may be, for inputs of at least so many axes, and how to convert them; of a
+#: single input the first two have the same shape, and the first one is right for any number
 _LAYOUTS: tuple[tuple[int, str, str, Callable[[Tensor], Tensor]], ...] = (
-    (1, "one sample", "x[None]", lambda x: x[None]),
     (2, "inputs without an axis of channels,", "x[:, None]", lambda x: x[:, None]),
+    (1, "one sample", "x[None]", lambda x: x[None]),
     (3, "inputs whose axes are swapped, the channels last,", "x.movedim(-1, 1)", lambda x: x.movedim(-1, 1)),
     (2, "one sample whose axes are swapped,", "x.movedim(-1, 0)[None]", lambda x: x.movedim(-1, 0)[None]),
     (2, "one sample without an axis of channels,", "x[None, None]", lambda x: x[None, None]),

@@ -138,7 +138,7 @@ class MisinterpretationProbability(Metric):
 
     Args:
         neighbourhood: where perturbed inputs lie and how they are distributed.
-        event: `"changed_explanation"`, `"changed_class"` or `"misclassification"`.
+        event: `"changed_explanation"`, `"changed_class"` or `"misclassification"`, which does not run the explainer.
         similarity: a similarity or its name.
         threshold: of the similarity. None: the similarity's own (of Pearson's correlation 0.4 for a changed explanation
             and 0.6 for a kept one).

@@ -142,7 +142,8 @@ class WorstCase(Metric):
 
     Args:
         neighbourhood: where perturbed inputs may lie.
-        event: `"changed_explanation"`, `"changed_class"` or `"misclassification"`.
+        event: `"changed_explanation"`, `"changed_class"` or `"misclassification"`, whose margin does not depend on the
+            explainer.
         similarity: a similarity or its name.
         search: `"auto"` (follows gradients where model, explainer and similarity have them, black box elsewhere),
             `"block"`, `"genetic"`, `"gradient"` or `"sign"` (both white box), `"random"`, `"grid"` (for a few
@@ -159,7 +160,7 @@ class WorstCase(Metric):
 
     Raises:
         ArgumentError: an option out of range; in the call, a white-box search for an explainer or a similarity that
-            cannot be differentiated.
+            the event needs and that cannot be differentiated.
 
     >>> import holdfast
     >>> digits = holdfast.data.bundled("digits")[:2]
