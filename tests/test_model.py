@@ -643,7 +643,6 @@ def test_random_numbers_in_forward_are_noticed_in_direct_calls(draw: Callable[[T
     for call in (
         holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=2),
         holdfast.metrics.AOPC(steps=2, samples=1),
-        lambda classifier, explainer, x: explainers.get(explainer)(classifier, x),
     ):
         for _ in range(2):  # an error does not count as a check
             with pytest.raises(ModelError, match="same logits for the same inputs.*two calls.*draws random numbers"):
@@ -658,7 +657,7 @@ def test_a_generator_of_its_own_is_blamed_before_the_batch() -> None:
 
     classifier, x = Classifier(Noisy(draw), (0.0, 1.0), device="cpu"), torch.rand(5, 4)
     with pytest.raises(ModelError, match=r"same inputs.*a generator of its own"):
-        explainers.get("saliency")(classifier, x)
+        classifier.check_repeatable(x)
     turns = iter([0.0, 1e-4, 1.0, 0.0])  # so small that the identical calls alone are taken for rounding
     shaky = Classifier(Noisy(lambda logits: torch.full_like(logits, next(turns))), (0.0, 1.0), device="cpu")
     with pytest.raises(ModelError, match="same logits for the same inputs"):
@@ -690,4 +689,4 @@ def test_the_check_runs_once_and_leaves_no_trace() -> None:
     assert result.model_evaluations.tolist() == [3, 3, 3]
     classifier.module = Noisy(torch.rand_like)  # another module is checked again
     with pytest.raises(ModelError, match="same inputs"):
-        explainers.get("saliency")(classifier, x)
+        classifier.check_repeatable(x)

@@ -67,7 +67,6 @@ class Explainer(metaclass=ConfigurationType):
             inputs = classifier.check_inputs(inputs)
             classes = None if targets is None else classifier.check_targets(targets, inputs)
             with classifier.naming(inputs), classifier.session():
-                classifier.check_repeatable(inputs)
                 attributions, logits = self.attribute_all(classifier, inputs, classes)
         for what, values in (("module: expected finite logits", logits), (self.label, attributions)):
             if not torch.isfinite(values).all():
