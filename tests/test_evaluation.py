@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -168,6 +169,13 @@ def test_lists_and_wrong_kinds(model: holdfast.Classifier, inputs: torch.Tensor)
             "use 'captum:Saliency', or .*from_captum",
         ),
         ({"explainers": [captum.attr.Saliency]}, "got Saliency of captum: use 'captum:Saliency', or .*from_captum"),
+        *(
+            ({"explainers": [given]}, "explainer: .* got Saliency of captum: use 'captum:Saliency', or .*from_captum")
+            for given in (
+                captum.attr.Saliency(torch.nn.ReLU()).attribute,
+                functools.partial(captum.attr.Saliency(torch.nn.ReLU()).attribute, abs=False),
+            )
+        ),
         ({"metrics": OfQuantus()}, "metrics: .* got OfQuantus of quantus: use 'quantus:OfQuantus'"),
         (
             {"metrics": [OfQuantus]},

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 import torch
 from report_builder import PROB, WORST, Builder
+from torch import nn
 
 import holdfast
 from holdfast.errors import ArgumentError, UnknownNameError
@@ -115,6 +116,30 @@ def test_a_reason_is_said_once_where_a_metric_does_not_evaluate_controls(builder
     text = " ".join(str(found(builder)).split())
     assert text.count("Not counted for") == 1
     assert "Not counted for every explainer: 2 samples of which the model predicts another class." in text
+
+
+def test_evaluated_samples_without_a_value_are_explained(tmp_path: Path) -> None:
+    layer = nn.Linear(4, 3)
+    with torch.no_grad():
+        layer.weight.mul_(0.01)
+        layer.bias.copy_(torch.tensor([3.0, 0.0, 0.0]))  # no input within the bounds has another class
+    attack, ball = "fmn:steps=3,second=3,polish=2", holdfast.LinfBall(0.1)
+    metrics = {
+        "c": holdfast.metrics.CEval(attack),
+        "plot": holdfast.metrics.CEvalPlot(attack=attack),
+        "affine": holdfast.metrics.NearAffinity(attack=attack),
+        "worst": holdfast.metrics.WorstCase(ball, "changed_class", budget=20),
+        "attack": holdfast.metrics.MaxSensitivity(ball, samples=2),
+    }
+    names = ["saliency", "input_x_gradient"]
+    model = holdfast.Classifier(layer, (0.0, 1.0), device="cpu")
+    done = holdfast.evaluate(model, names, torch.rand(3, 4), metrics, controls=False, progress=False)
+    text = " ".join(str(done).split())
+    words = "3 samples for which no change of the class was found"
+    assert f"Not counted for every explainer: {words} (c, plot, affine, worst)." in text
+    assert done.results.samples["status"].unique().to_list() == ["ok"]
+    assert " ".join(done._repr_html_().split()).count(words) == 1
+    assert words.replace(" samples", "") in done.to_html(tmp_path / "report.html").read_text()
 
 
 def test_nothing_is_marked_where_the_tests_decide_nothing(builder: Builder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 import warnings
@@ -315,18 +316,37 @@ def test_bad_inputs(inputs: object, message: str) -> None:
         Classifier(linear(), (0.0, 1.0), device="cpu").logits(inputs)  # type: ignore[arg-type]
 
 
-def test_channels_in_the_last_place_are_guessed() -> None:
-    module = torch.nn.Sequential(torch.nn.Conv2d(3, 2, 3), torch.nn.Flatten(), torch.nn.LazyLinear(2))
-    module(torch.rand(1, 3, 8, 8))
-    classifier = Classifier(module, (0.0, 1.0), device="cpu")
-    hint = r"is the last dimension the channels\? use x.permute\(0, 3, 1, 2\)"
-    x = torch.rand(2, 8, 8, 3)
-    with pytest.raises(ModelError, match=hint):
-        classifier.logits(x)
-    assert classifier.logits(x.permute(0, 3, 1, 2)).shape == (2, 2)
-    with pytest.raises(ModelError) as caught:  # a wrong size, but not wrong axes
-        classifier.logits(torch.rand(2, 3, 9, 3))
-    assert "permute" not in str(caught.value)
+@pytest.mark.parametrize(
+    ("inner", "shape", "use"),
+    [
+        ((3, 8, 8), (2, 8, 8, 3), "x.movedim(-1, 1)"),
+        ((3, 8, 8), (3, 8, 8), "x[None]"),
+        ((3, 8, 8), (8, 8, 3), "x.movedim(-1, 0)[None]"),
+        ((1, 8, 8), (4, 8, 8), "x[:, None]"),
+        ((1, 8, 8), (8, 8), "x[None, None]"),
+        ((3, 20), (5, 20, 3), "x.movedim(-1, 1)"),
+        ((3, 20), (20, 3), "x.movedim(-1, 0)[None]"),
+        ((1, 20), (5, 20), "x[:, None]"),
+        ((3, 8, 8), (2, 3, 9, 3), ""),  # a wrong size, but not wrong axes
+        ((3, 8, 8), (2, 5, 8, 8), ""),
+    ],
+)
+def test_the_layout_that_the_module_takes_is_found(inner: tuple[int, ...], shape: tuple[int, ...], use: str) -> None:
+    kind = nn.Conv2d if len(inner) == 3 else nn.Conv1d
+    module = nn.Sequential(kind(inner[0], 2, 3), nn.Flatten(), nn.LazyLinear(2))
+    module(torch.rand(1, *inner))
+    classifier, x = Classifier(module, (0.0, 1.0), device="cpu"), torch.rand(shape)
+    for call in (
+        classifier.logits,
+        lambda x: explainers.get("saliency")(classifier, x),
+        lambda x: holdfast.evaluate(classifier, "saliency", x, "aopc", controls=False, progress=False),
+    ):
+        with pytest.raises(ArgumentError if use else ModelError, match="module: failed on inputs") as caught:
+            call(x)
+        assert (f"of shape {shape}: use {use} (" in str(caught.value)) == bool(use)
+        assert "use x" not in str(caught.value) or use
+    if use:
+        assert classifier.logits(eval(use, {"x": x})).shape[1] == 2
 
 
 def test_a_shape_the_module_cannot_take() -> None:
@@ -362,6 +382,29 @@ def test_bad_constructor_arguments(arguments: dict[str, object], message: str) -
         Classifier(**({"module": linear(), "bounds": (0.0, 1.0)} | arguments))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "value",
+    [torch.rand(9, 9), torch.rand(40, dtype=torch.float64), np.ones((30, 3)), [0.5] * 500, [torch.rand(3)] * 99],
+    ids=lambda value: type(value).__name__,
+)
+def test_no_error_prints_a_whole_tensor(value: Any) -> None:
+    classifier, x = Classifier(linear(), (0.0, 1.0), device="cpu"), torch.rand(3, 4)
+    for call in (
+        lambda: Classifier(linear(), value, device="cpu"),
+        lambda: Classifier(linear(), (value, "a"), device="cpu"),  # type: ignore[arg-type]
+        lambda: Classifier(linear(), (0.0, 1.0), batch_size=value),
+        lambda: holdfast.LinfBall(value),
+        lambda: holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=value),
+        lambda: holdfast.metrics.get(value),
+        lambda: explainers.get(value),
+        lambda: explainers.get("saliency")(classifier, x, value),
+        lambda: holdfast.data.Dataset("d", x, torch.zeros(3, dtype=torch.int64), value),
+    ):
+        with pytest.raises(holdfast.HoldfastError) as caught:
+            call()
+        assert len(str(caught.value)) < 400
+
+
 def test_bounds_per_channel_and_preprocess() -> None:
     mean, std = torch.tensor([0.4, 0.5])[:, None, None], torch.tensor([0.2, 0.1])[:, None, None]
     module = linear(8)
@@ -377,6 +420,8 @@ def test_bounds_must_not_enlarge_the_input() -> None:
     classifier = Classifier(linear(), (torch.zeros(3, 1, 1), torch.ones(3, 1, 1)), device="cpu")
     with pytest.raises(ArgumentError, match=r"a sample shape that bounds of shape \(3, 1, 1\) broadcast to"):
         classifier.logits(torch.rand(2, 1, 2, 2))
+    with pytest.raises(ArgumentError, match=r"axes are swapped.* of shape \(2, 4, 4, 3\): use x.movedim\(-1, 1\)"):
+        classifier.logits(torch.rand(2, 4, 4, 3))
 
 
 def test_half_precision_inputs_are_checked_too() -> None:
@@ -575,3 +620,80 @@ def test_a_few_units_in_the_last_place_beyond_the_bounds_are_rounding() -> None:
 def test_an_explainer_names_what_it_needs_instead_of_a_module() -> None:
     with pytest.raises(ArgumentError, match=r"classifier: expected holdfast\.Classifier\(module, .*, got a Linear"):
         holdfast.explainers.get("saliency")(nn.Linear(4, 3), torch.rand(2, 4))  # type: ignore[arg-type]
+
+
+class Noisy(nn.Module):
+    """Logits of a linear layer, with noise of this size from one of the generators."""
+
+    def __init__(self, draw: Callable[[Tensor], Tensor], size: float = 1.0) -> None:
+        super().__init__()
+        self.layer, self.draw, self.size = nn.Linear(4, 3), draw, size
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.layer(x)
+        return logits + self.size * self.draw(logits)
+
+
+OWN = torch.Generator().manual_seed(0)
+NOISE = {
+    "torch": torch.randn_like,
+    "dropout": nn.functional.dropout,
+    "NumPy": lambda logits: torch.from_numpy(np.random.normal(size=logits.shape)).float(),  # noqa: NPY002
+    "Python": lambda logits: torch.full_like(logits, random.random()),
+}
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-4])
+@pytest.mark.parametrize("draw", NOISE.values(), ids=NOISE)
+def test_random_numbers_in_forward_are_noticed_in_direct_calls(draw: Callable[[Tensor], Tensor], size: float) -> None:
+    classifier, x = Classifier(Noisy(draw, size), (0.0, 1.0), device="cpu"), torch.rand(5, 4)
+    for call in (
+        holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=2),
+        holdfast.metrics.AOPC(steps=2, samples=1),
+    ):
+        for _ in range(2):  # an error does not count as a check
+            with pytest.raises(ModelError, match="same logits for the same inputs.*two calls.*draws random numbers"):
+                call(classifier, "saliency", x)
+    with pytest.raises(ModelError, match="same logits for the same inputs"):
+        holdfast.evaluate(classifier, "saliency", x, "aopc", controls=False, progress=False)
+
+
+def test_a_generator_of_its_own_is_blamed_before_the_batch() -> None:
+    def draw(logits: Tensor) -> Tensor:
+        return torch.randn(logits.shape, generator=OWN)
+
+    classifier, x = Classifier(Noisy(draw), (0.0, 1.0), device="cpu"), torch.rand(5, 4)
+    with pytest.raises(ModelError, match=r"same inputs.*a generator of its own"):
+        classifier.check_repeatable(x)
+    turns = iter([0.0, 1e-4, 1.0, 0.0])  # so small that the identical calls alone are taken for rounding
+    shaky = Classifier(Noisy(lambda logits: torch.full_like(logits, next(turns))), (0.0, 1.0), device="cpu")
+    with pytest.raises(ModelError, match="same logits for the same inputs"):
+        shaky.check_repeatable(x, in_batches=True)
+
+
+def test_the_check_runs_once_and_leaves_no_trace() -> None:
+    class Counting(nn.Linear):
+        rows = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.rows = self.rows + len(x)
+            seen.append(len(x))
+            return super().forward(x) + 0.0 * torch.rand(())  # drawn, without an effect
+
+    seen: list[int] = []
+    classifier, x = Classifier(Counting(4, 3), (0.0, 1.0), device="cpu", batch_size=16), torch.rand(3, 4)
+    counted: list[int] = []
+    with torch.random.fork_rng(devices=[]):
+        state, numbers = torch.get_rng_state(), random.getstate()
+        with classifier.watch(counted.append):
+            classifier.check_repeatable(x)
+        assert torch.equal(torch.get_rng_state(), state)
+        assert random.getstate() == numbers
+    assert (counted, seen, classifier.module.rows) == ([], [16, 16], 0)
+    classifier.check_repeatable(x)
+    assert len(seen) == 2
+    result = holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=2)(classifier, "saliency", x)
+    assert result.model_evaluations.tolist() == [3, 3, 3]
+    classifier.module = Noisy(torch.rand_like)  # another module is checked again
+    with pytest.raises(ModelError, match="same inputs"):
+        classifier.check_repeatable(x)

@@ -4,18 +4,36 @@ from __future__ import annotations
 
 import difflib
 import operator
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeGuard
 
 _PACKAGE = str(Path(__file__).parent)
+#: the numbers of a tensor, an array or a list as Python shows them
+_NUMBERS = re.compile(
+    r"[\[(](?:[-+\d.,\s\[\]()]|tensor|array|nan|inf|True|False|e[-+]|dtype=[\w.]+|grad_fn=<\w+>){100,}"
+)
+
+
+def shorten_numbers(text: str) -> str:
+    """A text in which tensors, arrays and lists show only their first numbers, in one line.
+
+    >>> shorten_numbers(f"got {[0.25] * 1000}")
+    'got [0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, ...'
+    """
+    return _NUMBERS.sub(lambda found: " ".join(found[0].split())[:61].rpartition(" ")[0] + " ...", text)
 
 
 class HoldfastError(Exception):
-    """Base class of every exception that holdfast raises on purpose."""
+    """Base class of every exception that holdfast raises on purpose. No message has all numbers of a tensor."""
+
+    def __init__(self, *parts: object) -> None:
+        super().__init__(*(shorten_numbers(part) if isinstance(part, str) else part for part in parts))
 
 
 class ArgumentError(HoldfastError, ValueError):
@@ -130,6 +148,24 @@ def suggest_name(name: object, known: Iterable[str]) -> str:
     return f" (did you mean {near!r}?)" if near else ""
 
 
+def _find_kind(value: Any) -> Any:
+    """The function or class that a value is or is made from; the class of the object that a method is bound to."""
+    value = value.func if isinstance(value, partial) else value
+    value = getattr(value, "__self__", value)
+    return value if hasattr(value, "__qualname__") else type(value)
+
+
+def find_package(value: object, packages: Iterable[str]) -> str:
+    """Which of the packages an object, class, function or bound method comes from; empty for none of them.
+
+    >>> from fractions import Fraction
+    >>> find_package(Fraction(1, 2).limit_denominator, ["fractions"])
+    'fractions'
+    """
+    package = str(getattr(_find_kind(value), "__module__", "")).partition(".")[0].removeprefix("pytorch_")
+    return package if package in packages else ""
+
+
 def describe_foreign(value: object, packages: Iterable[str], adapters: bool = False) -> str:
     """An object, class or function for the end of a message; if it is of another package, how to give it.
 
@@ -142,11 +178,10 @@ def describe_foreign(value: object, packages: Iterable[str], adapters: bool = Fa
     >>> describe_foreign(Fraction(1, 2), ["fractions"])
     "Fraction of fractions: use 'fractions:Fraction'"
     """
-    kind = value if hasattr(value, "__qualname__") else type(value)
-    package = str(getattr(kind, "__module__", "")).partition(".")[0].removeprefix("pytorch_")
-    if package not in packages:
+    package, kind = find_package(value, packages), _find_kind(value)
+    if not package:
         return repr(value)
-    title = kind.__name__  # type: ignore[attr-defined]
+    title = kind.__name__
     use = f"{f'{package}:{title}'!r}{f', or holdfast.explainers.from_{package}' if adapters else ''}"
     return f"{title} of {package}: use {use}"
 
@@ -209,7 +244,7 @@ def warn_user(text: str) -> None:
     while frame is not None:
         found = level + 1 if frame.f_code.co_filename.startswith(_PACKAGE) else found
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, stacklevel=found)
+    warnings.warn(shorten_numbers(text), stacklevel=found)
 
 
 def check(condition: bool, argument: str, expected: str, got: object) -> None:

@@ -41,7 +41,7 @@ from holdfast.study.grid import Grid, LoadedModel, Samples
 from holdfast.study.plan import make_plan
 from holdfast.study.run import Summary, has_neighbourhood, named_metrics, run_grid
 from holdfast.study.store import Store
-from holdfast.tensors import describe_no_tensor, suggest_dtype
+from holdfast.tensors import Bound, describe_bounds, describe_no_tensor, suggest_dtype
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -382,15 +382,14 @@ def _short(fact: object) -> str:
     return str(fact or "").partition(",")[0].strip()
 
 
-def _find_bounds(inputs: object) -> tuple[tuple[float, float], str]:
+def _find_bounds(inputs: object) -> tuple[tuple[Bound, Bound], str]:
     """The bounds for a module alone, and where they come from.
 
     Raises:
         ArgumentError: the inputs are no data set, and do not look like values in [0, 1].
     """
     if isinstance(inputs, Dataset):
-        low, high = inputs.bounds
-        source = f"[{low:g}, {high:g}], those of the data set {inputs.name}"
+        source = f"{describe_bounds(inputs.bounds)}, those of the data set {inputs.name}"
         logger.info("bounds of the inputs: %s", source)
         return inputs.bounds, source
     check(isinstance(inputs, Tensor), "inputs", "a torch.Tensor or a Dataset", describe_no_tensor(inputs))

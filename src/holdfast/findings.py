@@ -468,9 +468,8 @@ def _number(value: float, decimals: int | None) -> str:
     if not math.isfinite(value):
         return "?" if math.isnan(value) else "inf" if value > 0 else "-inf"
     if decimals is None:
-        return f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
-    text = f"{value:.{decimals}f}"
-    return text[1:] if text.startswith("-") and not text.strip("-0.") else text
+        return f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:z.3g}"
+    return f"{value:z.{decimals}f}"
 
 
 def _title(findings: Findings, data: str, model: str) -> str:
@@ -528,10 +527,11 @@ def _explain_counts(findings: Findings, data: str, model: str) -> list[str]:
         if not len(frame):
             continue
         concerned: dict[str, list[str]] = {}
-        skipped = frame.filter(pl.col("status") != "ok").group_by("explainer", "status", maintain_order=True)
-        for (name, status), rows in skipped:
+        reading, keys = contents.labels[label].reading, ("explainer", "repeat", "sample")
+        empty = frame.join(reading.select_valid(frame), on=keys, how="anti", maintain_order="left")
+        for (name, status), rows in empty.group_by("explainer", "status", maintain_order=True):
             count = rows["sample"].n_unique()
-            words = f"{format_count(count, 'sample')} {_STATUS.get(str(status), str(status))}"
+            words = f"{format_count(count, 'sample')} {({**_STATUS, 'ok': reading.empty}).get(str(status), status)}"
             concerned.setdefault(words, []).append(str(name))
         evaluated = frame["explainer"].n_unique()  # controls are not evaluated by every metric
         for words, names in concerned.items():

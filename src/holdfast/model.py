@@ -25,9 +25,20 @@ from holdfast.errors import (
     warn_user,
 )
 from holdfast.function_calls import find_training_calls
-from holdfast.tensors import Array, describe_no_tensor, keep_freed_memory, limited_threads, suggest_dtype, widen_half
+from holdfast.tensors import (
+    Array,
+    describe_bounds,
+    describe_no_tensor,
+    keep_freed_memory,
+    limited_threads,
+    read_bounds,
+    seed_generators,
+    suggest_dtype,
+    suggest_layout,
+    widen_half,
+)
+from holdfast.tensors import Bound as Bound
 
-Bound = float | Tensor
 Kind = Literal["forward", "backward"]
 #: what is read from the logits, or what a function of arrays returns
 Output = Literal["probability", "logit"]
@@ -51,6 +62,8 @@ _SMALL_SHARE = 0.01
 _SMALL_INPUT = 12_288
 #: seconds of a pass that is repeated only once
 _SLOW_PASS = 2.0
+#: inputs with which a module is tried, and the difference of logits, as a share of their range, that is no rounding
+_REPEATED, _ROUNDING = 16, 1e-3
 
 
 class ForwardWrapper(nn.Module):
@@ -261,7 +274,7 @@ class Classifier:
             self.dtype = self.precision = self.black_box.dtype
         module.to(self.device)
         keep_freed_memory()
-        self.bounds = self._check_bounds(bounds)
+        self.bounds = read_bounds(bounds, self.dtype, self.device)
         self.batch_size = batch_size
         self._budgets: dict[tuple[tuple[int, ...], Kind], int] = {}
         self._depth = 0
@@ -271,6 +284,7 @@ class Classifier:
         #: the number of classes, once the module has been run
         self.classes: int | None = None
         self._warned: set[str] = set()
+        self._repeatable: nn.Module | None = None  # the module that has given the same logits again
 
     @classmethod
     def from_callable(
@@ -318,27 +332,9 @@ class Classifier:
         """Whether the module has gradients; a function of arrays (`from_callable`) has none, and no layers either."""
         return self.black_box is None
 
-    def _check_bounds(self, bounds: tuple[Bound, Bound]) -> tuple[Tensor, Tensor]:
-        check(isinstance(bounds, tuple | list) and len(bounds) == 2, "bounds", "a pair (lower, upper)", repr(bounds))
-        try:
-            lower, upper = (torch.as_tensor(b, dtype=self.dtype, device=self.device) for b in bounds)
-        except (TypeError, ValueError, RuntimeError):
-            raise ArgumentError("bounds", "a pair (lower, upper) of numbers or tensors", repr(bounds)) from None
-        low, high = lower.expand_as(lower + upper), upper.expand_as(lower + upper)
-        wrong = (~(low < high)).nonzero()
-        if len(wrong):
-            first = tuple(wrong[0].tolist())
-            got = f"({low[first].item():g}, {high[first].item():g})"
-            where = f" at {first if len(first) > 1 else first[0]}" if first else ""
-            more = f", the first of {len(wrong)} such places" if len(wrong) > 1 else ""
-            constant = low.ndim == 1 and bool(low[first] == high[first])
-            equal = "; a column that is constant needs a range, too" if constant else ""
-            raise ArgumentError("bounds", "lower < upper", f"{got}{where}{more}{equal}")
-        return lower, upper
-
     def __repr__(self) -> str:
         lower, upper = self.bounds
-        bounds = f"bounds [{lower.min().item():g}, {upper.max().item():g}]"
+        bounds = f"bounds {describe_bounds(self.bounds)}"
         bounds += "" if lower.numel() == upper.numel() == 1 else " by channel"
         count = f"{sum(parameter.numel() for parameter in self.module.parameters()):,} parameters"
         what = count if self.differentiable else "a function without gradients"
@@ -351,37 +347,96 @@ class Classifier:
             self._warned.add(text)
             warn_user(text)
 
+    def check_repeatable(self, inputs: Tensor, in_batches: bool = False) -> None:
+        """Check, once for each module, that it gives the same inputs the same logits again, on the first inputs.
+
+        Otherwise no comparison of two inputs means anything. This costs two small batches. Random generators, buffers
+        and attributes that `forward` changes are as before afterwards. A module that fails is left to the caller.
+
+        Args:
+            inputs: checked, `(N, ...)`.
+            in_batches: check also that they get the same logits whatever else is in the batch: two more small batches.
+
+        Raises:
+            ModelError: it does not; the message names the cause where it is known.
+        """
+        if self._repeatable is self.module and not in_batches:
+            return
+        some = inputs[:_REPEATED].to(self.device)
+        if len(some) == 1 and in_batches:  # beside another input within the bounds
+            lower = self.bounds[0].expand_as(some)
+            some = torch.cat([some, (some + lower.where(lower.isfinite(), torch.zeros_like(lower))) / 2])
+
+        def answer(x: Tensor) -> Tensor:
+            (logits,) = self.map_rows(lambda rows: (self.forward(rows),), x)
+            return logits.double()
+
+        try:
+            with (
+                _keep_state(self.module),
+                seed_generators(0, self.device) as has_drawn,
+                self.watch(lambda count: None),
+                self.session(),
+                torch.no_grad(),
+            ):
+                first, again, drew = answer(some), answer(some), has_drawn()
+                others = [answer(some.flip(0)).flip(0), answer(some[:1])] if in_batches else []
+        except (Exception, SystemExit):
+            return
+        mixed = next(filter(None, (_describe_difference(first[: len(o)], o, self.precision) for o in others)), "")
+        # the effect of random numbers may be small, and then a comparison of batches may see more of it
+        noise = _describe_difference(first, again, self.precision, 0.0 if drew or mixed else _ROUNDING)
+        named = list(self.module.named_modules())
+        if noise:
+            layers = [name or "itself" for name, part in named if list(part.buffers(recurse=False))]
+            hint = f"; layers with buffers: {', '.join(layers[:3])}" if layers else ""
+            where = f"random numbers from a generator of its own, and for buffers that forward changes{hint}"
+            if drew:
+                where = "dropout without training=self.training, and torch.randn: forward draws random numbers"
+            raise ModelError(
+                "model: expected the same logits for the same inputs in evaluation mode, got differences of up to"
+                f" {noise} between two calls. Look for {where}"
+            )
+        if mixed:
+            own = [name for name, part in named if getattr(part, "track_running_stats", True) is False]
+            hint = f" ({', '.join(own[:3])} do so)" if own else ""
+            raise ModelError(
+                "model: expected logits that do not depend on the other inputs of the batch, got differences of up to"
+                f" {mixed}. Look for layers that compute statistics of the batch{hint}, and for dynamic quantization"
+            )
+        self._repeatable = self.module
+
     @contextlib.contextmanager
     def naming(self, inputs: Tensor) -> Iterator[None]:
         """Inside the block, errors of the module name the shape of the user's `inputs`, not that of a part of them.
 
         Raises:
-            ArgumentError: the module fails on the inputs, but not on a batch whose only sample they are.
+            ArgumentError: the module fails on the inputs, but not on the same ones in another layout.
         """
         before = self._asked
         self._asked = tuple(inputs.shape) if before is None else before
         try:
             yield
         except ModelError as error:
-            if before is None and str(error).startswith(_FAILED) and self._is_sample(inputs):
-                expected = "a batch of shape (N, ...)"
-                got = f"one sample of shape {tuple(inputs.shape)}: use x[None] ({error})"
-                raise ArgumentError("inputs", expected, got) from error
+            failed = before is None and str(error).startswith(_FAILED)
+            if failed and (hint := suggest_layout(inputs, self._takes)):
+                raise ArgumentError("inputs", "a batch of shape (N, C, ...)", f"{hint} ({error})") from error
             raise
         finally:
             self._asked = before
 
-    def _is_sample(self, inputs: Tensor) -> bool:
-        """Whether the module accepts the inputs as a single sample.
+    def _takes(self, inputs: Tensor) -> bool:
+        """Whether the module accepts the first of the inputs in this layout.
 
         It does not count if the preprocessing drops an axis by taking a part of each sample, as `z[:, 0]` does: the
         module may then accept one axis more for that reason alone.
         """
         try:
             with self.session(), torch.no_grad():
-                batch = inputs.to(self.device)[None]
+                batch = inputs[:1].to(self.device)
                 prepared = batch if self.preprocess is None else self.preprocess(batch)
-                if prepared.ndim < batch.ndim and prepared.numel() < batch.numel():
+                dropped = prepared.ndim < batch.ndim
+                if dropped and (prepared.numel() < batch.numel() or batch.shape[1] == 1):
                     return False
                 return self.forward(batch).shape[0] == 1
         except Exception:  # whatever the module raises
@@ -500,34 +555,36 @@ class Classifier:
         check(fits, name, f"dtype {own} (the module's)", f"{inputs.dtype}: {suggest_dtype(inputs, own)}")
         shape = tuple(inputs.shape)
         one = ": for one sample use x[None]" if inputs.ndim == 1 else ""
-        check(
-            inputs.ndim >= 2 and inputs.numel() > 0, name, "a non-empty batch of shape (N, ...)", f"shape {shape}{one}"
-        )
+        fits = inputs.ndim >= 2 and inputs.numel() > 0
+        check(fits, name, "a non-empty batch of shape (N, ...)", f"shape {shape}{one}")
         inputs = inputs.detach().to(self.device)
         lower, upper = (bound.to(inputs.dtype) for bound in self.bounds)
-        fits = all(
-            len(b.shape) <= inputs.ndim - 1
-            and all(n in (1, m) for n, m in zip(reversed(b.shape), reversed(shape[1:]), strict=False))
-            for b in (lower, upper)
-        )
-        check(fits, name, f"a sample shape that bounds of shape {tuple(lower.shape)} broadcast to", f"{shape[1:]}")
+        if not self._has_bounds(inputs):
+            expected = f"a sample shape that bounds of shape {tuple(lower.shape)} broadcast to"
+            raise ArgumentError(name, expected, suggest_layout(inputs, self._has_bounds) or f"{shape[1:]}")
         check(bool(torch.isfinite(inputs).all()), name, "finite values", "NaN or infinity")
         # after a normalisation in float32, values can be outside the range by a few units in the last place
         slack = 1e-5 * (upper - lower).clamp(max=min(1e30, torch.finfo(inputs.dtype).max))
         if bool(((inputs < lower - slack) | (inputs > upper + slack)).any()):
-            low, high = (f"{b.min().item():g}" if b is lower else f"{b.max().item():g}" for b in (lower, upper))
-            got = f"values in [{inputs.min().item():g}, {inputs.max().item():g}]"
-            raise ArgumentError(name, f"values within the bounds [{low}, {high}]", got)
+            expected = f"values within the bounds {describe_bounds((lower, upper))}"
+            raise ArgumentError(name, expected, f"values in {describe_bounds((inputs, inputs))}")
         return inputs.to(self.dtype).clamp(*self.bounds)
+
+    def _has_bounds(self, inputs: Tensor) -> bool:
+        """Whether the bounds broadcast to each of the inputs without making it larger."""
+        return all(
+            len(b.shape) <= inputs.ndim - 1
+            and all(n in (1, m) for n, m in zip(reversed(b.shape), reversed(inputs.shape[1:]), strict=False))
+            for b in self.bounds
+        )
 
     def warn_of_units(self, inputs: Tensor) -> None:
         """Warn if all samples together use so little of the bounds that both may have different units."""
         lower, upper = self.bounds
         used, room = (inputs.max() - inputs.min()).item(), (upper - lower).min().item()
         if len(inputs) > 1 and 0 < used < _SMALL_SHARE * room < math.inf:
-            bounds = f"[{lower.min().item():g}, {upper.max().item():g}]"
-            text = f"inputs use less than {_SMALL_SHARE:.0%} of the bounds {bounds}. Do both have the same units?"
-            self.warn_once(text)
+            share = f"{_SMALL_SHARE:.0%} of the bounds {describe_bounds(self.bounds)}"
+            self.warn_once(f"inputs use less than {share}. Do both have the same units?")
 
     def check_targets(self, targets: Tensor | int | None, inputs: Tensor) -> Tensor:
         """Classes `(N,)` on the classifier's device; `None` means the predicted classes.
@@ -640,11 +697,8 @@ class Classifier:
             error, rows = own, min(rows, shape[0])
         except Exception:  # another kind of failure says less than the first one
             pass
-        hint = ""
-        if len(shape) == 4 and shape[-1] in (1, 3) and shape[1] > shape[-1]:
-            hint = " (is the last dimension the channels? use x.permute(0, 3, 1, 2))"
         part = "" if rows == shape[0] else f", of a batch of {rows}"
-        return ModelError(f"{_FAILED} inputs of shape {shape}, dtype {inputs.dtype}{hint}. It says{part}: {error}")
+        return ModelError(f"{_FAILED} inputs of shape {shape}, dtype {inputs.dtype}. It says{part}: {error}")
 
     def inputs_per_chunk(self, inputs: Tensor, rows_per_input: int, kind: Kind, count: int | None = None) -> int:
         """How many inputs one chunk has: a multiple of `ROW_ALIGNMENT` if the budget allows it."""
@@ -772,6 +826,34 @@ def _restore_modes(modes: Mapping[nn.Module, bool]) -> None:
     finally:
         for module, training in modes.items():
             module.training = training
+
+
+@contextlib.contextmanager
+def _keep_state(module: nn.Module) -> Iterator[None]:
+    """Put back, at the end, the buffers and the plain attributes of all layers."""
+    buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
+    attributes = [(part, dict(vars(part))) for part in module.modules()]
+    try:
+        yield
+    finally:
+        for part, before in attributes:  # names with an underscore belong to torch
+            for name in [name for name in vars(part) if name not in before and not name.startswith("_")]:
+                del vars(part)[name]
+            vars(part).update({name: value for name, value in before.items() if not name.startswith("_")})
+        with torch.no_grad():
+            for buffer, value in buffers:
+                buffer.copy_(value)
+
+
+def _describe_difference(first: Tensor, other: Tensor, dtype: torch.dtype, share: float = _ROUNDING) -> str:
+    """How far logits `(N, C)` differ, if by more than rounding; else empty. Rows that are not finite do not count."""
+    finite = torch.isfinite(first).all(1) & torch.isfinite(other).all(1)
+    first, other = first[finite], other[finite]
+    if not len(first):
+        return ""
+    allowed = share * (first.amax(0) - first.amin(0)) + 64 * torch.finfo(dtype).eps * first.abs().amax(0)
+    difference = (other - first).abs().amax(0)
+    return f"{float(difference.max()):.3g}" if bool((difference > allowed).any()) else ""
 
 
 def _check_weights(module: nn.Module) -> None:

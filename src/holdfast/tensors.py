@@ -10,7 +10,8 @@ import contextlib
 import functools
 import math
 import os
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from holdfast.errors import check
+from holdfast.errors import ArgumentError, check
 
 #: a NumPy array of any type and shape
 Array = np.ndarray[Any, Any]
+#: a bound of inputs: a number, or a tensor that broadcasts against one input
+Bound = float | Tensor
 
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 _MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
@@ -135,6 +138,35 @@ class Streams:
         return found
 
 
+@contextlib.contextmanager
+def seed_generators(seed: int, device: torch.device) -> Iterator[Callable[[], bool]]:
+    """Seed the global generators of torch, NumPy and Python inside, and restore their state afterwards.
+
+    Gives a function that says whether any random number has been drawn since.
+    """
+    numbers, python = np.random.get_state(), random.getstate()  # noqa: NPY002
+    cuda = device.type == "cuda"
+    with torch.random.fork_rng(devices=[device] if cuda else []):
+        torch.manual_seed(seed)
+        np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002
+        random.seed(seed)
+        state = torch.cuda.get_rng_state(device) if cuda else torch.empty(0)
+        start = (torch.random.get_rng_state(), np.random.get_state(), random.getstate())  # noqa: NPY002
+
+        def has_drawn() -> bool:
+            same = torch.equal(start[0], torch.random.get_rng_state()) and start[2] == random.getstate()
+            same = same and (not cuda or torch.equal(state, torch.cuda.get_rng_state(device)))
+            now: Any = np.random.get_state()  # noqa: NPY002
+            then: Any = start[1]
+            return not (same and then[2:] == now[2:] and np.array_equal(then[1], now[1]))
+
+        try:
+            yield has_drawn
+        finally:
+            np.random.set_state(numbers)  # noqa: NPY002
+            random.setstate(python)
+
+
 def raise_power(base: float, exponents: Tensor) -> Tensor:
     """`base ** exponents` for a base above 0, with the same bits in every batch.
 
@@ -205,6 +237,51 @@ def keep_freed_memory() -> None:
     torch.empty(31 << 20, dtype=torch.uint8, device="cpu")
 
 
+def read_bounds(
+    bounds: Any, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu"
+) -> tuple[Tensor, Tensor]:
+    """The lower and the upper bound of inputs as tensors.
+
+    Args:
+        bounds: a pair of numbers, arrays or tensors, such as those of a classifier; or an array of two numbers.
+        dtype, device: of the result.
+
+    Raises:
+        ArgumentError: no such pair, or a lower bound that is not below the upper one.
+
+    >>> read_bounds((0, np.ones(2)))
+    (tensor(0., dtype=torch.float64), tensor([1., 1.], dtype=torch.float64))
+    """
+    expected = "a pair (lower, upper) of numbers or tensors"
+    pair = bounds.tolist() if getattr(bounds, "ndim", 0) == 1 else bounds
+    check(isinstance(pair, tuple | list) and len(pair) == 2, "bounds", expected, repr(bounds))
+    try:
+        lower, upper = (torch.as_tensor(bound, dtype=dtype, device=device) for bound in pair)
+        low, high = (bound.expand_as(lower + upper) for bound in (lower, upper))
+    except (TypeError, ValueError, RuntimeError):
+        raise ArgumentError("bounds", expected, repr(bounds)) from None
+    wrong = (~(low < high)).nonzero()
+    if len(wrong):
+        first = tuple(wrong[0].tolist())
+        got = f"({low[first].item():zg}, {high[first].item():zg})"
+        where = f" at {first if len(first) > 1 else first[0]}" if first else ""
+        more = f", the first of {len(wrong)} such places" if len(wrong) > 1 else ""
+        constant = low.ndim == 1 and bool(low[first] == high[first])
+        equal = "; a column that is constant needs a range, too" if constant else ""
+        raise ArgumentError("bounds", "lower < upper", f"{got}{where}{more}{equal}")
+    return lower, upper
+
+
+def describe_bounds(bounds: tuple[Bound, Bound]) -> str:
+    """The range of the bounds, of all channels together.
+
+    >>> describe_bounds((0.0, torch.tensor([1.0, 2.5])))
+    '[0, 2.5]'
+    """
+    lower, upper = (torch.as_tensor(bound) for bound in bounds)
+    return f"[{lower.min().item():zg}, {upper.max().item():zg}]"
+
+
 def describe_no_tensor(inputs: object) -> str:
     """What a user gave in place of a tensor, and what to do about it, for the end of a message.
 
@@ -225,6 +302,35 @@ def describe_no_tensor(inputs: object) -> str:
     if kind == "DataFrame":  # pandas and polars need not be installed
         return f"{kind}: use torch.tensor(frame.to_numpy(), dtype=torch.float32)"
     return kind
+
+
+#: what inputs that are not `(N, C, ...)` may be, for inputs of at least so many axes, and how to convert them; of a
+#: single input the first two have the same shape, and the first one is right for any number
+_LAYOUTS: tuple[tuple[int, str, str, Callable[[Tensor], Tensor]], ...] = (
+    (2, "inputs without an axis of channels,", "x[:, None]", lambda x: x[:, None]),
+    (1, "one sample", "x[None]", lambda x: x[None]),
+    (3, "inputs whose axes are swapped, the channels last,", "x.movedim(-1, 1)", lambda x: x.movedim(-1, 1)),
+    (2, "one sample whose axes are swapped,", "x.movedim(-1, 0)[None]", lambda x: x.movedim(-1, 0)[None]),
+    (2, "one sample without an axis of channels,", "x[None, None]", lambda x: x[None, None]),
+)
+
+
+def suggest_layout(inputs: Tensor, accepts: Callable[[Tensor], bool]) -> str:
+    """What `inputs` of the wrong layout are, and how to convert them, for the end of a message; empty if not known.
+
+    Args:
+        inputs: of any shape.
+        accepts: whether converted inputs fit.
+
+    >>> suggest_layout(torch.zeros(5, 100, 3), lambda x: x.shape == (5, 3, 100))
+    'inputs whose axes are swapped, the channels last, of shape (5, 100, 3): use x.movedim(-1, 1)'
+    """
+    fitting = (
+        f"{what} of shape {tuple(inputs.shape)}: use {use}"
+        for n, what, use, convert in _LAYOUTS
+        if inputs.ndim >= n and accepts(convert(inputs))
+    )
+    return next(fitting, "")
 
 
 def suggest_dtype(inputs: Tensor, wanted: torch.dtype) -> str:

@@ -4,13 +4,16 @@ import gzip
 import hashlib
 import re
 import struct
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pooch
 import pytest
 import torch
+from torch import nn
 
+import holdfast
 from holdfast import data
 from holdfast.data.idx import read_idx
 from holdfast.data.mnist_files import FASHION_MNIST, MNIST
@@ -323,7 +326,7 @@ def test_taking_samples(small):
         ({"inputs": torch.zeros(2, 1, 1, 1, dtype=torch.uint8)}, r"use x.float\(\), divided by 255"),
         ({"inputs": torch.zeros(2, 1, 1, 1).numpy()}, r"inputs: .* got ndarray: use torch.from_numpy\(x\).float\(\)"),
         ({"inputs": torch.zeros(2)}, "inputs: expected shape"),
-        ({"inputs": torch.full((2, 1, 1, 1), 1.5)}, r"inputs: expected values in \[0.0, 1.0\]"),
+        ({"inputs": torch.full((2, 1, 1, 1), 1.5)}, r"inputs: expected values in \[0, 1\], got \[1.5, 1.5\]"),
         ({"inputs": torch.full((2, 1, 1, 1), torch.nan)}, "inputs: expected values"),
         ({"labels": torch.zeros(2)}, r"labels: expected int64, got torch.float32: use labels.long\(\)"),
         ({"labels": [0, 1]}, r"labels: .* got list: use torch.as_tensor\(labels\).long\(\)"),
@@ -336,12 +339,13 @@ def test_taking_samples(small):
             for classes in (2, None, [0, 1], "ab")
         ),
         *(
-            ({"bounds": bounds}, rf"bounds: expected a lower and a higher number, .* got {re.escape(repr(bounds))}$")
-            for bounds in ((1.0, 0.0), 1.0, None, (0.0, 0.5, 1.0), ("0", "1"))
+            ({"bounds": bounds}, rf"bounds: expected a pair .* of numbers or tensors, got {re.escape(repr(bounds))}$")
+            for bounds in (1.0, None, (0.0, 0.5, 1.0), ("0", "1"), (torch.zeros(3), torch.ones(2)))
         ),
+        ({"bounds": (1.0, 0.0)}, r"bounds: expected lower < upper, got \(1, 0\)$"),
         (
-            {"bounds": (torch.zeros(3, 1, 1), torch.ones(3, 1, 1))},
-            "bounds: .* got tensors: give the range of all channels",
+            {"inputs": torch.full((2, 2, 1, 1), 0.5), "bounds": (0.0, torch.tensor([1.0, 0.4])[:, None, None])},
+            r"inputs: expected values in \[0, 1\], got \[0.5, 0.5\]",
         ),
     ],
 )
@@ -356,6 +360,39 @@ def test_names_and_bounds_of_other_types_are_plain_in_a_data_set():
     x, y = torch.zeros(2, 1), torch.tensor([0, 1])
     found = data.Dataset("arrays", x, y, np.array(["a", "b"]), bounds=[torch.tensor(0), np.float64(1)])
     assert (found.classes, found.bounds) == (("a", "b"), (0, 1.0))
+
+
+def test_the_bounds_of_a_classifier_are_accepted_wherever_bounds_are(tmp_path):
+    x, y = torch.rand(3, 2, 4, 4), torch.tensor([0, 1, 1])
+    np.savez(tmp_path / "x.npz", inputs=x.numpy(), labels=y.numpy())
+    for bounds in ((0.0, 1.0), (torch.zeros(2, 1, 1), torch.tensor([1.0, 2.0])[:, None, None])):
+        net = nn.Sequential(nn.Flatten(), nn.Linear(32, 2))
+        classifier = holdfast.Classifier(net, bounds, device="cpu")
+        made = data.Dataset("own", x, y, ("a", "b"), classifier.bounds)
+        for found in (
+            made,
+            made[:2],
+            data.from_npz(tmp_path / "x.npz", bounds=classifier.bounds),
+            data.conversion.collect(zip(x, y, strict=True), "pairs", bounds=classifier.bounds),
+        ):
+            for own, given in zip(found.bounds, bounds, strict=True):
+                assert torch.equal(torch.as_tensor(own), torch.as_tensor(given))
+            again = holdfast.Classifier.from_callable(lambda rows: rows[:, 0, 0, 0], found.bounds)
+            assert again.logits(found.inputs).shape == (len(found), 2)
+            assert repr(found).endswith("bounds [0, 1])" if isinstance(bounds[0], float) else "bounds [0, 2])")
+        region = holdfast.LinfBall(0.3).around(x, classifier.bounds)
+        upper = torch.as_tensor(made.bounds[1]).expand(3, 2, 4, 4)
+        assert torch.equal(region.project(torch.full_like(x, 9.0)[:, None])[:, 0], torch.minimum(x + 0.3, upper))
+        metric = holdfast.metrics.AOPC(steps=2, samples=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            holdfast.evaluate(net, "saliency", made, metric, controls=False, progress=False)  # bounds of the data
+
+
+def test_names_of_swapped_axes_are_noticed():
+    series = torch.zeros(5, 20, 3)
+    with pytest.raises(ArgumentError, match=r"features: .* got 3 for .*axes are swapped.*: use x.movedim\(-1, 1\)"):
+        data.Dataset("s", series, torch.zeros(5, dtype=torch.int64), ("a",), features=("x", "y", "z"))
 
 
 def test_unknown_names_suggest_a_near_one():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -97,6 +99,26 @@ def test_npz_holds_what_was_saved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("shape", "use"),
+    [
+        ((4, 16, 16), r"x\[:, None\]"),
+        ((4, 16, 16, 3), r"x.movedim\(-1, 1\)"),
+        ((4, 1, 16, 16), ""),
+        ((4, 3, 16), ""),  # a series
+        ((4, 16), ""),
+        ((4, 5, 16, 16), ""),
+    ],
+)
+def test_pictures_in_another_layout_are_warned_of(tmp_path: Path, shape: tuple[int, ...], use: str) -> None:
+    np.savez(tmp_path / "x.npz", inputs=np.zeros(shape, np.uint8), labels=[0, 1, 0, 1])
+    for read in (data.from_npz, read_data):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert read(tmp_path / "x.npz").inputs.shape == shape
+        assert [bool(re.search(use, str(each.message))) for each in caught] == [True] * bool(use)
+
+
+@pytest.mark.parametrize(
     ("arrays", "expected"),
     [
         ({"x": np.zeros((2, 3))}, r"path: expected arrays inputs \(or x\) and labels \(or y\), got a.npz with x"),
@@ -104,7 +126,7 @@ def test_npz_holds_what_was_saved(tmp_path: Path) -> None:
         ({"x": np.zeros((2, 3)), "y": np.zeros(2)}, "labels: expected 2 whole numbers, got float64"),
         ({"x": np.zeros((2, 3), int), "y": np.zeros(2, int)}, "inputs: expected floats or uint8"),
         ({"x": np.full((2, 3), np.nan), "y": np.zeros(2, int)}, "inputs: expected finite values"),
-        ({"x": np.full((2, 3), 7.0), "y": np.zeros(2, int)}, r"inputs: expected values in \[0.0, 1.0\]"),
+        ({"x": np.full((2, 3), 7.0), "y": np.zeros(2, int)}, r"inputs: expected values in \[0, 1\]"),
         ({"x": np.array([[{}]]), "y": np.zeros(1, int)}, "refused because they could run code"),
     ],
 )
@@ -349,7 +371,7 @@ def test_any_set_of_torch() -> None:
         data.from_torchvision([(torch.zeros(2), 0.5)])
     with pytest.raises(holdfast.ArgumentError, match="at least one sample"):
         data.from_torchvision([])
-    with pytest.raises(holdfast.ArgumentError, match=r"values in \[0.0, 1.0\]"):
+    with pytest.raises(holdfast.ArgumentError, match=r"values in \[0, 1\]"):
         data.from_torchvision([(torch.full((2,), -1.0), 0)])
 
 

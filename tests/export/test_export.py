@@ -23,6 +23,8 @@ import holdfast
 from holdfast import export
 from holdfast.cli import app
 from holdfast.export.latex import escape
+from holdfast.findings import as_findings
+from holdfast.presentation.coarse_to_fine.corruption_curve import _format_percent
 from holdfast.report import Report
 from holdfast.study.results import Results
 
@@ -131,6 +133,20 @@ def test_bounds_are_never_numbers(tmp_path: Path) -> None:
     assert f"{PROB}/bounded/low" not in names
     with pytest.raises(holdfast.ArgumentError, match="no mean is taken over bounds"):
         export.summary(source, statistic="mean")
+
+
+def test_nothing_printed_has_a_minus_before_a_zero(tmp_path: Path) -> None:
+    builder = Builder(tmp_path)
+    for name, end in (("a", -1e-5), ("b", -0.0)):
+        builder.worst(name, [end * n for n in range(8)])
+        builder.other(name, [-0.0] * 8)
+    source = builder.results()
+    page = Report(source).to_html(tmp_path / "page.html").read_text()
+    text = re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", page, flags=re.S)
+    for found in (str(as_findings(source)), export.to_latex(source), text):
+        assert re.search(r"\b0\.00", found)
+        assert not re.search(r"(?<![\w.])[-−]0(\.0+)?%?(?![\w.])", found)
+    assert _format_percent(-0.004) == "0%"
 
 
 def test_skipped_and_failed_leave_gaps(tmp_path: Path) -> None:

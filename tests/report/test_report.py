@@ -600,7 +600,16 @@ def test_large_maps_show_more_than_their_largest_pixel_and_large_inputs_take_few
 
 @pytest.mark.parametrize(
     ("value", "decimals", "text"),
-    [(-0.001, 2, "0.00"), (-1.5, 1, "−1.5"), (float("nan"), 2, "–"), (None, 2, "–"), (1e-9, None, "1e−09")],
+    [
+        (-0.0, None, "0"),
+        (-0.0049, 2, "0.00"),
+        (-0.0051, 2, "−0.01"),
+        (-0.001, 2, "0.00"),
+        (-1.5, 1, "−1.5"),
+        (float("nan"), 2, "–"),
+        (None, 2, "–"),
+        (1e-9, None, "1e−09"),
+    ],
 )
 def test_numbers_as_printed(value: float | None, decimals: int | None, text: str) -> None:
     assert format_number(value, decimals) == text

@@ -481,6 +481,12 @@ def test_files_of_the_wrong_kind(folder: Path) -> None:
     for name in ("w.safetensors", "w.pt"):
         with pytest.raises(Misfit, match="looks like weights"):
             source(folder, path=name)
+    for old in (False, True):
+        torch.save(net(), folder / "whole.pt", _use_new_zipfile_serialization=not old)
+        with pytest.raises(Misfit, match="path: .*'whole.pt', which is a pickled module, .*module.state_dict"):
+            source(folder, path="whole.pt")
+        with pytest.raises(holdfast.ArgumentError, match="weights: .* got a pickled module"):
+            read_weights((folder / "whole.pt").read_bytes())
     (folder / "cut.pt2").write_bytes(exported(net())[:-100])
     with pytest.raises(Misfit, match="a TorchScript or torch.export file"):
         source(folder, path="cut.pt2")

@@ -182,7 +182,7 @@ def round_number(value: float, digits: int = 6) -> float | None:
     >>> round_number(0.123456789), round_number(float("nan"))
     (0.123457, None)
     """
-    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+    return float(f"{value:z.{digits}g}") if math.isfinite(value) else None
 
 
 def title_axis(axis: str, direction: str | None, good: str, channel: str = "x") -> str | list[str]:

@@ -74,7 +74,7 @@ def draw_boxes(
                 "explainer": each,
                 "where": point.where,
                 "value": round_number(point.value),
-                "reads": f"{point.value:.3g}".replace("-", "−") + ("" if point.counts else " (does not count)"),
+                "reads": f"{point.value:z.3g}".replace("-", "−") + ("" if point.counts else " (does not count)"),
                 "colour": colour if point.counts else GREY,
                 "shape": shape,
             }
@@ -88,7 +88,7 @@ def draw_boxes(
             spans.append({"explainer": each, "colour": colour, **{key: round_number(end) for key, end in ends.items()}})
         aside = len(own) - len(counted)
         if len(counted):
-            text = f"median {np.median(counted):.3g} of {len(counted)}"
+            text = f"median {np.median(counted):z.3g} of {len(counted)}"
             words.append(f"{each}: {text}{f', {aside} not counted' if aside else ''}")
         else:
             words.append(f"{each}: none of {aside} counted")

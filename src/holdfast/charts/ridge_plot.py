@@ -208,7 +208,7 @@ def _area(
 
 
 def _middle(values: Array, label: str, base: int) -> dict[str, Any]:
-    q1, median, q3 = (f"{q:.3g}".replace("-", "−") for q in np.quantile(values, [0.25, 0.5, 0.75]))
+    q1, median, q3 = (f"{q:z.3g}".replace("-", "−") for q in np.quantile(values, [0.25, 0.5, 0.75]))
     return {
         "row": label,
         "x": round_number(float(np.median(values))),

@@ -119,7 +119,7 @@ def draw_strips(
     if any(strip.bounds.any() for strip in strips):
         where = "at or below" if side == "upper" else "at or above"
         caption += f" Triangles are only bounds: the value lies {where} them. So does a box that ends on them."
-    numbers = "; ".join(f"{_called(s)}: median {np.median(s.values):.3g} of {len(s.values)}" for s in strips)
+    numbers = "; ".join(f"{_called(s)}: median {np.median(s.values):z.3g} of {len(s.values)}" for s in strips)
     return Chart(
         spec, f"Distribution over samples, {title}. {numbers}.", caption, "distribution", "Distribution over samples"
     )
@@ -155,7 +155,7 @@ def _points(strip: Strip, place: float, colour: str, side: str) -> list[dict[str
             **({"part": strip.part} if strip.part else {}),
             "sample": int(strip.samples[i]),
             "value": round_number(float(strip.values[i])),
-            "reads": (bound if strip.bounds[i] else "") + f"{strip.values[i]:.4g}".replace("-", "−"),
+            "reads": (bound if strip.bounds[i] else "") + f"{strip.values[i]:z.4g}".replace("-", "−"),
             "place": round_number(place + ((i * 0.618 + 0.5) % 1 - 0.5) * 0.4, 4),
             "colour": colour,
             "shape": shape if strip.bounds[i] else "circle",
@@ -214,7 +214,7 @@ def draw_intervals(
         low, high = (entry.value if end is None else end for end in (entry.low, entry.high))
         low = low if math.isfinite(low) else min(ends) - margin
         high = high if math.isfinite(high) else max(ends) + margin
-        shown = f"{'≤ ' if entry.bound else ''}{entry.value:.4g} [{_end(entry.low)}, {_end(entry.high)}]"
+        shown = f"{'≤ ' if entry.bound else ''}{entry.value:z.4g} [{_end(entry.low)}, {_end(entry.high)}]"
         rows.append(
             {
                 "explainer": entry.name,
@@ -264,4 +264,4 @@ def draw_intervals(
 
 
 def _end(value: float | None) -> str:
-    return "?" if value is None else "−∞" if value == -math.inf else "∞" if value == math.inf else f"{value:.4g}"
+    return "?" if value is None else "−∞" if value == -math.inf else "∞" if value == math.inf else f"{value:z.4g}"

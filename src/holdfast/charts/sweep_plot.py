@@ -192,9 +192,9 @@ def _rows(
 
 
 def _reads(estimate: IntervalBar, sign: str, interval: bool = False) -> str:
-    text = f"{sign if estimate.bound else ''}{estimate.value:.4g}"
+    text = f"{sign if estimate.bound else ''}{estimate.value:z.4g}"
     if interval and estimate.low is not None and estimate.high is not None:
-        text += f" [{estimate.low:.4g}, {estimate.high:.4g}]"
+        text += f" [{estimate.low:z.4g}, {estimate.high:z.4g}]"
     return text.replace("-", "−").replace("inf", "∞")
 
 

@@ -122,11 +122,11 @@ def describe_estimate(decision: Decision) -> str:
 
 
 def _number(value: float) -> str:
-    return "-inf" if value == -math.inf else "inf" if value == math.inf else f"{value:.4g}"
+    return "-inf" if value == -math.inf else "inf" if value == math.inf else f"{value:z.4g}"
 
 
 def _percent(value: float) -> str:
-    return f"{100 * value:.3g}%"
+    return f"{100 * value:z.3g}%"
 
 
 def describe_notes(decision: Decision) -> str:

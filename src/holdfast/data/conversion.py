@@ -12,6 +12,7 @@ from torch import Tensor
 
 from holdfast.data.dataset import Dataset
 from holdfast.errors import ArgumentError, as_number, check
+from holdfast.tensors import Bound
 
 Size = int | tuple[int, int]
 
@@ -21,7 +22,7 @@ def collect(
     name: str,
     classes: Sequence[str] | None = None,
     size: Size | None = None,
-    bounds: tuple[float, float] = (0.0, 1.0),
+    bounds: tuple[Bound, Bound] = (0.0, 1.0),
 ) -> Dataset:
     """Make a data set from pairs of an input (picture, tensor or array) and a label.
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from holdfast.errors import ArgumentError, as_number, check
+from holdfast.errors import check
 from holdfast.records import set_fields
-from holdfast.tensors import describe_no_tensor, suggest_dtype
+from holdfast.tensors import Bound, describe_bounds, describe_no_tensor, read_bounds, suggest_dtype, suggest_layout
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -26,7 +26,8 @@ class Dataset:
         inputs: float32 `(N, ...)` within the bounds; images are `(N, C, H, W)`, series `(N, C, T)`, tables `(N, F)`.
         labels: int64 `(N,)`, each from 0 to the number of classes - 1.
         classes: the names of the classes.
-        bounds: the smallest and the largest valid value of an input.
+        bounds: the smallest and the largest valid value of an input: numbers, or tensors that broadcast against one
+            input, as for a `Classifier`, whose own bounds are accepted.
         extras: further tensors `(N, ...)` by name, for example the position of a block that carries the class. They are
             sliced with the samples.
         features: the names of the columns of a table, or of the channels of a series: one for each place of the second
@@ -48,7 +49,7 @@ class Dataset:
     inputs: Tensor
     labels: Tensor
     classes: tuple[str, ...]
-    bounds: tuple[float, float] = (0.0, 1.0)
+    bounds: tuple[Bound, Bound] = (0.0, 1.0)
     extras: Mapping[str, Tensor] = field(default_factory=dict)
     features: tuple[str, ...] | None = None
     tokens: tuple[tuple[str, ...], ...] | None = None
@@ -64,15 +65,17 @@ class Dataset:
         check(self.labels.dtype == torch.int64, "labels", "int64", f"{self.labels.dtype}: use labels.long()")
         count = len(self.inputs)
         check(self.labels.shape == (count,), "labels", f"shape ({count},)", tuple(self.labels.shape))
-        set_fields(self, classes=_read_classes(self.classes), bounds=_read_bounds(self.bounds))
-        low, high = self.bounds
+        bounds = [bound if bound.ndim else bound.item() for bound in read_bounds(self.bounds)]
+        set_fields(self, classes=_read_classes(self.classes), bounds=tuple(bounds))
         if count > 0:
             known = f"classes 0 .. {len(self.classes) - 1}"
             least, most = (int(label) for label in self.labels.aminmax())
             check(least >= 0 and most < len(self.classes), "labels", known, f"{least} .. {most}")
-            least_value, most_value = (float(value) for value in self.inputs.aminmax())
-            inside = low <= least_value and most_value <= high
-            check(inside, "inputs", f"values in [{low}, {high}]", f"[{least_value}, {most_value}]")
+            numbers = all(isinstance(bound, float) for bound in bounds)
+            lowest, highest = self.inputs.aminmax() if numbers else (self.inputs.amin(0), self.inputs.amax(0))
+            inside = bool((bounds[0] <= lowest).all()) and bool((highest <= bounds[1]).all())
+            reached = describe_bounds((lowest, highest))
+            check(inside, "inputs", f"values in {describe_bounds(self.bounds)}", reached)
         for name, values in self.extras.items():
             fine = isinstance(values, Tensor) and values.shape[:1] == (count,)
             got = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
@@ -80,10 +83,10 @@ class Dataset:
         set_fields(self, **checked_names(self.features, self.tokens, self.inputs))
 
     def __repr__(self) -> str:
-        shape, (low, high) = tuple(self.inputs.shape[1:]), self.bounds
+        shape = tuple(self.inputs.shape[1:])
         few = ": " + ", ".join(self.classes) if sum(map(len, self.classes)) <= 60 else ""
         parts = [repr(self.name), f"{len(self)} x {shape}", f"{len(self.classes)} classes{few}"]
-        parts += [f"bounds [{low:g}, {high:g}]"]
+        parts += [f"bounds {describe_bounds(self.bounds)}"]
         parts += [f"extras: {', '.join(self.extras)}"] if self.extras else []
         parts += [word for word in ("features", "tokens") if getattr(self, word) is not None]
         return f"Dataset({', '.join(parts)})"
@@ -170,6 +173,12 @@ def checked_names(
     if features is not None:
         fits = _are_texts(features) and len(features) == width
         got = f"{len(features)}" if isinstance(features, list | tuple) else repr(features)
+        if (
+            not fits
+            and _are_texts(features)
+            and (hint := suggest_layout(inputs, lambda x: x.shape[:2] == (count, len(features))))
+        ):
+            got += f" for {hint}"
         check(fits, "features", f"{width} names, one for each column or channel", got)
     if tokens is not None:
         fits = isinstance(tokens, list | tuple) and len(tokens) == count
@@ -192,17 +201,6 @@ def _read_classes(classes: object) -> tuple[str, ...]:
     names = tuple(classes) if fits else ()  # type: ignore[arg-type]
     check(fits and _are_texts(names), "classes", expected, repr(classes))
     return names
-
-
-def _read_bounds(bounds: object) -> tuple[float, float]:
-    """The bounds as a lower and a higher number."""
-    expected, hint = "a lower and a higher number, such as (0.0, 1.0)", "the range of all channels together"
-    if isinstance(bounds, tuple | list) and any(isinstance(end, Tensor) and end.ndim > 0 for end in bounds):
-        raise ArgumentError("bounds", expected, f"tensors: give {hint} (a Classifier takes bounds of each channel)")
-    pair = as_number(bounds.tolist() if getattr(bounds, "ndim", 0) == 1 else bounds)  # type: ignore[attr-defined]
-    fits = isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(end, int | float) for end in pair)
-    check(fits and pair[0] < pair[1], "bounds", expected, repr(bounds))
-    return pair[0], pair[1]
 
 
 def _are_texts(values: object) -> bool:

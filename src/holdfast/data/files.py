@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from holdfast.data.dataset import Dataset
-from holdfast.data.user_files import read_labelled_series, read_table
+from holdfast.data.user_files import read_labelled_series, read_table, warn_of_pictures
 from holdfast.errors import ArgumentError, check
+from holdfast.tensors import Bound
 
 _INPUTS, _LABELS = ("inputs", "x"), ("labels", "y")
 
@@ -21,7 +22,7 @@ def from_npz(
     *,
     name: str | None = None,
     classes: Sequence[str] | None = None,
-    bounds: tuple[float, float] = (0.0, 1.0),
+    bounds: tuple[Bound, Bound] = (0.0, 1.0),
 ) -> Dataset:
     """Load a `.npz` file with the arrays `inputs` or `x` (N, ...), `labels` or `y` (N,), and optionally `classes`
     and `features` (the names of columns or channels).
@@ -71,6 +72,7 @@ def from_npz(
     check(fine, "labels", f"{len(inputs)} whole numbers", _describe(labels))
     check(inputs.dtype.kind == "f" or inputs.dtype == np.uint8, "inputs", "floats or uint8", _describe(inputs))
     values = torch.from_numpy(np.ascontiguousarray(inputs))
+    warn_of_pictures(values)
     values = values.float() / 255 if values.dtype == torch.uint8 else values.float()
     check(bool(values.isfinite().all()), "inputs", "finite values", "NaN or infinity")
     targets = torch.from_numpy(labels.astype(np.int64))
@@ -88,7 +90,7 @@ def from_csv(
     label: str | None = None,
     name: str | None = None,
     classes: Sequence[str] | None = None,
-    bounds: tuple[float, float] | None = None,
+    bounds: tuple[Bound, Bound] | None = None,
 ) -> Dataset:
     """Load a table with a header: a row for each sample, a column of numbers for each feature, and one with the class.
 

@@ -19,6 +19,7 @@ from holdfast.data.conversion import Size, choose_samples, collect, parse_name, 
 from holdfast.data.dataset import Dataset
 from holdfast.data.root import VARIABLE, MissingDataError, data_root
 from holdfast.errors import ArgumentError, MissingExtraError, check
+from holdfast.tensors import Bound
 
 PREFIX = "huggingface"
 _FORM = "huggingface:<name>:<split>, such as huggingface:ylecun/mnist:test:count=100"
@@ -34,7 +35,7 @@ def from_huggingface(
     count: int | None = None,
     seed: int | None = None,
     classes: Sequence[str] | None = None,
-    bounds: tuple[float, float] = (0.0, 1.0),
+    bounds: tuple[Bound, Bound] = (0.0, 1.0),
 ) -> Dataset:
     """Make a data set from a `datasets.Dataset`, or an object like it.
 

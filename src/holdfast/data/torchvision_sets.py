@@ -15,6 +15,7 @@ from holdfast.data.conversion import Size, choose_samples, collect, parse_name, 
 from holdfast.data.dataset import Dataset
 from holdfast.data.root import VARIABLE, MissingDataError, data_root
 from holdfast.errors import ArgumentError, MissingExtraError, UnknownNameError, check
+from holdfast.tensors import Bound
 
 PREFIX = "torchvision"
 _FORM = "torchvision:<class>:<split>, such as torchvision:GTSRB:test:size=32"
@@ -29,7 +30,7 @@ def from_torchvision(
     seed: int | None = None,
     classes: Sequence[str] | None = None,
     label: Callable[[Any], int | str] | None = None,
-    bounds: tuple[float, float] = (0.0, 1.0),
+    bounds: tuple[Bound, Bound] = (0.0, 1.0),
 ) -> Dataset:
     """Make a data set from a torchvision data set, or any with `len()` whose entries are pairs of an input and a label.
 

@@ -24,8 +24,8 @@ from torch import Tensor
 
 from holdfast.data.conversion import from_pillow, resize
 from holdfast.data.series_files import ENDINGS, number_labels, read_series
-from holdfast.errors import ArgumentError, check, suggest_name
-from holdfast.tensors import widen_half
+from holdfast.errors import ArgumentError, check, suggest_name, warn_user
+from holdfast.tensors import suggest_layout, widen_half
 
 INPUTS, LABELS = ("inputs", "x"), ("labels", "y")
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
@@ -211,6 +211,7 @@ def as_inputs(values: Any, argument: str = "path") -> Tensor:
         values = torch.from_numpy(np.ascontiguousarray(values))
     check(isinstance(values, Tensor), argument, "inputs as a tensor or an array", type(values).__name__)
     inputs = widen_half(values.detach().cpu())
+    warn_of_pictures(inputs)
     if inputs.dtype == torch.uint8:
         inputs = inputs.to(torch.float32).div_(255)
     check(inputs.is_floating_point(), argument, "inputs as floats or uint8", f"values of type {inputs.dtype}")
@@ -218,6 +219,13 @@ def as_inputs(values: Any, argument: str = "path") -> Tensor:
     check(inputs.ndim >= 2 and inputs.numel() > 0, argument, "inputs of shape (N, ...)", f"shape {shape}")
     check(bool(torch.isfinite(inputs).all()), argument, "finite inputs", "NaN or infinity among them")
     return inputs.contiguous()
+
+
+def warn_of_pictures(inputs: Tensor) -> None:
+    """Warn if uint8 inputs look like pictures `(N, H, W)` or `(N, H, W, C)`: as inputs they are `(N, C, H, W)`."""
+    hint = suggest_layout(inputs, lambda x: x.ndim == 4 and len(x) == len(inputs) and x.shape[1] in (1, 3, 4))
+    if hint and inputs.dtype == torch.uint8 and inputs.ndim > 2 and inputs.shape[1] > 4:
+        warn_user(f"inputs: pictures have the shape (N, C, H, W); these look like {hint}")
 
 
 def list_columns(path: Path) -> dict[str, bool]:

@@ -100,7 +100,7 @@ def _write_metadata(findings: Findings, entries: list[Entry]) -> str:
                     {
                         "type": entry.metric,
                         "name": f"{entry.label} ({entry.explainer})",
-                        "value": float(f"{middle.value:.6g}"),
+                        "value": float(f"{middle.value:z.6g}"),
                         "args": {"statistic": "median", **interval},
                     }
                 )
@@ -117,7 +117,7 @@ def _write_metadata(findings: Findings, entries: list[Entry]) -> str:
 
 
 def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
+    return None if value is None or not math.isfinite(value) else float(f"{value:z.6g}")
 
 
 def _escape(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from holdfast.errors import check, describe_foreign
+from holdfast.errors import check, describe_foreign, find_package
 from holdfast.explainers.adapters.callables import from_callable, from_captum
 from holdfast.explainers.adapters.grad_cam import from_grad_cam
 from holdfast.explainers.adapters.lime import from_lime
@@ -197,7 +197,7 @@ def get(explainer: str | Explainer | Callable[..., Tensor], /, **options: Any) -
     if isinstance(explainer, Explainer):
         check(not options, "options", f"none for the ready explainer {explainer.label}", ", ".join(options))
         return explainer
-    if callable(explainer) and not isinstance(explainer, type):
+    if callable(explainer) and not isinstance(explainer, type) and not find_package(explainer, ADAPTERS):
         return from_callable(explainer, **options)
     expected = "a name, an Explainer (from_captum and others make one) or a function of module, inputs and targets"
     check(isinstance(explainer, str), "explainer", expected, describe_foreign(explainer, ADAPTERS, adapters=True))

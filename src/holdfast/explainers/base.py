@@ -15,7 +15,7 @@ from holdfast.function_calls import run_eagerly
 from holdfast.gating import rows_of
 from holdfast.model import ROW_ALIGNMENT, Classifier, count_padding, module_name, pad_rows
 from holdfast.records import ConfigurationType
-from holdfast.tensors import widen_half
+from holdfast.tensors import describe_bounds, widen_half
 
 
 class Explainer(metaclass=ConfigurationType):
@@ -313,6 +313,5 @@ def resolve_baseline(classifier: Classifier, inputs: Tensor, baseline: Baseline)
     value, (lower, upper) = make_baseline(baseline, inputs), classifier.bounds
     slack = 1e-5 * (upper - lower).clamp(max=1e30)
     fits = bool(((value >= lower - slack) & (value <= upper + slack)).all())
-    within = f"values within the bounds [{lower.min().item():g}, {upper.max().item():g}]"
-    check(fits, "baseline", within, baseline)
+    check(fits, "baseline", f"values within the bounds {describe_bounds(classifier.bounds)}", baseline)
     return value.clamp(lower, upper)

@@ -119,7 +119,7 @@ def completeness_gap(
         share = float((gap.abs() / change.abs().clamp(min=_SLACK))[missing].median())
         warnings.warn(
             f"{explainer.label}: the attributions of {int(missing.sum())} of {len(x)} inputs do not add up to the"
-            f" change of the logit from the baseline: they miss {share:.0%} of it in the median (tolerance"
+            f" change of the logit from the baseline: they miss {share:z.0%} of it in the median (tolerance"
             f" {tolerance:.0%})",
             CompletenessWarning,
             stacklevel=2,

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import check
-from holdfast.explainers import Explainer
+from holdfast.explainers import Explainer, InputCopy
 from holdfast.explainers.attention.attention_calls import PlainAttention
 from holdfast.explainers.gradients.surrogates import smooth_relu
 from holdfast.metrics.result import Status
@@ -77,9 +77,12 @@ class Probe:
         margin: from `"logit"`s or from `"probability"`s.
         region: the neighbourhoods of the P origins. Queries are then at its points, from which it makes the perturbed
             copies; where it moves positions, the maps of the copies are moved back before they are compared.
+        needs_maps: False for a value that depends on predictions alone. Maps can still be asked for, but no origin is
+            skipped for its map, and margins and gradients are the same for all explainers.
 
     Raises:
         UnknownNameError: no similarity has that name.
+        ModelError: the module does not give the same inputs the same logits again.
 
     Attributes:
         targets: the classes explained, `(P,)`.
@@ -115,10 +118,12 @@ class Probe:
         explain: Explain = "origin",
         margin: Output = "logit",
         region: Region | None = None,
+        needs_maps: bool = True,
     ) -> None:
-        self.classifier, self.explainer, self.region = classifier, explainer, region
+        self.classifier, self.explainer, self.region, self.needs_maps = classifier, explainer, region, needs_maps
         self.similarity = None if similarity is None else get_similarity(similarity)
         self.absolute, self.explain, self.margin_kind = absolute, explain, margin
+        classifier.check_repeatable(inputs)
         maps, logits = explainer.attribute_all(classifier, inputs, targets)
         self.targets = logits.argmax(1) if targets is None else targets
         self.maps, self.logits = maps, logits
@@ -132,11 +137,12 @@ class Probe:
         self._degenerate = torch.zeros_like(self._evaluations)
         self._nonfinite = torch.zeros_like(self._evaluations)
         self._status: list[Status] = ["ok"] * len(inputs)
-        self.skip(~(_finite(logits) & _finite(maps)), "nonfinite")
+        finite = _finite(logits)
+        self.skip(~(finite & _finite(maps) if needs_maps else finite), "nonfinite")
         self.skip(self.margin >= 0, "misclassified")
         # a correlation with a constant map says nothing; a distance from one does, if it is not 0 (`skip_unchanged`)
         compared = self.similarity
-        if compared is not None and (compared.larger_is_closer or compared.ordinal):
+        if needs_maps and compared is not None and (compared.larger_is_closer or compared.ordinal):
             self.skip_constant(self._compared)
 
     @property
@@ -278,7 +284,7 @@ class Probe:
             difference = maps - whole if seen is None else (maps - whole) * seen
             distance = torch.where(finite, difference.flatten(1).norm(dim=1), torch.nan)
         return Measurement(
-            torch.where(finite, margin, torch.nan),
+            torch.where(finite if self.needs_maps else _finite(logits), margin, torch.nan),
             alike,
             distance,
             signed if keep_maps else None,
@@ -346,13 +352,15 @@ class Probe:
             beta: the sharpness of softplus.
         """
 
+        explainer = self.explainer if self.needs_maps else InputCopy()
+
         def chunk(x: Tensor, origin: Tensor, *columns: Tensor) -> tuple[Tensor]:
             targets = self.targets[origin]
             with torch.enable_grad():
                 with smooth_relu(beta), PlainAttention():  # which run compiled modules eagerly
                     leaf = x.detach().requires_grad_(True)
                     copies = self.perturb(leaf, origin)
-                    maps, logits = self.explainer.attribute(
+                    maps, logits = explainer.attribute(
                         self.classifier, copies, targets if self.explain == "origin" else None, create_graph=True
                     )
                 # the user's model does not run in what follows: many small operations, of which the two would look at
@@ -370,7 +378,7 @@ class Probe:
             return (torch.zeros_like(x) if found is None else found.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0),)
 
         # a graph of second order holds about twice what a backward pass does
-        rows = 2 * self.explainer.rows_per_input
+        rows = 2 * explainer.rows_per_input
         (found,) = self.classifier.map_rows(
             chunk, x, origin, *columns, like=self._example, rows_per_input=rows, kind="backward"
         )

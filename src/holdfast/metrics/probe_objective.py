@@ -49,10 +49,11 @@ class ProbeObjective(ABC):
 
     @property
     def differentiable(self) -> bool:
-        """Whether a white-box search can use it: model, explainer, similarity and perturbation are differentiable."""
+        """Whether a white-box search can use it: the model, the perturbation and the maps it needs have gradients."""
         similarity, region = self.probe.similarity, self.probe.region
         by_points = region is None or region.differentiable
         by_maps = self.probe.explainer.differentiable and (similarity is None or similarity.differentiable)
+        by_maps |= not self.probe.needs_maps
         return by_points and by_maps and self.probe.classifier.differentiable
 
     def run(self, search: Search, region: Region, budget: int, seed: int) -> SearchResult:

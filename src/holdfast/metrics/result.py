@@ -88,7 +88,7 @@ class Result:
         counts = {status: self.status.count(status) for status in STATUSES if status in self.status}
         skipped = ", ".join(f"{count} {status}" for status, count in counts.items() if status != "ok")
         known = [value for value in self.frame()["value"].to_list() if value is not None]
-        middle = f", median {statistics.median(known):.4g}" if known else ""
+        middle = f", median {statistics.median(known):z.4g}" if known else ""
         samples = f"{len(self)} sample{'' if len(self) == 1 else 's'}"
         return f"{type(self).__name__}({self.metric}, {samples}{f' ({skipped})' if skipped else ''}{middle})"
 

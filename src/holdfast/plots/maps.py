@@ -203,7 +203,7 @@ def _draw_table(axes: Any, x: Array, values: Array, features: Sequence[str] | No
     order = np.argsort(-np.abs(values), kind="stable")
     shown = order if len(order) <= BARS + 1 else order[:BARS]
     names = [f"feature {n}" for n in range(len(x))] if features is None else list(features)
-    labels = [f"{textwrap.shorten(names[n], 28, placeholder='...')} = {x[n]:.4g}" for n in shown]
+    labels = [f"{textwrap.shorten(names[n], 28, placeholder='...')} = {x[n]:z.4g}" for n in shown]
     heights = [float(values[n]) for n in shown]
     if len(shown) < len(order):
         labels.append(f"{len(order) - len(shown)} more, together")

@@ -56,6 +56,7 @@ class Reading:
         good: what an explainer with a better value is, in a word or two, such as `"more robust"`.
         column: the column of the frame with the value.
         log_probability: True if values are natural logarithms of probabilities, which are also shown as "1 in N".
+        empty: which evaluated samples have no value that counts, to follow "3 samples".
     """
 
     title: str
@@ -69,6 +70,7 @@ class Reading:
     good: str = "better"
     column: str = "value"
     log_probability: bool = False
+    empty: str = "without a number"
 
     def select_valid(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows that enter medians and ranks: evaluated, with a finite value, and with all of `only` true."""
@@ -673,7 +675,5 @@ def format_number(value: float | None, decimals: int | None = 2) -> str:
         return "–"
     if np.isinf(value):
         return "∞" if value > 0 else "−∞"
-    text = f"{value:.4g}" if decimals is None or abs(value) >= 1e15 else f"{value:.{decimals}f}"
-    if text.startswith("-") and not text.strip("-0."):
-        text = text[1:]
+    text = f"{value:z.4g}" if decimals is None or abs(value) >= 1e15 else f"{value:z.{decimals}f}"
     return text.replace("-", "−")

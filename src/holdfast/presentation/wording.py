@@ -67,7 +67,7 @@ def describe_probability(log_probability: float, sign: str = "") -> str:
     odds = sign + format_odds(log_probability)
     if not math.isfinite(log_probability):
         return odds
-    decimal = f"{round(log_probability / math.log(10), 2) + 0.0:.2f}".replace("-", "−")  # + 0.0: no minus before a zero
+    decimal = f"{log_probability / math.log(10):z.2f}".replace("-", "−")
     return f"log10 P {sign}{decimal}, {odds}"
 
 
@@ -134,7 +134,7 @@ def describe_parameters(row: Mapping[str, Any], options: Mapping[str, Any], shap
         name, _, rest = column.partition(" [")
         unit, _, number = rest.partition("]")
         scale = 100 if unit.startswith("share") else 1
-        text = f"{scale * value + 0.0:.3g}".replace("-", "−")
+        text = f"{scale * value:z.3g}".replace("-", "−")
         unit = f"%{unit.removeprefix('share')}" if scale == 100 else "%" if unit in ("%", "percent") else f" {unit}"
         found.append(f"{name}{number} {text}{unit}".rstrip())
     return ", ".join(found)

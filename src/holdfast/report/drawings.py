@@ -148,7 +148,7 @@ def format_value(value: float) -> str:
     >>> format_value(-0.12345), format_value(1234.5), format_value(0.0)
     ('−0.123', '1.23e3', '0')
     """
-    text = f"{value:.3g}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
+    text = f"{value:z.3g}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
     return text.replace("-", "−")
 
 

@@ -335,7 +335,7 @@ def _add_titles(found: list[Group]) -> list[Group]:
 
 def _in_words(value: Any) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return f"{value:,}" if isinstance(value, int) and abs(value) >= 1e5 else f"{value:.6g}".replace("-", "−")
+        return f"{value:,}" if isinstance(value, int) and abs(value) >= 1e5 else f"{value:z.6g}".replace("-", "−")
     if value is None:
         return "default"
     if isinstance(value, _Given) and value.words:

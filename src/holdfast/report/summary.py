@@ -63,7 +63,7 @@ def summarise_rows(label: Label, frame: pl.DataFrame, failed: int) -> Cell | Non
     rows = reading.select_valid(frame)
     notes = [*label.remarks(fine), *describe_censoring(reading, rows)]
     lost = int((~np.isfinite(reading.values(fine))).sum())
-    notes += [f"{lost} without a number"] if lost else []
+    notes += [f"{lost} {reading.empty}"] if lost else []
     notes += [*describe_skipped(frame), *broken]
     middle = estimate(reading, frame)
     if middle is None:

@@ -390,7 +390,7 @@ def _format_rounded(value: float | str | None) -> str:
 
 
 def _format_exact(value: float | str | None) -> str:
-    return "–" if value is None else value if isinstance(value, str) else f"{value:g}".replace("-", "−")
+    return "–" if value is None else value if isinstance(value, str) else f"{value:zg}".replace("-", "−")
 
 
 def if_small(scale: Scale, text: str) -> str:

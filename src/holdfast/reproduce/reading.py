@@ -158,7 +158,7 @@ def pivot_by(frame: pl.DataFrame, column: str, by: str) -> pl.DataFrame:
 
 def format_correlations(found: Mapping[str, Estimate]) -> str:
     """Correlations with their intervals as text."""
-    return ", ".join(f"{name} {r:.3f} [{low:.3f}, {high:.3f}]" for name, (r, low, high) in found.items())
+    return ", ".join(f"{name} {r:z.3f} [{low:z.3f}, {high:z.3f}]" for name, (r, low, high) in found.items())
 
 
 def judge_by_metric(*claims: tuple[str, Holds]) -> Verdicts:

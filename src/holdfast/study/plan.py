@@ -7,16 +7,14 @@ chunk. So all explainers meet the same noise, and results do not depend on how s
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from holdfast.errors import ModelError
 from holdfast.explainers import Explainer
 from holdfast.metrics.base import Metric, plain
 from holdfast.model import Classifier, module_name
@@ -28,8 +26,6 @@ from holdfast.study.user_code import UserCode
 
 #: an explanation runs the model forward and backward, which takes about as long as three passes forward
 _PASSES = 3
-#: inputs with which a model is tried, and the relative difference of logits that is no rounding
-_REPEATED, _TOLERANCE = 16, 1e-3
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,8 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
             check_one_for_all(explainer, inputs)
         # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
         described: tuple[list[Any], str] = classifier_fingerprint(classifier, code), grid.device.partition(":")[0]
-        check_repeatable(classifier, inputs)  # after the fingerprint, because forward may change attributes
+        # after the fingerprint, because forward may change attributes
+        classifier.check_repeatable(inputs, in_batches=True)
         models.setdefault(model, _about_model(classifier, source.about, described[0]))
         answers = answers_fingerprint(classifier, inputs)
         combination = digest([*described, answers] if answers else [*described])
@@ -118,77 +115,6 @@ def inputs_for(classifier: Classifier, samples: Samples) -> tuple[Tensor, Tensor
     """
     inputs = classifier.check_inputs(samples.inputs.to(classifier.dtype))
     return inputs, None if samples.targets is None else classifier.check_targets(samples.targets, inputs)
-
-
-def check_repeatable(classifier: Classifier, inputs: Tensor) -> None:
-    """Check that a model gives an input the same logits again, whatever else is in the batch, on the first inputs.
-
-    Otherwise no comparison of two inputs means anything. This costs four small batches. Buffers and attributes that
-    `forward` changes are as before afterwards. A model that fails is left to the jobs, which say for which samples.
-
-    Raises:
-        ModelError: it does not; the message names the cause where it is known.
-    """
-    some = inputs[:_REPEATED].to(classifier.device)
-    if len(some) == 1:  # beside another input within the bounds
-        lower = classifier.bounds[0].expand_as(some)
-        some = torch.cat([some, (some + lower.where(lower.isfinite(), torch.zeros_like(lower))) / 2])
-
-    def answer(x: Tensor) -> Tensor:
-        (logits,) = classifier.map_rows(lambda rows: (classifier.forward(rows),), x)
-        return logits.double()
-
-    try:
-        with _keep_state(classifier.module), classifier.session(), torch.no_grad():
-            first, again, turned, part = answer(some), answer(some), answer(some.flip(0)).flip(0), answer(some[:1])
-    except (Exception, SystemExit):
-        return
-    if again_differs := _describe_difference(first, again, classifier.precision):
-        layers = [n or "itself" for n, part in classifier.module.named_modules() if list(part.buffers(recurse=False))]
-        hint = f"; layers with buffers: {', '.join(layers[:3])}" if layers else ""
-        raise ModelError(
-            "model: expected the same logits for the same inputs in evaluation mode, got differences of up to"
-            f" {again_differs} between two calls. Look for dropout or noise with training=True, and for buffers that"
-            f" forward changes{hint}"
-        )
-    for other in (turned, part):
-        if differs := _describe_difference(first[: len(other)], other, classifier.precision):
-            named = classifier.module.named_modules()
-            own = [name for name, part in named if getattr(part, "track_running_stats", True) is False]
-            hint = f" ({', '.join(own[:3])} do so)" if own else ""
-            raise ModelError(
-                "model: expected logits that do not depend on the other inputs of the batch, got differences of up to"
-                f" {differs}. Look for layers that compute statistics of the batch{hint}, and for dynamic quantization"
-            )
-
-
-@contextlib.contextmanager
-def _keep_state(module: nn.Module) -> Iterator[None]:
-    """Put back, at the end, the buffers and the plain attributes of all layers."""
-    buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
-    attributes = [(part, dict(vars(part))) for part in module.modules()]
-    try:
-        yield
-    finally:
-        for part, before in attributes:  # names with an underscore belong to torch
-            for name in [name for name in vars(part) if name not in before and not name.startswith("_")]:
-                del vars(part)[name]
-            vars(part).update({name: value for name, value in before.items() if not name.startswith("_")})
-        with torch.no_grad():
-            for buffer, value in buffers:
-                buffer.copy_(value)
-
-
-def _describe_difference(first: Tensor, other: Tensor, dtype: torch.dtype) -> str:
-    """How far logits `(N, C)` differ, if by more than rounding; else empty. Rows that are not finite do not count."""
-    finite = torch.isfinite(first).all(1) & torch.isfinite(other).all(1)
-    first, other = first[finite], other[finite]
-    if not len(first):
-        return ""
-    largest = first.abs().amax(0)
-    allowed = _TOLERANCE * (first.amax(0) - first.amin(0)) + 64 * torch.finfo(dtype).eps * largest
-    difference = (other - first).abs().amax(0)
-    return f"{float(difference.max()):.3g}" if bool((difference > allowed).any()) else ""
 
 
 def job_seed(seed: int, repeat: int) -> int:

@@ -59,6 +59,7 @@ def check_program(content: bytes, name: str, trust: bool = False) -> Literal["to
         return "torchscript"
     weights = any(m.endswith("/data.pkl") for m in members) or name.endswith(".safetensors")
     got = f"{name!r}, which looks like weights: those go with a function" if weights else repr(name)
+    got = f"{name!r}, which is {pickled}" if (pickled := _describe_pickled_module(content)) else got
     raise ArgumentError("path", f"a TorchScript or torch.export file, or a pickle ({', '.join(_PICKLES)})", got)
 
 
@@ -182,7 +183,8 @@ def read_weights(content: bytes) -> dict[str, Tensor]:
             warnings.filterwarnings("ignore", message="Detected pickle protocol", category=UserWarning)
             found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        got = "a pickle with other objects, which is not loaded since that could run code"
+        other = "a pickle with other objects, which is not loaded since that could run code"
+        got = _describe_pickled_module(content) or other
         raise ArgumentError("weights", "weights alone: safetensors, or torch.save(module.state_dict())", got) from error
     except (SafetensorError, RuntimeError, ValueError, EOFError, KeyError) as error:
         raise ArgumentError("weights", "a safetensors file, or one of torch.save", _reason(error)) from error
@@ -190,6 +192,16 @@ def read_weights(content: bytes) -> dict[str, Tensor]:
     fine = isinstance(found, Mapping) and all(isinstance(value, Tensor) for value in found.values())
     check(fine, "weights", "a state dict: tensors by name", f"a {type(found).__name__} of other things")
     return dict(found)
+
+
+def _describe_pickled_module(content: bytes) -> str:
+    """What to do with a file of `torch.save` or `pickle` that holds a whole module; empty if it holds none.
+
+    The names of a module's attributes stand in the file, which is not opened.
+    """
+    why = "a pickled module, which is not loaded since that could run code: save its weights (module.state_dict()) and"
+    use = f"{why} name the function that makes it, or save a TorchScript program"
+    return use if b"_parameters" in content and b"_modules" in content else ""
 
 
 def fill(module: nn.Module, weights: Mapping[str, Tensor]) -> None:

@@ -126,6 +126,44 @@ def test_misclassification_of_a_linear_model_is_known() -> None:
         assert abs(found.log_probability.item() - math.log(share)) < 4 * found.std_error.item()
 
 
+def _constant(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return torch.ones_like(x)
+
+
+def _not_a_number(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return torch.full_like(x, torch.nan)
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        MisinterpretationProbability(BALL, "misclassification", particles=20, first=1.0, moves=1, from_event=True),
+        MisinterpretationProbability(BALL, "misclassification", method="monte_carlo", samples=500),
+        *(WorstCase(BALL, "misclassification", search=name, budget=60) for name in ("auto", "gradient", "genetic")),
+    ],
+    ids=lambda metric: str(metric.own_label),
+)
+def test_misclassification_is_the_same_number_for_every_explainer(metric: Metric) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3))
+    model, x = holdfast.Classifier(net, (0.0, 1.0), device="cpu"), torch.rand(3, 4)
+    columns = ["status", "value", "low", "high", "model_evaluations"]
+    expected = metric(model, "saliency", x).frame().select(columns)
+    assert set(expected["status"]) == {"ok"}
+    for explainer in ("integrated_gradients", "occlusion", _constant, _not_a_number):
+        assert metric(model, explainer, x).frame().select(columns).equals(expected)  # type: ignore[arg-type]
+        assert metric.describe_misfit(holdfast.explainers.get(explainer)) == ""  # type: ignore[arg-type]
+
+
+def test_a_worst_case_of_the_class_still_shows_the_maps_of_its_explainer() -> None:
+    model, x = linear_classifier(torch.tensor([[1.0, 0.0], [0.0, 1.0]])), torch.tensor([[0.7, 0.2]])
+    worst = WorstCase(BALL, "misclassification", budget=60, track_sensitivity=True)(model, "input_x_gradient", x)
+    torch.testing.assert_close(worst.origin_maps, torch.tensor([[0.7, 0.0]]))
+    torch.testing.assert_close(worst.maps, worst.inputs * torch.tensor([[1.0, 0.0]]))
+    assert worst.sens_max.item() == pytest.approx(0.2, rel=1e-3)
+    assert WorstCase(BALL, budget=60)(model, _constant, x).status == ("degenerate",)
+
+
 def test_explanation_of_a_linear_model_is_known() -> None:
     # the map is w * x, so the similarity within the box is a function of x that numpy can compute
     generator = torch.Generator().manual_seed(0)

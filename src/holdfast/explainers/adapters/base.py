@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
-import random
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
@@ -19,7 +18,7 @@ from holdfast.explainers.base import Explainer
 from holdfast.explainers.cam.gradcam import resize
 from holdfast.function_calls import find_programs
 from holdfast.model import Classifier
-from holdfast.tensors import content_keys
+from holdfast.tensors import content_keys, seed_generators
 
 #: a model as packages without tensors need it: an array in, an array out
 ArrayFunction = Callable[[Any], Any]
@@ -151,35 +150,6 @@ def shape_like_inputs(out: Any, x: Tensor, label: str, layer: bool = False, one_
         expected = f"maps of the same shape as the inputs that the function was given, {tuple(x.shape)}"
         raise ModelError(f"{label}: expected {expected}, got {tuple(values.shape)}")
     return values
-
-
-@contextlib.contextmanager
-def seed_generators(seed: int, device: torch.device) -> Iterator[Callable[[], bool]]:
-    """Seed the global generators of torch, NumPy and Python inside, and restore their state afterwards.
-
-    Gives a function that says whether any random number has been drawn since.
-    """
-    numbers, python = np.random.get_state(), random.getstate()  # noqa: NPY002
-    cuda = device.type == "cuda"
-    with torch.random.fork_rng(devices=[device] if cuda else []):
-        torch.manual_seed(seed)
-        np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002
-        random.seed(seed)
-        state = torch.cuda.get_rng_state(device) if cuda else torch.empty(0)
-        start = (torch.random.get_rng_state(), np.random.get_state(), random.getstate())  # noqa: NPY002
-
-        def has_drawn() -> bool:
-            same = torch.equal(start[0], torch.random.get_rng_state()) and start[2] == random.getstate()
-            same = same and (not cuda or torch.equal(state, torch.cuda.get_rng_state(device)))
-            now: Any = np.random.get_state()  # noqa: NPY002
-            then: Any = start[1]
-            return not (same and then[2:] == now[2:] and np.array_equal(then[1], now[1]))
-
-        try:
-            yield has_drawn
-        finally:
-            np.random.set_state(numbers)  # noqa: NPY002
-            random.setstate(python)
 
 
 @contextlib.contextmanager

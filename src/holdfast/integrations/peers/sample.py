@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.explainers import Explainer
-from holdfast.explainers.adapters.base import seed_generators
 from holdfast.explainers.base import PreprocessedModule, join_preprocessing
 from holdfast.model import Classifier
+from holdfast.tensors import seed_generators
 
 
 class Sample:

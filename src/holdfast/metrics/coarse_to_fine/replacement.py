@@ -25,7 +25,7 @@ from holdfast.metrics.replaced_copies import PerturbationCurves, ReplacedCopies,
 from holdfast.model import Classifier, score_classes
 from holdfast.segments import spatial_shape
 from holdfast.similarity.rows import order_rows
-from holdfast.tensors import hashed_uniform
+from holdfast.tensors import describe_bounds, hashed_uniform
 
 #: from inputs `(m, ...)` and uniform numbers in (0, 1) of the same shape to values of that shape, each row by itself
 Fill = Callable[[Tensor, Tensor], Tensor]
@@ -126,10 +126,10 @@ def resolve_noise(
     inside = torch.special.ndtr((upper - centre) / scale) - torch.special.ndtr((lower - centre) / scale)
     outside = float(1 - inside.mean())
     if outside > _MUCH:
-        range_ = f"[{float(lower.min()):g}, {float(upper.max()):g}]"
         classifier.warn_once(
-            f"replacement: {outside:.0%} of this noise lies outside of the bounds {range_} and is clipped to them; give"
-            " mean and sd of the training data, or leave them out for noise that fits the bounds"
+            f"replacement: {outside:.0%} of this noise lies outside of the bounds"
+            f" {describe_bounds(classifier.bounds)} and is clipped to them; give mean and sd of the"
+            " training data, or leave them out for noise that fits the bounds"
         )
     return centre, scale
 

@@ -38,7 +38,7 @@ from holdfast.algorithms.rare_events.subset_sampling import (
 from holdfast.algorithms.searches.auto import AutoSearch
 from holdfast.algorithms.searches.base import Search
 from holdfast.errors import HoldfastError, check, check_integer
-from holdfast.explainers import Explainer
+from holdfast.explainers import Explainer, InputCopy
 from holdfast.metrics.base import Direction, Metric, PartOf, Presets, Role, metrics
 from holdfast.metrics.kept_class import KeptClass, NeighbourhoodResult
 from holdfast.metrics.probe import Explain, Probe, check_probe_options
@@ -138,7 +138,7 @@ class MisinterpretationProbability(Metric):
 
     Args:
         neighbourhood: where perturbed inputs lie and how they are distributed.
-        event: `"changed_explanation"`, `"changed_class"` or `"misclassification"`.
+        event: `"changed_explanation"`, `"changed_class"` or `"misclassification"`, which does not run the explainer.
         similarity: a similarity or its name.
         threshold: of the similarity. None: the similarity's own (of Pearson's correlation 0.4 for a changed explanation
             and 0.6 for a kept one).
@@ -312,13 +312,13 @@ class MisinterpretationProbability(Metric):
     ) -> ProbabilityResult:
         """Estimate the probability of the event around every sample."""
         event = self._event()
-        region = self.neighbourhood.around(inputs, classifier.bounds)
+        region, needed = self.neighbourhood.around(inputs, classifier.bounds), event.needs_explanation
         probe = Probe(
             classifier,
-            explainer,
+            explainer if needed else InputCopy(),  # the number must not depend on an explainer that the event ignores
             inputs,
             targets,
-            event.similarity,
+            event.similarity if needed else None,
             absolute=self.absolute,
             explain=self.explain,
             margin=self.margin,

@@ -142,7 +142,8 @@ class WorstCase(Metric):
 
     Args:
         neighbourhood: where perturbed inputs may lie.
-        event: `"changed_explanation"`, `"changed_class"` or `"misclassification"`.
+        event: `"changed_explanation"`, `"changed_class"` or `"misclassification"`, whose margin does not depend on the
+            explainer.
         similarity: a similarity or its name.
         search: `"auto"` (follows gradients where model, explainer and similarity have them, black box elsewhere),
             `"block"`, `"genetic"`, `"gradient"` or `"sign"` (both white box), `"random"`, `"grid"` (for a few
@@ -159,7 +160,7 @@ class WorstCase(Metric):
 
     Raises:
         ArgumentError: an option out of range; in the call, a white-box search for an explainer or a similarity that
-            cannot be differentiated.
+            the event needs and that cannot be differentiated.
 
     >>> import holdfast
     >>> digits = holdfast.data.bundled("digits")[:2]
@@ -260,8 +261,8 @@ class WorstCase(Metric):
         return build(searches, self.search)
 
     def describe_misfit(self, explainer: Explainer) -> str:
-        """Only black-box searches take an explainer that cannot be differentiated."""
-        fits = explainer.differentiable or not self.make_search().white_box
+        """Only black-box searches take an explainer that cannot be differentiated, for an event of explanations."""
+        fits = explainer.differentiable or self.event == "misclassification" or not self.make_search().white_box
         return "" if fits else "the explainer cannot be differentiated"
 
     def evaluate(
@@ -275,10 +276,11 @@ class WorstCase(Metric):
         """Search around every sample, and re-evaluate what was found."""
         event, search = self._event(), self.make_search()
         region = self.neighbourhood.around(inputs, classifier.bounds)
+        needed = event.needs_explanation
         parts = {
             "the model": classifier.differentiable,
-            "the explainer": explainer.differentiable,
-            "the similarity": event.similarity.differentiable,
+            "the explainer": explainer.differentiable or not needed,
+            "the similarity": event.similarity.differentiable or not needed,
             "the neighbourhood": region.differentiable,
         }
         missing = [part for part, differentiable in parts.items() if not differentiable]
@@ -295,6 +297,7 @@ class WorstCase(Metric):
             explain=self.explain,
             margin=self.margin,
             region=region,
+            needs_maps=needed,
         )
         objective = EventObjective(event, probe, inputs, self.track_sensitivity)
         usable, points, trace, population = objective.usable, region.centre.clone(), _empty_trace(inputs), None

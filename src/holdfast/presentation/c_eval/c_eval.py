@@ -32,6 +32,10 @@ _GAINED = 0.01  # the share by which the mean ratio must increase to count as a 
 _TINT, _MARK = np.array([0.90, 0.45, 0.0]), "#e67300"
 
 
+#: which samples have no value
+NO_CHANGE = "for which no change of the class was found"
+
+
 @presentations.register("c_eval")
 class CEvalPresentation(Presentation):
     """c-Eval: distributions, c against sizes, and the changed inputs."""
@@ -48,6 +52,7 @@ class CEvalPresentation(Presentation):
             censored="bound",
             censored_side="lower",
             caution=caution,
+            empty=NO_CHANGE,
         )
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:

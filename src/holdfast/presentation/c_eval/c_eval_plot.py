@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.charts import Chart, Gallery
 from holdfast.presentation.base import Reading, View, draw_distribution, presentations
-from holdfast.presentation.c_eval.c_eval import CEvalPresentation, draw_sweep
+from holdfast.presentation.c_eval.c_eval import NO_CHANGE, CEvalPresentation, draw_sweep
 
 
 @presentations.register("c_eval_plot")
@@ -23,6 +23,7 @@ class CEvalPlotPresentation(CEvalPresentation):
             2,
             censored="bound",
             censored_side="lower",
+            empty=NO_CHANGE,
         )
 
     def question(self, options: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from holdfast.charts import Chart, Gallery, Line, draw_lines
 from holdfast.presentation.base import Presentation, Reading, View, draw_distribution, presentations
+from holdfast.presentation.c_eval.c_eval import NO_CHANGE
 
 
 @presentations.register("near_affinity")
@@ -23,6 +24,7 @@ class NearAffinityPresentation(Presentation):
             self.direction_of(options),
             censored="bound",
             censored_side="lower",
+            empty=NO_CHANGE,
         )
 
     def question(self, options: Mapping[str, Any]) -> str:
@@ -48,7 +50,7 @@ class NearAffinityPresentation(Presentation):
                 sizes = np.asarray(arrays["fractions"], dtype=float)
                 if row["c_empty"] is not None:
                     shares.append(np.asarray(arrays["estimate"], dtype=float) / float(row["c_empty"]))
-            if shares:
+            if np.isfinite(shares).any():
                 known = np.where(np.isfinite(shares), shares, np.nan)
                 some = np.isfinite(known).any(axis=0)
                 low, middle, high = np.nanquantile(known[:, some], [0.25, 0.5, 0.75], axis=0)

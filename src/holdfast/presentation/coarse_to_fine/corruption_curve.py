@@ -180,7 +180,7 @@ def _describe_shares(frames: Sequence[pl.DataFrame]) -> str:
 
 
 def _format_percent(share: float) -> str:
-    return f"{100 * share:.0f}%"
+    return f"{100 * share:z.0f}%"
 
 
 def draw_ridge_lines(view: View, drops: Drops) -> list[Chart | None]:

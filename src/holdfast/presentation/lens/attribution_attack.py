@@ -75,6 +75,7 @@ class AttributionAttackPresentation(Presentation):
             only=("label_kept",),
             caution=caution,
             good="more robust",
+            empty="for which no input of the same class was found",
         )
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
@@ -112,7 +113,7 @@ class AttributionAttackPresentation(Presentation):
 
         def measure(rows: pl.DataFrame) -> tuple[float, str] | None:
             found = fragility(view.reading.select_valid(rows)) if "kept" in rows.columns else None
-            return None if found is None else (1 - found.parts[0], f"{100 * (1 - found.parts[0]):.0f}%")
+            return None if found is None else (1 - found.parts[0], f"{100 * (1 - found.parts[0]):z.0f}%")
 
         ranked = view.rank(measure, "lower")
         if not ranked:

@@ -158,7 +158,8 @@ def _on_unit_scale(chart: Chart | None, lines: Sequence[Line], chance: Mapping[i
         encoding["y"] = {**encoding["y"], "scale": {**SCALE, "domain": [0, 1]}}
         layers.append({**layer, "encoding": encoding})
     texts = [
-        f"{line.name}: " + ", ".join(f"{y:.2f} at {x:g}" for x, y in zip(line.x, line.y, strict=True)) for line in lines
+        f"{line.name}: " + ", ".join(f"{y:z.2f} at {x:g}" for x, y in zip(line.x, line.y, strict=True))
+        for line in lines
     ]
     caption = chart.caption
     if chance:
@@ -167,6 +168,6 @@ def _on_unit_scale(chart: Chart | None, lines: Sequence[Line], chance: Mapping[i
         rows = [{"x": place, "y": round_number(value)} for place, value in chance.items()]
         layers.insert(0, {"data": {"values": rows}, "mark": mark, "encoding": {"x": x, "y": y}})
         caption += " Dotted: two sets drawn at random."
-        texts.append("two sets drawn at random: " + ", ".join(f"{y:.2f} at {x}" for x, y in chance.items()))
+        texts.append("two sets drawn at random: " + ", ".join(f"{y:z.2f} at {x}" for x, y in chance.items()))
     spec = {**chart.spec, "layer": layers}
     return dataclasses.replace(chart, spec=spec, caption=caption, alt=f"{chart.alt} {'; '.join(texts)}.")

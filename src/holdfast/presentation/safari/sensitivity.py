@@ -26,7 +26,8 @@ class MaxSensitivityPresentation(Presentation):
         """Smaller is more robust, provided that the maps are on one scale."""
         caution = "" if options.get("normalise") else "It grows with the scale of an explainer's maps."
         axis = f"largest {self.what}" + (", normalised" if options.get("normalise") else "")
-        return Reading(self.title, axis, self.direction_of(options), caution=caution, good="more robust")
+        empty = "of which no copy keeps the class" if options.get("same_class") else Reading.empty
+        return Reading(self.title, axis, self.direction_of(options), caution=caution, good="more robust", empty=empty)
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
         """How much of the neighbourhood keeps the class."""

@@ -69,9 +69,10 @@ class WorstCasePresentation(Presentation):
         if event == "changed_class":
             title = "Most similar explanation found after the class has changed"
             caution = "Only samples whose class could be changed count."
-            return Reading(title, axis, direction, 3, only=("found",), caution=caution, good="more robust")
-        title = "Least similar explanation found while the class is kept"
-        return Reading(title, axis, direction, 3, only=("found",), good="more robust")
+            empty = "for which no change of the class was found"
+            return Reading(title, axis, direction, 3, only=("found",), caution=caution, good="more robust", empty=empty)
+        title, empty = "Least similar explanation found while the class is kept", "for which no input keeps the class"
+        return Reading(title, axis, direction, 3, only=("found",), good="more robust", empty=empty)
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
         """How often the event was found, and the largest sensitivities if they were tracked."""

@@ -124,7 +124,7 @@ def _explainer_notes(frame: pl.DataFrame) -> list[str]:
             means[column.heading] = [float(own.mean()) for own in values]
     for one, other in itertools.combinations(means, 2):
         r = _spearman(np.array(means[one]), np.array(means[other]))
-        notes.append(f"orders of the explainers by {one} and by {other}: Spearman {r:.2f}")
+        notes.append(f"orders of the explainers by {one} and by {other}: Spearman {r:z.2f}")
     return notes
 
 
@@ -228,7 +228,7 @@ def _odds_notes(frame: pl.DataFrame) -> list[str]:
             by_c, by_odds, (r, low, high), statistic = found
             notes.append(
                 f"{attack}, {statistic}: {' > '.join(by_c)}; log-odds: {' > '.join(by_odds)};"
-                f" Spearman {r:.2f} [{low:.2f}, {high:.2f}]"
+                f" Spearman {r:z.2f} [{low:z.2f}, {high:z.2f}]"
             )
     return notes
 

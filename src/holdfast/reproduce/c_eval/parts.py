@@ -140,7 +140,7 @@ def _sample_notes(frame: pl.DataFrame) -> list[str]:
     notes = note_bounds(frame) + (compare_settings(curves) if len(wide) > 1 else [])
     for few, many in itertools.pairwise(_SAMPLES):
         mean, low, high = mean_interval(paired_differences(frame, f"LIME {many}", f"LIME {few}", "mean_ratio"))
-        notes.append(f"LIME {many} minus LIME {few}: {mean:.3f} [{low:.3f}, {high:.3f}]")
+        notes.append(f"LIME {many} minus LIME {few}: {mean:z.3f} [{low:z.3f}, {high:z.3f}]")
     knees = keep_exact(frame, "knee").group_by("explainer", maintain_order=True).agg(pl.col("knee").median())
     shares = ", ".join(f"{name} {share:.0%}" for name, share in knees.iter_rows())
     return [*notes, f"knee, the share of the image after which more segments add little, median: {shares}"]

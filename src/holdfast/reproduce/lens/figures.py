@@ -132,7 +132,7 @@ def _figure2(setting: Setting) -> Part:
 
     def notes(frame: pl.DataFrame) -> list[str]:
         chance = compare_unrelated_maps(setting.side, [setting.share], [3])
-        means = [f"{getattr(chance, field).mean():.2f}" for field in ("intersection", "recall", "recall_diverse")]
+        means = [f"{getattr(chance, field).mean():z.2f}" for field in ("intersection", "recall", "recall_diverse")]
         return [f"unrelated maps (noise): {', '.join(means)}", *note_attacks(frame, "explainer", "radius", "attack")]
 
     return Part(
@@ -256,7 +256,7 @@ def _figure5(setting: Setting) -> Part:
         assert chance.precision_diverse is not None
         return [
             f"unrelated maps (noise), {name}, w = 0 to {_WINDOWS[-1]}: "
-            + ", ".join(f"{value:.2f}" for value in values[:, 0].mean(0).tolist())
+            + ", ".join(f"{value:z.2f}" for value in values[:, 0].mean(0).tolist())
             for name, values in (("prec", chance.precision), ("prec-div", chance.precision_diverse))
         ] + note_attacks(frame, "label")
 
@@ -334,7 +334,7 @@ def _figure10(setting: Setting) -> Part:
     def notes(frame: pl.DataFrame) -> list[str]:
         chance = compare_unrelated_maps(setting.side, _COUNTS, [1], diverse=False)
         means = [
-            f"{k}: {a:.2f}, {b:.2f}"
+            f"{k}: {a:z.2f}, {b:z.2f}"
             for k, a, b in zip(_COUNTS, chance.intersection.mean(0), chance.precision[:, :, 0].mean(0), strict=True)
         ]
         return [

@@ -140,7 +140,7 @@ def _notes3(frame: pl.DataFrame) -> list[str]:
     notes = []
     for label in _RANDOM:
         values = _by_draw(frame, label, INTERSECTION)
-        means = ", ".join(f"{mean:.3f}" for mean in values.mean(0)) if values.size else "–"
+        means = ", ".join(f"{mean:z.3f}" for mean in values.mean(0)) if values.size else "–"
         notes.append(f"top-k intersection of {IG} for each draw of signs, {label}: {means}")
     return [*notes, *note_attacks(frame.filter(pl.col("explainer") == IG), "label")]
 

@@ -133,7 +133,7 @@ def _notes(frame: pl.DataFrame) -> list[str]:
     values = table.select(pl.col(names).cast(pl.Float64).fill_null(float("nan"))).to_numpy()
     tests = compare_with_controls(values, names, [name for name in names if name in _CONTROLS], "higher")
     return [
-        f"null band of the centred rho at one sample, on average: [{low:.2f}, {high:.2f}]",
+        f"null band of the centred rho at one sample, on average: [{low:z.2f}, {high:z.2f}]",
         f"samples with p < 0.05 (5% under the null): {', '.join(shares)}",
         f"centred rho, paired with the controls: {describe_controls(tests, 2) or 'no controls'}",
     ]

@@ -39,6 +39,7 @@ from holdfast.study.file.imports import call_function
 from holdfast.study.file.names import DATA
 from holdfast.study.file.problems import Collector, Entry, Expected, errors_at, errors_of, misfit, show
 from holdfast.study.grid import Samples
+from holdfast.tensors import describe_bounds
 
 
 def _check_order(bounds: tuple[Numbers, Numbers]) -> tuple[Numbers, Numbers]:
@@ -188,9 +189,8 @@ def _check_range(samples: Samples) -> None:
     lower, upper = (torch.as_tensor(b, dtype=samples.inputs.dtype) for b in samples.bounds)
     slack = 1e-5 * (upper - lower)  # as Classifier allows
     if bool(((samples.inputs < lower - slack) | (samples.inputs > upper + slack)).any()):
-        least, most = (float(value) for value in samples.inputs.aminmax())
-        expected = f"the range of the values, which are within [{least:g}, {most:g}]"
-        raise ArgumentError("bounds", expected, f"[{float(lower.min()):g}, {float(upper.max()):g}]")
+        expected = f"the range of the values, which are within {describe_bounds((samples.inputs, samples.inputs))}"
+        raise ArgumentError("bounds", expected, describe_bounds(samples.bounds))
 
 
 # Reference inputs of explainers
