@@ -103,9 +103,7 @@ class EmbeddedText(nn.Module):
         check(fine, "tokens", "token ids (N, T), whole numbers", f"{tokens.dtype} of shape {tuple(tokens.shape)}")
         least, most = int(tokens.min()), int(tokens.max())
         check(least >= 0 and most < len(weight), "tokens", f"ids from 0 to {len(weight) - 1}", f"{least} to {most}")
-        with torch.no_grad():
-            found: Tensor = self.embedding(tokens.to(weight.device))
-        return found.detach().transpose(1, 2).contiguous()
+        return self._look_up(tokens).transpose(1, 2).contiguous()
 
     def present(self, x: Tensor) -> Tensor:
         """Which tokens of embeddings `(N, dim, T)` are present, that is not padding: bool `(N, T)`."""
@@ -116,16 +114,17 @@ class EmbeddedText(nn.Module):
 
     def _embed_padding(self) -> Tensor:
         assert self.padding is not None
-        with torch.no_grad():
-            row: Tensor = self.embedding(torch.tensor([self.padding], device=self.embedding.weight.device))[0]
-        return row.detach()
+        return self._look_up(torch.tensor([self.padding]))[0]
 
     def _embed_all(self) -> Tensor:
-        """The embeddings of all tokens; a layer may scale its weight."""
-        weight = self.embedding.weight
+        """The embeddings of all tokens, `(V, dim)`."""
+        return self._look_up(torch.arange(len(self.embedding.weight)))
+
+    def _look_up(self, tokens: Tensor) -> Tensor:
+        """What the layer returns for ids `(...)`; it may scale its weight."""
         with torch.no_grad():
-            rows: Tensor = self.embedding(torch.arange(len(weight), device=weight.device))
-        return rows.detach()
+            found: Tensor = self.embedding(tokens.to(self.embedding.weight.device))
+        return found.detach()
 
     def baseline(self) -> tuple[float, ...]:
         """The embedding that stands for no token, a number for each channel: that of the padding, or zeros.
@@ -199,25 +198,22 @@ class TransformersText(EmbeddedText):
         try:
             embedding = model.get_input_embeddings()  # type: ignore[operator]
         except (AttributeError, NotImplementedError) as error:
-            expected = "a sequence classifier of transformers with word embeddings"
-            raise ArgumentError("model", expected, type(model).__name__) from error
-        config = getattr(model, "config", None)
-        config = getattr(config, "get_text_config", lambda: config)()
-        special = {key: value for key, value in vars(config or object).items() if key.endswith("token_id")}
-        own = special.get("pad_token_id")
-        super().__init__(model, embedding, forward_embeddings, own if padding is None else padding, radius)
+            raise ArgumentError("model", "a sequence classifier of transformers", type(model).__name__) from error
+        own = getattr(getattr(model, "config", None), "pad_token_id", None)
+        super().__init__(model, embedding, _forward_embeddings, own if padding is None else padding, radius)
+        #: the id of absent tokens, or one that no token has; and the one by which the model knows them
+        self._absent = -1 if self.padding is None else self.padding
+        self._unread = self._absent if own is None else own
         #: kinds of batches that were compared: (with padding, with token types)
         self._compared: set[tuple[bool, bool]] = set()
-        taken = {self.padding, getattr(self.embedding, "padding_idx", None)}
-        for value in special.values():
-            taken |= set(value) if isinstance(value, list | tuple) else {value}
-        words = [word for word in range(len(self.embedding.weight)) if word not in taken][-24:] or [0]
-        texts = torch.tensor((words * 24)[:24]).reshape(4, 6)
+        words = torch.arange(len(embedding.weight), device=embedding.weight.device)
+        words = words[words != self._absent]
+        # special tokens, which a model may treat in its own way, are at the beginning and the end of a vocabulary
+        texts = words[torch.linspace(len(words) // 4, 3 * len(words) // 4, 24).long()].reshape(4, 6)
         if self.padding is not None:  # at the end, at the beginning, and in the middle as where a token is left out
-            for row, places in enumerate(([], [4, 5], [0, 1], [2])):
-                texts[row, places] = self.padding
+            texts[1, 4:] = texts[2, :2] = texts[3, 2] = self.padding
         if self._find_difference(super().embed(texts), texts):
-            self.rest = partial(forward_ids, token=words[-1], padding=own if own is not None else self.padding or 0)
+            self.rest = partial(_forward_ids, word=int(texts[0, 0]), padding=self._unread)
             self._compare(super().embed(texts), texts)
 
     def embed(self, tokens: Tensor, token_types: Tensor | None = None) -> Tensor:
@@ -241,32 +237,29 @@ class TransformersText(EmbeddedText):
         tokens = tokens.to(x.device)
         if token_types is not None:
             parts = self.model.named_parameters()
-            table = next((w.detach() for name, w in parts if name.endswith("token_type_embeddings.weight")), None)
-            added = table is not None and table.shape[1:] == x.shape[1:2]
+            table = next((w for name, w in parts if name.endswith("token_type_embeddings.weight")), x[:0, 0]).detach()
             expected = f"None for {type(self.model).__name__}, which does not add them to embeddings of tokens"
-            check(added, "token_types", expected, "a tensor")
-            assert table is not None
-            fine = token_types.shape == tokens.shape and token_types.dtype in (torch.int64, torch.int32)
-            got = f"{token_types.dtype} of shape {tuple(token_types.shape)}"
-            check(fine, "token_types", f"whole numbers of shape {tuple(tokens.shape)}", got)
-            least, most = int(token_types.min()), int(token_types.max())
-            check(least >= 0 and most < len(table), "token_types", f"0 to {len(table) - 1}", f"{least} to {most}")
+            check(table.shape[1:] == x.shape[1:2] and len(table) > 0, "token_types", expected, "a tensor")
             token_types = token_types.to(x.device)
+            fine = token_types.shape == tokens.shape and token_types.dtype in (torch.int64, torch.int32)
+            fine = fine and bool(((token_types >= 0) & (token_types < len(table))).all())
+            expected = f"whole numbers from 0 to {len(table) - 1} of shape {tuple(tokens.shape)}"
+            got = f"{token_types.dtype} of shape {tuple(token_types.shape)}, up to {token_types.max()}"
+            check(fine, "token_types", expected, got)
             shift = (table[token_types] - table[0]) * self.present(x)[..., None]
             x = x + shift.transpose(1, 2)
-        kind = (not bool(self.present(x).all()), token_types is not None)
+        lengths = self.present(x).sum(1)
+        kind = (int(lengths.min()) < x.shape[2], token_types is not None)
         if kind not in self._compared:
             # from short texts to long ones; always eight, since a model may take one row and not several
-            order = self.present(x).sum(1).argsort()
-            rows = order[torch.linspace(0, len(x) - 1, 8, device=x.device).long()]
+            rows = lengths.argsort()[torch.linspace(0, len(x) - 1, 8, device=x.device).long()]
             self._compare(x[rows], tokens[rows], None if token_types is None else token_types[rows])
             self._compared.add(kind)
         return x
 
     def _compare(self, x: Tensor, tokens: Tensor, token_types: Tensor | None = None) -> None:
         """Raise `ModelError` unless the logits of embeddings `x` are those of the tokens."""
-        difference = self._find_difference(x, tokens, token_types)
-        if difference:
+        if difference := self._find_difference(x, tokens, token_types):
             raise ModelError(
                 f"module: expected {type(self.model).__name__} to give the same logits for embeddings as for input_ids"
                 f" with padding {self.padding}, got {difference}. Models that pool the last token need"
@@ -276,21 +269,18 @@ class TransformersText(EmbeddedText):
 
     def _find_difference(self, x: Tensor, tokens: Tensor, token_types: Tensor | None = None) -> str:
         """How the logits of embeddings `x` differ from those of the tokens `(N, T)`; empty if they do not."""
-        tokens = tokens.to(x.device)
-        present = torch.ones_like(tokens) if self.padding is None else (tokens != self.padding).long()
-        more = {} if token_types is None else {"token_type_ids": token_types}
-        classifier = Classifier(self, (-torch.inf, torch.inf), device=x.device)
+        types = {} if token_types is None else {"token_type_ids": token_types}
         disabled = logging.root.manager.disable
         logging.disable(logging.WARNING)  # a decoder says that it finds no padding in embeddings
         try:
-            with classifier.session(), torch.no_grad(), torch.random.fork_rng(devices=[]):
-                own = self.model(input_ids=tokens, attention_mask=present, **more).logits
-                found = self(x)
+            with Classifier(self, (-torch.inf, torch.inf), device=x.device).session(), torch.no_grad():
+                ids, mask = tokens.masked_fill(tokens == self._absent, self._unread), (tokens != self._absent).long()
+                own, found = self.model(input_ids=ids, attention_mask=mask, **types).logits, self(x)
         except Exception as error:  # whatever the model raises
             return f"{type(error).__name__}: {str(error).rstrip('.')}"
         finally:
             logging.disable(disabled)
-        # the sum of embeddings is rounded in another order with token types
+        # with token types the sum of embeddings is rounded in another order
         allowed = torch.finfo(own.dtype).eps ** (2 / 3) * float(own.abs().max())
         same = torch.allclose(found, own, rtol=0.0, atol=allowed, equal_nan=True)
         return "" if same else f"logits that differ by {float((found - own).abs().max()):.2g}"
@@ -314,14 +304,14 @@ def from_text_transformers(model: nn.Module, padding: int | None = None, radius:
     return TransformersText(model, padding, radius)
 
 
-def forward_embeddings(model: nn.Module, embedded: Tensor, present: Tensor) -> Tensor:
+def _forward_embeddings(model: nn.Module, embedded: Tensor, present: Tensor) -> Tensor:
     """The logits of a model of transformers for embeddings `(N, T, dim)`, of which `present` `(N, T)` are there."""
     logits: Tensor = model(inputs_embeds=embedded, attention_mask=present.long()).logits
     return logits
 
 
-def forward_ids(model: nn.Module, embedded: Tensor, present: Tensor, token: int, padding: int) -> Tensor:
-    """The same for a model that has to see ids: `padding` where a token is absent, and `token` for all others."""
+def _forward_ids(model: nn.Module, embedded: Tensor, present: Tensor, word: int, padding: int) -> Tensor:
+    """The same for a model that has to see ids: `padding` where a token is absent, and `word` for all others."""
     length = embedded.shape[1]
 
     def replace(_layer: nn.Module, _args: Any, out: Tensor) -> Tensor:
@@ -330,8 +320,8 @@ def forward_ids(model: nn.Module, embedded: Tensor, present: Tensor, token: int,
     hook = model.get_input_embeddings().register_forward_hook(replace, prepend=True)  # type: ignore[operator]
     try:
         with run_eagerly():  # compiled code may not call the hook
-            ids = torch.where(present, token, padding)
-            logits: Tensor = model(input_ids=ids, attention_mask=present.long()).logits
+            ids, mask = torch.where(present, word, padding), present.long()
+            logits: Tensor = model(input_ids=ids, attention_mask=mask).logits
     finally:
         hook.remove()
     return logits
