@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -507,6 +508,95 @@ def test_outputs_like_probabilities_are_warned_of_once() -> None:
     classifier.logits(torch.rand(5, 4))  # a second warning would be an error
     logits = Classifier(linear(), (0.0, 1.0), device="cpu")
     logits.logits(torch.rand(5, 4))
+
+
+def split(z: torch.Tensor) -> torch.Tensor:
+    """Two classes of one number `(N, 1)`."""
+    return torch.cat([-z, z], 1) / 2
+
+
+def write(out: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+    """The first columns of `out` replaced, in place."""
+    out[:, : columns.shape[1]] = columns
+    return out
+
+
+ALIKE: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
+    "sigmoids": (torch.sigmoid, "several labels"),
+    "clamped": (lambda z: torch.special.expit(z).clamp(1e-6, 1 - 1e-6), "several labels"),
+    "in single precision": (lambda z: nn.functional.hardsigmoid(z).double().float(), "several labels"),
+    "saturated": (lambda z: (1e9 * z + 1e9).sigmoid(), "several labels"),
+    "two softmaxes": (lambda z: z.reshape(-1, 2, 2).softmax(2).flatten(1), "several labels"),
+    "by logarithms": (lambda z: nn.functional.logsigmoid(z).exp(), "several labels"),
+    "written in place": (lambda z: write(torch.zeros(len(z), 3), z[:, :2].sigmoid()), "several labels"),
+    "one probability": (lambda z: split(z[:, :1].sigmoid()), "class 1 always wins"),
+    "its negative, not halved": (lambda z: 2 * split(z[:, :1].sigmoid()), "class 1 always wins"),
+    "beside zero": (lambda z: torch.stack([torch.zeros(len(z)), z[:, 1].sigmoid()], 1), "several labels"),
+    "logits that are in [0, 1]": (lambda z: 0.01 * z + 0.5, ""),
+    "one logit that is in [0, 1]": (lambda z: split(0.01 * z[:, :1] + 0.5), ""),
+    "logits made of a sigmoid": (lambda z: 20 * (z.sigmoid() - 0.5), ""),
+    "a gate": (lambda z: (0.01 * z + 0.5) * z.sigmoid(), ""),
+    "logarithms of both": (lambda z: torch.stack([1 - z[:, 0].sigmoid(), z[:, 0].sigmoid()], 1).log(), ""),
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_sigmoids_are_told_from_logits(name: str) -> None:
+    """By the last functions, also of one sample, because logits of untrained networks are often within [0, 1]."""
+    function, words = ALIKE[name]
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module, x = nn.Linear(4, 4), torch.rand(5, 4)
+    for rows in (x, x[:1]):
+        classifier = Classifier(module, (0.0, 1.0), device="cpu", forward=lambda layer, x: function(layer(x)))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            logits = classifier.logits(rows)
+            classifier.logits(rows)
+        torch.testing.assert_close(logits, function(module(rows)).detach())
+        assert [words in str(warning.message) for warning in caught] == ([True] if words else [])
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_sigmoids_in_a_scripted_module() -> None:
+    scripted, x = torch.jit.script(nn.Sequential(linear(), nn.Sigmoid()).eval()), torch.rand(4, 4)
+    with pytest.warns(UserWarning, match="several labels"):
+        Classifier(scripted, (0.0, 1.0), device="cpu").logits(x)
+
+
+class OfTransformers(nn.Module):
+    """A model with the configuration of a model of transformers, within another module."""
+
+    def __init__(self, outputs: int, kind: str | None) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, outputs)
+        self.inner.config = SimpleNamespace(problem_type=kind, num_labels=outputs)  # type: ignore[assignment]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        z: torch.Tensor = self.inner(x)
+        return z
+
+
+@pytest.mark.parametrize("kind", ["multi_label_classification", "regression"])
+def test_the_problem_type_of_transformers_is_heeded(kind: str) -> None:
+    x = torch.rand(5, 4)
+    for outputs in (2, 4):
+        module = OfTransformers(outputs, kind)
+        with pytest.warns(UserWarning, match=kind) as caught:
+            Classifier(module, (0.0, 1.0), device="cpu").logits(x)
+        assert len(caught) == 1
+        for function in (
+            lambda module, x: split(module(x)[:, 1:2]),
+            lambda module, x: torch.stack([1 - module(x)[:, 1].sigmoid(), module(x)[:, 1].sigmoid()], 1).log(),
+        ):  # a warning would be an error
+            recipe = Classifier(module, (0.0, 1.0), device="cpu", forward=function)
+            torch.testing.assert_close(recipe.logits(x).softmax(1)[:, 1], module(x)[:, 1].sigmoid().detach())
+    with pytest.raises(ModelError, match=kind):
+        Classifier(OfTransformers(1, kind), (0.0, 1.0), device="cpu").logits(x)
+    for single in (None, "single_label_classification"):
+        Classifier(OfTransformers(3, single), (0.0, 1.0), device="cpu").logits(x)
+    with pytest.raises(ModelError, match=r"stack\(\[-z, z\], 1\)"):
+        Classifier(OfTransformers(1, None), (0.0, 1.0), device="cpu").logits(x)
 
 
 CONV = [nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 6 * 6, 3)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -415,3 +416,28 @@ def test_half_precision_with_preprocessing_and_forward(dtype):
     assert classifier.check_inputs(given[1][None]).dtype == torch.float32
     with pytest.raises(ArgumentError, match=f"dtype {dtype}"):
         classifier.logits(x.double())
+
+
+class LastToken(nn.Module):
+    """A stand-in for a decoder: logits of the last token that is not padding, as the identifiers show it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.config = nn.Embedding(9, 3, padding_idx=0), SimpleNamespace(pad_token_id=0)
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.words
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> SimpleNamespace:
+        last = (input_ids.ne(0) * torch.arange(input_ids.shape[1])).argmax(1)
+        return SimpleNamespace(logits=self.words(input_ids)[torch.arange(len(last)), last])
+
+
+def test_compiled_models_see_the_embeddings() -> None:
+    compiled, tokens = torch.compile(LastToken(), backend="eager"), torch.tensor([[4, 8, 3], [7, 0, 0]])
+    for _ in range(2):
+        compiled(input_ids=tokens, attention_mask=(tokens != 0).long())
+    text = holdfast.zoo.from_text_transformers(compiled)
+    x = text.embed(tokens)
+    assert torch.equal(text(x + 1), torch.stack([x[0, :, 2], x[1, :, 2]]) + 1)
+    assert torch.equal(text(x), torch.stack([x[0, :, 2], x[1, :, 0]]))

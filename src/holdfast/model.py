@@ -6,6 +6,7 @@ import contextlib
 import functools
 import math
 import operator
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
@@ -24,7 +25,7 @@ from holdfast.errors import (
     check_integer,
     warn_user,
 )
-from holdfast.function_calls import find_training_calls
+from holdfast.function_calls import find_training_calls, run_eagerly
 from holdfast.tensors import (
     Array,
     describe_bounds,
@@ -56,6 +57,14 @@ _SMALLEST_ROWS, _LARGEST_ROWS = 16, 8192
 _FLOOR = 1e-12
 #: how far probabilities of a row may be from 1 in sum, and from [0, 1]; single precision needs 1e-6
 _TOLERANCE = 1e-4
+#: steps of a graph that give probabilities, and steps that move, scale or clamp values
+_MAKE_PROBABILITIES = re.compile("Sigmoid|Softmax|Hardsigmoid|LogSigmoid|LogSoftmax")
+_KEEP_VALUES = re.compile(
+    "(Unsafe)?View|ReshapeAlias|AsStrided|Permute|T|Transpose|Expand|Repeat|(Uns|S)queeze|Select|Slice|Index.*|Gather"
+    "|Split.*|Unbind|Stack|Cat|CopySlices|Clone|Alias|ToCopy|Neg|Mul|Div|Add|Sub|Rsub|Clamp.*|Mean|Max|Where|Exp"
+)
+#: two classes of one number, by the argument `forward`
+_RECIPE = "Two classes of a logit z: stack([-z, z], 1) / 2, of a probability p: stack([1 - p, p], 1).clamp(1e-12).log()"
 # inputs that use less than this share of their bounds may have other units, such as [0, 1] and [0, 255]
 _SMALL_SHARE = 0.01
 #: numbers in an input of which 64 rows fit everywhere, whatever the network: 3 x 64 x 64
@@ -194,7 +203,7 @@ class BlackBox(nn.Module):
                 wrong = (np.abs(sums - 1) > _TOLERANCE) | (np.abs(each - 0.5) > 0.5 + _TOLERANCE).any(1)
             if wrong.any():
                 first = np.array2string(scores[int(wrong.argmax())], precision=4, threshold=4)
-                got = f'which returns {first}, not in [0, 1] with a sum of 1 (say output="logit" for other scores)'
+                got = f'which returns {first}, not in [0, 1] with a sum of 1 (give one label, or say output="logit")'
                 raise ModelError(f"{self._describe_call(rows)}, {got}")
         return scores
 
@@ -506,6 +515,7 @@ class Classifier:
                 same = out.ndim > 0 and out.shape[0] == rows
                 got = f"a tensor of shape {_shape_of_rows(out) if same else tuple(out.shape)}"
                 got += "" if same else f" for a batch of N = {rows} (small batches are padded)"
+                got += f", {_describe_problem(self.module) or 'one number'}. {_RECIPE}" if out.numel() == rows else ""
             raise ModelError(
                 "module: expected logits of shape (N, classes) with at least two classes for inputs of shape"
                 f" {_shape_of_rows(x)}, got {got} (with Classifier(..., forward=) a function can make logits from it)"
@@ -514,18 +524,40 @@ class Classifier:
         self.classes = out.shape[1]
         if not self._seen_outputs:
             with contextlib.suppress(RuntimeError):  # within vmap no value is known; a later batch is looked at
-                probabilities = _are_probabilities(out.detach())
-                self._seen_outputs = True
-                if probabilities:
-                    self.warn_once(
-                        "module: its outputs look like probabilities (all rows are non-negative and sum to 1); "
-                        + (
-                            "return logits, without softmax: gradients and margins are those of the outputs"
-                            if self.differentiable
-                            else 'say output="probability": margins are those of the outputs'
-                        )
-                    )
+                self._look_at_outputs(x, out.detach())
         return out
+
+    def _look_at_outputs(self, x: Tensor, out: Tensor) -> None:
+        """Warn of outputs `(N, K)` that are no logits of which a softmax gives probabilities."""
+        one = out.shape[1] == 2 and torch.equal(out[:, 0], -out[:, 1])  # two classes of one number
+        low, high = (out[:, 1] if one else out).min().item(), out.max().item()
+        self._seen_outputs = True
+        if _are_probabilities(out):
+            what = "probabilities (all rows are non-negative and sum to 1)"
+            advice = "return logits, without softmax" if self.differentiable else 'say output="probability"'
+            self.warn_once(f"module: its outputs look like {what}; {advice}: margins are those of the outputs")
+        elif low >= 0 and high <= 1 and self.differentiable and self._makes_probabilities(x):
+            what = "-p and p, where class 1 always wins" if one else "probabilities of several labels"
+            self.warn_once(f"module: its outputs look like {what}; return logits, without sigmoid. {_RECIPE}")
+        elif not (one or _are_probabilities(out[:, :2].exp())) and (problem := _describe_problem(self.module)):
+            self.warn_once(f"module: expected logits of classes of which one is right, got {problem}. {_RECIPE}")
+
+    def _makes_probabilities(self, x: Tensor) -> bool:
+        """Whether all outputs come from a sigmoid or a softmax, and were only moved, scaled or clamped afterwards.
+
+        By their values alone, logits of a network with random weights may look so.
+        """
+        with torch.enable_grad(), run_eagerly():
+            x = x.detach().requires_grad_(True).clone()
+            nodes = [self.module(x if self.preprocess is None else self.preprocess(x)).grad_fn]
+        while nodes:
+            node = nodes.pop()
+            name = type(node).__name__.partition("Backward")[0]
+            if _KEEP_VALUES.fullmatch(name):
+                nodes += [parent for parent, _ in node.next_functions if parent is not None]
+            elif not _MAKE_PROBABILITIES.fullmatch(name):
+                return False
+        return True
 
     def logits(self, inputs: Tensor) -> Tensor:
         """Logits `(N, classes)` of inputs `(N, ...)` within the bounds, on the classifier's device.
@@ -898,6 +930,13 @@ def _shape_of_rows(rows: Tensor) -> str:
     """The shape of a batch, without the number of rows: `"(N, 1, 28, 28)"`."""
     inner = ", ".join(map(str, rows.shape[1:]))
     return f"(N, {inner})" if inner else "(N,)"
+
+
+def _describe_problem(module: nn.Module) -> str:
+    """What a configuration of transformers within a module says of its outputs, if they are not classes."""
+    meanings = {"multi_label_classification": "several labels", "regression": "numbers to compare with a threshold"}
+    kinds = (getattr(getattr(part, "config", None), "problem_type", None) for part in module.modules())
+    return next((f"{meanings[kind]} (problem_type {kind!r})" for kind in kinds if kind in meanings), "")
 
 
 def _are_probabilities(outputs: Tensor) -> bool:

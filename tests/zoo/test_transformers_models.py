@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
+import pickle
 import sys
 import warnings
 from pathlib import Path
@@ -321,3 +323,144 @@ def test_relevance_by_rules_does_not_depend_on_how_attention_is_written(name: st
         scale = float(one.abs().max())
         assert scale > 1e-4
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5 * scale)
+
+
+# texts
+
+
+SMALL = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "num_labels": 3}
+SMALL |= {"intermediate_size": 24, "initializer_range": 0.5, "pad_token_id": 0}
+DECODER = SMALL | {"num_key_value_heads": 1}
+OF_TEXTS: dict[str, dict[str, Any]] = {
+    "Bert": SMALL,
+    "Electra": SMALL | {"embedding_size": 8},
+    "Roberta": SMALL | {"max_position_embeddings": 20},  # positions are counted without padding
+    "Esm": SMALL | {"max_position_embeddings": 20, "mask_token_id": 1},  # weights of embeddings depend on the mask
+    "Longformer": SMALL | {"attention_window": 4, "max_position_embeddings": 20},  # pads on its own
+    "XLNet": {
+        "vocab_size": 40,
+        "d_model": 16,
+        "n_layer": 2,
+        "n_head": 2,
+        "d_inner": 24,
+        "pad_token_id": 0,
+        "num_labels": 3,
+    },
+    "GPT2": {"vocab_size": 40, "n_embd": 16, "n_layer": 2, "n_head": 2, "num_labels": 3, "pad_token_id": 0},
+    "OPT": SMALL | {"ffn_dim": 24, "word_embed_proj_dim": 16, "max_position_embeddings": 20},
+    "Llama": DECODER,
+    "Qwen2": DECODER,
+    "Gemma": DECODER | {"head_dim": 8},  # its layer scales the embeddings
+}
+BATCHES = {
+    "padding at the end": [[4, 8, 15, 16, 23, 2], [7, 9, 11, 0, 0, 0], [5, 0, 0, 0, 0, 0]],
+    "padding at the beginning": [[4, 8, 15, 16, 23, 2], [0, 0, 0, 7, 9, 11], [0, 0, 0, 0, 0, 5]],
+    "tokens left out": [[4, 0, 15, 16, 0, 2], [7, 0, 11, 0, 0, 0], [0, 0, 0, 0, 0, 0]],
+    "one text": [[4, 8, 15, 16]],
+}
+
+
+def make_text_model(name: str, **options: Any) -> Any:
+    package = transformers()
+    config = getattr(package, f"{name}Config")(**OF_TEXTS[name] | options)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = getattr(package, f"{name}ForSequenceClassification")(config).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    return model
+
+
+@pytest.mark.parametrize("name", OF_TEXTS)
+def test_logits_of_embeddings_are_those_of_token_ids(name: str) -> None:
+    model = make_text_model(name).train()
+    text = zoo.from_text_transformers(model, padding=0)
+    assert model.training
+    model.eval()
+    for case, ids in BATCHES.items():
+        tokens = torch.tensor(ids)
+        with torch.no_grad():
+            expected = model(input_ids=tokens, attention_mask=(tokens != 0).long()).logits
+            x = text.embed(tokens)
+            assert torch.equal(text(x), expected), case
+            found = zoo.text_classifier(text, device="cpu").logits(x)  # within the bounds
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert not model.get_input_embeddings()._forward_hooks
+    assert torch.equal(copy.deepcopy(text)(x), text(x))
+    assert torch.equal(pickle.loads(pickle.dumps(text))(x), text(x))
+
+
+def test_gradients_of_a_decoder_are_those_of_its_own_embeddings() -> None:
+    """And padding, which the model does not read, has none."""
+    model, tokens, outputs = make_text_model("Llama"), torch.tensor(BATCHES["padding at the end"]), []
+    hook = model.get_input_embeddings().register_forward_hook(lambda layer, args, out: outputs.append(out))
+    model(input_ids=tokens, attention_mask=(tokens != 0).long()).logits[:, 1].sum().backward(inputs=outputs)
+    hook.remove()
+    text = zoo.from_text_transformers(model)
+    maps = holdfast.explainers.get("saliency", absolute=False)(zoo.text_classifier(text), text.embed(tokens), 1)
+    torch.testing.assert_close(maps, outputs[0].grad.transpose(1, 2), rtol=1e-4, atol=1e-6)
+    assert bool((maps.transpose(1, 2)[tokens == 0] == 0).all())
+
+
+@pytest.mark.parametrize("name", ["Bert", "Electra", "Longformer"])
+def test_pairs_of_sentences(name: str) -> None:
+    model = make_text_model(name, type_vocab_size=2)
+    text = zoo.from_text_transformers(model)
+    tokens = torch.tensor([[4, 8, 15, 16, 23, 2], [7, 9, 11, 2, 0, 0]])
+    types = torch.tensor([[0, 0, 0, 1, 1, 1], [0, 1, 1, 1, 1, 1]])  # those of padding say nothing
+    with torch.no_grad():
+        own = model(input_ids=tokens, attention_mask=(tokens != 0).long(), token_type_ids=types).logits
+        single = model(input_ids=tokens, attention_mask=(tokens != 0).long()).logits
+    assert not torch.allclose(own, single, atol=1e-2)
+    x = text.embed(tokens, token_types=types)
+    assert torch.equal(text.present(x), tokens != 0)
+    classifier = zoo.text_classifier(text, text.bounds(margin=1.0), device="cpu")
+    torch.testing.assert_close(classifier.logits(x), own, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(classifier.logits(text.embed(tokens)), single, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(text.embed(tokens, token_types=torch.zeros_like(tokens)), text.embed(tokens))
+    for wrong in (types + 1, types - 1, types[:, :3], types.float()):
+        with pytest.raises(ArgumentError, match=r"token_types: expected whole numbers from 0 to 1 of shape \(2, 6\)"):
+            text.embed(tokens, token_types=wrong)
+
+
+def test_another_padding_than_the_models_own() -> None:
+    """The model sees the id that it knows."""
+    model = make_text_model("GPT2")
+    text = zoo.from_text_transformers(model, padding=5)
+    tokens = torch.tensor([[4, 8, 15], [7, 0, 0]])
+    with torch.no_grad():
+        expected = model(input_ids=tokens, attention_mask=torch.tensor([[1, 1, 1], [1, 0, 0]])).logits
+        assert torch.equal(text(text.embed(tokens.masked_fill(tokens == 0, 5))), expected)
+
+
+@pytest.mark.parametrize("name", ["XLNet", "GPT2"])
+def test_token_types_that_are_not_added_are_refused(name: str) -> None:
+    text = zoo.from_text_transformers(make_text_model(name))
+    with pytest.raises(ArgumentError, match=f"token_types: expected None for {name}"):
+        text.embed(torch.tensor([[4, 8]]), token_types=torch.tensor([[0, 1]]))
+
+
+def test_text_models_that_say_something_else_of_embeddings() -> None:
+    for padding in (None, 0):
+        with pytest.raises(ModelError, match=r"GPT2ForSequenceClassification .* config\.pad_token_id"):
+            zoo.from_text_transformers(make_text_model("GPT2", pad_token_id=None), padding=padding)
+    package = transformers()
+    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "eos_token_id": 2, "pad_token_id": 0}
+    bart = package.BartForSequenceClassification(package.BartConfig(vocab_size=40, **sizes, **heads))
+    with pytest.raises(ModelError, match=r"BartForSequenceClassification .* EmbeddedText"):
+        zoo.from_text_transformers(bart)
+    with pytest.raises(ArgumentError, match="model: expected a sequence classifier"):
+        zoo.from_text_transformers(make_text_model("GPT2").score)
+    # of a model that reads an id elsewhere, the first batches are compared as they are
+    text = zoo.from_text_transformers(make_text_model("Bert"))
+    text.model.register_forward_hook(
+        lambda model, args, kwargs, out: SimpleNamespace(
+            logits=out.logits + (kwargs.get("input_ids", out.logits) == 3).any()
+        ),
+        with_kwargs=True,
+    )
+    text.embed(torch.tensor([[4, 8]]))
+    with pytest.raises(ModelError, match="logits that differ by 1"):
+        text.embed(torch.tensor([[4, 3, 0]]))

@@ -25,6 +25,7 @@ from holdfast.zoo.networks.bilstm import BiLSTM
 from holdfast.zoo.networks.dla import DLA34
 from holdfast.zoo.networks.embedded_text import (
     EmbeddedText,
+    TransformersText,
     from_text_transformers,
     padded_batch,
     text_classifier,
@@ -59,6 +60,7 @@ __all__ = [
     "SeriesTransformer",
     "SmallCNN",
     "TextTransformer",
+    "TransformersText",
     "VisionTransformer",
     "architectures",
     "card",

@@ -8,13 +8,16 @@ token. The sum of attributions over channels gives one number for each token.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ModelError, as_number, check
+from holdfast.errors import ArgumentError, ModelError, as_number, check
+from holdfast.function_calls import run_eagerly
 from holdfast.model import Bound, Classifier
 
 #: the rest of a model: from embeddings `(N, T, dim)` and which tokens are present, bool `(N, T)`, to logits
@@ -85,7 +88,7 @@ class EmbeddedText(nn.Module):
     @property
     def separation(self) -> float:
         """Half the distance (in the maximum norm) between the padding's embedding and the nearest other one."""
-        distance = (self.embedding.weight.detach() - self._embed_padding()).abs().amax(1)
+        distance = (self._embed_all() - self._embed_padding()).abs().amax(1)
         distance[self.padding] = float("inf")
         return float(distance.min()) / 2
 
@@ -100,9 +103,7 @@ class EmbeddedText(nn.Module):
         check(fine, "tokens", "token ids (N, T), whole numbers", f"{tokens.dtype} of shape {tuple(tokens.shape)}")
         least, most = int(tokens.min()), int(tokens.max())
         check(least >= 0 and most < len(weight), "tokens", f"ids from 0 to {len(weight) - 1}", f"{least} to {most}")
-        with torch.no_grad():
-            found: Tensor = self.embedding(tokens.to(weight.device))
-        return found.detach().transpose(1, 2).contiguous()
+        return self._look_up(tokens).transpose(1, 2).contiguous()
 
     def present(self, x: Tensor) -> Tensor:
         """Which tokens of embeddings `(N, dim, T)` are present, that is not padding: bool `(N, T)`."""
@@ -113,9 +114,17 @@ class EmbeddedText(nn.Module):
 
     def _embed_padding(self) -> Tensor:
         assert self.padding is not None
+        return self._look_up(torch.tensor([self.padding]))[0]
+
+    def _embed_all(self) -> Tensor:
+        """The embeddings of all tokens, `(V, dim)`."""
+        return self._look_up(torch.arange(len(self.embedding.weight)))
+
+    def _look_up(self, tokens: Tensor) -> Tensor:
+        """What the layer returns for ids `(...)`; it may scale its weight."""
         with torch.no_grad():
-            row: Tensor = self.embedding(torch.tensor([self.padding], device=self.embedding.weight.device))[0]
-        return row.detach()
+            found: Tensor = self.embedding(tokens.to(self.embedding.weight.device))
+        return found.detach()
 
     def baseline(self) -> tuple[float, ...]:
         """The embedding that stands for no token, a number for each channel: that of the padding, or zeros.
@@ -132,7 +141,7 @@ class EmbeddedText(nn.Module):
         classifier without bounds use `(-inf, inf)`.
         """
         check(0 <= margin < float("inf"), "margin", "a finite number of at least 0", margin)
-        lower, upper = self.embedding.weight.detach().aminmax(dim=0)
+        lower, upper = self._embed_all().aminmax(dim=0)
         room = (margin * (upper - lower)).clamp(min=1e-6)
         return (lower - room)[:, None], (upper + room)[:, None]
 
@@ -152,11 +161,136 @@ class EmbeddedText(nn.Module):
         return logits
 
 
-def from_text_transformers(model: nn.Module, padding: int | None = None, radius: float = 0.0) -> EmbeddedText:
+class TransformersText(EmbeddedText):
+    """A sequence classifier of Hugging Face's transformers as an `EmbeddedText`.
+
+    Its logits are those of `model(input_ids, attention_mask)`, wherever the padding is. This is compared when it is
+    made, on four short texts of the vocabulary, and in `embed` on the user's own.
+
+    The model is called with `inputs_embeds` if that gives the same logits. Some models have to see which tokens are
+    padding: a decoder reads the last other token, and positions may be counted without padding. They get token ids, of
+    which only padding is true, and the embeddings in place of what their embedding layer returns.
+
+    Args:
+        model, padding, radius: as for `from_text_transformers`.
+
+    Raises:
+        ArgumentError: a model without word embeddings.
+        ModelError: the model gives other logits from embeddings than from token ids.
+
+    >>> from types import SimpleNamespace
+    >>> class LastToken(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.words, self.config = nn.Embedding(9, 3, padding_idx=0), SimpleNamespace(pad_token_id=0)
+    ...     def get_input_embeddings(self):
+    ...         return self.words
+    ...     def forward(self, input_ids, attention_mask):
+    ...         last = (input_ids.ne(0) * torch.arange(input_ids.shape[1])).argmax(1)
+    ...         return SimpleNamespace(logits=self.words(input_ids)[torch.arange(len(last)), last])
+    >>> model = LastToken()
+    >>> text = TransformersText(model)
+    >>> torch.equal(text(text.embed(torch.tensor([[3, 5, 0]]))), model.words(torch.tensor([5])))
+    True
+    """
+
+    def __init__(self, model: nn.Module, padding: int | None = None, radius: float = 0.0) -> None:
+        try:
+            embedding = model.get_input_embeddings()  # type: ignore[operator]
+        except (AttributeError, NotImplementedError) as error:
+            raise ArgumentError("model", "a sequence classifier of transformers", type(model).__name__) from error
+        own = getattr(getattr(model, "config", None), "pad_token_id", None)
+        super().__init__(model, embedding, _forward_embeddings, own if padding is None else padding, radius)
+        #: the id of absent tokens, or one that no token has; and the one by which the model knows them
+        self._absent = -1 if self.padding is None else self.padding
+        self._unread = self._absent if own is None else own
+        #: kinds of batches that were compared: (with padding, with token types)
+        self._compared: set[tuple[bool, bool]] = set()
+        words = torch.arange(len(embedding.weight), device=embedding.weight.device)
+        words = words[words != self._absent]
+        # special tokens, which a model may treat in its own way, are at the beginning and the end of a vocabulary
+        texts = words[torch.linspace(len(words) // 4, 3 * len(words) // 4, 24).long()].reshape(4, 6)
+        if self.padding is not None:  # at the end, at the beginning, and in the middle as where a token is left out
+            texts[1, 4:] = texts[2, :2] = texts[3, 2] = self.padding
+        if self._find_difference(super().embed(texts), texts):
+            self.rest = partial(_forward_ids, word=int(texts[0, 0]), padding=self._unread)
+            self._compare(super().embed(texts), texts)
+
+    def embed(self, tokens: Tensor, token_types: Tensor | None = None) -> Tensor:
+        """Embeddings `(N, dim, T)`, detached, of token ids `(N, T)`: the inputs of this module.
+
+        The first batch, the first one with padding and the first one with token types are compared with the model's own
+        logits.
+
+        Args:
+            tokens: token ids.
+            token_types: for pairs of sentences, `(N, T)`: 0 for the tokens of the first one and 1 for those of the
+                second, as a tokenizer's `token_type_ids`. The embeddings of the types are then part of the inputs. None
+                for single sentences, where the model uses type 0.
+
+        Raises:
+            ArgumentError: ids or types that are not whole numbers, or out of range; types for a model that does not
+                add their embeddings to those of the tokens.
+            ModelError: the model gives other logits from embeddings than from token ids.
+        """
+        x = super().embed(tokens)
+        tokens = tokens.to(x.device)
+        if token_types is not None:
+            parts = self.model.named_parameters()
+            table = next((w for name, w in parts if name.endswith("token_type_embeddings.weight")), x[:0, 0]).detach()
+            expected = f"None for {type(self.model).__name__}, which does not add them to embeddings of tokens"
+            check(table.shape[1:] == x.shape[1:2] and len(table) > 0, "token_types", expected, "a tensor")
+            token_types = token_types.to(x.device)
+            fine = token_types.shape == tokens.shape and token_types.dtype in (torch.int64, torch.int32)
+            fine = fine and bool(((token_types >= 0) & (token_types < len(table))).all())
+            expected = f"whole numbers from 0 to {len(table) - 1} of shape {tuple(tokens.shape)}"
+            got = f"{token_types.dtype} of shape {tuple(token_types.shape)}, up to {token_types.max()}"
+            check(fine, "token_types", expected, got)
+            shift = (table[token_types] - table[0]) * self.present(x)[..., None]
+            x = x + shift.transpose(1, 2)
+        lengths = self.present(x).sum(1)
+        kind = (int(lengths.min()) < x.shape[2], token_types is not None)
+        if kind not in self._compared:
+            # from short texts to long ones; always eight, since a model may take one row and not several
+            rows = lengths.argsort()[torch.linspace(0, len(x) - 1, 8, device=x.device).long()]
+            self._compare(x[rows], tokens[rows], None if token_types is None else token_types[rows])
+            self._compared.add(kind)
+        return x
+
+    def _compare(self, x: Tensor, tokens: Tensor, token_types: Tensor | None = None) -> None:
+        """Raise `ModelError` unless the logits of embeddings `x` are those of the tokens."""
+        if difference := self._find_difference(x, tokens, token_types):
+            raise ModelError(
+                f"module: expected {type(self.model).__name__} to give the same logits for embeddings as for input_ids"
+                f" with padding {self.padding}, got {difference}. Models that pool the last token need"
+                " config.pad_token_id, the id that the tokenizer pads with. For other models say how they are run on"
+                " embeddings: EmbeddedText(model, embedding, rest, padding)"
+            )
+
+    def _find_difference(self, x: Tensor, tokens: Tensor, token_types: Tensor | None = None) -> str:
+        """How the logits of embeddings `x` differ from those of the tokens `(N, T)`; empty if they do not."""
+        types = {} if token_types is None else {"token_type_ids": token_types}
+        disabled = logging.root.manager.disable
+        logging.disable(logging.WARNING)  # a decoder says that it finds no padding in embeddings
+        try:
+            with Classifier(self, (-torch.inf, torch.inf), device=x.device).session(), torch.no_grad():
+                ids, mask = tokens.masked_fill(tokens == self._absent, self._unread), (tokens != self._absent).long()
+                own, found = self.model(input_ids=ids, attention_mask=mask, **types).logits, self(x)
+        except Exception as error:  # whatever the model raises
+            return f"{type(error).__name__}: {str(error).rstrip('.')}"
+        finally:
+            logging.disable(disabled)
+        # with token types the sum of embeddings is rounded in another order
+        allowed = torch.finfo(own.dtype).eps ** (2 / 3) * float(own.abs().max())
+        same = torch.allclose(found, own, rtol=0.0, atol=allowed, equal_nan=True)
+        return "" if same else f"logits that differ by {float((found - own).abs().max()):.2g}"
+
+
+def from_text_transformers(model: nn.Module, padding: int | None = None, radius: float = 0.0) -> TransformersText:
     """A sequence classifier of Hugging Face's transformers whose inputs are the embeddings of tokens.
 
-    The inputs are its word embeddings; the model adds those of positions and token types. It is called with
-    `inputs_embeds`, and with an attention mask that masks padding.
+    The inputs are its word embeddings; the model adds those of positions and token types. Encoders and decoders are
+    taken. Models of an encoder and a decoder (T5, BART) are refused, since both read the tokens.
 
     Args:
         model: for example from `AutoModelForSequenceClassification.from_pretrained`.
@@ -165,17 +299,31 @@ def from_text_transformers(model: nn.Module, padding: int | None = None, radius:
 
     Raises:
         ArgumentError: a model without word embeddings.
+        ModelError: the model gives other logits from embeddings than from token ids.
     """
-    lookup = getattr(model, "get_input_embeddings", None)
-    check(callable(lookup), "model", "a sequence classifier of transformers", type(model).__name__)
-    assert lookup is not None
-    if padding is None:
-        padding = getattr(getattr(model, "config", None), "pad_token_id", None)
-    return EmbeddedText(model, lookup(), _forward_with_mask, padding, radius)
+    return TransformersText(model, padding, radius)
 
 
-def _forward_with_mask(model: nn.Module, embedded: Tensor, present: Tensor) -> Tensor:
+def _forward_embeddings(model: nn.Module, embedded: Tensor, present: Tensor) -> Tensor:
+    """The logits of a model of transformers for embeddings `(N, T, dim)`, of which `present` `(N, T)` are there."""
     logits: Tensor = model(inputs_embeds=embedded, attention_mask=present.long()).logits
+    return logits
+
+
+def _forward_ids(model: nn.Module, embedded: Tensor, present: Tensor, word: int, padding: int) -> Tensor:
+    """The same for a model that has to see ids: `padding` where a token is absent, and `word` for all others."""
+    length = embedded.shape[1]
+
+    def replace(_layer: nn.Module, _args: Any, out: Tensor) -> Tensor:
+        return torch.cat([embedded, out[:, length:]], 1)  # some models pad to a multiple of their window
+
+    hook = model.get_input_embeddings().register_forward_hook(replace, prepend=True)  # type: ignore[operator]
+    try:
+        with run_eagerly():  # compiled code may not call the hook
+            ids, mask = torch.where(present, word, padding), present.long()
+            logits: Tensor = model(input_ids=ids, attention_mask=mask).logits
+    finally:
+        hook.remove()
     return logits
 
 
