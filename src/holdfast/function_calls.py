@@ -1,25 +1,34 @@
 """Watch and replace the functions of torch that a module calls: `linear`, `relu`, `__add__` and all others.
 
 Functions are watched and not layers. So functional calls, layers that run twice, layers that work in place and sums of
-two branches are all seen, and nothing on the user's module has to be undone. Modules compiled to TorchScript call no
-functions that could be seen; those of `torch.compile` run as they were written while functions are watched.
+two branches are all seen, and nothing on the user's module has to be undone. Modules of `torch.compile` run as they
+were written while functions are watched. Code of TorchScript, of a `torch.autograd.Function` and of other libraries
+calls no functions that could be seen; `FunctionMode.check_graph` finds such code in the graph of the result.
 The graph of an exported program can be read instead: which functions it calls, and in which mode.
 """
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
 import threading
-from abc import abstractmethod
+from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+from torch.autograd.graph import Node, get_gradient_edge
+from torch.nn.modules._functions import BackwardHookFunction
 from torch.overrides import TorchFunctionMode
+
+from holdfast.errors import ModelError
+
+# how the names of functions begin that programs have after `run_decompositions()`
+_DECOMPOSED = ("addmm", "mm", "convolution", "native_", "_native_", "max_pool2d_", "_softmax", "_log_softmax")
 
 
 class _Stance:
@@ -95,8 +104,7 @@ def find_training_calls(module: nn.Module) -> list[str]:
 
 
 def _trains(call: torch.fx.Node) -> bool:
-    names = [argument.name for argument in call.target._schema.arguments]  # type: ignore[union-attr]
-    given = {**dict(zip(names, call.args, strict=False)), **call.kwargs}
+    given = bind_arguments(call.target, call.args, call.kwargs)  # type: ignore[arg-type]
     if isinstance(given.get("dropout_p"), float) and given["dropout_p"] > 0:  # of attention, which has no flag
         return True
     if any(given.get(name) == 0 for name in ("p", "dropout")):
@@ -112,10 +120,18 @@ class FunctionMode(TorchFunctionMode):
     The mode is off while `run` runs, so `run` may call functions itself.
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._eager: list[contextlib.ExitStack] = []  # a mode may be entered again inside of itself
+        # nodes of autograd's graph have numbers, in the order in which they are made. These are the numbers of nodes
+        # that watched calls made: the first, and the one after the last, of each uninterrupted sequence of calls.
+        self._spans: list[tuple[int, int]] = []
+        self._recomputes = False
+
     def __enter__(self) -> Any:
         eager = contextlib.ExitStack()
         eager.enter_context(run_eagerly())
-        self._eager = [*getattr(self, "_eager", []), eager]  # a mode may be entered again inside of itself
+        self._eager.append(eager)
         return super().__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(
@@ -124,9 +140,9 @@ class FunctionMode(TorchFunctionMode):
         super().__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
         self._eager.pop().close()
 
-    @abstractmethod
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         """The result of the call `func(*args, **kwargs)` of the function called `name`."""
+        return func(*args, **kwargs)
 
     def __torch_function__(
         self,
@@ -136,8 +152,135 @@ class FunctionMode(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         # an exported program calls overloads such as `aten.relu.default`, the `relu` of which has the name
-        name = getattr(getattr(func, "overloadpacket", func), "__name__", "")
-        return self.run(name, func, list(args), dict(kwargs or {}))
+        packet = getattr(func, "overloadpacket", func)
+        name = getattr(packet, "__name__", "")
+        if isinstance(packet, OpOverloadPacket) and not packet._qualified_op_name.startswith("aten::"):
+            # another library's function, which may have the name of a known one; its nodes count as not seen
+            return self.run(packet._qualified_op_name, func, list(args), dict(kwargs or {}))
+        if isinstance(func, HigherOrderOperator):  # it calls functions itself, such as `torch.cond`
+            return self.run(name, func, list(args), dict(kwargs or {}))
+        start = torch._C._autograd._get_sequence_nr()
+        result = self.run(name, func, list(args), dict(kwargs or {}))
+        end = torch._C._autograd._get_sequence_nr()
+        if end > start:
+            self._recomputes = self._recomputes or _is_checkpointed()
+            while self._spans and self._spans[-1][1] >= start:  # calls within this one, or just before it
+                start = min(start, self._spans.pop()[0])
+            self._spans.append((start, end))
+        return result
+
+    def run_module(self, who: str, module: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+        """`module(inputs)`, for use inside of the mode, after a check that all functions between the two were seen.
+
+        Args:
+            who: the explainer, for messages.
+            module: from inputs `(N, ...)` to logits.
+            inputs: a part of a graph, or without gradients; then nothing is checked.
+
+        Raises:
+            ModelError: as `check_graph` does.
+        """
+        if not (torch.is_grad_enabled() and inputs.requires_grad):
+            return module(inputs)
+        source = get_gradient_edge(inputs).node  # before the module, which may overwrite its inputs
+        result = module(inputs)
+        self.check_graph(who, result, source)
+        return result
+
+    def check_graph(self, who: str, result: Tensor, source: Node) -> None:
+        """Raise `ModelError` if code without watched calls takes part in a result that was computed inside of the mode.
+
+        The graph of the result has a node for each step. A node that no watched call made is from code that runs
+        without calling functions of torch from Python, and rules for these functions do not hold for it.
+
+        Args:
+            who: the explainer, for messages.
+            result: what was computed.
+            source: the node of the inputs, from `torch.autograd.graph.get_gradient_edge`. Only nodes between it and the
+                result matter.
+        """
+        nodes = self.find_unseen(result, source)
+        replaces = type(self).run is not FunctionMode.run
+        if (self._recomputes and replaces) or any(_find_module(node) == "torch.utils.checkpoint" for node in nodes):
+            raise ModelError(
+                f"{who}: expected a module that keeps what its backward pass needs, got torch.utils.checkpoint, which"
+                " computes it again without the rules; switch off checkpointing"
+            )
+        if nodes:
+            raise ModelError(
+                f"{who}: expected a module that calls functions of torch from Python, got {_describe(nodes[-1])}, whose"
+                " steps cannot be seen: explain the module that it was made from, or use an explainer without rules for"
+                " functions, such as integrated_gradients"
+            )
+
+    def find_unseen(self, result: Tensor, source: Node) -> list[Node]:
+        """The nodes between the source and the result, arguments as for `check_graph`, that no watched call made."""
+        leads = {source: True}  # of each node, whether the source is below it; it also keeps identities alive
+        stack = [result.grad_fn] if isinstance(result, Tensor) and result.grad_fn is not None else []
+        while stack:
+            node = stack[-1]
+            below = [] if node in leads else [each for each, _ in node.next_functions if each is not None]
+            new = [each for each in below if each not in leads]
+            stack.extend(new)
+            if not new:
+                stack.pop()
+                leads.setdefault(node, any(leads[each] for each in below))
+        return [node for node, found in leads.items() if found and not self._has_seen(node, source)]
+
+    def _has_seen(self, node: Node, source: Node) -> bool:
+        # hooks on layers, and our own rules, which are within the calls of another mode
+        hook = getattr(node, "_forward_cls", None) is BackwardHookFunction
+        if node is source or hook or _find_module(node).startswith("holdfast."):
+            return True
+        number = node._sequence_nr()
+        place = bisect(self._spans, number, key=lambda span: span[0])
+        return place > 0 and number < self._spans[place - 1][1]
+
+
+def _is_checkpointed() -> bool:
+    """Whether the code that runs is within `torch.utils.checkpoint`, and will run again in the backward pass."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return hooks is not None and hooks[0].__module__ == "torch.utils.checkpoint"
+
+
+def _find_module(node: Node) -> str:
+    """The Python module of the `torch.autograd.Function` that made a node; empty if none did."""
+    return getattr(getattr(node, "_forward_cls", None), "__module__", "")
+
+
+def _describe(node: Node) -> str:
+    kind = getattr(node, "_forward_cls", None)
+    if kind is not None:
+        return f"the autograd function {kind.__name__!r} (write it with functions of torch)"
+    return f"{node.name().rpartition('::')[2]!r} of code that is compiled, as by TorchScript, or in another thread"
+
+
+def bind_arguments(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by the names of the parameters, which have another order in each form of a function.
+
+    Args:
+        func: an overload, such as `torch.ops.aten.linear.default`; a function in Python; or a built-in one, such as
+            `torch.batch_norm`, all overloads of which have the same parameters.
+        args, kwargs: of the call.
+
+    >>> sorted(bind_arguments(torch.nn.functional.linear, [1, 2], {"bias": 3}).items())
+    [('bias', 3), ('input', 1), ('weight', 2)]
+    """
+    if isinstance(func, FunctionType):
+        names = list(inspect.signature(func).parameters)
+    else:
+        packet = func if isinstance(func, OpOverload | OpOverloadPacket) else getattr(torch.ops.aten, func.__name__)
+        overload = packet if isinstance(packet, OpOverload) else getattr(packet, packet.overloads()[0])
+        names = [argument.name for argument in overload._schema.arguments]
+    return {**dict(zip(names, args, strict=False)), **kwargs}
+
+
+def is_decomposed(name: str, func: Callable[..., Any]) -> bool:
+    """Whether a call is of a kind that a program of `torch.export` has after `run_decompositions()`.
+
+    There nothing tells a linear layer from a product that the module's author wrote, or a SiLU from a gate.
+    """
+    return isinstance(func, OpOverload) and name.startswith(_DECOMPOSED)
 
 
 def split_names(text: str) -> frozenset[str]:

@@ -89,7 +89,7 @@ class ForwardWrapper(nn.Module):
         super().__init__()
         self.module = module
         self.function = function
-        self.training = module.training
+        self.training = getattr(module, "training", False)  # frozen TorchScript has no modes
 
     def forward(self, x: Tensor) -> Tensor:
         """The result of the function for `x` `(N, ...)`."""
@@ -464,7 +464,7 @@ class Classifier:
             finally:
                 self._depth -= 1
             return
-        modes = {m: m.training for m in self.module.modules()}
+        modes = {m: m.training for m in self.module.modules() if hasattr(m, "training")}  # not frozen TorchScript
         wanting_gradients = [p for p in self.module.parameters() if p.requires_grad]
         self._depth = 1
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
@@ -159,7 +159,7 @@ class PreprocessedModule(nn.Module):
         super().__init__()
         self.module = classifier.module
         self.preprocess = classifier.preprocess
-        self.training = classifier.module.training
+        self.training = getattr(classifier.module, "training", False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits of inputs within the classifier's bounds."""
@@ -213,12 +213,19 @@ def compute_gradient(
 
 
 def compute_input_gradient(
-    classifier: Classifier, x: Tensor, targets: Tensor | None, create_graph: bool
+    classifier: Classifier,
+    x: Tensor,
+    targets: Tensor | None,
+    create_graph: bool,
+    forward: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Gradient of the target logit by `x` `(N, ...)`, and the logits `(N, K)`: one forward and one backward pass."""
+    """Gradient of the target logit by `x` `(N, ...)`, and the logits `(N, K)`: one forward and one backward pass.
+
+    `forward` runs in the place of `classifier.forward`.
+    """
     with torch.enable_grad():
         leaf = make_leaf(x, create_graph)
-        logits = classifier.forward(leaf.clone())  # an in-place first layer must not write into x
+        logits = (forward or classifier.forward)(leaf.clone())  # an in-place first layer must not write into x
         gradient = compute_gradient(select_logits(logits, targets), leaf, create_graph)
     return gradient, logits if create_graph else logits.detach()
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import get_gradient_edge
 
 from holdfast.errors import check
 from holdfast.explainers import Explainer, InputCopy
@@ -357,12 +358,13 @@ class Probe:
         def chunk(x: Tensor, origin: Tensor, *columns: Tensor) -> tuple[Tensor]:
             targets = self.targets[origin]
             with torch.enable_grad():
-                with smooth_relu(beta), PlainAttention():  # which run compiled modules eagerly
+                with smooth_relu(beta) as mode, PlainAttention():  # which run compiled modules eagerly
                     leaf = x.detach().requires_grad_(True)
                     copies = self.perturb(leaf, origin)
                     maps, logits = explainer.attribute(
                         self.classifier, copies, targets if self.explain == "origin" else None, create_graph=True
                     )
+                mode.check_smooth(logits, get_gradient_edge(copies).node)
                 # the user's model does not run in what follows: many small operations, of which the two would look at
                 # each. (A checkpointed layer runs once more in the backward pass, where torch turns the two off. So it
                 # has its own ReLU there, and these directions are less exact.)

@@ -286,7 +286,9 @@ def _classes(module: nn.Module, known: Known) -> dict[str, Any]:
     for part in module.modules():
         kind = type(part)
         if isinstance(part, torch.jit.ScriptModule):
-            found[f"script {part.original_name}"] = str(part.code) if hasattr(part, "forward") else ""
+            text, constants = part.code_with_constants if hasattr(part, "forward") else ("", None)
+            weights = getattr(constants, "const_mapping", {})  # of a frozen module, which has no state
+            found[f"script {part.original_name}"] = [str(text), fingerprint(weights, known=known)]
         elif isinstance(part, torch.fx.GraphModule):
             found[f"graph {len(found)}"] = str(part.code)
         elif code := _code(kind, 3, known):

@@ -31,7 +31,7 @@ from holdfast.algorithms.certified.network_rules import (
     pool_windows,
 )
 from holdfast.errors import ModelError
-from holdfast.function_calls import FunctionMode, find_tensors, split_names, strip_underscore
+from holdfast.function_calls import FunctionMode, bind_arguments, find_tensors, split_names, strip_underscore
 
 SUPPORTED = (
     "linear and convolutional layers, batch normalisation, ReLU, leaky ReLU, max- and average-pooling, padding,"
@@ -140,6 +140,10 @@ class _Tracer(FunctionMode):
             return func(*args, **kwargs)
         plain = strip_underscore(name)
         values = list(args)
+        if plain == "batch_norm":  # whose forms have other orders
+            kwargs = bind_arguments(func, args, kwargs)
+            func, args, values = F.batch_norm, [], []
+            kwargs.pop("cudnn_enabled", None)
         if not values or not isinstance(values[0], Tensor):  # `input=...`, or a number first
             values = [kwargs.pop("input"), *values] if "input" in kwargs else values
         # copied before the call, which may work in place

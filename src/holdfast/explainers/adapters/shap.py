@@ -49,7 +49,7 @@ class ChosenLogit(nn.Module):
     def __init__(self, module: nn.Module, target: int) -> None:
         super().__init__()
         self.module, self.target = module, target
-        self.training = module.training
+        self.training = getattr(module, "training", False)
 
     def forward(self, x: Tensor) -> Tensor:
         """The logit `(N, 1)` at inputs `(N, ...)`."""

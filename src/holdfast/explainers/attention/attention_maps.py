@@ -51,9 +51,9 @@ class AttentionExplainer(Explainer):
     ) -> tuple[Tensor, Tensor]:
         mode = self.make_mode(len(x))
         with torch.enable_grad():
-            inputs = make_leaf(x, create_graph) if create_graph or mode is not None else x.detach()
+            inputs = make_leaf(x, create_graph)
             with mode or contextlib.nullcontext(), AttentionWatch(len(x)) as watch:
-                logits = classifier.forward(inputs.clone())
+                logits = watch.run_module(self.label, classifier.forward, inputs.clone())
             weights = self._check_weights(watch.weights, classifier, len(x))
             scores = select_logits(logits, targets)
             wanted = weights if self.uses_gradients else weights[-1:]

@@ -14,7 +14,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from holdfast.errors import ModelError, check
 from holdfast.explainers.base import Explainer, check_has_gradients, make_leaf, select_logits
 from holdfast.explainers.cam.gradcam import resize
-from holdfast.function_calls import run_eagerly
+from holdfast.function_calls import FunctionMode
 from holdfast.gating import CONVOLUTIONS, weight_layers
 from holdfast.model import Classifier
 
@@ -70,7 +70,8 @@ class FullGrad(Explainer):
     - those of linear layers count in `full_gradient` only. They belong to no place in the input, so the map leaves
       them out, as the paper does.
 
-    Biases are found by hooks on layers; an exported program has none, and is refused. Hooks do not see a bias that a
+    Biases are found by hooks on layers. An exported program has none, and code that calls no functions of torch from
+    Python (TorchScript, a `torch.autograd.Function`) may have some; both are refused. Hooks do not see a bias that a
     function gets without its layer, constants that the module adds (such as a normalisation of images inside it), and
     layer, group and instance normalisations.
 
@@ -188,8 +189,8 @@ def _compute_terms(
     runs: list[_Run] = []
     with torch.enable_grad():
         leaf = make_leaf(x, create_graph)
-        with _record_runs(classifier, x, runs):
-            logits = classifier.forward(leaf.clone())
+        with _record_runs(classifier, x, runs), FunctionMode() as mode:
+            logits = mode.run_module("fullgrad", classifier.forward, leaf.clone())
         scores = select_logits(logits, targets)
         check_has_gradients(scores)
         edges = [get_gradient_edge(leaf), *(run.edge for run in runs)]
@@ -239,8 +240,7 @@ def _record_runs(classifier: Classifier, x: Tensor, runs: list[_Run]) -> Iterato
             bias = _find_bias(layer)
             if bias is not None:
                 watch(name or "module", layer, bias)
-        with run_eagerly():
-            yield
+        yield
     finally:
         for handle in handles:
             handle.remove()

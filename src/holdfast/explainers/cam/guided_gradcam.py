@@ -76,10 +76,10 @@ class GuidedGradCAM(Explainer):
         leaf = make_leaf(x, create_graph=False)
         with torch.enable_grad():
             with (
-                replace_relu_gradient(rule),
+                replace_relu_gradient(rule) as mode,
                 keep_layer_output(classifier.module, self.layer, x, self.label, detached=False, grid=self.grid) as kept,
             ):
-                logits = classifier.forward(leaf.clone())
+                logits = mode.run_module(self.label, classifier.forward, leaf.clone())
             scores, output = select_logits(logits, targets), kept.find()
             by_layer = compute_gradient(scores, output, retain_graph=True)
             guided = True

@@ -9,8 +9,9 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
+from torch.autograd.graph import Node
 
-from holdfast.errors import check
+from holdfast.errors import SecondDerivativeError, check
 from holdfast.function_calls import FunctionMode
 
 #: torch's softplus has other last bits in what is left of a tensor after as many numbers as fit into such blocks
@@ -20,12 +21,16 @@ _VECTOR = 64
 GradientRule = Callable[[Tensor, Tensor], Tensor]
 
 
+# parts of the names of nodes of autograd's graph that may be a ReLU: the last one is any code of TorchScript
+_KINKED = ("Relu", "Hardtanh", "DifferentiableGraph")
+
+
 class ReluReplacement(FunctionMode):
     """`replacement(z)` runs for `nn.ReLU`, `F.relu`, `torch.relu`, `Tensor.relu` and their in-place forms.
 
     For a ReLU6 `capped(z, 6.0)` runs, for a hard tanh from 0 to `c` `capped(z, c)`. By default `capped` is the
     replacement, cut off above. `clamp(min=0)` and other spellings of a ReLU are not replaced, nor is anything in
-    modules compiled to TorchScript.
+    modules compiled to TorchScript; `check_graph` and `check_smooth` find these.
     """
 
     def __init__(
@@ -47,6 +52,20 @@ class ReluReplacement(FunctionMode):
             return self.capped(z, 6.0 if name == "relu6" else float(given.get("max_val", 1.0)))
 
         return z.copy_(rectify(z.clone())) if name.endswith("_") or given.get("inplace") else rectify(z)
+
+    def check_smooth(self, result: Tensor, source: Node) -> None:
+        """Raise `SecondDerivativeError` if a ReLU in code of TorchScript, which is not replaced, may be in a result.
+
+        Args:
+            result: what was computed inside of the mode.
+            source: the node of the inputs, from `torch.autograd.graph.get_gradient_edge`.
+        """
+        kinked = [node for node in self.find_unseen(result, source) if any(kind in node.name() for kind in _KINKED)]
+        if kinked:
+            raise SecondDerivativeError(
+                "module: expected ReLUs that a smooth function can replace, got some in code compiled to TorchScript;"
+                " use a search without gradients, or the module before it was compiled"
+            )
 
 
 _HARDTANH = ("input", "min_val", "max_val", "inplace")
@@ -97,7 +116,7 @@ def guide_gradient(gradient: Tensor, active: Tensor) -> Tensor:
 
 
 @contextlib.contextmanager
-def smooth_relu(beta: float = 10.0) -> Iterator[None]:
+def smooth_relu(beta: float = 10.0) -> Iterator[ReluReplacement]:
     """Inside, every ReLU is the softplus `log(1 + exp(beta z)) / beta`, which has second derivatives.
 
     A ReLU6 is the difference of two softplus functions, at `z` and at `z - 6`.
@@ -131,5 +150,5 @@ def smooth_relu(beta: float = 10.0) -> Iterator[None]:
         whole = F.softplus(F.pad(z.flatten(), (0, missing)), beta=beta, threshold=20.0)
         return whole[: z.numel()].reshape(z.shape)
 
-    with ReluReplacement(softplus, lambda z, cap: softplus(z) - softplus(z - cap)):
-        yield
+    with ReluReplacement(softplus, lambda z, cap: softplus(z) - softplus(z - cap)) as mode:
+        yield mode

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.autograd import Function
 
 from holdfast.errors import ModelError
@@ -35,8 +36,15 @@ from holdfast.explainers.propagation.difference_rules import (
     take_inplace_flag,
     trace_slope,
 )
-from holdfast.explainers.propagation.relevance_rules import LINEAR, LINEAR_IN_ONE, MOVES, PASS_THROUGH, QUOTIENTS
-from holdfast.function_calls import FunctionMode, find_tensors, split_names, strip_underscore
+from holdfast.explainers.propagation.relevance_rules import (
+    LINEAR,
+    LINEAR_IN_ONE,
+    MOVES,
+    PASS_THROUGH,
+    QUOTIENTS,
+    make_rule_error,
+)
+from holdfast.function_calls import FunctionMode, find_tensors, is_decomposed, split_names, strip_underscore
 
 # functions that move, copy or drop values
 MOVING = frozenset({*MAX_POOLS, *MOVES}) | split_names(
@@ -91,15 +99,15 @@ class _Refuse(Function):
     """The identity; relevance cannot pass it."""
 
     @staticmethod
-    def forward(ctx: Any, out: Tensor, name: str, mode: RelevanceMode) -> Tensor:
-        ctx.mode, ctx.name = mode, name
+    def forward(ctx: Any, out: Tensor, error: ModelError, mode: RelevanceMode) -> Tensor:
+        ctx.mode, ctx.error = mode, error
         ctx.set_materialize_grads(False)
         return out.clone()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None, None]:
         if gradients[0] is not None and ctx.mode.follows_rules:
-            raise ctx.mode.make_error(ctx.name)
+            raise ctx.error
         return gradients[0], None, None
 
 
@@ -140,12 +148,6 @@ class RelevanceMode(FunctionMode):
             carrying: the tensors among its arguments that relevance can flow into, at least one.
         """
 
-    def make_error(self, name: str) -> ModelError:
-        """The error for a function without a rule."""
-        return ModelError(
-            f"{self.explainer}: expected a module made of functions with a rule, got {name!r}, which has none"
-        )
-
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Call a function of torch, so that its backward pass follows its rule."""
         # the second argument of `expand_as` and others gives its shape only
@@ -176,10 +178,11 @@ class RelevanceMode(FunctionMode):
         if result is not NotImplemented:
             return result
         result = func(*args, **kwargs)
+        error = make_rule_error(self.explainer, name, func, attention=True)
         if isinstance(result, Tensor) and result.requires_grad:  # its relevance may never be asked for
-            return _Refuse.apply(result, name, self)  # type: ignore[no-untyped-call]
+            return _Refuse.apply(result, error, self)  # type: ignore[no-untyped-call]
         if find_carriers([result]):
-            raise self.make_error(name)
+            raise error
         return result
 
     @abstractmethod
@@ -230,6 +233,9 @@ class AttentionRule(RelevanceMode):
     def apply(
         self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], carrying: list[Tensor]
     ) -> Any:
+        of_batch = name == "bmm" and isinstance(func, OpOverload) and len(carrying) == 1
+        if self.gamma and (of_batch or is_decomposed(name, func)):
+            return NotImplemented
         gamma = self.gamma if name == "linear" else self.convolution_gamma if name in CONVOLUTIONS else 0.0
         if gamma and len(carrying) == 1 and kwargs.get("input", *args[:1]) is carrying[0]:
             return self._enlarge(gamma, func, args, kwargs)

@@ -91,8 +91,8 @@ class AttnLRP(Explainer):
                 inputs = classifier.preprocess(inputs.clone())
                 check_same_shape(self.name, inputs, x)
                 inputs = inputs if create_graph else inputs.detach().requires_grad_(True)
-            with rule, PlainAttention():
-                logits = classifier.module(inputs.clone())
+            with rule, PlainAttention() as mode:
+                logits = mode.run_module(self.label, classifier.module, inputs.clone())
             with rule.follow_rules():
                 relevance = compute_gradient(select_logits(logits, targets), inputs, create_graph)
             maps = inputs * relevance

@@ -10,6 +10,7 @@ DeepLift, whose slopes depend on the input in a known way.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -45,8 +46,9 @@ class _RectifiedGradient(Explainer):
         self, classifier: Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
         self._check_graph(create_graph)
-        with replace_relu_gradient(type(self).rule):
-            return compute_input_gradient(classifier, x, targets, create_graph=False)
+        with replace_relu_gradient(type(self).rule) as mode:
+            forward = partial(mode.run_module, self.label, classifier.forward)
+            return compute_input_gradient(classifier, x, targets, create_graph=False, forward=forward)
 
 
 @dataclass(frozen=True)
@@ -159,11 +161,12 @@ class DeepLift(Explainer):
         leaf = make_leaf(x, create_graph)
         baseline = make_baseline(self.baseline, x)
         rule = DifferenceRule(self.epsilon)
+        forward = partial(rule.run_module, self.label, classifier.forward)
         with torch.no_grad(), rule.record():
             at_baseline = classifier.forward(baseline.expand(2 * ROW_ALIGNMENT, *x.shape[1:]).contiguous())[0]
         if not create_graph:
             with rule.replay():
-                slopes, logits = compute_input_gradient(classifier, x, targets, create_graph=False)
+                slopes, logits = compute_input_gradient(classifier, x, targets, create_graph=False, forward=forward)
             if not self.times_input:
                 return slopes, logits
             maps = slopes * (x.detach() - baseline)
@@ -171,7 +174,7 @@ class DeepLift(Explainer):
             return maps, logits
         with torch.enable_grad():
             with rule.replay(attached=True):
-                logits = classifier.forward(leaf.clone())
+                logits = forward(leaf.clone())
             with rule.follow_slopes():
                 slopes = compute_gradient(select_logits(logits, targets), leaf, create_graph=True)
             return slopes * (leaf - baseline) if self.times_input else slopes, logits
@@ -229,8 +232,8 @@ class LRP(Explainer):
         self._check_graph(create_graph)
         with torch.enable_grad():
             leaf = make_leaf(preprocess_copy(self.name, classifier, x), create_graph=False)
-            with EpsilonRule(self.epsilon):
-                logits = classifier.module(leaf.clone())
+            with EpsilonRule(self.epsilon) as rule:
+                logits = rule.run_module(self.label, classifier.module, leaf.clone())
             scores = select_logits(logits, targets)
             return compute_gradient(scores * scores.detach(), leaf), logits.detach()
 

@@ -27,16 +27,15 @@ import torch
 from torch import Tensor
 
 from holdfast.explainers.propagation.difference_rules import MAX_POOLS, find_carriers
-from holdfast.explainers.propagation.relevance_rules import MOVES, EpsilonRule, PassThrough
+from holdfast.explainers.propagation.relevance_rules import MOVES, EpsilonRule, PassThrough, make_rule_error
 from holdfast.explainers.propagation.taylor_rules import Share, identify, replace_carriers
-from holdfast.function_calls import split_names, strip_underscore
+from holdfast.function_calls import bind_arguments, is_decomposed, split_names, strip_underscore
 
 RuleName = Literal["epsilon", "z_plus", "alpha2_beta1", "gamma", "box", "flat"]
 
 _CONVOLUTIONS = split_names("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")
 # functions that shift and scale every value alone, so that they can be applied to the ends of a box
 _ELEMENTWISE = split_names("add sub mul div __add__ __radd__ __sub__ __rsub__ rsub __mul__ __rmul__ true_divide")
-_NORM = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,7 @@ class CompositeRule(EpsilonRule):
             if given["input"] is carrying[0]:
                 return self._apply(self._read_call(name, func, args, given))
         if carrying and name == "batch_norm":
-            merged = self._merge(dict(zip(_NORM, args, strict=False)) | kwargs)
+            merged = self._merge(bind_arguments(func, args, kwargs))
             if merged is not None:
                 return merged
             result = PassThrough.apply(  # type: ignore[no-untyped-call]
@@ -162,6 +161,10 @@ class CompositeRule(EpsilonRule):
             result = self._scale(args[:1], getattr(torch, plain), args, kwargs)
             carrying[0].copy_(result)
             return carrying[0]
+        if carrying and is_decomposed(name, func):
+            box = None if self.first is None else self._recall(self._boxes, carrying[0])
+            if (self.dense if box is None else self.first) != "epsilon":  # that of other products
+                raise make_rule_error("lrp", name, func)
         result = super().run(name, func, args, kwargs)
         return self._follow_box(carrying, func, args, kwargs, result) if carrying and name in MOVES else result
 

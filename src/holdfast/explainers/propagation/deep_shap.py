@@ -129,7 +129,7 @@ class _Pairs:
         rule.which = first
         with torch.enable_grad():
             with rule.replay():
-                logits = classifier.forward(self.leaf.clone())
+                logits = rule.run_module("deep_shap", classifier.forward, self.leaf.clone())
             classes = None if targets is None else pad_rows(targets.repeat(self.copies), padding)
             self.score = select_logits(logits, classes).sum()
         check_has_gradients(self.score)

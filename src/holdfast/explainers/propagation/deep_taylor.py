@@ -77,6 +77,6 @@ class DeepTaylor(Explainer):
             inputs, rule = leaf.clone(), TaylorRule()  # an in-place first layer must not write into the leaf
             rule.begin(inputs, lower.expand_as(inputs), upper.expand_as(inputs))
             with rule:
-                logits = classifier.module(inputs)
+                logits = rule.run_module(self.label, classifier.module, inputs)
             scores = select_logits(logits, targets)
             return compute_gradient(scores * scores.detach(), leaf), logits.detach()

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from holdfast.errors import ModelError
-from holdfast.function_calls import FunctionMode, find_tensors, split_names
+from holdfast.function_calls import FunctionMode, find_tensors, is_decomposed, split_names
 
 _RECTIFIERS = frozenset({"relu", "relu_"})
 # elementwise functions: each output depends on one input
@@ -218,6 +218,8 @@ class DifferenceRule(FunctionMode):
             self.follows_slopes = False
 
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        if is_decomposed(name, func):
+            raise ModelError(f"deeplift: expected a program exported without run_decompositions, got one with {name!r}")
         if name not in _ELEMENTWISE and name not in MAX_POOLS:
             return func(*args, **kwargs)
         z = args.pop(0) if args else kwargs.pop("input")

@@ -91,7 +91,7 @@ class LRPComposite(Explainer):
             rule = CompositeRule(self.convolution, self.dense, self.first, self.epsilon, self.gamma)
             rule.begin(inputs, low.expand_as(inputs), high.expand_as(inputs))
             with rule:
-                logits = classifier.module(inputs)
+                logits = rule.run_module(self.label, classifier.module, inputs)
             scores = select_logits(logits, targets)
             return compute_gradient(scores * scores.detach(), leaf), logits.detach()
 

@@ -11,7 +11,7 @@ from torch.autograd import Function
 
 from holdfast.errors import ModelError
 from holdfast.explainers.propagation.difference_rules import MAX_POOLS, find_carriers, take_inplace_flag
-from holdfast.function_calls import FunctionMode, split_names, strip_underscore
+from holdfast.function_calls import FunctionMode, is_decomposed, split_names, strip_underscore
 
 # elementwise functions: they pass relevance on unchanged. All have f(0) = 0, except softplus, a smooth rectifier.
 PASS_THROUGH = split_names("relu tanh elu leaky_relu gelu silu mish selu celu hardtanh relu6 hardswish softplus")
@@ -25,7 +25,9 @@ LINEAR = frozenset(MAX_POOLS) | split_names(
 LINEAR_IN_ONE = split_names("mul __mul__ __rmul__ matmul __matmul__ mm addmm")
 QUOTIENTS = split_names("div true_divide __truediv__")
 # functions without an epsilon rule that mark a transformer: an error then names an explainer with rules for them
-OF_TRANSFORMERS = split_names("softmax layer_norm rms_norm scaled_dot_product_attention multi_head_attention_forward")
+_OF_TRANSFORMERS = split_names("softmax layer_norm rms_norm scaled_dot_product_attention multi_head_attention_forward")
+# functions that often turn logits into something else at the end of a module
+_OF_OUTPUTS = split_names("softmax log_softmax softmin logsumexp sigmoid logsigmoid log_sigmoid")
 # functions that move values: relevance moves with them (dropout is off)
 MOVES = split_names(
     "flatten view reshape permute transpose squeeze unsqueeze cat concat stack __getitem__ contiguous expand"
@@ -80,6 +82,25 @@ class PassThrough(Function):
         return gradients[0], None
 
 
+def make_rule_error(who: str, name: str, func: Callable[..., Any], attention: bool = False) -> ModelError:
+    """The error of an explainer for a function without a rule, with what the user can do.
+
+    Args:
+        who: the explainer.
+        name, func: the function and its name.
+        attention: the explainer has rules for attention.
+    """
+    plain = name.strip("_")  # of `_log_softmax`, which is `log_softmax` in a program of torch.export
+    hints = ""
+    if plain in _OF_OUTPUTS:
+        hints += f"; if it is the last step, return the logits: remove the {plain} at the end"
+    if plain in _OF_TRANSFORMERS and not attention:
+        hints += "; attn_lrp has rules for transformers"
+    if is_decomposed(name, func):
+        hints += "; export the program without run_decompositions"
+    return ModelError(f"{who}: expected a module made of functions with a rule, got {name!r}, which has none{hints}")
+
+
 class EpsilonRule(FunctionMode):
     """Inside, backward passes propagate relevance by the epsilon rule."""
 
@@ -107,10 +128,7 @@ class EpsilonRule(FunctionMode):
             return args[0].copy_(self._share(twin, [args[0].clone(), *args[1:]], kwargs))
         result = func(*args, **kwargs)
         if find_carriers([result]):
-            hint = "; attn_lrp has rules for transformers" if plain in OF_TRANSFORMERS else ""
-            raise ModelError(
-                f"lrp: expected a module made of functions with an epsilon rule, got {name!r}, which has none{hint}"
-            )
+            raise make_rule_error("lrp", name, func)
         return result
 
     def _share(self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from holdfast.errors import ModelError
 from holdfast.explainers.propagation.difference_rules import MAX_POOLS, find_carriers, take_inplace_flag
-from holdfast.explainers.propagation.relevance_rules import MOVES, OF_TRANSFORMERS, PASS_THROUGH, PassThrough
-from holdfast.function_calls import FunctionMode, find_tensors, split_names, strip_underscore
+from holdfast.explainers.propagation.relevance_rules import MOVES, PASS_THROUGH, PassThrough, make_rule_error
+from holdfast.function_calls import FunctionMode, bind_arguments, find_tensors, split_names, strip_underscore
 
 _WEIGHTED = split_names("linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")
 _PRODUCTS = split_names("matmul __matmul__ mm addmm")
@@ -194,11 +193,7 @@ class TaylorRule(FunctionMode):
             return ruled
         result = func(*args, **kwargs)
         if find_carriers([result]):
-            hint = "; attn_lrp has rules for transformers" if plain in OF_TRANSFORMERS else ""
-            raise ModelError(
-                f"deep_taylor: expected a module made of functions with a rule, got {name!r}, which has none for such"
-                f" arguments{hint}"
-            )
+            raise make_rule_error("deep_taylor", name, func)
         return result
 
     def _move(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -268,7 +263,7 @@ class TaylorRule(FunctionMode):
         if name in _AVERAGES:
             return self._average(a, function)
         if name == "batch_norm":
-            given = dict(zip(_NORM, args, strict=False)) | kwargs
+            given = bind_arguments(func, args, kwargs)
             scale = given.get("weight")
             if given.get("training") or given["input"] is not a:
                 return None
@@ -392,9 +387,6 @@ class TaylorRule(FunctionMode):
         result: Tensor = _Sum.apply(a, b, lambda: func(*args, **kwargs), parts)  # type: ignore[no-untyped-call]
         self._note(result, _Known(positive=known_a.positive and known_b.positive and of_a > 0 and of_b > 0))
         return result
-
-
-_NORM = ("input", "running_mean", "running_var", "weight", "bias", "training")
 
 
 def identify(values: Tensor) -> Any:
