@@ -194,8 +194,11 @@ def test_what_needs_gradients_refuses_before_the_function_is_called() -> None:
 
     with pytest.raises(NoGradientsError, match="got the function counted, which has none; use an explainer"):
         holdfast.explainers.get(gradient)(classifier, X[:2])
-    with pytest.raises(NoGradientsError):
-        holdfast.explainers.get("captum:IntegratedGradients")(classifier, X[:2])
+    calls[0] = 0
+    for name in ("captum:IntegratedGradients", "captum:Saliency"):
+        with pytest.raises(ArgumentError, match=f"{name.replace(':', '.')}, which needs gradients"):
+            holdfast.explainers.get(name)(classifier, X[:2])
+    assert calls == [0]
 
 
 def test_auto_takes_the_searches_without_gradients() -> None:

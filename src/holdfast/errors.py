@@ -11,6 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+#: what is expected of inputs, and what to do about cells without a value
+FINITE = "finite values (impute missing ones; in a table, a further column can say where they were)"
 _PACKAGE = str(Path(__file__).parent)
 
 

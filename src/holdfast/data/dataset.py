@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from holdfast.errors import ArgumentError, as_number, check
+from holdfast.errors import FINITE, ArgumentError, as_number, check
 from holdfast.records import set_fields
 from holdfast.tensors import describe_no_tensor, suggest_dtype
 
@@ -70,6 +70,7 @@ class Dataset:
             known = f"classes 0 .. {len(self.classes) - 1}"
             least, most = (int(label) for label in self.labels.aminmax())
             check(least >= 0 and most < len(self.classes), "labels", known, f"{least} .. {most}")
+            check(bool(self.inputs.isfinite().all()), "inputs", FINITE, "NaN or infinity")
             least_value, most_value = (float(value) for value in self.inputs.aminmax())
             inside = low <= least_value and most_value <= high
             check(inside, "inputs", f"values in [{low}, {high}]", f"[{least_value}, {most_value}]")

@@ -11,7 +11,7 @@ import torch
 
 from holdfast.data.dataset import Dataset
 from holdfast.data.user_files import read_labelled_series, read_table
-from holdfast.errors import ArgumentError, check
+from holdfast.errors import FINITE, ArgumentError, check
 
 _INPUTS, _LABELS = ("inputs", "x"), ("labels", "y")
 
@@ -72,7 +72,7 @@ def from_npz(
     check(inputs.dtype.kind == "f" or inputs.dtype == np.uint8, "inputs", "floats or uint8", _describe(inputs))
     values = torch.from_numpy(np.ascontiguousarray(inputs))
     values = values.float() / 255 if values.dtype == torch.uint8 else values.float()
-    check(bool(values.isfinite().all()), "inputs", "finite values", "NaN or infinity")
+    check(bool(values.isfinite().all()), "inputs", FINITE, "NaN or infinity")
     targets = torch.from_numpy(labels.astype(np.int64))
     if classes is None:
         largest = int(targets.max()) if len(targets) else -1

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from holdfast.data.conversion import from_pillow, resize
 from holdfast.data.series_files import ENDINGS, number_labels, read_series
-from holdfast.errors import ArgumentError, check, suggest_name
+from holdfast.errors import FINITE, ArgumentError, check, suggest_name
 
 INPUTS, LABELS = ("inputs", "x"), ("labels", "y")
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
@@ -217,7 +217,7 @@ def as_inputs(values: Any, argument: str = "path") -> Tensor:
         inputs = inputs.float()
     shape = tuple(inputs.shape)
     check(inputs.ndim >= 2 and inputs.numel() > 0, argument, "inputs of shape (N, ...)", f"shape {shape}")
-    check(bool(torch.isfinite(inputs).all()), argument, "finite inputs", "NaN or infinity among them")
+    check(bool(torch.isfinite(inputs).all()), argument, FINITE, "NaN or infinity among them")
     return inputs.contiguous()
 
 
