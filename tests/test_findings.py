@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -105,6 +106,21 @@ def test_samples_that_do_not_count_are_explained(builder: Builder) -> None:
     text = " ".join(str(found(builder)).split())
     assert "Not counted for b: 2 samples with a constant map." in text
     assert "Not counted for b: 1 sample of which the model predicts another class." in text
+
+
+def test_a_reason_that_all_skipped_samples_share_is_printed(builder: Builder) -> None:
+    """The column `failure` of another package's metric."""
+    status = ["ok"] * 7 + ["nonfinite"] * 3
+    for name in ("shared", "different"):
+        builder.worst(name, BAD[:10], status=status)
+    results = found(builder)
+    own = (
+        pl.when(explainer="shared").then(pl.lit("AssertionError: 224 >= 7\nmore")).otherwise(pl.format("{}", "sample"))
+    )
+    failure = pl.when(pl.col("status") == "ok").then(None).otherwise(own).alias("failure")
+    text = " ".join(str(dataclasses.replace(results, samples=results.samples.with_columns(failure))).split())
+    assert "Not counted for shared: 3 samples with NaN or infinity: AssertionError: 224 >= 7." in text
+    assert "Not counted for different: 3 samples with NaN or infinity." in text
 
 
 def test_a_reason_is_said_once_where_a_metric_does_not_evaluate_controls(builder: Builder) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import pickle
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
@@ -194,8 +196,11 @@ def test_what_needs_gradients_refuses_before_the_function_is_called() -> None:
 
     with pytest.raises(NoGradientsError, match="got the function counted, which has none; use an explainer"):
         holdfast.explainers.get(gradient)(classifier, X[:2])
-    with pytest.raises(NoGradientsError):
-        holdfast.explainers.get("captum:IntegratedGradients")(classifier, X[:2])
+    calls[0] = 0
+    for name in ("captum:IntegratedGradients", "captum:Saliency"):
+        with pytest.raises(ArgumentError, match=f"{name.replace(':', '.')}, which needs gradients"):
+            holdfast.explainers.get(name)(classifier, X[:2])
+    assert calls == [0]
 
 
 def test_auto_takes_the_searches_without_gradients() -> None:
@@ -368,3 +373,73 @@ def test_a_function_that_is_not_the_same_again_is_noticed() -> None:
     mixing = from_callable(lambda rows: softmax((rows - rows.mean(0)) @ WEIGHTS.T))
     with pytest.raises(ModelError, match="do not depend on the other inputs"):
         holdfast.evaluate(mixing, "occlusion", X[:4], "aopc", controls=False, progress=False)
+
+
+def test_columns_selected_by_name_get_a_hint() -> None:
+    """A pipeline of scikit-learn that selects columns by name, and the wrapper that the hint names."""
+    compose = pytest.importorskip("sklearn.compose")
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    names = ["age", "income"]
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(100, 2)), columns=names)
+    scale = compose.ColumnTransformer([("scaled", StandardScaler(), names)])
+    model = make_pipeline(scale, LogisticRegression()).fit(frame, (frame.age > frame.income).astype(int))
+    x = torch.tensor(frame.to_numpy()[:6], dtype=torch.float32)
+    bounds = (-5.0, 5.0)
+    for function in (model.predict_proba, lambda rows: model.predict_proba(rows)):
+        with pytest.raises(ModelError, match=r"raises ValueError: .*model.predict_proba\(pandas.DataFrame\(rows, col"):
+            holdfast.Classifier.from_callable(function, bounds).logits(x)
+    named = holdfast.Classifier.from_callable(
+        lambda rows: model.predict_proba(pd.DataFrame(rows, columns=names)), bounds
+    )
+    assert torch.allclose(named.logits(x).softmax(1), torch.tensor(model.predict_proba(frame[:6])).float(), atol=1e-6)
+
+
+def test_an_estimator_fitted_on_a_frame_does_not_warn_at_every_call() -> None:
+    """The other warnings of the function are shown."""
+    from sklearn.linear_model import LogisticRegression
+
+    class Talking(LogisticRegression):
+        def predict_proba(self, rows: Any) -> Any:
+            warnings.warn("of its own", UserWarning, stacklevel=1)
+            return super().predict_proba(rows)
+
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(100, 2)), columns=["a", "b"])
+    model = Talking().fit(frame, (frame.a > 0).astype(int))
+    classifier = holdfast.Classifier.from_callable(model.predict_proba, (-5.0, 5.0))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        holdfast.explainers.get("occlusion")(classifier, torch.tensor(frame.to_numpy()[:3], dtype=torch.float32))
+    assert {str(each.message) for each in caught} == {"of its own"}
+
+
+def test_missing_cells_are_refused_with_advice() -> None:
+    x = torch.tensor([[0.5, torch.nan], [0.2, 0.3]])
+    classifier = holdfast.Classifier.from_callable(lambda rows: rows[:, 0], (0.0, 1.0))
+    labels, names = torch.tensor([0, 1]), ("no", "yes")
+    calls: list[Callable[[], object]] = [
+        lambda: classifier.logits(x),
+        lambda: holdfast.explainers.get("occlusion")(classifier, x),
+        lambda: holdfast.data.Dataset("table", x, labels, names),
+        lambda: holdfast.explainers.Background(x),
+        lambda: holdfast.Classifier.from_callable(lambda rows: rows[:, 0], (x.amin(0), x.amax(0))),
+    ]
+    for call in calls:
+        with pytest.raises(ArgumentError, match=r"(inputs|background|bounds): expected finite values \(impute missing"):
+            call()
+
+
+def test_codes_that_a_function_refuses_name_the_explainer() -> None:
+    """An encoder that knows the categories 1 to 3 alone, and occlusion, which sets them to 0."""
+
+    def predict_proba(rows: Any) -> Any:
+        if not np.isin(rows[:, 0], (1, 2, 3)).all():
+            raise ValueError("Found unknown categories")
+        return np.full(len(rows), 0.5)
+
+    classifier = holdfast.Classifier.from_callable(predict_proba, (0.0, 3.0))
+    words = "^occlusion: predict_proba runs on the inputs, but not on copies .* codes of categories.*unknown categories"
+    with pytest.raises(ModelError, match=words):
+        holdfast.explainers.get("occlusion")(classifier, torch.tensor([[1.0, 0.5], [3.0, 0.5]]))

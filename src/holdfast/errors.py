@@ -13,6 +13,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TypeGuard
 
+#: what is expected of inputs, and what to do about cells without a value
+FINITE = "finite values (impute missing ones; in a table, a further column can say where they were)"
 _PACKAGE = str(Path(__file__).parent)
 #: the numbers of a tensor, an array or a list as Python shows them
 _NUMBERS = re.compile(

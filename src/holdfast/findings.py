@@ -532,6 +532,8 @@ def _explain_counts(findings: Findings, data: str, model: str) -> list[str]:
         for (name, status), rows in empty.group_by("explainer", "status", maintain_order=True):
             count = rows["sample"].n_unique()
             words = f"{format_count(count, 'sample')} {({**_STATUS, 'ok': reading.empty}).get(str(status), status)}"
+            reasons = rows["failure"].unique().to_list() if "failure" in rows.columns else [None]
+            words += f": {shorten_error(reasons[0])}" if len(reasons) == 1 and reasons[0] else ""
             concerned.setdefault(words, []).append(str(name))
         evaluated = frame["explainer"].n_unique()  # controls are not evaluated by every metric
         for words, names in concerned.items():

@@ -8,6 +8,7 @@ import math
 import operator
 import re
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from holdfast.errors import (
+    FINITE,
     ArgumentError,
     ModelError,
     NoGradientsError,
@@ -52,6 +54,8 @@ ROW_ALIGNMENT = 8
 _NOT_TWICE = ("double backward", "differentiate twice", "donated buffers", "_backward is not implemented")
 #: how the message begins where the module raises an error, and not what it returns is wrong
 _FAILED = "module: failed on"
+#: what to do about a function that selects columns by their names
+_BY_NAME = ". For columns by name: lambda rows: model.predict_proba(pandas.DataFrame(rows, columns=names))"
 _SMALLEST_ROWS, _LARGEST_ROWS = 16, 8192
 #: the least probability that has a logit of its own; forests return exact zeros
 _FLOOR = 1e-12
@@ -138,19 +142,14 @@ class BlackBox(nn.Module):
     @property
     def estimator(self) -> object | None:
         """The object whose method the function is, such as a fitted model; None if there is none."""
-        function = self.function
-        while isinstance(function, functools.partial):
-            function = function.func
-        return getattr(function, "__self__", None)
+        return getattr(_unwrap(self.function), "__self__", None)
 
     @property
     def title(self) -> str:
         """The name of the estimator's class, or else of the function."""
         if self.estimator is not None:
             return type(self.estimator).__name__
-        function = self.function
-        while isinstance(function, functools.partial):
-            function = function.func
+        function = _unwrap(self.function)
         return str(getattr(function, "__name__", type(function).__name__))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -175,12 +174,18 @@ class BlackBox(nn.Module):
         return torch.from_numpy(scores).to(x.device, x.dtype)
 
     def _call(self, rows: Array) -> Any:
+        named = hasattr(self.estimator, "feature_names_in_")  # it warns at every call; columns have their order
         try:
-            return self.function(rows)
+            with warnings.catch_warnings() if named else contextlib.nullcontext():
+                if named:
+                    warnings.filterwarnings("ignore", message="X does not have valid feature names")
+                return self.function(rows)
         except MemoryError as error:  # the caller tries fewer rows
             raise torch.OutOfMemoryError(str(error)) from error
         except Exception as error:  # whatever the user's function raises
-            raise ModelError(f"{self._describe_call(rows)}, which raises {type(error).__name__}: {error}") from error
+            said = f"{type(error).__name__}: {error}"
+            said += _BY_NAME if named or "frame" in said or "column" in said or "feature_" in said else ""
+            raise ModelError(f"{self._describe_call(rows)}, which raises {said}") from error
 
     def _read(self, found: Any, rows: Array) -> Array:
         """The scores as float64 `(N,)` or `(N, classes)`, checked."""
@@ -594,7 +599,7 @@ class Classifier:
         if not self._has_bounds(inputs):
             expected = f"a sample shape that bounds of shape {tuple(lower.shape)} broadcast to"
             raise ArgumentError(name, expected, suggest_layout(inputs, self._has_bounds) or f"{shape[1:]}")
-        check(bool(torch.isfinite(inputs).all()), name, "finite values", "NaN or infinity")
+        check(bool(torch.isfinite(inputs).all()), name, FINITE, "NaN or infinity")
         # after a normalisation in float32, values can be outside the range by a few units in the last place
         slack = 1e-5 * (upper - lower).clamp(max=min(1e30, torch.finfo(inputs.dtype).max))
         if bool(((inputs < lower - slack) | (inputs > upper + slack)).any()):
@@ -812,6 +817,11 @@ class Classifier:
 def _run_in(dtype: torch.dtype, function: Callable[..., Tensor], module: nn.Module, x: Tensor) -> Tensor:
     """What the function makes of the module and `x` in this type."""
     return function(module, x.to(dtype))
+
+
+def _unwrap(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The function without arguments that `functools.partial` has set."""
+    return _unwrap(function.func) if isinstance(function, functools.partial) else function
 
 
 def find_black_box(module: nn.Module) -> BlackBox | None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from holdfast.errors import UnknownOptionError, as_number, check
+from holdfast.errors import FINITE, UnknownOptionError, as_number, check
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -169,7 +169,7 @@ class Background(TensorOption):
         fine = inputs.is_floating_point() and inputs.ndim >= 2 and inputs.numel() > 0
         got = f"{inputs.dtype} of shape {tuple(inputs.shape)}"
         check(fine, "background", "reference inputs of shape (B, ...), floating point", got)
-        check(bool(torch.isfinite(inputs).all()), "background", "finite reference inputs", "NaN or infinity")
+        check(bool(torch.isfinite(inputs).all()), "background", FINITE, "NaN or infinity")
         super().__init__(inputs, f"{inputs.dtype} {tuple(inputs.shape)} ".encode())
 
     def __len__(self) -> int:

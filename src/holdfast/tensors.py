@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from holdfast.errors import ArgumentError, check
+from holdfast.errors import FINITE, ArgumentError, check
 
 #: a NumPy array of any type and shape
 Array = np.ndarray[Any, Any]
@@ -268,7 +268,8 @@ def read_bounds(
         more = f", the first of {len(wrong)} such places" if len(wrong) > 1 else ""
         constant = low.ndim == 1 and bool(low[first] == high[first])
         equal = "; a column that is constant needs a range, too" if constant else ""
-        raise ArgumentError("bounds", "lower < upper", f"{got}{where}{more}{equal}")
+        expected = FINITE if bool((low + high).isnan().any()) else "lower < upper"
+        raise ArgumentError("bounds", expected, f"{got}{where}{more}{equal}")
     return lower, upper
 
 

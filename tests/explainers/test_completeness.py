@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 import holdfast
 from conftest import small_net
-from holdfast.explainers import DeepLift, DeepSHAP, Explainer
+from holdfast.errors import ModelError
+from holdfast.explainers import DeepLift, DeepSHAP, Explainer, GradientSHAP, IntegratedGradients
 from holdfast.explainers import completeness as module_of
 from holdfast.explainers.completeness import CompletenessWarning, completeness_gap
 from holdfast.zoo.networks.bilstm import BiLSTM
@@ -195,3 +196,205 @@ def test_the_warning_agrees_with_the_gap(hide_warnings: None) -> None:
     words = f"they miss about {float(share[missing].median()):.0%}"
     with other.session(), pytest.warns(CompletenessWarning, match=words):
         DeepLift().attribute(other, x, torch.ones(8, dtype=torch.int64))
+
+
+# Integrated gradients, whose baseline is predicted for the check
+
+
+class Jump(nn.Module):
+    """Logits (0, x_0 + x_1 + 3 [x_1 > 0.5]): the gradient does not see the step."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        logit = x.sum(1) + 3 * (x[:, 1] > 0.5).to(x.dtype)
+        return torch.stack([torch.zeros_like(logit), logit], dim=1)
+
+
+def test_the_share_that_an_integral_misses_in_closed_form() -> None:
+    """Of s^2 / 2, a left sum of two steps misses one half; the midpoint (one Gauss-Legendre step) is exact."""
+    few = IntegratedGradients(steps=2, method="riemann_left")
+    with pytest.warns(CompletenessWarning, match=r"gradients: on Squared .* they miss about 50%\. More steps"):
+        few(model(Squared()), series() + 1, 1)
+    x = torch.tensor([[1.0, 1.0], [0.2, 0.9]])
+    with pytest.warns(CompletenessWarning, match=r"on Jump .* they miss about (60|73)%"):
+        IntegratedGradients(steps=200)(model(Jump()), x, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        IntegratedGradients(steps=1)(model(Squared()), series() + 1, 1)
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (2, 16), (12,)], ids=["image", "series", "flat"])
+def test_integrals_of_enough_steps_do_not_warn(shape: tuple[int, ...]) -> None:
+    x = torch.rand(30, *shape, generator=torch.Generator().manual_seed(0))
+    for seed in range(3):
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            classifier = holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=512)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for targets in (None, 0, 1):
+                IntegratedGradients(steps=200, baseline=0.25 * seed)(classifier, x, targets)
+            GradientSHAP(x[:5], samples=4)(classifier, x, 1)  # its gap is sampling noise, and nothing is claimed
+
+
+def test_few_rows_that_miss_are_no_warning_of_an_integral() -> None:
+    """A row in four crosses the step; four in seven are more than half."""
+    x = torch.tensor([[1.0, 0.0]] * 12 + [[1.0, 1.0]] * 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        IntegratedGradients()(model(Jump()), x, 1)
+    with pytest.warns(CompletenessWarning):
+        IntegratedGradients()(model(Jump()), x.flip(0)[:7], 1)
+
+
+def test_the_baseline_is_predicted_only_while_rows_are_checked() -> None:
+    class Counting(Squared):
+        rows = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.rows += len(x)
+            return super().forward(x)
+
+    module = Counting()
+    explainer, rows = IntegratedGradients(steps=3), []
+    for _ in range(6):
+        module.rows = 0
+        explainer(model(module, 1024), series(16) + 1, 1)
+        rows.append(module.rows)
+    plain = rows[-1]
+    assert rows == [plain + 16] * 4 + [plain] * 2  # 64 rows are checked, with a padded batch of the baseline each time
+
+
+def test_a_baseline_that_fails_does_not_stop_an_integral() -> None:
+    """The points of Gauss and Legendre never reach the baseline itself."""
+
+    class Positive(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if bool((x == 0).all(1).any()):
+                raise ValueError("no zeros")
+            return torch.stack([x.sum(1), -x.sum(1)], dim=1)
+
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert torch.allclose(IntegratedGradients()(model(Positive()), x, 0), x)
+
+
+def test_a_control_with_shuffled_weights_is_not_checked_and_takes_no_checks_away() -> None:
+    few = IntegratedGradients(steps=2, method="riemann_left")
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(4, 8), nn.Softplus(10), nn.Linear(8, 2))
+    x = 3 * torch.randn(64, 4, generator=torch.Generator().manual_seed(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        holdfast.explainers.get("randomised", explainer=few)(model(net), x, 1)
+    with pytest.warns(CompletenessWarning, match="integrated_gradients: on Sequential"):
+        few(model(net), x, 1)
+
+
+# Columns of tables without a gradient
+
+
+class Codes(nn.Module):
+    """Logits from the code of a category in column 1, as an embedding, and from the other columns."""
+
+    def __init__(self, how: str = "embedding") -> None:
+        super().__init__()
+        self.how, self.table = how, nn.Embedding(5, 1)
+        self.table.weight.data.copy_(torch.tensor([[0.0], [2.0], [-1.0], [4.0], [0.5]]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        code = x[:, 1]
+        values = {
+            "embedding": lambda: self.table(code.long())[:, 0],
+            "one hot": lambda: nn.functional.one_hot(code.long(), 5).to(x.dtype) @ self.table.weight[:, 0],
+            "rounded": lambda: code.round(),
+            "threshold": lambda: (code > 2).to(x.dtype),
+        }[self.how]()
+        logit = x[:, 0].square() + values + 0 * x[:, 2]
+        return torch.stack([-logit, logit], dim=1)
+
+
+CODES = torch.tensor([[0.5, 1.0, 0.0], [1.0, 2.0, 0.5], [-1.0, 3.0, 1.0], [2.0, 4.0, 0.2]])
+BY_GRADIENTS = ["saliency", "input_x_gradient", "integrated_gradients", "gradient_shap:samples=4", "captum:Saliency"]
+
+
+@pytest.mark.parametrize("how", ["embedding", "one hot", "rounded", "threshold"])
+@pytest.mark.parametrize("name", BY_GRADIENTS)
+def test_a_column_without_a_gradient_is_named_once(name: str, how: str) -> None:
+    explainer, module = holdfast.explainers.get(name), Codes(how)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        first = explainer(model(module), CODES[:1], 1)  # a single row shows no other value
+        maps = explainer(model(module), CODES, 1)
+    told = [str(each.message) for each in caught if "column" in str(each.message)]
+    assert [text.partition(", but")[0] for text in told] == [
+        f"{explainer.label}: the gradient by column 1 is exactly 0"
+    ]
+    assert torch.equal(maps[:, 1], torch.zeros(4))
+    assert torch.equal(maps[:1], first)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        explainer(model(module), CODES, 1)  # it has said so
+
+
+def test_other_columns_and_explainers_are_not_named() -> None:
+    class Ramp(nn.Module):
+        """Flat at both values that the rows have, steep between them."""
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.stack([x[:, 0], 10 * x[:, 1].clamp(-0.1, 0.1)], dim=1)
+
+    both = torch.tensor([[1.0, 1.0], [2.0, -1.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        holdfast.explainers.get("integrated_gradients", steps=500)(model(Ramp()), both, 1)  # its map sees the ramp
+        holdfast.explainers.get("occlusion")(model(Codes()), CODES, 1)
+        holdfast.explainers.get("input_x_gradient")(model(Squared()), 0 * CODES, 1)  # maps are 0, other rows are equal
+        dead = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+        nn.init.constant_(dead[0].bias, -100.0)
+        holdfast.explainers.get("saliency")(model(dead), CODES, 1)  # nothing changes the logit
+    with pytest.warns(UserWarning, match="saliency: the gradient by column 1 is exactly 0"):
+        holdfast.explainers.get("saliency")(model(Ramp()), both, 1)
+
+
+# Modules that refuse the points of an explainer
+
+
+class Strict(nn.Module):
+    """Accepts the codes 1 to 3 alone; `kind` is the error of all other values."""
+
+    def __init__(self, kind: type[Exception]) -> None:
+        super().__init__()
+        self.kind, self.layer = kind, nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not bool(torch.isin(x[:, 0].detach(), torch.tensor([1.0, 2.0, 3.0])).all()):
+            raise self.kind("no such code")
+        return self.layer(x)
+
+
+VISITORS = ["smoothgrad", "integrated_gradients", "gradient_shap", "occlusion", "kernel_shap:segments=pixels", "lime"]
+
+
+@pytest.mark.parametrize("kind", [IndexError, KeyError, ValueError, RuntimeError])
+@pytest.mark.parametrize("name", [*VISITORS, "shapley_sampling", "captum:ShapleyValueSampling"])
+def test_a_module_that_refuses_other_points_names_the_cause(name: str, kind: type[Exception]) -> None:
+    x = torch.tensor([[1.0, 0.3, 0.2], [2.0, 0.4, 0.1], [3.0, 0.1, 0.6]])
+    classifier = holdfast.Classifier(Strict(kind), (0.0, torch.tensor([3.0, 1.0, 1.0])), device="cpu")
+    explainer = holdfast.explainers.get(name)
+    words = f"^{explainer.label}: Strict runs on the inputs, but not on .*bounds.*codes.*no such code"
+    with pytest.raises(ModelError, match=words) as caught:
+        explainer(classifier, x)
+    assert isinstance(caught.value.__cause__, kind) or kind is RuntimeError
+    assert torch.isfinite(holdfast.explainers.get("saliency")(classifier, x)).all()
+
+
+def test_other_errors_stay_what_they_are() -> None:
+    classifier = holdfast.Classifier(Strict(KeyError), (0.0, 5.0), device="cpu")
+    with pytest.raises(KeyError):  # the inputs themselves have no such code
+        holdfast.explainers.get("smoothgrad")(classifier, torch.full((2, 3), 5.0))
+
+    def fails(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
+        raise ValueError("of the user's function")
+
+    with pytest.raises(ValueError, match="^of the user's function"):
+        holdfast.explainers.get(fails)(classifier, torch.ones(2, 3))

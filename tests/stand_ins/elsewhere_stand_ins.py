@@ -30,6 +30,10 @@ class Composite:
             self.handles.pop().remove()
 
 
+class GuidedBackprop(Composite):
+    """Changes the gradient of ReLUs alone, as that of zennit does."""
+
+
 class NeedsOptions(Composite):
     def __init__(self, epsilon: float) -> None:
         super().__init__()

@@ -186,7 +186,7 @@ MALFORMED: dict[str, tuple[str, str]] = {
         _data("{path: whole.npy, targets: labels}"),
         "expected inputs as floats or uint8, got values of type",
     ),
-    "not finite": (_data("{path: nan.npy}"), "expected finite inputs, got NaN or infinity"),
+    "not finite": (_data("{path: nan.npy}"), "expected finite values (impute missing ones"),
     "pickled array": (_data("{path: objects.npy}"), "Python objects, which are refused because they could run code"),
     "broken archive": (_data("{path: broken.npz}"), "expected a .npz file of numbers, got broken.npz"),
     "broken safetensors": (_data("{path: broken.safetensors}"), "expected a .safetensors file of numbers"),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from holdfast.errors import check
+from holdfast.errors import FINITE, check
 from holdfast.records import set_fields
 from holdfast.tensors import Bound, describe_bounds, describe_no_tensor, read_bounds, suggest_dtype, suggest_layout
 
@@ -71,6 +71,7 @@ class Dataset:
             known = f"classes 0 .. {len(self.classes) - 1}"
             least, most = (int(label) for label in self.labels.aminmax())
             check(least >= 0 and most < len(self.classes), "labels", known, f"{least} .. {most}")
+            check(bool(self.inputs.isfinite().all()), "inputs", FINITE, "NaN or infinity")
             numbers = all(isinstance(bound, float) for bound in bounds)
             lowest, highest = self.inputs.aminmax() if numbers else (self.inputs.amin(0), self.inputs.amax(0))
             inside = bool((bounds[0] <= lowest).all()) and bool((highest <= bounds[1]).all())

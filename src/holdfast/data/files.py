@@ -11,7 +11,7 @@ import torch
 
 from holdfast.data.dataset import Dataset
 from holdfast.data.user_files import read_labelled_series, read_table, warn_of_pictures
-from holdfast.errors import ArgumentError, check
+from holdfast.errors import FINITE, ArgumentError, check
 from holdfast.tensors import Bound
 
 _INPUTS, _LABELS = ("inputs", "x"), ("labels", "y")
@@ -74,7 +74,7 @@ def from_npz(
     values = torch.from_numpy(np.ascontiguousarray(inputs))
     warn_of_pictures(values)
     values = values.float() / 255 if values.dtype == torch.uint8 else values.float()
-    check(bool(values.isfinite().all()), "inputs", "finite values", "NaN or infinity")
+    check(bool(values.isfinite().all()), "inputs", FINITE, "NaN or infinity")
     targets = torch.from_numpy(labels.astype(np.int64))
     if classes is None:
         largest = int(targets.max()) if len(targets) else -1

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from holdfast.data.conversion import from_pillow, resize
 from holdfast.data.series_files import ENDINGS, number_labels, read_series
-from holdfast.errors import ArgumentError, check, suggest_name, warn_user
+from holdfast.errors import FINITE, ArgumentError, check, suggest_name, warn_user
 from holdfast.tensors import suggest_layout, widen_half
 
 INPUTS, LABELS = ("inputs", "x"), ("labels", "y")
@@ -217,7 +217,7 @@ def as_inputs(values: Any, argument: str = "path") -> Tensor:
     check(inputs.is_floating_point(), argument, "inputs as floats or uint8", f"values of type {inputs.dtype}")
     shape = tuple(inputs.shape)
     check(inputs.ndim >= 2 and inputs.numel() > 0, argument, "inputs of shape (N, ...)", f"shape {shape}")
-    check(bool(torch.isfinite(inputs).all()), argument, "finite inputs", "NaN or infinity among them")
+    check(bool(torch.isfinite(inputs).all()), argument, FINITE, "NaN or infinity among them")
     return inputs.contiguous()
 
 

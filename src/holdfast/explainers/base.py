@@ -5,17 +5,22 @@ from __future__ import annotations
 import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from traceback import walk_tb
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import ArgumentError, ModelError, as_number, check
+from holdfast.errors import ArgumentError, HoldfastError, ModelError, as_number, check, warn_user
 from holdfast.function_calls import run_eagerly
 from holdfast.gating import rows_of
 from holdfast.model import ROW_ALIGNMENT, Classifier, count_padding, module_name, pad_rows
 from holdfast.records import ConfigurationType
 from holdfast.tensors import describe_bounds, widen_half
+
+#: the explainers, by their labels, that have looked at a module for columns that they cannot see
+_EXAMINED: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
 
 
 class Explainer(metaclass=ConfigurationType):
@@ -30,6 +35,10 @@ class Explainer(metaclass=ConfigurationType):
     #: what the model or the data must have, in a few words for lists; empty if predictions are enough, and it begins
     #: with "gradients" or "a module" if they are not
     needs: ClassVar[str] = ""
+    #: the points beside the inputs at which it runs the module, which may fail there
+    visits: ClassVar[str] = "copies with other values, which may leave the bounds or the codes of categories"
+    #: why attributions that should add up may not, and what to do
+    gap_cause: ClassVar[str] = "There is no rule for gates of LSTMs, softmax, products (attention), layer normalisation"
     #: whether attributions can be differentiated with respect to the inputs
     differentiable: ClassVar[bool]
     #: whether weights may be masked by gates (see `holdfast.gating`): the explainer uses the module only to run it
@@ -115,17 +124,47 @@ class Explainer(metaclass=ConfigurationType):
             fixed: for perturbed copies, their rows `(M, ...)` of `fixed_part`.
         """
 
-        def explain(x: Tensor, *more: Tensor) -> tuple[Tensor, Tensor]:
+        def run(x: Tensor, *more: Tensor) -> tuple[Tensor, Tensor]:
             classes = None if targets is None else more[0]
             if fixed is None:
                 return self.attribute(classifier, x, classes)
             return self.attribute_copies(classifier, x, classes, more[-1])
 
         columns = [each for each in (x, targets, fixed) if each is not None]
-        # what is not known to run the module only forward and backward may use hooks
-        with contextlib.nullcontext() if self.gateable else run_eagerly():
-            maps, logits = classifier.map_rows(explain, *columns, rows_per_input=self.rows_per_input, kind="backward")
-        return widen_half(maps), widen_half(logits)
+        try:
+            # what is not known to run the module only forward and backward may use hooks
+            with contextlib.nullcontext() if self.gateable else run_eagerly():
+                maps, logits = classifier.map_rows(run, *columns, rows_per_input=self.rows_per_input, kind="backward")
+        except Exception as error:
+            if self._is_refused(error, classifier, x):
+                where = f"{module_name(classifier.module)} runs on the inputs, but not on {self.visits}"
+                raise ModelError(f"{self.label}: {where}. It says: {type(error).__name__}: {error}") from error
+            raise
+        maps, logits = widen_half(maps), widen_half(logits)
+        if fixed is None:
+            classes = logits.argmax(1) if targets is None else targets
+            self.check_maps(classifier, x, maps, logits, classes)
+            if x.ndim == 2 and self.needs.startswith("gradients"):
+                _warn_of_flat_columns(self.label, classifier, x[:64], maps[:64], classes[:64])
+        return maps, logits
+
+    def _is_refused(self, error: Exception, classifier: Classifier, x: Tensor) -> bool:
+        """Whether the module raised the error itself, at other points than the inputs `x`."""
+        reported = str(error).startswith(("module: failed on", "function: expected"))
+        if isinstance(error, HoldfastError) and not (reported and (self.gateable or not self.needs)):
+            return False  # hooks and modes of ours may have failed inside of the module
+        traces = [each.__traceback__ for each in (error, error.__cause__) if each]
+        callers = [frame.f_locals.get("self") for trace in traces for frame, _ in walk_tb(trace)]
+        with contextlib.suppress(Exception), torch.no_grad():  # whatever the module raises
+            classifier.map_rows(lambda rows: (classifier.forward(rows.clone()),), x, evaluations=0)
+            return any(caller is classifier.module for caller in callers)
+        return False
+
+    def check_maps(self, classifier: Classifier, x: Tensor, maps: Tensor, logits: Tensor, classes: Tensor) -> None:
+        """Warn of what is wrong with attributions `maps` of inputs `x` for `classes` `(N,)`; by default of nothing.
+
+        It is called for the user's inputs and for perturbed ones, but not while the module has other weights.
+        """
 
     def for_entries(self) -> Explainer:
         """The explainer to evaluate in a metric of single entries of an input, where others look at whole pixels.
@@ -150,6 +189,31 @@ class Explainer(metaclass=ConfigurationType):
     def _check_graph(self, create_graph: bool) -> None:
         if create_graph and not self.differentiable:
             raise ArgumentError("create_graph", f"False for {self.label}, which has no derivative", create_graph)
+
+
+def _warn_of_flat_columns(label: str, classifier: Classifier, x: Tensor, maps: Tensor, classes: Tensor) -> None:
+    """Warn of columns of a table `x` `(N, F)` that an explainer by gradients cannot see, once for each module.
+
+    Their maps and gradients are exactly 0, here and with the values of other rows, and these change the logit: codes of
+    categories, numbers that are compared with thresholds. It costs passes only if a column has a map of zeros.
+    """
+    known, unseen = _EXAMINED.setdefault(classifier.module, set()), []
+    if label in known or bool((x == x[:1]).all()):
+        return
+    known.add(label)
+    for column in (maps == 0).all(0).nonzero()[:64, 0].tolist():
+        moved = x.clone()
+        moved[:, column] = x[:, column].flip(0)
+        (here, at), (there, after) = (compute_input_gradient(classifier, z, classes, False) for z in (x, moved))
+        change = (select_logits(after, classes) - select_logits(at, classes)).abs().max()
+        flat = not bool(here[:, column].any() | there[:, column].any())
+        unseen += [str(column)] if flat and change > 1e-4 * (1 + at.abs().max()) else []
+    if unseen:
+        warn_user(
+            f"{label}: the gradient by column{'s' * (len(unseen) > 1)} {', '.join(unseen)} is exactly 0, but other"
+            f" values change the logit. Is it a code of categories, or compared with thresholds? {label} does not see"
+            " that; occlusion, kernel_shap and shapley_sampling do"
+        )
 
 
 class PreprocessedModule(nn.Module):

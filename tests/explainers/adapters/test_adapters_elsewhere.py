@@ -19,6 +19,7 @@ from conftest import SHAPES, small_net
 from holdfast import explainers as hx
 from holdfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError
 from holdfast.explainers import Background, Explainer
+from holdfast.explainers.completeness import CompletenessWarning
 
 
 def package(name: str) -> Any:
@@ -505,3 +506,115 @@ def test_errors_in_a_study(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> No
     assert "explainers[1].captum:IntegratedGradients.steps: expected an option of IntegratedGradients" in text
     assert "pip install 'holdfast[explainers]'" in text
     assert "explainers[3].captum:Saliency: expected options of captum:Saliency" in text
+
+
+# Completeness, and hooks that do not see functions
+
+
+class Functional(nn.Module):
+    """The layers of a sequence of linear layers and ReLUs, the ReLUs called as functions."""
+
+    def __init__(self, layers: nn.Sequential) -> None:
+        super().__init__()
+        self.first, self.second, self.last = layers[0], layers[2], layers[4]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.relu(self.second(nn.functional.relu(self.first(x)))))
+
+
+def pair(seed: int = 0) -> tuple[holdfast.Classifier, holdfast.Classifier]:
+    """The same network, with ReLUs as layers and as functions."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        layers = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3))
+    return tuple(holdfast.Classifier(net, (0.0, 1.0), device="cpu") for net in (layers, Functional(layers)))
+
+
+TABLE, REFERENCES = (torch.rand(n, 6, generator=torch.Generator().manual_seed(n)) for n in (12, 20))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "references"),
+    [
+        ("DeepLift", {}, torch.zeros(1, 6)),
+        ("DeepLift", {"baselines": 0.5}, torch.full((1, 6), 0.5)),
+        ("DeepLift", {"baselines": REFERENCES[:1]}, REFERENCES[:1]),
+        ("DeepLiftShap", {"baselines": REFERENCES}, REFERENCES),
+    ],
+)
+def test_hooks_of_captum_that_miss_functions_are_told(name: str, options: dict[str, Any], references: Tensor) -> None:
+    layers, functions = pair()
+    explainer = hx.from_captum(getattr(pytest.importorskip("captum.attr"), name), **options)
+    due = layers.logits(TABLE)[:, 1] - layers.logits(references)[:, 1].mean()
+    assert torch.allclose(explainer(layers, TABLE, 1).sum(1), due, atol=1e-5)  # without a warning
+    with pytest.warns(CompletenessWarning, match=rf"captum.{name}: on Functional .* torch.relu \(deeplift does\)"):
+        maps = explainer(functions, TABLE, 1)
+    assert float((maps.sum(1) - due).abs().max()) > 0.05 * float(due.abs().max())
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("IntegratedGradients", {}),
+        ("IntegratedGradients", {"multiply_by_inputs": False}),  # need not add up
+        ("DeepLift", {"multiply_by_inputs": False}),
+        ("GradientShap", {"baselines": REFERENCES}),  # nor does a sample
+        ("ShapleyValueSampling", {"n_samples": 2, "baselines": 0.25}),
+        ("KernelShap", {"n_samples": 12}),
+        ("FeatureAblation", {}),
+        ("InputXGradient", {}),
+    ],
+)
+def test_explainers_of_captum_that_add_up_or_need_not_do_not_warn(name: str, options: dict[str, Any]) -> None:
+    explainer = hx.get(f"captum:{name}", **options)
+    for classifier in pair()[: 1 if "Deep" in name else 2]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", CompletenessWarning)
+            explainer(classifier, TABLE)
+
+
+def test_a_few_steps_of_captum_are_told() -> None:
+    captum = pytest.importorskip("captum.attr")
+    with pytest.warns(CompletenessWarning, match="captum.IntegratedGradients: .* integrals need steps"):
+        hx.from_captum(captum.IntegratedGradients, n_steps=2, method="riemann_left")(pair()[0], TABLE, 1)
+
+
+@pytest.mark.parametrize("name", ["captum:GuidedBackprop", "captum:Deconvolution", "zennit:GuidedBackprop"])
+def test_hooks_on_relus_refuse_functions(name: str, stand_ins: None) -> None:
+    layers, functions = pair()
+    explainer = hx.get(name) if name.startswith("captum") else hx.from_zennit(stand_in.GuidedBackprop)
+    own = hx.get("deconvolution" if "Deconv" in name else "guided_backprop")
+    assert torch.allclose(explainer(layers, TABLE, 1), own(layers, TABLE, 1), atol=1e-6)
+    with pytest.raises(ModelError, match=r"layers nn.ReLU, since hooks .* got torch.relu"):
+        explainer(functions, TABLE, 1)
+    assert torch.equal(own(functions, TABLE, 1), own(layers, TABLE, 1))
+    hx.from_zennit("EpsilonPlusFlat")(functions, TABLE, 1)  # its rules are for linear layers
+
+
+def test_the_check_of_shap_points_to_what_works() -> None:
+    package("shap")
+    layers, functions = pair()
+    deep = hx.from_shap("DeepExplainer", background=REFERENCES)
+    due = layers.logits(TABLE)[:, 1] - layers.logits(REFERENCES)[:, 1].mean()
+    assert torch.allclose(deep(layers, TABLE, 1).sum(1), due, atol=1e-5)
+    with pytest.raises(ModelError, match=r"^shap.DeepExplainer: expected values that add up .*deep_shap"):
+        deep(functions, TABLE, 1)
+    assert torch.allclose(hx.get("deep_shap", background=REFERENCES)(functions, TABLE, 1).sum(1), due, atol=1e-5)
+    unchecked = hx.from_shap("DeepExplainer", background=REFERENCES, check_additivity=False)
+    with pytest.warns(CompletenessWarning, match="shap.DeepExplainer: on Functional"):
+        unchecked(functions, TABLE, 1)
+
+
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("PermutationExplainer", "ExactExplainer")]
+
+
+@pytest.mark.parametrize("name", ["KernelExplainer", "SamplingExplainer", *SLOW])
+@pytest.mark.parametrize("count", [20, 120])
+def test_explainers_of_shap_that_add_up_do_not_warn(name: str, count: int) -> None:
+    """shap takes a sample of more than 100 references, so that their mean is not what values add up from."""
+    package("shap")
+    options = {"KernelExplainer": {"nsamples": 30}, "SamplingExplainer": {"nsamples": 60}}.get(name, {})
+    spread = torch.rand(count, 6, generator=torch.Generator().manual_seed(5)).square()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CompletenessWarning)
+        hx.from_shap(name, background=spread, **options)(pair()[1], TABLE[:2], 1)

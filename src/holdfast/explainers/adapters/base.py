@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from traceback import walk_stack
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,12 +19,15 @@ from torch import Tensor, nn
 from holdfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError, check, check_integer
 from holdfast.explainers.base import Explainer
 from holdfast.explainers.cam.gradcam import resize
-from holdfast.function_calls import find_programs
+from holdfast.explainers.completeness import predict_mean, warn_of_gap
+from holdfast.function_calls import FunctionMode, find_programs, strip_underscore
 from holdfast.model import Classifier
 from holdfast.tensors import content_keys, seed_generators
 
 #: a model as packages without tensors need it: an array in, an array out
 ArrayFunction = Callable[[Any], Any]
+#: the ends of the labels of those that set hooks on ReLUs, and are the plain gradient without
+_RELU_RULES = (".GuidedBackprop", ".Deconvolution", ".GuidedGradCam", ".Deconvnet", ".BetaSmooth")
 
 
 class ForeignExplainer(Explainer):
@@ -42,6 +48,7 @@ class ForeignExplainer(Explainer):
     rows: int
     package: ClassVar[str]
     differentiable: ClassVar[bool] = False
+    gap_cause: ClassVar[str] = "Hooks do not see functions such as torch.relu (deeplift does); integrals need steps"
 
     @property
     def uses_hooks(self) -> bool:
@@ -57,6 +64,17 @@ class ForeignExplainer(Explainer):
     def rows_per_input(self) -> int:
         return self.rows
 
+    def find_references(self, classifier: Classifier, x: Tensor) -> Tensor | None:
+        """The inputs `(B, ...)` from whose mean logit the attributions add up to the change; None if they need not."""
+        return None
+
+    def check_maps(self, classifier: Classifier, x: Tensor, maps: Tensor, logits: Tensor, classes: Tensor) -> None:
+        references = self.find_references(classifier, x)
+        if references is not None:
+            at_references = partial(predict_mean, classifier, logits, references)
+            share = 0.5 * (self.label == "captum.IntegratedGradients")  # an integral is never exact
+            warn_of_gap(self, classifier, maps, logits, at_references, classes, share)
+
     @abstractmethod
     def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Any:
         """Call the package on `rows` `(n, ...)`, which it may overwrite, and classes `(n,)`.
@@ -70,7 +88,7 @@ class ForeignExplainer(Explainer):
         self._check_graph(create_graph)
         if self.uses_hooks:
             check_layers(self.label, classifier.module)
-        with torch.no_grad():
+        with torch.no_grad(), _ReLULayers() if self.label.endswith(_RELU_RULES) else contextlib.nullcontext():
             logits = classifier.forward(x.detach().clone())
         classes = logits.argmax(1) if targets is None else targets
         with keep_gradients(classifier.module):
@@ -93,6 +111,17 @@ class ForeignExplainer(Explainer):
             out = self.explain(classifier, rows, classes)
             random = has_drawn()
         return shape_like_inputs(out, x, self.label).detach(), random
+
+
+class _ReLULayers(FunctionMode):
+    """Refuses ReLUs that are called as functions, and not by layers `nn.ReLU`, on which packages set hooks."""
+
+    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        callers = (frame.f_locals.get("self") for frame, _ in walk_stack(None))
+        if strip_underscore(name) == "relu" and not any(isinstance(caller, nn.ReLU) for caller in callers):
+            expected = "layers nn.ReLU, since hooks do not see functions (holdfast's guided_backprop does)"
+            raise ModelError(f"module: expected {expected}, got torch.{name}")
+        return func(*args, **kwargs)
 
 
 @contextlib.contextmanager
@@ -150,6 +179,15 @@ def shape_like_inputs(out: Any, x: Tensor, label: str, layer: bool = False, one_
         expected = f"maps of the same shape as the inputs that the function was given, {tuple(x.shape)}"
         raise ModelError(f"{label}: expected {expected}, got {tuple(values.shape)}")
     return values
+
+
+@contextlib.contextmanager
+def silence_warnings(package: str) -> Iterator[None]:
+    """Hide a package's own warnings, such as that it sets hooks, and those that torch gives because of it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=rf"{package}(\.|$)")
+        warnings.filterwarnings("ignore", category=UserWarning, message=".*non-full backward hook.*")
+        yield
 
 
 @contextlib.contextmanager

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import math
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -21,6 +19,7 @@ from holdfast.explainers.adapters.base import (
     find_class,
     get_class,
     shape_like_inputs,
+    silence_warnings,
     split_options,
 )
 from holdfast.explainers.base import Explainer, join_preprocessing, make_leaf
@@ -30,6 +29,9 @@ from holdfast.model import Classifier
 Attribution = Callable[[nn.Module, Tensor, Tensor], Any]
 _ANY_VALUES, _ANY_OPTIONS = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 _SAMPLE_COUNTS = ("n_samples", "nt_samples")
+#: methods whose attributions add up to the change of the logit, and the options that do not change this
+_ADDITIVE = ("IntegratedGradients", "DeepLift", "DeepLiftShap", "ShapleyValueSampling", "ShapleyValues", "KernelShap")
+_HARMLESS = {"method", "n_steps", "n_samples", "eps", "internal_batch_size", "perturbations_per_eval", "show_progress"}
 _ROW_COUNTS = ("n_steps", *_SAMPLE_COUNTS)
 
 
@@ -122,11 +124,26 @@ class CaptumExplainer(ForeignExplainer):
         # Captum's methods that only run the model take it as `forward_func`
         return self.layer is not None or bool({"model", "layer"} & set(inspect.signature(get_class(method)).parameters))
 
+    @property
+    def needs(self) -> str:  # type: ignore[override]
+        kinds = [kind.__name__ for kind in get_class(self.method).__mro__]
+        return "gradients" if "GradientAttribution" in kinds else ""
+
+    def find_references(self, classifier: Classifier, x: Tensor) -> Tensor | None:
+        options, name = {**self.constructor_options, **self.call_options}, get_class(self.method).__name__
+        given, whole = options.pop("baselines", None), options.pop("multiply_by_inputs", True)
+        whole = whole and getattr(self.method, "_multiply_by_inputs", True)
+        plain = isinstance(given, int | float | Tensor | None) and options.keys() <= _HARMLESS
+        if name not in _ADDITIVE or not whole or not plain:
+            return None
+        references = torch.zeros_like(x[:1]) + (0 if given is None else given)
+        return references if len(references) == 1 or name == "DeepLiftShap" else None
+
     def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
         method, options = self._build(classifier), dict(self.call_options)
         if "target" in _list_parameters(method):
             options["target"] = targets
-        with _silence_warnings():
+        with silence_warnings("captum"):
             out = method.attribute(rows.requires_grad_(True), **options)
         return shape_like_inputs(out, rows, self.label, layer=self.layer is not None)
 
@@ -231,11 +248,3 @@ def _count_rows(parameters: Mapping[str, inspect.Parameter], options: Mapping[st
     return both * math.prod(
         read_count(name) for name in (*_ROW_COUNTS, "n_perturb_samples") if name in {**parameters, **options}
     )
-
-
-@contextlib.contextmanager
-def _silence_warnings() -> Iterator[None]:
-    """Hide Captum's own warnings, such as that it sets hooks and removes them."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning, module=r"captum(\.|$)")
-        yield

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -22,6 +21,7 @@ from holdfast.explainers.adapters.base import (
     find_class,
     get_class,
     make_array_function,
+    silence_warnings,
     split_options,
 )
 from holdfast.explainers.adapters.tree_shap import TreeSHAPExplainer
@@ -39,6 +39,8 @@ from holdfast.records import Background
 _ON_MODULES = ("GradientExplainer", "DeepExplainer")
 #: classes of shap that draw no random numbers
 _EXACT = ("DeepExplainer", "ExactExplainer")
+#: classes of shap whose attributions add up to the change of the logit from the mean over the background
+_ADDITIVE = (*_EXACT, "KernelExplainer", "SamplingExplainer", "PermutationExplainer", "PartitionExplainer")
 #: the options that set how many rows an input costs, and shap's defaults (that of the kernel is 2 F + 2048)
 _COUNTS = {"nsamples": {"GradientExplainer": 200, "": 2048}, "max_evals": {"": 500}}
 
@@ -77,6 +79,16 @@ class SHAPExplainer(ForeignExplainer):
         # shap calls its deep explainer `Deep` and `PyTorchDeep` in objects
         return "Deep" in get_class(self.method).__name__
 
+    @property
+    def needs(self) -> str:  # type: ignore[override]
+        return "gradients" if _takes_module(get_class(self.method)) else ""
+
+    def find_references(self, classifier: Classifier, x: Tensor) -> Tensor | None:
+        known = isinstance(self.method, type) and self.method.__name__ in _ADDITIVE and self.output == "logit"
+        few = count_references(self.background) <= 100  # shap's maskers take a sample of more
+        known = known and few and "link" not in self.constructor_options
+        return resolve_background(classifier, x, self.background) if known else None
+
     def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
         if not isinstance(self.method, type):
             if _takes_module(type(self.method)):
@@ -90,7 +102,7 @@ class SHAPExplainer(ForeignExplainer):
 
     def _build(self, classifier: Classifier, rows: Tensor, target: int) -> Any:
         references = resolve_background(classifier, rows, self.background)
-        with _silence_warnings(), _keep_numpy_state():
+        with silence_warnings("shap"), _keep_numpy_state():
             if _takes_module(self.method):
                 module = ChosenLogit(join_preprocessing(classifier), target)
                 return self.method(module, references, **self.constructor_options)
@@ -99,7 +111,7 @@ class SHAPExplainer(ForeignExplainer):
 
     def _compute_values(self, explainer: Any, rows: Tensor, targets: Tensor) -> Tensor:
         given: Any = rows.clone() if _takes_module(get_class(explainer)) else rows.flatten(1).cpu().numpy()
-        with _silence_warnings(), _remove_leftovers(explainer):
+        with silence_warnings("shap"), _remove_leftovers(explainer), _explain_assertions(self.label):
             if _is_legacy(get_class(explainer)):
                 found = explainer.shap_values(given, **self.call_options)
             else:
@@ -264,9 +276,10 @@ def _remove_leftovers(explainer: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _silence_warnings() -> Iterator[None]:
-    """Hide shap's own warnings, and those that NumPy and torch give because of it."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module=r"shap(\.|$)")
-        warnings.filterwarnings("ignore", category=UserWarning, message=".*non-full backward hook.*")
+def _explain_assertions(label: str) -> Iterator[None]:
+    """Say what works where shap asserts that its values add up, and asks to report to its authors that they do not."""
+    try:
         yield
+    except AssertionError as error:
+        works = "shap sees layers alone; deep_shap and deeplift of holdfast see functions such as torch.relu, too"
+        raise ModelError(f"{label}: expected values that add up ({works}), got: {error}") from error

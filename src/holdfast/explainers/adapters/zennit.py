@@ -36,6 +36,7 @@ class ZennitExplainer(ForeignExplainer):
     one_at_a_time: bool | None = None
     seed: int = 0
     name: ClassVar[str] = "zennit"
+    needs: ClassVar[str] = "gradients"
 
     @property
     def label(self) -> str:

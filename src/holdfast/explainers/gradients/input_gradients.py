@@ -7,7 +7,7 @@ network of rectifiers this second derivative is zero almost everywhere; see `hol
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
@@ -24,6 +24,7 @@ from holdfast.explainers.base import (
     compute_path_gradients,
     make_baseline,
 )
+from holdfast.explainers.completeness import predict_mean, warn_of_gap
 from holdfast.model import Classifier
 
 Quadrature = Literal["gausslegendre", "riemann_left", "riemann_middle", "riemann_right", "riemann_trapezoid"]
@@ -96,9 +97,11 @@ class IntegratedGradients(Explainer):
     `(x - b) * integral over a in [0, 1] of d f_t(b + a (x - b)) / d x`, by a quadrature of `steps` points.
 
     Sundararajan, Taly and Yan, Axiomatic attribution for deep networks, ICML 2017. Attributions add up to
-    `f_t(x) - f_t(b)`, up to the error of the quadrature. All points of a chunk are forwarded as one flat batch,
-    together with the input itself (for its predicted class): `steps + 1` rows for each input. Equals Captum's with the
-    same steps, method and baseline.
+    `f_t(x) - f_t(b)`, up to the error of the quadrature. If they miss more than 5% of that for more than half of the
+    first inputs of a module, a `CompletenessWarning` says so, which costs one forward pass of the baseline.
+
+    All points of a chunk are forwarded as one flat batch, together with the input itself (for its predicted class):
+    `steps + 1` rows for each input. Equals Captum's with the same steps, method and baseline.
 
     Args:
         steps: points on the path, at least 1 (2 for the Riemann sums).
@@ -118,6 +121,7 @@ class IntegratedGradients(Explainer):
     method: Quadrature = "gausslegendre"
     name: ClassVar[str] = "integrated_gradients"
     needs: ClassVar[str] = "gradients"
+    gap_cause: ClassVar[str] = "More steps may help, but not where codes of categories or thresholds have no gradient"
     differentiable: ClassVar[bool] = True
     gateable: ClassVar[bool] = True
 
@@ -145,6 +149,11 @@ class IntegratedGradients(Explainer):
             points = baseline + alphas * difference[:, None]
             gradients, logits = compute_path_gradients(classifier, x, points, targets, create_graph)
             return difference * (gradients * weights).sum(1), logits
+
+    def check_maps(self, classifier: Classifier, x: Tensor, maps: Tensor, logits: Tensor, classes: Tensor) -> None:
+        baseline = make_baseline(self.baseline, x).expand(1, *x.shape[1:])
+        at_baseline = partial(predict_mean, classifier, logits, baseline)
+        warn_of_gap(self, classifier, maps, logits, at_baseline, classes, share=0.5)
 
 
 @lru_cache(maxsize=32)
@@ -216,6 +225,7 @@ class SmoothGrad(Explainer):
     statistic: Statistic = "mean"
     name: ClassVar[str] = "smoothgrad"
     needs: ClassVar[str] = "gradients"
+    visits: ClassVar[str] = "noisy copies, which leave the bounds and the codes of categories"
     differentiable: ClassVar[bool] = True
     gateable: ClassVar[bool] = True
 
