@@ -321,6 +321,15 @@ def test_maps_in_half_precision(name, dtype):
     torch.testing.assert_close(found.norm(), expected.norm(), rtol=0.05, atol=0)
 
 
+@pytest.mark.parametrize("name", ["deeplift", "deep_shap", "deep_taylor"])
+def test_small_numbers_in_float16(name):
+    """Units that hardly differ from the baseline, and small relevance: constants of float32 are 0 or too large here."""
+    explainer, inputs = holdfast.explainers.get(name), make_inputs().half()
+    found = explainer(classify(make_module().half()), inputs, 1)
+    expected = explainer(classify(make_module().half().float()), inputs.float(), 1)
+    assert torch.cosine_similarity(found.flatten(1), expected.flatten(1)).min() > 0.999
+
+
 @HALF
 @pytest.mark.parametrize("name", holdfast.metrics.names())
 def test_metrics_in_half_precision(name, dtype):
