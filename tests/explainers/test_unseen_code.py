@@ -377,3 +377,12 @@ def test_the_inputs_themselves_are_a_result():
     leaf = torch.rand(3, 8, requires_grad=True)
     with FunctionMode() as mode:
         assert mode.run_module("a test", lambda x: x, leaf.clone()).shape == (3, 8)
+
+
+@pytest.mark.parametrize("name", ["attention_rollout", "attention_relevance", "transformer_attribution"])
+def test_an_attention_that_is_not_seen_is_not_left_out(name):
+    """The one before all others: without gradients of the input, no graph would lead to it."""
+    module = SmallViT(fused=False, depth=2).eval()
+    module.blocks[0] = torch.jit.trace(module.blocks[0], torch.rand(2, 7, 12))
+    with pytest.raises(ModelError, match="TorchScript"):
+        holdfast.explainers.get(name)(classify_module(module), make_inputs(), 1)
