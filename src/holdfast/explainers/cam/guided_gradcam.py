@@ -80,7 +80,7 @@ class GuidedGradCAM(Explainer):
                 keep_layer_output(classifier.module, self.layer, x, self.label, detached=False, grid=self.grid) as kept,
             ):
                 logits = classifier.forward(leaf.clone())
-            scores, output = select_logits(logits, targets), kept.find()
+            scores, output = select_logits(logits, targets), kept.find(logits)
             by_layer = compute_gradient(scores, output, retain_graph=True)
             guided = True
             by_input = compute_gradient(scores, leaf)
