@@ -6,15 +6,15 @@ import contextlib
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from holdfast.errors import ArgumentError, ModelError, as_number, check
-from holdfast.explainers.graph import check_has_gradients
 from holdfast.function_calls import run_eagerly
 from holdfast.gating import rows_of
+from holdfast.graph import check_has_gradients
 from holdfast.model import ROW_ALIGNMENT, Classifier, count_padding, module_name, pad_rows
 from holdfast.records import ConfigurationType
 
@@ -214,7 +214,7 @@ def compute_gradient(
         ModelError: no graph leads from `x` to the scores, so zeros would say nothing about the model.
     """
     check_has_gradients(scores, x)
-    options = {"create_graph": create_graph, "retain_graph": retain_graph, "materialize_grads": True}
+    options: dict[str, Any] = {"create_graph": create_graph, "retain_graph": retain_graph, "materialize_grads": True}
     return torch.autograd.grad(scores.sum(), x, **options)[0]
 
 

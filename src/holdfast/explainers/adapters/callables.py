@@ -128,17 +128,13 @@ class CaptumExplainer(ForeignExplainer):
             options["target"] = targets
         with _silence_warnings():
             out = method.attribute(rows.requires_grad_(True), **options)
-        return shape_like_inputs(out, rows, self.label, layer=self.takes_layer)
-
-    @property
-    def takes_layer(self) -> bool:
-        """Whether the method is built on a layer, by default that of `GradCAM`."""
-        return isinstance(self.method, type) and "layer" in inspect.signature(self.method).parameters
+        return shape_like_inputs(out, rows, self.label, layer=hasattr(method, "layer"))
 
     def _build(self, classifier: Classifier, rows: Tensor) -> Any:
         module = join_preprocessing(classifier)
         if isinstance(self.method, type):
-            layers = find_layers(classifier, self.layer, rows, self.label)[0] if self.takes_layer else []
+            wanted = [self.layer] if "layer" in inspect.signature(self.method).parameters else []
+            layers, _ = find_layers(classifier, wanted, rows, self.label)
             check(len(layers) < 2, "layer", f"the name of one layer for {self.label}", f"{len(layers)} side by side")
             return self.method(module, *layers, **self.constructor_options)
         own = getattr(self.method, "forward_func", None)

@@ -76,11 +76,8 @@ class CAMExplainer(ForeignExplainer):
         cam = self.method
         try:
             if isinstance(self.method, type):
-                found = [find_layers(classifier, layer, rows, self.label) for layer in self.layers]
-                layers = [layer for several, _ in found for layer in several]
-                options = dict(self.constructor_options)
-                if found[0][1] is not None:
-                    options.setdefault("reshape_transform", found[0][1])
+                layers, options = find_layers(classifier, self.layers, rows, self.label)
+                options |= self.constructor_options
                 cam = self.method(model=join_preprocessing(classifier), target_layers=layers, **options)
             else:
                 check_own_module(self.label, cam.model, classifier)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from abc import abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -15,8 +15,8 @@ from holdfast.explainers.attention.attention_calls import AttentionWatch
 from holdfast.explainers.attention.tokens import Grid, check_grid, find_token_grid
 from holdfast.explainers.base import Explainer, make_leaf, select_logits
 from holdfast.explainers.cam.gradcam import Interpolation, check_interpolation, resize
-from holdfast.explainers.graph import check_has_gradients
 from holdfast.explainers.propagation.attention_rules import RelevanceMode
+from holdfast.graph import check_has_gradients
 from holdfast.model import Classifier, module_name
 from holdfast.records import set_fields
 
@@ -105,7 +105,7 @@ def _differentiate(scores: Tensor, weights: list[Tensor], create_graph: bool, re
     They must depend on the last ones, whose gradients show which tokens decide.
     """
     check_has_gradients(scores, weights[-1], "its last attention")
-    options = {"create_graph": create_graph, "retain_graph": retain_graph, "materialize_grads": True}
+    options: dict[str, Any] = {"create_graph": create_graph, "retain_graph": retain_graph, "materialize_grads": True}
     return list(torch.autograd.grad(scores.sum(), weights, **options))
 
 

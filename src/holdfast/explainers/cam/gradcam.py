@@ -17,8 +17,8 @@ from holdfast.errors import ModelError, check, warn_user
 from holdfast.explainers.attention.attention_calls import AttentionWatch
 from holdfast.explainers.attention.tokens import Grid, arrange_tokens, check_grid, find_token_grid
 from holdfast.explainers.base import Explainer, compute_gradient, make_leaf, note_choice, select_logits
-from holdfast.explainers.graph import check_has_gradients, find_sources, name_function, walk_graph
 from holdfast.function_calls import FunctionMode, run_eagerly, split_names
+from holdfast.graph import check_has_gradients, find_sources, walk_graph
 from holdfast.model import Classifier, module_name
 from holdfast.records import set_fields
 
@@ -27,8 +27,9 @@ _CONVOLUTIONS = (nn.modules.conv._ConvNd,)
 _TOKEN_NORMS = (nn.LayerNorm, nn.RMSNorm)
 _FEATURES_LAST = (*_TOKEN_NORMS, nn.Linear, nn.MultiheadAttention)
 _FEATURES_SECOND = (*_CONVOLUTIONS, nn.modules.batchnorm._BatchNorm, nn.GroupNorm)
-#: functions, as torch and as autograd name them
-_CONCATENATIONS, _SUMS, _PRODUCTS = map(split_names, ("cat concat concatenate", "Add Sub", "Mul Div"))
+_CONCATENATIONS = split_names("cat concat concatenate")
+# nodes of the graph, without the number at the end of the name
+_SUMS, _PRODUCTS = {"AddBackward", "SubBackward"}, {"MulBackward", "DivBackward"}
 
 
 @dataclass(frozen=True)
@@ -238,10 +239,7 @@ class KeptOutput(FunctionMode):
             raise ModelError(f"{self.who} needs a convolution, and this {module_name(self.module)} has none {words}")
         if len(ends) > 1:
             *beside, taken = map(self._describe, ends)
-            words = (
-                f"explains layer {taken}, and not {', '.join(beside)} beside it; the option `layer` can name another"
-            )
-            warn_user(f"{self.who}: {words}")
+            warn_user(f"{self.who}: explains layer {taken}, not {', '.join(beside)} beside it (see its option `layer`)")
         return ends[-1]
 
     def _list_parts(self, run: _Run) -> list[_Run]:
@@ -311,9 +309,9 @@ def _merge(node: Node, runs: frozenset[_Run]) -> frozenset[_Run]:
     is a gate, and does not count.
     """
     if len(runs) > 1 and any(math.prod(each.shape[2:]) > 1 for each in node._input_metadata):
-        if name_function(node) in _SUMS:
+        if type(node).__name__[:-1] in _SUMS:
             return frozenset(run for run in runs if run.depth == max(each.depth for each in runs))
-        if name_function(node) in _PRODUCTS:
+        if type(node).__name__[:-1] in _PRODUCTS:
             return frozenset(run for run in runs if not run.before & runs)
     return runs
 
@@ -356,35 +354,37 @@ def resize(maps: Tensor, like: Tensor, interpolation: Interpolation) -> Tensor:
 
 def find_layer(module: nn.Module, wanted: str) -> nn.Module:
     """The layer called `wanted`, as in `module.named_modules()`; `ArgumentError` if there is none."""
-    layers = dict(module.named_modules())
+    layers: dict[str, nn.Module] = dict(module.named_modules())
     check(wanted in layers, "layer", f"one of {', '.join(repr(n) for n in layers if n)}", repr(wanted))
     return layers[wanted]
 
 
 def find_layers(
-    classifier: Classifier, wanted: str | None, x: Tensor, who: str
-) -> tuple[list[nn.Module], Callable[[Tensor], Tensor] | None]:
-    """The layer called `wanted`; for `None` that which `GradCAM` takes, or the layers that it concatenates.
+    classifier: Classifier, wanted: Sequence[str | None], x: Tensor, who: str
+) -> tuple[list[nn.Module], dict[str, Any]]:
+    """The layers of these names; for `None` that which `GradCAM` takes, or those that it concatenates.
 
     Args:
-        classifier: has the layer.
-        wanted: the layer's name.
-        x: inputs `(N, ...)`, which are forwarded if no layer is named.
+        classifier: has the layers.
+        wanted: their names.
+        x: inputs `(N, ...)`, which are forwarded if a name is `None`.
         who: the name of the explainer, for messages.
 
     Returns:
-        The layers; and where none is named and positions are tokens, how to arrange them as `(N, K, positions...)`.
+        The layers; and where `GradCAM` would take tokens, how to arrange them, as pytorch_grad_cam's option
+        `reshape_transform`.
 
     Raises:
         ArgumentError: there is no layer of this name.
         ModelError: there is no layer to choose.
 
     >>> module = nn.Sequential(nn.Conv1d(2, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(18, 2))
-    >>> find_layers(Classifier(module, bounds=(0.0, 1.0), device="cpu"), None, torch.rand(5, 2, 8), "example")
-    ([Conv1d(2, 3, kernel_size=(3,), stride=(1,))], None)
+    >>> find_layers(Classifier(module, bounds=(0.0, 1.0), device="cpu"), [None], torch.rand(5, 2, 8), "example")
+    ([Conv1d(2, 3, kernel_size=(3,), stride=(1,))], {})
     """
-    if wanted is not None:
-        return [find_layer(classifier.module, wanted)], None
+    named = [find_layer(classifier.module, name) for name in wanted if name is not None]
+    if len(named) == len(wanted):
+        return named, {}
     with keep_layer_output(classifier.module, None, x, who, detached=True) as kept, torch.enable_grad():
         kept.find(classifier.forward(x.detach().clone()))
-    return kept.found, kept.arrange if kept.of_tokens else None
+    return named + kept.found, {"reshape_transform": kept.arrange} if kept.of_tokens else {}

@@ -10,18 +10,13 @@ from torch.autograd.graph import Node, get_gradient_edge
 from holdfast.errors import ModelError
 from holdfast.function_calls import split_names
 
-#: functions with a derivative of 0 everywhere, as autograd names them
-_STEPS = split_names("Round Floor Ceil Trunc Sign Sgn")
-
-
-def name_function(node: Node) -> str:
-    """The function of a node of the graph, as autograd names it: `"Add"`."""
-    return type(node).__name__.partition("Backward")[0]
+# nodes of torch's functions with a derivative of 0 everywhere, without the number at the end of the name
+_STEPS = split_names("RoundBackward FloorBackward CeilBackward TruncBackward SignBackward SgnBackward")
 
 
 def find_sources(node: Node) -> list[Node]:
     """The nodes that a node of the graph passes its gradient to: none if it rounds."""
-    rounds = name_function(node) in _STEPS or getattr(node, "_saved_rounding_mode", None) is not None
+    rounds = type(node).__name__[:-1] in _STEPS or getattr(node, "_saved_rounding_mode", None) is not None
     return [] if rounds else [source for source, _ in node.next_functions if source is not None]
 
 
