@@ -13,7 +13,7 @@ from torch.autograd import Function
 
 import holdfast
 from holdfast import explainers as hx
-from holdfast.graph import check_has_gradients
+from holdfast.function_calls import check_has_gradients
 
 WAYS: dict[str, Callable[[Tensor], Tensor]] = {
     "no_grad": torch.clone,  # within a block

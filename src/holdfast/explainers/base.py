@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import ArgumentError, ModelError, as_number, check
-from holdfast.function_calls import run_eagerly
+from holdfast.function_calls import check_has_gradients, run_eagerly
 from holdfast.gating import rows_of
-from holdfast.graph import check_has_gradients
 from holdfast.model import ROW_ALIGNMENT, Classifier, count_padding, module_name, pad_rows
 from holdfast.records import ConfigurationType
 

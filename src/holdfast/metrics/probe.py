@@ -20,7 +20,7 @@ from holdfast.errors import check
 from holdfast.explainers import Explainer
 from holdfast.explainers.attention.attention_calls import PlainAttention
 from holdfast.explainers.gradients.surrogates import smooth_relu
-from holdfast.graph import check_has_gradients
+from holdfast.function_calls import check_has_gradients
 from holdfast.metrics.result import Status
 from holdfast.model import Classifier, Output
 from holdfast.neighbourhoods import Region

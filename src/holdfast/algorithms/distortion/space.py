@@ -12,7 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from holdfast.algorithms.distortion.geometry import Norm, norm_of
 from holdfast.algorithms.subject import Subject
 from holdfast.errors import ModelError
-from holdfast.graph import check_has_gradients
+from holdfast.function_calls import check_has_gradients
 from holdfast.tensors import Streams
 
 MANY = 128  # up to so many rivals, a gradient for each costs little more than to estimate which ones matter

@@ -16,7 +16,7 @@ from holdfast.explainers.attention.tokens import Grid, check_grid, find_token_gr
 from holdfast.explainers.base import Explainer, make_leaf, select_logits
 from holdfast.explainers.cam.gradcam import Interpolation, check_interpolation, resize
 from holdfast.explainers.propagation.attention_rules import RelevanceMode
-from holdfast.graph import check_has_gradients
+from holdfast.function_calls import check_has_gradients
 from holdfast.model import Classifier, module_name
 from holdfast.records import set_fields
 

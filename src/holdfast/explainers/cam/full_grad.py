@@ -14,9 +14,8 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from holdfast.errors import ModelError, check
 from holdfast.explainers.base import Explainer, make_leaf, select_logits
 from holdfast.explainers.cam.gradcam import resize
-from holdfast.function_calls import run_eagerly
+from holdfast.function_calls import check_has_gradients, run_eagerly
 from holdfast.gating import CONVOLUTIONS, weight_layers
-from holdfast.graph import check_has_gradients
 from holdfast.model import Classifier
 
 Rescale = Literal["channel", "layer"]

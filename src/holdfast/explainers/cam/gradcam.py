@@ -17,8 +17,14 @@ from holdfast.errors import ModelError, check, warn_user
 from holdfast.explainers.attention.attention_calls import AttentionWatch
 from holdfast.explainers.attention.tokens import Grid, arrange_tokens, check_grid, find_token_grid
 from holdfast.explainers.base import Explainer, compute_gradient, make_leaf, note_choice, select_logits
-from holdfast.function_calls import FunctionMode, run_eagerly, split_names
-from holdfast.graph import check_has_gradients, find_sources, walk_graph
+from holdfast.function_calls import (
+    FunctionMode,
+    check_has_gradients,
+    find_sources,
+    run_eagerly,
+    split_names,
+    walk_graph,
+)
 from holdfast.model import Classifier, module_name
 from holdfast.records import set_fields
 
@@ -47,9 +53,23 @@ class GradCAM(Explainer):
     features are on the last axis (layer normalisation, linear layers, and blocks of these without a convolution) are
     read in this way.
 
-    By default the layer is the last convolution. If attention runs after it, as in a vision transformer, it is the last
-    layer normalisation before the last attention (in timm's ViT `blocks.11.norm1`). Behind the last attention of a
-    network with a class token the logits depend on that token alone, and gradients by all patches are zero.
+    By default the layer is the last convolution that feeds the logits: of those that run in this forward pass and whose
+    outputs have more than one position, the last one on the way to the logits. So it is no gate behind a global
+    pooling (squeeze and excitation), no auxiliary head, and no layer that does not run. More exactly:
+
+    - Of a sum, the longest branch counts, and not its shortcut. A gate computed from the features that it weights does
+      not count.
+    - What is concatenated along the channels counts as one layer (Inception, DenseNet), whose parts `A` has side by
+      side.
+    - Of other branches that run side by side, the longest one is taken, the last one of equals; a warning names them.
+    - Of a layer that runs several times, the last run is taken.
+    - If no convolution has more than one position, it is the last one; a warning says that its map is constant.
+    - If attention runs after the convolution, as in a vision transformer, it is the last layer normalisation before the
+      last attention (in timm's ViT `blocks.11.norm1`). Behind the last attention of a network with a class token the
+      logits depend on that token alone, and gradients by all patches are zero. In a transformer whose normalisation is
+      no `nn.LayerNorm` or `nn.RMSNorm`, it is the convolution that embeds the patches.
+
+    The results of metrics name the layer and its grid (`Result.choices`), and so does the report of a study.
 
     Cost: one forward pass for each input, and the backward pass from the logits to the layer.
 
@@ -63,7 +83,8 @@ class GradCAM(Explainer):
 
     Raises:
         ArgumentError: on a call, there is no such layer, its outputs have no positions, or the grid does not fit.
-        ModelError: on a call, the layer does not run exactly once, or its tokens cannot be placed in the input.
+        ModelError: on a call, the named layer does not run exactly once or does not feed the logits, there is no layer
+            to choose, or its tokens cannot be placed in the input.
 
     >>> from holdfast.model import Classifier
     >>> _ = torch.manual_seed(0)

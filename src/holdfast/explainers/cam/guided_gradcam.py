@@ -42,7 +42,8 @@ class GuidedGradCAM(Explainer):
 
     Raises:
         ArgumentError: on a call, there is no such layer, or its outputs have no positions.
-        ModelError: on a call, the layer does not run exactly once.
+        ModelError: on a call, the named layer does not run exactly once or does not feed the logits, or there is none
+            to choose.
 
     >>> from torch import nn
     >>> from holdfast.model import Classifier

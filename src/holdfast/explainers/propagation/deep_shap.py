@@ -14,7 +14,7 @@ from holdfast.explainers.background import References, check_background, count_r
 from holdfast.explainers.base import Explainer, make_leaf, select_logits
 from holdfast.explainers.completeness import warn_of_gap
 from holdfast.explainers.propagation.difference_rules import PairedRule
-from holdfast.graph import check_has_gradients
+from holdfast.function_calls import check_has_gradients
 from holdfast.model import ROW_ALIGNMENT, Classifier, count_padding, pad_rows
 from holdfast.records import set_fields
 
