@@ -5,6 +5,7 @@ two branches are all seen, and nothing on the user's module has to be undone. Mo
 were written while functions are watched. Code of TorchScript, of a `torch.autograd.Function` and of other libraries
 calls no functions that could be seen; `FunctionMode.check_graph` finds such code in the graph of the result.
 The graph of an exported program can be read instead: which functions it calls, and in which mode.
+The graph that autograd makes of a forward pass says whether its result depends on the input.
 """
 
 from __future__ import annotations
@@ -215,16 +216,9 @@ class FunctionMode(TorchFunctionMode):
 
     def find_unseen(self, result: Tensor, source: Node) -> list[Node]:
         """The nodes between the source and the result, arguments as for `check_graph`, that no watched call made."""
-        leads = {source: True}  # of each node, whether the source is below it; it also keeps identities alive
-        stack = [result.grad_fn] if isinstance(result, Tensor) and result.grad_fn is not None else []
-        while stack:
-            node = stack[-1]
-            below = [] if node in leads else [each for each, _ in node.next_functions if each is not None]
-            new = [each for each in below if each not in leads]
-            stack.extend(new)
-            if not new:
-                stack.pop()
-                leads.setdefault(node, any(leads[each] for each in below))
+        leads: dict[Node, bool] = {}  # of each node, whether the source is below it
+        for node in walk_graph(result):
+            leads[node] = node is source or any(leads[each] for each in find_sources(node))
         return [node for node, found in leads.items() if found and not self._has_seen(node, source)]
 
     def _has_seen(self, node: Node, source: Node) -> bool:
@@ -310,3 +304,40 @@ def find_tensors(values: Sequence[Any]) -> list[Tensor]:
         elif isinstance(value, list | tuple):
             found.extend(find_tensors(value))
     return found
+
+
+# nodes of torch's functions with a derivative of 0 everywhere, without the number at the end of the name
+_STEPS = split_names("RoundBackward FloorBackward CeilBackward TruncBackward SignBackward SgnBackward")
+
+
+def find_sources(node: Node) -> list[Node]:
+    """The nodes that a node of the graph passes its gradient to: none if it rounds."""
+    rounds = type(node).__name__[:-1] in _STEPS or getattr(node, "_saved_rounding_mode", None) is not None
+    return [] if rounds else [source for source, _ in node.next_functions if source is not None]
+
+
+def walk_graph(values: Tensor) -> Iterator[Node]:
+    """The nodes of the graph of a tensor, each of them after its sources."""
+    waiting, seen = ([] if values.grad_fn is None else [values.grad_fn]), set[Node]()
+    while waiting:
+        if missing := [source for source in find_sources(waiting[-1]) if source not in seen]:
+            waiting += missing
+        elif (node := waiting.pop()) not in seen:
+            seen.add(node)
+            yield node
+
+
+def check_has_gradients(scores: Tensor, x: Tensor, by: str = "") -> None:
+    """Raise `ModelError` if no graph leads from `x` to the scores: gradients of 0 would say nothing about the model.
+
+    Args:
+        scores: computed from logits.
+        x: an input, or what the module makes of it.
+        by: what `x` is, for the message, if it is no input.
+    """
+    wanted = get_gradient_edge(x).node if x.requires_grad else None
+    if not any(node is wanted for node in walk_graph(scores)):
+        raise ModelError(
+            f"module: its logits have no gradients{by and f' by {by}'}. Do forward or preprocess use torch.no_grad, "
+            "detach or whole numbers? Explainers that need no gradients can be used, such as occlusion"
+        )

@@ -744,8 +744,6 @@ def test_from_captum_rows_and_errors() -> None:
     with pytest.raises(ArgumentError, match="absolute: expected an option of Saliency: abs"):
         hx.from_captum(ca.Saliency, absolute=True)
     with pytest.raises(ArgumentError, match="layer"):
-        hx.from_captum(ca.LayerGradCam)
-    with pytest.raises(ArgumentError, match="layer"):
         hx.from_captum(ca.Saliency, layer="3")
     with pytest.raises(ArgumentError, match="method"):
         hx.from_captum(ca.NoiseTunnel)

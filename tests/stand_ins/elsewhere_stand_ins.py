@@ -107,6 +107,7 @@ class GradCAM:
     def __init__(self, model: nn.Module, target_layers: list[nn.Module], reshape_transform: Any = None) -> None:
         self.model = model.eval()
         self.target_layers = target_layers
+        self.arrange = reshape_transform or (lambda values: values)
         self.activations_and_grads = Hooks(target_layers)
 
     def weights(self, gradient: Tensor) -> Tensor:
@@ -120,7 +121,8 @@ class GradCAM:
         self.model.zero_grad()
         sum(target(row) for target, row in zip(targets, out, strict=True)).backward()
         maps = []
-        for activation, gradient in zip(hooks.activations, hooks.gradients, strict=True):
+        pairs = zip(hooks.activations, hooks.gradients, strict=True)
+        for activation, gradient in ((self.arrange(a), self.arrange(g)) for a, g in pairs):
             cam = (self.weights(gradient) * activation).sum(1, keepdim=True).clamp(min=0).detach()
             size = input_tensor.shape[2:]
             cam = nn.functional.interpolate(cam, size, mode="bilinear", align_corners=False)[:, 0]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from traceback import walk_tb
-from typing import ClassVar
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from holdfast.errors import ArgumentError, HoldfastError, ModelError, as_number, check, warn_user
-from holdfast.function_calls import run_eagerly
+from holdfast.function_calls import check_has_gradients, run_eagerly
 from holdfast.gating import rows_of
 from holdfast.model import ROW_ALIGNMENT, Classifier, count_padding, module_name, pad_rows
 from holdfast.records import ConfigurationType
@@ -236,6 +237,24 @@ def join_preprocessing(classifier: Classifier) -> nn.Module:
     return classifier.module if classifier.preprocess is None else PreprocessedModule(classifier)
 
 
+_CHOICES: ContextVar[dict[str, str]] = ContextVar("choices of explainers")
+
+
+@contextlib.contextmanager
+def collect_choices() -> Iterator[dict[str, str]]:
+    """What explainers that run inside choose by themselves, such as their layer, by the name of the option."""
+    token = _CHOICES.set({})
+    try:
+        yield _CHOICES.get()
+    finally:
+        _CHOICES.reset(token)
+
+
+def note_choice(option: str, chosen: str) -> None:
+    """Say, to whoever collects it, what an explainer uses for an option; the last one counts."""
+    _CHOICES.get({})[option] = chosen
+
+
 def make_leaf(x: Tensor, create_graph: bool) -> Tensor:
     """A tensor to differentiate by: `x` itself with `create_graph`, else a detached copy that requires gradients."""
     if not create_graph:
@@ -250,30 +269,17 @@ def select_logits(logits: Tensor, targets: Tensor | None) -> Tensor:
     return logits.gather(1, classes[:, None])[:, 0]
 
 
-def check_has_gradients(scores: Tensor) -> None:
-    """Raise `ModelError` if no graph leads to the scores: gradients of 0 would say nothing about the model."""
-    if not scores.requires_grad:
-        raise ModelError(
-            "module: its logits have no gradients. Do forward or preprocess use torch.no_grad, detach or whole "
-            "numbers? Explainers that need no gradients can be used, such as occlusion"
-        )
-
-
 def compute_gradient(
     scores: Tensor, x: Tensor, create_graph: bool = False, *, retain_graph: bool | None = None
 ) -> Tensor:
-    """Row-wise gradient of `scores` `(N,)` by `x` `(N, ...)`; zeros where the scores do not depend on `x`.
+    """Row-wise gradient of `scores` `(N,)` by `x` `(N, ...)`.
 
     Raises:
-        ModelError: the scores have no gradients at all, so zeros would say nothing about the model.
+        ModelError: no graph leads from `x` to the scores, so zeros would say nothing about the model.
     """
-    if not x.requires_grad:
-        return torch.zeros_like(x)
-    check_has_gradients(scores)
-    (gradient,) = torch.autograd.grad(
-        scores.sum(), x, create_graph=create_graph, retain_graph=retain_graph, allow_unused=True
-    )
-    return torch.zeros_like(x) if gradient is None else gradient
+    check_has_gradients(scores, x)
+    options: dict[str, Any] = {"create_graph": create_graph, "retain_graph": retain_graph, "materialize_grads": True}
+    return torch.autograd.grad(scores.sum(), x, **options)[0]
 
 
 def compute_input_gradient(

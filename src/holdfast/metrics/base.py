@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from holdfast.errors import ArgumentError, HoldfastError, check, suggest_name
 from holdfast.explainers import Explainer
 from holdfast.explainers import get as get_explainer
+from holdfast.explainers.base import collect_choices
 from holdfast.metrics.result import Result
 from holdfast.model import Classifier, module_name
 from holdfast.neighbourhoods import Neighbourhood, NormBall
-from holdfast.records import ConfigurationType
+from holdfast.records import ConfigurationType, set_fields
 from holdfast.registry import Registry
 from holdfast.segments import LabelMap, check_one_for_all
 from holdfast.similarity import Similarity
@@ -238,8 +239,10 @@ class Metric(metaclass=_PresetsApplied):
             check_one_for_all(explainer, inputs)
             checked = None if targets is None else classifier.check_targets(targets, inputs)
             warn_of_radius(self, classifier, inputs)
-            with classifier.naming(inputs), classifier.session():
-                return self.evaluate(classifier, explainer, inputs, checked, generator)
+            with classifier.naming(inputs), classifier.session(), collect_choices() as choices:
+                result = self.evaluate(classifier, explainer, inputs, checked, generator)
+        set_fields(result, choices=choices)
+        return result
 
     @classmethod
     def example(cls) -> Metric:

@@ -21,6 +21,7 @@ from holdfast.errors import check
 from holdfast.explainers import Explainer, InputCopy
 from holdfast.explainers.attention.attention_calls import PlainAttention
 from holdfast.explainers.gradients.surrogates import smooth_relu
+from holdfast.function_calls import check_has_gradients
 from holdfast.metrics.result import Status
 from holdfast.model import Classifier, Output
 from holdfast.neighbourhoods import Region
@@ -374,10 +375,11 @@ class Probe:
                     maps = torch.where(seen, maps, self.maps[origin])
                 margin = class_margin(logits, targets, self.margin_kind)
                 goal = objective(self._prepare(maps), margin, origin, *columns)
+                check_has_gradients(logits, leaf)
                 if not goal.requires_grad:
                     return (torch.zeros_like(x),)
-                (found,) = torch.autograd.grad(goal.sum(), leaf, allow_unused=True)
-            return (torch.zeros_like(x) if found is None else found.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0),)
+                (found,) = torch.autograd.grad(goal.sum(), leaf, materialize_grads=True)
+            return (found.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0),)
 
         # a graph of second order holds about twice what a backward pass does
         rows = 2 * explainer.rows_per_input

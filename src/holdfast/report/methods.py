@@ -116,6 +116,8 @@ def list_options(contents: Contents) -> list[tuple[str, list[tuple[str, list[tup
         stored = {key: value for key, value in label.stored.items() if key not in ("options", "bibtex", "citation")}
         metrics.append((name, flatten({"metric": label.metric, **stored, **label.options})))
     tables = [("Metrics", metrics)]
+    jobs, columns = contents.results.jobs, ["explainer", "choices", "model"]
+    chosen = sorted(jobs.select(columns).unique().drop_nulls().rows()) if "choices" in jobs.columns else []
     for heading, key, names in (
         ("Explainers", "explainers", contents.explainers),
         ("Models", "models", contents.models),
@@ -123,6 +125,8 @@ def list_options(contents: Contents) -> list[tuple[str, list[tuple[str, list[tup
     ):
         entries = manifest.get(key) or {}
         tables.append((heading, [(name, flatten(entries[name])) for name in names if entries.get(name)]))
+    for name, pairs in tables[1][1]:
+        pairs += [("chosen", f"{text} of {model}") for who, text, model in chosen if who == name]
     environment = [
         (key, "none" if text == "default" else text) for key, text in flatten(manifest.get("environment") or {})
     ]

@@ -38,6 +38,7 @@ JOB_COLUMNS: dict[str, Any] = {
     "seconds": pl.Float64,
     "device": pl.String,
     "artefacts": pl.Boolean,
+    "choices": pl.String,
     "error": pl.String,
     "traceback": pl.String,
 }
@@ -54,8 +55,8 @@ class Results:
         samples: one row per data, model, explainer, label (a configured metric), repeat and sample: `COORDINATES`,
             `sample`, `status`, the metrics' own columns, null where a metric does not have them, and `job`.
         jobs: one row per job that was run: `job` (its identity), `COORDINATES`, `start`, `stop` (samples),
-            `status` (`"done"` or `"failed"`), `seconds`, `device`, `artefacts` (whether it has any), `error`,
-            `traceback`.
+            `status` (`"done"` or `"failed"`), `seconds`, `device`, `artefacts` (whether it has any), `choices` (what
+            the explainer chose by itself, such as its layer), `error`, `traceback`.
         planned: the number of jobs of the study.
     """
 

@@ -115,6 +115,7 @@ class Worker:
             where = [pl.lit(record[name]).alias(name) for name in COORDINATES]
             frame = frame.select(*where, pl.col("sample") + job.start, pl.exclude("sample"))
             record["seconds"] = time.perf_counter() - began
+            record["choices"] = "; ".join(f"{option} {chosen}" for option, chosen in result.choices.items()) or None
             return pack(record, frame, result.tensors())
         except _TellError as carrier:
             raise carrier.error from None

@@ -12,6 +12,7 @@ import elsewhere_stand_ins as stand_in
 import numpy as np
 import pytest
 import torch
+from small_transformers import SmallViT
 from torch import Tensor, nn
 
 import holdfast
@@ -380,6 +381,34 @@ def test_grad_cam_of_the_package(stand_ins: None) -> None:
         hx.from_grad_cam("GradCAM", "conv")(classifier, x)
     with pytest.raises(ArgumentError, match=r"images \(N, C, H, W\)"):
         hx.from_grad_cam("GradCAM")(net("series"), batch("series"))
+
+
+class Branches(nn.Module):
+    """Two branches that are concatenated, and gates, which are registered last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.a, self.b, self.head = nn.Conv2d(3, 4, 3), nn.Conv2d(3, 2, 3), nn.Linear(6, 3)
+        self.gate = nn.Conv2d(6, 6, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.cat([self.a(x).relu(), self.b(x).relu()], 1)
+        return self.head((y * self.gate(y.mean((2, 3), keepdim=True)).sigmoid()).mean((2, 3)))  # type: ignore[no-any-return]
+
+
+def test_grad_cam_takes_the_layer_of_ours_by_default(stand_ins: None) -> None:
+    x = torch.rand(3, 3, 12, 8)
+    classifier = holdfast.Classifier(Branches(), (0.0, 1.0), device="cpu")
+    found = hx.from_grad_cam("GradCAM")(classifier, x, 1)
+    assert torch.equal(found, hx.from_grad_cam("GradCAM", ("a", "b"))(classifier, x, 1))
+    with pytest.raises(ArgumentError, match="layer: expected the name of one layer .* got 2 side by side"):
+        hx.from_captum("LayerGradCam")(classifier, x, 1)
+    tokens = holdfast.Classifier(SmallViT(), (0.0, 1.0), device="cpu")
+    maps = hx.from_grad_cam("GradCAM")(tokens, x, 1)
+    ours = hx.GradCAM()(tokens, x, 1)
+    ours = ours - ours.amin((1, 2, 3), keepdim=True)
+    torch.testing.assert_close(maps, ours / (1e-7 + ours.amax((1, 2, 3), keepdim=True)), rtol=1e-4, atol=1e-5)
 
 
 def test_grad_cam_errors(stand_ins: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,7 @@ class NormalisedConvolutions(nn.Module):
         return self.head(self.last(grid).mean((2, 3)))
 
 
-@pytest.mark.parametrize(("make", "layer"), [(AttentionThenConvolution, "last"), (NormalisedConvolutions, "first")])
+@pytest.mark.parametrize(("make", "layer"), [(AttentionThenConvolution, "last"), (NormalisedConvolutions, "last")])
 def test_the_last_convolution_unless_attention_follows(make: type[nn.Module], layer: str) -> None:
     module, x = make(), draw(2, 3, 12, 8)
     found = hx.GradCAM(relu=False)(classify(module), x, 1)

@@ -123,4 +123,4 @@ def test_errors() -> None:
     with pytest.raises(
         holdfast.ModelError, match="guided_gradcam: expected layer '0' to run once a forward pass, ran 2x"
     ):
-        GuidedGradCAM()(holdfast.Classifier(module, (0.0, 1.0), device="cpu"), x.detach())
+        GuidedGradCAM("0")(holdfast.Classifier(module, (0.0, 1.0), device="cpu"), x.detach())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -9,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from holdfast.algorithms.distortion.geometry import Norm, norm_of
 from holdfast.algorithms.subject import Subject
 from holdfast.errors import ModelError
+from holdfast.function_calls import check_has_gradients
 from holdfast.tensors import Streams
 
 MANY = 128  # up to so many rivals, a gradient for each costs little more than to estimate which ones matter
@@ -118,35 +122,29 @@ class FreeSpace:
 
     def margin_gradient(self, points: Tensor, rows: Tensor, rival: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The margin `(M,)`, of the class `rival` `(M,)` alone if given, and its gradient by free features `(M, d)`."""
-
-        def chunk(x: Tensor, classes: Tensor, *rivals: Tensor) -> tuple[Tensor, Tensor]:
-            with torch.enable_grad():
-                leaf = x.detach().requires_grad_(True)
-                logits = self.classifier.forward(
-                    leaf.clone()
-                )  # a module whose first layer works in place must not change the leaf
-                margin = _margins(logits, classes, *rivals)
-                (gradient,) = torch.autograd.grad(margin.sum(), leaf)
-            return margin.detach(), gradient
-
-        columns = [self._unflatten(points), self.targets[rows], *([] if rival is None else [rival])]
-        margin, gradient = self.classifier.map_rows(chunk, *columns, kind="backward")
-        return self._count(margin, gradient, rows)
+        return self._differentiate(_margins, points, rows, *([] if rival is None else [rival]))
 
     def loss_gradient(self, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The margin `(M,)`, and the gradient `(M, d)` of the cross-entropy of the target by the free features."""
+        return self._differentiate(partial(torch.nn.functional.cross_entropy, reduction="sum"), points, rows)
 
-        def chunk(x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
+    def _differentiate(
+        self, function: Callable[..., Tensor], points: Tensor, rows: Tensor, *rivals: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The margin, and the gradient of the sum of `function(logits, targets, *rivals)`."""
+
+        def chunk(x: Tensor, *classes: Tensor) -> tuple[Tensor, Tensor]:
             with torch.enable_grad():
                 leaf = x.detach().requires_grad_(True)
                 logits = self.classifier.forward(
                     leaf.clone()
                 )  # a module whose first layer works in place must not change the leaf
-                loss = torch.nn.functional.cross_entropy(logits, classes, reduction="sum")
-                (gradient,) = torch.autograd.grad(loss, leaf)
-            return _margins(logits.detach(), classes), gradient
+                check_has_gradients(logits, leaf)
+                (gradient,) = torch.autograd.grad(function(logits, *classes).sum(), leaf)
+            return _margins(logits.detach(), *classes), gradient
 
-        margin, gradient = self.classifier.map_rows(chunk, self._unflatten(points), self.targets[rows], kind="backward")
+        columns = [self._unflatten(points), self.targets[rows], *rivals]
+        margin, gradient = self.classifier.map_rows(chunk, *columns, kind="backward")
         return self._count(margin, gradient, rows)
 
     def _count(self, margin: Tensor, gradient: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:

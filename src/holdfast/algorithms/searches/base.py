@@ -92,9 +92,7 @@ def differentiate_outcome(outcome: Outcome, x: Tensor, feasible: Tensor) -> Tens
     goal = torch.where(feasible, outcome.value, -outcome.violation)
     if not goal.requires_grad:
         return torch.zeros_like(x)
-    (direction,) = torch.autograd.grad(goal.sum(), x, allow_unused=True)
-    if direction is None:
-        return torch.zeros_like(x)
+    (direction,) = torch.autograd.grad(goal.sum(), x, materialize_grads=True)
     return direction.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
 
 

@@ -23,7 +23,7 @@ from holdfast.explainers.adapters.base import (
     split_options,
 )
 from holdfast.explainers.base import Explainer, join_preprocessing, make_leaf
-from holdfast.explainers.cam.gradcam import find_layer
+from holdfast.explainers.cam.gradcam import find_layers
 from holdfast.model import Classifier
 
 Attribution = Callable[[nn.Module, Tensor, Tensor], Any]
@@ -140,18 +140,20 @@ class CaptumExplainer(ForeignExplainer):
         return references if len(references) == 1 or name == "DeepLiftShap" else None
 
     def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
-        method, options = self._build(classifier), dict(self.call_options)
+        method, options = self._build(classifier, rows), dict(self.call_options)
         if "target" in _list_parameters(method):
             options["target"] = targets
         with silence_warnings("captum"):
             out = method.attribute(rows.requires_grad_(True), **options)
-        return shape_like_inputs(out, rows, self.label, layer=self.layer is not None)
+        return shape_like_inputs(out, rows, self.label, layer=hasattr(method, "layer"))
 
-    def _build(self, classifier: Classifier) -> Any:
+    def _build(self, classifier: Classifier, rows: Tensor) -> Any:
         module = join_preprocessing(classifier)
         if isinstance(self.method, type):
-            layer = [] if self.layer is None else [find_layer(classifier.module, self.layer)[1]]
-            return self.method(module, *layer, **self.constructor_options)
+            wanted = [self.layer] if "layer" in inspect.signature(self.method).parameters else []
+            layers, _ = find_layers(classifier, wanted, rows, self.label)
+            check(len(layers) < 2, "layer", f"the name of one layer for {self.label}", f"{len(layers)} side by side")
+            return self.method(module, *layers, **self.constructor_options)
         own = getattr(self.method, "forward_func", None)
         check_own_module(self.label, module if own == module.forward else own, classifier)
         return self.method
@@ -175,7 +177,8 @@ def from_captum(
             classifier must have no preprocessing.
         rows_per_input: rows forwarded at once for one input; by default from `n_steps`, `n_samples`, `nt_samples` and
             their defaults.
-        layer: the layer's name, for methods that need one; their maps are resized to the inputs.
+        layer: the layer's name, for methods that need one; by default that of `GradCAM`, which costs a forward pass.
+            Their maps are resized to the inputs.
         one_at_a_time: explain each input alone, with random numbers seeded by its content. By default True for methods
             that draw samples, since otherwise their explanation would depend on the batch.
         seed: of the random numbers. The state of the global generators is restored afterwards.
@@ -202,9 +205,8 @@ def from_captum(
         in_constructor = dict(list(inspect.signature(method).parameters.items()))
         if not {"forward_func", "model"} & set(list(in_constructor)[:1]):
             raise ArgumentError("method", "a Captum class built on a model (or an object)", method.__name__)
-        needs_layer = "layer" in in_constructor
-        expected = "the name of a layer" if needs_layer else f"None ({method.__name__} takes no layer)"
-        check(needs_layer == (layer is not None), "layer", expected, repr(layer))
+        fits = layer is None or "layer" in in_constructor
+        check(fits, "layer", f"None ({method.__name__} takes no layer)", repr(layer))
         for ours in ("forward_func", "model", "layer"):
             in_constructor.pop(ours, None)
     title = get_class(method).__name__

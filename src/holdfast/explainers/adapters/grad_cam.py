@@ -24,7 +24,7 @@ from holdfast.explainers.adapters.base import (
     split_options,
 )
 from holdfast.explainers.base import join_preprocessing
-from holdfast.explainers.cam.gradcam import find_layer
+from holdfast.explainers.cam.gradcam import find_layers
 from holdfast.model import Classifier
 
 
@@ -59,7 +59,7 @@ class CAMExplainer(ForeignExplainer):
     def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Tensor:
         check(rows.ndim >= 4, "inputs", f"images (N, C, H, W) for {self.label}", f"shape {tuple(rows.shape)}")
         wanted = [ClassLogit(target) for target in targets.tolist()]
-        with self._build(classifier) as cam, hide_progress_bars():
+        with self._build(classifier, rows) as cam, hide_progress_bars():
             # it differentiates by a layer's output, while the parameters require no gradients here
             found = cam(input_tensor=rows.requires_grad_(True), targets=wanted, **self.call_options)
         if not isinstance(found, np.ndarray | Tensor):
@@ -71,15 +71,14 @@ class CAMExplainer(ForeignExplainer):
         return maps[:, None].expand_as(rows)
 
     @contextlib.contextmanager
-    def _build(self, classifier: Classifier) -> Iterator[Any]:
+    def _build(self, classifier: Classifier, rows: Tensor) -> Iterator[Any]:
         """Build the method on the classifier, and remove its hooks afterwards; a ready object keeps its hooks."""
         cam = self.method
         try:
             if isinstance(self.method, type):
-                layers = [find_layer(classifier.module, layer)[1] for layer in self.layers]
-                cam = self.method(
-                    model=join_preprocessing(classifier), target_layers=layers, **self.constructor_options
-                )
+                layers, options = find_layers(classifier, self.layers, rows, self.label)
+                options |= self.constructor_options
+                cam = self.method(model=join_preprocessing(classifier), target_layers=layers, **options)
             else:
                 check_own_module(self.label, cam.model, classifier)
             yield cam
@@ -106,7 +105,8 @@ def from_grad_cam(
 
     Args:
         method: a class, its name, or an object.
-        layer: the name of the target layer, or several of them; by default the last convolution.
+        layer: the name of the target layer, or several of them; by default that of `GradCAM`, which costs a forward
+            pass. Of a concatenation these are its parts, and tokens are arranged as a grid (`reshape_transform`).
         rows_per_input: rows forwarded at once for one input.
         one_at_a_time: explain each input alone, with random numbers seeded by its content; by default only if the
             explanation of a chunk has drawn random numbers.

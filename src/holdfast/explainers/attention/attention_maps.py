@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from abc import abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,9 +13,10 @@ from torch import Tensor
 from holdfast.errors import ModelError
 from holdfast.explainers.attention.attention_calls import AttentionWatch
 from holdfast.explainers.attention.tokens import Grid, check_grid, find_token_grid
-from holdfast.explainers.base import Explainer, check_has_gradients, make_leaf, select_logits
+from holdfast.explainers.base import Explainer, make_leaf, select_logits
 from holdfast.explainers.cam.gradcam import Interpolation, check_interpolation, resize
 from holdfast.explainers.propagation.attention_rules import RelevanceMode
+from holdfast.function_calls import check_has_gradients
 from holdfast.model import Classifier, module_name
 from holdfast.records import set_fields
 
@@ -99,12 +100,13 @@ class AttentionExplainer(Explainer):
 
 
 def _differentiate(scores: Tensor, weights: list[Tensor], create_graph: bool, retain_graph: bool) -> list[Tensor]:
-    """The gradients of the scores by the weights of each layer; zeros where the scores do not depend on them."""
-    check_has_gradients(scores)
-    found = torch.autograd.grad(
-        scores.sum(), weights, create_graph=create_graph, retain_graph=retain_graph, allow_unused=True
-    )
-    return [torch.zeros_like(own) if each is None else each for own, each in zip(weights, found, strict=True)]
+    """The gradients of the scores by the weights of each layer; zeros where the scores do not depend on them.
+
+    They must depend on the last ones, whose gradients show which tokens decide.
+    """
+    check_has_gradients(scores, weights[-1], "its last attention")
+    options: dict[str, Any] = {"create_graph": create_graph, "retain_graph": retain_graph, "materialize_grads": True}
+    return list(torch.autograd.grad(scores.sum(), weights, **options))
 
 
 def find_deciding_tokens(gradient: Tensor) -> Tensor:

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from holdfast.errors import ModelError, check
-from holdfast.explainers.base import Explainer, check_has_gradients, make_leaf, select_logits
+from holdfast.explainers.base import Explainer, make_leaf, select_logits
 from holdfast.explainers.cam.gradcam import resize
-from holdfast.function_calls import FunctionMode
+from holdfast.function_calls import FunctionMode, check_has_gradients
 from holdfast.gating import CONVOLUTIONS, weight_layers
 from holdfast.model import Classifier
 
@@ -192,12 +192,11 @@ def _compute_terms(
         with _record_runs(classifier, x, runs), FunctionMode() as mode:
             logits = mode.run_module("fullgrad", classifier.forward, leaf.clone())
         scores = select_logits(logits, targets)
-        check_has_gradients(scores)
+        check_has_gradients(scores, leaf)
         edges = [get_gradient_edge(leaf), *(run.edge for run in runs)]
         gradients = torch.autograd.grad(scores.sum(), edges, create_graph=create_graph, allow_unused=True)
     with torch.set_grad_enabled(create_graph):
-        by_input = gradients[0]
-        product = torch.zeros_like(x) if by_input is None else x * by_input
+        product = x * gradients[0]
         terms = [
             (run.name, run.layer, torch.zeros_like(run.bias) if gradient is None else gradient * run.bias)
             for run, gradient in zip(runs, gradients[1:], strict=True)

@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.graph import Node, get_gradient_edge
 
-from holdfast.errors import ArgumentError, ModelError, check
+from holdfast.errors import ModelError, check, warn_user
 from holdfast.explainers.attention.attention_calls import AttentionWatch
 from holdfast.explainers.attention.tokens import Grid, arrange_tokens, check_grid, find_token_grid
-from holdfast.explainers.base import Explainer, compute_gradient, make_leaf, select_logits
-from holdfast.function_calls import run_eagerly
+from holdfast.explainers.base import Explainer, compute_gradient, make_leaf, note_choice, select_logits
+from holdfast.function_calls import (
+    FunctionMode,
+    check_has_gradients,
+    find_sources,
+    run_eagerly,
+    split_names,
+    walk_graph,
+)
 from holdfast.model import Classifier, module_name
 from holdfast.records import set_fields
 
 Interpolation = Literal["linear", "nearest"]
-_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_CONVOLUTIONS = (nn.modules.conv._ConvNd,)
 _TOKEN_NORMS = (nn.LayerNorm, nn.RMSNorm)
 _FEATURES_LAST = (*_TOKEN_NORMS, nn.Linear, nn.MultiheadAttention)
 _FEATURES_SECOND = (*_CONVOLUTIONS, nn.modules.batchnorm._BatchNorm, nn.GroupNorm)
+_CONCATENATIONS = split_names("cat concat concatenate")
+# nodes of the graph, without the number at the end of the name
+_SUMS, _PRODUCTS = {"AddBackward", "SubBackward"}, {"MulBackward", "DivBackward"}
 
 
 @dataclass(frozen=True)
@@ -41,9 +53,23 @@ class GradCAM(Explainer):
     features are on the last axis (layer normalisation, linear layers, and blocks of these without a convolution) are
     read in this way.
 
-    By default the layer is the last convolution. If attention runs after it, as in a vision transformer, it is the last
-    layer normalisation before the last attention (in timm's ViT `blocks.11.norm1`). Behind the last attention of a
-    network with a class token the logits depend on that token alone, and gradients by all patches are zero.
+    By default the layer is the last convolution that feeds the logits: of those that run in this forward pass and whose
+    outputs have more than one position, the last one on the way to the logits. So it is no gate behind a global
+    pooling (squeeze and excitation), no auxiliary head, and no layer that does not run. More exactly:
+
+    - Of a sum, the longest branch counts, and not its shortcut. A gate computed from the features that it weights does
+      not count.
+    - What is concatenated along the channels counts as one layer (Inception, DenseNet), whose parts `A` has side by
+      side.
+    - Of other branches that run side by side, the longest one is taken, the last one of equals; a warning names them.
+    - Of a layer that runs several times, the last run is taken.
+    - If no convolution has more than one position, it is the last one; a warning says that its map is constant.
+    - If attention runs after the convolution, as in a vision transformer, it is the last layer normalisation before the
+      last attention (in timm's ViT `blocks.11.norm1`). Behind the last attention of a network with a class token the
+      logits depend on that token alone, and gradients by all patches are zero. In a transformer whose normalisation is
+      no `nn.LayerNorm` or `nn.RMSNorm`, it is the convolution that embeds the patches.
+
+    The results of metrics name the layer and its grid (`Result.choices`), and so does the report of a study.
 
     Cost: one forward pass for each input, and the backward pass from the logits to the layer.
 
@@ -57,7 +83,8 @@ class GradCAM(Explainer):
 
     Raises:
         ArgumentError: on a call, there is no such layer, its outputs have no positions, or the grid does not fit.
-        ModelError: on a call, the layer does not run exactly once, or its tokens cannot be placed in the input.
+        ModelError: on a call, the named layer does not run exactly once or does not feed the logits, there is no layer
+            to choose, or its tokens cannot be placed in the input.
 
     >>> from holdfast.model import Classifier
     >>> _ = torch.manual_seed(0)
@@ -89,7 +116,7 @@ class GradCAM(Explainer):
             torch.enable_grad(),
         ):
             logits = classifier.forward(make_leaf(x, True) if create_graph else x.detach().clone())
-            output = kept.find()
+            output = kept.find(logits)
             gradient = compute_gradient(select_logits(logits, targets), output, create_graph)
         with torch.set_grad_enabled(create_graph):
             maps = compute_activation_map(kept.arrange(gradient), kept.arrange(output), self.relu)
@@ -97,54 +124,80 @@ class GradCAM(Explainer):
         return (maps, logits) if create_graph else (maps.detach(), logits.detach())
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Run:
-    """One run of a layer: its name, its output, and how many attentions ran before it."""
+    """One run of a layer, or without a layer a concatenation of the outputs of layers along the channels.
+
+    Attributes:
+        name: of the layer.
+        output: of the layer.
+        attentions: how many of them ran before it.
+        parts: the runs that its inputs come from without another run in between.
+        before: all runs that its inputs come from.
+        depth: the number of runs on the longest way from the input to its output.
+    """
 
     name: str
-    layer: nn.Module
+    layer: nn.Module | None
     output: Tensor
     attentions: int
+    parts: frozenset[_Run] = frozenset()
+    before: frozenset[_Run] = frozenset()
+    depth: int = 1
 
 
-class KeptOutput:
+class KeptOutput(FunctionMode):
     """The output of one layer while a module runs, so that it can be differentiated by.
 
     Args:
         module: runs once.
-        wanted: the layer's name, or `None` for the last convolution; for the last layer normalisation before the last
-            attention, if attention runs after it.
+        wanted: the layer's name, or `None` for the layer that `GradCAM` takes by default.
         x: the inputs of the forward pass.
         who: the name of the explainer, for messages.
-        detached: leave what comes before the layer out of the graph.
+        detached: leave what comes before the layer, or before the first one to choose from, out of the graph.
         grid: that of the patches, if the user names one.
     """
 
     def __init__(
         self, module: nn.Module, wanted: str | None, x: Tensor, who: str, *, detached: bool, grid: Grid | None
     ) -> None:
+        super().__init__()
         self.module, self.wanted, self.x, self.who = module, wanted, x, who
         self.detached, self.grid = detached, grid
         self.norms = _list_layers(module, _TOKEN_NORMS)
-        #: attention is looked for only where layer normalisation is: in convolutional networks nothing is watched
+        #: attention is looked for only where layer normalisation is
         self.watch = AttentionWatch(len(x)) if self.norms else None
         self.runs: list[_Run] = []
-        self._of_tokens = False
+        #: what `find` has found: the layer, or the parts of a concatenation; and whether its positions are tokens
+        self.found: list[nn.Module] = []
+        self.of_tokens = False
 
     def layers(self) -> list[tuple[str, nn.Module]]:
         """The layers whose outputs have to be kept."""
-        if self.wanted is not None or not self.norms:
-            return [find_layer(self.module, self.wanted, self.who)]
-        return _list_layers(self.module, _CONVOLUTIONS)[-1:] + self.norms
+        if self.wanted is not None:
+            return [(self.wanted, find_layer(self.module, self.wanted))]
+        return _list_layers(self.module, _CONVOLUTIONS) + self.norms
+
+    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Keep what is concatenated along the channels."""
+        out = func(*args, **kwargs)
+        fits = (
+            name in _CONCATENATIONS and out.requires_grad and out.ndim == self.x.ndim >= 3 and len(out) == len(self.x)
+        )
+        axes = [*args[1:], *kwargs.values()]
+        return self._keep("", None, out) if fits and axes and axes[-1] in (1, 1 - out.ndim) else out
 
     def keep(self, name: str, layer: nn.Module, out: Any) -> Any:
         """Keep the output of one run of a layer; what the module goes on with."""
-        if not self._has_positions(layer, out) and (self.wanted is not None or not self.norms):
-            got = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-            expected = f"a layer with outputs (N, channels, positions...) for inputs of shape {tuple(self.x.shape)}"
-            raise ArgumentError("layer", expected, f"{name!r} with output {got}")
-        if not self._has_positions(layer, out) or (self.wanted is None and not self._has_tokens(layer, out)):
-            return out
+        fits = self._has_positions(layer, out)
+        if self.wanted is None:
+            return self._keep(name, layer, out) if fits and self._has_tokens(layer, out) else out
+        got = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+        expected = f"a layer with outputs (N, channels, positions...) for inputs of shape {tuple(self.x.shape)}"
+        check(fits, "layer", expected, f"{name!r} with output {got}")
+        return self._keep(name, layer, out)
+
+    def _keep(self, name: str, layer: nn.Module | None, out: Tensor) -> Tensor:
         if self.detached and not out.requires_grad:
             out = out.detach().requires_grad_(True)
         self.runs.append(_Run(name, layer, out, len(self.watch.weights) if self.watch else 0))
@@ -164,34 +217,65 @@ class KeptOutput:
             return False
         return out.ndim == 3 or out.shape[1] * self.x.shape[3] == out.shape[2] * self.x.shape[2]
 
-    def find(self) -> Tensor:
-        """The output as the layer gave it, once the module has run.
+    def find(self, logits: Tensor) -> Tensor:
+        """The output as the layer gave it, once the module has run and returned `logits`.
+
+        Warns if the layer has a single position, or if branches that run beside it feed the logits, too.
 
         Raises:
-            ModelError: the layer did not run exactly once; or none is named, and there is none to choose.
+            ModelError: the logits have no gradients by the layer; it did not run exactly once; or none is named, and
+                there is none to choose.
         """
-        run = self._choose()
-        self._of_tokens = run.output.ndim < self.x.ndim or _has_features_last(run.layer)
+        if self.wanted is not None and len(self.runs) != 1:
+            text = f"expected layer {self.wanted!r} to run once a forward pass, ran {len(self.runs)}x"
+            raise ModelError(f"{self.who}: {text}")
+        run = self._choose(logits) if self.wanted is None else self.runs[0]
+        name = self._describe(run)
+        check_has_gradients(logits, run.output, f"layer {name}")
+        self.found = [part.layer for part in self._list_parts(run) if part.layer is not None]
+        self.of_tokens = run.output.ndim < self.x.ndim or (run.layer is not None and _has_features_last(run.layer))
+        places = self.arrange(run.output).shape[2:]
+        size = " x ".join(map(str, places))
+        note_choice("layer", f"{name} ({size} positions)")
+        if math.prod(places) == 1:
+            warn_user(f"{self.who}: the map is constant, because layer {name} has a {size} grid")
         return run.output
 
-    def _choose(self) -> _Run:
-        runs = self.runs
-        if self.wanted is None and self.norms:
-            attentions = len(self.watch.weights) if self.watch else 0
-            of_convolution = [run for run in runs if not isinstance(run.layer, _TOKEN_NORMS)]
-            behind = not of_convolution or of_convolution[-1].attentions < attentions
-            before = [run for run in runs if isinstance(run.layer, _TOKEN_NORMS) and run.attentions < attentions]
-            if behind and before:
-                return before[-1]
-            runs = of_convolution
-        name, _ = find_layer(self.module, self.wanted, self.who)
-        if len(runs) != 1:
-            raise ModelError(f"{self.who}: expected layer {name!r} to run once a forward pass, ran {len(runs)}x")
-        return runs[0]
+    def _choose(self, logits: Tensor) -> _Run:
+        of_convolution = [run for run in self.runs if not isinstance(run.layer, _TOKEN_NORMS)]
+        wide = [run for run in of_convolution if math.prod(run.output.shape[2:]) > 1]
+        flows = _follow(logits, wide or of_convolution)
+        last = flows.get(logits.grad_fn, frozenset())
+        ends = [run for run in of_convolution if run in last and not any(run in other.before for other in last)]
+        ends.sort(key=lambda run: run.depth)  # of branches the longest one comes last
+        weights = self.watch.weights if self.watch else []
+        attentions = max((n for n, own in enumerate(weights, 1) if _find_node(own) in flows), default=0)
+        if not ends or ends[-1].attentions < attentions:
+            norms = [run for run in self.runs if isinstance(run.layer, _TOKEN_NORMS) and run.attentions < attentions]
+            ends = [run for run in norms if _find_node(run.output) in flows][-1:] or ends
+        for run in self.runs[-1:] if not ends else []:
+            check_has_gradients(logits, run.output, "a layer with positions")
+        if not ends:
+            words = "with outputs (N, channels, positions...) (its option `layer` can name another layer)"
+            raise ModelError(f"{self.who} needs a convolution, and this {module_name(self.module)} has none {words}")
+        if len(ends) > 1:
+            *beside, taken = map(self._describe, ends)
+            warn_user(f"{self.who}: explains layer {taken}, not {', '.join(beside)} beside it (see its option `layer`)")
+        return ends[-1]
+
+    def _list_parts(self, run: _Run) -> list[_Run]:
+        """The layers whose outputs are concatenated, in the order in which they ran; of a layer itself."""
+        parts = [run] if run.layer is not None else [p for part in run.parts for p in self._list_parts(part)]
+        return [each for each in self.runs if each in parts]
+
+    def _describe(self, run: _Run) -> str:
+        parts = self._list_parts(run)
+        many = f" (concatenated with {len(parts) - 1} more, from {parts[0].name!r} on)"
+        return repr(parts[-1].name) + many * (len(parts) > 1)
 
     def arrange(self, values: Tensor) -> Tensor:
         """Values in the shape of the output, as channels at positions: `(N, K, positions...)`."""
-        if not self._of_tokens:
+        if not self.of_tokens:
             return values
         if values.ndim > 3:
             return values.movedim(-1, 1)
@@ -208,7 +292,6 @@ def keep_layer_output(
 
     Raises:
         ArgumentError: there is no such layer; on the forward pass, its outputs have no positions.
-        ModelError: no layer is named, and the module has neither a convolution nor layer normalisation.
     """
     kept = KeptOutput(module, wanted, x, who, detached=detached, grid=grid)
     handles = [
@@ -216,11 +299,42 @@ def keep_layer_output(
         for name, layer in kept.layers()
     ]
     try:
-        with kept.watch or run_eagerly():
+        with kept if wanted is None else run_eagerly(), kept.watch or contextlib.nullcontext():
             yield kept
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _find_node(values: Tensor) -> Node | None:
+    return get_gradient_edge(values).node if values.requires_grad else None
+
+
+def _follow(logits: Tensor, runs: Sequence[_Run]) -> dict[Node | None, frozenset[_Run]]:
+    """Which of these runs each node of the graph of the logits comes from, without another run in between."""
+    at, flows = {_find_node(run.output): run for run in runs}, dict[Node | None, frozenset[_Run]]()
+    for node in walk_graph(logits):
+        last, run = frozenset[_Run]().union(*(flows[source] for source in find_sources(node))), at.get(node)
+        last = _merge(node, last)
+        if run is not None and (run.layer is not None or len(last) > 1):
+            run.parts, run.before = last, last.union(*(part.before for part in last))
+            run.depth, last = 1 + max((part.depth for part in last), default=0), frozenset({run})
+        flows[node] = last
+    return flows
+
+
+def _merge(node: Node, runs: frozenset[_Run]) -> frozenset[_Run]:
+    """Those of the runs before a node that count.
+
+    Of a sum at positions this is the longest branch, and not its shortcut. A factor that is computed from another one
+    is a gate, and does not count.
+    """
+    if len(runs) > 1 and any(math.prod(each.shape[2:]) > 1 for each in node._input_metadata):
+        if type(node).__name__[:-1] in _SUMS:
+            return frozenset(run for run in runs if run.depth == max(each.depth for each in runs))
+        if type(node).__name__[:-1] in _PRODUCTS:
+            return frozenset(run for run in runs if not run.before & runs)
+    return runs
 
 
 def _list_layers(module: nn.Module, kinds: tuple[type[nn.Module], ...]) -> list[tuple[str, nn.Module]]:
@@ -259,24 +373,39 @@ def resize(maps: Tensor, like: Tensor, interpolation: Interpolation) -> Tensor:
     return maps.expand_as(like).contiguous()
 
 
-def find_layer(module: nn.Module, wanted: str | None, who: str = "the explainer") -> tuple[str, nn.Module]:
-    """The name and the layer: that called `wanted`, or for `None` the last convolution.
+def find_layer(module: nn.Module, wanted: str) -> nn.Module:
+    """The layer called `wanted`, as in `module.named_modules()`; `ArgumentError` if there is none."""
+    layers: dict[str, nn.Module] = dict(module.named_modules())
+    check(wanted in layers, "layer", f"one of {', '.join(repr(n) for n in layers if n)}", repr(wanted))
+    return layers[wanted]
+
+
+def find_layers(
+    classifier: Classifier, wanted: Sequence[str | None], x: Tensor, who: str
+) -> tuple[list[nn.Module], dict[str, Any]]:
+    """The layers of these names; for `None` that which `GradCAM` takes, or those that it concatenates.
 
     Args:
-        module: has the layer.
-        wanted: the layer's name as in `module.named_modules()`, or `None`.
+        classifier: has the layers.
+        wanted: their names.
+        x: inputs `(N, ...)`, which are forwarded if a name is `None`.
         who: the name of the explainer, for messages.
+
+    Returns:
+        The layers; and where `GradCAM` would take tokens, how to arrange them, as pytorch_grad_cam's option
+        `reshape_transform`.
 
     Raises:
         ArgumentError: there is no layer of this name.
-        ModelError: no layer is named, and the module has no convolution.
+        ModelError: there is no layer to choose.
+
+    >>> module = nn.Sequential(nn.Conv1d(2, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(18, 2))
+    >>> find_layers(Classifier(module, bounds=(0.0, 1.0), device="cpu"), [None], torch.rand(5, 2, 8), "example")
+    ([Conv1d(2, 3, kernel_size=(3,), stride=(1,))], {})
     """
-    layers = dict(module.named_modules())
-    if wanted is not None:
-        check(wanted in layers, "layer", f"one of {', '.join(repr(n) for n in layers if n)}", repr(wanted))
-        return wanted, layers[wanted]
-    convolutions = [name for name, _ in _list_layers(module, _CONVOLUTIONS)]
-    if not convolutions:
-        words = "its option `layer` can name another layer with positions"
-        raise ModelError(f"{who} needs a convolution, and this {module_name(module)} has none ({words})")
-    return convolutions[-1], layers[convolutions[-1]]
+    named = [find_layer(classifier.module, name) for name in wanted if name is not None]
+    if len(named) == len(wanted):
+        return named, {}
+    with keep_layer_output(classifier.module, None, x, who, detached=True) as kept, torch.enable_grad():
+        kept.find(classifier.forward(x.detach().clone()))
+    return named + kept.found, {"reshape_transform": kept.arrange} if kept.of_tokens else {}

@@ -42,7 +42,8 @@ class GuidedGradCAM(Explainer):
 
     Raises:
         ArgumentError: on a call, there is no such layer, or its outputs have no positions.
-        ModelError: on a call, the layer does not run exactly once.
+        ModelError: on a call, the named layer does not run exactly once or does not feed the logits, or there is none
+            to choose.
 
     >>> from torch import nn
     >>> from holdfast.model import Classifier
@@ -80,7 +81,7 @@ class GuidedGradCAM(Explainer):
                 keep_layer_output(classifier.module, self.layer, x, self.label, detached=False, grid=self.grid) as kept,
             ):
                 logits = mode.run_module(self.label, classifier.forward, leaf.clone())
-            scores, output = select_logits(logits, targets), kept.find()
+            scores, output = select_logits(logits, targets), kept.find(logits)
             by_layer = compute_gradient(scores, output, retain_graph=True)
             guided = True
             by_input = compute_gradient(scores, leaf)

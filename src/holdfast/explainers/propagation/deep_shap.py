@@ -11,9 +11,10 @@ from torch import Tensor
 
 from holdfast.errors import check
 from holdfast.explainers.background import References, check_background, count_references, resolve_background
-from holdfast.explainers.base import Explainer, check_has_gradients, make_leaf, select_logits
+from holdfast.explainers.base import Explainer, make_leaf, select_logits
 from holdfast.explainers.completeness import warn_of_gap
 from holdfast.explainers.propagation.difference_rules import PairedRule
+from holdfast.function_calls import check_has_gradients
 from holdfast.model import ROW_ALIGNMENT, Classifier, count_padding, pad_rows
 from holdfast.records import set_fields
 
@@ -132,7 +133,7 @@ class _Pairs:
                 logits = rule.run_module("deep_shap", classifier.forward, self.leaf.clone())
             classes = None if targets is None else pad_rows(targets.repeat(self.copies), padding)
             self.score = select_logits(logits, classes).sum()
-        check_has_gradients(self.score)
+        check_has_gradients(self.score, self.leaf)
         self.logits = logits.detach()[: len(x)]
 
     def add_to(self, maps: Tensor) -> Tensor:
@@ -160,5 +161,4 @@ class _Pairs:
     def _compute_multipliers(self, which: Tensor) -> Tensor:
         """The multipliers of all rows, with the references `which` `(rows,)`."""
         self.rule.which = which
-        (found,) = torch.autograd.grad(self.score, self.leaf, retain_graph=True, allow_unused=True)
-        return torch.zeros_like(self.leaf) if found is None else found
+        return torch.autograd.grad(self.score, self.leaf, retain_graph=True, materialize_grads=True)[0]

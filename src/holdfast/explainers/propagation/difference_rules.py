@@ -39,7 +39,7 @@ class _Slope(Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, out: Tensor, slope: Tensor) -> Tensor:
         ctx.save_for_backward(slope)
-        return out.view_as(out)
+        return out.clone()  # the module may overwrite it
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:

@@ -1,0 +1,143 @@
+"""Logits that do not depend on the input in a way that can be differentiated: refused, and never zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from small_transformers import SmallViT
+from torch import Tensor, nn
+from torch.autograd import Function
+
+import holdfast
+from holdfast import explainers as hx
+from holdfast.function_calls import check_has_gradients
+
+WAYS: dict[str, Callable[[Tensor], Tensor]] = {
+    "no_grad": torch.clone,  # within a block
+    "detach": torch.detach,
+    "round": lambda z: (8 * z).round(),
+    "decimals": lambda z: z.round(decimals=1),
+    "floor": lambda z: (8 * z).clone().floor_(),
+    "ceil": lambda z: (8 * z).ceil(),
+    "trunc": lambda z: (8 * z).trunc(),
+    "sign": lambda z: (z - 0.1).sign(),
+    "div": lambda z: torch.div(z, 0.1, rounding_mode="floor"),
+    "argmax": lambda z: F.one_hot(z.argmax(-1), z.shape[-1]).to(z.dtype),
+    "compare": lambda z: (z > 0.1).to(z.dtype),
+}
+#: those that say so by another error: that they have no rule for the function
+NO_RULE = ("lrp", "deep_taylor")
+GRADIENTS = [
+    name
+    for name in hx.names()
+    if ":" not in name and name not in hx.explainers.packages and hx.explainers[name].needs.startswith("gradients")
+]
+
+
+class Frozen(nn.Module):
+    """Features that are passed on in a way without gradients, or computed without."""
+
+    def __init__(self, way: str, branch: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.way, self.branch = way, branch
+        self.features, self.head, self.beside = nn.Conv2d(3, 4, 3), nn.Linear(144, 3), nn.Linear(192, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.way != "no_grad"):
+            z = WAYS[self.way](F.relu(self.features(x)).flatten(1))
+        return self.head(z) + self.beside(x.flatten(1)) if self.branch else self.head(z)  # type: ignore[no-any-return]
+
+
+class Detached(nn.Module):
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+
+    def forward(self, z: Tensor) -> Tensor:
+        return WAYS[self.way](z)
+
+
+def make(module: nn.Module) -> tuple[holdfast.Classifier, Tensor]:
+    x = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(2))
+    return holdfast.Classifier(module, (0.0, 1.0), device="cpu"), x
+
+
+@pytest.mark.parametrize("way", ["no_grad", "detach", "argmax", "round"])
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_every_explainer_by_gradients(name: str, way: str) -> None:
+    classifier, x = make(SmallViT() if name.startswith(("attention", "transformer")) else Frozen(way))
+    if isinstance(classifier.module, SmallViT):
+        x = x[:, :, [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3]]
+        head = classifier.module.head
+        classifier.module.head = nn.Sequential(Detached("detach" if way == "no_grad" else way), head)
+    words = "no gradients" if way != "round" or not name.startswith(NO_RULE) else "no gradients|rule|got 'round'"
+    if name == "transformer_attribution" and way == "round":
+        words = "no gradients|rule"
+    with pytest.raises(holdfast.ModelError, match=words):
+        hx.get(name)(classifier, x, 1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way(way: str) -> None:
+    classifier, x = make(Frozen(way))
+    for name in ("saliency", "gradcam", "guided_gradcam", "fullgrad"):
+        with pytest.raises(holdfast.ModelError, match="no gradients"):
+            hx.get(name)(classifier, x, 1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_attacks(way: str) -> None:
+    """Metrics that attack the model themselves, for an explainer that needs no gradients."""
+    classifier, x = make(Frozen(way))
+    for metric in ("c_eval", "near_affinity"):
+        with pytest.raises(holdfast.ModelError, match="no gradients"):
+            holdfast.metrics.get(metric)(classifier, "occlusion:window=4,stride=4", x)
+
+
+def test_searches_by_gradients() -> None:
+    """Grad-CAM itself needs no gradients by the input; a search for its worst case does."""
+    torch.manual_seed(0)
+    behind = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(144, 3))
+    classifier, x = make(nn.Sequential(Detached("round"), *behind))
+    inner = holdfast.Classifier(behind, (0.0, 8.0), device="cpu")
+    cam = hx.GradCAM(relu=False)
+    assert torch.equal(cam(classifier, x, 1), cam(inner, (8 * x).round(), 1))
+    metric = holdfast.metrics.get("worst_case:search=gradient,budget=40", neighbourhood=holdfast.LinfBall(0.1))
+    with pytest.raises(holdfast.ModelError, match="no gradients"):
+        metric(classifier, cam, x)
+
+
+@pytest.mark.parametrize("way", ["no_grad", "detach", "argmax", "round"])
+def test_a_branch_with_gradients_is_explained(way: str) -> None:
+    classifier, x = make(Frozen(way, branch=True))
+    expected = classifier.module.beside.weight[1].reshape(3, 8, 8).expand_as(x)
+    torch.testing.assert_close(hx.Saliency(absolute=False)(classifier, x, 1), expected)
+
+
+class Round(Function):
+    """A straight-through estimator, whose node has the name of torch's own."""
+
+    @staticmethod
+    def forward(ctx: object, z: Tensor) -> Tensor:
+        return z.round()
+
+    @staticmethod
+    def backward(ctx: object, *gradients: Tensor) -> Tensor:
+        return gradients[0]
+
+
+def test_straight_through_estimators_have_gradients() -> None:
+    z = torch.rand(3, requires_grad=True)
+    for rounded in (
+        Round.apply(z),
+        z + (z.round() - z).detach(),
+        torch.fake_quantize_per_tensor_affine(z, 0.1, 0, 0, 9),
+    ):
+        check_has_gradients(rounded.sum(), z)
+    for step in (z.round(), z.detach() + torch.zeros(3, requires_grad=True), z.sgn()):
+        with pytest.raises(holdfast.ModelError, match="no gradients"):
+            check_has_gradients(step.sum(), z)
