@@ -285,6 +285,7 @@ def test_arguments_have_the_names_of_the_form():
     }
 
 
+@pytest.mark.filterwarnings("ignore:.*look like probabilities")
 @pytest.mark.parametrize("name", ["lrp", "lrp_epsilon_plus", "deep_taylor", "attn_lrp"])
 @pytest.mark.parametrize("last", ["log_softmax", "logsumexp", "sigmoid"])
 def test_a_last_step_that_is_no_logit_is_named(name, last):
