@@ -1,6 +1,6 @@
 """Rare-event estimates, compared with exact answers, the paper's random walk, plain Monte Carlo and other packages.
 
-python benchmarks/rare_events/compare.py [--runs 200] [--part exact|traps|particles|walk|model|peers]
+python benchmarks/rare_events/compare.py [--runs 200] [--part exact|stages|traps|particles|walk|model|peers]
 
 `peers` compares OpenTURNS and UQpy (see `other_tools.py`); its default is 20 runs. It stores its runs.
 """
@@ -59,6 +59,36 @@ def compare_exact(runs: int) -> None:
                 f"| {problem.name} | {errors.mean():+.3f} ± {errors.std() / runs**0.5:.3f} | {errors.std():.3f} |"
                 f" {ideal:.3f} | {errors.std() / ideal:.2f} | {np.sqrt((reported**2).mean()):.3f} | {covered:.1%} |"
             )
+
+
+def compare_stages(runs: int) -> None:
+    """The sums of two halves of 100 uniform numbers, each above a threshold: few families are left in deep events."""
+    print(f"\nN = 1000, defaults, {runs} runs")
+    print(
+        "| ln P | resolved | of these hold | of the others hold | median width | mean error of ln P | sd | families |"
+    )
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for first, second in ((32.0, 32.0), (35.0, 36.0), (38.0, 38.0)):
+        truth = irwin_hall_log_sf(50, first) + irwin_hall_log_sf(50, second)
+        limits = torch.tensor([first, second], dtype=torch.float64)
+        found = [
+            subset_simulation(
+                lambda x, limits=limits: x.reshape(len(x), 2, 50).sum(2) - limits,
+                UnitBox(100),
+                generator=torch.Generator().manual_seed(seed),
+            )
+            for seed in range(runs)
+        ]
+        errors = np.array([e.log_probability.item() for e in found]) - truth
+        families = np.median([e.levels[0].families[-1].item() for e in found])
+        sure, unsure = ([e for e in found if bool(e.resolved) == resolved] for resolved in (True, False))
+        width = np.median([e.interval()[0].diff().item() for e in sure])
+        print(
+            f"| {truth:.1f} | {len(sure)} of {runs} | {count_covered(sure, truth)} | {count_covered(unsure, truth)} of"
+            f" {len(unsure)} | {width:.2f} | {errors.mean():+.2f} ± {errors.std() / runs**0.5:.2f} |"
+            f" {errors.std():.2f} | {families:.1f} |",
+            flush=True,
+        )
 
 
 def compare_traps(runs: int) -> None:
@@ -173,11 +203,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=None, help="200; 20 for the part `peers`")
     parser.add_argument("--samples", type=int, default=1_000_000)
-    parser.add_argument("--part", choices=["exact", "traps", "particles", "walk", "model", "peers"])
+    parser.add_argument("--part", choices=["exact", "stages", "traps", "particles", "walk", "model", "peers"])
     options = parser.parse_args()
     runs = options.runs or 200
     if options.part in (None, "exact"):
         compare_exact(runs)
+    if options.part in (None, "stages"):
+        compare_stages(runs)
     if options.part in (None, "traps"):
         compare_traps(runs)
     if options.part == "particles":  # needs the MNIST test set

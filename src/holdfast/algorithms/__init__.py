@@ -15,6 +15,7 @@ from holdfast.algorithms.rare_events.estimate import Levels, RareEventEstimate
 from holdfast.algorithms.rare_events.plain_sampling import monte_carlo
 from holdfast.algorithms.rare_events.priors import Prior, StandardNormal, UnitBox
 from holdfast.algorithms.rare_events.subset_sampling import subset_simulation
+from holdfast.algorithms.rare_events.witnesses import find_witnesses
 from holdfast.algorithms.searches.auto import AutoSearch
 from holdfast.algorithms.searches.base import Outcome, Search, SearchResult, searches
 from holdfast.algorithms.searches.block import BlockSearch
@@ -48,6 +49,7 @@ __all__ = [
     "certified_distortion",
     "draw_masks",
     "find_knee",
+    "find_witnesses",
     "is_settled",
     "mask_sensitivity",
     "measure_consistency",

@@ -21,6 +21,7 @@ from exact import irwin_hall_log_sf, irwin_hall_threshold
 from holdfast import L2Ball, LinfBall
 from holdfast.algorithms import Prior, RareEventEstimate, StandardNormal, UnitBox, monte_carlo, subset_simulation
 from holdfast.algorithms.rare_events import plain_sampling, population, subset_sampling
+from holdfast.algorithms.rare_events.estimate import surround_logarithm
 from holdfast.algorithms.rare_events.genealogy import reduce_shared_parents
 from holdfast.algorithms.rare_events.subset_sampling import _next_level
 from holdfast.errors import ArgumentError
@@ -120,8 +121,21 @@ def test_the_interval_is_students(level: float) -> None:
         "levels": repeat(problems()[2], 1, particles=10, floor=-2.0)[0].levels * 2,
     }
     estimate = dataclasses.replace(sampled, hits=None, **known)  # type: ignore[arg-type]
-    exact = stats.t.interval(level, [3, 40], loc=[-9, -30], scale=[0.5, 2])
+    middle = [
+        -9 + 0.5**2 / 2,
+        -30 + 2**2 / 2,
+    ]  # the logarithm of an unbiased estimate is too small by half its variance
+    exact = stats.t.interval(level, [3, 40], loc=middle, scale=[0.5, 2])
     assert estimate.interval(level).T.tolist() == [pytest.approx(ends) for ends in np.minimum(exact, 0).tolist()]
+
+
+def test_the_interval_of_an_unbiased_estimate_misses_on_both_sides_alike() -> None:
+    """P estimated by P exp(s z - s^2 / 2) with z standard normal, of which P is the mean."""
+    error = torch.full((40_000,), 0.7, dtype=torch.float64)
+    normal = torch.randn(40_000, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    low, high = surround_logarithm(-9 + error * normal - error**2 / 2, error, torch.full_like(error, math.inf), 0.95)
+    for misses in (low > -9, high < -9):  # 1000 of 40,000 are expected, with a standard deviation of 31
+        assert int(misses.sum()) == pytest.approx(1000, abs=4 * 31)
 
 
 def test_the_standard_error_of_a_run_that_is_not_resolved_is_that_of_its_interval() -> None:
@@ -136,7 +150,7 @@ def test_the_standard_error_of_a_run_that_is_not_resolved_is_that_of_its_interva
         "levels": three,
     }
     estimate = dataclasses.replace(sampled, hits=None, **known)  # type: ignore[arg-type]
-    low = -30 - stats.t.ppf(0.975, 40) * 0.5
+    low = -30 + 0.5**2 / 2 - stats.t.ppf(0.975, 40) * 0.5
     own, wide, missing = estimate.std_error.tolist()
     assert own == 0.5
     assert wide == pytest.approx((three[1].bound() - low) / (2 * stats.norm.ppf(0.975)))
@@ -218,8 +232,9 @@ def test_the_floor_censors() -> None:
     (run,) = estimate.levels
     last = run.log_probability[-1].item()
     assert -41 < last < -40
-    width = stats.t.ppf(0.975, run.degrees[-1].item()) * run.std_error[-1].item()
-    assert estimate.log_probability.item() == pytest.approx(last + width)
+    error = run.std_error[-1].item()
+    high = last + error**2 / 2 + stats.t.ppf(0.975, run.degrees[-1].item()) * error
+    assert estimate.log_probability.item() == pytest.approx(high)
     assert estimate.interval()[0].tolist() == [-math.inf, estimate.log_probability.item()]
 
 

@@ -15,7 +15,14 @@ from traps import TRAPS
 
 from exact import irwin_hall_log_sf, irwin_hall_threshold
 from holdfast import L2Ball, LinfBall
-from holdfast.algorithms import RareEventEstimate, StandardNormal, UnitBox, subset_simulation
+from holdfast.algorithms import (
+    RareEventEstimate,
+    SignSearch,
+    StandardNormal,
+    UnitBox,
+    find_witnesses,
+    subset_simulation,
+)
 from holdfast.algorithms.rare_events import subset_sampling
 from holdfast.algorithms.rare_events.pooling import pool
 from holdfast.algorithms.rare_events.population import Proposal
@@ -89,6 +96,77 @@ def test_a_witness_shows_a_mode_that_was_missed() -> None:
             held[given] += low <= meatball.log_probability <= high
     assert held[False] <= 6
     assert held[True] >= stats.binom.ppf(1e-3, 10, 0.95)
+
+
+def score_cliff(z: Tensor) -> Tensor:
+    """A slope to 7 along the first half of 30 features, and a cliff at 5.2 along the second, unseen below 4.5.
+
+    The cliff holds nearly all of P. One of 300,000 random points is above 4.5.
+    """
+    first, second = z.unflatten(1, (2, 15)).sum(2).unbind(1)
+    length = math.sqrt(15)
+    return torch.maximum(first / length - 7, torch.where(second / length >= 4.5, 20 * (second / length - 5.2), -100.0))
+
+
+def test_agreement_without_witnesses_says_nothing_of_other_ways() -> None:
+    """Both directions agree on a wrong number where no particle sees a mode; the result says where it started."""
+    prior, truth = StandardNormal(30), stats.norm.logsf(5.2)
+    alone = subset_simulation(score_cliff, prior, 200, 2, first=20, from_event=True)
+    assert alone.from_event is not None
+    assert alone.from_witnesses is not None
+    assert float(alone.log_probability) == pytest.approx(stats.norm.logsf(7), abs=4)
+    assert float(alone.from_event) < truth - 4  # -27 instead of -16
+    assert not bool(alone.from_witnesses)
+    known = torch.zeros(1, 2, 30, dtype=torch.float64)
+    known[:, 0, 15:] = 6 / math.sqrt(15)  # the other point is not in the event
+    for witnesses in (known, find_witnesses(score_cliff, prior)):
+        found = subset_simulation(score_cliff, prior, 200, 2, first=20, witnesses=witnesses)
+        assert found.from_witnesses is not None
+        assert bool(found.from_witnesses)
+        assert found.log_probability.equal(alone.log_probability)
+        assert not bool(found.resolved)
+        low, high = found.interval()[0].tolist()
+        assert low <= truth <= high
+    outside = subset_simulation(score_cliff, prior, 200, 2, first=20, witnesses=known[:, 1:])
+    assert outside.from_witnesses is not None
+    assert not bool(outside.from_witnesses)
+
+
+def test_witnesses_are_the_best_points_of_a_search() -> None:
+    """Sums with signs, whose largest value is in a known corner; a stage that excludes another corner."""
+    signs = torch.tensor([[1.0, -1.0, 1.0, -1.0, 1.0, -1.0], [-1.0, -1.0, -1.0, 1.0, 1.0, 1.0]], dtype=torch.float64)
+    prior = LinfBall(0.3).around(torch.full((2, 6), 0.5, dtype=torch.float64), (0.0, 1.0))
+    seen: list[int] = []
+
+    def score(x: Tensor, problem: Tensor) -> Tensor:
+        seen.append(len(x))
+        return (signs[problem] * x).sum(1)
+
+    for options in ({}, {"differentiable": True}, {"differentiable": True, "search": SignSearch()}):
+        seen.clear()
+        points = find_witnesses(score, prior, 300, indexed=True, **options)  # type: ignore[arg-type]
+        assert torch.allclose(points, (0.5 + 0.3 * signs)[:, None])
+        assert sum(seen) <= 2 * 300
+
+    def in_stages(x: Tensor) -> Tensor:
+        return torch.stack([0.4 - x[:, 0], x.sum(1)], 1)
+
+    points = find_witnesses(in_stages, UnitBox(6), 2000)
+    assert points.shape == (1, 1, 6)
+    assert 0.0 < float(points[0, 0, 0]) <= 0.4
+    assert torch.allclose(points[0, 0, 1:], torch.ones(5, dtype=torch.float64))
+    # without bounds of its own, a normal prior is searched up to 8 standard deviations
+    points = find_witnesses(lambda z: (signs[0] * z).sum(1), StandardNormal(6), 300)
+    assert torch.allclose(points[0, 0], 8 * signs[0])
+
+
+def test_bad_searches_for_witnesses() -> None:
+    with pytest.raises(ArgumentError, match="budget: expected a whole number of at least 1, got 0"):
+        find_witnesses(lambda x: x.sum(1), UnitBox(6), 0)
+    with pytest.raises(ArgumentError, match="gradient"):
+        find_witnesses(lambda x: x.sum(1), UnitBox(6), search=SignSearch())
+    with pytest.raises(ArgumentError, match="score: expected a function that returns shape"):
+        find_witnesses(lambda x: x.sum(), UnitBox(6))
 
 
 def test_witnesses_in_corners_are_moved_towards_the_middle() -> None:
@@ -276,6 +354,11 @@ def test_pooled_runs_have_pooled_estimates_from_the_event() -> None:
     share = values.exp() / values.exp().sum()
     assert pooled.from_event_error is not None
     assert float(pooled.from_event_error) == pytest.approx(float((share * errors).square().sum().sqrt()))
+    assert pooled.from_witnesses is not None
+    assert not bool(pooled.from_witnesses)
+    outside = [replace(run, from_witnesses=torch.tensor([True])) for run in runs]
+    for parts, every in ((outside, True), ([*outside[1:], runs[0]], False)):
+        assert pool(parts, [200] * len(runs)).from_witnesses == torch.tensor([every])
     # a run whose budget did not allow the way back counts for P, and not for P from the event
     without = replace(runs[0], from_event=torch.full((1,), torch.nan), from_event_error=torch.full((1,), torch.nan))
     longer = pool([*runs, without], [200] * (len(runs) + 1))

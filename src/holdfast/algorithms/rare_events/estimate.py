@@ -58,9 +58,9 @@ class Levels:
         trusted = self.trusted.nonzero()[:, 0]
         if not len(trusted):
             return 0.0
-        last = int(trusted[-1])
-        width = t_quantile(0.5 + level / 2, float(self.degrees[last])) * float(self.std_error[last])
-        return min(0.0, float(self.log_probability[last]) + width)
+        last = trusted[-1:]
+        _, high = surround_logarithm(self.log_probability[last], self.std_error[last], self.degrees[last], level)
+        return min(0.0, float(high))
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,9 @@ class RareEventEstimate:
         runs: the runs of each problem that were pooled; empty where there was one.
         from_event, from_event_error: ln P from the event back to the prior, which tends to be too large, and its
             standard error, `(P,)`. NaN where the event was not reached; None if this was not asked for.
+        from_witnesses: whether `from_event` started at witnesses, too. Where it is False, it started at the particles
+            of this run only. Then it cannot see a way to the event that the run missed, and its agreement confirms
+            nothing about such ways. `(P,)` bool; None if `from_event` is.
     """
 
     log_probability: Tensor
@@ -104,6 +107,7 @@ class RareEventEstimate:
     runs: tuple[tuple[RareEventEstimate, ...], ...] = ()
     from_event: Tensor | None = None
     from_event_error: Tensor | None = None
+    from_witnesses: Tensor | None = None
 
     @property
     def from_prior(self) -> Tensor:
@@ -123,18 +127,16 @@ class RareEventEstimate:
     def interval(self, level: float = 0.95) -> Tensor:
         """Confidence interval for ln P, `(P, 2)`; from minus infinity where `censored`.
 
-        Clopper-Pearson for plain Monte Carlo; otherwise `log_probability` plus and minus a t quantile of `own_error`.
-        Where `censored`, or not `resolved`, its upper end comes from the last level with enough families. Where runs
-        or directions contradict each other it contains the intervals of all.
+        Clopper-Pearson for plain Monte Carlo; otherwise that of `surround_logarithm`, whose middle lies above
+        `log_probability`. Where `censored`, or not `resolved`, its upper end comes from the last level with enough
+        families. Where runs or directions contradict each other it contains the intervals of all.
         """
         check(0 < level < 1, "level", "a number between 0 and 1", level)
         if self.hits is not None and self.samples is not None:
             return clopper_pearson(self.hits, self.samples, level)
-        quantiles = [t_quantile(0.5 + level / 2, degrees) for degrees in self.degrees.tolist()]
-        width = torch.tensor(quantiles, dtype=torch.float64, device=self.own_error.device) * self.own_error
-        low = torch.where(self.censored, -torch.inf, self.log_probability - width)
-        bounds = torch.tensor([run.bound(level) for run in self.levels], dtype=torch.float64, device=width.device)
-        high = torch.where(self.censored, bounds, self.log_probability + width)
+        low, high = surround_logarithm(self.log_probability, self.own_error, self.degrees, level)
+        bounds = torch.tensor([run.bound(level) for run in self.levels], dtype=torch.float64, device=low.device)
+        low, high = torch.where(self.censored, -torch.inf, low), torch.where(self.censored, bounds, high)
         high = torch.where(self.resolved, high, torch.maximum(high, bounds))
         found = torch.stack([low, high.clamp(max=0.0)], dim=1)
         for row, own in enumerate(self.runs):
@@ -166,6 +168,23 @@ class RareEventEstimate:
     def monte_carlo_samples(self) -> Tensor:
         """How many samples plain Monte Carlo would need for the same relative error (Table 2), `(P,)`."""
         return (-torch.expm1(self.log_probability)) / self.log_probability.exp() / self.std_error**2
+
+
+def surround_logarithm(logarithm: Tensor, error: Tensor, degrees: Tensor, level: float) -> tuple[Tensor, Tensor]:
+    """The ends of Student's interval for ln P, from the logarithm of an estimate of P that is unbiased; all `(P,)`.
+
+    Such a logarithm is too small by half its variance, on average (that is exact if it has a normal distribution). So
+    the middle of the interval lies that much above it.
+
+    >>> one = torch.ones(1, dtype=torch.float64)
+    >>> low, high = surround_logarithm(-9 * one, 0.5 * one, 3 * one, 0.95)
+    >>> round(float(low), 3), round(float(high), 3)
+    (-10.466, -7.284)
+    """
+    quantiles = [t_quantile(0.5 + level / 2, number) for number in degrees.tolist()]
+    width = torch.tensor(quantiles, dtype=torch.float64, device=error.device) * error
+    middle = logarithm + error**2 / 2
+    return middle - width, middle + width
 
 
 def clopper_pearson(hits: Tensor, samples: int, level: float) -> Tensor:

@@ -12,6 +12,9 @@ from holdfast.algorithms.rare_events.estimate import Levels
 
 # above this probability that two random survivors have one first ancestor, too few families are left for a variance
 _DEGENERATE = 0.5
+# A branching process that neither grows nor dies out leaves families of exponential sizes w (Yaglom 1947). The sum of
+# their w^2 has a relative variance of three over their effective number: two over that are its degrees of freedom.
+_DEGREES_OF_FAMILY = 2 / 3
 # ln of the correlation below which a particle's position counts as independent of an earlier one
 _FORGOTTEN = math.log(0.5)
 
@@ -92,11 +95,16 @@ class History:
         constant of our resampling (`reduce_shared_parents`) in place of the multinomial one. Particles that mix slowly
         stay similar to their ancestors, so some families grow, and with them the variance. Where few families are left
         the estimate degenerates. So a new block of the genealogy starts there, and the blocks add up. The degrees of
-        freedom are the effective number of families, with blocks combined after Welch and Satterthwaite.
+        freedom are two thirds of the effective number of families, with blocks combined after Welch and Satterthwaite,
+        and at least one.
+
+        The variance of ln P cannot fall from level to level, but its estimate does where a family that had grown dies
+        out. So the largest one up to the level is taken. This matters, because low estimates and small variances come
+        together: in such a run no particle got far ahead of the others, so no family grew large.
         """
         out: list[tuple[float, float]] = []
         ancestors = torch.arange(len(self.survivors[0]))
-        done = done_squared = block = 0.0
+        done = done_squared = block = largest = 0.0
         for level, above in enumerate(self.survivors):
             count = len(above)
             family = torch.bincount(ancestors[above]).double()
@@ -105,7 +113,8 @@ class History:
             lineage = -math.log(max(1 - concentration, 1 / count))
             variance = max(lineage + block, 0.0)
             total, squared = done + variance, done_squared + variance**2 * concentration
-            out.append((total, total**2 / squared if squared > 0 else math.inf))
+            largest = max(largest, total)
+            out.append((largest, max(1.0, _DEGREES_OF_FAMILY * total**2 / squared) if squared > 0 else math.inf))
             if level < len(self.parents):
                 block += reduce_shared_parents(int(above.sum()), len(self.parents[level]))
                 parents = self.parents[level]

@@ -90,7 +90,7 @@ def pool(runs: Sequence[RareEventEstimate], sizes: Sequence[int]) -> RareEventEs
     ends = torch.cat([run.interval(AGREEMENT) for run in used])
     device = evaluations.device
     best = max(reached, key=lambda run: float(run.log_probability))
-    from_event, from_event_error = _pool_from_event(reached)
+    from_event, from_event_error, from_witnesses = _pool_from_event(reached)
     pooled = replace(
         reached[-1],
         log_probability=(total - math.log(len(used)))[None].to(device),
@@ -103,21 +103,22 @@ def pool(runs: Sequence[RareEventEstimate], sizes: Sequence[int]) -> RareEventEs
         runs=(tuple(used),),
         from_event=from_event,
         from_event_error=from_event_error,
+        from_witnesses=from_witnesses,
     )
     return replace(pooled, resolved=pooled.resolved & ~pooled.contradicts(AGREEMENT))
 
 
-def _pool_from_event(runs: Sequence[RareEventEstimate]) -> tuple[Tensor | None, Tensor | None]:
-    """The logarithm of the mean of P from the event, over the runs that have it, and its standard error."""
-    if runs[0].from_event is None:
-        return None, None
-    pairs = [(run.from_event, run.from_event_error) for run in runs]
-    known = [(v, e) for v, e in pairs if v is not None and e is not None and not bool(v.isnan())]
+def _pool_from_event(runs: Sequence[RareEventEstimate]) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """The logarithm of the mean of P from the event, over the runs that have it, its standard error, and whether all
+    of these runs started at witnesses."""
+    names = ("from_event", "from_event_error", "from_witnesses")
+    known = [run for run in runs if run.from_event is not None and not bool(run.from_event.isnan())]
     if not known:
-        return pairs[0]
-    values, errors = (torch.cat(list(part)) for part in zip(*known, strict=True))
+        return runs[-1].from_event, runs[-1].from_event_error, runs[-1].from_witnesses
+    values, errors, seen = (torch.cat([getattr(run, name) for run in known]) for name in names)
     total = torch.logsumexp(values, 0, keepdim=True)
-    return total - math.log(len(known)), ((values - total).exp() * errors).square().sum(0, keepdim=True).sqrt()
+    error = ((values - total).exp() * errors).square().sum(0, keepdim=True).sqrt()
+    return total - math.log(len(known)), error, seen.all(0, keepdim=True)
 
 
 def select(estimate: RareEventEstimate, row: int) -> RareEventEstimate:

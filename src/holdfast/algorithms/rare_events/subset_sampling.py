@@ -42,8 +42,9 @@ from holdfast.algorithms.rare_events.pooling import AGREEMENT, concatenate, run_
 from holdfast.algorithms.rare_events.population import CHUNK_ELEMENTS, Population, Proposal, order_keys
 from holdfast.algorithms.rare_events.priors import Prior
 from holdfast.algorithms.rare_events.return_to_prior import estimate_from_event, join_groups
+from holdfast.algorithms.rare_events.witnesses import SHRINKING, shrink_witnesses
 from holdfast.errors import check, check_integer
-from holdfast.tensors import broadcast_rows, draw_seed
+from holdfast.tensors import draw_seed
 
 _STATE_ELEMENTS = 1 << 26  # numbers in the particles of one group of problems: a quarter of a gigabyte
 _MOST_LEVELS = 1000
@@ -53,7 +54,6 @@ _FEWEST_RETURNING = 30
 _RETURNING_SHARE = 1 / 16
 _RETURNING_MOVES = 8  # times `moves` in each level
 _STEPS_IN_EVENT = 50  # before the first level
-_SHRINKING = 20  # positions between a witness and the middle that are tried
 _FIRST_WITH_ERROR = 32_000  # particles in the first population, at least, where an error is asked for
 _FIRST_ELEMENTS = 1 << 26  # numbers in the first population of one problem, at most
 _MOST = 10**8  # more particles fit into no memory
@@ -98,10 +98,14 @@ def subset_simulation(
         budget: scores at most for each problem; None: no limit. A run that would exceed it ends and is `censored`.
         from_event: also estimate ln P from the event back to the prior, if the event was reached and the budget allows.
             It costs `r (51 + 8 moves * levels)` scores with `r = max(30, particles / 16)`. Where both directions
-            contradict each other, the result is not resolved.
-        witnesses: known points of the event, `(P, W, *shape)`, for example worst cases; half of the particles that go
-            back start there, and estimate ln P by themselves. Those that are not in the event are left out. They imply
-            `from_event`, and have no effect where the event was not reached.
+            contradict each other, the result is not resolved. Without `witnesses` it starts at the particles of this
+            run: it shows that they moved too little, but both directions agree also where the run missed the way to
+            the event that matters.
+        witnesses: points of the event, `(P, W, *shape)`, such as worst cases or those of `find_witnesses`; half of the
+            particles that go back start there, and estimate ln P by themselves. Those that are not in the event are
+            left out. They imply `from_event`, and have no effect where the event was not reached; the result's
+            `from_witnesses` says where they were used. They show the ways to the event on which they lie, and no
+            others.
         generator: the seed is drawn from it; without one the seed is always the same.
         indexed: call `score(x, problem)` with the problem's number for every row, int64 `(M,)`.
 
@@ -336,16 +340,17 @@ def _return_to_prior(
     plans = [plan_return(run.sizes[-1], run.moves, len(history.stage)) for history in run.histories]
     count, moves = plans[0][:2]
     walk = run.population.proposal == "random_walk"
-    tries = 0 if witnesses is None else witnesses.shape[1] * (1 if walk else _SHRINKING)
+    tries = 0 if witnesses is None else witnesses.shape[1] * (1 if walk else SHRINKING)
     spend = [evaluations + tries for _, _, evaluations in plans]
     places = [place for place in sorted(run.within) if int(run.evaluations[place]) + spend[place] <= run.budgets[place]]
     device = found.log_probability.device
     back, error = torch.full((2, len(found.censored)), torch.nan, dtype=torch.float64, device=device)
+    seen_from_outside = torch.zeros_like(found.censored)
     if places:
         groups = [[run.within[place] for place in places]]
-        alike = torch.zeros(len(places), dtype=torch.bool, device=device)
+        alike = torch.ones(len(places), dtype=torch.bool, device=device)
         if witnesses is not None:
-            known = _shrink_witnesses(gather(places, seed), witnesses[places])
+            known = shrink_witnesses(gather(places, seed), witnesses[places])
             alike = torch.tensor([len(points) == 0 for points in known], device=device)
             groups.append([points if len(points) else own for own, points in zip(groups[0], known, strict=True)])
         levels = [list(zip(h.stage, h.threshold, strict=True)) for h in (run.histories[p] for p in places)]
@@ -357,36 +362,14 @@ def _return_to_prior(
             population.place(torch.stack([points[pick] for points, pick in zip(starts, picks, strict=True)]))
             estimates.append(estimate_from_event(population, levels, moves, _STEPS_IN_EVENT))
         values, errors = join_groups([(v.to(device), e.to(device)) for v, e in estimates], alike)
-        back[places], error[places] = values, errors
+        back[places], error[places], seen_from_outside[places] = values, errors, ~alike
         for place in places:
             run.evaluations[place] += spend[place]
-    both = replace(found, from_event=back, from_event_error=error, model_evaluations=run.evaluations.to(device))
+    spent = run.evaluations.to(device)
+    both = replace(
+        found, from_event=back, from_event_error=error, from_witnesses=seen_from_outside, model_evaluations=spent
+    )
     return replace(both, resolved=both.resolved & ~both.contradicts(AGREEMENT))
-
-
-def _shrink_witnesses(population: Population, witnesses: Tensor) -> list[Tensor]:
-    """Of each problem, the witnesses within the event, as particles that are as near to the prior as they can be.
-
-    Worst cases lie in the corners of a box, where the prior has hardly any probability. Each is moved towards the
-    middle of Gaussian space as far as it stays within the event.
-    """
-    inputs = witnesses.to(population.prior.device, population.prior.dtype)
-    if population.proposal == "random_walk":
-        scores = population.evaluate(inputs)
-        within = (scores >= 0).all(2) & (population.prior.log_density(inputs) > -torch.inf)
-        return [own[inside] for own, inside in zip(inputs, within, strict=True)]
-    particles = population.prior.to_gaussian(inputs)
-    found, within = particles, torch.zeros(particles.shape[:2], dtype=torch.bool, device=particles.device)
-    for factor in torch.linspace(1.0, 1 / _SHRINKING, _SHRINKING).tolist():
-        nearer = factor * particles
-        points = population.points(nearer)
-        weight = population.prior.log_weight(points)
-        inside = (population.evaluate(points) >= 0).all(2)
-        if weight is not None:
-            inside &= weight > -torch.inf
-        within |= inside
-        found = torch.where(broadcast_rows(inside, found), nearer, found)
-    return [own[inside] for own, inside in zip(found, within, strict=True)]
 
 
 def _order(stages: Tensor, values: Tensor) -> Tensor:
