@@ -50,8 +50,16 @@ _CHECKED_ROWS = 64  # rows of each module that an explainer checks by itself
 _CHECKED: WeakKeyDictionary[nn.Module, dict[str, int]] = WeakKeyDictionary()
 #: layers that DeepLIFT's rule of differences does not reach
 _WITHOUT_RULE = (
-    *(nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention, nn.Softmax, nn.PReLU, nn.GLU),
-    *(nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d),
+    nn.RNNBase,
+    nn.RNNCellBase,
+    nn.MultiheadAttention,
+    nn.Softmax,
+    nn.LayerNorm,
+    nn.GroupNorm,
+    nn.InstanceNorm1d,
+    nn.InstanceNorm2d,
+    nn.PReLU,
+    nn.GLU,
 )
 
 
