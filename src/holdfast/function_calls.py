@@ -17,7 +17,7 @@ import threading
 from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType, TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -119,7 +119,12 @@ class FunctionMode(TorchFunctionMode):
     """Inside of `with mode:`, `mode.run` runs in place of each function of torch that is called.
 
     The mode is off while `run` runs, so `run` may call functions itself.
+
+    Attributes:
+        names: the functions that are watched; None for all, as `check_graph` needs it.
     """
+
+    names: ClassVar[frozenset[str] | None] = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,6 +160,8 @@ class FunctionMode(TorchFunctionMode):
         # an exported program calls overloads such as `aten.relu.default`, the `relu` of which has the name
         packet = getattr(func, "overloadpacket", func)
         name = getattr(packet, "__name__", "")
+        if self.names is not None and name not in self.names:
+            return func(*args, **(kwargs or {}))
         if isinstance(packet, OpOverloadPacket) and not packet._qualified_op_name.startswith("aten::"):
             # another library's function, which may have the name of a known one; its nodes count as not seen
             return self.run(packet._qualified_op_name, func, list(args), dict(kwargs or {}))

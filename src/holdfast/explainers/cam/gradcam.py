@@ -158,6 +158,8 @@ class KeptOutput(FunctionMode):
         grid: that of the patches, if the user names one.
     """
 
+    names: ClassVar[frozenset[str] | None] = _CONCATENATIONS
+
     def __init__(
         self, module: nn.Module, wanted: str | None, x: Tensor, who: str, *, detached: bool, grid: Grid | None
     ) -> None:
@@ -181,9 +183,7 @@ class KeptOutput(FunctionMode):
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Keep what is concatenated along the channels."""
         out = func(*args, **kwargs)
-        fits = (
-            name in _CONCATENATIONS and out.requires_grad and out.ndim == self.x.ndim >= 3 and len(out) == len(self.x)
-        )
+        fits = out.requires_grad and out.ndim == self.x.ndim >= 3 and len(out) == len(self.x)
         axes = [*args[1:], *kwargs.values()]
         return self._keep("", None, out) if fits and axes and axes[-1] in (1, 1 - out.ndim) else out
 
