@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any, TypeGuard
 
 #: what is expected of inputs, and what to do about cells without a value
-FINITE = "finite values (impute missing ones; in a table, a further column can say where they were)"
+FINITE = "finite values (impute missing ones, as by the column's mean; another column can say which were missing)"
 _PACKAGE = str(Path(__file__).parent)
 #: the numbers of a tensor, an array or a list as Python shows them
 _NUMBERS = re.compile(
@@ -61,7 +61,7 @@ class SecondDerivativeError(ModelError):
 
 
 class NoGradientsError(ModelError):
-    """A function that stands in for a module (`Classifier.from_callable`) was to be differentiated."""
+    """What was to be differentiated has no gradients: a function (`Classifier.from_callable`), or the user's module."""
 
 
 class MissingExtraError(HoldfastError, ImportError):
@@ -239,14 +239,14 @@ def check_integer(value: object, argument: str, least: int = 1, also: Sequence[s
     check(fits, argument, ", or ".join([f"a whole number of at least {least}", *map(repr, also)]), repr(value))
 
 
-def warn_user(text: str) -> None:
+def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn, at the line of the user's code that called holdfast."""
     frame: FrameType | None = sys._getframe()
     level = found = 1
     while frame is not None:
         found = level + 1 if frame.f_code.co_filename.startswith(_PACKAGE) else found
         frame, level = frame.f_back, level + 1
-    warnings.warn(shorten_numbers(text), stacklevel=found)
+    warnings.warn(shorten_numbers(text), category, stacklevel=found)
 
 
 def check(condition: bool, argument: str, expected: str, got: object) -> None:

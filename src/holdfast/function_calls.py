@@ -26,7 +26,7 @@ from torch.autograd.graph import Node, get_gradient_edge
 from torch.nn.modules._functions import BackwardHookFunction
 from torch.overrides import TorchFunctionMode
 
-from holdfast.errors import ModelError
+from holdfast.errors import ModelError, NoGradientsError
 
 # how the names of functions begin that programs have after `run_decompositions()`
 _DECOMPOSED = ("addmm", "mm", "convolution", "native_", "_native_", "max_pool2d_", "_softmax", "_log_softmax")
@@ -133,6 +133,7 @@ class FunctionMode(TorchFunctionMode):
         # that watched calls made: the first, and the one after the last, of each uninterrupted sequence of calls.
         self._spans: list[tuple[int, int]] = []
         self._recomputes = False
+        self.who = "explainer"  # for messages
 
     def __enter__(self) -> Any:
         eager = contextlib.ExitStack()
@@ -188,6 +189,7 @@ class FunctionMode(TorchFunctionMode):
         Raises:
             ModelError: as `check_graph` does.
         """
+        self.who = who
         if not (torch.is_grad_enabled() and inputs.requires_grad):
             return module(inputs)
         source = get_gradient_edge(inputs).node  # before the module, which may overwrite its inputs
@@ -216,8 +218,7 @@ class FunctionMode(TorchFunctionMode):
             )
         if nodes:
             raise ModelError(
-                f"{who}: expected a module that calls functions of torch from Python, got {_describe(nodes[-1])}, whose"
-                " steps cannot be seen: explain the module that it was made from, or use an explainer without rules for"
+                f"{who}: cannot see the functions of {_describe(nodes[-1])}; or use an explainer that has no rules for"
                 " functions, such as integrated_gradients"
             )
 
@@ -252,8 +253,9 @@ def _find_module(node: Node) -> str:
 def _describe(node: Node) -> str:
     kind = getattr(node, "_forward_cls", None)
     if kind is not None:
-        return f"the autograd function {kind.__name__!r} (write it with functions of torch)"
-    return f"{node.name().rpartition('::')[2]!r} of code that is compiled, as by TorchScript, or in another thread"
+        return f"the autograd function {kind.__name__!r}: write it with functions of torch"
+    name = type(node).__name__.rpartition("::")[2]
+    return f"compiled code, such as TorchScript (here {name!r}): explain the module that it was made from"
 
 
 def bind_arguments(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -335,7 +337,7 @@ def walk_graph(values: Tensor) -> Iterator[Node]:
 
 
 def check_has_gradients(scores: Tensor, x: Tensor, by: str = "") -> None:
-    """Raise `ModelError` if no graph leads from `x` to the scores: gradients of 0 would say nothing about the model.
+    """Raise `NoGradientsError` if no graph leads from `x` to the scores: gradients of 0 would say nothing of the model.
 
     Args:
         scores: computed from logits.
@@ -344,7 +346,7 @@ def check_has_gradients(scores: Tensor, x: Tensor, by: str = "") -> None:
     """
     wanted = get_gradient_edge(x).node if x.requires_grad else None
     if not any(node is wanted for node in walk_graph(scores)):
-        raise ModelError(
+        raise NoGradientsError(
             f"module: its logits have no gradients{by and f' by {by}'}. Do forward or preprocess use torch.no_grad, "
-            "detach or whole numbers? Explainers that need no gradients can be used, such as occlusion"
+            "detach or whole numbers? What needs no gradients can be used: explainers such as occlusion, block search"
         )

@@ -55,7 +55,7 @@ _NOT_TWICE = ("double backward", "differentiate twice", "donated buffers", "_bac
 #: how the message begins where the module raises an error, and not what it returns is wrong
 _FAILED = "module: failed on"
 #: what to do about a function that selects columns by their names
-_BY_NAME = ". For columns by name: lambda rows: model.predict_proba(pandas.DataFrame(rows, columns=names))"
+_COLUMNS_BY_NAME = ". For columns by name: lambda rows: model.predict_proba(pandas.DataFrame(rows, columns=names))"
 _SMALLEST_ROWS, _LARGEST_ROWS = 16, 8192
 #: the least probability that has a logit of its own; forests return exact zeros
 _FLOOR = 1e-12
@@ -67,8 +67,11 @@ _KEEP_VALUES = re.compile(
     "(Unsafe)?View|ReshapeAlias|AsStrided|Permute|T|Transpose|Expand|Repeat|(Uns|S)queeze|Select|Slice|Index.*|Gather"
     "|Split.*|Unbind|Stack|Cat|CopySlices|Clone|Alias|ToCopy|Neg|Mul|Div|Add|Sub|Rsub|Clamp.*|Mean|Max|Where|Exp"
 )
-#: two classes of one number, by the argument `forward`
-_RECIPE = "Two classes of a logit z: stack([-z, z], 1) / 2, of a probability p: stack([1 - p, p], 1).clamp(1e-12).log()"
+#: how to make two classes of one number
+_TWO_CLASSES = (
+    "Explain one output k at a time, by forward=f, where f(module, x) takes z = module(x)[:, k] and returns"
+    " torch.stack([-z, z], 1) / 2 for a logit, or torch.stack([1 - z, z], 1).clamp(1e-12).log() for a probability"
+)
 # inputs that use less than this share of their bounds may have other units, such as [0, 1] and [0, 255]
 _SMALL_SHARE = 0.01
 #: numbers in an input of which 64 rows fit everywhere, whatever the network: 3 x 64 x 64
@@ -184,7 +187,8 @@ class BlackBox(nn.Module):
             raise torch.OutOfMemoryError(str(error)) from error
         except Exception as error:  # whatever the user's function raises
             said = f"{type(error).__name__}: {error}"
-            said += _BY_NAME if named or "frame" in said or "column" in said or "feature_" in said else ""
+            if named or "frame" in said or "column" in said or "feature_" in said:
+                said = said.rstrip(".") + _COLUMNS_BY_NAME
             raise ModelError(f"{self._describe_call(rows)}, which raises {said}") from error
 
     def _read(self, found: Any, rows: Array) -> Array:
@@ -208,8 +212,9 @@ class BlackBox(nn.Module):
                 wrong = (np.abs(sums - 1) > _TOLERANCE) | (np.abs(each - 0.5) > 0.5 + _TOLERANCE).any(1)
             if wrong.any():
                 first = np.array2string(scores[int(wrong.argmax())], precision=4, threshold=4)
-                got = f'which returns {first}, not in [0, 1] with a sum of 1 (give one label, or say output="logit")'
-                raise ModelError(f"{self._describe_call(rows)}, {got}")
+                got = f"which returns {first}, not in [0, 1] with a sum of 1"
+                hint = '(if these are several labels, return one of them; if they are scores, say output="logit")'
+                raise ModelError(f"{self._describe_call(rows)}, {got} {hint}")
         return scores
 
     def _describe_call(self, rows: Array) -> str:
@@ -404,12 +409,14 @@ class Classifier:
         if noise:
             layers = [name or "itself" for name, part in named if list(part.buffers(recurse=False))]
             hint = f"; layers with buffers: {', '.join(layers[:3])}" if layers else ""
-            where = f"random numbers from a generator of its own, and for buffers that forward changes{hint}"
+            where = f". Look for a random generator of its own, and for buffers that forward changes{hint}"
             if drew:
-                where = "dropout without training=self.training, and torch.randn: forward draws random numbers"
+                where = (
+                    ": forward draws random numbers. Look for torch.randn, or dropout without training=self.training"
+                )
             raise ModelError(
                 "model: expected the same logits for the same inputs in evaluation mode, got differences of up to"
-                f" {noise} between two calls. Look for {where}"
+                f" {noise} between two calls{where}"
             )
         if mixed:
             own = [name for name, part in named if getattr(part, "track_running_stats", True) is False]
@@ -520,7 +527,8 @@ class Classifier:
                 same = out.ndim > 0 and out.shape[0] == rows
                 got = f"a tensor of shape {_shape_of_rows(out) if same else tuple(out.shape)}"
                 got += "" if same else f" for a batch of N = {rows} (small batches are padded)"
-                got += f", {_describe_problem(self.module) or 'one number'}. {_RECIPE}" if out.numel() == rows else ""
+                if out.numel() == rows:
+                    got += f", {_describe_problem(self.module) or 'one number'}. {_TWO_CLASSES}"
             raise ModelError(
                 "module: expected logits of shape (N, classes) with at least two classes for inputs of shape"
                 f" {_shape_of_rows(x)}, got {got} (with Classifier(..., forward=) a function can make logits from it)"
@@ -543,9 +551,9 @@ class Classifier:
             self.warn_once(f"module: its outputs look like {what}; {advice}: margins are those of the outputs")
         elif low >= 0 and high <= 1 and self.differentiable and self._makes_probabilities(x):
             what = "-p and p, where class 1 always wins" if one else "probabilities of several labels"
-            self.warn_once(f"module: its outputs look like {what}; return logits, without sigmoid. {_RECIPE}")
+            self.warn_once(f"module: its outputs look like {what}. {_TWO_CLASSES}")
         elif not (one or _are_probabilities(out[:, :2].exp())) and (problem := _describe_problem(self.module)):
-            self.warn_once(f"module: expected logits of classes of which one is right, got {problem}. {_RECIPE}")
+            self.warn_once(f"module: expected logits of classes of which one is right, got {problem}. {_TWO_CLASSES}")
 
     def _makes_probabilities(self, x: Tensor) -> bool:
         """Whether all outputs come from a sigmoid or a softmax, and were only moved, scaled or clamped afterwards.
@@ -588,17 +596,18 @@ class Classifier:
         check(isinstance(inputs, Tensor), name, "a torch.Tensor", describe_no_tensor(inputs))
         dense = inputs.layout == torch.strided and not inputs.is_meta and not inputs.is_nested
         check(dense, name, "a dense tensor with values", _describe_kind(inputs))
-        own, fits = self.precision, inputs.dtype in (self.dtype, self.precision)
-        check(fits, name, f"dtype {own} (the module's)", f"{inputs.dtype}: {suggest_dtype(inputs, own)}")
+        fits, own = inputs.dtype in (self.dtype, self.precision), f"{self.precision} (the module's)"
+        known = own if self.dtype == self.precision else f"{self.dtype} or {own}"
+        check(fits, name, f"dtype {known}", f"{inputs.dtype}: {suggest_dtype(inputs, self.dtype)}")
         shape = tuple(inputs.shape)
         one = ": for one sample use x[None]" if inputs.ndim == 1 else ""
         fits = inputs.ndim >= 2 and inputs.numel() > 0
         check(fits, name, "a non-empty batch of shape (N, ...)", f"shape {shape}{one}")
         inputs = inputs.detach().to(self.device)
         lower, upper = (bound.to(inputs.dtype) for bound in self.bounds)
-        if not self._has_bounds(inputs):
+        if not self._fits_bounds(inputs):
             expected = f"a sample shape that bounds of shape {tuple(lower.shape)} broadcast to"
-            raise ArgumentError(name, expected, suggest_layout(inputs, self._has_bounds) or f"{shape[1:]}")
+            raise ArgumentError(name, expected, suggest_layout(inputs, self._fits_bounds) or f"{shape[1:]}")
         check(bool(torch.isfinite(inputs).all()), name, FINITE, "NaN or infinity")
         # after a normalisation in float32, values can be outside the range by a few units in the last place
         slack = 1e-5 * (upper - lower).clamp(max=min(1e30, torch.finfo(inputs.dtype).max))
@@ -607,7 +616,7 @@ class Classifier:
             raise ArgumentError(name, expected, f"values in {describe_bounds((inputs, inputs))}")
         return inputs.to(self.dtype).clamp(*self.bounds)
 
-    def _has_bounds(self, inputs: Tensor) -> bool:
+    def _fits_bounds(self, inputs: Tensor) -> bool:
         """Whether the bounds broadcast to each of the inputs without making it larger."""
         return all(
             len(b.shape) <= inputs.ndim - 1

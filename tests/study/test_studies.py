@@ -823,7 +823,7 @@ class Counting(nn.Module):
 @pytest.mark.parametrize(
     ("module", "words"),
     [
-        (Dropping(), "between two calls. Look for dropout"),
+        (Dropping(), "two calls: forward draws random numbers"),
         (Counting(), "layers with buffers: itself"),
         (
             nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 3)),

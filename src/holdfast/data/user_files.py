@@ -225,7 +225,9 @@ def warn_of_pictures(inputs: Tensor) -> None:
     """Warn if uint8 inputs look like pictures `(N, H, W)` or `(N, H, W, C)`: as inputs they are `(N, C, H, W)`."""
     hint = suggest_layout(inputs, lambda x: x.ndim == 4 and len(x) == len(inputs) and x.shape[1] in (1, 3, 4))
     if hint and inputs.dtype == torch.uint8 and inputs.ndim > 2 and inputs.shape[1] > 4:
-        warn_user(f"inputs: pictures have the shape (N, C, H, W); these look like {hint}")
+        shape = tuple(inputs.shape)
+        kind = "series (N, C, T)" if inputs.ndim == 3 else "images (N, C, H, W)"
+        warn_user(f"inputs: shape {shape} is read as {kind}. If that is wrong, they are {hint}")
 
 
 def list_columns(path: Path) -> dict[str, bool]:

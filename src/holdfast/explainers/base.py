@@ -37,9 +37,12 @@ class Explainer(metaclass=ConfigurationType):
     #: with "gradients" or "a module" if they are not
     needs: ClassVar[str] = ""
     #: the points beside the inputs at which it runs the module, which may fail there
-    visits: ClassVar[str] = "copies with other values, which may leave the bounds or the codes of categories"
+    visits: ClassVar[str] = "copies with other values: they may be outside of the bounds, or no codes of categories"
     #: why attributions that should add up may not, and what to do
-    gap_cause: ClassVar[str] = "There is no rule for gates of LSTMs, softmax, products (attention), layer normalisation"
+    gap_cause: ClassVar[str] = (
+        "It uses the gradient where it has no rule: gates of LSTMs, softmax, products (attention), layer normalisation,"
+        " codes of categories"
+    )
     #: whether attributions can be differentiated with respect to the inputs
     differentiable: ClassVar[bool]
     #: whether weights may be masked by gates (see `holdfast.gating`): the explainer uses the module only to run it
@@ -250,7 +253,7 @@ def collect_choices() -> Iterator[dict[str, str]]:
         _CHOICES.reset(token)
 
 
-def note_choice(option: str, chosen: str) -> None:
+def record_choice(option: str, chosen: str) -> None:
     """Say, to whoever collects it, what an explainer uses for an option; the last one counts."""
     _CHOICES.get({})[option] = chosen
 

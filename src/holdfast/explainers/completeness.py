@@ -35,7 +35,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import check
+from holdfast.errors import check, warn_user
 from holdfast.explainers.background import References, resolve_background
 from holdfast.explainers.base import Explainer
 from holdfast.explainers.perturbation.segmented import SegmentedExplainer
@@ -184,13 +184,12 @@ def warn_of_gap(
     checked[own] = _CHECKED_ROWS
     without = {type(part).__name__ for part in classifier.module.modules() if isinstance(part, _WITHOUT_RULE)}
     found = f" (this one has {', '.join(sorted(without))})" if without else ""
-    warnings.warn(
+    warn_user(
         # it does not say for how many inputs: a chunk may have copies of its last input
         f"{explainer.label}: on {type(classifier.module).__name__} attributions do not add up to the change of the"
         f" logit from the baseline: where they miss more than {_TOLERANCE:.0%} of it, they miss about"
         f" {float(part[missing].median()):.0%}. {explainer.gap_cause}{found}",
         CompletenessWarning,
-        stacklevel=2,
     )
 
 

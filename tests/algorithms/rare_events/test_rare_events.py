@@ -21,7 +21,7 @@ from exact import irwin_hall_log_sf, irwin_hall_threshold
 from holdfast import L2Ball, LinfBall
 from holdfast.algorithms import Prior, RareEventEstimate, StandardNormal, UnitBox, monte_carlo, subset_simulation
 from holdfast.algorithms.rare_events import plain_sampling, population, subset_sampling
-from holdfast.algorithms.rare_events.estimate import surround_logarithm
+from holdfast.algorithms.rare_events.estimate import compute_log_interval
 from holdfast.algorithms.rare_events.genealogy import reduce_shared_parents
 from holdfast.algorithms.rare_events.subset_sampling import _next_level
 from holdfast.errors import ArgumentError
@@ -133,7 +133,7 @@ def test_the_interval_of_an_unbiased_estimate_misses_on_both_sides_alike() -> No
     """P estimated by P exp(s z - s^2 / 2) with z standard normal, of which P is the mean."""
     error = torch.full((40_000,), 0.7, dtype=torch.float64)
     normal = torch.randn(40_000, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    low, high = surround_logarithm(-9 + error * normal - error**2 / 2, error, torch.full_like(error, math.inf), 0.95)
+    low, high = compute_log_interval(-9 + error * normal - error**2 / 2, error, torch.full_like(error, math.inf), 0.95)
     for misses in (low > -9, high < -9):  # 1000 of 40,000 are expected, with a standard deviation of 31
         assert int(misses.sum()) == pytest.approx(1000, abs=4 * 31)
 

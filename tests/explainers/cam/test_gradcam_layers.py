@@ -366,7 +366,7 @@ def test_the_layer_is_in_results_and_in_the_report(tmp_path: Path) -> None:
     assert metric(classifier, "gradcam", x).choices == {"layer": "'b' (8 x 10 positions)"}
     assert metric(classifier, "saliency", x).choices == {}
     dense, _ = make(Dense)
-    assert "'dense.layers.2' (concatenated with 3 more" in metric(dense, "guided_gradcam", x).choices["layer"]
+    assert "to 'dense.layers.2', 4 layers concatenated" in metric(dense, "guided_gradcam", x).choices["layer"]
     layers = {"cam": "gradcam", "plain": "saliency", "captum": hx.from_captum(ca.LayerGradCam)}
     found = holdfast.evaluate(classifier, layers, x, [metric], progress=False, controls=False)
     jobs = dict(found.results.jobs.select("explainer", "choices").unique().rows())

@@ -59,7 +59,7 @@ class Levels:
         if not len(trusted):
             return 0.0
         last = trusted[-1:]
-        _, high = surround_logarithm(self.log_probability[last], self.std_error[last], self.degrees[last], level)
+        _, high = compute_log_interval(self.log_probability[last], self.std_error[last], self.degrees[last], level)
         return min(0.0, float(high))
 
 
@@ -127,14 +127,14 @@ class RareEventEstimate:
     def interval(self, level: float = 0.95) -> Tensor:
         """Confidence interval for ln P, `(P, 2)`; from minus infinity where `censored`.
 
-        Clopper-Pearson for plain Monte Carlo; otherwise that of `surround_logarithm`, whose middle lies above
+        Clopper-Pearson for plain Monte Carlo; otherwise that of `compute_log_interval`, whose middle lies above
         `log_probability`. Where `censored`, or not `resolved`, its upper end comes from the last level with enough
         families. Where runs or directions contradict each other it contains the intervals of all.
         """
         check(0 < level < 1, "level", "a number between 0 and 1", level)
         if self.hits is not None and self.samples is not None:
             return clopper_pearson(self.hits, self.samples, level)
-        low, high = surround_logarithm(self.log_probability, self.own_error, self.degrees, level)
+        low, high = compute_log_interval(self.log_probability, self.own_error, self.degrees, level)
         bounds = torch.tensor([run.bound(level) for run in self.levels], dtype=torch.float64, device=low.device)
         low, high = torch.where(self.censored, -torch.inf, low), torch.where(self.censored, bounds, high)
         high = torch.where(self.resolved, high, torch.maximum(high, bounds))
@@ -170,14 +170,14 @@ class RareEventEstimate:
         return (-torch.expm1(self.log_probability)) / self.log_probability.exp() / self.std_error**2
 
 
-def surround_logarithm(logarithm: Tensor, error: Tensor, degrees: Tensor, level: float) -> tuple[Tensor, Tensor]:
+def compute_log_interval(logarithm: Tensor, error: Tensor, degrees: Tensor, level: float) -> tuple[Tensor, Tensor]:
     """The ends of Student's interval for ln P, from the logarithm of an estimate of P that is unbiased; all `(P,)`.
 
     Such a logarithm is too small by half its variance, on average (that is exact if it has a normal distribution). So
     the middle of the interval lies that much above it.
 
     >>> one = torch.ones(1, dtype=torch.float64)
-    >>> low, high = surround_logarithm(-9 * one, 0.5 * one, 3 * one, 0.95)
+    >>> low, high = compute_log_interval(-9 * one, 0.5 * one, 3 * one, 0.95)
     >>> round(float(low), 3), round(float(high), 3)
     (-10.466, -7.284)
     """

@@ -18,9 +18,9 @@ from torch.nn.functional import pad
 from holdfast.algorithms.rare_events.estimate import Score, as_columns
 from holdfast.algorithms.rare_events.population import Population
 from holdfast.algorithms.rare_events.priors import Prior
-from holdfast.algorithms.searches.auto import AutoSearch
-from holdfast.algorithms.searches.base import Outcome, Search, differentiate_outcome
+from holdfast.algorithms.searches.base import Outcome, Search, differentiate_outcome, searches
 from holdfast.neighbourhoods import Region
+from holdfast.registry import build
 from holdfast.tensors import broadcast_rows, draw_seed
 
 SHRINKING = 20  # positions between a witness and the middle that are tried
@@ -32,7 +32,7 @@ def find_witnesses(
     score: Score,
     prior: Prior,
     budget: int = 500,
-    search: Search | None = None,
+    search: Search | str = "auto",
     differentiable: bool = False,
     generator: torch.Generator | None = None,
     indexed: bool = False,
@@ -46,9 +46,9 @@ def find_witnesses(
     Args:
         score, prior, indexed: as for `subset_simulation`.
         budget: scores at most for each problem, at least 1.
-        search: None: `AutoSearch()`.
+        search: a search or its name.
         differentiable: follow the gradients that autograd gives of the score. A search that needs them is refused
-            without; `AutoSearch` does what it can.
+            without; `auto` does what it can.
         generator: the seed is drawn from it; without one the seed is always the same.
 
     Returns:
@@ -69,7 +69,8 @@ def find_witnesses(
     >>> found.resolved.tolist(), found.from_witnesses.tolist()
     ([False], [True])
     """
-    region = _surround(prior)
+    region = _choose_box(prior)
+    search = build(searches, search) if isinstance(search, str) else search
 
     def call(x: Tensor, problem: Tensor) -> Tensor:
         return score(x, problem) if indexed else score(x)
@@ -83,9 +84,7 @@ def find_witnesses(
             return differentiate_outcome(_judge(call(points, problem).reshape(len(x), -1)), points, feasible)
 
     with torch.no_grad():
-        found = (search or AutoSearch()).run(
-            measure, region, budget, draw_seed(generator) ^ SEED, climb if differentiable else None
-        )
+        found = search.run(measure, region, budget, draw_seed(generator) ^ SEED, climb if differentiable else None)
     return region.project(found.inputs[:, None])
 
 
@@ -94,7 +93,7 @@ def _judge(columns: Tensor) -> Outcome:
     return Outcome(columns[:, -1], -pad(columns[:, :-1], (1, 0)).amin(1))
 
 
-def _surround(prior: Prior) -> Region:
+def _choose_box(prior: Prior) -> Region:
     """Where to search: the prior's own region, or the box that holds nearly all of its probability."""
     if isinstance(prior, Region):
         return prior

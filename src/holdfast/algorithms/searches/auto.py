@@ -22,7 +22,7 @@ from holdfast.algorithms.searches.base import FEW, Search, SearchRun, searches
 from holdfast.algorithms.searches.block import BlockSearch
 from holdfast.algorithms.searches.gradient import GradientSearch
 from holdfast.algorithms.searches.grid import GridSearch
-from holdfast.errors import SecondDerivativeError, check, check_integer
+from holdfast.errors import NoGradientsError, SecondDerivativeError, check, check_integer
 from holdfast.tensors import Streams
 
 
@@ -57,6 +57,6 @@ class AutoSearch(Search):
             return block.search(run, streams)
         try:
             GradientSearch().ascend(run, streams, max(1, round(self.white * run.left)))
-        except SecondDerivativeError:  # such as a compiled model
+        except (NoGradientsError, SecondDerivativeError):  # such as a frozen backbone, and a compiled model
             return block.search(run, streams)
         return block.refine(run, streams, self.start)

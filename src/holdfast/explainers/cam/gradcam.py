@@ -16,7 +16,7 @@ from torch.autograd.graph import Node, get_gradient_edge
 from holdfast.errors import ModelError, check, warn_user
 from holdfast.explainers.attention.attention_calls import AttentionWatch
 from holdfast.explainers.attention.tokens import Grid, arrange_tokens, check_grid, find_token_grid
-from holdfast.explainers.base import Explainer, compute_gradient, make_leaf, note_choice, select_logits
+from holdfast.explainers.base import Explainer, compute_gradient, make_leaf, record_choice, select_logits
 from holdfast.function_calls import (
     FunctionMode,
     check_has_gradients,
@@ -236,15 +236,17 @@ class KeptOutput(FunctionMode):
         self.of_tokens = run.output.ndim < self.x.ndim or (run.layer is not None and _has_features_last(run.layer))
         places = self.arrange(run.output).shape[2:]
         size = " x ".join(map(str, places))
-        note_choice("layer", f"{name} ({size} positions)")
+        record_choice("layer", f"{name} ({size} positions)")
         if math.prod(places) == 1:
-            warn_user(f"{self.who}: the map is constant, because layer {name} has a {size} grid")
+            warn_user(
+                f"{self.who}: the map is constant, because layer {name} has a {size} grid; name another by `layer`"
+            )
         return run.output
 
     def _choose(self, logits: Tensor) -> _Run:
         of_convolution = [run for run in self.runs if not isinstance(run.layer, _TOKEN_NORMS)]
         wide = [run for run in of_convolution if math.prod(run.output.shape[2:]) > 1]
-        flows = _follow(logits, wide or of_convolution)
+        flows = _find_runs_below(logits, wide or of_convolution)
         last = flows.get(logits.grad_fn, frozenset())
         ends = [run for run in of_convolution if run in last and not any(run in other.before for other in last)]
         ends.sort(key=lambda run: run.depth)  # of branches the longest one comes last
@@ -256,11 +258,15 @@ class KeptOutput(FunctionMode):
         for run in self.runs[-1:] if not ends else []:
             check_has_gradients(logits, run.output, "a layer with positions")
         if not ends:
-            words = "with outputs (N, channels, positions...) (its option `layer` can name another layer)"
-            raise ModelError(f"{self.who} needs a convolution, and this {module_name(self.module)} has none {words}")
+            words = "with outputs (N, channels, positions...) that it can see (not in TorchScript or a program)"
+            raise ModelError(
+                f"{self.who} needs a convolution, and this {module_name(self.module)} has none {words}; its option"
+                " `layer` can name another layer"
+            )
         if len(ends) > 1:
             *beside, taken = map(self._describe, ends)
-            warn_user(f"{self.who}: explains layer {taken}, not {', '.join(beside)} beside it (see its option `layer`)")
+            others = " and ".join(beside)
+            warn_user(f"{self.who}: the map is that of layer {taken}, and not of {others} beside it; choose by `layer`")
         return ends[-1]
 
     def _list_parts(self, run: _Run) -> list[_Run]:
@@ -270,8 +276,10 @@ class KeptOutput(FunctionMode):
 
     def _describe(self, run: _Run) -> str:
         parts = self._list_parts(run)
-        many = f" (concatenated with {len(parts) - 1} more, from {parts[0].name!r} on)"
-        return repr(parts[-1].name) + many * (len(parts) > 1)
+        if len(parts) == 1:
+            return repr(parts[0].name)
+        joint = "and" if len(parts) == 2 else "to"
+        return f"{parts[0].name!r} {joint} {parts[-1].name!r}, {len(parts)} layers concatenated"
 
     def arrange(self, values: Tensor) -> Tensor:
         """Values in the shape of the output, as channels at positions: `(N, K, positions...)`."""
@@ -310,12 +318,12 @@ def _find_node(values: Tensor) -> Node | None:
     return get_gradient_edge(values).node if values.requires_grad else None
 
 
-def _follow(logits: Tensor, runs: Sequence[_Run]) -> dict[Node | None, frozenset[_Run]]:
+def _find_runs_below(logits: Tensor, runs: Sequence[_Run]) -> dict[Node | None, frozenset[_Run]]:
     """Which of these runs each node of the graph of the logits comes from, without another run in between."""
     at, flows = {_find_node(run.output): run for run in runs}, dict[Node | None, frozenset[_Run]]()
     for node in walk_graph(logits):
         last, run = frozenset[_Run]().union(*(flows[source] for source in find_sources(node))), at.get(node)
-        last = _merge(node, last)
+        last = _drop_side_branches(node, last)
         if run is not None and (run.layer is not None or len(last) > 1):
             run.parts, run.before = last, last.union(*(part.before for part in last))
             run.depth, last = 1 + max((part.depth for part in last), default=0), frozenset({run})
@@ -323,7 +331,7 @@ def _follow(logits: Tensor, runs: Sequence[_Run]) -> dict[Node | None, frozenset
     return flows
 
 
-def _merge(node: Node, runs: frozenset[_Run]) -> frozenset[_Run]:
+def _drop_side_branches(node: Node, runs: frozenset[_Run]) -> frozenset[_Run]:
     """Those of the runs before a node that count.
 
     Of a sum at positions this is the longest branch, and not its shortcut. A factor that is computed from another one

@@ -164,7 +164,7 @@ class CompositeRule(EpsilonRule):
         if carrying and is_decomposed(name, func):
             box = None if self.first is None else self._recall(self._boxes, carrying[0])
             if (self.dense if box is None else self.first) != "epsilon":  # that of other products
-                raise make_rule_error("lrp", name, func)
+                raise make_rule_error(self.who, name, func)
         result = super().run(name, func, args, kwargs)
         return self._follow_box(carrying, func, args, kwargs, result) if carrying and name in MOVES else result
 

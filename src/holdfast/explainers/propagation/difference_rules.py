@@ -219,7 +219,9 @@ class DifferenceRule(FunctionMode):
 
     def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         if is_decomposed(name, func):
-            raise ModelError(f"deeplift: expected a program exported without run_decompositions, got one with {name!r}")
+            raise ModelError(
+                f"{self.who}: expected a program exported without run_decompositions, got one with {name!r}"
+            )
         if name not in _ELEMENTWISE and name not in MAX_POOLS:
             return func(*args, **kwargs)
         z = args.pop(0) if args else kwargs.pop("input")

@@ -128,7 +128,7 @@ class EpsilonRule(FunctionMode):
             return args[0].copy_(self._share(twin, [args[0].clone(), *args[1:]], kwargs))
         result = func(*args, **kwargs)
         if find_carriers([result]):
-            raise make_rule_error("lrp", name, func)
+            raise make_rule_error(self.who, name, func)
         return result
 
     def _share(self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:

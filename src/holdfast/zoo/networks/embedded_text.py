@@ -236,6 +236,7 @@ class TransformersText(EmbeddedText):
         x = super().embed(tokens)
         tokens = tokens.to(x.device)
         if token_types is not None:
+            check(isinstance(token_types, Tensor), "token_types", "a tensor (N, T)", type(token_types).__name__)
             parts = self.model.named_parameters()
             table = next((w for name, w in parts if name.endswith("token_type_embeddings.weight")), x[:0, 0]).detach()
             expected = f"None for {type(self.model).__name__}, which does not add them to embeddings of tokens"
