@@ -435,7 +435,7 @@ def test_half_precision_inputs_are_checked_too() -> None:
         assert classifier.logits(x).dtype == torch.float32
         with pytest.raises(ArgumentError, match=r"values within the bounds \[0, 1\]"):
             classifier.logits(x + 1)
-        with pytest.raises(ArgumentError, match=f"inputs: expected dtype {dtype}"):
+        with pytest.raises(ArgumentError, match=f"inputs: expected dtype torch.float32 or {dtype}"):
             classifier.logits(x.to(other))
 
 
@@ -754,7 +754,7 @@ def test_a_generator_of_its_own_is_blamed_before_the_batch() -> None:
         return torch.randn(logits.shape, generator=OWN)
 
     classifier, x = Classifier(Noisy(draw), (0.0, 1.0), device="cpu"), torch.rand(5, 4)
-    with pytest.raises(ModelError, match=r"same inputs.*a generator of its own"):
+    with pytest.raises(ModelError, match=r"same inputs.*a random generator of its own"):
         classifier.check_repeatable(x)
     turns = iter([0.0, 1e-4, 1.0, 0.0])  # so small that the identical calls alone are taken for rounding
     shaky = Classifier(Noisy(lambda logits: torch.full_like(logits, next(turns))), (0.0, 1.0), device="cpu")
@@ -788,3 +788,23 @@ def test_the_check_runs_once_and_leaves_no_trace() -> None:
     classifier.module = Noisy(torch.rand_like)  # another module is checked again
     with pytest.raises(ModelError, match="same inputs"):
         classifier.check_repeatable(x)
+
+
+def test_sigmoids_are_found_where_hooks_and_modes_of_explainers_are() -> None:
+    """The module runs once more for it, but not among them: a named layer runs once, and rules see one pass."""
+    torch.manual_seed(0)
+    body = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(108, 3), nn.Sigmoid())
+    for explainer in ("gradcam:layer='0'", "deeplift", "saliency"):
+        classifier = Classifier(body, (0.0, 1.0), device="cpu")
+        with pytest.warns(UserWarning, match="several labels"):
+            holdfast.explainers.get(explainer)(classifier, torch.rand(2, 1, 8, 8))
+
+
+def test_outputs_are_looked_at_once_more_without_a_demand_on_the_module() -> None:
+    class Strict(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if x.requires_grad:
+                raise ValueError("no gradients here")
+            return x.sigmoid()
+
+    assert Classifier(Strict(), (0.0, 1.0), device="cpu").logits(torch.rand(3, 4)).shape == (3, 4)

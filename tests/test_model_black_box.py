@@ -368,7 +368,7 @@ def test_a_function_that_is_not_the_same_again_is_noticed() -> None:
     noisy = from_callable(lambda rows: softmax(generator.normal(size=(len(rows), 3))))
     with pytest.raises(ModelError, match="expected the same logits for the same inputs"):
         holdfast.evaluate(noisy, "occlusion", X[:4], "aopc", controls=False, progress=False)
-    with pytest.raises(ModelError, match="same inputs.*a generator of its own"):
+    with pytest.raises(ModelError, match="same inputs.*a random generator of its own"):
         holdfast.metrics.AOPC(steps=2, samples=1)(noisy, "occlusion", X[:4])
     mixing = from_callable(lambda rows: softmax((rows - rows.mean(0)) @ WEIGHTS.T))
     with pytest.raises(ModelError, match="do not depend on the other inputs"):

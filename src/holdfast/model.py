@@ -300,6 +300,8 @@ class Classifier:
         self._on_inputs: Callable[[int], None] | None = None
         self._asked: tuple[int, ...] | None = None
         self._seen_outputs = False
+        # inputs with outputs that may be probabilities of several labels, and these
+        self._doubtful: tuple[Tensor, Tensor] | None = None
         #: the number of classes, once the module has been run
         self.classes: int | None = None
         self._warned: set[str] = set()
@@ -485,8 +487,9 @@ class Classifier:
                 parameter.requires_grad_(False)
             with limited_threads():
                 yield
+                self._look_at_doubtful()
         finally:
-            self._depth = 0
+            self._depth, self._doubtful = 0, None
             _restore_modes(modes)
             for parameter in wanting_gradients:
                 parameter.requires_grad_(True)
@@ -542,35 +545,43 @@ class Classifier:
 
     def _look_at_outputs(self, x: Tensor, out: Tensor) -> None:
         """Warn of outputs `(N, K)` that are no logits of which a softmax gives probabilities."""
-        one = out.shape[1] == 2 and torch.equal(out[:, 0], -out[:, 1])  # two classes of one number
+        one = _is_one_number(out)
         low, high = (out[:, 1] if one else out).min().item(), out.max().item()
         self._seen_outputs = True
         if _are_probabilities(out):
             what = "probabilities (all rows are non-negative and sum to 1)"
             advice = "return logits, without softmax" if self.differentiable else 'say output="probability"'
             self.warn_once(f"module: its outputs look like {what}; {advice}: margins are those of the outputs")
-        elif low >= 0 and high <= 1 and self.differentiable and self._makes_probabilities(x):
-            what = "-p and p, where class 1 always wins" if one else "probabilities of several labels"
-            self.warn_once(f"module: its outputs look like {what}. {_TWO_CLASSES}")
-        elif not (one or _are_probabilities(out[:, :2].exp())) and (problem := _describe_problem(self.module)):
+        elif low >= 0 and high <= 1 and self.differentiable:
+            self._doubtful = x[:_REPEATED].detach().clone(), out
+        else:
+            self._warn_of_problem_type(out)
+
+    def _warn_of_problem_type(self, out: Tensor) -> None:
+        """Warn if the module's configuration says that outputs `(N, K)` are no classes, and `forward` makes none."""
+        made = _is_one_number(out) or _are_probabilities(out[:, :2].exp())
+        if not made and (problem := _describe_problem(self.module)):
             self.warn_once(f"module: expected logits of classes of which one is right, got {problem}. {_TWO_CLASSES}")
 
-    def _makes_probabilities(self, x: Tensor) -> bool:
-        """Whether all outputs come from a sigmoid or a softmax, and were only moved, scaled or clamped afterwards.
+    def _look_at_doubtful(self) -> None:
+        """Warn if the outputs for the doubtful inputs come from sigmoids or softmaxes, only moved or scaled afterwards.
 
-        By their values alone, logits of a network with random weights may look so.
+        By their values alone, logits of a network with random weights may look so. The module runs once more, so this
+        is done at the end of a session, when no hooks and modes of explainers are there.
         """
-        with torch.enable_grad(), run_eagerly():
-            x = x.detach().requires_grad_(True).clone()
-            nodes = [self.module(x if self.preprocess is None else self.preprocess(x)).grad_fn]
-        while nodes:
-            node = nodes.pop()
-            name = type(node).__name__.partition("Backward")[0]
-            if _KEEP_VALUES.fullmatch(name):
-                nodes += [parent for parent, _ in node.next_functions if parent is not None]
-            elif not _MAKE_PROBABILITIES.fullmatch(name):
-                return False
-        return True
+        if self._doubtful is None:
+            return
+        (x, seen), self._doubtful, what = self._doubtful, None, ""
+        with contextlib.suppress(Exception), torch.enable_grad(), run_eagerly():  # it may refuse inputs with gradients
+            x.requires_grad_(True)
+            out = self.module(x.clone() if self.preprocess is None else self.preprocess(x.clone()))
+            if _comes_from_probabilities(out.grad_fn):
+                one = _is_one_number(out)
+                what = "-p and p, where class 1 always wins" if one else "probabilities of several labels"
+        if what:
+            self.warn_once(f"module: its outputs look like {what}. {_TWO_CLASSES}")
+        else:
+            self._warn_of_problem_type(seen)
 
     def logits(self, inputs: Tensor) -> Tensor:
         """Logits `(N, classes)` of inputs `(N, ...)` within the bounds, on the classifier's device.
@@ -821,6 +832,25 @@ class Classifier:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return time.perf_counter() - start
+
+
+def _is_one_number(out: Tensor) -> bool:
+    """Whether outputs `(N, K)` are two classes of one number, as `torch.stack([-z, z], 1)` makes them."""
+    return out.shape[1] == 2 and torch.equal(out[:, 0], -out[:, 1])
+
+
+def _comes_from_probabilities(node: Any) -> bool:
+    """Whether all values of a node of autograd's graph are results of sigmoids or softmaxes, moved or scaled."""
+    waiting, seen = [node], set[Any]()
+    while waiting:
+        node = waiting.pop()
+        name = type(node).__name__.partition("Backward")[0]
+        if _KEEP_VALUES.fullmatch(name):
+            waiting += [source for source, _ in node.next_functions if source is not None and source not in seen]
+            seen.update(waiting)
+        elif not _MAKE_PROBABILITIES.fullmatch(name):
+            return False
+    return True
 
 
 def _run_in(dtype: torch.dtype, function: Callable[..., Tensor], module: nn.Module, x: Tensor) -> Tensor:

@@ -268,7 +268,7 @@ def read_bounds(
         more = f", the first of {len(wrong)} such places" if len(wrong) > 1 else ""
         constant = low.ndim == 1 and bool(low[first] == high[first])
         equal = "; a column that is constant needs a range, too" if constant else ""
-        expected = FINITE if bool((low + high).isnan().any()) else "lower < upper"
+        expected = FINITE if bool((low.isnan() | high.isnan()).any()) else "lower < upper"
         raise ArgumentError("bounds", expected, f"{got}{where}{more}{equal}")
     return lower, upper
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import holdfast
 from conftest import small_net
 from holdfast.errors import ModelError
-from holdfast.explainers import DeepLift, DeepSHAP, Explainer, GradientSHAP, IntegratedGradients
+from holdfast.explainers import DeepLift, DeepSHAP, Explainer, GradientSHAP, IntegratedGradients, Saliency
 from holdfast.explainers import completeness as module_of
 from holdfast.explainers.completeness import CompletenessWarning, completeness_gap
 from holdfast.zoo.networks.bilstm import BiLSTM
@@ -175,7 +175,7 @@ def test_no_additional_forward_pass() -> None:
                 module.calls, classifier = 0, model(module)
                 with classifier.session():
                     explainer.attribute(classifier, series() + 1, None)
-                assert module.calls == 2
+                    assert module.calls == 2
 
 
 def test_a_deleted_module_leaves_nothing_behind(hide_warnings: None) -> None:
@@ -398,3 +398,22 @@ def test_other_errors_stay_what_they_are() -> None:
 
     with pytest.raises(ValueError, match="^of the user's function"):
         holdfast.explainers.get(fails)(classifier, torch.ones(2, 3))
+
+
+def test_rows_that_a_module_refuses_do_not_stop_the_look_at_columns() -> None:
+    """A column of a one-hot pair cannot change alone."""
+
+    class Pair(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(3, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            if not bool((x[:, :2].sum(1) == 1).all()):
+                raise ValueError("one-hot expected")
+            return self.head(torch.cat([x[:, :2].round(), x[:, 2:]], 1))
+
+    x = torch.tensor([[1.0, 0.0, 0.2], [0.0, 1.0, 0.7], [1.0, 0.0, 0.9]])
+    maps = Saliency()(holdfast.Classifier(Pair(), (0.0, 1.0), device="cpu"), x)
+    assert (maps[:, :2] == 0).all()
+    assert (maps[:, 2] > 0).all()

@@ -141,3 +141,15 @@ def test_straight_through_estimators_have_gradients() -> None:
     for step in (z.round(), z.detach() + torch.zeros(3, requires_grad=True), z.sgn()):
         with pytest.raises(holdfast.ModelError, match="no gradients"):
             check_has_gradients(step.sum(), z)
+
+
+@pytest.mark.parametrize("way", ["no_grad", "round"])
+def test_auto_search_goes_on_without_gradients(way: str) -> None:
+    """As black-box search does, where the event or the explainer needs no gradients of the model."""
+    torch.manual_seed(0)
+    classifier, x = holdfast.Classifier(Frozen(way), (0.0, 1.0), device="cpu"), torch.rand(2, 3, 8, 8)
+    ball = holdfast.LinfBall(0.1)
+    for event, explainer in (("misclassification", "occlusion"), ("changed_explanation", "input_copy")):
+        found = holdfast.metrics.WorstCase(ball, event=event, budget=40)(classifier, explainer, x)
+        assert found.value.isfinite().all()
+        assert (found.model_evaluations > 30).all()  # it did not stop at the first pass

@@ -159,8 +159,13 @@ class Explainer(metaclass=ConfigurationType):
             return False  # hooks and modes of ours may have failed inside of the module
         traces = [each.__traceback__ for each in (error, error.__cause__) if each]
         callers = [frame.f_locals.get("self") for trace in traces for frame, _ in walk_tb(trace)]
-        with contextlib.suppress(Exception), torch.no_grad():  # whatever the module raises
-            classifier.map_rows(lambda rows: (classifier.forward(rows.clone()),), x, evaluations=0)
+        differentiates = self.needs.startswith("gradients")
+
+        def run(rows: Tensor) -> tuple[Tensor]:
+            return (classifier.forward(rows.clone().requires_grad_(differentiates)).detach(),)
+
+        with contextlib.suppress(Exception), torch.set_grad_enabled(differentiates):  # whatever the module raises
+            classifier.map_rows(run, x, evaluations=0)
             return any(caller is classifier.module for caller in callers)
         return False
 
@@ -205,13 +210,16 @@ def _warn_of_flat_columns(label: str, classifier: Classifier, x: Tensor, maps: T
     if label in known or bool((x == x[:1]).all()):
         return
     known.add(label)
-    for column in (maps == 0).all(0).nonzero()[:64, 0].tolist():
+    columns = (maps == 0).all(0).nonzero()[:64, 0].tolist()
+    here, at = compute_input_gradient(classifier, x, classes, False) if columns else (maps, maps)
+    for column in columns:
         moved = x.clone()
         moved[:, column] = x[:, column].flip(0)
-        (here, at), (there, after) = (compute_input_gradient(classifier, z, classes, False) for z in (x, moved))
-        change = (select_logits(after, classes) - select_logits(at, classes)).abs().max()
-        flat = not bool(here[:, column].any() | there[:, column].any())
-        unseen += [str(column)] if flat and change > 1e-4 * (1 + at.abs().max()) else []
+        with contextlib.suppress(Exception):  # the module may refuse such rows
+            there, after = compute_input_gradient(classifier, moved, classes, False)
+            change = (select_logits(after, classes) - select_logits(at, classes)).abs().max()
+            flat = not bool(here[:, column].any() | there[:, column].any())
+            unseen += [str(column)] if flat and change > 1e-4 * (1 + at.abs().max()) else []
     if unseen:
         warn_user(
             f"{label}: the gradient by column{'s' * (len(unseen) > 1)} {', '.join(unseen)} is exactly 0, but other"

@@ -146,7 +146,7 @@ def warn_of_gap(
     classifier: Classifier,
     attributions: Tensor,
     logits: Tensor,
-    at_baseline: Tensor | Callable[[], Tensor],
+    at_baseline: Tensor | Callable[[], Tensor | None],
     targets: Tensor | None,
     share: float = 0.0,
 ) -> None:
@@ -162,7 +162,7 @@ def warn_of_gap(
         attributions: of a chunk, `(N, ...)`.
         logits: at the chunk's inputs, `(N, K)`.
         at_baseline: logits at the baseline, or their mean over several, `(K,)`; or a function of nothing that
-            predicts them, which is called only while there are rows to check.
+            predicts them, which is called only while there are rows to check; None if the sum is not known.
         targets: the classes explained `(N,)`, or None for the predicted ones.
         share: of the rows that may have such a gap without a warning.
     """
@@ -172,6 +172,8 @@ def warn_of_gap(
         return
     checked[own] = checked.get(own, 0) + rows
     at_baseline = at_baseline() if callable(at_baseline) else at_baseline
+    if at_baseline is None:
+        return
     with torch.no_grad():
         classes = logits[:rows].argmax(1) if targets is None else targets[:rows]
         change = logits[:rows].double().gather(1, classes[:, None])[:, 0] - at_baseline.double()[classes]

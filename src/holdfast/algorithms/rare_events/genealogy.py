@@ -105,6 +105,7 @@ class History:
         out: list[tuple[float, float]] = []
         ancestors = torch.arange(len(self.survivors[0]))
         done = done_squared = block = largest = 0.0
+        degrees = math.inf
         for level, above in enumerate(self.survivors):
             count = len(above)
             family = torch.bincount(ancestors[above]).double()
@@ -113,8 +114,10 @@ class History:
             lineage = -math.log(max(1 - concentration, 1 / count))
             variance = max(lineage + block, 0.0)
             total, squared = done + variance, done_squared + variance**2 * concentration
-            largest = max(largest, total)
-            out.append((largest, max(1.0, _DEGREES_OF_FAMILY * total**2 / squared) if squared > 0 else math.inf))
+            if total >= largest:
+                largest = total
+                degrees = max(1.0, _DEGREES_OF_FAMILY * total**2 / squared) if squared > 0 else math.inf
+            out.append((largest, degrees))
             if level < len(self.parents):
                 block += reduce_shared_parents(int(above.sum()), len(self.parents[level]))
                 parents = self.parents[level]

@@ -8,7 +8,6 @@ import io
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from traceback import walk_stack
 from typing import Any, ClassVar
 
@@ -69,11 +68,12 @@ class ForeignExplainer(Explainer):
         return None
 
     def check_maps(self, classifier: Classifier, x: Tensor, maps: Tensor, logits: Tensor, classes: Tensor) -> None:
-        references = self.find_references(classifier, x)
-        if references is not None:
-            at_references = partial(predict_mean, classifier, logits, references)
-            share = 0.5 * (self.label == "captum.IntegratedGradients")  # an integral is never exact
-            warn_of_gap(self, classifier, maps, logits, at_references, classes, share)
+        def predict() -> Tensor | None:
+            references = self.find_references(classifier, x)
+            return None if references is None else predict_mean(classifier, logits, references)
+
+        share = 0.5 * (self.label == "captum.IntegratedGradients")  # an integral is never exact
+        warn_of_gap(self, classifier, maps, logits, predict, classes, share)
 
     @abstractmethod
     def explain(self, classifier: Classifier, rows: Tensor, targets: Tensor) -> Any:
@@ -252,7 +252,9 @@ def get_class(method: Any) -> Any:
 def check_own_module(label: str, module: object, classifier: Classifier) -> None:
     """Raise `ArgumentError` unless `module`, which the user's object explains, is the classifier's own module."""
     if classifier.preprocess is not None or module is not classifier.module:
-        got = "another one" if classifier.preprocess is None else "a classifier with preprocessing"
+        wrapped = module is getattr(classifier.module, "module", None)
+        got = "the module in it: use classifier.module" if wrapped else "another one"
+        got = got if classifier.preprocess is None else "a classifier with preprocessing"
         raise ArgumentError("method", f"a {label} built on the classifier's own module, or the class", got)
 
 

@@ -161,6 +161,7 @@ class DeepLift(Explainer):
         leaf = make_leaf(x, create_graph)
         baseline = make_baseline(self.baseline, x)
         rule = DifferenceRule(self.epsilon)
+        rule.who = self.name
         forward = partial(rule.run_module, self.label, classifier.forward)
         with torch.no_grad(), rule.record():
             at_baseline = classifier.forward(baseline.expand(2 * ROW_ALIGNMENT, *x.shape[1:]).contiguous())[0]
