@@ -171,12 +171,12 @@ def warn_of_gap(
     if rows <= 0:
         return
     checked[own] = checked.get(own, 0) + rows
-    at_baseline = at_baseline() if callable(at_baseline) else at_baseline
-    if at_baseline is None:
+    known = at_baseline if isinstance(at_baseline, Tensor) else at_baseline()
+    if known is None:
         return
     with torch.no_grad():
         classes = logits[:rows].argmax(1) if targets is None else targets[:rows]
-        change = logits[:rows].double().gather(1, classes[:, None])[:, 0] - at_baseline.double()[classes]
+        change = logits[:rows].double().gather(1, classes[:, None])[:, 0] - known.double()[classes]
         made = attributions[:rows].detach().double().flatten(1)
         gap = (row_sum(made) - change).abs()
         part = gap / change.abs().clamp(min=_SLACK)  # finite where nothing changes

@@ -99,8 +99,9 @@ class History:
         and at least one.
 
         The variance of ln P cannot fall from level to level, but its estimate does where a family that had grown dies
-        out. So the largest one up to the level is taken. This matters, because low estimates and small variances come
-        together: in such a run no particle got far ahead of the others, so no family grew large.
+        out. So the largest one up to the level is taken, with its degrees of freedom. This matters, because low
+        estimates and small variances come together: in such a run no particle got far ahead of the others, so no family
+        grew large.
         """
         out: list[tuple[float, float]] = []
         ancestors = torch.arange(len(self.survivors[0]))
