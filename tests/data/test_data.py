@@ -327,7 +327,7 @@ def test_taking_samples(small):
         ({"inputs": torch.zeros(2, 1, 1, 1).numpy()}, r"inputs: .* got ndarray: use torch.from_numpy\(x\).float\(\)"),
         ({"inputs": torch.zeros(2)}, "inputs: expected shape"),
         ({"inputs": torch.full((2, 1, 1, 1), 1.5)}, r"inputs: expected values in \[0, 1\], got \[1.5, 1.5\]"),
-        ({"inputs": torch.full((2, 1, 1, 1), torch.nan)}, "inputs: expected values"),
+        ({"inputs": torch.full((2, 1, 1, 1), torch.nan)}, "inputs: expected finite values"),
         ({"labels": torch.zeros(2)}, r"labels: expected int64, got torch.float32: use labels.long\(\)"),
         ({"labels": [0, 1]}, r"labels: .* got list: use torch.as_tensor\(labels\).long\(\)"),
         ({"labels": torch.tensor([0, 1]).numpy()}, r"labels: .* got ndarray: use torch.as_tensor\(labels\).long\(\)"),

@@ -154,9 +154,10 @@ class Explainer(metaclass=ConfigurationType):
 
     def _is_refused(self, error: Exception, classifier: Classifier, x: Tensor) -> bool:
         """Whether the module raised the error itself, at other points than the inputs `x`."""
-        reported = str(error).startswith(("module: failed on", "function: expected"))
-        if isinstance(error, HoldfastError) and not (reported and (self.gateable or not self.needs)):
-            return False  # hooks and modes of ours may have failed inside of the module
+        if isinstance(error, HoldfastError):
+            reported = str(error).startswith(("module: failed on", "function: expected"))
+            if not reported or (self.needs and not self.gateable):
+                return False  # hooks and modes of ours may have failed inside of the module
         traces = [each.__traceback__ for each in (error, error.__cause__) if each]
         callers = [frame.f_locals.get("self") for trace in traces for frame, _ in walk_tb(trace)]
         differentiates = self.needs.startswith("gradients")
