@@ -16,8 +16,10 @@ the values are, and only where there is no search: a search takes another path a
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import hashlib
+import io
 import json
 import math
 import platform
@@ -441,10 +443,23 @@ def run_two_models(_: int) -> Any:
 # Study files with something wrong: the exit code and where the problems are
 
 
-def list_broken(folder: Path) -> Iterator[tuple[str, Case]]:
-    from typer.testing import CliRunner
+def run_command(*arguments: str) -> float:
+    """The exit code of a command line, whose output is hidden."""
+    from holdfast.cli import main as run_main
 
-    from holdfast.cli.commands import app
+    before, sys.argv = sys.argv, ["holdfast", *arguments]
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            run_main()
+    except SystemExit as stopped:
+        return float(stopped.code or 0)
+    finally:
+        sys.argv = before
+    return 0.0
+
+
+def list_broken(folder: Path) -> Iterator[tuple[str, Case]]:
+
     from holdfast.study.file.problems import StudyError
     from holdfast.study.file.spec import load_study
     from malformed_studies import MALFORMED, prepare
@@ -455,7 +470,7 @@ def list_broken(folder: Path) -> Iterator[tuple[str, Case]]:
         def run(_: int, text: str = text) -> Mapping[str, Any]:
             path = folder / "study.yaml"
             path.write_text(text)
-            code = CliRunner().invoke(app, ["run", str(path), "--dry-run"]).exit_code
+            code = run_command("run", str(path), "--dry-run")
             places = []
             try:
                 load_study(path).grid()

@@ -772,16 +772,23 @@ def test_a_dry_run_survives_an_explainer_that_fails_and_odd_names(
     assert said in result.output
 
 
+@pytest.fixture(scope="module")
+def malformed_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that malformed studies name."""
+    folder = tmp_path_factory.mktemp("malformed")
+    prepare(folder)
+    return folder
+
+
 @pytest.mark.parametrize("name", MALFORMED)
-def test_a_malformed_study_is_one_screen_and_exit_code_2(name: str, tmp_path: Path, capsys: Any) -> None:
+def test_a_malformed_study_is_one_screen_and_exit_code_2(name: str, malformed_folder: Path, capsys: Any) -> None:
     from holdfast.cli import main
 
     text, expected = MALFORMED[name]
-    prepare(tmp_path)
-    study = tmp_path / "study.yaml"
+    study = malformed_folder / "study.yaml"
     study.write_text(text)
     before = sys.argv
-    sys.argv = ["holdfast", "run", str(study), "--out", str(tmp_path / "r")]
+    sys.argv = ["holdfast", "run", str(study), "--out", str(malformed_folder / "r")]
     try:
         with pytest.raises(SystemExit) as stopped:
             main()
@@ -793,7 +800,7 @@ def test_a_malformed_study_is_one_screen_and_exit_code_2(name: str, tmp_path: Pa
     assert " ".join(expected.split()) in " ".join(said.split())
     assert "Traceback" not in said
     assert len(said.splitlines()) <= 24
-    assert not (tmp_path / "r").exists()
+    assert not (malformed_folder / "r").exists()
 
 
 def test_the_schema_is_json(tmp_path: Path) -> None:

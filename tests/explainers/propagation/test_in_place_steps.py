@@ -35,7 +35,6 @@ def add_slice(out: Tensor, other: Tensor) -> Tensor:
 # each in place, and with the same result out of place
 STEPS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
     "+=": (lambda out, other: out.__iadd__(other), lambda out, other: out + other),
-    "add_": (lambda out, other: out.add_(other), lambda out, other: out.add(other)),
     "mul_": (lambda out, other: out.mul_(0.5), lambda out, other: out.mul(0.5)),
     "relu_": (lambda out, other: F.relu(out, inplace=True), lambda out, other: F.relu(out)),
     "clamp_": (lambda out, other: out.clamp_(min=0.2), lambda out, other: out.clamp(min=0.2)),
