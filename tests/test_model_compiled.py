@@ -423,7 +423,7 @@ def test_half_precision_with_preprocessing_and_forward(dtype):
     module.to(dtype)
     torch.testing.assert_close(classifier.logits(x), expected, rtol=0.02, atol=0.02)
     assert classifier.check_inputs(given[1][None]).dtype == torch.float32
-    with pytest.raises(ArgumentError, match=f"dtype {dtype}"):
+    with pytest.raises(ArgumentError, match=f"or {dtype} .the module.s."):
         classifier.logits(x.double())
 
 
