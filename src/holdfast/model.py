@@ -442,13 +442,13 @@ class Classifier:
             yield
         except ModelError as error:
             failed = before is None and str(error).startswith(_FAILED)
-            if failed and (hint := suggest_layout(inputs, self._takes)):
+            if failed and (hint := suggest_layout(inputs, self._accepts_layout)):
                 raise ArgumentError("inputs", "a batch of shape (N, C, ...)", f"{hint} ({error})") from error
             raise
         finally:
             self._asked = before
 
-    def _takes(self, inputs: Tensor) -> bool:
+    def _accepts_layout(self, inputs: Tensor) -> bool:
         """Whether the module accepts the first of the inputs in this layout.
 
         It does not count if the preprocessing drops an axis by taking a part of each sample, as `z[:, 0]` does: the
