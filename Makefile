@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(STAMP)
-	$(BIN)/holdfast demo --out demo
+	$(BIN)/standfast demo --out demo
 	@echo "open demo/report/index.html"
 
 test: $(STAMP)
@@ -48,16 +48,16 @@ docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open build/site/index.html"
 
-# the board of the submissions that come with holdfast
+# the board of the submissions that come with standfast
 board: $(STAMP)
-	$(BIN)/holdfast board docs/board --out build/board --base examples/board
+	$(BIN)/standfast board docs/board --out build/board --base examples/board
 
 # these submissions again: about ten minutes on an idle core
 board-submissions: $(STAMP)
 	cd examples/board && for study in *.yaml; do name=$${study%.yaml}; \
-		$(CURDIR)/$(BIN)/holdfast run $$study --out $(CURDIR)/results/board/$$name --no-report && \
-		$(CURDIR)/$(BIN)/holdfast submission $(CURDIR)/results/board/$$name \
-			--out $(CURDIR)/docs/board/$$name.json.gz --by holdfast || exit 1; done
+		$(CURDIR)/$(BIN)/standfast run $$study --out $(CURDIR)/results/board/$$name --no-report && \
+		$(CURDIR)/$(BIN)/standfast submission $(CURDIR)/results/board/$$name \
+			--out $(CURDIR)/docs/board/$$name.json.gz --by standfast || exit 1; done
 
 # wheel and sdist, with what they hold checked
 wheel: $(STAMP)

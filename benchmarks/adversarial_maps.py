@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-import holdfast
+import standfast
 
 NETWORKS = ("lenet5-mnist-plain", "lenet5-mnist-hessian", "lenet5-mnist-pgd", "lenet5-mnist-pgd-linf01")
 EXPLAINERS = ("saliency", "input_x_gradient", "integrated_gradients", "gradcam", "deeplift")
@@ -36,12 +36,12 @@ def main() -> None:
     """Print a table for each network."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--digits", type=int, default=40)
-    x = holdfast.data.mnist("test")[: parser.parse_args().digits].inputs
-    pearson = holdfast.similarity.get("pearson")
+    x = standfast.data.mnist("test")[: parser.parse_args().digits].inputs
+    pearson = standfast.similarity.get("pearson")
     for name in NETWORKS:
-        module = holdfast.zoo.load(name)
-        classifier = holdfast.Classifier(module, bounds=(0.0, 1.0))
-        targets = classifier.forward(x.to(classifier.device)).argmax(1)
+        module = standfast.zoo.load(name)
+        model = standfast.Model(module, bounds=(0.0, 1.0))
+        targets = model.forward(x.to(model.device)).argmax(1)
         biases = ", ".join(f"{bias:.2f}" for bias in module.features.conv1.bias.tolist())
         print(f"\n{name}; biases of the first layer: {biases}")
         print("| radius | units that switch, on background | explainer | PCC | in the strokes | mass on empty pixels |")
@@ -52,9 +52,7 @@ def main() -> None:
             noisy = torch.lerp(low, high, torch.rand(x.shape, generator=generator))
             everywhere, background = measure_switching(module, x, noisy)
             for name in EXPLAINERS:
-                maps, perturbed = (
-                    holdfast.explainers.get(name)(classifier, z, targets).abs().cpu() for z in (x, noisy)
-                )
+                maps, perturbed = (standfast.explainers.get(name)(model, z, targets).abs().cpu() for z in (x, noisy))
                 whole = pearson(maps, perturbed).mean()
                 strokes = pearson(maps * (x > STROKE), perturbed * (x > STROKE)).mean()
                 empty = ((perturbed * (x <= EMPTY)).flatten(1).sum(1) / perturbed.flatten(1).sum(1)).mean()

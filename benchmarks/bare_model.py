@@ -11,8 +11,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.explainers import smooth_relu
+import standfast
+from standfast.explainers import smooth_relu
 
 PASSES = 20_000  # rows that the loop forwards at least
 
@@ -20,13 +20,13 @@ PASSES = 20_000  # rows that the loop forwards at least
 Pass = Literal["forward", "both", "second"]
 
 
-def load_lenet(samples: int, rows: int, device: str) -> tuple[holdfast.Classifier, Tensor]:
+def load_lenet(samples: int, rows: int, device: str) -> tuple[standfast.Model, Tensor]:
     """The bundled LeNet-5 with frozen weights and batches of `rows`, and the first bundled digits."""
-    digits = holdfast.data.bundled("digits")[:samples]
-    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), digits.bounds, batch_size=rows, device=device)
-    for parameter in classifier.module.eval().parameters():
+    digits = standfast.data.bundled("digits")[:samples]
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), digits.bounds, batch_size=rows, device=device)
+    for parameter in model.module.eval().parameters():
         parameter.requires_grad_(False)
-    return classifier, digits.inputs
+    return model, digits.inputs
 
 
 def measure_bare_rate(module: nn.Module, x: Tensor, rows: int, passes: int) -> float:
@@ -56,11 +56,11 @@ def measure_pass(module: nn.Module, x: Tensor, kind: Pass) -> float:
     return (time.process_time() - start) / (passes * len(x))
 
 
-def make_bare_loop(classifier: holdfast.Classifier, x: Tensor, rows: int) -> Callable[[], float]:
+def make_bare_loop(model: standfast.Model, x: Tensor, rows: int) -> Callable[[], float]:
     """A function that measures the bare rate on copies of the first of `x`, in batches of `rows`."""
-    batches = x[:1].repeat(8 * rows, 1, 1, 1).to(classifier.device)
+    batches = x[:1].repeat(8 * rows, 1, 1, 1).to(model.device)
     passes = max(1, PASSES // len(batches))
-    return lambda: measure_bare_rate(classifier.module, batches, rows, passes)
+    return lambda: measure_bare_rate(model.module, batches, rows, passes)
 
 
 def compare_rates(ours: Callable[[], float], other: Callable[[], float], repeats: int) -> list[float]:

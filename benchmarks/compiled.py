@@ -2,7 +2,7 @@
 
     python benchmarks/compiled.py [--model lenet5-mnist] [--side 28] [--channels 1] [--rows 128] [--backend inductor]
 
-Rows of the table are forms of one model. "Forward" and "explained" are rows a second of `classifier.logits` and of
+Rows of the table are forms of one model. "Forward" and "explained" are rows a second of `model.logits` and of
 input x gradient at batches of `--rows`; "metric" is evaluations a second of data SenC with 1000 masks. With one thread
 of a CPU, times are processor times. The time to compile is the first call's, and is not in the rates.
 """
@@ -16,8 +16,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.metrics import DataSensitivityConsistency
+import standfast
+from standfast.metrics import DataSensitivityConsistency
 
 
 def read_clock(device: torch.device) -> float:
@@ -73,37 +73,37 @@ def main() -> None:
     x = torch.rand(options.rows, options.channels, options.side, options.side, device=options.device)
 
     def load() -> nn.Module:
-        module: nn.Module = holdfast.zoo.load(options.model).to(options.device).eval()
+        module: nn.Module = standfast.zoo.load(options.model).to(options.device).eval()
         for parameter in module.parameters():
             parameter.requires_grad_(False)
         return module
 
     metric = DataSensitivityConsistency(segments="grid", masks=1000)
-    explainer = holdfast.explainers.get("input_x_gradient")
+    explainer = standfast.explainers.get("input_x_gradient")
     print(f"{options.model}, {options.rows} rows, {options.device}, {options.threads} threads\n")
     print("| form | first call, s | forward, rows/s | explained, rows/s | metric, evaluations/s | times as fast |")
     print("| --- | --- | --- | --- | --- | --- |")
     base: list[float] = []
     for name, make in make_forms(load, x, options.backend).items():
         module, inputs = make()
-        classifier = holdfast.Classifier(module, (0.0, 1.0), device=options.device, batch_size=options.rows)
+        model = standfast.Model(module, (0.0, 1.0), device=options.device, batch_size=options.rows)
         start = time.perf_counter()
-        classifier.logits(inputs)
-        explainer(classifier, inputs)
-        metric(classifier, explainer, inputs[:1])
+        model.logits(inputs)
+        explainer(model, inputs)
+        metric(model, explainer, inputs[:1])
         first = time.perf_counter() - start
 
-        def predict(classifier: holdfast.Classifier = classifier, inputs: Tensor = inputs) -> int:
-            return len(classifier.logits(inputs))
+        def predict(model: standfast.Model = model, inputs: Tensor = inputs) -> int:
+            return len(model.logits(inputs))
 
-        def explain(classifier: holdfast.Classifier = classifier, inputs: Tensor = inputs) -> int:
-            with classifier.session():
-                return len(explainer.attribute_all(classifier, inputs, None)[0])
+        def explain(model: standfast.Model = model, inputs: Tensor = inputs) -> int:
+            with model.session():
+                return len(explainer.attribute_all(model, inputs, None)[0])
 
-        def evaluate(classifier: holdfast.Classifier = classifier, inputs: Tensor = inputs) -> int:
-            return int(metric(classifier, explainer, inputs[:4]).model_evaluations.sum())
+        def evaluate(model: standfast.Model = model, inputs: Tensor = inputs) -> int:
+            return int(metric(model, explainer, inputs[:4]).model_evaluations.sum())
 
-        rates = [measure(work, classifier.device) for work in (predict, explain, evaluate)]
+        rates = [measure(work, model.device) for work in (predict, explain, evaluate)]
         base = base or rates
         shares = ", ".join(f"{rate / own:.2f}" for rate, own in zip(rates, base, strict=True))
         print(f"| {name} | {first:.1f} | {' | '.join(f'{rate:,.0f}' for rate in rates)} | {shares} |", flush=True)

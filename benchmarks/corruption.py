@@ -23,9 +23,9 @@ import time
 import torch
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS, CorruptionCurve
-from holdfast.tensors import content_keys
+import standfast
+from standfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS, CorruptionCurve
+from standfast.tensors import content_keys
 
 CHANNELS, STEPS = 4, 500
 
@@ -39,7 +39,7 @@ def make_network(width: int) -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(width, 2)).eval()
 
 
-def make_lookup_explainer(inputs: Tensor, maps: Tensor) -> holdfast.explainers.Explainer:
+def make_lookup_explainer(inputs: Tensor, maps: Tensor) -> standfast.explainers.Explainer:
     """An explainer that looks up the map of each input by the input's content."""
     keys, places = content_keys(inputs, 0).sort()
 
@@ -47,7 +47,7 @@ def make_lookup_explainer(inputs: Tensor, maps: Tensor) -> holdfast.explainers.E
         own, where = keys.to(x.device), places.to(x.device)
         return maps.to(x.device)[where[torch.searchsorted(own, content_keys(x, 0))]]
 
-    return holdfast.explainers.from_callable(explain, name="given")
+    return standfast.explainers.from_callable(explain, name="given")
 
 
 def read_clock(device: torch.device) -> float:
@@ -58,24 +58,24 @@ def read_clock(device: torch.device) -> float:
     return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
 
 
-def measure_bare_rate(classifier: holdfast.Classifier, inputs: Tensor, rows: int, batch: int) -> float:
+def measure_bare_rate(model: standfast.Model, inputs: Tensor, rows: int, batch: int) -> float:
     """Rows per second of forward passes."""
-    x = inputs[:batch].repeat(-(-batch // len(inputs)), 1, 1)[:batch].to(classifier.device)
-    with classifier.session(), torch.no_grad():
-        start = read_clock(classifier.device)
+    x = inputs[:batch].repeat(-(-batch // len(inputs)), 1, 1)[:batch].to(model.device)
+    with model.session(), torch.no_grad():
+        start = read_clock(model.device)
         for _ in range(max(1, rows // batch)):
-            classifier.forward(x)
-        return max(1, rows // batch) * batch / (read_clock(classifier.device) - start)
+            model.forward(x)
+        return max(1, rows // batch) * batch / (read_clock(model.device) - start)
 
 
 def measure_corruption_rate(
-    classifier: holdfast.Classifier, inputs: Tensor, maps: Tensor, metric: CorruptionCurve
+    model: standfast.Model, inputs: Tensor, maps: Tensor, metric: CorruptionCurve
 ) -> tuple[int, float]:
     """The number of copies, and copies per second; the explained row of each sample is not counted."""
-    start = read_clock(classifier.device)
-    result = metric(classifier, make_lookup_explainer(inputs, maps), inputs)
+    start = read_clock(model.device)
+    result = metric(model, make_lookup_explainer(inputs, maps), inputs)
     copies = int((result.model_evaluations - 1).sum())
-    return copies, copies / (read_clock(classifier.device) - start)
+    return copies, copies / (read_clock(model.device) - start)
 
 
 def read_peak_memory() -> float:
@@ -99,32 +99,30 @@ def main() -> None:
     count = max(options.samples, options.full)
     inputs, maps = torch.randn(2, count, CHANNELS, STEPS, generator=generator)
     infinite = (-float("inf"), float("inf"))
-    classifier = holdfast.Classifier(
-        make_network(options.width), infinite, device=options.device, batch_size=options.batch
-    )
+    model = standfast.Model(make_network(options.width), infinite, device=options.device, batch_size=options.batch)
     metric = CorruptionCurve(fractions=FRACTIONS[:-1])
     some = inputs[: options.samples], maps[: options.samples]
-    copies, _ = measure_corruption_rate(classifier, some[0][:8], some[1][:8], metric)
+    copies, _ = measure_corruption_rate(model, some[0][:8], some[1][:8], metric)
     ratios, rates = [], []
     for _ in range(options.repeats):
-        before = measure_bare_rate(classifier, inputs, 100 * options.samples, options.batch)
-        copies, rate = measure_corruption_rate(classifier, *some, metric)
-        after = measure_bare_rate(classifier, inputs, 100 * options.samples, options.batch)
+        before = measure_bare_rate(model, inputs, 100 * options.samples, options.batch)
+        copies, rate = measure_corruption_rate(model, *some, metric)
+        after = measure_bare_rate(model, inputs, 100 * options.samples, options.batch)
         ratios.append(rate / ((before + after) / 2))
         rates.append(rate)
     print(
-        f"{options.samples} series, {copies} copies, batches of {options.batch}, {classifier.device},"
+        f"{options.samples} series, {copies} copies, batches of {options.batch}, {model.device},"
         f" {options.threads} threads: {statistics.median(rates):.0f} copies/s,"
         f" {statistics.median(ratios):.0%} of the bare forward rate (from {min(ratios):.0%} to {max(ratios):.0%};"
         " at least 75% wanted)"
     )
     if not options.full:
         return
-    start, at_first = read_clock(classifier.device), read_peak_memory()
-    copies, rate = measure_corruption_rate(classifier, inputs[: options.full], maps[: options.full], metric)
+    start, at_first = read_clock(model.device), read_peak_memory()
+    copies, rate = measure_corruption_rate(model, inputs[: options.full], maps[: options.full], metric)
     whole = copies * CHANNELS * STEPS * 4 / 2**20
     print(
-        f"{options.full} series, {copies} copies: {read_clock(classifier.device) - start:.0f} s, {rate:.0f} copies/s;"
+        f"{options.full} series, {copies} copies: {read_clock(model.device) - start:.0f} s, {rate:.0f} copies/s;"
         f" the process grew by {read_peak_memory() - at_first:.0f} MB beyond its peak before (all copies at once:"
         f" {whole:.0f} MB)"
     )

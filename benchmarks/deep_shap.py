@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 
 
 class Copy(nn.Module):
@@ -60,17 +60,17 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     repeats = parser.parse_args().repeats
     warnings.simplefilter("ignore")
-    digits = holdfast.data.bundled("digits").inputs
+    digits = standfast.data.bundled("digits").inputs
     print("| network | inputs x references | largest difference | times Captum's speed |")
     print("| --- | --- | --- | --- |")
     for name, module in make_networks().items():
         for count, size in ((8, 20), (16, 20), (4, 100)):
             x, references = digits[:count], digits[100 : 100 + size]
-            classifier = holdfast.Classifier(module, bounds=(0.0, 1.0), device="cpu")
-            explainer = holdfast.explainers.DeepSHAP(background=references)
+            model = standfast.Model(module, bounds=(0.0, 1.0), device="cpu")
+            explainer = standfast.explainers.DeepSHAP(background=references)
 
-            def ours(explainer=explainer, classifier=classifier, x=x) -> Tensor:
-                return explainer(classifier, x, 1)
+            def ours(explainer=explainer, model=model, x=x) -> Tensor:
+                return explainer(model, x, 1)
 
             def theirs(module=module, x=x, references=references) -> Tensor:
                 return ca.DeepLiftShap(module).attribute(x, baselines=references, target=1)

@@ -1,4 +1,4 @@
-"""How long `import holdfast` takes in addition to `import torch`, and which heavy modules it imports.
+"""How long `import standfast` takes in addition to `import torch`, and which heavy modules it imports.
 
     python benchmarks/import_time.py [--runs 7]
 
@@ -43,11 +43,11 @@ print(json.dumps([*times, [name for name in {heavy!r} if name in sys.modules]]))
 
 CASES = (
     ("", "import torch"),
-    ("import torch", "import holdfast"),
-    ("import torch", "import holdfast; holdfast.Classifier; holdfast.explainers"),
-    ("import torch", "import holdfast; holdfast.metrics"),
-    ("import torch", "from holdfast import *"),
-    ("import torch", "import holdfast.cli"),
+    ("import torch", "import standfast"),
+    ("import torch", "import standfast; standfast.Model; standfast.explainers"),
+    ("import torch", "import standfast; standfast.metrics"),
+    ("import torch", "from standfast import *"),
+    ("import torch", "import standfast.cli"),
 )
 
 

@@ -1,16 +1,16 @@
-"""How many packages `pip install holdfast` brings, and how many MB they take on disk.
+"""How many packages `pip install standfast` brings, and how many MB they take on disk.
 
     python benchmarks/install_size.py [--extra NAME ...] [--site-packages DIR]
 
-Reads the metadata of an environment in which holdfast is installed, by default the one that runs this script.
+Reads the metadata of an environment in which standfast is installed, by default the one that runs this script.
 It needs no network. Install without `-e`: an editable installation has no files of its own to measure.
 
 - *Direct* packages are those of `dependencies` in `pyproject.toml` (and of each `--extra`).
   *All* adds what those require.
 - The size of a package is the sum of the files in its `RECORD`, on disk, in MB of 10^6 bytes.
   This includes the bytecode (`.pyc`) that pip compiles when it installs.
-- torch and what torch itself requires are listed apart: whoever has a classifier has them already.
-  The total is what the other packages add. holdfast itself is not in the total either.
+- torch and what torch itself requires are listed apart: whoever has a model has them already.
+  The total is what the other packages add. standfast itself is not in the total either.
 - `alone` is what the environment would save without that direct package:
   its own files, and those that nothing else needs.
 """
@@ -25,7 +25,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT, HOST = "holdfast", "torch"
+ROOT, HOST = "standfast", "torch"
 Installed = dict[str, Distribution]
 
 
@@ -66,7 +66,7 @@ def megabytes(distribution: Distribution) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--extra", action="append", default=[], help="an extra of holdfast that is installed as well")
+    parser.add_argument("--extra", action="append", default=[], help="an extra of standfast that is installed as well")
     parser.add_argument("--site-packages", type=Path, help="the folder of another environment")
     options = parser.parse_args()
     installed = find_installed(options.site_packages)

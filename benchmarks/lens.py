@@ -6,7 +6,7 @@
   are computed by `lens_profile`, and on the same pairs in one run by two others, with which it must agree: the
   set-based version in `tests/references/set_based_lens.py` (window lists, `intersect1d` and `setdiff1d` for each step),
   and plain NumPy (masks, and SciPy's maximum filter for the windows).
-- Two ways to find a greedy set: the compiled walk, with numba (`pip install 'holdfast[fast]'`), and parallel rounds;
+- Two ways to find a greedy set: the compiled walk, with numba (`pip install 'standfast[fast]'`), and parallel rounds;
   and `lens_profile` with numba and without.
 - Kendall's tau against SciPy's, with its memory.
 
@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "references"))
 
 import set_based_lens
 
-from holdfast.similarity import diverse, lens_kendall, lens_profile, profile, smooth
+from standfast.similarity import diverse, lens_kendall, lens_profile, profile, smooth
 
 WINDOWS = (1, 2, 3)
 

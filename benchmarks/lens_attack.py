@@ -33,9 +33,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-import holdfast
-from holdfast.metrics import AttributionAttack
-from holdfast.metrics.lens.attribution_objectives import GuidedObjective, Lens, TopK, mass_share
+import standfast
+from standfast.metrics import AttributionAttack
+from standfast.metrics.lens.attribution_objectives import GuidedObjective, Lens, TopK, mass_share
 
 SIMILARITIES = ("topk_intersection:k=100", "lens_recall:k=100,w=1", "lens_precision:k=100,w=1")
 # data, network, radius, positions that top_k attacks: the paper's App. C
@@ -133,12 +133,12 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="only these attacks, and top_k")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    explainer = holdfast.explainers.get("integrated_gradients", steps=options.path_points)
+    explainer = standfast.explainers.get("integrated_gradients", steps=options.path_points)
     found: dict[str, Any] = {}
     for data in options.data:
         network, radius, t = SETTINGS[data]
-        classifier = holdfast.Classifier(holdfast.zoo.load(network), bounds=(0.0, 1.0))
-        images = holdfast.data.load(f"{data}:test")[: options.images]
+        model = standfast.Model(standfast.zoo.load(network), bounds=(0.0, 1.0))
+        images = standfast.data.load(f"{data}:test")[: options.images]
         print(f"\n{data}, {network}, radius {radius}, {options.restarts} x {options.steps} steps of 0.01")
         print("| attack | " + " | ".join(SIMILARITIES) + " | recall less top_k's | precision less top_k's | s |")
         print("| --- " * (len(SIMILARITIES) + 4) + "|")
@@ -148,7 +148,7 @@ def main() -> None:
                 continue
             start = time.perf_counter()
             metric = AttributionAttack(
-                holdfast.LinfBall(radius),
+                standfast.LinfBall(radius),
                 attack,
                 options.steps,
                 0.01,
@@ -156,7 +156,7 @@ def main() -> None:
                 similarities=SIMILARITIES,
                 curve_k=(100,),
             )
-            result = metric(classifier, explainer, images.inputs, images.labels)
+            result = metric(model, explainer, images.inputs, images.labels)
             ok = np.array([status == "ok" for status in result.status])
             values = result.similarities.cpu().numpy()[ok].astype(float)
             first = values if first is None else first

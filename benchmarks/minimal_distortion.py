@@ -3,7 +3,7 @@
     python benchmarks/minimal_distortion.py [--model lenet5-mnist] [--samples 100] [--fixed 0.0] [--cw] [--peers]
     python benchmarks/minimal_distortion.py --classes
 
-It uses MNIST test digits, or the images or series that the bundled `--model` was trained on (from HOLDFAST_DATA), and
+It uses MNIST test digits, or the images or series that the bundled `--model` was trained on (from STANDFAST_DATA), and
 the 2-norm. `--cw` adds Carlini and Wagner's attack with 9 times 1000 gradients. The last line says how often the limit
 of `estimate_lower_limit` was at or below the smallest distortion that any attack found. `--classes` compares with the
 closed form for affine models with many classes. `--peers` adds the attacks of Foolbox and of the adversarial library,
@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.metrics.c_eval.fixed_features import fix_pixels, mark_free
+import standfast
+from standfast.metrics.c_eval.fixed_features import fix_pixels, mark_free
 
 Found = tuple[Tensor, float]
 #: the default, the default without its second search, others at as many gradients as the default, and longer ones
@@ -41,9 +41,9 @@ ATTACKS = (
 )
 
 
-def run_ours(classifier: holdfast.Classifier, x: Tensor, free: Tensor, attack: str) -> Found:
+def run_ours(model: standfast.Model, x: Tensor, free: Tensor, attack: str) -> Found:
     """Distortions (infinite where no other class was found), and the mean number of gradients for a digit."""
-    found = holdfast.algorithms.minimal_distortion(classifier, x, None, free, attack=attack)
+    found = standfast.algorithms.minimal_distortion(model, x, None, free, attack=attack)
     return torch.where(found.found, found.distortion, torch.inf), float(found.gradient_evaluations.double().mean())
 
 
@@ -85,7 +85,7 @@ def load_samples(model: str, count: int) -> tuple[Tensor, tuple[float, float]]:
     """Inputs of the kind that a bundled model was trained on, and their range."""
     sets = {"waves": "waves:test", "gtsrb": "gtsrb:test", "cifar10": "cifar10:test", "fashion": "fashion_mnist:test"}
     name = next((source for part, source in sets.items() if part in model), "mnist:test")
-    x = holdfast.data.load(name)[:count].inputs
+    x = standfast.data.load(name)[:count].inputs
     return x, (float(x.min()), float(x.max())) if "waves" in name else (0.0, 1.0)
 
 
@@ -103,8 +103,8 @@ def compare_classes() -> None:
                 layer.weight.copy_(torch.randn(classes, 20, generator=generator, dtype=torch.float64) * spread)
                 layer.bias.copy_(torch.randn(classes, generator=generator, dtype=torch.float64))
             x = torch.rand(200, 20, generator=generator, dtype=torch.float64)
-            found = holdfast.algorithms.minimal_distortion(
-                holdfast.Classifier(layer, (-1e6, 1e6), device="cpu"), x, None, None
+            found = standfast.algorithms.minimal_distortion(
+                standfast.Model(layer, (-1e6, 1e6), device="cpu"), x, None, None
             )
             with torch.no_grad():
                 logits = layer(x)
@@ -131,19 +131,19 @@ def main() -> None:
         compare_classes()
         return
     x, bounds = load_samples(options.model, options.samples)
-    module = holdfast.zoo.load(options.model).eval()
+    module = standfast.zoo.load(options.model).eval()
     for parameter in module.parameters():
         parameter.requires_grad_(False)
-    classifier = holdfast.Classifier(module, bounds, device="cpu", batch_size=256)
+    model = standfast.Model(module, bounds, device="cpu", batch_size=256)
     free = torch.ones_like(x, dtype=torch.bool)
     if options.fixed:
         free = mark_free(fix_pixels(x.sum(1), options.fixed), x)
     runs: dict[str, Callable[[], Found]] = {
-        name: lambda name=name: run_ours(classifier, x, free, name)  # type: ignore[misc]
+        name: lambda name=name: run_ours(model, x, free, name)  # type: ignore[misc]
         for name in (*ATTACKS, *(["cw"] if options.cw else []))
     }
     if options.peers and not options.fixed:
-        runs |= dict(list_peers(module, x, classifier.predict(x)))
+        runs |= dict(list_peers(module, x, model.predict(x)))
     found = {}
     for name, run in runs.items():
         begin = time.perf_counter()
@@ -157,7 +157,7 @@ def main() -> None:
         cells = [f"{gradients:.0f}", f"{there.double().mean():.0%}", f"{c.median():.4f}", f"{ratio[there].mean():.4f}"]
         cells += [f"{ratio.median():.4f}", f"{(ratio < 1.01).double().mean():.0%}"]
         print(f"| {name} | {' | '.join(cells)} | {seconds / found['fmn'][2]:.1f} |")
-    ours = holdfast.algorithms.minimal_distortion(classifier, x, None, free)
+    ours = standfast.algorithms.minimal_distortion(model, x, None, free)
     covered, width = (ours.low <= best * (1 + 1e-6)).double().mean(), (ours.low / ours.distortion).median()
     gap = (ours.second / ours.distortion - 1).median()
     print(

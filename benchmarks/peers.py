@@ -2,9 +2,9 @@
 
     python benchmarks/peers.py [--samples 50] [--digits 32] [--repeats 5]
 
-Values: all packages get the same perturbed inputs (Captum and Quantus through their `perturb_func`), the same explained
-classes, and maps of the same method, from holdfast for our metrics and from Captum for theirs. Distortions are those of
-the attack DDN with the same number of steps.
+Values: all packages get the same perturbed inputs (Captum and Quantus through their `perturb_func`), the same
+explained classes, and maps of the same method, from standfast for our metrics and from Captum for theirs. Distortions
+are those of the attack DDN with the same number of steps.
 
 Times: each package draws its own perturbed inputs, on one thread, at the best of several batch sizes. Runs alternate.
 The printed ratio is the median over rounds, with the smallest and the largest. Needs the extra `peers`; for the
@@ -29,9 +29,9 @@ from captum.metrics import sensitivity_max
 from minimal_distortion import list_peers
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.explainers import Explainer
-from holdfast.metrics import AOPC, LocalLipschitz, MaxSensitivity, Metric, measure_sensitivity
+import standfast
+from standfast.explainers import Explainer
+from standfast.metrics import AOPC, LocalLipschitz, MaxSensitivity, Metric, measure_sensitivity
 
 RADIUS, STEPS = 0.1, 200
 Run = Callable[[], object]
@@ -39,7 +39,7 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True)
 class Task:
-    """A metric: runs of holdfast and of each peer at several batch sizes, and the differences of values to ours."""
+    """A metric: runs of standfast and of each peer at several batch sizes, and the differences of values to ours."""
 
     name: str
     ours: list[Run]
@@ -56,8 +56,8 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    module = holdfast.zoo.load("lenet5-mnist").eval().requires_grad_(False)
-    setting = Setting(module, holdfast.data.bundled("digits")[: options.digits].inputs, options.samples)
+    module = standfast.zoo.load("lenet5-mnist").eval().requires_grad_(False)
+    setting = Setting(module, standfast.data.bundled("digits")[: options.digits].inputs, options.samples)
     print(f"LeNet-5, {options.digits} digits, {options.samples} perturbations, {options.repeats} rounds")
     print("| metric | against | largest difference / mean value | times as fast (smallest to largest) |")
     print("| --- | --- | --- | --- |")
@@ -106,19 +106,19 @@ class Setting:
         import quantus
 
         self.quantus: Any = quantus
-        # keeps noise within the bounds, since holdfast clips it there and the peers do not
+        # keeps noise within the bounds, since standfast clips it there and the peers do not
         self.x = x = 0.8 * digits + 0.1
         self.module, self.digits, self.samples = module, digits, samples
-        self.classifier = holdfast.Classifier(module, bounds=(0.0, 1.0), device="cpu")
-        self.targets = self.classifier.predict(x)
+        self.model = standfast.Model(module, bounds=(0.0, 1.0), device="cpu")
+        self.targets = self.model.predict(x)
         generator = torch.Generator().manual_seed(0)
         noise = torch.rand(len(x), samples, *x.shape[1:], generator=generator)
         self.perturbed = x[:, None] + RADIUS * (2 * noise - 1)
-        self.ball = holdfast.LinfBall(RADIUS)
+        self.ball = standfast.LinfBall(RADIUS)
 
     def make_max_sensitivity(self) -> Task:
         """Max-sensitivity, which all three have; normalised by the norm of the map, as the peers do."""
-        explainer = holdfast.explainers.get("saliency")
+        explainer = standfast.explainers.get("saliency")
         metric = MaxSensitivity(self.ball, samples=self.samples, normalise=True)
         explain = Saliency(self.module).attribute
         every = len(self.x) * self.samples
@@ -133,7 +133,7 @@ class Setting:
                 max_examples_per_batch=most,
             )
 
-        ours = measure_sensitivity(self.classifier, explainer, self.x, self.perturbed, self.targets, normalise=True)
+        ours = measure_sensitivity(self.model, explainer, self.x, self.perturbed, self.targets, normalise=True)
         given = sensitivity_max(
             explain,
             self.x,
@@ -158,9 +158,9 @@ class Setting:
 
     def make_local_lipschitz(self) -> Task:
         """Local Lipschitz, which Captum lacks; by default, Quantus divides maps by the largest value of a batch."""
-        explainer = holdfast.explainers.get("saliency")
+        explainer = standfast.explainers.get("saliency")
         metric = LocalLipschitz(self.ball, samples=self.samples)
-        ours = measure_sensitivity(self.classifier, explainer, self.x, self.perturbed, self.targets, per_distance=True)
+        ours = measure_sensitivity(self.model, explainer, self.x, self.perturbed, self.targets, per_distance=True)
         build, plain = self.quantus.LocalLipschitzEstimate, {"normalise": False}
         given = self._make_quantus_run(build, len(self.x), perturb_func=self._make_perturbation(), **plain)()
         return Task(
@@ -173,14 +173,14 @@ class Setting:
     def make_pixel_flipping(self) -> Task:
         """AOPC of single pixels that are replaced by zero one by one: the mean drop of the probability."""
         x, steps = self.digits, self.x[0].numel()
-        explainer, targets = holdfast.explainers.get("input_x_gradient"), self.classifier.predict(x)
+        explainer, targets = standfast.explainers.get("input_x_gradient"), self.model.predict(x)
         metric = AOPC(region=1, steps=steps, replacement="constant", baseline=0.0)
         build = self.quantus.PixelFlipping
         settings = {"features_in_step": 1, "perturb_baseline": 0.0, "method": InputXGradient}
-        # a map without ties: holdfast orders ties at random, Quantus by position
-        shuffled = holdfast.explainers.get("random")
-        result = metric(self.classifier, shuffled, x, targets)
-        maps = shuffled(self.classifier, x, targets).numpy()
+        # a map without ties: standfast orders ties at random, Quantus by position
+        shuffled = standfast.explainers.get("random")
+        result = metric(self.model, shuffled, x, targets)
+        maps = shuffled(self.model, x, targets).numpy()
         curves = np.asarray(self._make_quantus_run(build, len(x), maps, **settings)())
         start = self.module(x).detach().softmax(1).gather(1, targets[:, None]).numpy()
         area = (start - curves).sum(1) / (steps + 1)
@@ -193,12 +193,12 @@ class Setting:
 
     def make_least_distortion(self) -> Task:
         """The least 2-norm that changes the class, by DDN; the difference is that of the mean distortions."""
-        x, targets = self.digits, self.classifier.predict(self.digits)
+        x, targets = self.digits, self.model.predict(self.digits)
         peers = {name: run for name, run in list_peers(self.module, x, targets, STEPS) if name.endswith("DDN")}
 
         def find(size: int) -> Tensor:
-            model = holdfast.Classifier(self.module, bounds=(0.0, 1.0), device="cpu", batch_size=size)
-            return holdfast.algorithms.minimal_distortion(
+            model = standfast.Model(self.module, bounds=(0.0, 1.0), device="cpu", batch_size=size)
+            return standfast.algorithms.minimal_distortion(
                 model, x, targets, None, attack=f"ddn:steps={STEPS}"
             ).distortion
 
@@ -212,7 +212,7 @@ class Setting:
 
     def _list_ours(self, metric: Metric, explainer: Explainer, x: Tensor, targets: Tensor) -> list[Run]:
         sizes: tuple[Any, ...] = (64, 128, 256, 512, "auto")
-        models = [holdfast.Classifier(self.module, bounds=(0.0, 1.0), device="cpu", batch_size=size) for size in sizes]
+        models = [standfast.Model(self.module, bounds=(0.0, 1.0), device="cpu", batch_size=size) for size in sizes]
         return [partial(metric, model, explainer, x, targets) for model in models]
 
     def _make_perturbation(self) -> Callable[..., Any]:
@@ -227,7 +227,7 @@ class Setting:
         x = self.digits if flipping else self.x
         if not flipping:
             options["nr_samples"] = self.samples
-        classes = self.classifier.predict(x).numpy()
+        classes = self.model.predict(x).numpy()
         metric = kind(**options, disable_warnings=True, display_progressbar=False)
 
         def explain(model: nn.Module, inputs: Any, targets: Any, **_: Any) -> Any:

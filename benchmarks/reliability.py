@@ -11,9 +11,9 @@ Files with code are pickles of three kinds, alone, within torch files and NumPy 
 results, and tags of YAML that make objects. "Executed" means that the code has run, and "taken" that the file was
 accepted. Names with HTML and scripts are "executed" if they stand in the report as they are.
 
-Every option of every metric and explainer, and of `Classifier`, then gets fifteen values of other kinds: texts, complex
-numbers, NaN, 10^30, lists, functions. "Refused" is an error of holdfast that names the option; "accepted" has a meaning
-for some options (None, True, -1); an error of another package or of Python is "foreign", and is listed.
+Every option of every metric and explainer, and of `Model`, then gets fifteen values of other kinds: texts, complex
+numbers, NaN, 10^30, lists, functions. "Refused" is an error of standfast that names the option; "accepted" has a
+meaning for some options (None, True, -1); an error of another package or of Python is "foreign", and is listed.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import holdfast
-from holdfast.metrics.base import metrics
-from holdfast.report import build_html
-from holdfast.study.file.spec import load_study
-from holdfast.study.results import load_results
-from holdfast.study.store import Store
+import standfast
+from standfast.metrics.base import metrics
+from standfast.report import build_html
+from standfast.study.file.spec import load_study
+from standfast.study.results import load_results
+from standfast.study.store import Store
 
 
 def make_results(folder: Path) -> None:
     """Sixty jobs with tables and arrays, and the compacted rows."""
-    digits = holdfast.data.bundled("digits")[:30]
-    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    metric = holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), "changed_explanation", search="random", budget=5)
+    digits = standfast.data.bundled("digits")[:30]
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    metric = standfast.metrics.WorstCase(standfast.LinfBall(0.1), "changed_explanation", search="random", budget=5)
     explainers = ["saliency", "input_x_gradient"]
-    holdfast.evaluate(classifier, explainers, digits.inputs, [metric], out=folder, samples_per_job=1, progress=False)
+    standfast.evaluate(model, explainers, digits.inputs, [metric], out=folder, samples_per_job=1, progress=False)
 
 
 def flip_bits(file: Path, read: Callable[[], object], flips: int, seed: int) -> Counter[str]:
@@ -63,7 +63,7 @@ def flip_bits(file: Path, read: Callable[[], object], flips: int, seed: int) -> 
         file.write_bytes(content)
         try:
             found["unnoticed, no effect" if repr(read()) == before else "wrong"] += 1
-        except holdfast.HoldfastError:
+        except standfast.StandfastError:
             found["noticed"] += 1
     file.write_bytes(whole)
     return found
@@ -115,7 +115,7 @@ def inject_code(folder: Path, results: Path) -> dict[str, Counter[str]]:
             "metrics: [{max_sensitivity: {neighbourhood: {linf: 0.1}}}]\n"
         )
         grid = load_study(study).grid()
-        return [source.classifier(samples, "cpu") for source in grid.models.values() for samples in grid.data.values()]
+        return [source.model(samples, "cpu") for source in grid.models.values() for samples in grid.data.values()]
 
     def weights(content: bytes) -> object:
         (folder / "w.pt").write_bytes(content)
@@ -161,14 +161,14 @@ def inject_code(folder: Path, results: Path) -> dict[str, Counter[str]]:
             work()
             counted["taken"] += 1
         except Exception as error:
-            counted["foreign"] += not isinstance(error, holdfast.HoldfastError)
+            counted["foreign"] += not isinstance(error, standfast.StandfastError)
         if mark.exists():
             counted["executed"] += 1
             shutil.rmtree(mark) if mark.is_dir() else mark.unlink()
-    digits = holdfast.data.bundled("digits")[:2]
-    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    digits = standfast.data.bundled("digits")[:2]
+    classifier = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     explainers = dict.fromkeys(NAMES, "saliency")
-    report = holdfast.evaluate(classifier, explainers, digits.inputs, ["aopc:steps=2"], progress=False)
+    report = standfast.evaluate(classifier, explainers, digits.inputs, ["aopc:steps=2"], progress=False)
     executable = _Executable()
     executable.feed(build_html(report.results))
     found["names"] = Counter(tried=len(NAMES), taken=len(NAMES), executed=executable.found)
@@ -202,24 +202,24 @@ ODD: tuple[object, ...] = (
 
 def give_odd_values() -> tuple[Counter[tuple[str, str]], list[str]]:
     """How often an option was refused, accepted, or led to a foreign error, by kind; and the foreign errors."""
-    ball = holdfast.LinfBall(0.1)
+    ball = standfast.LinfBall(0.1)
     makers: list[tuple[str, str, Callable[..., object], list[str]]] = []
-    for name in holdfast.metrics.names():
+    for name in standfast.metrics.names():
         kind = metrics[name]
         options = [field.name for field in dataclasses.fields(kind) if field.init]
         given = {"neighbourhood": ball} if "neighbourhood" in options else {}
         makers.append(("metrics", name, functools.partial(_make, kind, given), options))
-    for name in holdfast.explainers.names():
+    for name in standfast.explainers.names():
         try:
-            example = holdfast.explainers.get(name)
-        except holdfast.HoldfastError:  # it needs a package that is not installed
+            example = standfast.explainers.get(name)
+        except standfast.StandfastError:  # it needs a package that is not installed
             continue
         if dataclasses.is_dataclass(example):
             options = [field.name for field in dataclasses.fields(example) if field.init]
-            makers.append(("explainers", name, functools.partial(holdfast.explainers.get, name), options))
-    makers += [("balls", kind.__name__, kind, ["radius"]) for kind in (holdfast.LinfBall, holdfast.L2Ball)]
+            makers.append(("explainers", name, functools.partial(standfast.explainers.get, name), options))
+    makers += [("balls", kind.__name__, kind, ["radius"]) for kind in (standfast.LinfBall, standfast.L2Ball)]
     given = {"module": torch.nn.Linear(4, 3), "bounds": (0.0, 1.0), "device": "cpu"}
-    makers.append(("Classifier", "", functools.partial(_make, holdfast.Classifier, given), [*given, "batch_size"]))
+    makers.append(("Model", "", functools.partial(_make, standfast.Model, given), [*given, "batch_size"]))
     found: Counter[tuple[str, str]] = Counter()
     foreign = []
     for group, name, make, options in makers:
@@ -227,7 +227,7 @@ def give_odd_values() -> tuple[Counter[tuple[str, str]], list[str]]:
             for value in ODD:
                 try:
                     make(**{option: value})
-                except holdfast.HoldfastError:
+                except standfast.StandfastError:
                     found[group, "refused"] += 1
                 except Exception as error:
                     found[group, "foreign"] += 1

@@ -28,16 +28,16 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-import holdfast
-from holdfast.charts import COLOURS
-from holdfast.metrics import Probe
-from holdfast.study.executors import Executor, Processes, Ray
-from holdfast.study.grid import Grid, LoadedModel, Samples
-from holdfast.study.run import run_grid
-from holdfast.study.store import Store
-from holdfast.zoo.networks.lenet import LeNet5
-from holdfast.zoo.networks.resnet import ResNet18
-from holdfast.zoo.networks.resnet20 import ResNet20
+import standfast
+from standfast.charts import COLOURS
+from standfast.metrics import Probe
+from standfast.study.executors import Executor, Processes, Ray
+from standfast.study.grid import Grid, LoadedModel, Samples
+from standfast.study.run import run_grid
+from standfast.study.store import Store
+from standfast.zoo.networks.lenet import LeNet5
+from standfast.zoo.networks.resnet import ResNet18
+from standfast.zoo.networks.resnet20 import ResNet20
 
 PICTURE = Path(__file__).parents[1] / "docs" / "figures" / "scale.png"
 PARTS = ("batch", "input", "network", "workers", "study")
@@ -113,37 +113,37 @@ class Row:
         return self.ours / self.bare
 
 
-def build(network: Network, device: str, rows: int) -> tuple[holdfast.Classifier, Tensor]:
-    """The classifier with random weights, and one input."""
+def build(network: Network, device: str, rows: int) -> tuple[standfast.Model, Tensor]:
+    """The model with random weights, and one input."""
     torch.manual_seed(0)
     module = network.make().eval()
     for parameter in module.parameters():
         parameter.requires_grad_(False)
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device=device, batch_size=rows)
-    return classifier, torch.rand(1, *network.shape).to(classifier.device)
+    model = standfast.Model(module, (0.0, 1.0), device=device, batch_size=rows)
+    return model, torch.rand(1, *network.shape).to(model.device)
 
 
 def measure(part: str, name: str, size: float, network: Network, rows: int, options: argparse.Namespace) -> Row:
     """Both rates in turn: `options.repeats` times, each for about `options.seconds`; medians."""
-    classifier, x = build(network, options.device, rows)
+    model, x = build(network, options.device, rows)
     copies = (x + 0.01 * torch.rand(rows, *network.shape, device=x.device)).clamp(0, 1)
     origin = torch.zeros(rows, dtype=torch.int64, device=x.device)
-    with classifier.session():
-        probe = Probe(classifier, holdfast.explainers.get("saliency"), x, similarity="pearson", explain="predicted")
+    with model.session():
+        probe = Probe(model, standfast.explainers.get("saliency"), x, similarity="pearson", explain="predicted")
 
         def query() -> float:
             return _rate(lambda: probe.query(copies, origin), rows, options.seconds, x.device)
 
         def bare() -> float:
             passes = max(1, int(options.seconds * speed / rows))
-            return measure_bare_rate(classifier.module, copies, rows, passes)
+            return measure_bare_rate(model.module, copies, rows, passes)
 
         probe.query(copies, origin)
-        measure_bare_rate(classifier.module, copies, rows, 1)
-        speed = measure_bare_rate(classifier.module, copies, rows, 1)
+        measure_bare_rate(model.module, copies, rows, 1)
+        speed = measure_bare_rate(model.module, copies, rows, 1)
         pairs = [(bare(), query()) for _ in range(options.repeats)]
     found = Row(part, name, size, *(statistics.median(column) for column in zip(*pairs, strict=True)))
-    print_row(found, classifier.device)
+    print_row(found, model.device)
     return found
 
 
@@ -188,14 +188,14 @@ def by_network(options: argparse.Namespace) -> Iterator[Row]:
 def by_workers(options: argparse.Namespace) -> Iterator[Row]:
     """Jobs of a study a second; the bare rate is that of one worker, times the number of workers."""
     torch.manual_seed(0)
-    classifier = holdfast.Classifier(LeNet5().eval(), (0.0, 1.0), device=options.device, batch_size=64)
+    model = standfast.Model(LeNet5().eval(), (0.0, 1.0), device=options.device, batch_size=64)
     grid = Grid(
         {"noise": Samples(torch.rand(options.jobs, 1, 28, 28))},
-        {"lenet": LoadedModel(classifier)},
-        {"saliency": holdfast.explainers.get("saliency")},
-        {"worst": holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), search="random", budget=4000)},
+        {"lenet": LoadedModel(model)},
+        {"saliency": standfast.explainers.get("saliency")},
+        {"worst": standfast.metrics.WorstCase(standfast.LinfBall(0.1), search="random", budget=4000)},
         samples_per_job=1,
-        device=classifier.device.type,
+        device=model.device.type,
     )
     kinds: dict[str, Callable[[int], Executor]] = {"local": lambda count: Processes(count, threads=1)}
     try:
@@ -210,7 +210,7 @@ def by_workers(options: argparse.Namespace) -> Iterator[Row]:
             rate = 4000 * _measure_jobs(grid, make(count))
             one = one or rate
             found = Row("workers", f"{kind}, {count}", count, count * one, rate)
-            print_row(found, classifier.device)
+            print_row(found, model.device)
             yield found
             count *= 2
 
@@ -252,7 +252,7 @@ def price(share: float, card: float) -> None:
     """
     # LIME only predicts its copies; forward passes take a third of the time
     passes = {
-        name: holdfast.explainers.get(name).rows_per_input * (1 / 3 if "lime" in name else 1) for name in EXPLAINERS
+        name: standfast.explainers.get(name).rows_per_input * (1 / 3 if "lime" in name else 1) for name in EXPLAINERS
     }
     print(f"\n{IMAGES} images x {len(EXPLAINERS)} explainers, {sum(passes.values()):.0f} passes for one map by each")
     print(f"assumed: ResNet-50, {card:,.0f} forward-backward passes a second, of which we reach {share:.2f}")
@@ -262,9 +262,9 @@ def price(share: float, card: float) -> None:
     for preset in ("quick", "standard"):
         totals = [0.0, 0.0]
         for name in METRICS:
-            ball = holdfast.LinfBall(0.03)
+            ball = standfast.LinfBall(0.03)
             needs = {"neighbourhood": ball} if name in METRICS[:2] else {}
-            metric = holdfast.metrics.get(name, preset=preset, **needs)
+            metric = standfast.metrics.get(name, preset=preset, **needs)
             evaluations, explanations = metric.expected_evaluations(), metric.expected_explanations()
             # the attacks of c-Eval run forward and backward; copies of a corruption curve run forward only
             others = (evaluations - explanations) * (1.0 if name == "c_eval" else 1 / 3)
@@ -291,7 +291,7 @@ def draw(rows: list[Row], device: str) -> None:
         for panel, part in zip(panels[0], parts, strict=True):
             own = [row for row in rows if row.part == part]
             groups = {name: [r for r in own if r.name.startswith(name)] for name in ("local", "ray")}
-            named = {k: v for k, v in groups.items() if v} or {"holdfast": own}
+            named = {k: v for k, v in groups.items() if v} or {"standfast": own}
             for (name, group), colour in zip(named.items(), COLOURS, strict=False):
                 panel.loglog([r.size for r in group], [r.ours for r in group], "o-", color=colour, label=name)
             first = next(iter(named.values()))
@@ -329,9 +329,9 @@ def main() -> None:
     parser.add_argument("--card", type=float, default=800.0, help="forward-backward passes of ResNet-50 a second")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    device = holdfast.Classifier(nn.Linear(2, 2), (0.0, 1.0), device=options.device).device
+    device = standfast.Model(nn.Linear(2, 2), (0.0, 1.0), device=options.device).device
     options.rows = options.rows or (256 if device.type == "cuda" else 16)
-    print("| device | part | case | bare | holdfast | share |\n| --- | --- | --- | ---: | ---: | ---: |")
+    print("| device | part | case | bare | standfast | share |\n| --- | --- | --- | ---: | ---: | ---: |")
     parts = {"batch": by_batch, "input": by_input, "network": by_network, "workers": by_workers}
     rows: list[Row] = []
     for name, part in parts.items():

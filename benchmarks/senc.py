@@ -15,7 +15,7 @@ import time
 import torch
 from bare_model import compare_rates, describe_ratios, load_lenet, make_bare_loop, wait_for
 
-from holdfast.metrics import DataSensitivityConsistency
+from standfast.metrics import DataSensitivityConsistency
 
 
 def main() -> None:
@@ -27,19 +27,19 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", default="auto")
     options = parser.parse_args()
-    classifier, x = load_lenet(options.samples, options.rows, options.device)
+    model, x = load_lenet(options.samples, options.rows, options.device)
     metric = DataSensitivityConsistency(masks=options.masks)
 
     def measure_rate() -> float:
         start = time.perf_counter()
-        result = metric(classifier, "input_x_gradient", x)
-        wait_for(classifier.device)
+        result = metric(model, "input_x_gradient", x)
+        wait_for(model.device)
         return int(result.model_evaluations.sum()) / (time.perf_counter() - start)
 
-    DataSensitivityConsistency(masks=10)(classifier, "input_x_gradient", x)  # the first call pays for imports
-    ratios = compare_rates(measure_rate, make_bare_loop(classifier, x, options.rows), options.repeats)
+    DataSensitivityConsistency(masks=10)(model, "input_x_gradient", x)  # the first call pays for imports
+    ratios = compare_rates(measure_rate, make_bare_loop(model, x, options.rows), options.repeats)
     print(
-        f"data SenC, {options.samples} samples, {options.masks} masks, {options.rows} rows, {classifier.device},"
+        f"data SenC, {options.samples} samples, {options.masks} masks, {options.rows} rows, {model.device},"
         f" {torch.get_num_threads()} threads: {describe_ratios(ratios)} of the bare rate"
     )
 

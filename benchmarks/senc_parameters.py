@@ -25,10 +25,10 @@ import torch
 from captum.attr import InputXGradient
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.gating import group_count, masked_weight, masked_weights, weight_layers
-from holdfast.metrics import ParameterSensitivityConsistency
-from holdfast.metrics.senc import masking
+import standfast
+from standfast.gating import group_count, masked_weight, masked_weights, weight_layers
+from standfast.metrics import ParameterSensitivityConsistency
+from standfast.metrics.senc import masking
 
 
 def run_bare(module: nn.Module, x: Tensor, rows: int, count: int) -> None:
@@ -62,12 +62,12 @@ def time_call(function: Callable[[], object]) -> float:
 
 def compare_layers(masks: int, rows: int, repeats: int) -> None:
     """Print a table with a row for each layer."""
-    digits = holdfast.data.bundled("digits")
-    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), digits.bounds, device="cpu", batch_size=rows)
-    module, x = classifier.module.eval(), digits.inputs[:1]
+    digits = standfast.data.bundled("digits")
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), digits.bounds, device="cpu", batch_size=rows)
+    module, x = model.module.eval(), digits.inputs[:1]
     for parameter in module.parameters():
         parameter.requires_grad_(False)
-    target = int(classifier.predict(x))
+    target = int(model.predict(x))
     print(f"\n{masks} masks, {rows} rows at once, {torch.get_num_threads()} threads; seconds\n")
     columns = ["layer", "groups", "distinct", "loop", "bare", "queries", "all"]
     columns += ["loop/queries", "loop/all", "queries/bare", "all/bare"]
@@ -77,14 +77,14 @@ def compare_layers(masks: int, rows: int, repeats: int) -> None:
     for name, layer in weight_layers(module).items():
         quick = ParameterSensitivityConsistency(layers=(name,), masks=masks, permutations=1, resamples=1)
         whole = ParameterSensitivityConsistency(layers=(name,), masks=masks)
-        distinct = int(quick(classifier, "input_x_gradient", x).model_evaluations) - 1
+        distinct = int(quick(model, "input_x_gradient", x).model_evaluations) - 1
         masking._REPEATING = 0
         drawn = torch.rand(masks, group_count(layer)) < 0.8
         contenders: list[Callable[[], object]] = [
             partial(run_loop, module, layer, x, target, drawn),
             partial(run_bare, module, x, rows, masks),
-            partial(quick, classifier, "input_x_gradient", x),
-            partial(whole, classifier, "input_x_gradient", x),
+            partial(quick, model, "input_x_gradient", x),
+            partial(whole, model, "input_x_gradient", x),
         ]
         contenders[2]()  # the first call pays for imports and allocation
         rounds = [[time_call(contender) for contender in contenders] for _ in range(repeats)]

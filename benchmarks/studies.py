@@ -2,7 +2,7 @@
 
     python benchmarks/studies.py --part overhead     10,000 tiny jobs: overhead of a job, and the time to open results
     python benchmarks/studies.py --part workers      a compute-bound study with one and with two workers
-    python benchmarks/studies.py --part costs        `holdfast.estimate` against what then happens, for every metric
+    python benchmarks/studies.py --part costs        `standfast.estimate` against what then happens, for every metric
     python benchmarks/studies.py --part presets      options and estimated costs of every preset of every metric
 
 Overhead is the time of a job minus that of the same call of the metric without a study, in the same run.
@@ -19,40 +19,36 @@ from unittest import mock
 import torch
 from torch import nn
 
-import holdfast
-from holdfast.metrics.base import PRESETS
-from holdfast.study.cost import measure_peak
-from holdfast.study.executors import Executor, InProcess, Processes
-from holdfast.study.grid import Grid, LoadedModel, Samples
-from holdfast.study.run import named_metrics, run_grid
-from holdfast.study.store import Store
+import standfast
+from standfast.metrics.base import PRESETS
+from standfast.study.cost import measure_peak
+from standfast.study.executors import Executor, InProcess, Processes
+from standfast.study.grid import Grid, LoadedModel, Samples
+from standfast.study.run import named_metrics, run_grid
+from standfast.study.store import Store
 
 LOCALISATION = "relevance_localisation"  # it needs regions
 
 
 def measure_overhead(jobs: int) -> None:
     torch.manual_seed(0)
-    classifier = holdfast.Classifier(
-        nn.Sequential(nn.Flatten(), nn.Linear(16, 3)), (0.0, 1.0), device="cpu", batch_size=64
-    )
+    model = standfast.Model(nn.Sequential(nn.Flatten(), nn.Linear(16, 3)), (0.0, 1.0), device="cpu", batch_size=64)
     inputs = torch.rand(jobs, 1, 4, 4)
-    metric = holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=2)
-    explainer = holdfast.explainers.get("saliency")
-    metric(classifier, explainer, inputs[:1])
+    metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=2)
+    explainer = standfast.explainers.get("saliency")
+    metric(model, explainer, inputs[:1])
     start = time.perf_counter()
     for row in range(jobs):
-        metric(classifier, explainer, inputs[row : row + 1], generator=torch.Generator().manual_seed(0))
+        metric(model, explainer, inputs[row : row + 1], generator=torch.Generator().manual_seed(0))
     bare = time.perf_counter() - start
-    grid = Grid(
-        {"x": Samples(inputs)}, {"m": LoadedModel(classifier)}, {"s": explainer}, {"m": metric}, samples_per_job=1
-    )
+    grid = Grid({"x": Samples(inputs)}, {"m": LoadedModel(model)}, {"s": explainer}, {"m": metric}, samples_per_job=1)
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder))
         start = time.perf_counter()
         run_grid(grid, store)
         whole = time.perf_counter() - start
         start = time.perf_counter()
-        results = holdfast.load_results(folder)
+        results = standfast.load_results(folder)
         opening = time.perf_counter() - start
         start = time.perf_counter()
         run_grid(grid, store)
@@ -68,21 +64,21 @@ def measure_overhead(jobs: int) -> None:
 def measure_costs(samples: int, preset: str, explainer: str, names: list[str]) -> None:
     """Print a table of estimates and of what the metrics then take. CPU time, so that other processes do not count."""
     torch.set_num_threads(1)
-    digits = holdfast.data.bundled("digits")[:samples]
-    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), digits.bounds, device="cpu")
-    regions = holdfast.metrics.RelevanceLocalisation(digits.inputs > 0.5)
+    digits = standfast.data.bundled("digits")[:samples]
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), digits.bounds, device="cpu")
+    regions = standfast.metrics.RelevanceLocalisation(digits.inputs > 0.5)
     print("| metric | evaluations | estimated | seconds | estimated | MB | estimated |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     with mock.patch.object(time, "perf_counter", time.process_time):
-        for name in names or holdfast.metrics.names():
+        for name in names or standfast.metrics.names():
             metric = regions if name == LOCALISATION else name
-            ball = holdfast.LinfBall(0.3)
+            ball = standfast.LinfBall(0.3)
             options = {"neighbourhood": ball, "preset": preset, "samples_per_job": samples, "controls": False}
-            told = holdfast.estimate(classifier, explainer, digits.inputs, metric, **options)
+            told = standfast.estimate(model, explainer, digits.inputs, metric, **options)
             (configured,) = named_metrics([metric], ball, preset).values()
-            with measure_peak(classifier.device) as peak:
+            with measure_peak(model.device) as peak:
                 began = time.process_time()
-                result = configured(classifier, explainer, digits.inputs)
+                result = configured(model, explainer, digits.inputs)
                 seconds = time.process_time() - began
             count = int(result.model_evaluations.sum())
             cells = (count, told.evaluations / count, seconds, told.seconds / seconds)
@@ -93,37 +89,37 @@ def measure_costs(samples: int, preset: str, explainer: str, names: list[str]) -
 def list_presets(samples: int, explainer: str) -> None:
     """Print the table of docs/metrics/index.md: what a sample costs by preset, in CPU time of one thread."""
     torch.set_num_threads(1)
-    digits = holdfast.data.bundled("digits")[:samples]
-    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), digits.bounds, device="cpu")
+    digits = standfast.data.bundled("digits")[:samples]
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), digits.bounds, device="cpu")
     print("| metric | preset | options | evaluations | seconds |")
     print("| --- | --- | --- | ---: | ---: |")
     with mock.patch.object(time, "perf_counter", time.process_time):
-        for name in holdfast.metrics.names():
+        for name in standfast.metrics.names():
             for preset in PRESETS:
-                declared = holdfast.metrics.metrics[name].presets.get(preset, {})
+                declared = standfast.metrics.metrics[name].presets.get(preset, {})
                 if preset != "standard" and not declared:
                     continue
-                metric = holdfast.metrics.RelevanceLocalisation(digits.inputs > 0.5) if name == LOCALISATION else name
+                metric = standfast.metrics.RelevanceLocalisation(digits.inputs > 0.5) if name == LOCALISATION else name
                 options = {
-                    "neighbourhood": holdfast.LinfBall(0.3),
+                    "neighbourhood": standfast.LinfBall(0.3),
                     "preset": preset,
                     "samples_per_job": samples,
                     "controls": False,
                 }
-                told = holdfast.estimate(classifier, explainer, digits.inputs, metric, **options)
+                told = standfast.estimate(model, explainer, digits.inputs, metric, **options)
                 words = ", ".join(f"`{option}={value!r}`" for option, value in declared.items()) or "the defaults"
                 count, seconds = told.evaluations / samples, told.seconds / samples
                 print(f"| {name} | {preset} | {words} | {count:,.0f} | {seconds:,.2g} |", flush=True)
 
 
 def measure_workers(samples: int, repeats: int) -> None:
-    digits = holdfast.data.bundled("digits")[:samples]
-    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=digits.bounds)
-    metric = holdfast.metrics.WorstCase(holdfast.LinfBall(0.3), search="random", budget=2000)
-    explainers = {name: holdfast.explainers.get(name) for name in ("saliency", "deeplift")}
+    digits = standfast.data.bundled("digits")[:samples]
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=digits.bounds)
+    metric = standfast.metrics.WorstCase(standfast.LinfBall(0.3), search="random", budget=2000)
+    explainers = {name: standfast.explainers.get(name) for name in ("saliency", "deeplift")}
     grid = Grid(
         {"digits": Samples(digits.inputs)},
-        {"lenet": LoadedModel(classifier)},
+        {"lenet": LoadedModel(model)},
         explainers,
         {"worst": metric},
         samples_per_job=2,

@@ -17,17 +17,17 @@ import numpy as np
 import skimage.segmentation
 import torch
 
-import holdfast
-from holdfast.superpixels import Image, Labels, convert_to_lab, quickshift, slic
+import standfast
+from standfast.superpixels import Image, Labels, convert_to_lab, quickshift, slic
 
 Cut = Callable[[], Labels]
 
 
 def make_images() -> dict[str, Image]:
     """A digit, and a random photo in CIELAB, both with values in [0, 1]: scikit-image rescales what is not."""
-    digit = holdfast.data.bundled("digits").inputs[0].double()
+    digit = standfast.data.bundled("digits").inputs[0].double()
     noise = torch.rand(3, 224, 224, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    lab = convert_to_lab(holdfast.similarity.smooth(noise, 5).numpy())
+    lab = convert_to_lab(standfast.similarity.smooth(noise, 5).numpy())
     return {"digit": (digit / digit.max()).numpy(), "photo": (lab - lab.min()) / (lab.max() - lab.min())}
 
 

@@ -28,9 +28,9 @@ import captum.attr as ca
 import torch
 from bare_model import compare_rates, describe_ratios, wait_for
 
-import holdfast
-from holdfast.explainers import LIME, RISE, Explainer, KernelSHAP, Occlusion, ShapleySampling
-from holdfast.segments import segment
+import standfast
+from standfast.explainers import LIME, RISE, Explainer, KernelSHAP, Occlusion, ShapleySampling
+from standfast.segments import segment
 
 #: orders of Shapley sampling
 ORDERS = 10
@@ -40,12 +40,12 @@ class Setting:
     """The bundled model and digits, and the explainers to time."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        digits = holdfast.data.bundled("digits")[: options.maps]
-        module = holdfast.zoo.load("lenet5-mnist")
-        self.classifier = holdfast.Classifier(module, digits.bounds, device=options.device, batch_size=options.rows)
+        digits = standfast.data.bundled("digits")[: options.maps]
+        module = standfast.zoo.load("lenet5-mnist")
+        self.model = standfast.Model(module, digits.bounds, device=options.device, batch_size=options.rows)
         self.module = module.eval().requires_grad_(False)
-        self.x = digits.inputs.to(self.classifier.device)
-        self.targets = self.classifier.predict(self.x)
+        self.x = digits.inputs.to(self.model.device)
+        self.targets = self.model.predict(self.x)
         self.labels = segment(self.x).labels
         self.samples, self.rows = options.samples, options.rows
         every: dict[Explainer, type | None] = {
@@ -59,7 +59,7 @@ class Setting:
 
     def measure_ours(self, explainer: Explainer) -> float:
         """Maps per second."""
-        return len(self.x) / self._time(lambda: explainer(self.classifier, self.x, self.targets))
+        return len(self.x) / self._time(lambda: explainer(self.model, self.x, self.targets))
 
     def count_rows(self, explainer: Explainer) -> float:
         """The mean number of rows for one map: the input and its different perturbed copies."""

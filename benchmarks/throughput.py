@@ -23,15 +23,15 @@ from typing import Any
 import torch
 from bare_model import compare_rates, describe_ratios, load_lenet, make_bare_loop
 
-import holdfast
-from holdfast.metrics import MisinterpretationProbability, WorstCase
+import standfast
+from standfast.metrics import MisinterpretationProbability, WorstCase
 
 
-def measure_subset_rate(classifier: holdfast.Classifier, x: torch.Tensor) -> float:
+def measure_subset_rate(model: standfast.Model, x: torch.Tensor) -> float:
     """Evaluations per second of subset simulation."""
-    metric = MisinterpretationProbability(holdfast.LinfBall(0.3), threshold=0.5, floor=-8.0)
+    metric = MisinterpretationProbability(standfast.LinfBall(0.3), threshold=0.5, floor=-8.0)
     start = time.perf_counter()
-    result = metric(classifier, "input_x_gradient", x)
+    result = metric(model, "input_x_gradient", x)
     return int(result.model_evaluations.sum()) / (time.perf_counter() - start)
 
 
@@ -40,7 +40,7 @@ class TimedTrees:
 
     Attributes:
         inputs: all rows, standardised, `(569, 30)`.
-        classifier: of `predict_proba`.
+        model: of `predict_proba`.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class TimedTrees:
         self.model = HistGradientBoostingClassifier(random_state=0).fit(rows, labels)
         self.inputs = torch.from_numpy(rows)
         bounds = self.inputs.amin(0), self.inputs.amax(0)
-        self.classifier = holdfast.Classifier.from_callable(self.predict_proba, bounds)
+        self.model = standfast.Model.from_callable(self.predict_proba, bounds)
         self.rows, self.calls, self.seconds = 0, 0, 0.0
 
     def predict_proba(self, rows: Any) -> Any:
@@ -84,18 +84,18 @@ def compare_trees(searches: list[str], samples: list[int], budget: int) -> None:
     """Print the table for boosted trees."""
     trees = TimedTrees()
     explainers = {
-        "occlusion": holdfast.explainers.get("occlusion"),
-        "kernel_shap": holdfast.explainers.get("kernel_shap", segments="pixels", samples=300),
+        "occlusion": standfast.explainers.get("occlusion"),
+        "kernel_shap": standfast.explainers.get("kernel_shap", segments="pixels", samples=300),
     }
     print("| what | samples | rows of a call | rows a second | share of the bare rate | of the time in predict_proba |")
     print("| --- | --- | --- | --- | --- | --- |")
     for count in samples:
         x = trees.inputs[:count]
         for name, explainer in explainers.items():
-            print(trees.compare(f"{name} | {count}", lambda: explainer(trees.classifier, x)), flush=True)  # noqa: B023
+            print(trees.compare(f"{name} | {count}", lambda: explainer(trees.model, x)), flush=True)  # noqa: B023
         for search in searches:
-            metric = WorstCase(holdfast.LinfBall(0.1), search=search, similarity="spearman", budget=budget)
-            run = lambda: metric(trees.classifier, "occlusion", x)  # noqa: B023, E731
+            metric = WorstCase(standfast.LinfBall(0.1), search=search, similarity="spearman", budget=budget)
+            run = lambda: metric(trees.model, "occlusion", x)  # noqa: B023, E731
             print(trees.compare(f"worst case, {search} | {count}", run), flush=True)
 
 
@@ -117,11 +117,11 @@ def main() -> None:
     if options.trees:
         compare_trees(options.search, options.samples or [4, 64], options.budget)
         return
-    classifier, x = load_lenet(options.seeds, options.rows, options.device)
-    bare = make_bare_loop(classifier, x, options.rows)
-    ratios = compare_rates(lambda: measure_subset_rate(classifier, x), bare, options.repeats)
+    model, x = load_lenet(options.seeds, options.rows, options.device)
+    bare = make_bare_loop(model, x, options.rows)
+    ratios = compare_rates(lambda: measure_subset_rate(model, x), bare, options.repeats)
     print(
-        f"{options.seeds} seeds, {options.rows} rows, {classifier.device}, {torch.get_num_threads()} threads:"
+        f"{options.seeds} seeds, {options.rows} rows, {model.device}, {torch.get_num_threads()} threads:"
         f" subset simulation runs at {describe_ratios(ratios)} of the bare rate"
     )
 

@@ -17,13 +17,13 @@ from typing import Any
 
 import torch
 
-from holdfast.algorithms import searches
-from holdfast.data import bundled
-from holdfast.metrics.safari.events import EVENTS
-from holdfast.metrics.safari.worst_case import WorstCase
-from holdfast.model import Classifier
-from holdfast.neighbourhoods import LinfBall
-from holdfast.zoo import load
+from standfast.algorithms import searches
+from standfast.data import bundled
+from standfast.metrics.safari.events import EVENTS
+from standfast.metrics.safari.worst_case import WorstCase
+from standfast.model import Model
+from standfast.neighbourhoods import LinfBall
+from standfast.zoo import load
 
 DEFAULTS = ["random:5000", "genetic:100000:population=200", "block:5000", "gradient:5000", "auto:2500"]
 
@@ -51,7 +51,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
 
     digits = bundled("digits")[: options.digits]
-    classifier = Classifier(load("lenet5-mnist"), bounds=(0.0, 1.0), batch_size=256)
+    model = Model(load("lenet5-mnist"), bounds=(0.0, 1.0), batch_size=256)
     what = "margin" if options.event == "misclassification" else f"{options.similarity} similarity"
     print(f"{options.event}, radius {options.radius:g}, {options.explainer}: {what} of each digit; ! = event not found")
     rows = []
@@ -65,7 +65,7 @@ def main() -> None:
             budget=WorstCase.plan_budget(evaluations),
         )
         generator = torch.Generator().manual_seed(options.seed)
-        result = metric(classifier, options.explainer, digits.inputs, generator=generator)
+        result = metric(model, options.explainer, digits.inputs, generator=generator)
         values = result.margin if options.event == "misclassification" else result.similarity
         found = result.found.tolist()
         cells = " ".join(f"{v:7.3f}{' ' if f else '!'}" for v, f in zip(values.tolist(), found, strict=True))

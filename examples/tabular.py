@@ -20,8 +20,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.study.grid import Samples
+import standfast
+from standfast.study.grid import Samples
 
 NAMES = tuple(load_breast_cancer().feature_names)
 
@@ -104,33 +104,33 @@ def build_in_units() -> nn.Module:
     return nn.Sequential(Standardise(), *build()).eval()
 
 
-def natural_changes(prior: str = "copula") -> holdfast.neighbourhoods.TableChanges:
+def natural_changes(prior: str = "copula") -> standfast.neighbourhoods.TableChanges:
     """Other values that a nucleus might have, for standardised rows: what is "worst" is at least its mean."""
     kinds = [name.removeprefix("mean ") for name in NAMES[:10]]
     rules = tuple(f"`mean {kind}` <= `worst {kind}`" for kind in kinds)
     mean, std = (tuple(values.tolist()) for values in units())
-    return holdfast.neighbourhoods.TableChanges(
+    return standfast.neighbourhoods.TableChanges(
         "any", columns=NAMES, rules=rules, units=(mean, std), data=split()[0], prior=prior
     )
 
 
-def evaluate(samples: int = 20, budget: int = 500) -> holdfast.Evaluation:
+def evaluate(samples: int = 20, budget: int = 500) -> standfast.Evaluation:
     """Four explainers by four metrics on the first samples of the test set."""
-    classifier = holdfast.Classifier(build(), bounds())
+    model = standfast.Model(build(), bounds())
     explainers = {
-        "integrated gradients": holdfast.explainers.get("integrated_gradients", steps=32),
-        "DeepSHAP": holdfast.explainers.get("deep_shap", background=references()),
-        "KernelSHAP": holdfast.explainers.get("kernel_shap", samples=300, segments="pixels"),
-        "LIME": holdfast.explainers.get("lime", samples=300, segments="pixels", output="logit"),
+        "integrated gradients": standfast.explainers.get("integrated_gradients", steps=32),
+        "DeepSHAP": standfast.explainers.get("deep_shap", background=references()),
+        "KernelSHAP": standfast.explainers.get("kernel_shap", samples=300, segments="pixels"),
+        "LIME": standfast.explainers.get("lime", samples=300, segments="pixels", output="logit"),
     }
-    ball = holdfast.LinfBall(radius=0.1)  # a tenth of a standard deviation, in every feature
+    ball = standfast.LinfBall(radius=0.1)  # a tenth of a standard deviation, in every feature
     metrics = [
-        holdfast.metrics.WorstCase(ball, event="changed_explanation", similarity="spearman", budget=budget),
-        holdfast.metrics.MaxSensitivity(ball, samples=20, normalise=True),
-        holdfast.metrics.CorruptionCurve(replacement="sample", background=references(), samples=3),
-        holdfast.metrics.DataSensitivityConsistency(masks=200),
+        standfast.metrics.WorstCase(ball, event="changed_explanation", similarity="spearman", budget=budget),
+        standfast.metrics.MaxSensitivity(ball, samples=20, normalise=True),
+        standfast.metrics.CorruptionCurve(replacement="sample", background=references(), samples=3),
+        standfast.metrics.DataSensitivityConsistency(masks=200),
     ]
-    return holdfast.evaluate(classifier, explainers, split()[1][:samples], metrics)
+    return standfast.evaluate(model, explainers, split()[1][:samples], metrics)
 
 
 def fit_trees() -> HistGradientBoostingClassifier:
@@ -139,31 +139,31 @@ def fit_trees() -> HistGradientBoostingClassifier:
     return HistGradientBoostingClassifier(random_state=0).fit(train.numpy(), labels.numpy())
 
 
-def explain_trees() -> dict[str, holdfast.explainers.Explainer]:
+def explain_trees() -> dict[str, standfast.explainers.Explainer]:
     """What needs predictions, or the trees themselves."""
     own = {"segments": "pixels", "samples": 300, "output": "logit"}
     return {
-        "TreeSHAP": holdfast.explainers.get("shap:TreeExplainer", background=references()),
-        "TreeSHAP, path-dependent": holdfast.explainers.get("shap:TreeExplainer"),
-        "KernelSHAP": holdfast.explainers.get("kernel_shap", **own),
-        "permutations": holdfast.explainers.get("shapley_sampling", segments="pixels", permutations=10),
-        "LIME": holdfast.explainers.get("lime", **own),
-        "occlusion": holdfast.explainers.get("occlusion"),
+        "TreeSHAP": standfast.explainers.get("shap:TreeExplainer", background=references()),
+        "TreeSHAP, path-dependent": standfast.explainers.get("shap:TreeExplainer"),
+        "KernelSHAP": standfast.explainers.get("kernel_shap", **own),
+        "permutations": standfast.explainers.get("shapley_sampling", segments="pixels", permutations=10),
+        "LIME": standfast.explainers.get("lime", **own),
+        "occlusion": standfast.explainers.get("occlusion"),
     }
 
 
-def evaluate_trees(samples: int = 20, budget: int = 500) -> holdfast.Evaluation:
+def evaluate_trees(samples: int = 20, budget: int = 500) -> standfast.Evaluation:
     """Six explainers of the trees, by metrics that need no gradients, on the first samples of the test set."""
-    classifier = holdfast.Classifier.from_callable(fit_trees().predict_proba, bounds())
-    ball = holdfast.LinfBall(radius=0.1)
+    model = standfast.Model.from_callable(fit_trees().predict_proba, bounds())
+    ball = standfast.LinfBall(radius=0.1)
     options = {"event": "changed_explanation", "similarity": "spearman", "budget": budget}
     metrics = {
-        "worst case, ball": holdfast.metrics.WorstCase(ball, **options),
-        "worst case, natural": holdfast.metrics.WorstCase(natural_changes(), **options),
-        "max sensitivity": holdfast.metrics.MaxSensitivity(ball, samples=20, normalise=True),
-        "corruption curve": holdfast.metrics.CorruptionCurve(replacement="sample", background=references(), samples=3),
+        "worst case, ball": standfast.metrics.WorstCase(ball, **options),
+        "worst case, natural": standfast.metrics.WorstCase(natural_changes(), **options),
+        "max sensitivity": standfast.metrics.MaxSensitivity(ball, samples=20, normalise=True),
+        "corruption curve": standfast.metrics.CorruptionCurve(replacement="sample", background=references(), samples=3),
     }
-    return holdfast.evaluate(classifier, explain_trees(), split()[1][:samples], metrics, samples_per_job=samples)
+    return standfast.evaluate(model, explain_trees(), split()[1][:samples], metrics, samples_per_job=samples)
 
 
 def main_trees() -> None:
@@ -175,10 +175,10 @@ def main_trees() -> None:
 
 def main(folder: Path = Path("results/tabular")) -> None:
     """The report, and which features matter most for the first sample."""
-    classifier = holdfast.Classifier(build(), bounds())
+    model = standfast.Model(build(), bounds())
     _, test, _, labels = split()
-    print(f"accuracy on the test set: {(classifier.predict(test) == labels).float().mean():.3f}")
-    maps = holdfast.explainers.get("integrated_gradients", steps=32)(classifier, test[:1])
+    print(f"accuracy on the test set: {(model.predict(test) == labels).float().mean():.3f}")
+    maps = standfast.explainers.get("integrated_gradients", steps=32)(model, test[:1])
     for feature in maps[0].abs().argsort(descending=True)[:5].tolist():
         print(f"{NAMES[feature]:25} {maps[0, feature]:+.3f}")
     folder.mkdir(parents=True, exist_ok=True)

@@ -24,18 +24,18 @@ import os
 import torch
 from torch import nn
 
-import holdfast
+import standfast
 
-SMALL = os.environ.get("HOLDFAST_SMALL") == "1"  # as the tests run it
+SMALL = os.environ.get("STANDFAST_SMALL") == "1"  # as the tests run it
 EPOCHS, SAMPLES, BUDGET = (4, 3, 20) if SMALL else (30, 24, 200)
 
 # %% [markdown]
 # ## 1. Train
 #
-# holdfast takes any module that maps inputs `(N, C, H, W)` to logits `(N, classes)`.
+# standfast takes any module that maps inputs `(N, C, H, W)` to logits `(N, classes)`.
 
 # %%
-digits = holdfast.data.bundled("digits")
+digits = standfast.data.bundled("digits")
 order = torch.randperm(len(digits), generator=torch.Generator().manual_seed(0))
 train, test = digits.take(order[:240]), digits.take(order[240:])
 
@@ -69,8 +69,8 @@ for _ in range(EPOCHS):
 # The normalisation goes into `preprocess`, so that radii are in the units of the images.
 
 # %%
-classifier = holdfast.Classifier(network, bounds=(0.0, 1.0), preprocess=normalise)
-right = classifier.predict(test.inputs) == test.labels
+model = standfast.Model(network, bounds=(0.0, 1.0), preprocess=normalise)
+right = model.predict(test.inputs) == test.labels
 print(f"test accuracy: {right.double().mean():.0%} of {len(test)} digits")
 
 # %% [markdown]
@@ -97,14 +97,14 @@ def gradient_on_ink(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -
 
 explainers = {
     "saliency": "saliency",
-    "integrated gradients": holdfast.explainers.get("integrated_gradients", steps=16),
+    "integrated gradients": standfast.explainers.get("integrated_gradients", steps=16),
     "Grad-CAM": "gradcam",
-    "gradient on ink": holdfast.explainers.from_callable(gradient_on_ink, name="gradient on ink"),
+    "gradient on ink": standfast.explainers.from_callable(gradient_on_ink, name="gradient on ink"),
     "random": "random",
     "centre": "centre",
 }
-maps = {name: holdfast.explainers.get(each)(classifier, chosen.inputs[:2]) for name, each in explainers.items()}
-axes = holdfast.show(chosen[:2], maps)
+maps = {name: standfast.explainers.get(each)(model, chosen.inputs[:2]) for name, each in explainers.items()}
+axes = standfast.show(chosen[:2], maps)
 
 # %% [markdown]
 # ## 4. Evaluate
@@ -118,10 +118,10 @@ axes = holdfast.show(chosen[:2], maps)
 
 # %%
 metrics = {
-    "worst case": holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), event="changed_explanation", budget=BUDGET),
-    "AOPC": holdfast.metrics.AOPC(region=4, steps=20, replacement="constant", baseline=0.0),
+    "worst case": standfast.metrics.WorstCase(standfast.LinfBall(0.1), event="changed_explanation", budget=BUDGET),
+    "AOPC": standfast.metrics.AOPC(region=4, steps=20, replacement="constant", baseline=0.0),
 }
-found = holdfast.evaluate(classifier, explainers, chosen, metrics, progress=False)
+found = standfast.evaluate(model, explainers, chosen, metrics, progress=False)
 assert not found.failures
 found
 

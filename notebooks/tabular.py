@@ -25,9 +25,9 @@ import os
 import torch
 from torch import nn
 
-import holdfast
+import standfast
 
-SMALL = os.environ.get("HOLDFAST_SMALL") == "1"  # as the tests run it
+SMALL = os.environ.get("STANDFAST_SMALL") == "1"  # as the tests run it
 EPOCHS, SAMPLES, BUDGET, MASKS = (5, 3, 30, 100) if SMALL else (60, 24, 300, 200)
 
 # %% [markdown]
@@ -57,7 +57,7 @@ order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
 train, test = order[:400], order[400:]
 rows = (rows - rows[train].mean(0)) / rows[train].std(0)
 bounds = (float(rows.min().floor()), float(rows.max().ceil()))
-patients = holdfast.data.Dataset("tumours", rows[test], labels[test], classes, bounds, features=names)
+patients = standfast.data.Dataset("tumours", rows[test], labels[test], classes, bounds, features=names)
 patients
 
 # %% [markdown]
@@ -73,8 +73,8 @@ for _ in range(EPOCHS):
         nn.functional.cross_entropy(network(rows[batch]), labels[batch]).backward()
         optimiser.step()
 
-classifier = holdfast.Classifier(network, bounds=bounds)
-right = classifier.predict(patients.inputs) == patients.labels
+model = standfast.Model(network, bounds=bounds)
+right = model.predict(patients.inputs) == patients.labels
 print(f"test accuracy: {right.double().mean():.1%} of {len(patients)} tumours")
 chosen = patients.take(right.nonzero()[:SAMPLES, 0])
 
@@ -87,16 +87,16 @@ chosen = patients.take(right.nonzero()[:SAMPLES, 0])
 # %%
 explainers = {
     "saliency": "saliency",
-    "integrated gradients": holdfast.explainers.get("integrated_gradients", steps=32),
-    "KernelSHAP": holdfast.explainers.get("kernel_shap", samples=200, segments="pixels"),
-    "LIME": holdfast.explainers.get("lime", samples=200, segments="pixels", output="logit"),
+    "integrated gradients": standfast.explainers.get("integrated_gradients", steps=32),
+    "KernelSHAP": standfast.explainers.get("kernel_shap", samples=200, segments="pixels"),
+    "LIME": standfast.explainers.get("lime", samples=200, segments="pixels", output="logit"),
     "random": "random",
 }
 maps = {
-    name: holdfast.explainers.get(explainers[name])(classifier, chosen.inputs[:1])
+    name: standfast.explainers.get(explainers[name])(model, chosen.inputs[:1])
     for name in ("integrated gradients", "LIME")
 }
-axes = holdfast.show(chosen[:1], maps)
+axes = standfast.show(chosen[:1], maps)
 
 # %% [markdown]
 # ## 4. Evaluate
@@ -112,16 +112,16 @@ axes = holdfast.show(chosen[:1], maps)
 # %%
 RADII = 0.02, 0.1
 metrics = {
-    f"top five within {radius}": holdfast.metrics.WorstCase(
-        holdfast.LinfBall(radius), event="changed_explanation", similarity="topk_intersection:k=5", budget=BUDGET
+    f"top five within {radius}": standfast.metrics.WorstCase(
+        standfast.LinfBall(radius), event="changed_explanation", similarity="topk_intersection:k=5", budget=BUDGET
     )
     for radius in RADII
 }
 metrics |= {
-    "corruption curve": holdfast.metrics.CorruptionCurve(replacement="constant", unit="entry"),
-    "data SenC": holdfast.metrics.DataSensitivityConsistency(masks=MASKS),
+    "corruption curve": standfast.metrics.CorruptionCurve(replacement="constant", unit="entry"),
+    "data SenC": standfast.metrics.DataSensitivityConsistency(masks=MASKS),
 }
-found = holdfast.evaluate(classifier, explainers, chosen, metrics, progress=False)
+found = standfast.evaluate(model, explainers, chosen, metrics, progress=False)
 assert not found.failures
 found
 

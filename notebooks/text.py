@@ -25,10 +25,10 @@ import os
 import torch
 from torch import nn
 
-import holdfast
-from holdfast.zoo import EmbeddedText, padded_batch, text_classifier
+import standfast
+from standfast.zoo import EmbeddedText, padded_batch, text_classifier
 
-SMALL = os.environ.get("HOLDFAST_SMALL") == "1"  # as the tests run it
+SMALL = os.environ.get("STANDFAST_SMALL") == "1"  # as the tests run it
 STEPS, SAMPLES, BUDGET = (20, 3, 20) if SMALL else (250, 24, 200)
 
 # %% [markdown]
@@ -116,14 +116,14 @@ _ = reader.eval()
 
 # %%
 text = EmbeddedText(reader, reader.words, Reader.read, padding=0, radius=0.1)
-classifier = text_classifier(text)
+model = text_classifier(text)
 
 
-def make_dataset(count: int, seed: int) -> holdfast.data.Dataset:
+def make_dataset(count: int, seed: int) -> standfast.data.Dataset:
     """Reviews as embeddings, with their words and the places that decide."""
     texts, labels = make_reviews(count, seed)
     decide = torch.tensor([[word in {"not", *GOOD, *BAD} for word in [*words, *[""] * 8][:LENGTH]] for words in texts])
-    return holdfast.data.Dataset(
+    return standfast.data.Dataset(
         "reviews",
         text.embed(number(texts)).detach(),
         labels,
@@ -135,7 +135,7 @@ def make_dataset(count: int, seed: int) -> holdfast.data.Dataset:
 
 
 test = make_dataset(200, seed=1)
-right = classifier.predict(test.inputs) == test.labels
+right = model.predict(test.inputs) == test.labels
 print(f"accuracy on new reviews: {right.double().mean():.0%}")
 chosen = test.take(right.nonzero()[:SAMPLES, 0])
 
@@ -148,16 +148,16 @@ chosen = test.take(right.nonzero()[:SAMPLES, 0])
 nothing = text.baseline()
 explainers = {
     "gradient x input": "input_x_gradient",
-    "integrated gradients": holdfast.explainers.get("integrated_gradients", steps=32, baseline=nothing),
-    "KernelSHAP": holdfast.explainers.get("kernel_shap", samples=100, segments="pixels", baseline=nothing),
-    "LIME": holdfast.explainers.get("lime", samples=100, segments="pixels", baseline=nothing),
+    "integrated gradients": standfast.explainers.get("integrated_gradients", steps=32, baseline=nothing),
+    "KernelSHAP": standfast.explainers.get("kernel_shap", samples=100, segments="pixels", baseline=nothing),
+    "LIME": standfast.explainers.get("lime", samples=100, segments="pixels", baseline=nothing),
     "random": "random",
 }
 maps = {
-    name: holdfast.explainers.get(explainers[name])(classifier, chosen.inputs[:3])
+    name: standfast.explainers.get(explainers[name])(model, chosen.inputs[:3])
     for name in ("gradient x input", "KernelSHAP")
 }
-axes = holdfast.show(chosen[:3], maps)
+axes = standfast.show(chosen[:3], maps)
 
 # %% [markdown]
 # ## 5. Evaluate
@@ -170,11 +170,11 @@ axes = holdfast.show(chosen[:3], maps)
 
 # %%
 metrics = {
-    "on the deciding words": holdfast.metrics.RelevanceLocalisation(regions="decide", unit="pixel"),
-    "corruption curve": holdfast.metrics.CorruptionCurve(replacement="constant", baseline=nothing, unit="pixel"),
-    "worst case": holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), event="changed_explanation", budget=BUDGET),
+    "on the deciding words": standfast.metrics.RelevanceLocalisation(regions="decide", unit="pixel"),
+    "corruption curve": standfast.metrics.CorruptionCurve(replacement="constant", baseline=nothing, unit="pixel"),
+    "worst case": standfast.metrics.WorstCase(standfast.LinfBall(0.1), event="changed_explanation", budget=BUDGET),
 }
-found = holdfast.evaluate(classifier, explainers, chosen, metrics, progress=False)
+found = standfast.evaluate(model, explainers, chosen, metrics, progress=False)
 assert not found.failures
 found
 

@@ -23,11 +23,11 @@ import os
 import matplotlib.pyplot as plt
 import torch
 
-import holdfast
-from holdfast.zoo.networks.series_cnn import SeriesCNN
-from holdfast.zoo.training.classifier import accuracy, train_classifier
+import standfast
+from standfast.zoo.networks.series_cnn import SeriesCNN
+from standfast.zoo.training.classifier import accuracy, train_classifier
 
-SMALL = os.environ.get("HOLDFAST_SMALL") == "1"  # as the tests run it
+SMALL = os.environ.get("STANDFAST_SMALL") == "1"  # as the tests run it
 COUNT, EPOCHS, SAMPLES, BUDGET = (200, 1, 4, 20) if SMALL else (1200, 6, 24, 100)
 
 # %% [markdown]
@@ -36,8 +36,8 @@ COUNT, EPOCHS, SAMPLES, BUDGET = (200, 1, 4, 20) if SMALL else (1200, 6, 24, 100
 # `extras["blocks"]` says where the blocks are; the shaded parts of the figure.
 
 # %%
-train = holdfast.data.synthetic_waves(COUNT, steps=200, block=50, seed=0)
-test = holdfast.data.synthetic_waves(200, steps=200, block=50, seed=1)
+train = standfast.data.synthetic_waves(COUNT, steps=200, block=50, seed=0)
+test = standfast.data.synthetic_waves(200, steps=200, block=50, seed=1)
 
 figure, axes = plt.subplots(4, 1, figsize=(8, 4), sharex=True)
 for channel, axis in enumerate(axes):
@@ -63,8 +63,8 @@ network = train_classifier(
 )
 print(f"test accuracy: {accuracy(network, test.inputs, test.labels):.0%}")
 
-classifier = holdfast.Classifier(network, bounds=(-torch.inf, torch.inf))
-right = classifier.predict(test.inputs) == test.labels
+model = standfast.Model(network, bounds=(-torch.inf, torch.inf))
+right = model.predict(test.inputs) == test.labels
 chosen = test.take(right.nonzero()[:SAMPLES, 0])
 
 # %% [markdown]
@@ -74,15 +74,15 @@ chosen = test.take(right.nonzero()[:SAMPLES, 0])
 explainers = {
     "saliency": "saliency",
     "gradient x input": "input_x_gradient",
-    "integrated gradients": holdfast.explainers.get("integrated_gradients", steps=16),
+    "integrated gradients": standfast.explainers.get("integrated_gradients", steps=16),
     "random": "random",
 }
 maps = {
-    name: holdfast.explainers.get(each)(classifier, chosen.inputs[:1])
+    name: standfast.explainers.get(each)(model, chosen.inputs[:1])
     for name, each in explainers.items()
     if name != "random"
 }
-axes = holdfast.show(chosen[:1], maps)
+axes = standfast.show(chosen[:1], maps)
 
 # %% [markdown]
 # ## 4. Evaluate
@@ -97,11 +97,11 @@ axes = holdfast.show(chosen[:1], maps)
 
 # %%
 metrics = {
-    "within the blocks": holdfast.metrics.RelevanceLocalisation(regions="blocks"),
-    "corruption curve": holdfast.metrics.CorruptionCurve(samples=2),
-    "worst case": holdfast.metrics.WorstCase(holdfast.LinfBall(0.05), event="changed_explanation", budget=BUDGET),
+    "within the blocks": standfast.metrics.RelevanceLocalisation(regions="blocks"),
+    "corruption curve": standfast.metrics.CorruptionCurve(samples=2),
+    "worst case": standfast.metrics.WorstCase(standfast.LinfBall(0.05), event="changed_explanation", budget=BUDGET),
 }
-found = holdfast.evaluate(classifier, explainers, chosen, metrics, progress=False)
+found = standfast.evaluate(model, explainers, chosen, metrics, progress=False)
 assert not found.failures
 found
 
@@ -113,7 +113,7 @@ axes = found.plot()
 # most relevant positions are replaced.
 
 # %%
-curve = holdfast.metrics.CorruptionCurve(samples=2)(classifier, explainers["integrated gradients"], chosen.inputs)
+curve = standfast.metrics.CorruptionCurve(samples=2)(model, explainers["integrated gradients"], chosen.inputs)
 figure, axis = plt.subplots(figsize=(6, 3))
 axis.plot(curve.fractions, curve.score_drop["top"].T, color="tab:blue", alpha=0.3)
 axis.plot(curve.fractions, curve.score_drop["top"].nanmean(0), color="black", label="mean")

@@ -23,10 +23,10 @@ import os
 import numpy as np
 import polars as pl
 
-import holdfast
-from holdfast.statistics.comparison import compare
+import standfast
+from standfast.statistics.comparison import compare
 
-SMALL = os.environ.get("HOLDFAST_SMALL") == "1"  # as the tests run it
+SMALL = os.environ.get("STANDFAST_SMALL") == "1"  # as the tests run it
 SAMPLES, BUDGET = (3, 20) if SMALL else (24, 150)
 MODELS = {
     "natural": "lenet5-mnist-plain",
@@ -42,11 +42,11 @@ MODELS = {
 # A robust network is of no use if it is often wrong.
 
 # %%
-digits = holdfast.data.bundled("digits")
+digits = standfast.data.bundled("digits")
 accuracy = {}
 for name, weights in MODELS.items():
-    classifier = holdfast.Classifier(holdfast.zoo.load(weights), bounds=digits.bounds)
-    accuracy[name] = (classifier.predict(digits.inputs) == digits.labels).double().mean().item()
+    model = standfast.Model(standfast.zoo.load(weights), bounds=digits.bounds)
+    accuracy[name] = (model.predict(digits.inputs) == digits.labels).double().mean().item()
     print(f"{name:10} {accuracy[name]:.1%} of {len(digits)} digits")
 
 # %% [markdown]
@@ -70,7 +70,7 @@ study = {
         "max-sensitivity": {"name": "max_sensitivity", "samples": 20, "normalise": True},
     },
 }
-found = holdfast.run_study(study, out="memory://training-schemes", progress=False)
+found = standfast.run_study(study, out="memory://training-schemes", progress=False)
 assert not found.failures
 
 # %% [markdown]
@@ -136,7 +136,7 @@ print(f"May show saliency maps: {', '.join(allowed) or 'none of these networks, 
 #   an adversary of 0.1 does more. Gradient times input shows no such effect, so repeat the question for each explainer.
 # - The radius of the questions is 0.1 throughout. Other radii are one more metric each.
 # - These are five networks, one of each kind. That a *scheme* is better takes several networks of each, trained from
-#   different seeds; `holdfast train` trains them.
+#   different seeds; `standfast train` trains them.
 #
 # The tables of the paper that asked this first, and what of them came out here:
 # [SAFARI's tables](../safari.md#table-3-training-schemes).

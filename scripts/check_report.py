@@ -13,9 +13,9 @@ LARGEST = 6_000_000  # bytes, of the demonstration's report
 def problems(text: str) -> list[str]:
     """What is wrong with the page."""
     found = []
-    if not text.rstrip().endswith("<!-- holdfast report: complete -->"):
+    if not text.rstrip().endswith("<!-- standfast report: complete -->"):
         found.append("it does not end with its last line")
-    if 'name="holdfast-report" content="complete"' not in text:
+    if 'name="standfast-report" content="complete"' not in text:
         found.append("its head is not marked as complete")
     for needed in ("integrated gradients", "input x gradient", "Grad-CAM", "<svg", "data:image/png", "vegaEmbed"):
         if needed not in text:

@@ -16,13 +16,13 @@ ROOT = Path(__file__).resolve().parents[1]
 
 #: without these an installed package would not work, wherever it came from
 NEEDED = (
-    "holdfast/py.typed",
-    "holdfast/cli/commands.py",
-    "holdfast/data/assets/digits.npz",
-    "holdfast/integrations/peers/publications.bib",
-    "holdfast/report/templates/report.html",
-    "holdfast/zoo/weights/lenet5-mnist.safetensors",
-    "holdfast/zoo/weights/lenet5-mnist.json",
+    "standfast/py.typed",
+    "standfast/cli/commands.py",
+    "standfast/data/assets/digits.npz",
+    "standfast/integrations/peers/publications.bib",
+    "standfast/report/templates/report.html",
+    "standfast/zoo/weights/lenet5-mnist.safetensors",
+    "standfast/zoo/weights/lenet5-mnist.json",
 )
 #: what somebody needs who has only the sdist: to build, to test, to cite
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "Makefile", "constraints.txt")
@@ -54,8 +54,8 @@ def check_wheel(wheel: Path) -> list[str]:
     problems += [f"{name} is empty" for name in empty]
     if "LICENSE" not in metadata:
         problems.append("the licence is missing")
-    if scripts.get("console_scripts", "holdfast", fallback="") != "holdfast.cli:main":
-        problems.append("the command holdfast is missing")
+    if scripts.get("console_scripts", "standfast", fallback="") != "standfast.cli:main":
+        problems.append("the command standfast is missing")
     for field in ("Requires-Python", "License-Expression", "Description-Content-Type"):
         if not about.get(field):
             problems.append(f"the metadata has no {field}")

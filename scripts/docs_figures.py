@@ -4,7 +4,7 @@
     python scripts/docs_figures.py aopc c_eval     some; `bent` is the picture of the README, `paired` that of
                                                    docs/reading-results.md
 
-The figures of docs/metrics are those of holdfast's own report.
+The figures of docs/metrics are those of standfast's own report.
 Everything is seeded; the same command draws the same figures. They are committed, so that the site can be built without
 running a model.
 """
@@ -20,9 +20,9 @@ from pathlib import Path
 
 import torch
 
-import holdfast
-from holdfast.metrics import Metric
-from holdfast.report import Report
+import standfast
+from standfast.metrics import Metric
+from standfast.report import Report
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "figures"
 LARGEST = 60_000  # bytes of a figure
@@ -42,21 +42,21 @@ class Figure:
     chart: str = "distribution"
     explainers: tuple[str, ...] = EXPLAINERS
     model: str = "lenet5-mnist"
-    data: holdfast.data.Dataset | None = None  # the bundled digits
+    data: standfast.data.Dataset | None = None  # the bundled digits
 
 
 def figures() -> dict[str, Figure]:
     """The figure of every metric."""
-    of = holdfast.metrics
-    near, small = holdfast.LinfBall(0.1), holdfast.LinfBall(0.02)
+    of = standfast.metrics
+    near, small = standfast.LinfBall(0.1), standfast.LinfBall(0.02)
     similarities = ("topk_intersection:k=100", "lens_precision:k=100,w=1", "lens_recall:k=100,w=1")
-    attack = of.AttributionAttack(holdfast.LinfBall(0.1), "top_k", steps=20, restarts=1, similarities=similarities)
+    attack = of.AttributionAttack(standfast.LinfBall(0.1), "top_k", steps=20, restarts=1, similarities=similarities)
     rare = of.MisinterpretationProbability(near, threshold=0.8, particles=100, floor=-20.0)
-    waves = holdfast.data.synthetic_waves(60, seed=1)  # the class lies in two blocks, which are known
+    waves = standfast.data.synthetic_waves(60, seed=1)  # the class lies in two blocks, which are known
     inside = of.RelevanceLocalisation(regions=waves.extras["blocks"])
     of_series = ("saliency", "input_x_gradient", "integrated_gradients", "random")
     return {
-        "worst_case": Figure(of.WorstCase(holdfast.LinfBall(0.2), budget=200), 8, "convergence"),
+        "worst_case": Figure(of.WorstCase(standfast.LinfBall(0.2), budget=200), 8, "convergence"),
         "misinterpretation_probability": Figure(rare, 2, "curve_sample0", EXPLAINERS[:3]),
         "max_sensitivity": Figure(of.MaxSensitivity(small, samples=30, normalise=True), 30),
         "local_lipschitz": Figure(of.LocalLipschitz(small, samples=30, normalise=True), 30),
@@ -82,11 +82,11 @@ def _roomy(found: re.Match[str]) -> str:
 
 def draw(name: str, figure: Figure) -> Path:
     """Evaluate, build the report's charts, and keep the one that was asked for, on white."""
-    data = (figure.data or holdfast.data.bundled("digits"))[: figure.samples]
-    classifier = holdfast.Classifier(holdfast.zoo.load(figure.model), bounds=data.bounds, device="cpu")
+    data = (figure.data or standfast.data.bundled("digits"))[: figure.samples]
+    model = standfast.Model(standfast.zoo.load(figure.model), bounds=data.bounds, device="cpu")
     with tempfile.TemporaryDirectory() as folder:
-        found = holdfast.evaluate(
-            classifier,
+        found = standfast.evaluate(
+            model,
             figure.explainers,
             data.inputs,
             {name: figure.metric},
@@ -96,7 +96,7 @@ def draw(name: str, figure: Figure) -> Path:
         )
         assert not found.failures, found.failures[0]
         drawn = Report(found.results).figures(f"{folder}/figures")
-        where = f"-inputs-{type(classifier.module).__name__}-"  # the names of the data and of the model
+        where = f"-inputs-{type(model.module).__name__}-"  # the names of the data and of the model
         names = {path.stem.rpartition(where)[2]: path for path in drawn if path.stem.startswith("metric-")}
         if figure.chart not in names:
             raise SystemExit(f"{name}: the report has no chart {figure.chart!r}, only {', '.join(sorted(names))}")
@@ -114,15 +114,15 @@ def bend_explanation(budget: int = 5000, around: range = BENT_AMONG) -> tuple[di
     Returns:
         The numbers of the caption, and four pictures `(28, 28)`: the digit, its map, the perturbed digit, its map.
     """
-    digits = holdfast.data.bundled("digits")[around.start : around.stop]
+    digits = standfast.data.bundled("digits")[around.start : around.stop]
     row = around.index(BENT_DIGIT)
-    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=digits.bounds, device="cpu")
-    saliency = holdfast.explainers.get("saliency")
-    ball = holdfast.LinfBall(BENT_LEVELS / 255)
-    found = holdfast.metrics.WorstCase(ball, budget=budget)(classifier, saliency, digits.inputs)
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=digits.bounds, device="cpu")
+    saliency = standfast.explainers.get("saliency")
+    ball = standfast.LinfBall(BENT_LEVELS / 255)
+    found = standfast.metrics.WorstCase(ball, budget=budget)(model, saliency, digits.inputs)
     assert found.inputs is not None
     assert found.maps is not None
-    before, after = (classifier.logits(x).softmax(1) for x in (digits.inputs, found.inputs))
+    before, after = (model.logits(x).softmax(1) for x in (digits.inputs, found.inputs))
     label = int(digits.labels[row])
     numbers = {
         "label": label,
@@ -135,7 +135,7 @@ def bend_explanation(budget: int = 5000, around: range = BENT_AMONG) -> tuple[di
         "median correlation": float(found.similarity.quantile(0.5)),
         "correlations below 0.4": int((found.similarity < 0.4).sum()),
     }
-    original = saliency(classifier, digits.inputs, digits.labels)
+    original = saliency(model, digits.inputs, digits.labels)
     return numbers, [x[row, 0] for x in (digits.inputs, original, found.inputs, found.maps)]
 
 
@@ -169,14 +169,14 @@ def draw_paired() -> Path:
     """Draw medians with intervals for few and for more samples, and the pairs behind a comparison."""
     from matplotlib import pyplot
 
-    from holdfast.statistics.comparison import compare
-    from holdfast.statistics.paired import bootstrap_interval
+    from standfast.statistics.comparison import compare
+    from standfast.statistics.paired import bootstrap_interval
 
-    digits = holdfast.data.bundled("digits")[10:34]
-    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=digits.bounds, device="cpu")
+    digits = standfast.data.bundled("digits")[10:34]
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=digits.bounds, device="cpu")
     names = ("saliency", "input_x_gradient", "gradcam")
-    aopc = holdfast.metrics.AOPC()
-    values = torch.stack([aopc(classifier, holdfast.explainers.get(n), digits.inputs).value for n in names], 1).numpy()
+    aopc = standfast.metrics.AOPC()
+    values = torch.stack([aopc(model, standfast.explainers.get(n), digits.inputs).value for n in names], 1).numpy()
     figure, axes = pyplot.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
     for axis, count in zip(axes, (6, len(digits)), strict=False):
         intervals = [bootstrap_interval(values[:count, column]) for column in range(len(names))]

@@ -2,11 +2,11 @@
 
 - Formulas, `$...$` and `$$...$$`, become MathML when the site is built, so that pages load no script for them.
 - Notebooks, `notebooks/*.py` in jupytext's percent format, are run cell by cell and become pages with their output, and
-  a file for Jupyter to download. `HOLDFAST_DOCS_RUN=0` shows them without running them. `notebooks/*.md` in the
+  a file for Jupyter to download. `STANDFAST_DOCS_RUN=0` shows them without running them. `notebooks/*.md` in the
   navigation stands for all of them.
-- `<!-- public: holdfast.metrics: WorstCase WorstCaseResult -->` becomes the reference of these names of the module, and
-  `<!-- public: holdfast.metrics -->` that of all names in its `__all__` that no other page of docs/api lists. So every
-  public name is on a page, also a new one.
+- `<!-- public: standfast.metrics: WorstCase WorstCaseResult -->` becomes the reference of these names of the module,
+  and `<!-- public: standfast.metrics -->` that of all names in its `__all__` that no other page of docs/api lists. So
+  every public name is on a page, also a new one.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # MkDocs loads this file by its 
 
 import notebook_cells  # noqa: E402
 
-from holdfast.explainers import Explainer  # noqa: E402
-from holdfast.metrics import Metric  # noqa: E402
+from standfast.explainers import Explainer  # noqa: E402
+from standfast.metrics import Metric  # noqa: E402
 
 _INLINE = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.DOTALL)
 _DISPLAY = re.compile(r'<div class="arithmatex">\\\[(.*?)\\\]</div>', re.DOTALL)
@@ -62,7 +62,7 @@ def _notebooks() -> list[Path]:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """A page and a file for Jupyter for every notebook."""
-    run = os.environ.get("HOLDFAST_DOCS_RUN", "1") != "0"
+    run = os.environ.get("STANDFAST_DOCS_RUN", "1") != "0"
     os.environ.setdefault("MPLBACKEND", "agg")
     for path in _notebooks():
         page = f"notebooks/{path.stem}"
@@ -124,7 +124,7 @@ def _entry(module: str, name: str, level: int) -> str:
     home = f"{module}.{name}"
     if inspect.isclass(value) or inspect.isroutine(value):
         home = f"{value.__module__}.{value.__qualname__}"
-    heading = f"{module}.{name}" if home.startswith("holdfast.") else name
+    heading = f"{module}.{name}" if home.startswith("standfast.") else name
     # what a metric or an explainer has to implement is said once, with its base
     bases = [b for b in (Metric, Explainer) if inspect.isclass(value) and issubclass(value, b)]
     members = ", members: false" if bases and value not in bases else ""

@@ -1,6 +1,6 @@
-"""Make the bundled sample of digits, src/holdfast/data/assets/digits.npz, from the MNIST test set.
+"""Make the bundled sample of digits, src/standfast/data/assets/digits.npz, from the MNIST test set.
 
-    HOLDFAST_DATA=<folder with mnist/> python scripts/make_bundled_digits.py
+    STANDFAST_DATA=<folder with mnist/> python scripts/make_bundled_digits.py
 
 The first 30 digits of each class, in the order of the test set, are interleaved: the first of each class
 0..9, the second of each, and so on. Stored as unsigned bytes; `digits.txt` beside the file says where they
@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from holdfast import data
+from standfast import data
 
-ASSETS = Path(__file__).resolve().parents[1] / "src" / "holdfast" / "data" / "assets"
+ASSETS = Path(__file__).resolve().parents[1] / "src" / "standfast" / "data" / "assets"
 PER_CLASS = 30
 PROVENANCE = """\
 digits.npz: 300 of the 10,000 digits of the MNIST test set, unchanged: the first 30 of each class in the

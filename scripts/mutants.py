@@ -95,7 +95,7 @@ class Mutant:
 
 def target_files() -> list[Path]:
     """The files that are changed."""
-    found = [SOURCE / "holdfast" / name for name in TARGETS]
+    found = [SOURCE / "standfast" / name for name in TARGETS]
     return [file for path in found for file in (sorted(path.rglob("*.py")) if path.is_dir() else [path])]
 
 
@@ -207,7 +207,7 @@ class _Changed(MetaPathFinder):
 
 
 def module_name(file: str) -> str:
-    """The module of a file: `src/holdfast/metrics/base.py` is `holdfast.metrics.base`."""
+    """The module of a file: `src/standfast/metrics/base.py` is `standfast.metrics.base`."""
     parts = list((ROOT / file).relative_to(SOURCE).with_suffix("").parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -529,7 +529,7 @@ def summary(mutants: list[Mutant]) -> str:
     """A table, and the mutants that were not killed."""
     parts: dict[str, Counter[str]] = defaultdict(Counter)
     for mutant in mutants:
-        name = mutant.file.removeprefix("src/holdfast/")
+        name = mutant.file.removeprefix("src/standfast/")
         parts[name if name.startswith("study") else name.partition("/")[0]][mutant.outcome] += 1
     lines = ["| code | mutants | killed | share |", "| --- | --- | --- | --- |"]
     for name, found in [*sorted(parts.items()), ("all", sum(parts.values(), Counter()))]:
@@ -565,7 +565,7 @@ def main() -> None:
     for name in ("torch", "numpy", "scipy.stats", "polars", "coverage"):
         importlib.import_module(name)
     sys.modules["torch"].set_num_threads(1)  # type: ignore[attr-defined]
-    assert not [name for name in sys.modules if name.startswith("holdfast")]
+    assert not [name for name in sys.modules if name.startswith("standfast")]
     file = ROOT / "build/mutants/results.json"
     mutants = draw(arguments.count, arguments.seed)
     earlier = {}

@@ -20,14 +20,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import holdfast
-from holdfast.algorithms.masks.random_masks import Consistency, draw_masks, is_settled, measure_consistency, plan_checks
-from holdfast.charts import COLOURS
-from holdfast.report.render import CONFIG
-from holdfast.reproduce.senc.readings import average_over_masks, divide_by_mask_sums
-from holdfast.statistics.paired import bootstrap_interval
-from holdfast.statistics.pooling import pool_inputs
-from holdfast.tensors import Streams
+import standfast
+from standfast.algorithms.masks.random_masks import (
+    Consistency,
+    draw_masks,
+    is_settled,
+    measure_consistency,
+    plan_checks,
+)
+from standfast.charts import COLOURS
+from standfast.report.render import CONFIG
+from standfast.reproduce.senc.readings import average_over_masks, divide_by_mask_sums
+from standfast.statistics.paired import bootstrap_interval
+from standfast.statistics.pooling import pool_inputs
+from standfast.tensors import Streams
 
 FIGURE = Path(__file__).resolve().parents[1] / "docs" / "senc-bias.svg"
 MASKS, FEATURES, KEEP, RUNS = 5000, 20, 0.8, 400
@@ -201,12 +207,12 @@ def pooled(runs: int = 4000) -> None:
 
 def needed_masks(most: int = 40_000, count: int = 4) -> None:
     """How far the ends of rho's interval are from rho, on real digits, by the number of masks."""
-    digits = holdfast.data.bundled("digits")[:count]
-    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    digits = standfast.data.bundled("digits")[:count]
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     print("masks   digits whose interval is within 0.1 of rho (0.2)   median distance of the farther end")
     for masks in plan_checks(most, 1000)[::2]:
-        metric = holdfast.metrics.DataSensitivityConsistency(masks=masks, permutations=1, resamples=200)
-        found = metric(classifier, "input_x_gradient", digits.inputs)
+        metric = standfast.metrics.DataSensitivityConsistency(masks=masks, permutations=1, resamples=200)
+        found = metric(model, "input_x_gradient", digits.inputs)
         reach = torch.maximum(found.rho - found.low, found.high - found.rho)
         within = [int((reach * 1.2 <= tolerance).sum()) for tolerance in (0.1, 0.2)]
         print(f"{masks:6}  {within[0]}/{count} ({within[1]}/{count}) {reach.median():10.3f}", flush=True)

@@ -1,13 +1,13 @@
-"""Train the bundled models: weights (safetensors) and their card (JSON) in src/holdfast/zoo/weights/.
+"""Train the bundled models: weights (safetensors) and their card (JSON) in src/standfast/zoo/weights/.
 
-    HOLDFAST_DATA=<folder with mnist/, ...> python scripts/train_bundled.py lenet5-mnist
+    STANDFAST_DATA=<folder with mnist/, ...> python scripts/train_bundled.py lenet5-mnist
 
 Most are trained naturally: plain cross-entropy on inputs in [0, 1], with random shifts of up to two pixels, random
 flips where a mirror image is as good, and for traffic signs random views and light. The same seed gives the same
 weights on one machine with one version of torch and as many threads.
 
 `lenet5-mnist-pgd045` and `-pgd075` are trained adversarially: half the loss is that of images perturbed by projected
-gradient ascent (`holdfast.zoo.training.adversarial`). They stand for the two robust LeNets of Vu, Nguyen, Phan, Gera
+gradient ascent (`standfast.zoo.training.adversarial`). They stand for the two robust LeNets of Vu, Nguyen, Phan, Gera
 and Thai,
 "c-Eval: a unified metric to evaluate feature-based explanations via perturbation", Sec. V-B: trained "alternatively"
 on clean and adversarial images whose "normalized L2-norm distortion" is at most 0.3 and 0.5, above 95% on clean and
@@ -53,18 +53,18 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from holdfast import data, zoo
-from holdfast.neighbourhoods import L2Ball, LinfBall
-from holdfast.zoo.hub import Normalised
-from holdfast.zoo.networks.dla import DLA34
-from holdfast.zoo.networks.lenet import LeNet5
-from holdfast.zoo.networks.resnet import ResNet18
-from holdfast.zoo.networks.resnet20 import ResNet20
-from holdfast.zoo.networks.small_cnn import SmallCNN
-from holdfast.zoo.networks.vgg import VGG16
-from holdfast.zoo.networks.vit import VisionTransformer
-from holdfast.zoo.training.adversarial import Pgd, robust_accuracy
-from holdfast.zoo.training.classifier import (
+from standfast import data, zoo
+from standfast.neighbourhoods import L2Ball, LinfBall
+from standfast.zoo.hub import Normalised
+from standfast.zoo.networks.dla import DLA34
+from standfast.zoo.networks.lenet import LeNet5
+from standfast.zoo.networks.resnet import ResNet18
+from standfast.zoo.networks.resnet20 import ResNet20
+from standfast.zoo.networks.small_cnn import SmallCNN
+from standfast.zoo.networks.vgg import VGG16
+from standfast.zoo.networks.vit import VisionTransformer
+from standfast.zoo.training.adversarial import Pgd, robust_accuracy
+from standfast.zoo.training.classifier import (
     Augmentation,
     Epoch,
     accuracy,
@@ -72,11 +72,11 @@ from holdfast.zoo.training.classifier import (
     random_flip,
     random_shift,
 )
-from holdfast.zoo.training.loop import Training
-from holdfast.zoo.training.objective import Mixed, Scheme
-from holdfast.zoo.training.schemes import Adversarial, GradientHessian, GradientNorm, HessianNorm, IgSumNorm, Natural
+from standfast.zoo.training.loop import Training
+from standfast.zoo.training.objective import Mixed, Scheme
+from standfast.zoo.training.schemes import Adversarial, GradientHessian, GradientNorm, HessianNorm, IgSumNorm, Natural
 
-WEIGHTS = Path(__file__).resolve().parents[1] / "src" / "holdfast" / "zoo" / "weights"
+WEIGHTS = Path(__file__).resolve().parents[1] / "src" / "standfast" / "zoo" / "weights"
 
 
 @dataclass(frozen=True)
@@ -384,7 +384,7 @@ def train(name: str, epochs: int | None, seed: int, folder: Path) -> None:
         "test_accuracy": reached,
         "parameters": sum(parameter.numel() for parameter in module.parameters()),
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
-        "versions": {"torch": version("torch"), "holdfast": version("holdfast")},
+        "versions": {"torch": version("torch"), "standfast": version("standfast")},
         "script": "scripts/train_bundled.py",
         "licence": recipe.licence,
     }

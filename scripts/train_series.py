@@ -1,13 +1,13 @@
-"""Train the bundled networks for series: weights (safetensors) and their card (JSON) in src/holdfast/zoo/weights/.
+"""Train the bundled networks for series: weights (safetensors) and their card (JSON) in src/standfast/zoo/weights/.
 
     python scripts/train_series.py cnn-waves
 
-The data are made on the spot: `holdfast.data.load("waves:train")` and `"waves:test"`. The settings are those of Wei,
+The data are made on the spot: `standfast.data.load("waves:train")` and `"waves:test"`. The settings are those of Wei,
 Turbe and Mengaldo, "Revisiting the robustness of post-hoc interpretability methods" (2024), App. C: RAdam, batches of
 64; the networks are smaller. In half of the series that the network sees, blocks are noise (`random_noise_blocks`),
 so that series which an evaluation corrupts so are no news to it. With `--calibrated` the loss of App. D, as
 `<name>-calibrated`, and with `--weight 10` beside it as `<name>-calibrated10`, which brings probabilities to their
-places (see `holdfast.zoo.training.calibration`); with `--data waves20db` and the like noisy series, as
+places (see `standfast.zoo.training.calibration`); with `--data waves20db` and the like noisy series, as
 `<model>-waves20db`. The same seed gives the same weights on one machine with one version of torch and as many threads.
 """
 
@@ -26,12 +26,12 @@ from safetensors.torch import save
 from torch import Tensor
 from train_bundled import WEIGHTS, write
 
-from holdfast import data
-from holdfast.data.waves import NOISES
-from holdfast.zoo.networks.series_models import SERIES_MODELS
-from holdfast.zoo.training.calibration import Calibrated
-from holdfast.zoo.training.classifier import Epoch, accuracy, initialize, random_noise_blocks, train_classifier
-from holdfast.zoo.training.schemes import Natural
+from standfast import data
+from standfast.data.waves import NOISES
+from standfast.zoo.networks.series_models import SERIES_MODELS
+from standfast.zoo.training.calibration import Calibrated
+from standfast.zoo.training.classifier import Epoch, accuracy, initialize, random_noise_blocks, train_classifier
+from standfast.zoo.training.schemes import Natural
 
 
 @dataclass(frozen=True)
@@ -121,9 +121,9 @@ def train(
         "test_accuracy": reached,
         "parameters": sum(parameter.numel() for parameter in module.parameters()),
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
-        "versions": {"torch": version("torch"), "holdfast": version("holdfast")},
+        "versions": {"torch": version("torch"), "standfast": version("standfast")},
         "script": "scripts/train_series.py",
-        "licence": "weights Apache-2.0; the data are made by holdfast",
+        "licence": "weights Apache-2.0; the data are made by standfast",
         "storage": "matrices and kernels float16, the rest float32; a loaded model is float32",
     }
     write(out / f"{name}.safetensors", weights)

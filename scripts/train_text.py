@@ -1,10 +1,10 @@
-"""Train the bundled classifier of sentences, `transformer-sentences`, and the word vectors that it reads.
+"""Train the bundled model of sentences, `transformer-sentences`, and the word vectors that it reads.
 
-    HOLDFAST_DATA=<folder with movie_sentences/> python scripts/train_text.py
+    STANDFAST_DATA=<folder with movie_sentences/> python scripts/train_text.py
 
-It writes the weights and their card in src/holdfast/zoo/weights/, the vocabulary with its vectors, words.npz in
-src/holdfast/data/assets/, and beside it sentences.tsv, 200 sentences of the test set. The file sentences.txt there says
-where they are from.
+It writes the weights and their card in src/standfast/zoo/weights/, the vocabulary with its vectors, words.npz in
+src/standfast/data/assets/, and beside it sentences.tsv, 200 sentences of the test set. The file sentences.txt there
+says where they are from.
 
 Words that occur four times or more in the training set have a vector of their own. The vectors are learned together
 with the network, and have length 1, so all words are equally far from the padding, which is zero. In training a tenth
@@ -31,10 +31,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from train_bundled import WEIGHTS, write
 
-from holdfast.data.sentence_files import PADDING, UNKNOWN, WordVectors, read_sentences, split_words
-from holdfast.zoo.networks.embedded_text import EmbeddedText
-from holdfast.zoo.networks.text_transformer import PADDING_RADIUS, TextTransformer
-from holdfast.zoo.training.classifier import Epoch, accuracy, initialize, train_classifier
+from standfast.data.sentence_files import PADDING, UNKNOWN, WordVectors, read_sentences, split_words
+from standfast.zoo.networks.embedded_text import EmbeddedText
+from standfast.zoo.networks.text_transformer import PADDING_RADIUS, TextTransformer
+from standfast.zoo.training.classifier import Epoch, accuracy, initialize, train_classifier
 
 NAME = "transformer-sentences"
 LEAST = 4  # how often a word occurs that has a vector
@@ -123,7 +123,7 @@ def train(epochs: int, seed: int, weights: Path, assets: Path) -> None:
         "test_accuracy": reached,
         "parameters": sum(parameter.numel() for parameter in module.parameters()),
         "weights_sha256": hashlib.sha256(content).hexdigest(),
-        "versions": {"torch": version("torch"), "holdfast": version("holdfast")},
+        "versions": {"torch": version("torch"), "standfast": version("standfast")},
         "script": "scripts/train_text.py",
         "licence": "weights Apache-2.0; the sentences and ratings come with vaderSentiment 2.5, MIT licence",
     }
@@ -144,8 +144,8 @@ def choose_sentences(texts: tuple[str, ...], ratings: Tensor) -> str:
 
 
 def main() -> None:
-    """Train the classifier of sentences."""
-    parser = argparse.ArgumentParser(description="Train the bundled classifier of sentences.")
+    """Train the model of sentences."""
+    parser = argparse.ArgumentParser(description="Train the bundled model of sentences.")
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1, help="how many threads torch uses")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-import holdfast
-from holdfast.testing import SHAPES, small_net
+import standfast
+from standfast.testing import SHAPES, small_net
 
 __all__ = ["SHAPES", "small_net"]
 
@@ -48,17 +48,17 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def digits() -> holdfast.data.Dataset:
-    return holdfast.data.bundled("digits")
+def digits() -> standfast.data.Dataset:
+    return standfast.data.bundled("digits")
 
 
 @pytest.fixture(scope="session")
-def lenet() -> holdfast.Classifier:
-    return holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=128)
+def lenet() -> standfast.Model:
+    return standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=128)
 
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for data sets, which does not exist yet."""
-    monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path / "root"))
+    monkeypatch.setenv("STANDFAST_DATA", str(tmp_path / "root"))
     return tmp_path / "root"

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from holdfast import data, evaluate, zoo
-from holdfast.demo import RADIUS, WORST, demo_metrics, describe_findings
-from holdfast.findings import format_text
-from holdfast.metrics import MaxSensitivity, WorstCase
-from holdfast.model import Classifier
-from holdfast.neighbourhoods import LinfBall
+from standfast import data, evaluate, zoo
+from standfast.demo import RADIUS, WORST, demo_metrics, describe_findings
+from standfast.findings import format_text
+from standfast.metrics import MaxSensitivity, WorstCase
+from standfast.model import Model
+from standfast.neighbourhoods import LinfBall
 
 
 def test_findings_are_a_sentence_and_a_table() -> None:
     digits = data.bundled("digits")[:6]
     ball = LinfBall(RADIUS)
     found = evaluate(
-        Classifier(zoo.load("lenet5-mnist"), bounds=digits.bounds),
+        Model(zoo.load("lenet5-mnist"), bounds=digits.bounds),
         {"plain": "saliency", "guided": "guided_backprop"},
         digits,
         {WORST: WorstCase(ball, budget=100), "max sensitivity": MaxSensitivity(ball, samples=10, normalise=True)},

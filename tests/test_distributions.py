@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from holdfast.distributions import (
+from standfast.distributions import (
     beta_quantile,
     binomial_cdf,
     f_tail,

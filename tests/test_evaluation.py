@@ -16,15 +16,15 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-import holdfast
+import standfast
 from conftest import small_net
-from holdfast.cli import app, main
-from holdfast.metrics import LocalLipschitz, MaxSensitivity, WorstCase
-from holdfast.neighbourhoods import Brightness, Compose, TimeShift
-from holdfast.study.folders import write_atomically
-from holdfast.study.run import named_metrics
+from standfast.cli import app, main
+from standfast.metrics import LocalLipschitz, MaxSensitivity, WorstCase
+from standfast.neighbourhoods import Brightness, Compose, TimeShift
+from standfast.study.folders import write_atomically
+from standfast.study.run import named_metrics
 
-BALL = holdfast.LinfBall(0.1)
+BALL = standfast.LinfBall(0.1)
 
 
 class OfQuantus:
@@ -34,8 +34,8 @@ class OfQuantus:
 
 
 @pytest.fixture
-def model() -> holdfast.Classifier:
-    return holdfast.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=64)
+def model() -> standfast.Model:
+    return standfast.Model(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=64)
 
 
 @pytest.fixture
@@ -46,16 +46,14 @@ def inputs() -> torch.Tensor:
 METRICS = [WorstCase(BALL, budget=30), MaxSensitivity(BALL, samples=5), LocalLipschitz(BALL, samples=5)]
 
 
-def test_explainers_may_come_from_a_generator(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
+def test_explainers_may_come_from_a_generator(model: standfast.Model, inputs: torch.Tensor) -> None:
     names = (name for name in ("saliency", "input_x_gradient"))
-    found = holdfast.evaluate(model, names, inputs[:1], METRICS[1], controls=False, progress=False)
+    found = standfast.evaluate(model, names, inputs[:1], METRICS[1], controls=False, progress=False)
     assert set(found.frame()["explainer"]) == {"saliency", "input_x_gradient"}
 
 
-def test_evaluate_gives_a_tidy_frame_and_a_report(
-    model: holdfast.Classifier, inputs: torch.Tensor, tmp_path: Path
-) -> None:
-    found = holdfast.evaluate(model, {"a": "saliency", "b": "gradcam"}, inputs, METRICS, progress=False)
+def test_evaluate_gives_a_tidy_frame_and_a_report(model: standfast.Model, inputs: torch.Tensor, tmp_path: Path) -> None:
+    found = standfast.evaluate(model, {"a": "saliency", "b": "gradcam"}, inputs, METRICS, progress=False)
     frame = found.results.samples
     assert frame.height == 2 * 3 * 5
     assert set(frame["explainer"]) == {"a", "b"}
@@ -63,27 +61,25 @@ def test_evaluate_gives_a_tidy_frame_and_a_report(
     stored = frame.filter((pl.col("explainer") == "b") & (pl.col("metric") == "worst_case")).sort("sample")
     assert stored["similarity"].to_list() == pytest.approx(direct.similarity.tolist(), abs=0)
     report = found.to_html(tmp_path / "report.html")
-    assert report.read_text().rstrip().endswith("<!-- holdfast report: complete -->")
+    assert report.read_text().rstrip().endswith("<!-- standfast report: complete -->")
 
 
-def test_results_do_not_depend_on_how_the_work_is_cut(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
+def test_results_do_not_depend_on_how_the_work_is_cut(model: standfast.Model, inputs: torch.Tensor) -> None:
     frames = [
-        holdfast.evaluate(
+        standfast.evaluate(
             model, ["saliency"], inputs, METRICS, progress=False, samples_per_job=size
         ).results.samples.drop("job")
         for size in (1, 2, 5)
     ]
     order = ["label", "sample"]
     assert all(f.sort(order).equals(frames[0].sort(order)) for f in frames[1:])
-    other = holdfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False, seed=1).results.samples.drop("job")
+    other = standfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False, seed=1).results.samples.drop("job")
     assert not other.sort(order).equals(frames[0].sort(order))
 
 
-def test_repeats_differ_and_the_first_is_the_study_without_them(
-    model: holdfast.Classifier, inputs: torch.Tensor
-) -> None:
-    once = holdfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False).results.samples
-    thrice = holdfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False, repeats=3).results.samples
+def test_repeats_differ_and_the_first_is_the_study_without_them(model: standfast.Model, inputs: torch.Tensor) -> None:
+    once = standfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False).results.samples
+    thrice = standfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False, repeats=3).results.samples
     columns = [name for name in once.columns if name != "job"]  # a job's identity is its own
     first = thrice.filter(pl.col("repeat") == 0).select(columns)
     assert first.equals(once.select(columns))
@@ -94,29 +90,27 @@ def test_repeats_differ_and_the_first_is_the_study_without_them(
     assert not values[1].equals(values[2])
 
 
-def test_another_model_or_input_is_another_job(
-    model: holdfast.Classifier, inputs: torch.Tensor, tmp_path: Path
-) -> None:
-    holdfast.evaluate(model, ["saliency"], inputs, METRICS[:1], progress=False, out=tmp_path)
+def test_another_model_or_input_is_another_job(model: standfast.Model, inputs: torch.Tensor, tmp_path: Path) -> None:
+    standfast.evaluate(model, ["saliency"], inputs, METRICS[:1], progress=False, out=tmp_path)
     first = set((tmp_path / "jobs").iterdir())
     with torch.no_grad():
         next(model.module.parameters()).mul_(1.5)
-    holdfast.evaluate(model, ["saliency"], inputs, METRICS[:1], progress=False, out=tmp_path)
+    standfast.evaluate(model, ["saliency"], inputs, METRICS[:1], progress=False, out=tmp_path)
     second = set((tmp_path / "jobs").iterdir())
     assert len(second) == 2 * len(first)
-    holdfast.evaluate(model, ["saliency"], inputs * 0.5, METRICS[:1], progress=False, out=tmp_path)
+    standfast.evaluate(model, ["saliency"], inputs * 0.5, METRICS[:1], progress=False, out=tmp_path)
     assert len(set((tmp_path / "jobs").iterdir())) == 3 * len(first)
 
 
 def test_a_changed_function_is_another_job_and_an_equal_one_is_not(
-    model: holdfast.Classifier, inputs: torch.Tensor, tmp_path: Path
+    model: standfast.Model, inputs: torch.Tensor, tmp_path: Path
 ) -> None:
-    def scaled(factor: float) -> holdfast.explainers.Explainer:
-        return holdfast.explainers.from_callable(lambda module, x, targets: factor * x)
+    def scaled(factor: float) -> standfast.explainers.Explainer:
+        return standfast.explainers.from_callable(lambda module, x, targets: factor * x)
 
     def run(factor: float, shift: float = 0.0) -> list[float]:
         model.preprocess = lambda x: x + shift
-        found = holdfast.evaluate(model, {"mine": scaled(factor)}, inputs, METRICS[1:2], progress=False, out=tmp_path)
+        found = standfast.evaluate(model, {"mine": scaled(factor)}, inputs, METRICS[1:2], progress=False, out=tmp_path)
         return found.frame("max_sensitivity")["sensitivity"].to_list()
 
     units = tmp_path / "jobs"
@@ -130,30 +124,30 @@ def test_a_changed_function_is_another_job_and_an_equal_one_is_not(
     assert len(list(units.iterdir())) == 3 * count
 
 
-def test_lists_and_wrong_kinds(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
-    explainers = [holdfast.explainers.get("saliency"), "gradcam"]
-    found = holdfast.evaluate(model, explainers, inputs, METRICS[1:2], progress=False)
+def test_lists_and_wrong_kinds(model: standfast.Model, inputs: torch.Tensor) -> None:
+    explainers = [standfast.explainers.get("saliency"), "gradcam"]
+    found = standfast.evaluate(model, explainers, inputs, METRICS[1:2], progress=False)
     assert set(found.frame()["explainer"]) == {"saliency", "gradcam"}
-    for metric in ("aopc:steps=2", holdfast.metrics.AOPC(steps=2)):
-        alone = holdfast.evaluate(model, "saliency", inputs, metric, progress=False, controls=False).frame()
+    for metric in ("aopc:steps=2", standfast.metrics.AOPC(steps=2)):
+        alone = standfast.evaluate(model, "saliency", inputs, metric, progress=False, controls=False).frame()
         assert alone["explainer"].unique().to_list() == ["saliency"]
         assert alone["label"].unique().to_list() == ["aopc"]
     with pytest.raises(
-        holdfast.ArgumentError, match=r"metric: expected a name or a Metric \(an instance: CEval\(\)\), got"
+        standfast.ArgumentError, match=r"metric: expected a name or a Metric \(an instance: CEval\(\)\), got"
     ):
-        holdfast.evaluate(model, "saliency", inputs, holdfast.metrics.CEval, progress=False)  # type: ignore[arg-type]
-    expected = "classifier: expected a holdfast Classifier or a torch.nn.Module, got function"
-    with pytest.raises(holdfast.ArgumentError, match=expected):
-        holdfast.evaluate(small_net, "saliency", inputs, "aopc", progress=False)  # type: ignore[arg-type]
-    with pytest.raises(holdfast.ArgumentError, match="seed: expected a whole number, got 'a'"):
-        holdfast.evaluate(model, "saliency", inputs, "aopc", seed="a", progress=False)  # type: ignore[arg-type]
-    with pytest.raises(holdfast.ArgumentError, match="seed: expected a whole number that a generator of torch takes"):
-        holdfast.evaluate(model, "saliency", inputs, "aopc", seed=2**64, progress=False)
-    with pytest.raises(holdfast.ArgumentError, match=r"about: expected a mapping from names, or None, got \[1\]"):
-        holdfast.evaluate(model, "saliency", inputs, "aopc", about=[1], progress=False)  # type: ignore[arg-type]
+        standfast.evaluate(model, "saliency", inputs, standfast.metrics.CEval, progress=False)  # type: ignore[arg-type]
+    expected = "model: expected a standfast Model or a torch.nn.Module, got function"
+    with pytest.raises(standfast.ArgumentError, match=expected):
+        standfast.evaluate(small_net, "saliency", inputs, "aopc", progress=False)  # type: ignore[arg-type]
+    with pytest.raises(standfast.ArgumentError, match="seed: expected a whole number, got 'a'"):
+        standfast.evaluate(model, "saliency", inputs, "aopc", seed="a", progress=False)  # type: ignore[arg-type]
+    with pytest.raises(standfast.ArgumentError, match="seed: expected a whole number that a generator of torch takes"):
+        standfast.evaluate(model, "saliency", inputs, "aopc", seed=2**64, progress=False)
+    with pytest.raises(standfast.ArgumentError, match=r"about: expected a mapping from names, or None, got \[1\]"):
+        standfast.evaluate(model, "saliency", inputs, "aopc", about=[1], progress=False)  # type: ignore[arg-type]
     for given in ({"explainers": None, "metrics": "aopc"}, {"explainers": "saliency", "metrics": None}):
-        with pytest.raises(holdfast.ArgumentError, match="(explainers|metrics): expected one, several in a list, or"):
-            holdfast.evaluate(model, inputs=inputs, progress=False, **given)  # type: ignore[arg-type]
+        with pytest.raises(standfast.ArgumentError, match="(explainers|metrics): expected one, several in a list, or"):
+            standfast.evaluate(model, inputs=inputs, progress=False, **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -187,36 +181,36 @@ def test_lists_and_wrong_kinds(model: holdfast.Classifier, inputs: torch.Tensor)
     ],
 )
 def test_what_would_fail_later_fails_at_once(
-    model: holdfast.Classifier, inputs: torch.Tensor, change: dict[str, Any], message: str
+    model: standfast.Model, inputs: torch.Tensor, change: dict[str, Any], message: str
 ) -> None:
     given = {"explainers": "saliency", "metrics": "aopc", **change}
-    with pytest.raises(holdfast.ArgumentError, match=message):
-        holdfast.evaluate(model, inputs=inputs, progress=False, **given)
+    with pytest.raises(standfast.ArgumentError, match=message):
+        standfast.evaluate(model, inputs=inputs, progress=False, **given)
 
 
 def test_results_are_not_written_in_the_place_of_a_file(
-    model: holdfast.Classifier, inputs: torch.Tensor, tmp_path: Path
+    model: standfast.Model, inputs: torch.Tensor, tmp_path: Path
 ) -> None:
     (file := tmp_path / "a.csv").write_text("")
-    with pytest.raises(holdfast.ArgumentError, match=r"out: expected a folder, got the file .*a.csv$"):
-        holdfast.evaluate(model, "saliency", inputs, "aopc", out=file, progress=False)
-    with pytest.raises(holdfast.ArgumentError, match="study: expected a study file, .*, got NoneType$"):
-        holdfast.run_study(None)  # type: ignore[arg-type]
+    with pytest.raises(standfast.ArgumentError, match=r"out: expected a folder, got the file .*a.csv$"):
+        standfast.evaluate(model, "saliency", inputs, "aopc", out=file, progress=False)
+    with pytest.raises(standfast.ArgumentError, match="study: expected a study file, .*, got NoneType$"):
+        standfast.run_study(None)  # type: ignore[arg-type]
 
 
 def test_a_run_in_which_all_fails_warns_and_has_the_common_columns(
-    model: holdfast.Classifier, inputs: torch.Tensor
+    model: standfast.Model, inputs: torch.Tensor
 ) -> None:
     def broken(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         raise ZeroDivisionError("no explanation today")
 
     with pytest.warns(UserWarning, match="2 of 2 jobs failed:\n  broken failed for 1 of 1 metric: .*no expl"):
-        found = holdfast.evaluate(model, [broken], inputs, "aopc", progress=False, controls=False)
+        found = standfast.evaluate(model, [broken], inputs, "aopc", progress=False, controls=False)
     assert {"value", "low", "high"} <= set(found.frame().columns)
 
 
 def test_a_failure_is_recorded_and_the_rest_goes_on(
-    model: holdfast.Classifier, inputs: torch.Tensor, tmp_path: Path
+    model: standfast.Model, inputs: torch.Tensor, tmp_path: Path
 ) -> None:
     broken = True
 
@@ -225,17 +219,17 @@ def test_a_failure_is_recorded_and_the_rest_goes_on(
             raise ZeroDivisionError("no explanation today")
         return x * 2
 
-    explainers = {"fragile": holdfast.explainers.from_callable(fragile), "good": holdfast.explainers.get("saliency")}
+    explainers = {"fragile": standfast.explainers.from_callable(fragile), "good": standfast.explainers.get("saliency")}
     words = "2 of 4 jobs failed:\n  fragile failed for 1 of 1 metric: ZeroDivisionError: no explanation today\n"
     with pytest.warns(UserWarning, match=words):
-        found = holdfast.evaluate(model, explainers, inputs, METRICS[1:2], progress=False, out=tmp_path)
+        found = standfast.evaluate(model, explainers, inputs, METRICS[1:2], progress=False, out=tmp_path)
     assert {f["explainer"] for f in found.failures} == {"fragile"}
     assert set(found.frame()["explainer"]) == {"good"}
     assert "ZeroDivisionError: no explanation today" in found.failures[0]["traceback"]
     assert "fragile" in found.failures[0]["traceback"]
     assert "no explanation today" in found.to_html(tmp_path / "r.html").read_text()
     broken = False
-    again = holdfast.evaluate(model, explainers, inputs, METRICS[1:2], progress=False, out=tmp_path)
+    again = standfast.evaluate(model, explainers, inputs, METRICS[1:2], progress=False, out=tmp_path)
     assert again.failures == []
     assert set(again.frame()["explainer"]) == {"good", "fragile"}
 
@@ -254,21 +248,21 @@ def brightness(module: torch.nn.Module, inputs: torch.Tensor, targets: torch.Ten
     return inputs
 
 
-def test_names_functions_and_objects_together(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
+def test_names_functions_and_objects_together(model: standfast.Model, inputs: torch.Tensor) -> None:
     pytest.importorskip("quantus")
-    metrics = ["worst_case:budget=30", "quantus:Sparseness", holdfast.metrics.CEval()]
-    found = holdfast.evaluate(model, ["saliency", brightness], inputs[:2], metrics, progress=False, controls=False)
+    metrics = ["worst_case:budget=30", "quantus:Sparseness", standfast.metrics.CEval()]
+    found = standfast.evaluate(model, ["saliency", brightness], inputs[:2], metrics, progress=False, controls=False)
     assert found.failures == []
     assert set(found.frame()["explainer"]) == {"saliency", "brightness"}
     assert found.frame().height == 2 * 3 * 2
     worst = found.results.manifest["metrics"]["worst_case: changed_explanation"]["options"]
     assert worst["neighbourhood"]["radius"] == 0.1
-    from holdfast.report.methods import describe_study
-    from holdfast.report.views import Contents
+    from standfast.report.methods import describe_study
+    from standfast.report.views import Contents
 
     assert "LinfBall(0.1), one tenth of the range of the inputs" in str(describe_study(Contents(found.results)))
-    given = holdfast.evaluate(
-        model, ["saliency"], inputs[:2], metrics[:1], neighbourhood=holdfast.L2Ball(0.2), progress=False
+    given = standfast.evaluate(
+        model, ["saliency"], inputs[:2], metrics[:1], neighbourhood=standfast.L2Ball(0.2), progress=False
     )
     assert given.results.manifest["metrics"]["worst_case: changed_explanation"]["options"]["neighbourhood"] == {
         **worst["neighbourhood"],
@@ -279,42 +273,42 @@ def test_names_functions_and_objects_together(model: holdfast.Classifier, inputs
 
 
 def test_a_default_radius_is_said_before_the_progress(
-    model: holdfast.Classifier, inputs: torch.Tensor, capfd: pytest.CaptureFixture[str]
+    model: standfast.Model, inputs: torch.Tensor, capfd: pytest.CaptureFixture[str]
 ) -> None:
     words = "neighbourhood: LinfBall(0.1), one tenth of the range of the inputs, because none was given\n"
-    holdfast.evaluate(model, "saliency", inputs[:1], ["max_sensitivity:samples=2"])
+    standfast.evaluate(model, "saliency", inputs[:1], ["max_sensitivity:samples=2"])
     assert capfd.readouterr().err.startswith(words)
-    holdfast.evaluate(model, "saliency", inputs[:1], ["max_sensitivity:samples=2"], progress=False)
-    holdfast.evaluate(
-        model, "saliency", inputs[:1], ["max_sensitivity:samples=2"], neighbourhood=holdfast.LinfBall(0.1)
+    standfast.evaluate(model, "saliency", inputs[:1], ["max_sensitivity:samples=2"], progress=False)
+    standfast.evaluate(
+        model, "saliency", inputs[:1], ["max_sensitivity:samples=2"], neighbourhood=standfast.LinfBall(0.1)
     )
     assert "neighbourhood" not in capfd.readouterr().err
 
 
-def test_a_neighbourhood_that_no_metric_takes(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
-    own = holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=2)
+def test_a_neighbourhood_that_no_metric_takes(model: standfast.Model, inputs: torch.Tensor) -> None:
+    own = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=2)
     with pytest.warns(UserWarning, match="neighbourhood= has no effect, because no metric that has one is given by"):
-        holdfast.evaluate(model, "saliency", inputs[:1], own, neighbourhood=holdfast.LinfBall(0.2), progress=False)
+        standfast.evaluate(model, "saliency", inputs[:1], own, neighbourhood=standfast.LinfBall(0.2), progress=False)
 
 
 @pytest.mark.parametrize("bounds", [(-torch.inf, torch.inf), (torch.zeros(2), torch.tensor([1.0, 2.0]))])
 def test_no_neighbourhood_without_a_range(bounds: tuple[float, float]) -> None:
-    model = holdfast.Classifier(torch.nn.Linear(2, 3), bounds, device="cpu")
+    model = standfast.Model(torch.nn.Linear(2, 3), bounds, device="cpu")
     with pytest.raises(
-        holdfast.ArgumentError, match="neighbourhood: expected a neighbourhood, .* got None, for ranges of"
+        standfast.ArgumentError, match="neighbourhood: expected a neighbourhood, .* got None, for ranges of"
     ):
-        holdfast.evaluate(model, ["saliency"], torch.full((1, 2), 0.5), ["max_sensitivity"], progress=False)
+        standfast.evaluate(model, ["saliency"], torch.full((1, 2), 0.5), ["max_sensitivity"], progress=False)
     metrics = ["parameter_sensitivity_consistency:masks=20", MaxSensitivity(BALL, samples=2)]  # without the default
-    assert holdfast.evaluate(model, ["saliency"], torch.full((1, 2), 0.5), metrics, progress=False).failures == []
+    assert standfast.evaluate(model, ["saliency"], torch.full((1, 2), 0.5), metrics, progress=False).failures == []
 
 
-def test_transformations_in_turn(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
+def test_transformations_in_turn(model: standfast.Model, inputs: torch.Tensor) -> None:
     """Each metric by name in each of them; their words and labels are in the report, and differ."""
-    from holdfast.report.methods import describe_question, describe_study
-    from holdfast.report.views import Contents
+    from standfast.report.methods import describe_question, describe_study
+    from standfast.report.views import Contents
 
     several = [Brightness(0.2), Compose((Brightness(0.1), Brightness((0.0, 0.2))))]
-    found = holdfast.evaluate(
+    found = standfast.evaluate(
         model, ["saliency"], inputs[:2], {"s": "max_sensitivity:samples=3"}, neighbourhood=several, progress=False
     )
     assert found.failures == []
@@ -328,13 +322,13 @@ def test_transformations_in_turn(model: holdfast.Classifier, inputs: torch.Tenso
         f"{words[0]} (uniform parameters); {words[1]} (uniform parameters)" in dict(describe_study(contents)).values()
     )
     expected = found.summary.planned
-    costs = holdfast.estimate(
+    costs = standfast.estimate(
         model, ["saliency"], inputs[:2], ["max_sensitivity:samples=3"], neighbourhood=several, seconds=0.01
     )
     assert (len(costs.frame()), expected) == (2, 2)
     for wrong in (0.1, [], [BALL, 0.1]):
-        with pytest.raises(holdfast.ArgumentError, match="neighbourhood: expected a neighbourhood"):
-            holdfast.evaluate(model, ["saliency"], inputs, ["max_sensitivity"], neighbourhood=wrong)  # type: ignore[arg-type]
+        with pytest.raises(standfast.ArgumentError, match="neighbourhood: expected a neighbourhood"):
+            standfast.evaluate(model, ["saliency"], inputs, ["max_sensitivity"], neighbourhood=wrong)  # type: ignore[arg-type]
 
 
 def test_names_of_metrics() -> None:
@@ -360,7 +354,7 @@ def test_names_of_metrics() -> None:
         "b": BALL,
     }
     with pytest.raises(
-        holdfast.ArgumentError, match="neighbourhood: expected a value for worst_case, such as .*, got none"
+        standfast.ArgumentError, match="neighbourhood: expected a value for worst_case, such as .*, got none"
     ):
         named_metrics(["worst_case"])  # type: ignore[list-item]
 
@@ -389,7 +383,7 @@ def test_command_line_errors_are_one_line_and_exit_code_2(
         (["list", "explainer"], "did you mean 'explainers'"),
         (["report", str(tmp_path)], "expected a folder with a manifest.json"),
     ):
-        monkeypatch.setattr(sys, "argv", ["holdfast", *arguments])
+        monkeypatch.setattr(sys, "argv", ["standfast", *arguments])
         with pytest.raises(SystemExit) as ended:
             main()
         said = capsys.readouterr().err
@@ -406,46 +400,46 @@ def net() -> torch.nn.Module:
     return small_net((1, 8, 8))
 
 
-def dataset(inputs: torch.Tensor, **more: object) -> holdfast.data.Dataset:
+def dataset(inputs: torch.Tensor, **more: object) -> standfast.data.Dataset:
     labels = torch.zeros(len(inputs), dtype=torch.int64)
-    return holdfast.data.Dataset("scans", inputs, labels, ("healthy", "ill"), **more)  # type: ignore[arg-type]
+    return standfast.data.Dataset("scans", inputs, labels, ("healthy", "ill"), **more)  # type: ignore[arg-type]
 
 
 def test_a_module_alone_has_the_bounds_of_the_data_set(inputs: torch.Tensor) -> None:
-    found = holdfast.evaluate(
+    found = standfast.evaluate(
         net(), "saliency", dataset(2 * inputs - 1, bounds=(-1.0, 1.0)), METRICS[1], progress=False
     )
     manifest = found.results.manifest
     assert manifest["about"]["bounds"] == "[-1, 1], those of the data set scans"
     assert manifest["data"]["scans"]["bounds"] == [[-1.0, -1.0], [1.0, 1.0]]
-    assert holdfast.estimate(net(), "saliency", dataset(inputs), METRICS[1], seconds=0.1).evaluations > 0
+    assert standfast.estimate(net(), "saliency", dataset(inputs), METRICS[1], seconds=0.1).evaluations > 0
 
 
 def test_a_module_alone_assumes_bounds_aloud_or_not_at_all(inputs: torch.Tensor) -> None:
-    with pytest.warns(
-        UserWarning, match=r"bounds: taken as \[0, 1\], because all inputs lie in \[0.*Classifier"
-    ) as caught:
-        found = holdfast.evaluate(net(), "saliency", inputs, METRICS[1], progress=False)
+    with pytest.warns(UserWarning, match=r"bounds: taken as \[0, 1\], because all inputs lie in \[0.*Model") as caught:
+        found = standfast.evaluate(net(), "saliency", inputs, METRICS[1], progress=False)
     assert len(caught) == 1
     assert caught[0].filename == __file__
     assert found.results.manifest["about"]["bounds"].startswith("[0, 1], assumed because all inputs lie in [0.0")
     for values in (inputs - 0.5, 1.01 * inputs, 0.01 * inputs, 255 * inputs):
-        with pytest.raises(holdfast.ArgumentError, match=r"bounds: expected .*Classifier\(net, bounds=\(low, high\)\)"):
-            holdfast.evaluate(net(), "saliency", values, METRICS[1], progress=False)
-    with pytest.raises(holdfast.ArgumentError, match=r"inputs: expected a torch.Tensor or a Dataset, got ndarray"):
-        holdfast.evaluate(net(), "saliency", inputs.numpy(), METRICS[1], progress=False)  # type: ignore[arg-type]
+        with pytest.raises(standfast.ArgumentError, match=r"bounds: expected .*Model\(net, bounds=\(low, high\)\)"):
+            standfast.evaluate(net(), "saliency", values, METRICS[1], progress=False)
+    with pytest.raises(standfast.ArgumentError, match=r"inputs: expected a torch.Tensor or a Dataset, got ndarray"):
+        standfast.evaluate(net(), "saliency", inputs.numpy(), METRICS[1], progress=False)  # type: ignore[arg-type]
     pair = (inputs, torch.zeros(len(inputs)))
-    for model in (net(), holdfast.Classifier(net(), (0.0, 1.0), device="cpu")):
-        with pytest.raises(holdfast.ArgumentError, match=r"got tuple: give the inputs alone, or a holdfast.data.Datas"):
-            holdfast.evaluate(model, "saliency", pair, METRICS[1], progress=False)  # type: ignore[arg-type]
+    for model in (net(), standfast.Model(net(), (0.0, 1.0), device="cpu")):
+        with pytest.raises(
+            standfast.ArgumentError, match=r"got tuple: give the inputs alone, or a standfast.data.Datas"
+        ):
+            standfast.evaluate(model, "saliency", pair, METRICS[1], progress=False)  # type: ignore[arg-type]
         for kind in (torch.uint8, torch.int64):
-            with pytest.raises(holdfast.ArgumentError, match=rf"got {kind}: use x.float\(\)"):
-                holdfast.evaluate(model, "saliency", inputs.to(kind), METRICS[1], progress=False)
+            with pytest.raises(standfast.ArgumentError, match=rf"got {kind}: use x.float\(\)"):
+                standfast.evaluate(model, "saliency", inputs.to(kind), METRICS[1], progress=False)
 
 
-def test_data_and_model_have_names_of_their_own(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
+def test_data_and_model_have_names_of_their_own(model: standfast.Model, inputs: torch.Tensor) -> None:
     def names(given: object, **about: str) -> tuple[list[str], list[str]]:
-        found = holdfast.evaluate(model, "saliency", given, METRICS[1], progress=False, about=about)  # type: ignore[arg-type]
+        found = standfast.evaluate(model, "saliency", given, METRICS[1], progress=False, about=about)  # type: ignore[arg-type]
         return list(found.results.manifest["data"]), list(found.results.manifest["models"])
 
     kind = type(model.module).__name__
@@ -456,11 +450,11 @@ def test_data_and_model_have_names_of_their_own(model: holdfast.Classifier, inpu
 
 def test_what_failed_is_warned_of_once_with_the_reason(inputs: torch.Tensor, tmp_path: Path) -> None:
     flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
-    classifier = holdfast.Classifier(flat, (0.0, 1.0), device="cpu")
+    model = standfast.Model(flat, (0.0, 1.0), device="cpu")
     words = "3 of 6 jobs failed:\n  gradcam failed for 3 of 3 metrics: gradcam needs a convolution, and this Seq"
     with pytest.warns(UserWarning, match=words) as caught:
-        found = holdfast.evaluate(
-            classifier, ["saliency", "gradcam"], inputs, METRICS, progress=False, samples_per_job=5, out=tmp_path
+        found = standfast.evaluate(
+            model, ["saliency", "gradcam"], inputs, METRICS, progress=False, samples_per_job=5, out=tmp_path
         )
     assert len(caught) == 1
     assert caught[0].filename == __file__
@@ -473,32 +467,32 @@ def test_what_failed_is_warned_of_once_with_the_reason(inputs: torch.Tensor, tmp
         "metrics": [{"aopc": {"steps": 1, "samples": 1}}],
     }
     with pytest.warns(UserWarning, match="1 of 1 jobs failed:\n  gradcam failed for 1 of 1 metric: .*nowhere"):
-        holdfast.run_study(study, tmp_path / "study", progress=False)
+        standfast.run_study(study, tmp_path / "study", progress=False)
 
 
 def test_a_module_that_cannot_predict_fails_before_any_job(inputs: torch.Tensor, tmp_path: Path) -> None:
-    flat = holdfast.Classifier(torch.nn.Linear(8, 2), (0.0, 1.0), device="cpu")
-    with pytest.raises(holdfast.ModelError, match=r"of shape \(N, 1, 8, 8\), got a tensor of shape \(N, 1, 8, 2\)"):
-        holdfast.evaluate(flat, "saliency", inputs, METRICS, progress=False, out=tmp_path)
+    flat = standfast.Model(torch.nn.Linear(8, 2), (0.0, 1.0), device="cpu")
+    with pytest.raises(standfast.ModelError, match=r"of shape \(N, 1, 8, 8\), got a tensor of shape \(N, 1, 8, 2\)"):
+        standfast.evaluate(flat, "saliency", inputs, METRICS, progress=False, out=tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_radius_beyond_the_range_is_warned_of_once(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
+def test_a_radius_beyond_the_range_is_warned_of_once(model: standfast.Model, inputs: torch.Tensor) -> None:
     metrics = ["max_sensitivity:samples=2", "local_lipschitz:samples=2"]
     with pytest.warns(UserWarning, match=r"was LinfBall\(8/255\) meant\?") as caught:
-        holdfast.evaluate(model, "saliency", inputs, metrics, neighbourhood=holdfast.LinfBall(8), progress=False)
+        standfast.evaluate(model, "saliency", inputs, metrics, neighbourhood=standfast.LinfBall(8), progress=False)
     assert len(caught) == 1
     assert caught[0].filename == __file__
     model._warned.clear()
     with pytest.warns(UserWarning, match="radius: LinfBall"):
-        MaxSensitivity(holdfast.LinfBall(8), samples=2)(model, "saliency", inputs)
+        MaxSensitivity(standfast.LinfBall(8), samples=2)(model, "saliency", inputs)
 
 
-def test_numbers_of_numpy_are_accepted_in_calls_and_studies(model: holdfast.Classifier, inputs: torch.Tensor) -> None:
+def test_numbers_of_numpy_are_accepted_in_calls_and_studies(model: standfast.Model, inputs: torch.Tensor) -> None:
     two = np.int64(2)
     numbers = {"seed": two, "repeats": two, "samples_per_job": torch.tensor(2)}
     metric = "max_sensitivity:samples=2"
-    found = holdfast.evaluate(model, "saliency", inputs, metric, progress=False, **numbers)  # type: ignore[arg-type]
+    found = standfast.evaluate(model, "saliency", inputs, metric, progress=False, **numbers)  # type: ignore[arg-type]
     manifest = found.results.manifest
     assert [manifest[name] for name in numbers] == [2, 2, 2]
     study = {
@@ -509,13 +503,13 @@ def test_numbers_of_numpy_are_accepted_in_calls_and_studies(model: holdfast.Clas
         "metrics": [{"aopc": {"steps": torch.tensor(2), "samples": two}}],
         "seed": two,
     }
-    done = holdfast.run_study(study, "memory://numbers", progress=False)
+    done = standfast.run_study(study, "memory://numbers", progress=False)
     assert done.results.manifest["explainers"]["integrated_gradients"]["steps"] == 2
     assert done.results.manifest["study"]["seed"] == 2
 
 
 def test_messages_for_logging_and_none_without_a_wish(
-    model: holdfast.Classifier,
+    model: standfast.Model,
     inputs: torch.Tensor,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
@@ -524,8 +518,8 @@ def test_messages_for_logging_and_none_without_a_wish(
         raise ZeroDivisionError
 
     explainers = {"good": "saliency", "bad": broken}
-    with caplog.at_level("DEBUG", logger="holdfast"), pytest.warns(UserWarning, match="bad failed for 1 of 1 metric"):
-        holdfast.evaluate(model, explainers, inputs, "aopc:steps=2", progress=False, samples_per_job=5, controls=False)
+    with caplog.at_level("DEBUG", logger="standfast"), pytest.warns(UserWarning, match="bad failed for 1 of 1 metric"):
+        standfast.evaluate(model, explainers, inputs, "aopc:steps=2", progress=False, samples_per_job=5, controls=False)
     said = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert said[0][1].startswith("2 jobs, of which 0 were done before; results are stored in ")
     assert (

@@ -13,12 +13,12 @@ import torch
 from report_builder import PROB, WORST, Builder
 from torch import nn
 
-import holdfast
-from holdfast.errors import ArgumentError, UnknownNameError
-from holdfast.findings import HINT, Findings, _Column, _format_blocks, as_findings, describe_failures, format_text
-from holdfast.report.methods import describe_question, describe_study
-from holdfast.report.verdicts import answer_question
-from holdfast.report.views import Contents
+import standfast
+from standfast.errors import ArgumentError, UnknownNameError
+from standfast.findings import HINT, Findings, _Column, _format_blocks, as_findings, describe_failures, format_text
+from standfast.report.methods import describe_question, describe_study
+from standfast.report.verdicts import answer_question
+from standfast.report.views import Contents
 
 GOOD, BAD = [0.9 + 0.001 * n for n in range(12)], [0.2 + 0.001 * n for n in range(12)]
 
@@ -139,17 +139,17 @@ def test_evaluated_samples_without_a_value_are_explained(tmp_path: Path) -> None
     with torch.no_grad():
         layer.weight.mul_(0.01)
         layer.bias.copy_(torch.tensor([3.0, 0.0, 0.0]))  # no input within the bounds has another class
-    attack, ball = "fmn:steps=3,second=3,polish=2", holdfast.LinfBall(0.1)
+    attack, ball = "fmn:steps=3,second=3,polish=2", standfast.LinfBall(0.1)
     metrics = {
-        "c": holdfast.metrics.CEval(attack),
-        "plot": holdfast.metrics.CEvalPlot(attack=attack),
-        "affine": holdfast.metrics.NearAffinity(attack=attack),
-        "worst": holdfast.metrics.WorstCase(ball, "changed_class", budget=20),
-        "attack": holdfast.metrics.MaxSensitivity(ball, samples=2),
+        "c": standfast.metrics.CEval(attack),
+        "plot": standfast.metrics.CEvalPlot(attack=attack),
+        "affine": standfast.metrics.NearAffinity(attack=attack),
+        "worst": standfast.metrics.WorstCase(ball, "changed_class", budget=20),
+        "attack": standfast.metrics.MaxSensitivity(ball, samples=2),
     }
     names = ["saliency", "input_x_gradient"]
-    model = holdfast.Classifier(layer, (0.0, 1.0), device="cpu")
-    done = holdfast.evaluate(model, names, torch.rand(3, 4), metrics, controls=False, progress=False)
+    model = standfast.Model(layer, (0.0, 1.0), device="cpu")
+    done = standfast.evaluate(model, names, torch.rand(3, 4), metrics, controls=False, progress=False)
     text = " ".join(str(done).split())
     words = "3 samples for which no change of the class was found"
     assert f"Not counted for every explainer: {words} (c, plot, affine, worst)." in text
@@ -329,14 +329,14 @@ def test_a_control_without_a_number_has_no_line_in_a_block() -> None:
 
 
 def test_loaded_results_print_as_those_of_the_run(tmp_path: Path) -> None:
-    digits = holdfast.data.bundled("digits")[:3]
-    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=digits.bounds)
+    digits = standfast.data.bundled("digits")[:3]
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=digits.bounds)
     metrics = ["max_sensitivity:samples=3", "aopc:steps=2,samples=1"]
-    run = holdfast.evaluate(
-        classifier, ["saliency", "random"], digits, metrics, progress=False, out=tmp_path, controls=False
+    run = standfast.evaluate(
+        model, ["saliency", "random"], digits, metrics, progress=False, out=tmp_path, controls=False
     )
-    loaded = holdfast.load_results(tmp_path)
-    assert isinstance(loaded, holdfast.Results)
+    loaded = standfast.load_results(tmp_path)
+    assert isinstance(loaded, standfast.Results)
     assert str(loaded) == str(run)
     assert loaded._repr_html_() == run._repr_html_()
     assert loaded.table().equals(run.table())
@@ -350,12 +350,12 @@ def test_loaded_results_print_as_those_of_the_run(tmp_path: Path) -> None:
 
 def test_the_assumed_radius_is_said_and_nothing_is_promised_without_numbers() -> None:
     torch.manual_seed(0)
-    model = holdfast.Classifier(torch.nn.Linear(4, 3), bounds=(0.0, 2.0), device="cpu")
+    model = standfast.Model(torch.nn.Linear(4, 3), bounds=(0.0, 2.0), device="cpu")
     x = torch.rand(3, 4)
-    found = holdfast.evaluate(model, ["saliency"], x, ["max_sensitivity:samples=2"], progress=False)
+    found = standfast.evaluate(model, ["saliency"], x, ["max_sensitivity:samples=2"], progress=False)
     assert "Neighbourhood: LinfBall(0.2), one tenth of the range" in str(found)
     with pytest.warns(UserWarning, match="convolution"):
-        failed = holdfast.evaluate(model, ["gradcam"], x, ["max_sensitivity:samples=2"], progress=False)
+        failed = standfast.evaluate(model, ["gradcam"], x, ["max_sensitivity:samples=2"], progress=False)
     assert "Failed: gradcam" in str(failed)
     assert ".table()" not in str(failed)
     assert ".table()" not in failed.results._repr_html_()

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.gating import (
+import standfast
+from standfast.gating import (
     find_gateable,
     gate,
     group_count,
@@ -24,7 +24,7 @@ from holdfast.gating import (
 )
 
 #: not `randomised`, which decides by its explainer: it shuffles masked weights, while gates mask shuffled ones
-GATEABLE = [name for name in holdfast.explainers.names() if holdfast.explainers.explainers[name].gateable is True]
+GATEABLE = [name for name in standfast.explainers.names() if standfast.explainers.explainers[name].gateable is True]
 GATEABLE = [name for name in GATEABLE if not name.startswith("attention_")]  # the net has no attention
 
 
@@ -49,9 +49,9 @@ class Net(nn.Module):
 
 
 @pytest.fixture
-def model() -> holdfast.Classifier:
+def model() -> standfast.Model:
     torch.manual_seed(3)
-    return holdfast.Classifier(Net(), (0.0, 1.0), device="cpu", batch_size=24)
+    return standfast.Model(Net(), (0.0, 1.0), device="cpu", batch_size=24)
 
 
 def masks_for(layer: nn.Module, count: int) -> Tensor:
@@ -78,9 +78,9 @@ def test_all_of_the_net_is_seen() -> None:
 
 @pytest.mark.parametrize("target", [True, False], ids=["given", "predicted"])
 @pytest.mark.parametrize("name", GATEABLE)
-def test_gates_give_what_masked_weights_give(model: holdfast.Classifier, name: str, target: bool) -> None:
+def test_gates_give_what_masked_weights_give(model: standfast.Model, name: str, target: bool) -> None:
     """Also for rows that an explainer makes of its own, cut by a budget that fits no whole number of inputs."""
-    explainer = holdfast.explainers.get(name)
+    explainer = standfast.explainers.get(name)
     steps = {"integrated_gradients": "steps", "smoothgrad": "samples", "gradient_shap": "samples"}.get(name)
     steps = {"rise": "samples", "extremal_perturbations": "steps"}.get(name, steps)
     if steps:
@@ -113,7 +113,7 @@ def test_gates_give_what_masked_weights_give(model: holdfast.Classifier, name: s
 def test_the_explainers_that_read_weights_or_are_not_known_are_not_gated() -> None:
     assert {"lrp", "lrp_epsilon_plus", "deep_taylor", "deeplift"}.isdisjoint(GATEABLE)
     assert len(GATEABLE) == 20
-    assert not holdfast.explainers.from_callable(lambda module, x, y: x).gateable
+    assert not standfast.explainers.from_callable(lambda module, x, y: x).gateable
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
@@ -144,7 +144,7 @@ def test_linear_layer_over_positions_and_by_keyword() -> None:
         assert torch.allclose(seen[i], F.linear(x[i], masked_weight(layer, mask), layer.bias), atol=1e-6)
 
 
-def test_kept_channels_are_the_same_bits(model: holdfast.Classifier) -> None:
+def test_kept_channels_are_the_same_bits(model: standfast.Model) -> None:
     x = torch.rand(8, 2, 8, 8)
     with model.session(), torch.no_grad():
         for layer in weight_layers(model.module).values():
@@ -165,7 +165,7 @@ def test_users_hooks_see_the_masked_layer() -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_model_is_as_it_was_after_an_error(model: holdfast.Classifier, error: type[BaseException]) -> None:
+def test_model_is_as_it_was_after_an_error(model: standfast.Model, error: type[BaseException]) -> None:
     layer = model.module.stem
     for context in (gate(layer, masks_for(layer, 8)), masked_weights(layer)):
         with unchanged(model.module), pytest.raises(error), context as use:
@@ -180,14 +180,17 @@ def test_model_is_as_it_was_after_an_error(model: holdfast.Classifier, error: ty
         model.module(torch.rand(8, 2, 8, 8))  # the rows that were named are forgotten
 
 
-def test_masks_and_rows_that_do_not_fit(model: holdfast.Classifier) -> None:
+def test_masks_and_rows_that_do_not_fit(model: standfast.Model) -> None:
     layer = model.module.head[1]
     with (
-        pytest.raises(holdfast.ArgumentError, match=r"masks: expected bool of shape \(N, 45\)"),
+        pytest.raises(standfast.ArgumentError, match=r"masks: expected bool of shape \(N, 45\)"),
         gate(layer, torch.ones(2, 4)),
     ):
         pass
-    with pytest.raises(holdfast.ModelError, match="expected 3 rows with 45 channels"), gate(layer, masks_for(layer, 3)):
+    with (
+        pytest.raises(standfast.ModelError, match="expected 3 rows with 45 channels"),
+        gate(layer, masks_for(layer, 3)),
+    ):
         layer(torch.rand(4, 45))
     with gate(layer, masks_for(layer, 3)), rows_of(torch.tensor([2, 0, 0, 1])):
         assert layer(torch.rand(4, 45)).shape == (4, 12)
@@ -222,22 +225,22 @@ class Odd(nn.Module):
 @pytest.mark.parametrize("steps", [3, 8, 16])  # also where the first axis has as many entries as there are rows
 def test_gateable_finds_out_where_gates_would_lie(steps: int) -> None:
     torch.manual_seed(0)
-    model = holdfast.Classifier(Odd(), (-1.0, 1.0), device="cpu")
+    model = standfast.Model(Odd(), (-1.0, 1.0), device="cpu")
     layers = weight_layers(model.module)
     with unchanged(model.module), model.session():
         fit = find_gateable(model, torch.zeros(1, steps, 6), layers)
     assert fit == {"plain", "normed"}
-    with pytest.raises(holdfast.ArgumentError, match="stores its weight"), masked_weights(layers["normed"]):
+    with pytest.raises(standfast.ArgumentError, match="stores its weight"), masked_weights(layers["normed"]):
         pass
 
 
-def test_gateable_accepts_ordinary_nets(model: holdfast.Classifier) -> None:
+def test_gateable_accepts_ordinary_nets(model: standfast.Model) -> None:
     layers = weight_layers(model.module)
     with unchanged(model.module), model.session():
         assert find_gateable(model, torch.zeros(1, 2, 8, 8), layers) == set(layers)
 
 
-def test_layers_are_tried_out_once_for_each_module_and_shape(model: holdfast.Classifier) -> None:
+def test_layers_are_tried_out_once_for_each_module_and_shape(model: standfast.Model) -> None:
     seen: list[int] = []
     handle = model.module.register_forward_hook(lambda _module, args, _out: seen.append(len(args[0])))
     layers = weight_layers(model.module)
@@ -247,9 +250,7 @@ def test_layers_are_tried_out_once_for_each_module_and_shape(model: holdfast.Cla
         find_gateable(model, torch.zeros(1, 2, 8, 8), layers)
         every = sum(seen) - one
         seen.clear()
-        assert find_gateable(holdfast.Classifier(model.module, (0.0, 1.0)), torch.zeros(3, 2, 8, 8), layers) == set(
-            layers
-        )
+        assert find_gateable(standfast.Model(model.module, (0.0, 1.0)), torch.zeros(3, 2, 8, 8), layers) == set(layers)
         assert seen == []
     handle.remove()
     assert one == 2 + 24 + 6  # a reference, the rows of calls, gates and two masks of weights on two rows
@@ -264,13 +265,13 @@ def test_layers_are_selected_by_kind_and_name() -> None:
     assert list(select_layers(nn.ModuleDict({"a": nn.Linear(2, 2), "first": nn.Linear(3, 2)}), "first")) == ["first"]
     assert list(select_layers(module, ("3", "1"))) == ["3", "1"]
     assert list(select_layers(nn.Linear(3, 2), "all")) == ["module"]
-    with pytest.raises(holdfast.ArgumentError, match="at least two channels, got '0', which has 1"):
+    with pytest.raises(standfast.ArgumentError, match="at least two channels, got '0', which has 1"):
         select_layers(module, ("0",))
-    with pytest.raises(holdfast.ArgumentError, match="stem, twice, up, got 'stemm' \\(did you mean 'stem'\\?\\)"):
+    with pytest.raises(standfast.ArgumentError, match="stem, twice, up, got 'stemm' \\(did you mean 'stem'\\?\\)"):
         select_layers(Net(), ("stemm",))
     with pytest.raises(
-        holdfast.ArgumentError, match="layers: expected 'conv' only for .* Sequential with 1 \\(Linear, 4\\)"
+        standfast.ArgumentError, match="layers: expected 'conv' only for .* Sequential with 1 \\(Linear, 4\\)"
     ):
         select_layers(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), "conv")
-    with pytest.raises(holdfast.ArgumentError, match="Flatten with neither convolutions nor linear layers"):
+    with pytest.raises(standfast.ArgumentError, match="Flatten with neither convolutions nor linear layers"):
         select_layers(nn.Flatten(), "all")

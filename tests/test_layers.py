@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import standfast
 
-ROOT = Path(holdfast.__file__).parent
+ROOT = Path(standfast.__file__).parent
 CHECKOUT = Path(__file__).parents[1]
 
 # from the top: a layer may import from itself and from those before it
@@ -68,12 +68,12 @@ FORBIDDEN = {
 def imported_layers(file: Path) -> set[str]:
     names: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module == "holdfast":
+        if isinstance(node, ast.ImportFrom) and node.module == "standfast":
             names |= {alias.name for alias in node.names if alias.name in RANK}
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("holdfast."):
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("standfast."):
             names.add(node.module.split(".")[1])
         elif isinstance(node, ast.Import):
-            names |= {a.name.split(".")[1] for a in node.names if a.name.startswith("holdfast.")}
+            names |= {a.name.split(".")[1] for a in node.names if a.name.startswith("standfast.")}
     return names
 
 
@@ -116,13 +116,13 @@ def test_rooms_of_papers_do_not_import_each_other(house: str) -> None:
     for file in sorted((ROOT / house).glob("*/*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             parts = (node.module or "").split(".") if isinstance(node, ast.ImportFrom) else []
-            if parts[:2] == ["holdfast", house] and set(parts[2:3]) & (rooms - {file.parent.name}):
+            if parts[:2] == ["standfast", house] and set(parts[2:3]) & (rooms - {file.parent.name}):
                 wrong.append(f"{file.relative_to(ROOT)} imports {node.module}")
     assert wrong == []
 
 
 @pytest.mark.parametrize(
-    ("folder", "package"), [(ROOT, "holdfast"), (CHECKOUT / "benchmarks", ""), (CHECKOUT / "scripts", "")]
+    ("folder", "package"), [(ROOT, "standfast"), (CHECKOUT / "benchmarks", ""), (CHECKOUT / "scripts", "")]
 )
 def test_no_import_circles(folder: Path, package: str) -> None:
     """Among the modules of a folder, by all imports, also those inside functions."""
@@ -205,7 +205,7 @@ def test_tests_of_one_room_are_in_it() -> None:
     tests, wrong = Path(__file__).parent, []
     for file in sorted(tests.rglob("test_*.py")):
         folder = file.parent.relative_to(tests)
-        start = ".".join(("holdfast", *folder.parts, ""))
+        start = ".".join(("standfast", *folder.parts, ""))
         nodes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
         names = {
             f"{node.module}.".removeprefix(start).split(".")[0] for node in nodes if f"{node.module}.".startswith(start)
@@ -217,7 +217,7 @@ def test_tests_of_one_room_are_in_it() -> None:
 
 def test_import_is_quiet_and_light() -> None:
     code = (
-        "import sys, holdfast; "
+        "import sys, standfast; "
         "print([m for m in ('matplotlib', 'captum', 'torchvision', 'timm', 'jinja2', 'typer', 'skimage', 'numba')"
         " if m in sys.modules])"
     )

@@ -1,4 +1,4 @@
-"""Classifier: flags restored, rows bounded, equal bits whatever the batch size, and errors that show what was given."""
+"""Model: flags restored, rows bounded, equal bits whatever the batch size, and errors that show what was given."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
-import holdfast
+import standfast
 from conftest import SHAPES, small_net
-from holdfast import Classifier, explainers
-from holdfast.errors import ArgumentError, ModelError
-from holdfast.explainers.gradients.surrogates import smooth_relu
+from standfast import Model, explainers
+from standfast.errors import ArgumentError, ModelError
+from standfast.explainers.gradients.surrogates import smooth_relu
 
 BATCH = TensorDataset(torch.rand(3, 4), torch.zeros(3))
 
@@ -35,11 +35,11 @@ def test_same_bits_whatever_the_batch_size(shape: tuple[int, ...]) -> None:
     x = torch.rand(77, *shape)
     results = []
     for rows in (1, 3, 8, 16, 24, 100, 500):
-        classifier = Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=rows)
-        maps = explainers.get("input_x_gradient")(classifier, x)
-        results.append((classifier.logits(x), maps))
-        assert torch.equal(classifier.logits(x.flip(0)).flip(0), results[0][0])
-        assert torch.equal(classifier.logits(x[40:43]), results[0][0][40:43])
+        model = Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=rows)
+        maps = explainers.get("input_x_gradient")(model, x)
+        results.append((model.logits(x), maps))
+        assert torch.equal(model.logits(x.flip(0)).flip(0), results[0][0])
+        assert torch.equal(model.logits(x[40:43]), results[0][0][40:43])
     assert all(torch.equal(a, results[0][0]) and torch.equal(b, results[0][1]) for a, b in results)
     whole = small_net(shape).eval()(x)
     assert torch.allclose(results[0][0], whole, atol=1e-5)
@@ -50,20 +50,20 @@ def test_odd_widths_give_a_row_the_same_bits_at_any_place(width: int) -> None:
     """Here MKL's products depend on where in memory a row lies (unless told not to), and so does torch's softplus."""
     torch.manual_seed(0)
     layers = (nn.Linear(5, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 3))
-    classifier = Classifier(nn.Sequential(*layers), (0.0, 1.0), device="cpu", batch_size=64)
+    model = Model(nn.Sequential(*layers), (0.0, 1.0), device="cpu", batch_size=64)
     x = torch.rand(32, 5)
 
     def directions(x: Tensor) -> Tensor:
         with smooth_relu(), torch.enable_grad():
             leaf = x.clone().requires_grad_(True)
-            (gradient,) = torch.autograd.grad(classifier.forward(leaf)[:, 0].sum(), leaf, create_graph=True)
+            (gradient,) = torch.autograd.grad(model.forward(leaf)[:, 0].sum(), leaf, create_graph=True)
             (found,) = torch.autograd.grad((gradient * gradient).sum(), leaf)
         return found
 
-    logits, whole = classifier.logits(x), directions(x)
+    logits, whole = model.logits(x), directions(x)
     for start in range(17):
         rows = slice(start, start + 16)
-        assert torch.equal(classifier.logits(x[rows].clone()), logits[rows])
+        assert torch.equal(model.logits(x[rows].clone()), logits[rows])
         assert torch.equal(directions(x[rows].clone()), whole[rows])
 
 
@@ -75,15 +75,15 @@ def test_work_is_cut_by_forwarded_rows() -> None:
             sizes.append(len(x))
             return super().forward(x)
 
-    classifier = Classifier(Counting(4, 3), (0.0, 1.0), batch_size=64, device="cpu")
-    classifier.logits(torch.rand(200, 4))
+    model = Model(Counting(4, 3), (0.0, 1.0), batch_size=64, device="cpu")
+    model.logits(torch.rand(200, 4))
     assert sizes == [64, 64, 64, 16]
     sizes.clear()
-    explainers.get("integrated_gradients", steps=15)(classifier, torch.rand(20, 4))
+    explainers.get("integrated_gradients", steps=15)(model, torch.rand(20, 4))
     assert max(sizes) <= 64
     assert sum(sizes) >= 20 * 16
     sizes.clear()
-    explainers.get("integrated_gradients", steps=500)(classifier, torch.rand(2, 4))
+    explainers.get("integrated_gradients", steps=500)(model, torch.rand(2, 4))
     assert max(sizes) <= 64
 
 
@@ -94,15 +94,15 @@ def test_flags_are_as_they_were_also_after_an_exception() -> None:
     module[3].bias.requires_grad_(False)
     flags = [m.training for m in module.modules()], [p.requires_grad for p in module.parameters()]
     statistics = module[2].running_mean.clone()
-    classifier = Classifier(module, (0.0, 1.0), device="cpu")
+    model = Model(module, (0.0, 1.0), device="cpu")
     x = torch.rand(6, 4)
-    assert torch.equal(classifier.logits(x), classifier.logits(x))  # dropout is off inside
-    with pytest.raises(RuntimeError, match="stop"), classifier.session(), classifier.session():
+    assert torch.equal(model.logits(x), model.logits(x))  # dropout is off inside
+    with pytest.raises(RuntimeError, match="stop"), model.session(), model.session():
         assert not module.training
         assert not any(p.requires_grad for p in module.parameters())
         raise RuntimeError("stop")
     with pytest.raises(ModelError):
-        classifier.logits(torch.rand(6, 5))
+        model.logits(torch.rand(6, 5))
     assert ([m.training for m in module.modules()], [p.requires_grad for p in module.parameters()]) == flags
     assert torch.equal(module[2].running_mean, statistics)
 
@@ -129,9 +129,9 @@ def test_modes_change_beside_a_module_that_refuses(training: bool) -> None:
     module = nn.Sequential(nn.Sequential(Fixed(4, 4)), Switched(4, 4), nn.Linear(4, 3))
     module[1].train(training)
     flags = [m.training for m in module.modules()]
-    classifier = Classifier(module, (0.0, 1.0), device="cpu")
+    model = Model(module, (0.0, 1.0), device="cpu")
     for _ in range(2):
-        with classifier.session():
+        with model.session():
             assert not module[1].mode
             assert not any(m.training for m in module.modules())
         assert module[1].mode == training
@@ -139,28 +139,28 @@ def test_modes_change_beside_a_module_that_refuses(training: bool) -> None:
 
 
 def test_a_transfer_that_fails_keeps_the_watcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    classifier = Classifier(linear(), (0.0, 1.0), device="cpu", batch_size=16)
+    model = Model(linear(), (0.0, 1.0), device="cpu", batch_size=16)
     seen: list[int] = []
 
     def fail(*_: object) -> Tensor:
         raise RuntimeError("no transfer")
 
-    with classifier.watch(seen.append):
+    with model.watch(seen.append):
         with monkeypatch.context() as patch, pytest.raises(ModelError, match="no transfer"):
             patch.setattr(Tensor, "to", fail)
-            classifier.map_rows(lambda x: (x,), torch.rand(3, 4))
-        classifier.logits(torch.rand(3, 4))
+            model.map_rows(lambda x: (x,), torch.rand(3, 4))
+        model.logits(torch.rand(3, 4))
     assert seen == [3]
 
 
 def test_calibration_finds_a_row_budget_once_for_each_shape() -> None:
-    classifier = Classifier(linear(), (0.0, 1.0), device="cpu")
-    classifier.logits(torch.rand(10, 4))
-    assert classifier._budgets == {}
-    classifier.logits(torch.rand(1000, 4))
-    (key,) = classifier._budgets
+    model = Model(linear(), (0.0, 1.0), device="cpu")
+    model.logits(torch.rand(10, 4))
+    assert model._budgets == {}
+    model.logits(torch.rand(1000, 4))
+    (key,) = model._budgets
     assert key == ((4,), "forward")
-    assert 16 <= classifier._budgets[key] <= 8192
+    assert 16 <= model._budgets[key] <= 8192
 
 
 def test_a_few_photos_are_no_reason_for_a_large_batch() -> None:
@@ -168,48 +168,48 @@ def test_a_few_photos_are_no_reason_for_a_large_batch() -> None:
     module = nn.Sequential(nn.AvgPool2d(32), nn.Flatten(), nn.Linear(147, 3))
     nn.init.constant_(module[2].bias, 2.0)  # outputs within [0, 1] are looked at in one more pass
     module.register_forward_hook(lambda _module, args, _out: rows.append(len(args[0])))
-    classifier = Classifier(module, (0.0, 1.0), device="cpu")
-    classifier.logits(torch.zeros(16, 3, 224, 224))
-    assert classifier._budgets == {}  # 16 rows are the smallest batch there is
+    model = Model(module, (0.0, 1.0), device="cpu")
+    model.logits(torch.zeros(16, 3, 224, 224))
+    assert model._budgets == {}  # 16 rows are the smallest batch there is
     assert rows == [16]
-    classifier.logits(torch.zeros(40, 3, 224, 224))
-    assert set(classifier._budgets) == {((3, 224, 224), "forward")}
+    model.logits(torch.zeros(40, 3, 224, 224))
+    assert set(model._budgets) == {((3, 224, 224), "forward")}
 
 
 def test_a_slow_pass_is_repeated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    classifier, passes = Classifier(linear(), (0.0, 1.0), device="cpu"), []
+    model, passes = Model(linear(), (0.0, 1.0), device="cpu"), []
 
     def time_pass(batch: torch.Tensor, kind: str) -> float:
         passes.append(len(batch))
         return 3.0
 
-    monkeypatch.setattr(classifier, "_time", time_pass)
-    assert classifier.row_budget(torch.zeros(1, 4), count=1000) == 16
+    monkeypatch.setattr(model, "_time", time_pass)
+    assert model.row_budget(torch.zeros(1, 4), count=1000) == 16
     assert passes == [16, 16]
 
 
 def test_calibration_takes_modules_that_start_in_place_or_ignore_their_input() -> None:
     in_place = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 3))
     x = torch.rand(300, 4)
-    assert explainers.get("saliency")(Classifier(in_place, (0.0, 1.0), device="cpu"), x).shape == x.shape
+    assert explainers.get("saliency")(Model(in_place, (0.0, 1.0), device="cpu"), x).shape == x.shape
 
     class Constant(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.tensor([[1.0, 0.0]]).repeat(len(x), 1)
 
-    constant = Classifier(Constant(), (0.0, 1.0), device="cpu")
+    constant = Model(Constant(), (0.0, 1.0), device="cpu")
     assert not explainers.get("occlusion")(constant, x[:20]).any()
     with pytest.raises(ModelError, match="logits have no gradients"):
         explainers.get("saliency")(constant, x)
 
 
 def test_bounds_of_other_units_than_the_inputs_are_warned_of_once() -> None:
-    classifier = Classifier(nn.Linear(4, 3), (0.0, 255.0), device="cpu")
+    model = Model(nn.Linear(4, 3), (0.0, 255.0), device="cpu")
     with pytest.warns(UserWarning, match=r"use less than 1% of the bounds \[0, 255\]. Do both have the same units"):
-        classifier.warn_of_units(torch.rand(5, 4))
+        model.warn_of_units(torch.rand(5, 4))
     for fine in (torch.rand(5, 4), torch.rand(1, 4), torch.zeros(5, 4), 255 * torch.rand(5, 4)):
-        classifier.warn_of_units(fine)
-    Classifier(nn.Linear(4, 3), (-torch.inf, torch.inf), device="cpu").warn_of_units(torch.rand(5, 4))
+        model.warn_of_units(fine)
+    Model(nn.Linear(4, 3), (-torch.inf, torch.inf), device="cpu").warn_of_units(torch.rand(5, 4))
 
 
 class Greedy(nn.Linear):
@@ -225,37 +225,37 @@ class Greedy(nn.Linear):
 
 @pytest.mark.parametrize("batch_size", ["auto", 512])
 def test_rows_are_halved_when_memory_runs_out(batch_size: int | str) -> None:
-    classifier = Classifier(Greedy(4, 3), (0.0, 1.0), device="cpu", batch_size=batch_size)  # type: ignore[arg-type]
+    model = Model(Greedy(4, 3), (0.0, 1.0), device="cpu", batch_size=batch_size)  # type: ignore[arg-type]
     x = torch.rand(300, 4)
     with torch.no_grad():
-        expected = nn.functional.linear(x, classifier.module.weight, classifier.module.bias)
-    assert torch.allclose(classifier.logits(x), expected, atol=1e-6)
-    assert classifier.row_budget(x, kind="forward") <= 20
-    classifier.module.most = 0
+        expected = nn.functional.linear(x, model.module.weight, model.module.bias)
+    assert torch.allclose(model.logits(x), expected, atol=1e-6)
+    assert model.row_budget(x, kind="forward") <= 20
+    model.module.most = 0
     with pytest.raises(ModelError, match="expected one input of shape \\(4,\\) to fit into memory"):
-        classifier.logits(x)
+        model.logits(x)
 
 
 _LIMITED = """
 import resource
 import torch
 from torch import nn
-import holdfast
+import standfast
 
 torch.set_num_threads(1)
 rows = []
 layers = [nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 3)]
 module = nn.Sequential(*layers)
 module.register_forward_hook(lambda _module, args, _out: rows.append(len(args[0])))
-x, saliency = torch.rand(48, 3, 224, 224), holdfast.explainers.get("saliency")
-expected = saliency(holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=16), x)
+x, saliency = torch.rand(48, 3, 224, 224), standfast.explainers.get("saliency")
+expected = saliency(standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=16), x)
 with open("/proc/self/statm") as file:
     used = int(file.read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 500_000_000,) * 2)
 for batch_size in (48, "auto"):
     rows.clear()
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=batch_size)
-    assert torch.equal(saliency(classifier, x), expected)
+    model = standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=batch_size)
+    assert torch.equal(saliency(model, x), expected)
     assert max(rows) < 48, rows
     print(batch_size, rows)
 """
@@ -285,7 +285,7 @@ def test_modules_that_are_no_classifiers(output: object, message: str) -> None:
             return output(super().forward(x))  # type: ignore[operator]
 
     with pytest.raises(ModelError, match=message):
-        Classifier(Odd(4, 4), (0.0, 1.0), device="cpu").logits(torch.rand(5, 4))
+        Model(Odd(4, 4), (0.0, 1.0), device="cpu").logits(torch.rand(5, 4))
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_modules_that_are_no_classifiers(output: object, message: str) -> None:
     [
         ([[0.5]], "inputs: expected a torch.Tensor, got list$"),
         (np.zeros((3, 4)), r"inputs: expected a torch.Tensor, got ndarray: use torch.from_numpy\(x\).float\(\)"),
-        ((torch.rand(3, 4), torch.zeros(3)), "got tuple: give the inputs alone, or a holdfast.data.Dataset"),
+        ((torch.rand(3, 4), torch.zeros(3)), "got tuple: give the inputs alone, or a standfast.data.Dataset"),
         (DataLoader(BATCH), r"got DataLoader: use one batch, such as x, labels = next\(iter\(loader\)\)"),
         (BATCH, r"got TensorDataset: use dataset.tensors\[0\]"),
         (Subset(BATCH, [0]), r"got Subset: use torch.stack\(\[x for x, _ in dataset\]\)"),
@@ -315,7 +315,7 @@ def test_modules_that_are_no_classifiers(output: object, message: str) -> None:
 )
 def test_bad_inputs(inputs: object, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
-        Classifier(linear(), (0.0, 1.0), device="cpu").logits(inputs)  # type: ignore[arg-type]
+        Model(linear(), (0.0, 1.0), device="cpu").logits(inputs)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -337,28 +337,28 @@ def test_the_layout_that_the_module_takes_is_found(inner: tuple[int, ...], shape
     kind = nn.Conv2d if len(inner) == 3 else nn.Conv1d
     module = nn.Sequential(kind(inner[0], 2, 3), nn.Flatten(), nn.LazyLinear(2))
     module(torch.rand(1, *inner))
-    classifier, x = Classifier(module, (0.0, 1.0), device="cpu"), torch.rand(shape)
+    model, x = Model(module, (0.0, 1.0), device="cpu"), torch.rand(shape)
     for call in (
-        classifier.logits,
-        lambda x: explainers.get("saliency")(classifier, x),
-        lambda x: holdfast.evaluate(classifier, "saliency", x, "aopc", controls=False, progress=False),
+        model.logits,
+        lambda x: explainers.get("saliency")(model, x),
+        lambda x: standfast.evaluate(model, "saliency", x, "aopc", controls=False, progress=False),
     ):
         with pytest.raises(ArgumentError if use else ModelError, match="module: failed on inputs") as caught:
             call(x)
         assert (f"of shape {shape}: use {use} (" in str(caught.value)) == bool(use)
         assert "use x" not in str(caught.value) or use
     if use:
-        assert classifier.logits(eval(use, {"x": x})).shape[1] == 2
+        assert model.logits(eval(use, {"x": x})).shape[1] == 2
 
 
 def test_a_shape_the_module_cannot_take() -> None:
     """The shape is the user's; what torch says follows, with the size of the batch where it is another one."""
-    classifier, x = Classifier(linear(), (0.0, 1.0), device="cpu"), torch.rand(2, 5)
+    model, x = Model(linear(), (0.0, 1.0), device="cpu"), torch.rand(2, 5)
     start = r"module: failed on inputs of shape \(2, 5\), dtype torch.float32. It says"
     with pytest.raises(ModelError, match=rf"{start}: .*mat1.*\(2x5 "):
-        classifier.logits(x)
-    with pytest.raises(ModelError, match=rf"{start}, of a batch of 1: .*mat1.*\(1x5 "), classifier.naming(x):
-        classifier.logits(x[:1])
+        model.logits(x)
+    with pytest.raises(ModelError, match=rf"{start}, of a batch of 1: .*mat1.*\(1x5 "), model.naming(x):
+        model.logits(x[:1])
 
 
 @pytest.mark.parametrize(
@@ -374,14 +374,14 @@ def test_a_shape_the_module_cannot_take() -> None:
         ({"batch_size": True}, "batch_size: expected a whole number of at least 1, or 'auto', got True"),
         (
             {"module": len},
-            "module: expected a torch.nn.Module, got builtin_function_or_method; Classifier.from_callable",
+            "module: expected a torch.nn.Module, got builtin_function_or_method; Model.from_callable",
         ),
         ({"preprocess": 1}, "preprocess: expected a callable or None"),
     ],
 )
 def test_bad_constructor_arguments(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
-        Classifier(**({"module": linear(), "bounds": (0.0, 1.0)} | arguments))  # type: ignore[arg-type]
+        Model(**({"module": linear(), "bounds": (0.0, 1.0)} | arguments))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -390,19 +390,19 @@ def test_bad_constructor_arguments(arguments: dict[str, object], message: str) -
     ids=lambda value: type(value).__name__,
 )
 def test_no_error_prints_a_whole_tensor(value: Any) -> None:
-    classifier, x = Classifier(linear(), (0.0, 1.0), device="cpu"), torch.rand(3, 4)
+    model, x = Model(linear(), (0.0, 1.0), device="cpu"), torch.rand(3, 4)
     for call in (
-        lambda: Classifier(linear(), value, device="cpu"),
-        lambda: Classifier(linear(), (value, "a"), device="cpu"),  # type: ignore[arg-type]
-        lambda: Classifier(linear(), (0.0, 1.0), batch_size=value),
-        lambda: holdfast.LinfBall(value),
-        lambda: holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=value),
-        lambda: holdfast.metrics.get(value),
+        lambda: Model(linear(), value, device="cpu"),
+        lambda: Model(linear(), (value, "a"), device="cpu"),  # type: ignore[arg-type]
+        lambda: Model(linear(), (0.0, 1.0), batch_size=value),
+        lambda: standfast.LinfBall(value),
+        lambda: standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=value),
+        lambda: standfast.metrics.get(value),
         lambda: explainers.get(value),
-        lambda: explainers.get("saliency")(classifier, x, value),
-        lambda: holdfast.data.Dataset("d", x, torch.zeros(3, dtype=torch.int64), value),
+        lambda: explainers.get("saliency")(model, x, value),
+        lambda: standfast.data.Dataset("d", x, torch.zeros(3, dtype=torch.int64), value),
     ):
-        with pytest.raises(holdfast.HoldfastError) as caught:
+        with pytest.raises(standfast.StandfastError) as caught:
             call()
         assert len(str(caught.value)) < 400
 
@@ -411,64 +411,64 @@ def test_bounds_per_channel_and_preprocess() -> None:
     mean, std = torch.tensor([0.4, 0.5])[:, None, None], torch.tensor([0.2, 0.1])[:, None, None]
     module = linear(8)
     x = torch.rand(5, 2, 2, 2)
-    outside = Classifier(module, (0.0, 1.0), preprocess=lambda v: (v - mean) / std, device="cpu")
-    inside = Classifier(module, ((0 - mean) / std, (1 - mean) / std), device="cpu")
+    outside = Model(module, (0.0, 1.0), preprocess=lambda v: (v - mean) / std, device="cpu")
+    inside = Model(module, ((0 - mean) / std, (1 - mean) / std), device="cpu")
     assert torch.allclose(outside.logits(x), inside.logits((x - mean) / std), atol=1e-5)
     gradients = [explainers.get("saliency")(c, v) for c, v in ((outside, x), (inside, (x - mean) / std))]
     assert torch.allclose(gradients[0], gradients[1] / std, atol=1e-4)
 
 
 def test_bounds_must_not_enlarge_the_input() -> None:
-    classifier = Classifier(linear(), (torch.zeros(3, 1, 1), torch.ones(3, 1, 1)), device="cpu")
+    model = Model(linear(), (torch.zeros(3, 1, 1), torch.ones(3, 1, 1)), device="cpu")
     with pytest.raises(ArgumentError, match=r"a sample shape that bounds of shape \(3, 1, 1\) broadcast to"):
-        classifier.logits(torch.rand(2, 1, 2, 2))
+        model.logits(torch.rand(2, 1, 2, 2))
     with pytest.raises(ArgumentError, match=r"axes are swapped.* of shape \(2, 4, 4, 3\): use x.movedim\(-1, 1\)"):
-        classifier.logits(torch.rand(2, 4, 4, 3))
+        model.logits(torch.rand(2, 4, 4, 3))
 
 
 def test_half_precision_inputs_are_checked_too() -> None:
     for dtype, other in ((torch.bfloat16, torch.float16), (torch.float16, torch.bfloat16)):
-        classifier = Classifier(linear().to(dtype), (0.0, 1.0), device="cpu")
+        model = Model(linear().to(dtype), (0.0, 1.0), device="cpu")
         x = torch.rand(2, 4).to(dtype)
-        assert torch.equal(classifier.check_inputs(x), x.float())
-        assert torch.equal(classifier.logits(x), classifier.logits(x.float()))
-        assert classifier.logits(x).dtype == torch.float32
+        assert torch.equal(model.check_inputs(x), x.float())
+        assert torch.equal(model.logits(x), model.logits(x.float()))
+        assert model.logits(x).dtype == torch.float32
         with pytest.raises(ArgumentError, match=r"values within the bounds \[0, 1\]"):
-            classifier.logits(x + 1)
+            model.logits(x + 1)
         with pytest.raises(ArgumentError, match=f"inputs: expected dtype torch.float32 or {dtype}"):
-            classifier.logits(x.to(other))
+            model.logits(x.to(other))
 
 
 def test_targets() -> None:
-    classifier = Classifier(linear(), (0.0, 1.0), device="cpu")
+    model = Model(linear(), (0.0, 1.0), device="cpu")
     x = torch.rand(3, 4)
-    assert torch.equal(classifier.check_targets(None, x), classifier.predict(x))
-    assert classifier.check_targets(2, x).tolist() == [2, 2, 2]
+    assert torch.equal(model.check_targets(None, x), model.predict(x))
+    assert model.check_targets(2, x).tolist() == [2, 2, 2]
     for bad, message in ((3, "classes from 0 to 2"), (torch.tensor([0, 1]), "shape"), (torch.rand(3), "whole numbers")):
         with pytest.raises(ArgumentError, match=message):
-            classifier.check_targets(bad, x)
+            model.check_targets(bad, x)
 
 
 def test_float64_modules_and_no_mutation() -> None:
-    classifier = Classifier(linear().double(), (0.0, 1.0), device="cpu")
+    model = Model(linear().double(), (0.0, 1.0), device="cpu")
     x = torch.rand(3, 4, dtype=torch.float64)
     before = x.clone()
-    assert classifier.logits(x).dtype == torch.float64
+    assert model.logits(x).dtype == torch.float64
     assert torch.equal(x, before)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_a_gpu() -> None:
-    classifier = Classifier(small_net((1, 8, 8)), (0.0, 1.0))
-    assert classifier.device.type == "cuda"
+    model = Model(small_net((1, 8, 8)), (0.0, 1.0))
+    assert model.device.type == "cuda"
     x = torch.rand(300, 1, 8, 8)
-    on_cpu = Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu").logits(x)
-    assert torch.allclose(classifier.logits(x).cpu(), on_cpu, atol=1e-4)
+    on_cpu = Model(small_net((1, 8, 8)), (0.0, 1.0), device="cpu").logits(x)
+    assert torch.allclose(model.logits(x).cpu(), on_cpu, atol=1e-4)
 
 
 def test_watch_counts_the_inputs_of_the_outermost_call_only() -> None:
     """An explainer that runs the model within a chunk makes no evaluations of its own."""
-    model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (0.0, 1.0), device="cpu", batch_size=16)
+    model = Model(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (0.0, 1.0), device="cpu", batch_size=16)
 
     def run(x: Tensor) -> tuple[Tensor]:
         return (model.map_rows(lambda y: (model.forward(y),), torch.cat([x, x]))[0][: len(x)],)
@@ -481,7 +481,7 @@ def test_watch_counts_the_inputs_of_the_outermost_call_only() -> None:
 
 
 def test_watch_may_stop_what_runs_and_is_over_then() -> None:
-    model = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (0.0, 1.0), device="cpu", batch_size=16)
+    model = Model(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (0.0, 1.0), device="cpu", batch_size=16)
 
     def stop(count: int) -> None:
         raise KeyboardInterrupt
@@ -502,12 +502,12 @@ def test_watch_may_stop_what_runs_and_is_over_then() -> None:
 
 
 def test_outputs_like_probabilities_are_warned_of_once() -> None:
-    classifier = Classifier(nn.Sequential(linear(), nn.Softmax(1)), (0.0, 1.0), device="cpu")
+    model = Model(nn.Sequential(linear(), nn.Softmax(1)), (0.0, 1.0), device="cpu")
     with pytest.warns(UserWarning, match="outputs look like probabilities .*return logits, without softmax") as caught:
-        classifier.logits(torch.rand(5, 4))
-    assert caught[0].filename == __file__  # the user's line, not one of holdfast
-    classifier.logits(torch.rand(5, 4))  # a second warning would be an error
-    logits = Classifier(linear(), (0.0, 1.0), device="cpu")
+        model.logits(torch.rand(5, 4))
+    assert caught[0].filename == __file__  # the user's line, not one of standfast
+    model.logits(torch.rand(5, 4))  # a second warning would be an error
+    logits = Model(linear(), (0.0, 1.0), device="cpu")
     logits.logits(torch.rand(5, 4))
 
 
@@ -549,11 +549,11 @@ def test_sigmoids_are_told_from_logits(name: str) -> None:
         torch.manual_seed(0)
         module, x = nn.Linear(4, 4), torch.rand(5, 4)
     for rows in (x, x[:1]):
-        classifier = Classifier(module, (0.0, 1.0), device="cpu", forward=lambda layer, x: function(layer(x)))
+        model = Model(module, (0.0, 1.0), device="cpu", forward=lambda layer, x: function(layer(x)))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            logits = classifier.logits(rows)
-            classifier.logits(rows)
+            logits = model.logits(rows)
+            model.logits(rows)
         torch.testing.assert_close(logits, function(module(rows)).detach())
         assert [words in str(warning.message) for warning in caught] == ([True] if words else [])
 
@@ -562,7 +562,7 @@ def test_sigmoids_are_told_from_logits(name: str) -> None:
 def test_sigmoids_in_a_scripted_module() -> None:
     scripted, x = torch.jit.script(nn.Sequential(linear(), nn.Sigmoid()).eval()), torch.rand(4, 4)
     with pytest.warns(UserWarning, match="several labels"):
-        Classifier(scripted, (0.0, 1.0), device="cpu").logits(x)
+        Model(scripted, (0.0, 1.0), device="cpu").logits(x)
 
 
 class OfTransformers(nn.Module):
@@ -584,20 +584,20 @@ def test_the_problem_type_of_transformers_is_heeded(kind: str) -> None:
     for outputs in (2, 4):
         module = OfTransformers(outputs, kind)
         with pytest.warns(UserWarning, match=kind) as caught:
-            Classifier(module, (0.0, 1.0), device="cpu").logits(x)
+            Model(module, (0.0, 1.0), device="cpu").logits(x)
         assert len(caught) == 1
         for function in (
             lambda module, x: split(module(x)[:, 1:2]),
             lambda module, x: torch.stack([1 - module(x)[:, 1].sigmoid(), module(x)[:, 1].sigmoid()], 1).log(),
         ):  # a warning would be an error
-            recipe = Classifier(module, (0.0, 1.0), device="cpu", forward=function)
+            recipe = Model(module, (0.0, 1.0), device="cpu", forward=function)
             torch.testing.assert_close(recipe.logits(x).softmax(1)[:, 1], module(x)[:, 1].sigmoid().detach())
     with pytest.raises(ModelError, match=kind):
-        Classifier(OfTransformers(1, kind), (0.0, 1.0), device="cpu").logits(x)
+        Model(OfTransformers(1, kind), (0.0, 1.0), device="cpu").logits(x)
     for single in (None, "single_label_classification"):
-        Classifier(OfTransformers(3, single), (0.0, 1.0), device="cpu").logits(x)
+        Model(OfTransformers(3, single), (0.0, 1.0), device="cpu").logits(x)
     with pytest.raises(ModelError, match=r"stack\(\[-z, z\], 1\)"):
-        Classifier(OfTransformers(1, None), (0.0, 1.0), device="cpu").logits(x)
+        Model(OfTransformers(1, None), (0.0, 1.0), device="cpu").logits(x)
 
 
 CONV = [nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 6 * 6, 3)]
@@ -606,45 +606,45 @@ CONV = [nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 6 * 6, 3)]
 @pytest.mark.parametrize(
     "call",
     [
-        lambda classifier, x: classifier.logits(x),
-        lambda classifier, x: explainers.get("saliency")(classifier, x),
-        lambda classifier, x: holdfast.metrics.AOPC(steps=2)(classifier, "saliency", x),
-        lambda classifier, x: holdfast.evaluate(classifier, "saliency", x, "aopc", progress=False),
+        lambda model, x: model.logits(x),
+        lambda model, x: explainers.get("saliency")(model, x),
+        lambda model, x: standfast.metrics.AOPC(steps=2)(model, "saliency", x),
+        lambda model, x: standfast.evaluate(model, "saliency", x, "aopc", progress=False),
     ],
     ids=["logits", "explainer", "metric", "evaluate"],
 )
-def test_one_sample_without_a_batch_is_said_to_be_one(call: Callable[[Classifier, torch.Tensor], object]) -> None:
-    classifier = Classifier(nn.Sequential(*CONV), (0.0, 1.0), device="cpu")
+def test_one_sample_without_a_batch_is_said_to_be_one(call: Callable[[Model, torch.Tensor], object]) -> None:
+    model = Model(nn.Sequential(*CONV), (0.0, 1.0), device="cpu")
     words = r"got one sample of shape \(3, 8, 8\): use x\[None\] \(module: failed on .* It says.*: \S"
     with pytest.raises(ArgumentError, match=words):
-        call(classifier, torch.rand(3, 8, 8))
+        call(model, torch.rand(3, 8, 8))
     with pytest.raises(ModelError, match=r"inputs of shape \(5, 1, 8, 8\), .*to have 3 channels, but got 1") as caught:
-        call(classifier, torch.rand(5, 1, 8, 8))
+        call(model, torch.rand(5, 1, 8, 8))
     assert "16" not in str(caught.value)  # to which small batches are padded
     with pytest.raises(ModelError, match=r"inputs of shape \(5, 3, 9, 9\)"):
-        call(classifier, torch.rand(5, 3, 9, 9))
-    assert classifier.logits(torch.rand(2, 3, 8, 8)).shape == (2, 3)
+        call(model, torch.rand(5, 3, 9, 9))
+    assert model.logits(torch.rand(2, 3, 8, 8)).shape == (2, 3)
     with pytest.raises(ArgumentError, match="use x"):  # preprocessing changes nothing of that
-        call(Classifier(nn.Sequential(*CONV), (0.0, 1.0), lambda v: (v - 0.5) / 0.2, "cpu"), torch.rand(3, 8, 8))
+        call(Model(nn.Sequential(*CONV), (0.0, 1.0), lambda v: (v - 0.5) / 0.2, "cpu"), torch.rand(3, 8, 8))
     # a batch of which a wrong preprocessing takes one channel is no sample
     with pytest.raises(ModelError, match=r"module: failed on inputs of shape \(3, 3, 8, 8\)"):
-        call(Classifier(nn.Sequential(*CONV), (0.0, 1.0), lambda v: v[:, 0], "cpu"), torch.rand(3, 3, 8, 8))
+        call(Model(nn.Sequential(*CONV), (0.0, 1.0), lambda v: v[:, 0], "cpu"), torch.rand(3, 3, 8, 8))
 
 
 def test_a_single_row_of_a_table_is_said_to_be_one() -> None:
-    classifier = Classifier(linear(), (0.0, 1.0), device="cpu")
+    model = Model(linear(), (0.0, 1.0), device="cpu")
     with pytest.raises(
         ArgumentError, match=r"batch of shape \(N, ...\), got shape \(4,\): for one sample use x\[None\]"
     ):
-        classifier.logits(torch.rand(4))
+        model.logits(torch.rand(4))
 
 
 def test_a_short_text_for_a_classifier() -> None:
-    plain = Classifier(nn.Linear(4, 3), (0.0, 1.0), device="cpu")
-    assert repr(plain) == "Classifier(Linear, 15 parameters, bounds [0, 1], cpu)"
+    plain = Model(nn.Linear(4, 3), (0.0, 1.0), device="cpu")
+    assert repr(plain) == "Model(Linear, 15 parameters, bounds [0, 1], cpu)"
     low, high = torch.tensor([-1.0, -2.0])[:, None], torch.tensor([1.0, 3.0])[:, None]
-    wrapped = Classifier(nn.Identity(), (low, high), abs, "cpu", forward=lambda module, x: module(x))
-    assert repr(wrapped) == "Classifier(Identity, 0 parameters, bounds [-2, 3] by channel, cpu, preprocess)"
+    wrapped = Model(nn.Identity(), (low, high), abs, "cpu", forward=lambda module, x: module(x))
+    assert repr(wrapped) == "Model(Identity, 0 parameters, bounds [-2, 3] by channel, cpu, preprocess)"
 
 
 @pytest.mark.parametrize(
@@ -672,7 +672,7 @@ def test_a_short_text_for_a_classifier() -> None:
 def test_what_torch_would_stumble_over_is_named(call: Callable[[], object], words: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that lazy modules are new
-        with pytest.raises(holdfast.HoldfastError, match=words):
+        with pytest.raises(standfast.StandfastError, match=words):
             call()
 
 
@@ -681,8 +681,8 @@ class Rounding(nn.Module):
         return x[:, :3].round().to(torch.int64)
 
 
-def build(module: nn.Module | None = None, bounds: Any = (0.0, 1.0), **options: Any) -> holdfast.Classifier:
-    return holdfast.Classifier(nn.Linear(4, 3) if module is None else module, bounds, **{"device": "cpu", **options})
+def build(module: nn.Module | None = None, bounds: Any = (0.0, 1.0), **options: Any) -> standfast.Model:
+    return standfast.Model(nn.Linear(4, 3) if module is None else module, bounds, **{"device": "cpu", **options})
 
 
 @pytest.mark.parametrize(
@@ -694,13 +694,13 @@ def build(module: nn.Module | None = None, bounds: Any = (0.0, 1.0), **options: 
     ],
 )
 def test_maps_that_are_no_real_numbers_are_refused(explain: Callable[[Tensor], Any], words: str) -> None:
-    explainer = holdfast.explainers.from_callable(lambda module, x, targets: explain(x))
-    with pytest.raises(holdfast.ModelError, match=words):
+    explainer = standfast.explainers.from_callable(lambda module, x, targets: explain(x))
+    with pytest.raises(standfast.ModelError, match=words):
         explainer(build(), torch.rand(2, 4))
-    turned = holdfast.explainers.from_callable(lambda module, x, targets: x.numpy()[:, ::-1])
+    turned = standfast.explainers.from_callable(lambda module, x, targets: x.numpy()[:, ::-1])
     x = torch.rand(2, 4)
     assert turned(build(), x).equal(x.flip(1))
-    swapped = holdfast.explainers.from_callable(lambda module, x, targets: x.numpy().astype(">f8"))
+    swapped = standfast.explainers.from_callable(lambda module, x, targets: x.numpy().astype(">f8"))
     assert swapped(build(), x).equal(x)
 
 
@@ -709,8 +709,8 @@ def test_a_few_units_in_the_last_place_beyond_the_bounds_are_rounding() -> None:
 
 
 def test_an_explainer_names_what_it_needs_instead_of_a_module() -> None:
-    with pytest.raises(ArgumentError, match=r"classifier: expected holdfast\.Classifier\(module, .*, got a Linear"):
-        holdfast.explainers.get("saliency")(nn.Linear(4, 3), torch.rand(2, 4))  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"model: expected standfast\.Model\(module, .*, got a Linear"):
+        standfast.explainers.get("saliency")(nn.Linear(4, 3), torch.rand(2, 4))  # type: ignore[arg-type]
 
 
 class Noisy(nn.Module):
@@ -737,27 +737,27 @@ NOISE = {
 @pytest.mark.parametrize("size", [1.0, 1e-4])
 @pytest.mark.parametrize("draw", NOISE.values(), ids=NOISE)
 def test_random_numbers_in_forward_are_noticed_in_direct_calls(draw: Callable[[Tensor], Tensor], size: float) -> None:
-    classifier, x = Classifier(Noisy(draw, size), (0.0, 1.0), device="cpu"), torch.rand(5, 4)
+    model, x = Model(Noisy(draw, size), (0.0, 1.0), device="cpu"), torch.rand(5, 4)
     for call in (
-        holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=2),
-        holdfast.metrics.AOPC(steps=2, samples=1),
+        standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=2),
+        standfast.metrics.AOPC(steps=2, samples=1),
     ):
         for _ in range(2):  # an error does not count as a check
             with pytest.raises(ModelError, match="same logits for the same inputs.*two calls.*draws random numbers"):
-                call(classifier, "saliency", x)
+                call(model, "saliency", x)
     with pytest.raises(ModelError, match="same logits for the same inputs"):
-        holdfast.evaluate(classifier, "saliency", x, "aopc", controls=False, progress=False)
+        standfast.evaluate(model, "saliency", x, "aopc", controls=False, progress=False)
 
 
 def test_a_generator_of_its_own_is_blamed_before_the_batch() -> None:
     def draw(logits: Tensor) -> Tensor:
         return torch.randn(logits.shape, generator=OWN)
 
-    classifier, x = Classifier(Noisy(draw), (0.0, 1.0), device="cpu"), torch.rand(5, 4)
+    model, x = Model(Noisy(draw), (0.0, 1.0), device="cpu"), torch.rand(5, 4)
     with pytest.raises(ModelError, match=r"same inputs.*a random generator of its own"):
-        classifier.check_repeatable(x)
+        model.check_repeatable(x)
     turns = iter([0.0, 1e-4, 1.0, 0.0])  # so small that the identical calls alone are taken for rounding
-    shaky = Classifier(Noisy(lambda logits: torch.full_like(logits, next(turns))), (0.0, 1.0), device="cpu")
+    shaky = Model(Noisy(lambda logits: torch.full_like(logits, next(turns))), (0.0, 1.0), device="cpu")
     with pytest.raises(ModelError, match="same logits for the same inputs"):
         shaky.check_repeatable(x, in_batches=True)
 
@@ -772,22 +772,22 @@ def test_the_check_runs_once_and_leaves_no_trace() -> None:
             return super().forward(x) + 0.0 * torch.rand(())  # drawn, without an effect
 
     seen: list[int] = []
-    classifier, x = Classifier(Counting(4, 3), (0.0, 1.0), device="cpu", batch_size=16), torch.rand(3, 4)
+    model, x = Model(Counting(4, 3), (0.0, 1.0), device="cpu", batch_size=16), torch.rand(3, 4)
     counted: list[int] = []
     with torch.random.fork_rng(devices=[]):
         state, numbers = torch.get_rng_state(), random.getstate()
-        with classifier.watch(counted.append):
-            classifier.check_repeatable(x)
+        with model.watch(counted.append):
+            model.check_repeatable(x)
         assert torch.equal(torch.get_rng_state(), state)
         assert random.getstate() == numbers
-    assert (counted, seen, classifier.module.rows) == ([], [16, 16], 0)
-    classifier.check_repeatable(x)
+    assert (counted, seen, model.module.rows) == ([], [16, 16], 0)
+    model.check_repeatable(x)
     assert len(seen) == 2
-    result = holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=2)(classifier, "saliency", x)
+    result = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=2)(model, "saliency", x)
     assert result.model_evaluations.tolist() == [3, 3, 3]
-    classifier.module = Noisy(torch.rand_like)  # another module is checked again
+    model.module = Noisy(torch.rand_like)  # another module is checked again
     with pytest.raises(ModelError, match="same inputs"):
-        classifier.check_repeatable(x)
+        model.check_repeatable(x)
 
 
 def test_sigmoids_are_found_where_hooks_and_modes_of_explainers_are() -> None:
@@ -795,9 +795,9 @@ def test_sigmoids_are_found_where_hooks_and_modes_of_explainers_are() -> None:
     torch.manual_seed(0)
     body = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(108, 3), nn.Sigmoid())
     for explainer in ("gradcam:layer='0'", "deeplift", "saliency"):
-        classifier = Classifier(body, (0.0, 1.0), device="cpu")
+        model = Model(body, (0.0, 1.0), device="cpu")
         with pytest.warns(UserWarning, match="several labels"):
-            holdfast.explainers.get(explainer)(classifier, torch.rand(2, 1, 8, 8))
+            standfast.explainers.get(explainer)(model, torch.rand(2, 1, 8, 8))
 
 
 def test_outputs_are_looked_at_once_more_without_a_demand_on_the_module() -> None:
@@ -807,4 +807,4 @@ def test_outputs_are_looked_at_once_more_without_a_demand_on_the_module() -> Non
                 raise ValueError("no gradients here")
             return x.sigmoid()
 
-    assert Classifier(Strict(), (0.0, 1.0), device="cpu").logits(torch.rand(3, 4)).shape == (3, 4)
+    assert Model(Strict(), (0.0, 1.0), device="cpu").logits(torch.rand(3, 4)).shape == (3, 4)

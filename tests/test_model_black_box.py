@@ -1,4 +1,4 @@
-"""`Classifier.from_callable`: functions of arrays as classifiers, their scores, their errors, and what refuses them."""
+"""`Model.from_callable`: functions of arrays as classifiers, their scores, their errors, and what refuses them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.errors import ArgumentError, ModelError, NoGradientsError
-from holdfast.study.identity import answers_fingerprint, classifier_fingerprint, fingerprint
+import standfast
+from standfast.errors import ArgumentError, ModelError, NoGradientsError
+from standfast.study.identity import answers_fingerprint, fingerprint, model_fingerprint
 
 WEIGHTS = np.array([[3.0, -1.0, 0.5, 0.0], [0.0, 2.0, -2.0, 1.0], [-1.0, 0.0, 1.0, 1.0]])
 X = torch.rand(40, 4, generator=torch.Generator().manual_seed(0))
@@ -33,8 +33,8 @@ def predict_proba(rows: np.ndarray) -> np.ndarray:
     return softmax(np.floor(4 * rows) @ WEIGHTS.T)
 
 
-def from_callable(function: Callable[[Any], Any] = predict_proba, **options: Any) -> holdfast.Classifier:
-    return holdfast.Classifier.from_callable(function, (0.0, 1.0), **options)
+def from_callable(function: Callable[[Any], Any] = predict_proba, **options: Any) -> standfast.Model:
+    return standfast.Model.from_callable(function, (0.0, 1.0), **options)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -45,16 +45,16 @@ def test_a_softmax_gives_the_probabilities_back(dtype: torch.dtype) -> None:
         seen.append(rows)
         return predict_proba(rows)
 
-    classifier = from_callable(recording, dtype=dtype)
+    model = from_callable(recording, dtype=dtype)
     x = X.to(dtype)
-    logits = classifier.logits(x)
-    assert logits.dtype == classifier.dtype == dtype
+    logits = model.logits(x)
+    assert logits.dtype == model.dtype == dtype
     np.testing.assert_allclose(logits.double().softmax(1).numpy(), predict_proba(x.numpy()), rtol=1e-5, atol=1e-12)
     assert {rows.dtype for rows in seen} == {x.numpy().dtype}
-    assert (classifier.predict(x).numpy() == predict_proba(x.numpy()).argmax(1)).all()
-    assert repr(classifier) == "Classifier(recording, a function without gradients, bounds [0, 1], cpu)"
+    assert (model.predict(x).numpy() == predict_proba(x.numpy()).argmax(1)).all()
+    assert repr(model) == "Model(recording, a function without gradients, bounds [0, 1], cpu)"
     with pytest.raises(ArgumentError, match="inputs: expected dtype"):
-        classifier.logits(X.double() if dtype == torch.float32 else X)
+        model.logits(X.double() if dtype == torch.float32 else X)
 
 
 def test_rows_keep_their_order_and_few_calls_are_made() -> None:
@@ -65,8 +65,8 @@ def test_rows_keep_their_order_and_few_calls_are_made() -> None:
         rows[:, 1] = -1.0  # what it does to its own array stays there
         return rows[:, 0]
 
-    classifier, x = from_callable(first_entry, batch_size=16), X.clone()
-    torch.testing.assert_close(classifier.logits(x).softmax(1)[:, 1], x[:, 0])
+    model, x = from_callable(first_entry, batch_size=16), X.clone()
+    torch.testing.assert_close(model.logits(x).softmax(1)[:, 1], x[:, 0])
     assert calls == [16, 16, 16]  # 40 rows, the last chunk padded
     assert torch.equal(x, X)
     calls.clear()
@@ -125,12 +125,12 @@ def test_what_a_function_does_wrong_is_one_error(case: str) -> None:
 
 def test_nan_is_the_sample_s_own() -> None:
     """As for a module: the sample is `nonfinite`, and the others are evaluated."""
-    classifier = from_callable(lambda rows: np.where(rows[:, :1] > 0.9, np.nan, predict_proba(rows)))
+    model = from_callable(lambda rows: np.where(rows[:, :1] > 0.9, np.nan, predict_proba(rows)))
     x = X[:3].clone()
     x[:, 0] = torch.tensor([0.2, 0.95, 0.3])
     with pytest.raises(ModelError, match="NaN or infinity for 1 of 3 inputs"):
-        classifier.logits(x)
-    found = holdfast.metrics.AOPC(steps=2, samples=1)(classifier, "occlusion", x)
+        model.logits(x)
+    found = standfast.metrics.AOPC(steps=2, samples=1)(model, "occlusion", x)
     assert found.status == ("ok", "nonfinite", "ok")
 
 
@@ -149,12 +149,12 @@ def test_too_little_memory_makes_smaller_calls() -> None:
 
 
 def test_wrong_arguments() -> None:
-    class Model:
+    class Estimator:
         def predict(self, rows: np.ndarray) -> np.ndarray:
             return rows[:, 0]
 
-    with pytest.raises(ArgumentError, match="function: expected a function of arrays; .* predict_proba, got Model"):
-        from_callable(Model())  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="function: expected a function of arrays; .* predict_proba, got Estimator"):
+        from_callable(Estimator())  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="output: expected 'probability' or 'logit'"):
         from_callable(output="proba")
     with pytest.raises(ArgumentError, match="dtype: expected torch.float32 or torch.float64"):
@@ -170,23 +170,23 @@ def test_what_needs_gradients_refuses_before_the_function_is_called() -> None:
         calls[0] += 1
         return predict_proba(rows)
 
-    classifier, ball = from_callable(counted), holdfast.LinfBall(0.2)
-    assert not classifier.differentiable
+    model, ball = from_callable(counted), standfast.LinfBall(0.2)
+    assert not model.differentiable
     with pytest.raises(ArgumentError, match="explainer: .*predictions alone .*counted has no gradients, got saliency"):
-        holdfast.explainers.get("saliency")(classifier, X)
+        standfast.explainers.get("saliency")(model, X)
     with pytest.raises(ArgumentError, match="explainer: .*got lrp, which needs gradients; layers"):
-        holdfast.metrics.MaxSensitivity(ball)(classifier, "lrp", X)
-    with pytest.raises(ArgumentError, match="classifier: expected a module with gradients, which c_eval needs"):
-        holdfast.metrics.CEval()(classifier, "occlusion", X)
+        standfast.metrics.MaxSensitivity(ball)(model, "lrp", X)
+    with pytest.raises(ArgumentError, match="model: expected a module with gradients, which c_eval needs"):
+        standfast.metrics.CEval()(model, "occlusion", X)
     for search in ("gradient", "sign"):
-        worst = holdfast.metrics.WorstCase(ball, search=search, budget=20)
+        worst = standfast.metrics.WorstCase(ball, search=search, budget=20)
         with pytest.raises(ArgumentError, match="search: expected a black-box search, since the model cannot be"):
-            worst(classifier, "input_copy", X)
-    attack = holdfast.metrics.AttributionAttack(neighbourhood=ball, attack="top_k")
+            worst(model, "input_copy", X)
+    attack = standfast.metrics.AttributionAttack(neighbourhood=ball, attack="top_k")
     with pytest.raises(ArgumentError, match="attack: .*counted has no gradients"):
-        attack(classifier, "input_copy", X)
+        attack(model, "input_copy", X)
     with pytest.raises(ArgumentError, match="layers: .* for a counted with neither convolutions nor linear layers"):
-        holdfast.metrics.ParameterSensitivityConsistency()(classifier, "occlusion", X)
+        standfast.metrics.ParameterSensitivityConsistency()(model, "occlusion", X)
     assert calls == [0]
     # an explainer that does not say what it needs is told by the function
 
@@ -195,22 +195,22 @@ def test_what_needs_gradients_refuses_before_the_function_is_called() -> None:
         return torch.autograd.grad(module(leaf).sum(), leaf)[0]
 
     with pytest.raises(NoGradientsError, match="got the function counted, which has none; use an explainer"):
-        holdfast.explainers.get(gradient)(classifier, X[:2])
+        standfast.explainers.get(gradient)(model, X[:2])
     calls[0] = 0
     for name in ("captum:IntegratedGradients", "captum:Saliency"):
         with pytest.raises(ArgumentError, match=f"{name.replace(':', '.')}, which needs gradients"):
-            holdfast.explainers.get(name)(classifier, X[:2])
+            standfast.explainers.get(name)(model, X[:2])
     assert calls == [0]
 
 
 def test_auto_takes_the_searches_without_gradients() -> None:
     """`input_copy` can be differentiated, the function cannot: `auto` is block search."""
-    ball = holdfast.LinfBall(0.2)
+    ball = standfast.LinfBall(0.2)
     x = torch.rand(3, 12, generator=torch.Generator().manual_seed(1))
     weights = torch.randn(3, 12, generator=torch.Generator().manual_seed(2)).numpy()
-    classifier = from_callable(lambda rows: softmax(np.floor(4 * rows) @ weights.T))
+    model = from_callable(lambda rows: softmax(np.floor(4 * rows) @ weights.T))
     auto, block = (
-        holdfast.metrics.WorstCase(ball, search=search, budget=60)(classifier, "input_copy", x)
+        standfast.metrics.WorstCase(ball, search=search, budget=60)(model, "input_copy", x)
         for search in ("auto", "block")
     )
     assert torch.equal(auto.value, block.value)
@@ -224,17 +224,17 @@ def test_explanations_are_those_of_the_same_model_as_a_module() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return (4 * x).floor() @ torch.from_numpy(WEIGHTS).float().T
 
-    module = holdfast.Classifier(Steps(), (0.0, 1.0), device="cpu")
+    module = standfast.Model(Steps(), (0.0, 1.0), device="cpu")
     function = from_callable(lambda rows: np.floor(4 * rows) @ WEIGHTS.T, output="logit")
     for name in ("kernel_shap", "lime", "occlusion", "shapley_sampling", "captum:ShapleyValueSampling"):
-        explainer = holdfast.explainers.get(name)
+        explainer = standfast.explainers.get(name)
         torch.testing.assert_close(explainer(function, X[:4]), explainer(module, X[:4]), rtol=1e-4, atol=1e-5)
-    metric = holdfast.metrics.WorstCase(holdfast.LinfBall(0.2), search="genetic", budget=60)
-    found, wanted = (metric(classifier, "occlusion", X[:4]) for classifier in (function, module))
+    metric = standfast.metrics.WorstCase(standfast.LinfBall(0.2), search="genetic", budget=60)
+    found, wanted = (metric(model, "occlusion", X[:4]) for model in (function, module))
     torch.testing.assert_close(found.value, wanted.value, rtol=1e-4, atol=1e-4)
 
 
-class Model:
+class Estimator:
     """A fitted model of the user's own: a threshold that `fit` sets, in an array with gaps between its fields."""
 
     def __init__(self, threshold: float, scale: float = 5.0) -> None:
@@ -252,34 +252,34 @@ class Model:
 
 
 def identity_of(function: Callable[[Any], Any]) -> str:
-    return str(classifier_fingerprint(from_callable(function)))
+    return str(model_fingerprint(from_callable(function)))
 
 
 def test_a_model_is_known_by_everything_that_it_holds() -> None:
     """A study must not take the results of another fit for its own, and must find those of the same fit again."""
-    one = identity_of(Model(0.5).predict_proba)
-    assert one == identity_of(Model(0.5).predict_proba)
-    assert one != identity_of(Model(0.500001).predict_proba)
-    assert one != identity_of(Model(0.5, scale=6.0).predict_proba)
-    assert one != identity_of(Model(0.5).predict)
-    partial, other = (functools.partial(Model(at).predict_proba) for at in (0.5, 0.6))
+    one = identity_of(Estimator(0.5).predict_proba)
+    assert one == identity_of(Estimator(0.5).predict_proba)
+    assert one != identity_of(Estimator(0.500001).predict_proba)
+    assert one != identity_of(Estimator(0.5, scale=6.0).predict_proba)
+    assert one != identity_of(Estimator(0.5).predict)
+    partial, other = (functools.partial(Estimator(at).predict_proba) for at in (0.5, 0.6))
     assert identity_of(partial) != identity_of(other)
 
-    def closed_over(model: Model) -> Callable[[np.ndarray], np.ndarray]:
+    def closed_over(model: Estimator) -> Callable[[np.ndarray], np.ndarray]:
         return lambda rows: model.predict_proba(rows)
 
-    assert identity_of(closed_over(Model(0.5))) == identity_of(closed_over(Model(0.5)))
-    assert identity_of(closed_over(Model(0.5))) != identity_of(closed_over(Model(0.6)))
+    assert identity_of(closed_over(Estimator(0.5))) == identity_of(closed_over(Estimator(0.5)))
+    assert identity_of(closed_over(Estimator(0.5))) != identity_of(closed_over(Estimator(0.6)))
 
 
 def test_a_model_that_a_function_finds_by_its_name_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "fitted", Model(0.5))
+    monkeypatch.setitem(globals(), "fitted", Estimator(0.5))
 
     def by_name(rows: np.ndarray) -> np.ndarray:
         return fitted.predict_proba(rows)  # type: ignore[name-defined] # noqa: F821
 
     one = fingerprint(by_name)
-    monkeypatch.setitem(globals(), "fitted", Model(0.6))
+    monkeypatch.setitem(globals(), "fitted", Estimator(0.6))
     assert fingerprint(by_name) != one
 
 
@@ -317,7 +317,7 @@ def test_a_bare_tree_of_neighbours_counts() -> None:
 
 
 def test_only_trees_of_scikit_learn_are_known_by_their_arrays() -> None:
-    class Forest(Model):
+    class Forest(Estimator):
         def get_tree_stats(self) -> tuple[int, ...]:
             return (0, 0)
 
@@ -329,37 +329,37 @@ def test_answers_count_where_the_model_cannot_be_seen() -> None:
     state = {"at": 0.5}
 
     def hidden(rows: np.ndarray) -> np.ndarray:
-        return Model(*state.values()).predict_proba(rows)
+        return Estimator(*state.values()).predict_proba(rows)
 
-    classifier = from_callable(hidden)
-    one = answers_fingerprint(classifier, X)
-    assert one == answers_fingerprint(classifier, X)
+    model = from_callable(hidden)
+    one = answers_fingerprint(model, X)
+    assert one == answers_fingerprint(model, X)
     state["at"] = 0.52
-    assert answers_fingerprint(classifier, X) != one
-    module = holdfast.Classifier(nn.Linear(4, 2), (0.0, 1.0), device="cpu")
+    assert answers_fingerprint(model, X) != one
+    module = standfast.Model(nn.Linear(4, 2), (0.0, 1.0), device="cpu")
     assert answers_fingerprint(module, X) == ""
     assert answers_fingerprint(from_callable(raising), X) == ""
 
 
 def test_a_pickled_classifier_is_the_same() -> None:
-    classifier = from_callable(predict_proba)
-    again = pickle.loads(pickle.dumps(classifier))
-    assert torch.equal(again.logits(X), classifier.logits(X))
-    assert classifier_fingerprint(again) == classifier_fingerprint(classifier)
+    model = from_callable(predict_proba)
+    again = pickle.loads(pickle.dumps(model))
+    assert torch.equal(again.logits(X), model.logits(X))
+    assert model_fingerprint(again) == model_fingerprint(model)
 
 
 def test_evaluate_records_what_failed_and_goes_on(tmp_path: Path) -> None:
-    classifier = from_callable(predict_proba)
+    model = from_callable(predict_proba)
     explainers = ["occlusion", "saliency"]
-    metrics = [holdfast.metrics.AOPC(steps=2, samples=1), holdfast.metrics.CEval()]
+    metrics = [standfast.metrics.AOPC(steps=2, samples=1), standfast.metrics.CEval()]
     with pytest.warns(UserWarning, match="jobs failed:\n.*(?s:.)*c_eval"):
-        found = holdfast.evaluate(classifier, explainers, X[:2], metrics, out=tmp_path, progress=False)
+        found = standfast.evaluate(model, explainers, X[:2], metrics, out=tmp_path, progress=False)
     samples = found.results.samples
     assert set(samples["explainer"]) == {"occlusion", "random", "input_copy"}  # no weights to shuffle for a control
     assert set(samples["label"]) == {"aopc"}
     assert {(each["explainer"], each["label"]) for each in found.failures} >= {("saliency", "aopc")}
     assert found.results.manifest["models"]["predict_proba"]["module"] == "predict_proba"
-    costs = holdfast.estimate(classifier, explainers, X[:2], metrics[:1], controls=False, seconds=0.2).frame()
+    costs = standfast.estimate(model, explainers, X[:2], metrics[:1], controls=False, seconds=0.2).frame()
     assert [("no gradients" in error) for error in costs["error"]] == [False, True]
 
 
@@ -367,12 +367,12 @@ def test_a_function_that_is_not_the_same_again_is_noticed() -> None:
     generator = np.random.default_rng(0)
     noisy = from_callable(lambda rows: softmax(generator.normal(size=(len(rows), 3))))
     with pytest.raises(ModelError, match="expected the same logits for the same inputs"):
-        holdfast.evaluate(noisy, "occlusion", X[:4], "aopc", controls=False, progress=False)
+        standfast.evaluate(noisy, "occlusion", X[:4], "aopc", controls=False, progress=False)
     with pytest.raises(ModelError, match="same inputs.*a random generator of its own"):
-        holdfast.metrics.AOPC(steps=2, samples=1)(noisy, "occlusion", X[:4])
+        standfast.metrics.AOPC(steps=2, samples=1)(noisy, "occlusion", X[:4])
     mixing = from_callable(lambda rows: softmax((rows - rows.mean(0)) @ WEIGHTS.T))
     with pytest.raises(ModelError, match="do not depend on the other inputs"):
-        holdfast.evaluate(mixing, "occlusion", X[:4], "aopc", controls=False, progress=False)
+        standfast.evaluate(mixing, "occlusion", X[:4], "aopc", controls=False, progress=False)
 
 
 def test_columns_selected_by_name_get_a_hint() -> None:
@@ -390,10 +390,8 @@ def test_columns_selected_by_name_get_a_hint() -> None:
     bounds = (-5.0, 5.0)
     for function in (model.predict_proba, lambda rows: model.predict_proba(rows)):
         with pytest.raises(ModelError, match=r"raises ValueError: .*model.predict_proba\(pandas.DataFrame\(rows, col"):
-            holdfast.Classifier.from_callable(function, bounds).logits(x)
-    named = holdfast.Classifier.from_callable(
-        lambda rows: model.predict_proba(pd.DataFrame(rows, columns=names)), bounds
-    )
+            standfast.Model.from_callable(function, bounds).logits(x)
+    named = standfast.Model.from_callable(lambda rows: model.predict_proba(pd.DataFrame(rows, columns=names)), bounds)
     assert torch.allclose(named.logits(x).softmax(1), torch.tensor(model.predict_proba(frame[:6])).float(), atol=1e-6)
 
 
@@ -407,24 +405,24 @@ def test_an_estimator_fitted_on_a_frame_does_not_warn_at_every_call() -> None:
             return super().predict_proba(rows)
 
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(100, 2)), columns=["a", "b"])
-    model = Talking().fit(frame, (frame.a > 0).astype(int))
-    classifier = holdfast.Classifier.from_callable(model.predict_proba, (-5.0, 5.0))
+    network = Talking().fit(frame, (frame.a > 0).astype(int))
+    model = standfast.Model.from_callable(network.predict_proba, (-5.0, 5.0))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        holdfast.explainers.get("occlusion")(classifier, torch.tensor(frame.to_numpy()[:3], dtype=torch.float32))
+        standfast.explainers.get("occlusion")(model, torch.tensor(frame.to_numpy()[:3], dtype=torch.float32))
     assert {str(each.message) for each in caught} == {"of its own"}
 
 
 def test_missing_cells_are_refused_with_advice() -> None:
     x = torch.tensor([[0.5, torch.nan], [0.2, 0.3]])
-    classifier = holdfast.Classifier.from_callable(lambda rows: rows[:, 0], (0.0, 1.0))
+    model = standfast.Model.from_callable(lambda rows: rows[:, 0], (0.0, 1.0))
     labels, names = torch.tensor([0, 1]), ("no", "yes")
     calls: list[Callable[[], object]] = [
-        lambda: classifier.logits(x),
-        lambda: holdfast.explainers.get("occlusion")(classifier, x),
-        lambda: holdfast.data.Dataset("table", x, labels, names),
-        lambda: holdfast.explainers.Background(x),
-        lambda: holdfast.Classifier.from_callable(lambda rows: rows[:, 0], (x.amin(0), x.amax(0))),
+        lambda: model.logits(x),
+        lambda: standfast.explainers.get("occlusion")(model, x),
+        lambda: standfast.data.Dataset("table", x, labels, names),
+        lambda: standfast.explainers.Background(x),
+        lambda: standfast.Model.from_callable(lambda rows: rows[:, 0], (x.amin(0), x.amax(0))),
     ]
     for call in calls:
         with pytest.raises(ArgumentError, match=r"(inputs|background|bounds): expected finite values \(impute missing"):
@@ -439,7 +437,7 @@ def test_codes_that_a_function_refuses_name_the_explainer() -> None:
             raise ValueError("Found unknown categories")
         return np.full(len(rows), 0.5)
 
-    classifier = holdfast.Classifier.from_callable(predict_proba, (0.0, 3.0))
+    model = standfast.Model.from_callable(predict_proba, (0.0, 3.0))
     words = "^occlusion: predict_proba runs on the inputs, but not on copies .* codes of categories.*unknown categories"
     with pytest.raises(ModelError, match=words):
-        holdfast.explainers.get("occlusion")(classifier, torch.tensor([[1.0, 0.5], [3.0, 0.5]]))
+        standfast.explainers.get("occlusion")(model, torch.tensor([[1.0, 0.5], [3.0, 0.5]]))

@@ -11,16 +11,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.algorithms import certified_distortion, searches
-from holdfast.errors import ArgumentError, ModelError
-from holdfast.explainers import from_shap, from_zennit
-from holdfast.function_calls import run_eagerly
-from holdfast.metrics import AttributionAttack, WorstCase
-from holdfast.neighbourhoods import Rotation
-from holdfast.study.identity import classifier_fingerprint, fingerprint
-from holdfast.study.store import tensor_digest
-from holdfast.testing import small_transformer
+import standfast
+from standfast.algorithms import certified_distortion, searches
+from standfast.errors import ArgumentError, ModelError
+from standfast.explainers import from_shap, from_zennit
+from standfast.function_calls import run_eagerly
+from standfast.metrics import AttributionAttack, WorstCase
+from standfast.neighbourhoods import Rotation
+from standfast.study.identity import fingerprint, model_fingerprint
+from standfast.study.store import tensor_digest
+from standfast.testing import small_transformer
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
@@ -51,28 +51,28 @@ def export_module(module: nn.Module) -> nn.Module:
     return program.module()
 
 
-def classify(module: nn.Module) -> holdfast.Classifier:
-    return holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64)
+def classify(module: nn.Module) -> standfast.Model:
+    return standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=64)
 
 
 @pytest.fixture(scope="module", params=[compile_module, export_module])
-def pair(request) -> tuple[holdfast.Classifier, holdfast.Classifier]:
-    """A classifier of the module itself, and one of the compiled or exported module, which has run once."""
+def pair(request) -> tuple[standfast.Model, standfast.Model]:
+    """A model of the module itself, and one of the compiled or exported module, which has run once."""
     own, made = classify(make_module()), classify(request.param(make_module()))
-    holdfast.explainers.get("saliency")(made, make_inputs())
+    standfast.explainers.get("saliency")(made, make_inputs())
     return own, made
 
 
-def is_exported(classifier: holdfast.Classifier) -> bool:
-    return isinstance(classifier.module, torch.fx.GraphModule)
+def is_exported(model: standfast.Model) -> bool:
+    return isinstance(model.module, torch.fx.GraphModule)
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in holdfast.explainers.names() if not n.startswith(("attention_", "transformer_"))]
+    "name", [n for n in standfast.explainers.names() if not n.startswith(("attention_", "transformer_"))]
 )
 def test_explainers(pair, name):
     own, made = pair
-    explainer = holdfast.explainers.get(name)
+    explainer = standfast.explainers.get(name)
     if is_exported(made) and name in OF_LAYERS:
         with pytest.raises((ArgumentError, ModelError), match="without any|needs a convolution"):
             explainer(made, make_inputs())
@@ -81,15 +81,15 @@ def test_explainers(pair, name):
     torch.testing.assert_close(explainer(made, make_inputs()), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", holdfast.metrics.names())
+@pytest.mark.parametrize("name", standfast.metrics.names())
 def test_metrics(pair, name):
     _, made = pair
-    metric = holdfast.metrics.metrics[name].example()
+    metric = standfast.metrics.metrics[name].example()
     if is_exported(made) and name == "parameter_sensitivity_consistency":
         with pytest.raises(ArgumentError, match="neither convolutions nor linear layers"):
             metric(made, "input_x_gradient", make_inputs())
         return
-    expected, found = (metric(classifier, "input_x_gradient", make_inputs()) for classifier in pair)
+    expected, found = (metric(model, "input_x_gradient", make_inputs()) for model in pair)
     assert found.status == expected.status
     assert found.model_evaluations.tolist() == expected.model_evaluations.tolist()
     torch.testing.assert_close(found.value.double(), expected.value.double(), rtol=1e-3, atol=1e-3, equal_nan=True)
@@ -98,13 +98,13 @@ def test_metrics(pair, name):
 @pytest.mark.parametrize(
     "metric",
     [
-        WorstCase(holdfast.LinfBall(0.1), search="gradient", budget=120),
-        AttributionAttack(holdfast.LinfBall(0.1), steps=5),
+        WorstCase(standfast.LinfBall(0.1), search="gradient", budget=120),
+        AttributionAttack(standfast.LinfBall(0.1), steps=5),
     ],
 )
 def test_second_derivatives(pair, metric):
     """The network with softplus is differentiated twice, also where compiled code could not do so."""
-    expected, found = (metric(classifier, "input_x_gradient", make_inputs()).value for classifier in pair)
+    expected, found = (metric(model, "input_x_gradient", make_inputs()).value for model in pair)
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
 
 
@@ -124,10 +124,12 @@ def test_a_compiled_function_within_the_module():
     module = make_module()
     compiled = torch.compile(module[3:], backend="aot_eager")
     inside = classify(nn.Sequential(module[:3], compiled))
-    holdfast.explainers.get("saliency")(inside, make_inputs())
+    standfast.explainers.get("saliency")(inside, make_inputs())
     for name in ("lrp", "guided_backprop", "gradcam"):
-        expected = holdfast.explainers.get(name)(classify(make_module()), make_inputs())
-        torch.testing.assert_close(holdfast.explainers.get(name)(inside, make_inputs()), expected, rtol=1e-4, atol=1e-5)
+        expected = standfast.explainers.get(name)(classify(make_module()), make_inputs())
+        torch.testing.assert_close(
+            standfast.explainers.get(name)(inside, make_inputs()), expected, rtol=1e-4, atol=1e-5
+        )
 
 
 def test_the_stance_ends_with_the_block():
@@ -191,7 +193,7 @@ def test_a_program_that_is_the_same_in_both_modes_is_accepted():
 
 @pytest.mark.parametrize("name", ["GuidedBackprop", "Deconvolution", "DeepLift", "LayerGradCam"])
 def test_explainers_with_hooks_refuse_programs(name):
-    explainer = holdfast.explainers.get(f"captum:{name}", **({"layer": "0"} if name == "LayerGradCam" else {}))
+    explainer = standfast.explainers.get(f"captum:{name}", **({"layer": "0"} if name == "LayerGradCam" else {}))
     with pytest.raises(ArgumentError, match=f"module with layers for captum.{name}.*exported by torch.export"):
         explainer(classify(export_module(make_module())), make_inputs(), 0)
     traced = classify(torch.fx.symbolic_trace(make_module()))  # which has its layers
@@ -202,7 +204,7 @@ def test_explainers_with_hooks_refuse_programs(name):
 def test_hooks_are_refused_for_torchscript_and_by_the_other_adapters():
     scripted = classify(torch.jit.trace(make_module(), make_inputs()))
     with pytest.raises(ArgumentError, match="compiled to TorchScript"):
-        holdfast.explainers.get("captum:GuidedBackprop")(scripted, make_inputs(), 0)
+        standfast.explainers.get("captum:GuidedBackprop")(scripted, make_inputs(), 0)
 
     class DeepExplainer:
         def __init__(self, model, data):
@@ -226,7 +228,7 @@ def test_hooks_are_refused_for_torchscript_and_by_the_other_adapters():
 
 
 def test_other_packages_without_hooks_explain_programs():
-    explainer = holdfast.explainers.get("captum:Saliency")
+    explainer = standfast.explainers.get("captum:Saliency")
     expected = explainer(classify(make_module()), make_inputs(), 0)
     found = explainer(classify(export_module(make_module())), make_inputs(), 0)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
@@ -249,8 +251,8 @@ def test_a_call_leaves_the_identity_of_a_compiled_model(nested):
 
 
 def test_nothing_imports_the_compiler():
-    code = "import sys, torch, holdfast; x = torch.rand(2, 4); m = torch.nn.Linear(4, 2);"
-    code += "holdfast.explainers.get('lrp')(holdfast.Classifier(m, (0, 1), device='cpu'), x);"
+    code = "import sys, torch, standfast; x = torch.rand(2, 4); m = torch.nn.Linear(4, 2);"
+    code += "standfast.explainers.get('lrp')(standfast.Model(m, (0, 1), device='cpu'), x);"
     code += "print('torch._dynamo' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["False"]
@@ -264,19 +266,19 @@ class _Attention(nn.Module):
 def test_a_module_without_second_derivatives_is_named():
     """The kernel of torch's fast attention has none; the function that calls it is replaced, the kernel is not."""
     torch.manual_seed(0)
-    classifier = classify(nn.Sequential(_Attention(), nn.Flatten(), nn.Linear(144, 3)))
-    WorstCase(holdfast.LinfBall(0.1), search="random", budget=20)(classifier, "saliency", make_inputs())
+    model = classify(nn.Sequential(_Attention(), nn.Flatten(), nn.Linear(144, 3)))
+    WorstCase(standfast.LinfBall(0.1), search="random", budget=20)(model, "saliency", make_inputs())
     with pytest.raises(ModelError, match=r"differentiated twice.*use a search without gradients"):
-        WorstCase(holdfast.LinfBall(0.1), search="gradient", budget=60)(classifier, "saliency", make_inputs())
+        WorstCase(standfast.LinfBall(0.1), search="gradient", budget=60)(model, "saliency", make_inputs())
     with pytest.raises(ModelError, match="differentiated twice"):
-        AttributionAttack(holdfast.LinfBall(0.1), steps=5)(classifier, "saliency", make_inputs())
-    found = WorstCase(holdfast.LinfBall(0.1), search="auto", budget=60)(classifier, "saliency", make_inputs())
+        AttributionAttack(standfast.LinfBall(0.1), steps=5)(model, "saliency", make_inputs())
+    found = WorstCase(standfast.LinfBall(0.1), search="auto", budget=60)(model, "saliency", make_inputs())
     assert not found.followed_gradients.any()
 
 
-@pytest.mark.parametrize("name", holdfast.metrics.names())
+@pytest.mark.parametrize("name", standfast.metrics.names())
 def test_channels_last(name):
-    metric = holdfast.metrics.metrics[name].example()
+    metric = standfast.metrics.metrics[name].example()
     modules = make_module(), make_module().to(memory_format=torch.channels_last)
     x = torch.rand(3, 1, 12, 12, generator=torch.Generator().manual_seed(1))
     inputs = x, x.to(memory_format=torch.channels_last)
@@ -292,8 +294,8 @@ HALF = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["b
 MISSING, APART = {torch.bfloat16: 0.01, torch.float16: 0.001}, {torch.bfloat16: 0.15, torch.float16: 0.04}
 
 
-def halve(dtype: torch.dtype, attention: bool = False) -> tuple[holdfast.Classifier, holdfast.Classifier, Tensor]:
-    """A classifier in half precision, one in float32 with the same weights, and the same inputs for both.
+def halve(dtype: torch.dtype, attention: bool = False) -> tuple[standfast.Model, standfast.Model, Tensor]:
+    """A model in half precision, one in float32 with the same weights, and the same inputs for both.
 
     The network has no max-pooling, whose winner depends on the last digit, and logits that differ by more than that.
     """
@@ -310,10 +312,10 @@ def halve(dtype: torch.dtype, attention: bool = False) -> tuple[holdfast.Classif
 
 
 @HALF
-@pytest.mark.parametrize("name", holdfast.explainers.names())
+@pytest.mark.parametrize("name", standfast.explainers.names())
 def test_maps_in_half_precision(name, dtype):
     half, single, inputs = halve(dtype, name.startswith(("attention_", "transformer_")))
-    explainer, targets = holdfast.explainers.get(name), torch.tensor([0, 1, 2])
+    explainer, targets = standfast.explainers.get(name), torch.tensor([0, 1, 2])
     found, expected = explainer(half, inputs, targets), explainer(single, inputs.float(), targets)
     assert found.dtype == torch.float32
     alike = torch.cosine_similarity(found.flatten(1), expected.flatten(1))
@@ -324,23 +326,23 @@ def test_maps_in_half_precision(name, dtype):
 @pytest.mark.parametrize("name", ["deeplift", "deep_shap", "deep_taylor"])
 def test_small_numbers_in_float16(name):
     """Units that hardly differ from the baseline, and small relevance: constants of float32 are 0 or too large here."""
-    explainer, inputs = holdfast.explainers.get(name), make_inputs().half()
+    explainer, inputs = standfast.explainers.get(name), make_inputs().half()
     found = explainer(classify(make_module().half()), inputs, 1)
     expected = explainer(classify(make_module().half().float()), inputs.float(), 1)
     assert torch.cosine_similarity(found.flatten(1), expected.flatten(1)).min() > 0.999
 
 
 @HALF
-@pytest.mark.parametrize("name", holdfast.metrics.names())
+@pytest.mark.parametrize("name", standfast.metrics.names())
 def test_metrics_in_half_precision(name, dtype):
     half, single, inputs = halve(dtype)
-    metric = holdfast.metrics.metrics[name].example()
+    metric = standfast.metrics.metrics[name].example()
     found, expected = metric(half, "input_x_gradient", inputs), metric(single, "input_x_gradient", inputs.float())
     assert found.status == expected.status == ("ok",) * 3
     apart = (found.value - expected.value).abs() / expected.value.abs().clamp(min=1)
     assert apart.max() < APART[dtype]
     if dtype == torch.bfloat16:
-        other = holdfast.Classifier(half.module.module, (0.0, 1.0), device="cpu", batch_size=16)
+        other = standfast.Model(half.module.module, (0.0, 1.0), device="cpu", batch_size=16)
         assert torch.equal(metric(other, "input_x_gradient", inputs).value, found.value)  # for any batch size
 
 
@@ -348,7 +350,7 @@ def test_metrics_in_half_precision(name, dtype):
 @pytest.mark.parametrize("search", searches.names())
 def test_searches_in_half_precision(search, dtype):
     half, single, inputs = halve(dtype)
-    kind = Rotation(20) if search == "grid" else holdfast.L2Ball(0.5)
+    kind = Rotation(20) if search == "grid" else standfast.L2Ball(0.5)
     metric = WorstCase(kind, search=search, budget=24)
     found, expected = metric(half, "gradcam", inputs), metric(single, "gradcam", inputs.float())
     assert (found.value - expected.value).abs().median() < 0.1  # the last digit may turn the search of one sample
@@ -359,8 +361,8 @@ def test_searches_in_half_precision(search, dtype):
 def test_evaluate_in_half_precision(dtype):
     """Every metric, with the files and the table of a study; the values are those of the metric alone."""
     half, _, inputs = halve(dtype)
-    metrics = {name: holdfast.metrics.metrics[name].example() for name in holdfast.metrics.names()}
-    found = holdfast.evaluate(half, ["gradcam"], inputs[:2], metrics, progress=False, controls=())
+    metrics = {name: standfast.metrics.metrics[name].example() for name in standfast.metrics.names()}
+    found = standfast.evaluate(half, ["gradcam"], inputs[:2], metrics, progress=False, controls=())
     assert not found.failures
     frame, name = found.frame(), "relevance_localisation"  # which draws no random numbers
     own = frame.filter(frame["label"] == name)["value"]
@@ -371,8 +373,8 @@ def test_evaluate_in_half_precision(dtype):
 def test_half_precision_has_an_identity_of_its_own(dtype):
     """A study must not take its results for those of the same weights in float32."""
     half, single, _ = halve(dtype)
-    assert classifier_fingerprint(half) == classifier_fingerprint(halve(dtype)[0])
-    assert classifier_fingerprint(half) != classifier_fingerprint(single)
+    assert model_fingerprint(half) == model_fingerprint(halve(dtype)[0])
+    assert model_fingerprint(half) != model_fingerprint(single)
     assert tensor_digest(torch.ones(2, dtype=dtype)) != tensor_digest(torch.ones(2))
     assert tensor_digest(torch.ones(2, dtype=dtype)) != tensor_digest(torch.zeros(2, dtype=dtype))
 
@@ -401,10 +403,10 @@ def test_a_model_that_returns_half_precision():
             with torch.autocast("cpu", torch.bfloat16):
                 return self.inner(x)
 
-    classifier = classify(Mixed())
-    assert classifier.logits(make_inputs()).dtype == torch.float32
-    metric = WorstCase(holdfast.LinfBall(0.1), budget=30)
-    assert metric(classifier, "gradcam", make_inputs()).value.isfinite().all()
+    model = classify(Mixed())
+    assert model.logits(make_inputs()).dtype == torch.float32
+    metric = WorstCase(standfast.LinfBall(0.1), budget=30)
+    assert metric(model, "gradcam", make_inputs()).value.isfinite().all()
 
 
 @HALF
@@ -418,13 +420,13 @@ def test_half_precision_with_preprocessing_and_forward(dtype):
 
     mean = torch.tensor([0.1, 0.2, 0.3, 0.4])
     given = mean.to(dtype) - 1, mean.to(dtype) + 1  # as the user rounds them, and the inputs at their ends
-    classifier = holdfast.Classifier(module, given, preprocess=lambda x: x - mean, device="cpu", forward=double)
+    model = standfast.Model(module, given, preprocess=lambda x: x - mean, device="cpu", forward=double)
     expected = 2 * module.float()(x.float() - mean)
     module.to(dtype)
-    torch.testing.assert_close(classifier.logits(x), expected, rtol=0.02, atol=0.02)
-    assert classifier.check_inputs(given[1][None]).dtype == torch.float32
+    torch.testing.assert_close(model.logits(x), expected, rtol=0.02, atol=0.02)
+    assert model.check_inputs(given[1][None]).dtype == torch.float32
     with pytest.raises(ArgumentError, match=f"or {dtype} .the module.s."):
-        classifier.logits(x.double())
+        model.logits(x.double())
 
 
 class LastToken(nn.Module):
@@ -446,7 +448,7 @@ def test_compiled_models_see_the_embeddings() -> None:
     compiled, tokens = torch.compile(LastToken(), backend="eager"), torch.tensor([[4, 8, 3], [7, 0, 0]])
     for _ in range(2):
         compiled(input_ids=tokens, attention_mask=(tokens != 0).long())
-    text = holdfast.zoo.from_text_transformers(compiled)
+    text = standfast.zoo.from_text_transformers(compiled)
     x = text.embed(tokens)
     assert torch.equal(text(x + 1), torch.stack([x[0, :, 2], x[1, :, 2]]) + 1)
     assert torch.equal(text(x), torch.stack([x[0, :, 2], x[1, :, 0]]))

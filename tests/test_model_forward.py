@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast
-from holdfast import explainers as hx
-from holdfast.errors import ArgumentError, ModelError
-from holdfast.gating import find_gateable, select_layers
-from holdfast.model import ForwardWrapper
-from holdfast.study.file.problems import StudyError
-from holdfast.study.file.spec import study_from
-from holdfast.study.identity import classifier_fingerprint
+import standfast
+from standfast import explainers as hx
+from standfast.errors import ArgumentError, ModelError
+from standfast.gating import find_gateable, select_layers
+from standfast.model import ForwardWrapper
+from standfast.study.file.problems import StudyError
+from standfast.study.file.spec import study_from
+from standfast.study.identity import model_fingerprint
 
 
 class Conditioned(nn.Module):
@@ -69,26 +69,26 @@ def x() -> Tensor:
 
 
 def test_every_explainer_sees_the_same_model(inner: Conditioned, x: Tensor) -> None:
-    ours = holdfast.Classifier(inner, (0.0, 1.0), scaled, device="cpu", forward=at_age)
-    plain = holdfast.Classifier(Plain(inner), (0.0, 1.0), scaled, device="cpu")
+    ours = standfast.Model(inner, (0.0, 1.0), scaled, device="cpu", forward=at_age)
+    plain = standfast.Model(Plain(inner), (0.0, 1.0), scaled, device="cpu")
     assert torch.equal(ours.logits(x), plain.logits(x))
     quick = {"lime": {"samples": 20}, "kernel_shap": {"samples": 20}, "shapley_sampling": {"permutations": 3}}
     quick |= {"rise": {"samples": 20}, "extremal_perturbations": {"steps": 3}}
     for name in (
         name for name in hx.names() if not name.startswith(("attention_", "transformer_"))
     ):  # which need attention
-        maps = [hx.get(name, **quick.get(name, {}))(classifier, x) for classifier in (ours, plain)]
+        maps = [hx.get(name, **quick.get(name, {}))(model, x) for model in (ours, plain)]
         torch.testing.assert_close(*maps, msg=lambda text, name=name: f"{name}: {text}")
     for adapter in (hx.from_captum("Saliency"), hx.from_callable(lambda m, x, t: m(x)[:, :1, None, None] * x)):
         torch.testing.assert_close(adapter(ours, x), adapter(plain, x))
 
 
 def test_layers_keep_their_names(inner: Conditioned, x: Tensor) -> None:
-    ours = holdfast.Classifier(inner, (0.0, 1.0), device="cpu", forward=at_age)
+    ours = standfast.Model(inner, (0.0, 1.0), device="cpu", forward=at_age)
     names = [name for name, _ in ours.module.named_modules()]
     assert names == ["", "(wrapped)", "conv", "relu", "flatten", "module"]
     assert dict(ours.module.named_parameters()).keys() == dict(inner.named_parameters()).keys()
-    plain = holdfast.Classifier(Plain(inner), (0.0, 1.0), device="cpu")
+    plain = standfast.Model(Plain(inner), (0.0, 1.0), device="cpu")
     torch.testing.assert_close(hx.GradCAM(layer="conv")(ours, x), hx.GradCAM(layer="inner.conv")(plain, x))
     layers = select_layers(ours.module, "all")
     assert list(layers) == ["conv", "module"]
@@ -101,44 +101,42 @@ def test_layers_keep_their_names(inner: Conditioned, x: Tensor) -> None:
 
 
 def test_a_bare_layer_may_be_wrapped() -> None:
-    classifier = holdfast.Classifier(nn.Linear(4, 2), (0.0, 1.0), device="cpu", forward=lambda m, x: 2 * m(x))
+    model = standfast.Model(nn.Linear(4, 2), (0.0, 1.0), device="cpu", forward=lambda m, x: 2 * m(x))
     x = torch.rand(3, 4)
-    expected = 2 * classifier.module.module.weight[1].detach()
-    torch.testing.assert_close(hx.Saliency(absolute=False)(classifier, x, 1), expected.expand(3, -1))
-    assert list(select_layers(classifier.module, "all")) == ["(wrapped)"]
+    expected = 2 * model.module.module.weight[1].detach()
+    torch.testing.assert_close(hx.Saliency(absolute=False)(model, x, 1), expected.expand(3, -1))
+    assert list(select_layers(model.module, "all")) == ["(wrapped)"]
 
 
 def test_the_function_is_part_of_what_a_model_is(inner: Conditioned, x: Tensor) -> None:
     def later(module: nn.Module, x: Tensor) -> Tensor:
         return module(image=x, age=2 * AGE)["logits"]
 
-    one, same, other = (
-        holdfast.Classifier(inner, (0.0, 1.0), device="cpu", forward=f) for f in (at_age, at_age, later)
-    )
-    assert classifier_fingerprint(one) == classifier_fingerprint(same)
-    assert classifier_fingerprint(one) != classifier_fingerprint(other)
+    one, same, other = (standfast.Model(inner, (0.0, 1.0), device="cpu", forward=f) for f in (at_age, at_age, later))
+    assert model_fingerprint(one) == model_fingerprint(same)
+    assert model_fingerprint(one) != model_fingerprint(other)
     assert not torch.equal(one.logits(x), other.logits(x))
 
 
 def test_what_does_not_fit(inner: Conditioned, x: Tensor) -> None:
     with pytest.raises(ArgumentError, match="forward: expected a callable"):
-        holdfast.Classifier(inner, (0.0, 1.0), forward="logits")  # type: ignore[arg-type]
-    whole = holdfast.Classifier(inner, (0.0, 1.0), device="cpu", forward=lambda m, x: m(image=x, age=AGE))
+        standfast.Model(inner, (0.0, 1.0), forward="logits")  # type: ignore[arg-type]
+    whole = standfast.Model(inner, (0.0, 1.0), device="cpu", forward=lambda m, x: m(image=x, age=AGE))
     with pytest.raises(ModelError, match="expected logits of shape .*, got a dict .*forward="):
         whole.logits(x)
     assert isinstance(whole.module, ForwardWrapper)
 
 
 def test_metrics_and_reports(inner: Conditioned, x: Tensor, tmp_path: Path) -> None:
-    ours = holdfast.Classifier(inner, (0.0, 1.0), device="cpu", forward=at_age)
-    plain = holdfast.Classifier(Plain(inner), (0.0, 1.0), device="cpu")
+    ours = standfast.Model(inner, (0.0, 1.0), device="cpu", forward=at_age)
+    plain = standfast.Model(Plain(inner), (0.0, 1.0), device="cpu")
     metrics = [
-        holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=4),
-        holdfast.metrics.ParameterSensitivityConsistency(masks=40),
-        holdfast.metrics.CEval(fraction=0.2),
+        standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=4),
+        standfast.metrics.ParameterSensitivityConsistency(masks=40),
+        standfast.metrics.CEval(fraction=0.2),
     ]
     for metric in metrics:
-        one, other = (metric(classifier, "saliency", x).frame() for classifier in (ours, plain))
+        one, other = (metric(model, "saliency", x).frame() for model in (ours, plain))
         assert one.shape == other.shape
         values = one["value"].to_torch(), other["value"].to_torch()
         torch.testing.assert_close(*values, equal_nan=True, rtol=1e-3, atol=1e-5)
@@ -160,7 +158,7 @@ def test_a_study_names_the_function(tmp_path: Path) -> None:
         "explainers": ["saliency"],
         "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.05}, "samples": 2}}],
     }
-    found = holdfast.run_study(study_from(study, tmp_path), tmp_path / "results", progress=False)
+    found = standfast.run_study(study_from(study, tmp_path), tmp_path / "results", progress=False)
     assert found.failures == []
     assert study_from(study, tmp_path).plain()["models"]["net"]["forward"] == "forwarded:logits"
     for wrong, words in (("forwarded:nothing", "a function .module, inputs"), ("forwarded:logit", "'logits'")):
@@ -174,7 +172,7 @@ def test_outputs_with_attributes() -> None:
         def forward(self, pixel_values: Tensor) -> SimpleNamespace:
             return SimpleNamespace(logits=pixel_values.flatten(1)[:, :2])
 
-    classifier = holdfast.Classifier(
+    model = standfast.Model(
         Answers(), (0.0, 1.0), device="cpu", forward=lambda module, x: module(pixel_values=x).logits
     )
-    assert classifier.predict(torch.tensor([[[[0.1, 0.8]]]])).tolist() == [1]
+    assert model.predict(torch.tensor([[[[0.1, 0.8]]]])).tolist() == [1]

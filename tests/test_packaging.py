@@ -1,4 +1,4 @@
-"""What somebody gets who installs holdfast: a quick and quiet import, types, a whole wheel, a citation."""
+"""What somebody gets who installs standfast: a quick and quiet import, types, a whole wheel, a citation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 from ruamel.yaml import YAML
 
-import holdfast
+import standfast
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "tests" / "stand_ins" / "user_script.py"
@@ -34,11 +34,11 @@ def python(code: str, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_import_brings_nothing_that_was_not_asked_for() -> None:
-    code = "import sys, holdfast; print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    code = "import sys, standfast; print(sorted({name.partition('.')[0] for name in sys.modules}))"
     done = python(code)
     assert done.returncode == 0, done.stderr
     loaded = set(eval(done.stdout))
-    assert "holdfast" in loaded
+    assert "standfast" in loaded
     heavy = (
         "torch captum numpy numba scipy matplotlib skimage polars pyarrow pandas pydantic typer rich fsspec ruamel PIL"
     )
@@ -46,7 +46,7 @@ def test_import_brings_nothing_that_was_not_asked_for() -> None:
 
 
 def test_explainers_and_models_come_without_tables_and_charts() -> None:
-    code = "import sys, holdfast; holdfast.Classifier, holdfast.explainers.names(), holdfast.LinfBall;"
+    code = "import sys, standfast; standfast.Model, standfast.explainers.names(), standfast.LinfBall;"
     code += "print(sorted(sys.modules))"
     loaded = set(eval(python(code).stdout))
     assert "torch" in loaded
@@ -58,38 +58,38 @@ def test_explainers_and_models_come_without_tables_and_charts() -> None:
 
 def test_every_public_name_is_listed_and_comes_silently() -> None:
     code = """
-import holdfast
-assert set(holdfast.__all__) <= set(dir(holdfast))
-for name in holdfast.__all__:
-    value = getattr(holdfast, name)
-    assert getattr(holdfast, name) is value and vars(holdfast)[name] is value
-from holdfast import *
-from holdfast.study.results import Results as same
-assert Results is same and holdfast.study.results.Results is same
+import standfast
+assert set(standfast.__all__) <= set(dir(standfast))
+for name in standfast.__all__:
+    value = getattr(standfast, name)
+    assert getattr(standfast, name) is value and vars(standfast)[name] is value
+from standfast import *
+from standfast.study.results import Results as same
+assert Results is same and standfast.study.results.Results is same
 """
-    for each in ("import holdfast", code):
+    for each in ("import standfast", code):
         done = python(each, "-W", "error")
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_modules_are_attributes_and_nonsense_is_not() -> None:
-    for module in pkgutil.iter_modules(holdfast.__path__):
+    for module in pkgutil.iter_modules(standfast.__path__):
         if module.name == "__main__":
             continue
-        assert getattr(holdfast, module.name) is importlib.import_module(f"holdfast.{module.name}") or (
-            module.name in holdfast.__all__
+        assert getattr(standfast, module.name) is importlib.import_module(f"standfast.{module.name}") or (
+            module.name in standfast.__all__
         )
     for name in ("metric", "_hidden", "__wrapped__"):
-        assert not hasattr(holdfast, name)
-    with pytest.raises(AttributeError, match="module 'holdfast' has no attribute 'metric'"):
-        _ = holdfast.metric  # type: ignore[attr-defined]
+        assert not hasattr(standfast, name)
+    with pytest.raises(AttributeError, match="module 'standfast' has no attribute 'metric'"):
+        _ = standfast.metric  # type: ignore[attr-defined]
 
 
 def test_a_broken_installation_says_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "polars.py").write_text("raise ModuleNotFoundError(\"No module named 'polars'\", name='polars')\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-c", "import holdfast; holdfast.metrics"],
+        [sys.executable, "-c", "import standfast; standfast.metrics"],
         capture_output=True,
         text=True,
         check=False,
@@ -117,7 +117,8 @@ def test_a_strict_user_needs_no_stubs(tmp_path: Path) -> None:
     pytest.importorskip("mypy", reason="needs mypy")
     wrong = tmp_path / "wrong.py"
     wrong.write_text(
-        "import holdfast\n\nhf.LinfBall(radius='a')\nhf.nonsense\nhf.metrics.nonsense\nx: int = holdfast.__version__\n"
+        "import standfast\n\nstandfast.LinfBall(radius='a')\nstandfast.nonsense\nstandfast.metrics.nonsense\n"
+        "x: int = standfast.__version__\n"
     )
     # the package as a user has it: found where it is installed, and without our configuration
     command = [
@@ -163,8 +164,8 @@ def test_wheel_and_sdist_are_whole(tmp_path: Path) -> None:
     assert done.returncode == 1
     printed = done.stdout.splitlines()
     for each in (
-        "holdfast/py.typed is missing",
-        "holdfast/report/templates/charts.js is missing",
+        "standfast/py.typed is missing",
+        "standfast/report/templates/charts.js is missing",
         "tests/test_x.py should not be there",
     ):
         assert f"{broken.name}: {each}" in printed
@@ -184,7 +185,7 @@ def test_the_citation_names_the_papers_of_the_metrics() -> None:
         assert {"type", "title", "authors", "year"} <= reference.keys()
         assert all({"family-names", "given-names"} == author.keys() for author in reference["authors"])
     known = [
-        holdfast.metrics.metrics[name].bibtex
+        standfast.metrics.metrics[name].bibtex
         for name in ("worst_case", "data_sensitivity_consistency", "c_eval", "attribution_attack", "corruption_curve")
     ]
     assert len(cited["references"]) == len(known) == 5
@@ -217,7 +218,7 @@ def requirements(*extras: str) -> dict[str, Requirement]:
     """What the package and these extras ask for, by name; without our own extras among them."""
     lines = project()["dependencies"] if not extras else []
     lines = [*lines, *(line for extra in extras for line in project()["optional-dependencies"][extra])]
-    return {r.name.lower(): r for r in map(Requirement, lines) if r.name != "holdfast"}
+    return {r.name.lower(): r for r in map(Requirement, lines) if r.name != "standfast"}
 
 
 def test_lower_bounds_are_what_is_tested() -> None:
@@ -241,7 +242,7 @@ def test_the_least_torch_can_run_compiled_models_as_they_were_written() -> None:
 
 def test_the_extra_all_has_every_package_but_those_that_need_a_choice() -> None:
     extras = project()["optional-dependencies"]
-    (own,) = (Requirement(line) for line in extras["all"] if line.startswith("holdfast"))
+    (own,) = (Requirement(line) for line in extras["all"] if line.startswith("standfast"))
     every = requirements(*(extra for extra in extras if extra not in ("all", "dev", "docs")))
     found = requirements("all", *own.extras)
     # torchvision, and what needs it, must fit the installed torch; aeon asks for old versions of others
@@ -256,7 +257,7 @@ def test_every_extra_that_an_error_or_a_page_names_exists() -> None:
             if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "MissingExtraError":
                 named.add(getattr(node.args[1], "value", "explainers"))  # one caller hands over a variable
     for file in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "src").rglob("*.py")]:
-        for found in re.findall(r"(?<!f')holdfast\[([\w,]+)\]", file.read_text()):
+        for found in re.findall(r"(?<!f')standfast\[([\w,]+)\]", file.read_text()):
             named |= set(found.split(","))
     assert named <= project()["optional-dependencies"].keys()
     assert {"data", "explainers", "export", "fast", "hub", "peers", "ray", "remote", "slurm", "timeseries"} <= named
@@ -282,25 +283,25 @@ PLAIN = """
 import importlib, json, pkgutil, sys
 for name in json.loads(sys.argv[1]):
     sys.modules[name] = None  # importing it raises ModuleNotFoundError
-import holdfast
-for module in pkgutil.walk_packages(holdfast.__path__, "holdfast."):
-    if module.name != "holdfast.pytest_plugin":  # only pytest imports it
+import standfast
+for module in pkgutil.walk_packages(standfast.__path__, "standfast."):
+    if module.name != "standfast.pytest_plugin":  # only pytest imports it
         importlib.import_module(module.name)
-digits = holdfast.data.bundled("digits")[:2]
-classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=digits.bounds)
-ball = holdfast.LinfBall(0.1)
+digits = standfast.data.bundled("digits")[:2]
+model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=digits.bounds)
+ball = standfast.LinfBall(0.1)
 metrics = [
-    holdfast.metrics.WorstCase(ball, search="random", budget=40),
-    holdfast.metrics.WorstCase(ball, search="random", budget=40, similarity="lens_recall:diverse=true,w=1"),
-    holdfast.metrics.MisinterpretationProbability(ball, particles=16, floor=-7.0),
-    holdfast.metrics.DataSensitivityConsistency(masks=30),
-    holdfast.metrics.AOPC(),
+    standfast.metrics.WorstCase(ball, search="random", budget=40),
+    standfast.metrics.WorstCase(ball, search="random", budget=40, similarity="lens_recall:diverse=true,w=1"),
+    standfast.metrics.MisinterpretationProbability(ball, particles=16, floor=-7.0),
+    standfast.metrics.DataSensitivityConsistency(masks=30),
+    standfast.metrics.AOPC(),
     "c_eval",
 ]
 surrogates = ["gradcam", "lime:samples=60", "lime:samples=60,segments=quickshift", "kernel_shap:samples=60"]
 for explainers, chosen in ((["saliency"], metrics), (surrogates, ["aopc"])):
-    found = holdfast.evaluate(
-        classifier, explainers, digits.inputs, chosen, out=sys.argv[2], progress=False, controls=False
+    found = standfast.evaluate(
+        model, explainers, digits.inputs, chosen, out=sys.argv[2], progress=False, controls=False
     )
     assert set(found.frame()["status"]) == {"ok"}, found.frame()
 report = found.to_html(sys.argv[3]).read_text()
@@ -311,7 +312,7 @@ assert report.count("<svg") > 3
 def test_a_plain_installation_evaluates_stores_and_reports(install_size: Any, tmp_path: Path) -> None:
     """Every module imports and the defaults work where nothing is installed but our dependencies."""
     installed = install_size.find_installed(None)
-    own = install_size.closure(installed, {name.replace(".", "-"): set() for name in requirements()}) | {"holdfast"}
+    own = install_size.closure(installed, {name.replace(".", "-"): set() for name in requirements()}) | {"standfast"}
     modules = packages_distributions()
     blocked = [name for name, brought in modules.items() if not own & {canonicalize_name(each) for each in brought}]
     assert not own & {"captum", "matplotlib", "numba", "pandas", "pyarrow", "scipy", "scikit-image", "scikit-learn"}

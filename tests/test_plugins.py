@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import ArgumentError, HoldfastError
-from holdfast.metrics import AOPC, Metric, metrics
-from holdfast.registry import Registry
-from holdfast.study.results import load_results
-from holdfast.testing import METRIC_CHECKS
+from standfast.errors import ArgumentError, StandfastError
+from standfast.metrics import AOPC, Metric, metrics
+from standfast.registry import Registry
+from standfast.study.results import load_results
+from standfast.testing import METRIC_CHECKS
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "extending.md"
@@ -61,9 +61,9 @@ class Page:
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         return done.stdout
 
-    def holdfast(self, *arguments: str) -> str:
+    def standfast(self, *arguments: str) -> str:
         """What the command line prints where the package is installed."""
-        return self.run("-m", "holdfast.cli", *arguments, paths=[self.modules, self.site])
+        return self.run("-m", "standfast.cli", *arguments, paths=[self.modules, self.site])
 
 
 @pytest.fixture
@@ -95,18 +95,18 @@ def test_files_of_the_page_register_themselves(page: Page) -> None:
     names = """
 import blur, deletion, blur_presentation, contrast, overlap, stripes
 import torch
-import holdfast
-from holdfast.presentation import presentation_of
-assert {"blur_consistency", "deletion"} <= set(holdfast.metrics.names())
-assert holdfast.metrics.get("blur_consistency", size=5) == blur.BlurConsistency(5)
-assert holdfast.explainers.get("contrast:gain=2.0") == contrast.Contrast(2.0)
-assert holdfast.similarity.get("overlap") is holdfast.similarity.get(overlap.overlap) is overlap.OVERLAP
-assert len(holdfast.data.load("stripes")) == 8
+import standfast
+from standfast.presentation import presentation_of
+assert {"blur_consistency", "deletion"} <= set(standfast.metrics.names())
+assert standfast.metrics.get("blur_consistency", size=5) == blur.BlurConsistency(5)
+assert standfast.explainers.get("contrast:gain=2.0") == contrast.Contrast(2.0)
+assert standfast.similarity.get("overlap") is standfast.similarity.get(overlap.overlap) is overlap.OVERLAP
+assert len(standfast.data.load("stripes")) == 8
 def powered(a, b, power=1):
     return overlap.overlap(a, b) ** power
-holdfast.similarity.similarities.add("powered", holdfast.similarity.Similarity("powered", powered))
+standfast.similarity.similarities.add("powered", standfast.similarity.Similarity("powered", powered))
 a, b = torch.rand(2, 3, 4)
-assert torch.equal(holdfast.similarity.get("powered:power=2")(a, b), overlap.overlap(a, b) ** 2)
+assert torch.equal(standfast.similarity.get("powered:power=2")(a, b), overlap.overlap(a, b) ** 2)
 assert type(presentation_of("blur_consistency")) is blur_presentation.BlurPresentation
 """
     page.run("-c", names, paths=[page.modules])
@@ -116,14 +116,14 @@ def test_deletion_of_the_page_is_right(page: Page) -> None:
     """Against one copy after another, made by hand; and a map that knows the model is better than a random one."""
     slow = """
 import torch
-import holdfast
+import standfast
 from deletion import Deletion
-from holdfast.tensors import Streams, draw_seed
-x = holdfast.data.bundled("digits")[:4].inputs
-model = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+from standfast.tensors import Streams, draw_seed
+x = standfast.data.bundled("digits")[:4].inputs
+model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
 found = Deletion(steps=4)(model, "saliency", x)
 assert (found.value < Deletion(steps=4)(model, "random", x).value).all()
-maps, noise = holdfast.explainers.get("saliency")(model, x), Streams.for_rows(x, 0).uniform(x.shape[1:], x.dtype)
+maps, noise = standfast.explainers.get("saliency")(model, x), Streams.for_rows(x, 0).uniform(x.shape[1:], x.dtype)
 for row, (one, map) in enumerate(zip(x, maps)):
     curve = []
     for step in range(5):
@@ -150,21 +150,21 @@ def test_package_of_the_page_passes_the_whole_contract(page: Page) -> None:
 
 def test_package_of_the_page_in_a_study(page: Page) -> None:
     listed = """
-import holdfast, sys
-for name, kind in (("contrast", holdfast.explainers), ("overlap", holdfast.similarity), ("stripes", holdfast.data)):
+import standfast, sys
+for name, kind in (("contrast", standfast.explainers), ("overlap", standfast.similarity), ("stripes", standfast.data)):
     assert name in kind.names() and name not in sys.modules, name
-metric = holdfast.metrics.get("blur_consistency")
-classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-metric(classifier, "contrast", holdfast.data.load("stripes").inputs)
+metric = standfast.metrics.get("blur_consistency")
+model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+metric(model, "contrast", standfast.data.load("stripes").inputs)
 assert "blur_presentation" not in sys.modules  # only reports need it
-from holdfast.cli import app
+from standfast.cli import app
 from typer.testing import CliRunner
 said, schema = (CliRunner().invoke(app, command).output for command in (["list", "metrics"], ["schema"]))
 assert {"blur_consistency", "deletion"} <= set(said.split())
 assert "width of the blurring window in pixels, time steps or features, an odd number" in schema.replace("\\n", " ")
 """
     page.run("-c", listed, paths=[page.modules, page.site])
-    page.holdfast("run", "study.yaml")
+    page.standfast("run", "study.yaml")
     results = load_results(page.modules / "results" / "study")
     assert not len(results.failures)
     assert results.samples.group_by("metric").len().sort("metric")["len"].to_list() == [6, 6, 6]
@@ -173,7 +173,7 @@ assert "width of the blurring window in pixels, time steps or features, an odd n
     for words in ("petsiuk2018rise", "Similarity after a blur", "A moving average over 5 pixels.", "Deletion"):
         assert words in report
     # the report of a computer that does not have the plug-in
-    page.run("-m", "holdfast.cli", "report", "results/study", "--out", "bare.html", paths=[])
+    page.run("-m", "standfast.cli", "report", "results/study", "--out", "bare.html", paths=[])
     bare = (page.modules / "bare.html").read_text()
     assert "Blur consistency" in bare
     assert "Similarity after a blur" not in bare
@@ -183,17 +183,17 @@ def test_options_of_the_page_are_checked(page: Page) -> None:
     text = (page.modules / "study.yaml").read_text()
     (page.modules / "wrong.yaml").write_text(text.replace("size: 5", "size: 4").replace("gain", "gian"))
     with pytest.raises(AssertionError) as said:
-        page.holdfast("run", "wrong.yaml")
+        page.standfast("run", "wrong.yaml")
     assert "contrast.gian (line 3): expected an option of contrast (gain), got 'gian'" in str(said.value)
     assert "blur_consistency.size (line 5): expected an odd number, got 4" in str(said.value)
 
 
 def registry_with(folder: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> Registry[type]:
-    install(folder, "[holdfast.shapes]\nround = blur:Round\nsquare = blur:Square\n")
+    install(folder, "[standfast.shapes]\nround = blur:Round\nsquare = blur:Square\n")
     (folder / "blur.py").write_text(module)
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delitem(sys.modules, "blur", raising=False)
-    found: Registry[type] = Registry("shape", "holdfast.shapes", lambda kind: isinstance(kind, type))
+    found: Registry[type] = Registry("shape", "standfast.shapes", lambda kind: isinstance(kind, type))
     found.add("square", list)
     return found
 
@@ -212,7 +212,7 @@ def test_a_plugin_that_does_not_load_is_named(tmp_path: Path, monkeypatch: pytes
     shapes = registry_with(tmp_path, monkeypatch, "raise RuntimeError('not today')\n")
     assert shapes.names() == ["round", "square"]  # listing imports nothing
     said = "shape round: the plug-in blur:Round of blur could not be loaded: RuntimeError: not today"
-    with pytest.raises(HoldfastError, match=said):
+    with pytest.raises(StandfastError, match=said):
         shapes["round"]
 
 

@@ -13,19 +13,19 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast.errors import SYNONYMS, ArgumentError
-from holdfast.explainers import Background, IntegratedGradients, explainers
-from holdfast.explainers import get as get_explainer
-from holdfast.metrics import AOPC, AttributionAttack
-from holdfast.metrics import get as get_metric
-from holdfast.metrics.base import metrics
-from holdfast.metrics.faithfulness.localisation import Regions
-from holdfast.neighbourhoods import LinfBall, neighbourhoods
-from holdfast.neighbourhoods.base import Distribution
-from holdfast.records import ConfigurationType, TensorOption
-from holdfast.segments import LabelMap
-from holdfast.similarity import topk_intersection
-from holdfast.study.identity import fingerprint
+from standfast.errors import SYNONYMS, ArgumentError
+from standfast.explainers import Background, IntegratedGradients, explainers
+from standfast.explainers import get as get_explainer
+from standfast.metrics import AOPC, AttributionAttack
+from standfast.metrics import get as get_metric
+from standfast.metrics.base import metrics
+from standfast.metrics.faithfulness.localisation import Regions
+from standfast.neighbourhoods import LinfBall, neighbourhoods
+from standfast.neighbourhoods.base import Distribution
+from standfast.records import ConfigurationType, TensorOption
+from standfast.segments import LabelMap
+from standfast.similarity import topk_intersection
+from standfast.study.identity import fingerprint
 
 OPTIONS = [LabelMap(torch.tensor([0, 1, 2])), Regions(torch.tensor([[True, False]])), Background(torch.rand(2, 3))]
 
@@ -86,7 +86,7 @@ def test_what_is_no_whole_number_is_still_refused(wrong: object) -> None:
         (lambda: get_metric("max_sensitivity", nr_samples=4), "did you mean 'samples'"),
         (lambda: get_metric("worst_case", perturb_radius=0.1), "did you mean 'neighbourhood'"),
         (lambda: get_metric("max_sensitivity", normalize=True), "did you mean 'normalise'"),
-        (lambda: get_explainer("lrp", internal_batch_size=4), r"Classifier\(module, bounds, batch_size=...\)"),
+        (lambda: get_explainer("lrp", internal_batch_size=4), r"Model\(module, bounds, batch_size=...\)"),
         (lambda: LinfBall(eps=0.1), "did you mean 'radius'"),
         (lambda: get_explainer("saliency", stepz=4), "saliency"),
     ],

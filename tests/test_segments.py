@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-import holdfast
-from holdfast.metrics import DataSensitivityConsistency
-from holdfast.segments import LabelMap, Segments, make_grid, segment
+import standfast
+from standfast.metrics import DataSensitivityConsistency
+from standfast.segments import LabelMap, Segments, make_grid, segment
 
 
 def rand(*shape: int) -> Tensor:
@@ -64,7 +64,7 @@ def test_grid_cells_are_boxes() -> None:
         assert (np.ptp(rows), np.ptp(columns)) == (6, 6)
 
 
-def test_superpixels_of_digits(digits: holdfast.data.Dataset) -> None:
+def test_superpixels_of_digits(digits: standfast.data.Dataset) -> None:
     x = digits.inputs[:12]
     cut = segment(x)
     assert_whole(cut)
@@ -95,7 +95,7 @@ def test_superpixels_of_colour() -> None:
 
 
 def test_images_without_superpixels_get_a_grid() -> None:
-    x = torch.stack([torch.full((1, 28, 28), 0.5), torch.zeros(1, 28, 28), holdfast.data.bundled("digits").inputs[0]])
+    x = torch.stack([torch.full((1, 28, 28), 0.5), torch.zeros(1, 28, 28), standfast.data.bundled("digits").inputs[0]])
     cut = segment(x)
     assert cut.fallback.tolist() == [True, True, False]
     assert torch.equal(cut.labels[0], torch.from_numpy(make_grid((28, 28), 15)))
@@ -133,7 +133,7 @@ def test_given_labels() -> None:
     ],
 )
 def test_segments_that_do_not_fit(inputs: Tensor, how: object, match: str) -> None:
-    with pytest.raises(holdfast.ArgumentError, match=match):
+    with pytest.raises(standfast.ArgumentError, match=match):
         segment(inputs, how)  # type: ignore[arg-type]
 
 

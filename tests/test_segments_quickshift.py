@@ -7,15 +7,15 @@ import torch
 from skimage.segmentation import quickshift
 from torch import Tensor
 
-import holdfast
-from holdfast.segments import check_segments, make_grid, segment
+import standfast
+from standfast.segments import check_segments, make_grid, segment
 
 
 def rand(*shape: int) -> Tensor:
     return torch.rand(*shape, generator=torch.Generator().manual_seed(0))
 
 
-def test_about_forty_pieces_of_digits(digits: holdfast.data.Dataset) -> None:
+def test_about_forty_pieces_of_digits(digits: standfast.data.Dataset) -> None:
     x = digits.inputs[:30]
     cut = segment(x, "quickshift")
     assert not cut.fallback.any()
@@ -30,7 +30,7 @@ def test_about_forty_pieces_of_digits(digits: holdfast.data.Dataset) -> None:
     assert torch.equal(segment(0.5 * x, "quickshift").labels, cut.labels)  # the range does not matter
 
 
-def test_pieces_follow_the_strokes(digits: holdfast.data.Dataset) -> None:
+def test_pieces_follow_the_strokes(digits: standfast.data.Dataset) -> None:
     x = digits.inputs[:8]
 
     def within(labels: Tensor) -> float:
@@ -79,5 +79,5 @@ def test_images_without_pieces_get_a_grid() -> None:
 def test_only_images() -> None:
     assert check_segments("quickshift") == "quickshift"
     for x, kind in ((rand(2, 1, 20), "series"), (rand(2, 20), "flat features")):
-        with pytest.raises(holdfast.ArgumentError, match=f"cuts {kind}, got 'quickshift'"):
+        with pytest.raises(standfast.ArgumentError, match=f"cuts {kind}, got 'quickshift'"):
             segment(x, "quickshift")

@@ -7,9 +7,9 @@ import pytest
 import skimage.color
 import skimage.segmentation
 
-import holdfast
-from holdfast import superpixels
-from holdfast.superpixels import Image, convert_to_lab, quickshift, slic
+import standfast
+from standfast import superpixels
+from standfast.superpixels import Image, convert_to_lab, quickshift, slic
 
 
 def smooth_images(count: int, *shape: int) -> list[Image]:
@@ -27,7 +27,7 @@ def rescaled(images: np.ndarray) -> list[Image]:
     return [(image - image.min()) / (image.max() - image.min()) for image in images.astype(np.float64)]
 
 
-def images_of(kind: str, digits: holdfast.data.Dataset) -> list[Image]:
+def images_of(kind: str, digits: standfast.data.Dataset) -> list[Image]:
     rng = np.random.default_rng(0)
     kinds = {
         "digits": lambda: rescaled(digits.inputs[:40].numpy()),  # flat, with equal distances everywhere
@@ -49,7 +49,7 @@ KINDS = ("digits", "noise", "two channels", "black and white", "blocks", "colour
 
 @pytest.mark.parametrize("compactness", [0.03, 0.3, 10.0])
 @pytest.mark.parametrize("kind", KINDS)
-def test_slic_gives_the_labels_of_scikit_image(kind: str, compactness: float, digits: holdfast.data.Dataset) -> None:
+def test_slic_gives_the_labels_of_scikit_image(kind: str, compactness: float, digits: standfast.data.Dataset) -> None:
     for image in images_of(kind, digits):
         places = image[0].size
         for count in (1, 3, 20, places // 50 + 1, places):
@@ -68,7 +68,7 @@ def test_slic_of_many_centres_at_a_time_or_of_few(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_quickshift_gives_the_labels_of_scikit_image(kind: str, digits: holdfast.data.Dataset) -> None:
+def test_quickshift_gives_the_labels_of_scikit_image(kind: str, digits: standfast.data.Dataset) -> None:
     for image in images_of(kind, digits):
         for ratio, kernel, reach in ((50.0, 1.0, 4.0), (5.0, 1.5, 3.0), (0.5, 2.0, 20.0)):
             theirs = skimage.segmentation.quickshift(

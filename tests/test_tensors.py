@@ -12,8 +12,8 @@ import pytest
 import torch
 from scipy import stats
 
-from holdfast import tensors
-from holdfast.errors import ArgumentError
+from standfast import tensors
+from standfast.errors import ArgumentError
 
 
 def test_mix64_is_splitmix64() -> None:
@@ -87,14 +87,14 @@ def test_draw_seed_moves_the_generator_on() -> None:
 def test_threads_are_limited_inside_and_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
-    monkeypatch.setenv("HOLDFAST_THREADS", "1")
+    monkeypatch.setenv("STANDFAST_THREADS", "1")
     with pytest.raises(KeyError), tensors.limited_threads():
         assert torch.get_num_threads() == 1
         raise KeyError
     assert torch.get_num_threads() == 2
     torch.set_num_threads(before)
-    monkeypatch.setenv("HOLDFAST_THREADS", "none")
-    with pytest.raises(ArgumentError, match="HOLDFAST_THREADS: expected a whole number above 0, got 'none'"):
+    monkeypatch.setenv("STANDFAST_THREADS", "none")
+    with pytest.raises(ArgumentError, match="STANDFAST_THREADS: expected a whole number above 0, got 'none'"):
         tensors.thread_budget()
 
 
@@ -120,7 +120,7 @@ class Info(ctypes.Structure):
 read = ctypes.CDLL(None).mallinfo2
 read.restype = Info
 if sys.argv[1] == "keep":
-    from holdfast.tensors import keep_freed_memory
+    from standfast.tensors import keep_freed_memory
     keep_freed_memory()
 before = read().hblkhd
 block = torch.empty(20_000_000, dtype=torch.uint8)

@@ -1,4 +1,4 @@
-"""`holdfast.testing` finds what is wrong: metrics, explainers and similarities that each break one promise."""
+"""`standfast.testing` finds what is wrong: metrics, explainers and similarities that each break one promise."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
-import holdfast
-from holdfast.explainers import Explainer
-from holdfast.metrics import Metric, Probe, Result
-from holdfast.similarity import Similarity
-from holdfast.testing import SHAPES, check_explainer, check_metric, check_similarity, small_net
+import standfast
+from standfast.explainers import Explainer
+from standfast.metrics import Metric, Probe, Result
+from standfast.similarity import Similarity
+from standfast.testing import SHAPES, check_explainer, check_metric, check_similarity, small_net
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class Halved(Metric):
     direction = "higher"
     factor: float = 0.5
 
-    def evaluate(self, classifier: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
-        probe = Probe(classifier, explainer, inputs, targets, similarity="cosine")
-        found = probe.query(self.perturb(inputs, classifier)).similarity
+    def evaluate(self, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
+        probe = Probe(model, explainer, inputs, targets, similarity="cosine")
+        found = probe.query(self.perturb(inputs, model)).similarity
         return self.finish(Result(**probe.common_fields(self), value=found))
 
-    def perturb(self, inputs: Tensor, classifier: holdfast.Classifier) -> Tensor:
+    def perturb(self, inputs: Tensor, model: standfast.Model) -> Tensor:
         return inputs * self.factor
 
     def finish(self, result: Result) -> Result:
@@ -38,31 +38,31 @@ class Halved(Metric):
 
 
 class OfTheBatch(Halved):
-    def perturb(self, inputs: Tensor, classifier: holdfast.Classifier) -> Tensor:
+    def perturb(self, inputs: Tensor, model: standfast.Model) -> Tensor:
         return inputs * inputs.mean()
 
 
 class GlobalNumbers(Halved):
-    def perturb(self, inputs: Tensor, classifier: holdfast.Classifier) -> Tensor:
+    def perturb(self, inputs: Tensor, model: standfast.Model) -> Tensor:
         return inputs * torch.rand(1, *inputs.shape[1:])
 
 
 class GlobalSeed(Halved):
-    def perturb(self, inputs: Tensor, classifier: holdfast.Classifier) -> Tensor:
+    def perturb(self, inputs: Tensor, model: standfast.Model) -> Tensor:
         torch.manual_seed(0)
         return inputs * torch.rand(1, *inputs.shape[1:])
 
 
 class LeavesAHook(Halved):
-    def perturb(self, inputs: Tensor, classifier: holdfast.Classifier) -> Tensor:
-        classifier.module.register_forward_hook(lambda *_: None)
+    def perturb(self, inputs: Tensor, model: standfast.Model) -> Tensor:
+        model.module.register_forward_hook(lambda *_: None)
         return inputs * self.factor
 
 
 class Uncounted(Halved):
-    def perturb(self, inputs: Tensor, classifier: holdfast.Classifier) -> Tensor:
+    def perturb(self, inputs: Tensor, model: standfast.Model) -> Tensor:
         for _ in range(3):
-            classifier.forward(inputs.repeat(30, *[1] * (inputs.ndim - 1)))
+            model.forward(inputs.repeat(30, *[1] * (inputs.ndim - 1)))
         return inputs * self.factor
 
 
@@ -115,8 +115,8 @@ def test_metric_that_keeps_every_promise() -> None:
 @pytest.mark.parametrize(
     "metric",
     [
-        holdfast.metrics.CorruptionCurve(fractions=(0.2, 0.6), order=("bottom",), samples=2),
-        holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), "misclassification", budget=12),
+        standfast.metrics.CorruptionCurve(fractions=(0.2, 0.6), order=("bottom",), samples=2),
+        standfast.metrics.WorstCase(standfast.LinfBall(0.1), "misclassification", budget=12),
     ],
     ids=lambda metric: metric.name,
 )
@@ -150,11 +150,11 @@ def test_metric_that_breaks_a_promise(kind: type[Halved], words: str) -> None:
 
 def test_metric_for_images_only_is_checked_on_images_only() -> None:
     class Images(Halved):
-        def perturb(self, inputs: Tensor, classifier: holdfast.Classifier) -> Tensor:
+        def perturb(self, inputs: Tensor, model: standfast.Model) -> Tensor:
             return inputs * 0.5 if inputs.ndim == 4 else inputs[:, :, None]
 
     check_metric(Images(), ["image"])
-    with pytest.raises(holdfast.ModelError):
+    with pytest.raises(standfast.ModelError):
         check_metric(Images(), ["series"])
 
 
@@ -166,8 +166,8 @@ class Gradient(Explainer):
     name = "gradient"
     differentiable = True
 
-    def attribute(self, classifier: Any, x: Any, targets: Any, *, create_graph: bool = False) -> tuple[Tensor, Tensor]:
-        return self.attribution(x), classifier.forward(x)
+    def attribute(self, model: Any, x: Any, targets: Any, *, create_graph: bool = False) -> tuple[Tensor, Tensor]:
+        return self.attribution(x), model.forward(x)
 
 
 @pytest.mark.parametrize(

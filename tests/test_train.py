@@ -1,4 +1,4 @@
-"""`holdfast train`: names to weights and card, interruption at any point, refusals, and the result in a study."""
+"""`standfast train`: names to weights and card, interruption at any point, refusals, and the result in a study."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
-from holdfast import data, train
-from holdfast.cli import app
-from holdfast.data import Dataset
-from holdfast.errors import ArgumentError, HoldfastError, ModelError, UnknownNameError, UnknownOptionError
-from holdfast.study.file.spec import study_from
-from holdfast.train import Plan
-from holdfast.zoo.networks.names import architectures
-from holdfast.zoo.training.adversarial import robust_accuracy
-from holdfast.zoo.training.classifier import accuracy
-from holdfast.zoo.training.loop import Training
-from holdfast.zoo.training.schemes import Adversarial, GradientHessian
+from standfast import data, train
+from standfast.cli import app
+from standfast.data import Dataset
+from standfast.errors import ArgumentError, ModelError, StandfastError, UnknownNameError, UnknownOptionError
+from standfast.study.file.spec import study_from
+from standfast.train import Plan
+from standfast.zoo.networks.names import architectures
+from standfast.zoo.training.adversarial import robust_accuracy
+from standfast.zoo.training.classifier import accuracy
+from standfast.zoo.training.loop import Training
+from standfast.zoo.training.schemes import Adversarial, GradientHessian
 
 
 class Tiny(nn.Module):
@@ -100,7 +100,7 @@ def test_weights_and_card(tmp_path: Path) -> None:
     wanted = {"architecture": "tiny", "num_classes": 3, "in_channels": 1, "epochs": 8, "batch_size": 16, "seed": 0}
     assert wanted.items() <= card.items()
     assert card["scheme"].startswith("natural: cross-entropy")
-    assert set(card["versions"]) == {"torch", "holdfast"}
+    assert set(card["versions"]) == {"torch", "standfast"}
     assert hashlib.sha256(found.weights.read_bytes()).hexdigest() == card["weights_sha256"]
     module = Tiny(num_classes=3)
     module.load_state_dict(load_file(found.weights))
@@ -248,7 +248,7 @@ def test_changed_options_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_files_that_are_not_ours_are_not_taken_for_it(tmp_path: Path) -> None:
     (tmp_path / "model.checkpoint").write_bytes(b"something else")
-    with pytest.raises(HoldfastError, match=r"model.checkpoint is damaged, or no checkpoint of this version"):
+    with pytest.raises(StandfastError, match=r"model.checkpoint is damaged, or no checkpoint of this version"):
         train.fit(plan(), tmp_path, name="model")
 
     class Code:
@@ -263,18 +263,18 @@ def test_files_that_are_not_ours_are_not_taken_for_it(tmp_path: Path) -> None:
 
     for training in (Code(), {}, [1], {"module": {"other": torch.zeros(1)}}):
         keep({"format": 1, "options": plan().options(), "training": training})
-        with pytest.raises(HoldfastError, match=r"no checkpoint"):
+        with pytest.raises(StandfastError, match=r"no checkpoint"):
             train.fit(plan(), tmp_path, name="model")
     keep({"format": 1, "options": [1], "training": {}})
-    with pytest.raises(HoldfastError, match=r"no checkpoint"):
+    with pytest.raises(StandfastError, match=r"no checkpoint"):
         train.fit(plan(), tmp_path, name="model")
     assert not (tmp_path / "ran").exists()
     found = train.fit(plan(), tmp_path, name="model", restart=True)
     found.weights.write_bytes(b"other weights")
-    with pytest.raises(HoldfastError, match=r"is not what model.json describes"):
+    with pytest.raises(StandfastError, match=r"is not what model.json describes"):
         train.fit(plan(), tmp_path, name="model")
     (tmp_path / "model.json").write_bytes(b"{}")
-    with pytest.raises(HoldfastError, match=r"model.json is no card"):
+    with pytest.raises(StandfastError, match=r"model.json is no card"):
         train.fit(plan(), tmp_path, name="model")
 
 
@@ -287,7 +287,7 @@ def test_a_flipped_bit_in_a_checkpoint_is_told(tmp_path: Path, monkeypatch: pyte
     content = bytearray(checkpoint.read_bytes())
     content[len(content) // 2] ^= 1
     checkpoint.write_bytes(content)
-    with pytest.raises(HoldfastError, match="damaged"):
+    with pytest.raises(StandfastError, match="damaged"):
         train.fit(plan(), tmp_path, name="model")
 
 
@@ -434,12 +434,12 @@ def test_the_result_in_a_study(tmp_path: Path) -> None:
     weights = load_file(found.weights)
     built = source.entry.build(source.base, "cpu", source.content)
     assert all(torch.equal(tensor, weights[name]) for name, tensor in built.state_dict().items())
-    with pytest.raises(HoldfastError, match=r"models\.mine\.weights: expected a file of weights, got nothing"):
+    with pytest.raises(StandfastError, match=r"models\.mine\.weights: expected a file of weights, got nothing"):
         study(weights=None).grid()
     message = r"(?s)models\.mine\.architecture: expected one of .* got\s+'tinny'\s+.did\s+you\s+mean"
-    with pytest.raises(HoldfastError, match=message):
+    with pytest.raises(StandfastError, match=message):
         study(architecture="tinny").grid()
-    with pytest.raises(HoldfastError, match="options of tiny, such as num_classes"):
+    with pytest.raises(StandfastError, match="options of tiny, such as num_classes"):
         study(options={"classes": 3}).grid()
-    with pytest.raises(HoldfastError, match="weights that fit the Tiny"):
+    with pytest.raises(StandfastError, match="weights that fit the Tiny"):
         study(options={"num_classes": 4}).grid()

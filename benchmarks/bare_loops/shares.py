@@ -14,7 +14,7 @@ time of one thread. A round measures the bare loop just before and after the met
   direction.
 - `--before` names the `src` folder of an older version. It is measured by the same code in a process of its own, and
   rounds of both versions take turns. What the older version cannot do is "-".
-- All processes keep freed memory, as `Classifier` has them do, so that the bare loop has the same memory.
+- All processes keep freed memory, as `Model` has them do, so that the bare loop has the same memory.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import corruption
 from bare_model import Pass, load_lenet, measure_pass
 
-import holdfast
-from holdfast.metrics import Metric
-from holdfast.metrics.probe import Probe
+import standfast
+from standfast.metrics import Metric
+from standfast.metrics.probe import Probe
 
-BALL = holdfast.LinfBall(0.3)
+BALL = standfast.LinfBall(0.3)
 SEARCHES = ("random", "genetic", "block", "sign", "gradient", "auto")
 AIMS = ((1, 0.75), (8, 0.9))  # numbers of samples, and the share that searches are to reach
 DIRECTED = ("sign", "gradient", "auto")  # searches that ask for directions
@@ -79,7 +79,7 @@ class Work:
 
 def list_works() -> list[Work]:
     """The rows of the table."""
-    get = holdfast.metrics.get
+    get = standfast.metrics.get
     event = {"neighbourhood": BALL, "threshold": 0.5, "floor": -8.0, "budget": 10_000}
     works = [Work("probability", n, None, partial(get, "misinterpretation_probability", **event)) for n in (1, 8)]
     for search in SEARCHES:
@@ -87,7 +87,7 @@ def list_works() -> list[Work]:
         passes: tuple[Pass, ...] = ("both", "second") if search in DIRECTED else ("both",)
         works += [Work(search, n, aim, make, passes) for n, aim in AIMS]
     works += [Work("data_senc", n, 0.9, partial(get, "data_sensitivity_consistency", masks=5000)) for n in (1, 8)]
-    for layer in ("features.conv2", "classifier.fc2"):
+    for layer in ("features.conv2", "model.fc2"):
         make = partial(get, "parameter_sensitivity_consistency", layers=(layer,), masks=5000)
         works.append(Work(f"parameter_senc:{layer}", 1, 0.9, make))
     works.append(Work("corruption_curve", 60, 0.9, None, ("forward",)))
@@ -114,14 +114,14 @@ def count_directions() -> Iterator[Callable[[], int]]:
 def measure_digits(work: Work, rows: int) -> dict[str, float]:
     """The rate of a metric on digits and its shares, by the name of the column."""
     assert work.make is not None
-    classifier, inputs = load_lenet(work.samples, rows, "cpu")
+    model, inputs = load_lenet(work.samples, rows, "cpu")
     batch, metric = inputs[:1].repeat(rows, 1, 1, 1), work.make()
-    before = [measure_pass(classifier.module, batch, kind) for kind in work.passes]
+    before = [measure_pass(model.module, batch, kind) for kind in work.passes]
     with count_directions() as directions:
         start = time.process_time()
-        result = metric(classifier, "input_x_gradient", inputs)
+        result = metric(model, "input_x_gradient", inputs)
         seconds = time.process_time() - start
-    after = [measure_pass(classifier.module, batch, kind) for kind in work.passes]
+    after = [measure_pass(model.module, batch, kind) for kind in work.passes]
     first, *second = ((a + b) / 2 for a, b in zip(before, after, strict=True))
     count = int(result.model_evaluations.sum())
     found = {"evaluations/s": count / seconds, "share": count * first / seconds}
@@ -135,11 +135,11 @@ def measure_series(work: Work, rows: int) -> dict[str, float]:
     generator = torch.Generator().manual_seed(0)
     inputs, maps = torch.randn(2, work.samples, corruption.CHANNELS, corruption.STEPS, generator=generator)
     everything = (-float("inf"), float("inf"))
-    classifier = holdfast.Classifier(corruption.make_network(32), everything, device="cpu", batch_size=rows)
+    model = standfast.Model(corruption.make_network(32), everything, device="cpu", batch_size=rows)
     metric = corruption.CorruptionCurve(fractions=corruption.FRACTIONS[:-1])
-    measure_bare = partial(corruption.measure_bare_rate, classifier, inputs, 40 * work.samples, rows)
+    measure_bare = partial(corruption.measure_bare_rate, model, inputs, 40 * work.samples, rows)
     before = measure_bare()
-    _, rate = corruption.measure_corruption_rate(classifier, inputs, maps, metric)
+    _, rate = corruption.measure_corruption_rate(model, inputs, maps, metric)
     return {"evaluations/s": rate, "share": 2 * rate / (before + measure_bare())}
 
 
@@ -157,7 +157,7 @@ def serve(rows: int) -> None:
 
 
 class Version:
-    """A process that measures one version of holdfast.
+    """A process that measures one version of standfast.
 
     Args:
         title: of its columns.

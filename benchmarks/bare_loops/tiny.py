@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 
 COLUMNS = 13
 BATCHES = (128, 1024, 8192)
-BALL = {"neighbourhood": holdfast.LinfBall(0.1)}
+BALL = {"neighbourhood": standfast.LinfBall(0.1)}
 METRICS: dict[str, dict[str, Any]] = {
     "aopc": {},
     "corruption_curve": {},
@@ -58,17 +58,17 @@ def main() -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network = nn.Sequential(nn.Linear(COLUMNS, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 3))
-    classifier = holdfast.Classifier(network.eval(), bounds=(0.0, 1.0), device="cpu")
+    model = standfast.Model(network.eval(), bounds=(0.0, 1.0), device="cpu")
     bare = {rows: measure_bare(network, rows) for rows in BATCHES}
     print("bare loop, rows/s: " + ", ".join(f"{rate:,.0f} with {rows} rows" for rows, rate in bare.items()))
     print("| metric | samples | seconds | evaluations/s | share of the best batch | of 128 rows |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for name in options.only:
-        metric = holdfast.metrics.get(name.partition(":")[0], **METRICS[name])
-        metric(classifier, "input_x_gradient", draw(1))
+        metric = standfast.metrics.get(name.partition(":")[0], **METRICS[name])
+        metric(model, "input_x_gradient", draw(1))
         for count in options.samples:
             start = time.process_time()
-            result = metric(classifier, "input_x_gradient", draw(count))
+            result = metric(model, "input_x_gradient", draw(count))
             seconds = time.process_time() - start
             rate = int(result.model_evaluations.sum()) / seconds
             shares = f"{rate / max(bare.values()):.3f} | {rate / bare[128]:.2f}"

@@ -1,4 +1,4 @@
-"""How often `holdfast check` decides wrongly, when it looks again and again at growing results.
+"""How often `standfast check` decides wrongly, when it looks again and again at growing results.
 
 Each run draws samples from a population whose number lies exactly at the limit, looks at 20, 40, 80, ... of them, and
 stops at the first decision. At the limit every decision is as likely to be wrong as it can be: "fail" is wrong there,
@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from holdfast.statistics.decisions import Outcome, count_met, estimate_mean, estimate_share, spend_level
+from standfast.statistics.decisions import Outcome, count_met, estimate_mean, estimate_share, spend_level
 
 LOOKS = (20, 40, 80, 160, 320, 640)
 LEVEL = 0.95

@@ -1,6 +1,6 @@
 """Which metrics see the difference between an explainer and a control? The tables of docs/controls.md.
 
-    HOLDFAST_DATA=... python benchmarks/controls/by_metric.py [digits] [series] [table] [transformer] [--samples 20]
+    STANDFAST_DATA=... python benchmarks/controls/by_metric.py [digits] [series] [table] [transformer] [--samples 20]
                                                              [--out FOLDER] [--metrics "c_eval;aopc"]
 
 Three data sets: the bundled digits with LeNet-5, and as `transformer` with vit-mnist; GunPoint of the UCR archive with
@@ -20,10 +20,10 @@ import polars as pl
 import torch
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.findings import Entry, Findings, list_entries
-from holdfast.statistics.ranking import compare_controls
-from holdfast.zoo.networks.series_cnn import SeriesCNN
+import standfast
+from standfast.findings import Entry, Findings, list_entries
+from standfast.statistics.ranking import compare_controls
+from standfast.zoo.networks.series_cnn import SeriesCNN
 
 EXPLAINERS = ("saliency", "integrated_gradients:steps=8", "input_x_gradient")
 #: of the vision transformer
@@ -60,25 +60,25 @@ def fit(module: nn.Module, x: Tensor, y: Tensor, steps: int, rate: float) -> nn.
     return module.eval()
 
 
-def load_digits(count: int) -> tuple[holdfast.Classifier, Tensor, float]:
-    digits = holdfast.data.bundled("digits")[:count]
-    return holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0)), digits.inputs, 0.1
+def load_digits(count: int) -> tuple[standfast.Model, Tensor, float]:
+    digits = standfast.data.bundled("digits")[:count]
+    return standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0)), digits.inputs, 0.1
 
 
-def load_transformer(count: int) -> tuple[holdfast.Classifier, Tensor, float]:
-    digits = holdfast.data.bundled("digits")[:count]
-    return holdfast.Classifier(holdfast.zoo.load("vit-mnist"), bounds=(0.0, 1.0)), digits.inputs, 0.1
+def load_transformer(count: int) -> tuple[standfast.Model, Tensor, float]:
+    digits = standfast.data.bundled("digits")[:count]
+    return standfast.Model(standfast.zoo.load("vit-mnist"), bounds=(0.0, 1.0)), digits.inputs, 0.1
 
 
-def load_series(count: int) -> tuple[holdfast.Classifier, Tensor, float]:
-    train, test = (holdfast.data.load(f"ucr:GunPoint:{part}") for part in ("train", "test"))
+def load_series(count: int) -> tuple[standfast.Model, Tensor, float]:
+    train, test = (standfast.data.load(f"ucr:GunPoint:{part}") for part in ("train", "test"))
     torch.manual_seed(0)
     module = fit(SeriesCNN(2, 1, width=16, layers=2), train.inputs, train.labels, 150, 3e-3)
     report_accuracy(module, test.inputs, test.labels)
-    return holdfast.Classifier(module, bounds=(-5.0, 5.0)), test.inputs[:count].clamp(-5, 5), 0.1
+    return standfast.Model(module, bounds=(-5.0, 5.0)), test.inputs[:count].clamp(-5, 5), 0.1
 
 
-def load_table(count: int) -> tuple[holdfast.Classifier, Tensor, float]:
+def load_table(count: int) -> tuple[standfast.Model, Tensor, float]:
     """Breast cancer cells with a perceptron that is trained here, and a radius in standard deviations."""
     from sklearn.datasets import load_breast_cancer
 
@@ -91,7 +91,7 @@ def load_table(count: int) -> tuple[holdfast.Classifier, Tensor, float]:
     layers = (nn.Linear(30, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 2))
     module = fit(nn.Sequential(*layers), x[:400], y[:400], 100, 3e-3)
     report_accuracy(module, x[400:], y[400:])
-    return holdfast.Classifier(module, bounds=(-5.0, 5.0)), x[400 : 400 + count], 0.1
+    return standfast.Model(module, bounds=(-5.0, 5.0)), x[400 : 400 + count], 0.1
 
 
 def report_accuracy(module: nn.Module, x: Tensor, y: Tensor) -> None:
@@ -165,14 +165,14 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     for name in given.data or DATA:
-        classifier, inputs, radius = DATA[name](given.samples)
+        model, inputs, radius = DATA[name](given.samples)
         controls = [each for each in CONTROLS if each != "edges" or inputs.ndim > 2]
-        found = holdfast.evaluate(
-            classifier,
+        found = standfast.evaluate(
+            model,
             [*(ATTENTION if name == "transformer" else EXPLAINERS), *controls],
             inputs,
             given.metrics.split(";"),
-            neighbourhood=holdfast.LinfBall(radius),
+            neighbourhood=standfast.LinfBall(radius),
             preset="quick",
             samples_per_job=10,
             out=given.out / name,

@@ -36,9 +36,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.metrics import Metric
-from holdfast.study.cost import measure_peak
+import standfast
+from standfast.metrics import Metric
+from standfast.study.cost import measure_peak
 
 ROWS = 16
 CPU = torch.device("cpu")
@@ -50,7 +50,7 @@ NETWORKS = {
 }
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 PROCESSOR = {"image_mean": MEAN, "image_std": STD, "size": {"height": 224, "width": 224}}
-BALL = holdfast.LinfBall(4 / 255)
+BALL = standfast.LinfBall(4 / 255)
 #: metrics whose evaluations are those of an attack, with gradients
 ATTACKS = ("attribution_attack", "c_eval", "c_eval_plot", "near_affinity")
 #: not the default, whose first stage takes up to a gradient for each of 1000 classes where the weights are random
@@ -59,7 +59,7 @@ ATTACK = "alma:steps=3"
 
 def make_metrics(network: str) -> dict[str, tuple[int, Metric]]:
     """Of each metric a configuration of a few batches, and how many images it gets."""
-    get = holdfast.metrics.get
+    get = standfast.metrics.get
     layers = {
         "resnet50": (
             "module.resnet.embedder.embedder.convolution",
@@ -113,7 +113,7 @@ def build(network: str) -> nn.Module:
         module = getattr(transformers, kind)(getattr(transformers, config)(num_labels=1000))
     for parameter in module.eval().parameters():
         parameter.requires_grad_(False)
-    wrapped: nn.Module = holdfast.zoo.from_transformers(module, PROCESSOR, device="cpu").module
+    wrapped: nn.Module = standfast.zoo.from_transformers(module, PROCESSOR, device="cpu").module
     return wrapped
 
 
@@ -198,22 +198,22 @@ def measure_rates(network: str, module: nn.Module, options: argparse.Namespace) 
         f" 16 rows with their gradients take {usual:,.0f} MB",
         flush=True,
     )
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
+    model = standfast.Model(module, (0.0, 1.0), device="cpu")
     for kind in ("forward", "backward"):
-        classifier.row_budget(bare.x, 1, kind, 1 << 20)
+        model.row_budget(bare.x, 1, kind, 1 << 20)
     cells = 0
     for name, (images, metric) in make_metrics(network).items():
         for label in options.explainers:
             if options.metrics and metric.name not in options.metrics:
                 continue
-            explainer = holdfast.explainers.get(label)
+            explainer = standfast.explainers.get(label)
             inputs = bare.x[:images]
             with Counter().count(module) as counter:
 
                 def work(metric: Metric = metric, inputs: Tensor = inputs, explainer: Any = explainer) -> Any:
                     began = time.process_time()
                     generator = torch.Generator().manual_seed(0)
-                    result = metric(classifier, explainer, inputs, generator=generator)
+                    result = metric(model, explainer, inputs, generator=generator)
                     return result, time.process_time() - began
 
                 memory, (result, seconds) = measure_memory(work)
@@ -248,9 +248,9 @@ def measure_rows(network: str, module: nn.Module, options: argparse.Namespace) -
         torch.autograd.grad(module(leaf).amax(1).sum(), leaf)
 
     def twice(x: Tensor) -> None:
-        from holdfast.explainers.attention.attention_calls import PlainAttention
+        from standfast.explainers.attention.attention_calls import PlainAttention
 
-        with holdfast.explainers.smooth_relu(10.0), PlainAttention():
+        with standfast.explainers.smooth_relu(10.0), PlainAttention():
             leaf = x.detach().requires_grad_(True)
             (grad,) = torch.autograd.grad(module(leaf).amax(1).sum(), leaf, create_graph=True)
             torch.autograd.grad(grad.abs().sum(), leaf)
@@ -268,7 +268,7 @@ def measure_rows(network: str, module: nn.Module, options: argparse.Namespace) -
 
 def measure_estimates(network: str, module: nn.Module, options: argparse.Namespace) -> None:
     """Evaluations, seconds and memory: estimated, and what then happened."""
-    get = holdfast.metrics.get
+    get = standfast.metrics.get
     layers = dict(make_metrics(network))["parameter_sensitivity_consistency"][1].layers  # type: ignore[attr-defined]
     metrics: dict[str, tuple[int, Metric]] = {
         "worst_case": (1, get("worst_case", neighbourhood=BALL, search="random", budget=160)),
@@ -289,17 +289,17 @@ def measure_estimates(network: str, module: nn.Module, options: argparse.Namespa
             continue
         for label in options.explainers:
             inputs = torch.rand(images, 3, 224, 224, generator=torch.Generator().manual_seed(3))
-            classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
+            model = standfast.Model(module, (0.0, 1.0), device="cpu")
             for kind in ("forward", "backward"):
-                classifier.row_budget(inputs, 1, kind, 1 << 20)
-            explainer = holdfast.explainers.get(label)
+                model.row_budget(inputs, 1, kind, 1 << 20)
+            explainer = standfast.explainers.get(label)
             began = time.process_time()
             with process_clock():
-                found = holdfast.estimate(classifier, {label: explainer}, inputs, {name: metric}, controls=False)
+                found = standfast.estimate(model, {label: explainer}, inputs, {name: metric}, controls=False)
             trial = time.process_time() - began
             began = time.process_time()
             with measure_peak(CPU) as peak:
-                result = metric(classifier, explainer, inputs, generator=torch.Generator().manual_seed(0))
+                result = metric(model, explainer, inputs, generator=torch.Generator().manual_seed(0))
             seconds = time.process_time() - began
             used = int(result.model_evaluations.sum())
             print(
@@ -314,7 +314,7 @@ def process_clock() -> Iterator[None]:
     """Estimates count CPU time here, as everything in this file does."""
     from unittest import mock
 
-    with mock.patch("holdfast.study.cost.time.perf_counter", time.process_time):
+    with mock.patch("standfast.study.cost.time.perf_counter", time.process_time):
         yield
 
 

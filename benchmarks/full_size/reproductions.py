@@ -6,7 +6,7 @@ Every study is read, and planned with its data and models. Its hours are the pla
 by the options alone: `Job.work`) over the rate at which its models forward 64 inputs with one thread, in CPU time. So
 they are rough: probabilities of frequent events take fewer evaluations than planned, and what is not the model is left
 out.
-`holdfast reproduce NAME --scale full --dry-run` tries out every metric instead: minutes for each study.
+`standfast reproduce NAME --scale full --dry-run` tries out every metric instead: minutes for each study.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from pathlib import Path
 
 import torch
 
-from holdfast.errors import HoldfastError
-from holdfast.reproduce import reproductions
-from holdfast.study.file.spec import study_from
-from holdfast.study.grid import ModelSource, Samples
-from holdfast.study.plan import inputs_for, make_plan
+from standfast.errors import StandfastError
+from standfast.reproduce import reproductions
+from standfast.study.file.spec import study_from
+from standfast.study.grid import ModelSource, Samples
+from standfast.study.plan import inputs_for, make_plan
 
 ROWS = 64
 
 
 def measure_row(samples: Samples, source: ModelSource) -> float:
     """CPU seconds of a forward pass of one input, in batches of 64."""
-    classifier = source.classifier(samples, "cpu")
-    inputs, _ = inputs_for(classifier, samples)
+    model = source.model(samples, "cpu")
+    inputs, _ = inputs_for(model, samples)
     batch = inputs[:1].expand(ROWS, *inputs.shape[1:]).contiguous()
-    with classifier.session(), torch.no_grad():
-        classifier.forward(batch[:16])
+    with model.session(), torch.no_grad():
+        model.forward(batch[:16])
         began = time.process_time()
-        classifier.forward(batch)
+        model.forward(batch)
         return (time.process_time() - began) / ROWS
 
 
@@ -61,7 +61,7 @@ def main() -> None:
         try:
             with tempfile.TemporaryDirectory() as folder:
                 plan = make_plan(study_from(part.study("full"), Path(folder)).grid())
-        except HoldfastError as error:
+        except StandfastError as error:
             text = " ".join(str(error).split())
             print(f"{about} | | | {text[:300]} |", flush=True)
             continue

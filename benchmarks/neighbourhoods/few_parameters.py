@@ -24,11 +24,11 @@ import scipy.optimize
 import torch
 from torch import Tensor
 
-import holdfast
-from holdfast.algorithms.searches.base import Outcome, differentiate_outcome, searches
-from holdfast.metrics import MisinterpretationProbability, WorstCase
-from holdfast.metrics.probe import Probe
-from holdfast.neighbourhoods import Brightness, Compose, LinfBall, Rotation, Transformation, Translation
+import standfast
+from standfast.algorithms.searches.base import Outcome, differentiate_outcome, searches
+from standfast.metrics import MisinterpretationProbability, WorstCase
+from standfast.metrics.probe import Probe
+from standfast.neighbourhoods import Brightness, Compose, LinfBall, Rotation, Transformation, Translation
 
 EXPLAINERS = ("saliency", "input_x_gradient", "gradcam")
 ONE = {"rotation by 10 degrees": (Rotation(10), 10_000)}
@@ -58,18 +58,16 @@ class Bench:
     """The network, the images, and the grids, which are kept in files."""
 
     def __init__(self, images: int, cache: Path | None, network: str = "lenet5-mnist") -> None:
-        self.inputs = holdfast.data.bundled("digits")[:images].inputs
+        self.inputs = standfast.data.bundled("digits")[:images].inputs
         if "tanh" in network:
             self.inputs = torch.nn.functional.pad(self.inputs, (2, 2, 2, 2))
-        self.classifier = holdfast.Classifier(holdfast.zoo.load(network), bounds=(0.0, 1.0))
+        self.model = standfast.Model(standfast.zoo.load(network), bounds=(0.0, 1.0))
         self.cache = None if cache is None else cache / network
 
     def make_probe(self, neighbourhood: Transformation, explainer: str) -> Probe:
-        region = neighbourhood.around(self.inputs, self.classifier.bounds)
-        own = holdfast.explainers.get(explainer)
-        return Probe(
-            self.classifier, own, self.inputs, None, "pearson", absolute=True, explain="predicted", region=region
-        )
+        region = neighbourhood.around(self.inputs, self.model.bounds)
+        own = standfast.explainers.get(explainer)
+        return Probe(self.model, own, self.inputs, None, "pearson", absolute=True, explain="predicted", region=region)
 
     def measure_grid(self, label: str, neighbourhood: Transformation, explainer: str, side: int) -> Truth:
         file = None
@@ -77,7 +75,7 @@ class Bench:
             file = self.cache / f"{label}-{explainer}-{side}-{len(self.inputs)}.pt".replace(" ", "_").replace(":", "_")
             if file.exists():
                 return Truth(*torch.load(file, weights_only=True))
-        with self.classifier.session():
+        with self.model.session():
             probe = self.make_probe(neighbourhood, explainer)
             assert probe.region is not None
             lines = [torch.linspace(float(low), float(high), side) for low, high in zip(*self.box(probe), strict=True)]
@@ -97,7 +95,7 @@ class Bench:
     def run_direct(self, neighbourhood: Transformation, explainer: str, evaluations: int) -> Tensor:
         """The smallest similarities that scipy's DIRECT finds, `(N,)`; a point that leaves the class costs 2 and J."""
         best = torch.full((len(self.inputs),), torch.nan)
-        with self.classifier.session():
+        with self.model.session():
             probe = self.make_probe(neighbourhood, explainer)
             bounds = list(zip(*(end.tolist() for end in self.box(probe)), strict=True))
             for row in range(len(self.inputs)):
@@ -144,7 +142,7 @@ def compare_searches(
             print("| --- | --- | --- | --- | --- | --- |", flush=True)
             for name in names:
                 worst = WorstCase(neighbourhood, search=name, budget=budget)
-                found = worst(bench.classifier, explainer, bench.inputs, generator=torch.Generator().manual_seed(0))
+                found = worst(bench.model, explainer, bench.inputs, generator=torch.Generator().manual_seed(0))
                 print(summarise(name, truth, found.similarity, found.gap), flush=True)
             direct = bench.run_direct(neighbourhood, explainer, evaluations)
             print(summarise("scipy DIRECT", truth, direct), flush=True)
@@ -179,7 +177,7 @@ def compare_probabilities(bench: Bench, seeds: int, explainers: list[str]) -> No
                 for seed in range(seeds):
                     metric = MisinterpretationProbability(neighbourhood, threshold=threshold, **own)
                     generator = torch.Generator().manual_seed(seed)
-                    found = metric(bench.classifier, explainer, bench.inputs, generator=generator)
+                    found = metric(bench.model, explainer, bench.inputs, generator=generator)
                     ln = exact.log()
                     within = (found.low <= ln) & (ln <= found.high)
                     inside, total = inside + int(within[known].sum()), total + int(known.sum())
@@ -198,7 +196,7 @@ def measure_coverage(bench: Bench, seeds: int, explainers: list[str]) -> None:
     print("\n| explainer | P | within the interval | below it | above it |\n| --- | --- | --- | --- | --- |")
     for explainer in explainers:
         truth = bench.measure_grid(label, neighbourhood, explainer, side)
-        region = neighbourhood.around(bench.inputs, bench.classifier.bounds)
+        region = neighbourhood.around(bench.inputs, bench.model.bounds)
         low, high = float(region.lower[0]), float(region.upper[0])
 
         def look_up(table: Tensor, x: Tensor, problem: Tensor, low: float = low, high: float = high) -> Tensor:
@@ -224,7 +222,7 @@ def measure_coverage(bench: Bench, seeds: int, explainers: list[str]) -> None:
             ln = exact[rows].log()
             inside = below = above = 0
             for seed in range(seeds):
-                found = holdfast.algorithms.subset_simulation(
+                found = standfast.algorithms.subset_simulation(
                     lambda x, problem, rows=rows: score(x, problem, rows),
                     region.select(rows),
                     particles=50,

@@ -20,8 +20,8 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.neighbourhoods import LinfBall, Neighbourhood, TableChanges, measure_plausibility
+import standfast
+from standfast.neighbourhoods import LinfBall, Neighbourhood, TableChanges, measure_plausibility
 
 SAMPLES, BUDGET = 20, 300
 
@@ -83,7 +83,7 @@ def compare(name: str) -> pl.DataFrame:
     """The worst similarity of each explainer under each change."""
     train, test, network, kinds = prepare(name)
     bounds = torch.cat([train, test]).aminmax(dim=0)
-    classifier = holdfast.Classifier(network, tuple(bounds), device="cpu")
+    model = standfast.Model(network, tuple(bounds), device="cpu")
     explainers = {
         "gradient": "saliency:absolute=False",
         "input x gradient": "input_x_gradient",
@@ -93,11 +93,11 @@ def compare(name: str) -> pl.DataFrame:
     }
     rows = []
     for change, kind in kinds.items():
-        metric = holdfast.metrics.WorstCase(
+        metric = standfast.metrics.WorstCase(
             kind, event="changed_explanation", similarity="spearman", search="genetic", budget=BUDGET
         )
         for label, explainer in explainers.items():
-            found = metric(classifier, holdfast.explainers.get(explainer), test[:SAMPLES])
+            found = metric(model, standfast.explainers.get(explainer), test[:SAMPLES])
             kept = found.frame().filter(pl.col("status") == "ok")["value"]
             usable = torch.tensor([status == "ok" for status in found.status])
             figure = float(measure_plausibility(found.inputs[usable], train).median())

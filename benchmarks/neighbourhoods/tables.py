@@ -32,21 +32,21 @@ import polars as pl
 import torch
 from torch import Tensor, nn
 
-import holdfast
-from holdfast import neighbourhoods as near
-from holdfast.algorithms.searches.base import FEW
-from holdfast.metrics import WorstCase
-from holdfast.neighbourhoods import Neighbourhood, Transformation
-from holdfast.reproduce.base import spread_evenly
-from holdfast.statistics.comparison import Comparison, compare
-from holdfast.statistics.ranking import measure_agreement
-from holdfast.zoo import architectures
-from holdfast.zoo.training.classifier import accuracy, initialize, train_classifier
+import standfast
+from standfast import neighbourhoods as near
+from standfast.algorithms.searches.base import FEW
+from standfast.metrics import WorstCase
+from standfast.neighbourhoods import Neighbourhood, Transformation
+from standfast.reproduce.base import spread_evenly
+from standfast.statistics.comparison import Comparison, compare
+from standfast.statistics.ranking import measure_agreement
+from standfast.zoo import architectures
+from standfast.zoo.training.classifier import accuracy, initialize, train_classifier
 
 GRADIENTS = "with gradients"
 _DRAWS = 200  # of each change for each sample, for the share that keeps the class
 
-Loaded = tuple[holdfast.Classifier, Tensor, str]
+Loaded = tuple[standfast.Model, Tensor, str]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Setting:
     """A data set with what is compared on it.
 
     Attributes:
-        load: returns the classifier, inputs that it classifies rightly (as many as are asked for), and a sentence about
+        load: returns the model, inputs that it classifies rightly (as many as are asked for), and a sentence about
             the network.
         explainers: by the names in the table.
         changes: by the names in the table, the norm ball first.
@@ -71,20 +71,20 @@ class Setting:
 # ---- images ----
 
 
-def choose_right(classifier: holdfast.Classifier, inputs: Tensor, labels: Tensor, count: int) -> Tensor:
-    """The first `count` inputs that the classifier puts into their class."""
-    right = (classifier.predict(inputs) == labels).nonzero().flatten()
+def choose_right(model: standfast.Model, inputs: Tensor, labels: Tensor, count: int) -> Tensor:
+    """The first `count` inputs that the model puts into their class."""
+    right = (model.predict(inputs) == labels).nonzero().flatten()
     return inputs[right[:count]]
 
 
 def load_images(network: str, data: str, count: int) -> Loaded:
     """A network of the zoo, and images evenly spread over a test set."""
-    classifier = holdfast.Classifier(holdfast.zoo.load(network), bounds=(0.0, 1.0), batch_size=256)
-    found = holdfast.data.load(data)
+    model = standfast.Model(standfast.zoo.load(network), bounds=(0.0, 1.0), batch_size=256)
+    found = standfast.data.load(data)
     found = found.take(spread_evenly(len(found), 2 * count))
     assert found.labels is not None
-    about = f"`{network}`, test accuracy {holdfast.zoo.card(network)['test_accuracy']:.1%}"
-    return classifier, choose_right(classifier, found.inputs, found.labels, count), about
+    about = f"`{network}`, test accuracy {standfast.zoo.card(network)['test_accuracy']:.1%}"
+    return model, choose_right(model, found.inputs, found.labels, count), about
 
 
 def ball_changes(radius: float) -> Mapping[str, Neighbourhood]:
@@ -131,7 +131,7 @@ _ATTENTION: Mapping[str, Any] = {
 
 def load_series(name: str, count: int) -> Loaded:
     """A small convolutional network, trained here on a set of the UCR archive, and series of its test set."""
-    train, test = (holdfast.data.load(f"ucr:{name}:{split}") for split in ("train", "test"))
+    train, test = (standfast.data.load(f"ucr:{name}:{split}") for split in ("train", "test"))
     assert train.labels is not None
     assert test.labels is not None
     generator = torch.Generator().manual_seed(0)
@@ -142,10 +142,10 @@ def load_series(name: str, count: int) -> Loaded:
     train_classifier(
         module, train.inputs, train.labels, epochs=400, batch_size=16, learning_rate=3e-3, generator=generator
     ).eval()
-    classifier = holdfast.Classifier(module, bounds=train.bounds, batch_size=256)
-    right = choose_right(classifier, test.inputs, test.labels, count)
+    model = standfast.Model(module, bounds=train.bounds, batch_size=256)
+    right = choose_right(model, test.inputs, test.labels, count)
     share = accuracy(module, test.inputs, test.labels)
-    return classifier, right, f"SeriesCNN(width=32, kernel_size=9), trained here, test accuracy {share:.1%}"
+    return model, right, f"SeriesCNN(width=32, kernel_size=9), trained here, test accuracy {share:.1%}"
 
 
 def series_changes(inputs: Tensor) -> Mapping[str, Neighbourhood]:
@@ -208,9 +208,9 @@ def load_table(name: str, count: int) -> Loaded:
         module, *table.train, epochs=60, batch_size=32, learning_rate=3e-3, weight_decay=0.05, generator=generator
     ).eval()
     everything = torch.cat([table.train[0], table.test[0]])
-    classifier = holdfast.Classifier(module, bounds=(everything.amin(0), everything.amax(0)), batch_size=1024)
+    model = standfast.Model(module, bounds=(everything.amin(0), everything.amax(0)), batch_size=1024)
     about = f"a network of 32 and 16 hidden units, trained here, test accuracy {accuracy(module, *table.test):.1%}"
-    return classifier, choose_right(classifier, *table.test, count), about
+    return model, choose_right(model, *table.test, count), about
 
 
 def table_changes(name: str) -> Callable[[Tensor], Mapping[str, Neighbourhood]]:
@@ -276,14 +276,14 @@ SETTINGS: Mapping[str, Setting] = {
 # ---- running and reading ----
 
 
-def measure_kept(classifier: holdfast.Classifier, change: Neighbourhood, inputs: Tensor) -> float:
+def measure_kept(model: standfast.Model, change: Neighbourhood, inputs: Tensor) -> float:
     """The share of draws of a change, over all inputs, that keep the class."""
-    region = change.around(inputs, classifier.bounds)
+    region = change.around(inputs, model.bounds)
     problem = torch.arange(len(inputs)).repeat_interleave(_DRAWS)
     points = region.sample(_DRAWS, region.streams(0)).flatten(0, 1)
-    clean = classifier.predict(inputs)
+    clean = model.predict(inputs)
     kept = [
-        classifier.predict(region.perturb(points[rows], problem[rows])) == clean[problem[rows]]
+        model.predict(region.perturb(points[rows], problem[rows])) == clean[problem[rows]]
         for rows in torch.arange(len(points)).split(1024)
     ]
     return float(torch.cat(kept).float().mean())
@@ -305,10 +305,10 @@ def make_metric(label: str, change: Neighbourhood, inputs: Tensor, budget: int) 
 def run_setting(name: str, setting: Setting, out: Path, samples: int, budget: int) -> None:
     """Compute what the folder lacks, and print the table."""
     start = time.process_time()
-    classifier, inputs, about = setting.load(samples)
+    model, inputs, about = setting.load(samples)
     changes = setting.changes(inputs)
-    found = holdfast.evaluate(
-        classifier,
+    found = standfast.evaluate(
+        model,
         setting.explainers,
         inputs,
         {label: make_metric(label, change, inputs, budget) for label, change in changes.items()},
@@ -319,7 +319,7 @@ def run_setting(name: str, setting: Setting, out: Path, samples: int, budget: in
         progress=False,
     )
     comparisons = read_comparisons(found.results.samples, list(setting.explainers), list(changes))
-    kept = {label: measure_kept(classifier, change, inputs) for label, change in changes.items()}
+    kept = {label: measure_kept(model, change, inputs) for label, change in changes.items()}
     print(f"\n## {name}\n\n{about}. {len(inputs)} inputs, {budget} evaluations for each.\n")
     print("\n".join(format_table(comparisons, kept)))
     print("\n".join(["", *describe_reversals(comparisons)]))

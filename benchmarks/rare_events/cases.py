@@ -17,12 +17,12 @@ from safari_walk import safari_estimate
 from scipy import integrate, special, stats
 from torch import Tensor
 
-import holdfast
-from holdfast.algorithms import Prior, StandardNormal, subset_simulation
-from holdfast.explainers import get as get_explainer
-from holdfast.metrics.probe import Probe
-from holdfast.metrics.safari.events import make_event
-from holdfast.neighbourhoods import Region
+import standfast
+from standfast.algorithms import Prior, StandardNormal, subset_simulation
+from standfast.explainers import get as get_explainer
+from standfast.metrics.probe import Probe
+from standfast.metrics.safari.events import make_event
+from standfast.neighbourhoods import Region
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "references"))
 from exact import irwin_hall_log_sf
@@ -62,7 +62,7 @@ class Case:
 
 def make_box(dimension: int) -> Region:
     """The uniform distribution on the unit box, in float32 as images are."""
-    return holdfast.LinfBall(0.5).around(torch.full((1, dimension), 0.5))
+    return standfast.LinfBall(0.5).around(torch.full((1, dimension), 0.5))
 
 
 def sum_features(x: Tensor) -> Tensor:
@@ -101,7 +101,7 @@ def make_two_stages() -> Problem:
 
 def make_normal_problem(dimension: int, score: Score, truth: float) -> Problem:
     """A problem with standard normal input."""
-    ball = holdfast.LinfBall(CUT, "truncated_normal", 1.0)
+    ball = standfast.LinfBall(CUT, "truncated_normal", 1.0)
     region = ball.around(torch.zeros(1, dimension, dtype=torch.float64))
     return Problem(score, StandardNormal(dimension), region, CUT, truth)
 
@@ -149,31 +149,31 @@ def make_linear_classifier() -> Problem:
         layer.weight.copy_(torch.stack([sign, -sign]))
         layer.bias.copy_(torch.tensor([1000.0, -1000.0]))  # the class cannot change
     x = sign * torch.linspace(-1.8, 1.8, dimension, dtype=torch.float64)
-    classifier = holdfast.Classifier(layer, bounds=(-100.0, 100.0), device="cpu", batch_size=1024)
-    ball = holdfast.LinfBall(CUT, "truncated_normal", 1.0)
+    model = standfast.Model(layer, bounds=(-100.0, 100.0), device="cpu", batch_size=1024)
+    ball = standfast.LinfBall(CUT, "truncated_normal", 1.0)
     mapped = sign * x
     truth = compute_cone_log_probability(dimension, float((mapped - mapped.mean()).norm()), threshold)
-    return make_explanation_problem(classifier, x[None], ball, threshold, absolute=False, truth=truth)
+    return make_explanation_problem(model, x[None], ball, threshold, absolute=False, truth=truth)
 
 
 def make_explanation_problem(
-    classifier: holdfast.Classifier,
+    model: standfast.Model,
     x: Tensor,
-    ball: holdfast.LinfBall,
+    ball: standfast.LinfBall,
     threshold: float,
     absolute: bool = True,
     truth: float = math.nan,
 ) -> Problem:
     """`changed_explanation` of input x gradient, Pearson below the threshold, around one input."""
     explainer = get_explainer("input_x_gradient")
-    event = make_event("changed_explanation", holdfast.similarity.get("pearson"), threshold, needs_threshold=True)
-    with classifier.session():
-        probe = Probe(classifier, explainer, x, None, event.similarity, absolute=absolute)
+    event = make_event("changed_explanation", standfast.similarity.get("pearson"), threshold, needs_threshold=True)
+    with model.session():
+        probe = Probe(model, explainer, x, None, event.similarity, absolute=absolute)
     assert len(probe.usable()) == 1
-    region = ball.around(x, classifier.bounds)
+    region = ball.around(x, model.bounds)
 
     def query(points: Tensor) -> Any:
-        with classifier.session():
+        with model.session():
             return event.query(probe, points, torch.zeros(len(points), dtype=torch.int64))
 
     def measure(points: Tensor) -> tuple[Tensor, Tensor]:
@@ -185,18 +185,18 @@ def make_explanation_problem(
 
 
 @functools.cache
-def load_lenet() -> tuple[holdfast.Classifier, Tensor]:
+def load_lenet() -> tuple[standfast.Model, Tensor]:
     """The bundled LeNet-5 and the first ten digits."""
-    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=256)
-    return classifier, holdfast.data.bundled("digits")[:10].inputs
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=256)
+    return model, standfast.data.bundled("digits")[:10].inputs
 
 
 def make_digit_case(kind: str, digit: int, radius: float, threshold: float) -> Case:
     """The changed explanation of one digit, for maps of input x gradient."""
 
     def build() -> Problem:
-        classifier, digits = load_lenet()
-        return make_explanation_problem(classifier, digits[digit : digit + 1], holdfast.LinfBall(radius), threshold)
+        model, digits = load_lenet()
+        return make_explanation_problem(model, digits[digit : digit + 1], standfast.LinfBall(radius), threshold)
 
     name = f"digit {digit}, radius {radius}, PCC < {threshold}"
     return Case(name, kind, build, digit, radius, threshold)
@@ -237,7 +237,7 @@ class Run:
 
 
 def run_ours(problem: Problem, seed: int, **options: Any) -> Run:
-    """Run holdfast."""
+    """Run standfast."""
     found = subset_simulation(problem.score, problem.prior, generator=torch.Generator().manual_seed(seed), **options)
     low, high = found.interval()[0].tolist()
     return Run(
@@ -265,8 +265,8 @@ def run_safari(problem: Problem, seed: int, **options: Any) -> Run:
 
 
 ESTIMATORS: dict[str, Callable[[Problem, int], Run]] = {
-    "holdfast": functools.partial(run_ours, first=1.0),
-    "holdfast, N = 3000": functools.partial(run_ours, particles=3000, first=1.0),
+    "standfast": functools.partial(run_ours, first=1.0),
+    "standfast, N = 3000": functools.partial(run_ours, particles=3000, first=1.0),
     "SAFARI, M = 10": functools.partial(run_safari, moves=10),
     "SAFARI, M = 50": functools.partial(run_safari, moves=50),
     "SAFARI, M = 250": functools.partial(run_safari, moves=250),
@@ -275,11 +275,11 @@ ESTIMATORS: dict[str, Callable[[Problem, int], Run]] = {
     "SAFARI, M = 50, width r/3": functools.partial(run_safari, moves=50, width=1 / 3),
     "SAFARI, M = 10, width r/3": functools.partial(run_safari, moves=10, width=1 / 3),
     "SAFARI, M = 50, width tuned": functools.partial(run_safari, moves=50, adaptation="pooled"),
-    "holdfast's random walk, M = 50": functools.partial(
+    "standfast's random walk, M = 50": functools.partial(
         run_ours, moves=50, quantile=0.1, first=1.0, proposal="random_walk"
     ),
 }
-MONTE_CARLO, LONG, BLOCK = "plain Monte Carlo", "holdfast, N = 3000", 20_000
+MONTE_CARLO, LONG, BLOCK = "plain Monte Carlo", "standfast, N = 3000", 20_000
 
 
 def make_seed(*names: object) -> int:
@@ -331,7 +331,7 @@ def _plan_runs() -> dict[str, dict[str, dict[str, int]]]:
 
 
 COMPARED = (
-    "holdfast",
+    "standfast",
     "SAFARI, M = 10",
     "SAFARI, M = 50",
     "SAFARI, M = 250",
@@ -344,7 +344,7 @@ WIDTHS = (
     "SAFARI, M = 50, width r/10",
     "SAFARI, M = 50, width r/3",
     "SAFARI, M = 50, width tuned",
-    "holdfast's random walk, M = 50",
+    "standfast's random walk, M = 50",
 )
 #: the cases of `--quick`, which makes a tenth of the runs
 QUICK = (

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-import holdfast
-from holdfast.algorithms import StandardNormal, UnitBox, subset_simulation
-from holdfast.algorithms.rare_events.estimate import RareEventEstimate
-from holdfast.metrics import MisinterpretationProbability
+import standfast
+from standfast.algorithms import StandardNormal, UnitBox, subset_simulation
+from standfast.algorithms.rare_events.estimate import RareEventEstimate
+from standfast.metrics import MisinterpretationProbability
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "references"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "algorithms" / "rare_events"))
@@ -119,17 +119,17 @@ def compare_traps(runs: int) -> None:
 
 def compare_particles(runs: int) -> None:
     """A difficult event with few particles: the first MNIST test digit, radius 0.3, Pearson below 0.4."""
-    x = holdfast.data.load("mnist:test")[:1].inputs
-    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), batch_size=256)
+    x = standfast.data.load("mnist:test")[:1].inputs
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), batch_size=256)
     print("\n| particles | first | ln P: smallest, median, largest | unresolved | interval holds -36 | evaluations |")
     print("| --- | --- | --- | --- | --- | --- |")
     for particles in (50, 100, 200, 400, 1000):
         for first in (1.0, 32.0):
             metric = MisinterpretationProbability(
-                holdfast.LinfBall(0.3), threshold=0.4, particles=particles, first=first
+                standfast.LinfBall(0.3), threshold=0.4, particles=particles, first=first
             )
             generator = torch.Generator().manual_seed(5)
-            found = [metric(classifier, "input_x_gradient", x, generator=generator) for _ in range(runs)]
+            found = [metric(model, "input_x_gradient", x, generator=generator) for _ in range(runs)]
             values = sorted(f.log_probability.item() for f in found)
             holds = sum(f.low.item() <= -36 <= f.high.item() for f in found)
             unresolved = sum(not bool(f.resolved) for f in found)
@@ -170,13 +170,13 @@ def compare_walk() -> None:
 
 def compare_model(samples: int) -> None:
     """Events with P between 1e-4 and 1e-2 on the bundled model: subset simulation and plain Monte Carlo."""
-    digits = holdfast.data.bundled("digits")[:10].inputs
-    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    ball, agree = holdfast.LinfBall(0.3), 0
+    digits = standfast.data.bundled("digits")[:10].inputs
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    ball, agree = standfast.LinfBall(0.3), 0
     print("\n| digit | threshold | ln P, Monte Carlo | ln P, subset simulation | difference in combined errors |")
     print("| --- | --- | --- | --- | --- |")
     pilot = MisinterpretationProbability(ball, threshold=-0.9, particles=1000, floor=-9.0)
-    curves = pilot(classifier, "input_x_gradient", digits).levels
+    curves = pilot(model, "input_x_gradient", digits).levels
     for digit in range(10):
         levels = curves[digit]
         assert levels is not None
@@ -185,8 +185,8 @@ def compare_model(samples: int) -> None:
         x = digits[digit : digit + 1]
         plain = MisinterpretationProbability(ball, threshold=threshold, method="monte_carlo", samples=samples)
         subset = MisinterpretationProbability(ball, threshold=threshold)
-        a = plain(classifier, "input_x_gradient", x, generator=torch.Generator().manual_seed(1))
-        b = subset(classifier, "input_x_gradient", x, generator=torch.Generator().manual_seed(2))
+        a = plain(model, "input_x_gradient", x, generator=torch.Generator().manual_seed(1))
+        b = subset(model, "input_x_gradient", x, generator=torch.Generator().manual_seed(2))
         difference = (b.log_probability - a.log_probability).item()
         in_errors = difference / math.hypot(a.std_error.item(), b.std_error.item())
         agree += abs(in_errors) <= 3

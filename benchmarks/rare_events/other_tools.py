@@ -7,7 +7,7 @@ OpenTURNS and UQpy are optional. A missing one is left out, with a sentence:
 UQpy 4.1 needs these versions: it imports `pkg_resources`, and assigns arrays of one element to numbers.
 
 These get standard normal inputs, and our map from them to the problem's points. An event in two stages is one event for
-them: the score is the smaller of the two. Every tool may use about the evaluations of one run of holdfast with its
+them: the score is the smaller of the two. Every tool may use about the evaluations of one run of standfast with its
 defaults; the functions `run_...` derive its options from this number.
 """
 
@@ -37,7 +37,7 @@ from traps import TRAPS
 CACHE = ROOT / "build" / "other_tools.jsonl"
 SUMMARY_COLUMNS = (
     "| problems | tool | number | rmse of ln P: median (smallest to largest) | 95% interval holds | failed |"
-    " evaluations / holdfast's |"
+    " evaluations / standfast's |"
 )
 PACKAGES = {"OpenTURNS": "openturns", "UQpy": "UQpy"}
 FLAT, MANY = 3, 100  # up to FLAT dimensions all tools are fast; above MANY a run of some takes minutes
@@ -119,7 +119,7 @@ def run_uqpy(setting: Setting, seed: int) -> Run:
     from UQpy.run_model import RunModel
     from UQpy.sampling import ModifiedMetropolisHastings
 
-    class Model(RunModel):  # evaluates all points of a call at once; the original runs a script for each
+    class Points(RunModel):  # evaluates all points of a call at once; the original runs a script for each
         def __init__(self) -> None:
             self.count, self.qoi_list = Counter(setting), []
 
@@ -127,7 +127,7 @@ def run_uqpy(setting: Setting, seed: int) -> Run:
             self.qoi_list = list(self.count(samples))
 
     logging.getLogger("UQpy").setLevel(logging.ERROR)
-    draws, model = np.random.RandomState(seed % 2**32), Model()
+    draws, model = np.random.RandomState(seed % 2**32), Points()
     size = min(setting.budget // setting.levels, MOST_SAMPLES) // 10 * 10
     chains = ModifiedMetropolisHastings(
         log_pdf_target=[Normal().log_pdf] * setting.dimension,
@@ -148,7 +148,7 @@ def run_uqpy(setting: Setting, seed: int) -> Run:
 
 
 def run_one_size(setting: Setting, seed: int) -> Run:
-    """holdfast with populations of one size, the default until 2026-11-21, and more particles for the same price."""
+    """standfast with populations of one size, the default until 2026-11-21, and more particles for the same price."""
     price = measure_price(setting.problem, first=1.0)
     return run_ours(setting.problem, seed, first=1.0, particles=max(round(1000 * setting.budget / price), 100))
 
@@ -159,7 +159,7 @@ def run_walk(setting: Setting, seed: int) -> Run:
 
 
 def measure_price(problem: Problem, **options: Any) -> int:
-    """Evaluations of one run of holdfast with 1000 particles."""
+    """Evaluations of one run of standfast with 1000 particles."""
     return run_ours(problem, 0, **options).evaluations
 
 
@@ -187,8 +187,8 @@ def list_tools() -> dict[str, Tool]:
         ),
     }
     return {
-        "holdfast": Tool(lambda setting, seed: run_ours(setting.problem, seed)),
-        "holdfast, `first=1`": Tool(run_one_size),
+        "standfast": Tool(lambda setting, seed: run_ours(setting.problem, seed)),
+        "standfast, `first=1`": Tool(run_one_size),
         "SAFARI's walk": Tool(run_walk),
         **{
             f"OpenTURNS {name}": Tool(
@@ -237,7 +237,7 @@ def compare_tools(runs: int, cache_file: Path = CACHE) -> None:
 
 @functools.cache
 def make_setting(name: str, build: Callable[[], Problem]) -> Setting:
-    """The problem of that name, with the evaluations of one run of holdfast as its budget."""
+    """The problem of that name, with the evaluations of one run of standfast as its budget."""
     problem = build()
     return Setting(problem, problem.prior.shape.numel(), measure_price(problem))
 
@@ -275,7 +275,7 @@ def print_table(records: list[dict[str, Any]]) -> None:
         title, last = ("" if group == last else group), group
         errors = [row.rmse for _, row in found if len(row.errors)]
         runs, holds = sum(len(row.records) for _, row in found), sum(row.holds for _, row in found)
-        price = [row.evaluations / rows[case, "holdfast"].evaluations for case, row in found]
+        price = [row.evaluations / rows[case, "standfast"].evaluations for case, row in found]
         accuracy = f"{np.median(errors):.2f} ({min(errors):.2f} to {max(errors):.2f})" if errors else "-"
         print(
             f"| {title} | {tool} | {len(found)} | {accuracy} | {holds / runs:.0%} of {runs} |"

@@ -14,9 +14,9 @@ import torch
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from holdfast.algorithms import RareEventEstimate, StandardNormal, subset_simulation
-from holdfast.algorithms.rare_events.subset_sampling import count_moves, plan_sizes
-from holdfast.charts import COLOURS, INK
+from standfast.algorithms import RareEventEstimate, StandardNormal, subset_simulation
+from standfast.algorithms.rare_events.subset_sampling import count_moves, plan_sizes
+from standfast.charts import COLOURS, INK
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "references"))
 from traps import TRAPS, meatball

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 
-import holdfast
-from holdfast.metrics import MisinterpretationProbability
+import standfast
+from standfast.metrics import MisinterpretationProbability
 
 EVENTS = ("changed_explanation", "changed_class")
 Cell = tuple[str, str, float, str, int]
@@ -36,16 +36,16 @@ def run_cells(options: argparse.Namespace) -> None:
     if any(row.get(name) != value for row in found_runs for name, value in same.items()):
         raise SystemExit(f"{options.out} has runs with other --data or --settings; give another --out")
     done = {(r["model"], r["explainer"], r["radius"], r["event"], r["run"]) for r in found_runs}
-    inputs = holdfast.data.load(options.data)[: options.inputs].inputs
+    inputs = standfast.data.load(options.data)[: options.inputs].inputs
     for run, explainer, radius, event in itertools.product(
         range(options.runs), options.explainers, options.radii, options.events
     ):
         if (options.model, explainer, radius, event, run) in done:
             continue
-        classifier = holdfast.Classifier(holdfast.zoo.load(options.model), bounds=(0.0, 1.0), device=options.device)
-        metric = MisinterpretationProbability(holdfast.LinfBall(radius), event=event, **json.loads(options.settings))
+        model = standfast.Model(standfast.zoo.load(options.model), bounds=(0.0, 1.0), device=options.device)
+        metric = MisinterpretationProbability(standfast.LinfBall(radius), event=event, **json.loads(options.settings))
         start = time.process_time()
-        found = metric(classifier, explainer, inputs, generator=torch.Generator().manual_seed(1000 + run))
+        found = metric(model, explainer, inputs, generator=torch.Generator().manual_seed(1000 + run))
         seconds = time.process_time() - start
         with options.out.open("a") as file:
             for i in range(len(inputs)):

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.neighbourhoods import Region
+from standfast.neighbourhoods import Region
 
 Adaptation = Literal["published", "pooled"]
 ACCEPTED_ENOUGH, WIDER, NARROWER, TARGET = 0.124, 1.02, 0.5, 0.234

@@ -245,7 +245,7 @@ def write_headline(summaries: dict[tuple[str, str], Summary]) -> str:
         ratios = [row.work / base[row.case].work for row in rows if min(row.runs, base[row.case].runs) >= SEVERAL]
         if estimator != OURS and ratios:
             text += (
-                f"; for the same error it needs {format_ratio(float(np.median(ratios)))} times holdfast's evaluations"
+                f"; for the same error it needs {format_ratio(float(np.median(ratios)))} times standfast's evaluations"
                 f" (median of {len(ratios)}; {format_ratio(min(ratios))} to {format_ratio(max(ratios))})"
             )
         digits = select_kind(summaries, estimator, "model")

@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.zoo.networks.series_cnn import SeriesCNN
+import standfast
+from standfast.zoo.networks.series_cnn import SeriesCNN
 
 HERE = Path(__file__).parent
 TABLES = ("breast_cancer", "wine")
@@ -74,7 +74,7 @@ def make_table(name: str) -> None:
 
 def make_series(name: str) -> None:
     """A network for a set of the UCR archive."""
-    fit, test = holdfast.data.load(f"ucr:{name}:train"), holdfast.data.load(f"ucr:{name}:test")
+    fit, test = standfast.data.load(f"ucr:{name}:train"), standfast.data.load(f"ucr:{name}:test")
     torch.manual_seed(0)
     module = SeriesCNN(2, 1, width=16, kernel_size=11, hidden=16, dropout=0.1)
     train(module, fit.inputs, fit.labels, 150)

@@ -1,6 +1,6 @@
-"""Requirements on explanations as a test: the fixture comes with holdfast."""
+"""Requirements on explanations as a test: the fixture comes with standfast."""
 
 
-def test_explanations(holdfast_check):
+def test_explanations(standfast_check):
     """All requirements of policy.yaml, beside this file, pass."""
-    holdfast_check("policy.yaml")
+    standfast_check("policy.yaml")

@@ -14,11 +14,11 @@ from scipy import stats
 from submission_builder import OPTIONS, build, draw_values, seal, write
 from typer.testing import CliRunner
 
-from holdfast.board import Submission, Verification, build_site
-from holdfast.board.comparison import Board, arrange_boards
-from holdfast.board.submission import parse_submission
-from holdfast.cli import app
-from holdfast.errors import ArgumentError
+from standfast.board import Submission, Verification, build_site
+from standfast.board.comparison import Board, arrange_boards
+from standfast.board.submission import parse_submission
+from standfast.cli import app
+from standfast.errors import ArgumentError
 
 
 def read(*contents: dict[str, Any]) -> list[Submission]:
@@ -368,7 +368,7 @@ def test_other_folders_are_not_touched(tmp_path: Path) -> None:
         build_site([folder], folder)
     strange = tmp_path / "strange"
     strange.mkdir()
-    (strange / "site.json").write_text('{"holdfast_board": 1, "files": ["../in/0.json"], "verifications": {}}')
+    (strange / "site.json").write_text('{"standfast_board": 1, "files": ["../in/0.json"], "verifications": {}}')
     with pytest.raises(ArgumentError, match="whose site.json is another one"):
         build_site([folder], strange)
     assert (folder / "0.json").exists()
@@ -379,7 +379,7 @@ def test_names_are_texts(tmp_path: Path) -> None:
     content = json.loads(seal(build(draw_values(), name=evil)).decode().replace('"lrp"', f'"{evil}"'))
     content |= {"by": evil, "note": f"{evil}\u202e"}
     content["manifest"]["about"] = {"title": evil}
-    content["manifest"]["environment"] = {"holdfast": evil, "gpu": [evil]}
+    content["manifest"]["environment"] = {"standfast": evil, "gpu": [evil]}
     content["manifest"]["study"] = {"title": evil, "data": {evil: evil}}
     content["manifest"]["data"]["d"]["classes"] = [evil]
     content["manifest"]["code"] = {evil: evil}

@@ -15,17 +15,17 @@ import pytest
 from board_study import STUDY, run
 from submission_builder import build, draw_values, seal, write
 
-import holdfast
-from holdfast.board import SubmissionError, make_submission, read_submission, verify_submission
-from holdfast.board import submission as module
-from holdfast.board.submission import find_files, parse_submission
-from holdfast.errors import ArgumentError, HoldfastError
-from holdfast.export import summary
-from holdfast.findings import as_findings, list_entries
-from holdfast.metrics.base import plain
-from holdfast.report.views import Contents
-from holdfast.study.file.evaluations import import_explainer
-from holdfast.study.file.spec import load_study
+import standfast
+from standfast.board import SubmissionError, make_submission, read_submission, verify_submission
+from standfast.board import submission as module
+from standfast.board.submission import find_files, parse_submission
+from standfast.errors import ArgumentError, StandfastError
+from standfast.export import summary
+from standfast.findings import as_findings, list_entries
+from standfast.metrics.base import plain
+from standfast.report.views import Contents
+from standfast.study.file.evaluations import import_explainer
+from standfast.study.file.spec import load_study
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_a_submission_has_the_same_bits_as_the_results(results: Path, tmp_path: 
     made = make_submission(results, tmp_path / "a.json", name="Mine", by="A. Person", note="digits")
     again = read_submission(tmp_path / "a.json")
     assert (again.title, again.by, again.note, again.digest) == ("Mine", "A. Person", "digits", made.digest)
-    stored = holdfast.load_results(results)
+    stored = standfast.load_results(results)
     columns = stored.samples.columns
     assert again.results.samples.select(columns).equals(stored.samples, null_equal=True)
     places = ["data", "model", "explainer", "label", "repeat", "start", "stop", "status", "job"]
@@ -103,7 +103,7 @@ def change(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (change("holdfast_submission", 2), "of version 2"),
+        (change("standfast_submission", 2), "of version 2"),
         (change("extra", 1), "extra: Extra inputs are not permitted"),
         (change("manifest.data.d.digest", "x"), r"manifest.data.d.digest: String should match"),
         (change("manifest.models", {}), "manifest.models: "),
@@ -151,7 +151,7 @@ def test_damaged_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (whole[:-1], "it is no JSON"),
         (packed[: len(packed) // 2], "it cannot be unpacked"),
         (packed[:40] + b"\x00\xff" * 20 + packed[80:], "it cannot be unpacked"),
-        (b'{"holdfast_submission": NaN}', "NaN is no number of JSON"),
+        (b'{"standfast_submission": NaN}', "NaN is no number of JSON"),
         (b"[" * 100_000, "it is no JSON"),
         (b"[1]", "it is no submission"),
         (b"PAR1", "it is no JSON"),
@@ -169,7 +169,7 @@ def test_damaged_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_many_brackets_are_not_unpacked_into_memory() -> None:
-    bomb = gzip.compress(b'{"holdfast_submission":1,"x":[' + b"[]," * 3_000_000 + b"[]]}")
+    bomb = gzip.compress(b'{"standfast_submission":1,"x":[' + b"[]," * 3_000_000 + b"[]]}")
     assert len(bomb) < 20_000
     with pytest.raises(SubmissionError, match="more than 2,000,000 lists and objects"):
         parse_submission(bomb)
@@ -216,7 +216,7 @@ def test_files_are_found_in_folders(tmp_path: Path) -> None:
 
 
 def test_results_without_a_job_and_of_no_study_file(tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError):
+    with pytest.raises(StandfastError):
         make_submission(tmp_path, tmp_path / "a.json")
     content = json.loads(seal(build(draw_values())))
     assert parse_submission(seal(content)).manifest.get("study") is None

@@ -13,10 +13,10 @@ from board_study import run
 from scipy import stats
 from submission_builder import build, draw_values, seal
 
-from holdfast.board import Verification, build_site, make_submission, verify_submission
-from holdfast.board.submission import parse_submission
-from holdfast.board.verification import find_foreign, is_trusted
-from holdfast.errors import ArgumentError
+from standfast.board import Verification, build_site, make_submission, verify_submission
+from standfast.board.submission import parse_submission
+from standfast.board.verification import find_foreign, is_trusted
+from standfast.errors import ArgumentError
 
 OWN = """from pathlib import Path
 from torch import nn
@@ -172,7 +172,7 @@ def test_functions_are_run_only_if_the_submission_is_trusted(tmp_path: Path) -> 
     (tmp_path / "own_of_board.py").write_text(OWN)
     from ruamel.yaml import YAML
 
-    import holdfast
+    import standfast
 
     study = {
         "samples": 3,
@@ -182,7 +182,7 @@ def test_functions_are_run_only_if_the_submission_is_trusted(tmp_path: Path) -> 
         "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.01}, "samples": 2}}],
     }
     YAML().dump(study, tmp_path / "study.yaml")
-    holdfast.run_study(tmp_path / "study.yaml", tmp_path / "results", progress=False)
+    standfast.run_study(tmp_path / "study.yaml", tmp_path / "results", progress=False)
     made = make_submission(tmp_path / "results", tmp_path / "in.json")
     ran = tmp_path / "was-run"
     assert ran.exists()
@@ -232,7 +232,7 @@ def test_functions_are_run_only_if_the_submission_is_trusted(tmp_path: Path) -> 
         ({"metrics": [{"quantus:Sparseness": {}}]}, ["quantus:Sparseness"]),
     ],
 )
-def test_what_is_not_holdfasts_own_is_found(study: dict[str, Any], names: list[str]) -> None:
+def test_what_is_not_standfasts_own_is_found(study: dict[str, Any], names: list[str]) -> None:
     assert find_foreign(study) == names
 
 

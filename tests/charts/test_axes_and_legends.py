@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from holdfast.charts import Chart, Line, Strip, draw_heat_table, draw_lines, draw_strips
-from holdfast.charts.base import LN_P, make_legend
-from holdfast.report.render import render_for_page
+from standfast.charts import Chart, Line, Strip, draw_heat_table, draw_lines, draw_strips
+from standfast.charts.base import LN_P, make_legend
+from standfast.report.render import render_for_page
 
 LONG = "integrated gradients, 64 steps of Gauss and Legendre"
 #: pixels of a letter of size 12 in DejaVu Sans, which is wide, and in Liberation Sans, for which charts are drawn

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from holdfast.charts import Chart, draw_mean_ranks
-from holdfast.report.render import render_files, render_for_page
-from holdfast.statistics.comparison import Comparison, compare
+from standfast.charts import Chart, draw_mean_ranks
+from standfast.report.render import render_files, render_for_page
+from standfast.statistics.comparison import Comparison, compare
 
 LONG = "a_name_of_an_explainer_that_is_far_too_long:steps=64,baseline=0"
 

@@ -14,19 +14,19 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-import holdfast
-from holdfast.checks import Decision, Decisions, check, decide_requirements, freeze_baseline
-from holdfast.checks.formats import FORMATS, to_plain
-from holdfast.checks.sequence import read_decisions
-from holdfast.checks.values import read_values
-from holdfast.cli import app
-from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError
-from holdfast.findings import Findings, load_results
-from holdfast.presentation import Reading
-from holdfast.statistics.decisions import Estimate, estimate_share, foresee_share, spend_level
-from holdfast.study.file.problems import StudyError
-from holdfast.study.file.requirements import RequirementEntry
-from holdfast.study.file.spec import study_from
+import standfast
+from standfast.checks import Decision, Decisions, check, decide_requirements, freeze_baseline
+from standfast.checks.formats import FORMATS, to_plain
+from standfast.checks.sequence import read_decisions
+from standfast.checks.values import read_values
+from standfast.cli import app
+from standfast.errors import ArgumentError, StandfastError, UnknownNameError
+from standfast.findings import Findings, load_results
+from standfast.presentation import Reading
+from standfast.statistics.decisions import Estimate, estimate_share, foresee_share, spend_level
+from standfast.study.file.problems import StudyError
+from standfast.study.file.requirements import RequirementEntry
+from standfast.study.file.spec import study_from
 
 STUDY: dict[str, Any] = {
     "samples": 16,
@@ -45,7 +45,7 @@ def study_with(*requirements: dict[str, Any], **changes: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Findings:
     folder = tmp_path_factory.mktemp("results")
-    holdfast.run_study(STUDY, folder, progress=False, command="pytest")
+    standfast.run_study(STUDY, folder, progress=False, command="pytest")
     return load_results(folder)
 
 
@@ -219,7 +219,7 @@ def test_looks_are_counted_and_decisions_stay(tmp_path: Path) -> None:
             assert after.estimate.level == spend_level(0.95, 2, 3)
     assert first.decisions[0].outcome == "fail"
     (tmp_path / "looks.json").write_text("{}")
-    with pytest.raises(HoldfastError, match=r"looks.json: damaged or of an earlier version"):
+    with pytest.raises(StandfastError, match=r"looks.json: damaged or of an earlier version"):
         check(study_with(*requirements, samples=16), tmp_path, progress=False)
 
 
@@ -295,7 +295,7 @@ def test_a_baseline_is_frozen_and_compared_by_sample(results: Findings, tmp_path
     with pytest.raises(ArgumentError, match="a baseline with the same data 'digits'"):
         decide(results, no_worse_than=str(folder))
     (folder / "values.parquet").write_bytes((folder / "values.parquet").read_bytes()[:-1])
-    with pytest.raises(HoldfastError, match="not those that were frozen"):
+    with pytest.raises(StandfastError, match="not those that were frozen"):
         decide(results, no_worse_than=str(folder))
 
 
@@ -314,7 +314,7 @@ def test_a_worse_result_fails_against_the_baseline(results: Findings, tmp_path: 
 
 def test_a_comparison_with_a_baseline_names_its_metric_and_its_loss(results: Findings, tmp_path: Path) -> None:
     twice = {"a": STUDY["metrics"][0], "b": STUDY["metrics"][0]}
-    holdfast.run_study({**STUDY, "samples": 4, "metrics": twice}, tmp_path / "twice", progress=False)
+    standfast.run_study({**STUDY, "samples": 4, "metrics": twice}, tmp_path / "twice", progress=False)
     both = load_results(tmp_path / "twice")
     folder = freeze_baseline(both, tmp_path / "base")
     entry: dict[str, Any] = {"explainer": "saliency", "no_worse_than": str(folder), "by": 0.05}
@@ -332,7 +332,7 @@ def test_a_comparison_with_a_baseline_names_its_metric_and_its_loss(results: Fin
 @pytest.fixture(scope="module")
 def small_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("small")
-    holdfast.run_study({**STUDY, "samples": 4, "explainers": ["saliency"]}, folder / "results", progress=False)
+    standfast.run_study({**STUDY, "samples": 4, "explainers": ["saliency"]}, folder / "results", progress=False)
     return freeze_baseline(folder / "results", folder / "base")
 
 
@@ -356,7 +356,7 @@ def test_more_samples_end_with_those_of_the_baseline(small_base: Path, tmp_path:
 
 
 def test_a_baseline_of_other_data_is_refused_before_anything_runs(small_base: Path, tmp_path: Path) -> None:
-    inputs = holdfast.data.bundled("digits").inputs[4:12]
+    inputs = standfast.data.bundled("digits").inputs[4:12]
     np.savez(tmp_path / "data.npz", inputs=inputs.numpy())
     other = {"path": "data.npz", "bounds": [0, 1]}
     base: dict[str, Any] = {"samples": 8, "explainers": ["saliency"]}
@@ -491,7 +491,7 @@ def test_commands_say_why_jobs_failed_and_that_numbers_are_missing(tmp_path: Pat
     assert found.exit_code == 2
     assert f"results: {out}" in found.stdout
     assert "  4 x ModelError: module: failed on inputs of shape" in found.stderr
-    assert f"`holdfast report {out}`" in found.stderr
+    assert f"`standfast report {out}`" in found.stderr
     frozen = run(app, ["baseline", str(out), "--out", str(tmp_path / "base")])
     assert frozen.exit_code == 0
     assert "of 8 jobs 4 failed, so their numbers are missing" in frozen.stderr
@@ -526,7 +526,7 @@ def test_editors_know_requirements() -> None:
     import jsonschema
     from ruamel.yaml import YAML
 
-    from holdfast.study.file.schema import json_schema
+    from standfast.study.file.schema import json_schema
 
     validator = jsonschema.Draft202012Validator(json_schema())
     policy = YAML(typ="safe").load(Path(__file__).parents[2] / "examples" / "policy.yaml")

@@ -15,7 +15,7 @@ import pytest
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
-from holdfast.cli import app
+from standfast.cli import app
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STUDY: dict[str, Any] = {
@@ -35,17 +35,20 @@ def write_policy(folder: Path, outcome: str) -> None:
 
 
 def run_pytest(folder: Path) -> str:
-    plugin = ["-p", "holdfast.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:randomly"]
+    plugin = ["-p", "standfast.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:randomly"]
     code = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(folder), *plugin, str(folder)]
-    alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # where holdfast is installed, it is a plugin already
+    alone = {
+        **os.environ,
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }  # where standfast is installed, it is a plugin already
     return subprocess.run(code, capture_output=True, text=True, check=False, cwd=folder, env=alone).stdout
 
 
 def test_the_fixture(tmp_path: Path) -> None:
     shutil.copy(EXAMPLES / "ci" / "test_explanations.py", tmp_path)
     (tmp_path / "test_undecided.py").write_text(
-        "def test_undecided(holdfast_check, tmp_path):\n"
-        "    holdfast_check('undecided/policy.yaml', tmp_path, undecided='skip')\n"
+        "def test_undecided(standfast_check, tmp_path):\n"
+        "    standfast_check('undecided/policy.yaml', tmp_path, undecided='skip')\n"
     )
     (tmp_path / "undecided").mkdir()
     write_policy(tmp_path / "undecided", "undecided")
@@ -57,7 +60,7 @@ def test_the_fixture(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["github.yml", "gitlab.yml", "pre-commit-config.yaml"])
 def test_the_commands_of_an_example_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its YAML is read, and its holdfast command is run in a folder with a policy."""
+    """Its YAML is read, and its standfast command is run in a folder with a policy."""
     content = YAML(typ="safe").load(EXAMPLES / "ci" / name)
     if name == "github.yml":
         commands = [step.get("run", "") for step in content["jobs"]["check"]["steps"]]
@@ -67,7 +70,7 @@ def test_the_commands_of_an_example_run(name: str, tmp_path: Path, monkeypatch: 
         assert content["explanations"]["allow_failure"]["exit_codes"] == [3]
     else:
         commands = [content["repos"][0]["hooks"][0]["entry"]]
-    (command,) = (each for each in commands if each.startswith("holdfast check"))
+    (command,) = (each for each in commands if each.startswith("standfast check"))
     write_policy(tmp_path, "fail")
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, shlex.split(command)[1:])

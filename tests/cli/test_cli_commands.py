@@ -15,13 +15,13 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from holdfast.cli import app, main
-from holdfast.cli.kinds import KINDS
+from standfast.cli import app, main
+from standfast.cli.kinds import KINDS
 
 
 def run_main(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
     """The exit code of the command as the console script runs it."""
-    monkeypatch.setattr(sys, "argv", ["holdfast", *arguments])
+    monkeypatch.setattr(sys, "argv", ["standfast", *arguments])
     with pytest.raises(SystemExit) as stopped:
         main()
     return int(str(stopped.value.code))
@@ -31,14 +31,14 @@ def test_versions() -> None:
     done = CliRunner().invoke(app, ["--version"])
     assert done.exit_code == 0
     assert done.output.splitlines() == [
-        f"holdfast {version('holdfast')}",
+        f"standfast {version('standfast')}",
         f"torch {version('torch')}",
         f"python {platform.python_version()}",
     ]
 
 
 def test_both_modules_run() -> None:
-    for module in ("holdfast", "holdfast.cli"):
+    for module in ("standfast", "standfast.cli"):
         done = subprocess.run([sys.executable, "-m", module, "list"], capture_output=True, text=True, check=True)
         assert done.stdout.splitlines()[0].startswith("metrics ")
 
@@ -47,8 +47,8 @@ def test_versions_and_help_do_not_import_torch() -> None:
     """They answer at once."""
     for arguments in (["--version"], ["--help"], ["run", "--help"], ["list"], ["init", "--help"]):
         code = (
-            f"import sys; sys.argv = ['holdfast', *{arguments!r}]\n"
-            "from holdfast.cli import main\n"
+            f"import sys; sys.argv = ['standfast', *{arguments!r}]\n"
+            "from standfast.cli import main\n"
             "try:\n    main()\nexcept SystemExit:\n    assert 'torch' not in sys.modules"
         )
         subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
@@ -60,7 +60,7 @@ def test_the_help_of_every_command_has_an_example_that_can_be_read(name: str) ->
     command = group.commands[name]
     assert command.help
     example = " ".join((command.epilog or "").split())
-    assert example.startswith("Example: holdfast "), name
+    assert example.startswith("Example: standfast "), name
     # the options of the examples exist
     known = {option for parameter in command.params for option in parameter.opts}
     used = {word.rstrip(",.") for word in example.split() if word.startswith("--")}
@@ -74,7 +74,7 @@ def test_the_help_of_every_command_has_an_example_that_can_be_read(name: str) ->
 def test_lists_of_commands_are_complete(page: str) -> None:
     lines = (Path(__file__).parents[2] / page).read_text(encoding="utf-8").splitlines()
     group: Any = get_command(app)
-    assert [name for name in group.commands if not any(line.startswith(f"holdfast {name} ") for line in lines)] == []
+    assert [name for name in group.commands if not any(line.startswith(f"standfast {name} ") for line in lines)] == []
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_lists_of_commands_are_complete(page: str) -> None:
         (["list", "metric"], "did you mean 'metrics'?"),
         (["explain", "worst_cas"], "did you mean 'worst_case'?"),
         (["explain", "saliency", "--kind", "metric"], "did you mean 'metrics'?"),
-        (["explain", "metrics"], "holdfast list metrics shows them"),
+        (["explain", "metrics"], "standfast list metrics shows them"),
         (["run", "nosuch.yaml"], "no such file"),
         (["report", "nosuch"], "manifest.json"),
         (["reproduce", "senc-mnits"], "did you mean 'senc-mnist'?"),
@@ -120,41 +120,41 @@ def test_completion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
         for name, value in (("WORDS", words), ("CWORD", str(len(words.split(" ")) - 1))):
             monkeypatch.setenv(f"COMP_{name}", value)
         with pytest.raises(SystemExit):
-            app(prog_name="holdfast")
+            app(prog_name="standfast")
         return capsys.readouterr().out.split()
 
-    monkeypatch.setenv("_HOLDFAST_COMPLETE", "complete_bash")
-    monkeypatch.setattr(sys, "argv", ["holdfast"])
+    monkeypatch.setenv("_STANDFAST_COMPLETE", "complete_bash")
+    monkeypatch.setattr(sys, "argv", ["standfast"])
     monkeypatch.chdir(tmp_path)
     (tmp_path / "study.yaml").touch()
     (tmp_path / "notes.txt").touch()
     (tmp_path / "studies").mkdir()
-    assert complete("holdfast rep") == ["replay", "report", "reproduce"]
-    assert complete("holdfast list a") == ["attacks", "attribution_attacks", "architectures"]
-    assert complete("holdfast explain lenet5-mnist-p") == [
+    assert complete("standfast rep") == ["replay", "report", "reproduce"]
+    assert complete("standfast list a") == ["attacks", "attribution_attacks", "architectures"]
+    assert complete("standfast explain lenet5-mnist-p") == [
         "lenet5-mnist-pgd",
         "lenet5-mnist-pgd-linf01",
         "lenet5-mnist-pgd045",
         "lenet5-mnist-pgd075",
         "lenet5-mnist-plain",
     ]
-    assert complete("holdfast run s") == ["studies/", "study.yaml"]
-    assert complete("holdfast run --preset q") == ["quick"]
-    assert complete("holdfast init --explainers saliency,grad") == [
+    assert complete("standfast run s") == ["studies/", "study.yaml"]
+    assert complete("standfast run --preset q") == ["quick"]
+    assert complete("standfast init --explainers saliency,grad") == [
         "saliency,gradcam",
         "saliency,gradient_shap",
     ]
-    assert complete("holdfast train --data mnist3") == ["mnist32"]
+    assert complete("standfast train --data mnist3") == ["mnist32"]
 
 
 def test_the_command_has_one_name_however_it_is_started() -> None:
-    """Else the script that `python -m holdfast` prints would complete the command python."""
+    """Else the script that `python -m standfast` prints would complete the command python."""
     # typer would look for the shell among the processes that started it, and there may be none
     given = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    command = [sys.executable, "-m", "holdfast", "--show-completion", "bash"]
+    command = [sys.executable, "-m", "standfast", "--show-completion", "bash"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, env=given)
-    assert "_HOLDFAST_COMPLETE=complete_bash" in shown.stdout
-    assert shown.stdout.splitlines()[-1].endswith(" holdfast")
+    assert "_STANDFAST_COMPLETE=complete_bash" in shown.stdout
+    assert shown.stdout.splitlines()[-1].endswith(" standfast")
 
 
 def test_completion_can_be_installed() -> None:
@@ -168,11 +168,11 @@ def test_completion_can_be_installed() -> None:
 def test_verify_names_what_is_damaged(tmp_path: Path) -> None:
     from torch import manual_seed, nn, rand
 
-    from holdfast import Classifier, LinfBall, evaluate
-    from holdfast.metrics import MaxSensitivity
+    from standfast import LinfBall, Model, evaluate
+    from standfast.metrics import MaxSensitivity
 
     manual_seed(0)
-    model = Classifier(nn.Linear(4, 3), bounds=(0.0, 1.0), device="cpu")
+    model = Model(nn.Linear(4, 3), bounds=(0.0, 1.0), device="cpu")
     metric = MaxSensitivity(LinfBall(0.1), samples=2)
     evaluate(model, ["saliency"], rand(3, 4), [metric], out=tmp_path, samples_per_job=1, progress=False)
     done = CliRunner().invoke(app, ["verify", str(tmp_path)])
@@ -194,7 +194,7 @@ def test_verify_names_what_is_damaged(tmp_path: Path) -> None:
 
 
 def test_verify_tells_what_was_not_run_from_what_failed(tmp_path: Path) -> None:
-    from holdfast.study.store import Store, pack_failure
+    from standfast.study.store import Store, pack_failure
 
     store = Store(tmp_path)
     store.write_manifest({"jobs": ["a", "b", "c"]})
@@ -219,9 +219,9 @@ def test_a_warning_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     def warn(folder: str) -> None:
         warnings.warn("one\nand two", stacklevel=1)
 
-    monkeypatch.setattr("holdfast.study.results.verify_results", warn)
+    monkeypatch.setattr("standfast.study.results.verify_results", warn)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which is put back after the test
-    monkeypatch.setattr(sys, "argv", ["holdfast", "verify", "results"])
+    monkeypatch.setattr(sys, "argv", ["standfast", "verify", "results"])
     with warnings.catch_warnings(), pytest.raises(AttributeError):
         warnings.simplefilter("always")
         main()
@@ -229,9 +229,9 @@ def test_a_warning_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
 
 def test_limits_of_a_job_replace_those_of_the_file(tmp_path: Path) -> None:
-    from holdfast.evaluation import executor_of
-    from holdfast.study.executors import Limits, Processes, Slurm
-    from holdfast.study.file.spec import load_study
+    from standfast.evaluation import executor_of
+    from standfast.study.executors import Limits, Processes, Slurm
+    from standfast.study.file.spec import load_study
 
     (tmp_path / "s.yaml").write_text(
         "data: {digits: digits}\nmodels: {lenet: lenet5-mnist}\nexplainers: [saliency]\n"

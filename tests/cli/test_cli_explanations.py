@@ -1,4 +1,4 @@
-"""`holdfast explain NAME`."""
+"""`standfast explain NAME`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import torch
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
-import holdfast
-from holdfast.cli import app
-from holdfast.cli.explanations import explain_name, find_kinds
-from holdfast.cli.kinds import KINDS
-from holdfast.errors import ArgumentError, UnknownNameError
-from holdfast.study.file.spec import study_from
+import standfast
+from standfast.cli import app
+from standfast.cli.explanations import explain_name, find_kinds
+from standfast.cli.kinds import KINDS
+from standfast.errors import ArgumentError, UnknownNameError
+from standfast.study.file.spec import study_from
 
 EVERYTHING = [(kind, name) for kind in KINDS for name in KINDS[kind].load().names()]
 MODEL = SimpleNamespace(embedding=torch.nn.Embedding(10, 4))
@@ -46,7 +46,7 @@ def test_every_name_can_be_explained(kind: str, name: str) -> None:
             if kind != "architectures":  # whose weights are not there
                 study_from(content)
         elif where == "Python" and kind not in ("models", "datasets"):  # those take a while, or files
-            assert eval(example, {"holdfast": holdfast, "model": MODEL}) is not None
+            assert eval(example, {"standfast": standfast, "model": MODEL}) is not None
         else:
             assert name in example
 

@@ -1,4 +1,4 @@
-"""`holdfast init`: a study file that a dry run accepts, for models and data of all kinds."""
+"""`standfast init`: a study file that a dry run accepts, for models and data of all kinds."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import torch
 from ruamel.yaml import YAML
 from typer.testing import CliRunner, Result
 
-from holdfast.cli import app, commands
-from holdfast.cli.new_study import read_bounds, read_names, read_source, round_outwards
-from holdfast.errors import ArgumentError
-from holdfast.study.file.problems import StudyError
-from holdfast.study.file.spec import load_study
+from standfast.cli import app, commands
+from standfast.cli.new_study import read_bounds, read_names, read_source, round_outwards
+from standfast.errors import ArgumentError
+from standfast.study.file.problems import StudyError
+from standfast.study.file.spec import load_study
 
 MODULE = """
 import torch
@@ -40,8 +40,8 @@ def load():
     return torch.rand(30, 5, generator=torch.Generator().manual_seed(0)), torch.arange(30) % 3
 
 def load_known():
-    import holdfast
-    return holdfast.data.Dataset("known", *load(), ("a", "b", "c"), (0.0, 1.0))
+    import standfast
+    return standfast.data.Dataset("known", *load(), ("a", "b", "c"), (0.0, 1.0))
 
 def load_series():
     return torch.randn(30, 2, 12)
@@ -92,7 +92,7 @@ def test_the_file_passes_a_dry_run(case: str, folder: Path) -> None:
     arguments, explainer, metric, ball = CASES[case]
     done = run_init("--yes", *arguments)
     assert done.exit_code == 0, (done.output, done.exception)
-    assert done.stdout.splitlines()[-1] == "next: holdfast run study.yaml --dry-run"
+    assert done.stdout.splitlines()[-1] == "next: standfast run study.yaml --dry-run"
     written = read_study()
     assert any(explainer in name for name in written["explainers"])
     assert any(metric in name for name in written["metrics"])
@@ -172,7 +172,7 @@ def test_questions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_questions_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "command-line.md").read_text(encoding="utf-8")
-    lines = page.partition("```\n$ holdfast init\n")[2].partition("\n```")[0].splitlines()
+    lines = page.partition("```\n$ standfast init\n")[2].partition("\n```")[0].splitlines()
     answers = [line.rpartition(": ")[2] if ": " in line else "" for line in lines[:3] + lines[4:7]]
     (tmp_path / "mymodel.py").write_text(MODULE)
     table = np.random.default_rng(0).normal(size=(60, 5))
@@ -209,7 +209,7 @@ def test_what_does_not_fit_is_asked_for_again(folder: Path, monkeypatch: pytest.
 def test_ctrl_c_at_a_question_ends_the_command_at_once(folder: Path) -> None:
     pty = pytest.importorskip("pty")
     terminal, end = pty.openpty()
-    with subprocess.Popen([sys.executable, "-m", "holdfast", "init"], stdin=end, stdout=end, stderr=end) as asking:
+    with subprocess.Popen([sys.executable, "-m", "standfast", "init"], stdin=end, stdout=end, stderr=end) as asking:
         try:
             said = b""
             while b"[lenet5-mnist]: " not in said:
@@ -233,7 +233,7 @@ def test_ctrl_d_at_a_question_is_a_stop_too(folder: Path, monkeypatch: pytest.Mo
 def test_what_is_missing_is_said_in_plain_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for arguments, missing in ((("--data", "digits"), "--model"), (("--model", "lenet5-mnist"), "--data")):
         done = run_init(*arguments)
-        words = f"{missing} is missing; give it, or run in a terminal, where holdfast init asks"
+        words = f"{missing} is missing; give it, or run in a terminal, where standfast init asks"
         assert str(done.exception) == words
     monkeypatch.setattr(commands, "_is_terminal", lambda: True)
     assert "give it, or leave out --yes" in str(run_init("--yes", "--data", "digits").exception)

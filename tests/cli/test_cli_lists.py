@@ -1,4 +1,4 @@
-"""`holdfast list`: a line for each name, the same everywhere."""
+"""`standfast list`: a line for each name, the same everywhere."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-import holdfast
-from holdfast.cli import app
-from holdfast.cli.kinds import KINDS, describe_names, first_part, first_sentence
-from holdfast.errors import HoldfastError
-from holdfast.explainers.completeness import CompletenessWarning
-from holdfast.registry import Registry
+import standfast
+from standfast.cli import app
+from standfast.cli.kinds import KINDS, describe_names, first_part, first_sentence
+from standfast.errors import StandfastError
+from standfast.explainers.completeness import CompletenessWarning
+from standfast.registry import Registry
 
 
 def shown(*arguments: str) -> list[str]:
@@ -71,17 +71,17 @@ def test_what_is_said_to_need_no_gradients_runs_without() -> None:
             with torch.no_grad():
                 return torch.stack([x.sum((1, 2, 3)), x[:, 0, 0, 0]], 1).detach()
 
-    classifier = holdfast.Classifier(Opaque(), bounds=(0.0, 1.0), device="cpu")
+    model = standfast.Model(Opaque(), bounds=(0.0, 1.0), device="cpu")
     inputs = torch.rand(1, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     small = {"lime": {"samples": 20}, "kernel_shap": {"samples": 20}, "rise": {"samples": 20}, "shapley_sampling": {}}
     wrong = []
     for line in describe_names(KINDS["explainers"]):
         if line.name in ("extremal_perturbations", "randomised"):  # masks that stay as they are; a module with weights
             continue
-        explainer = holdfast.explainers.get(line.name, **small.get(line.name, {}))
+        explainer = standfast.explainers.get(line.name, **small.get(line.name, {}))
         try:
-            runs = bool(explainer(classifier, inputs).any())
-        except (HoldfastError, RuntimeError, CompletenessWarning):
+            runs = bool(explainer(model, inputs).any())
+        except (StandfastError, RuntimeError, CompletenessWarning):
             runs = False
         if runs == line.needs.startswith("gradients"):
             wrong.append(line.name)

@@ -13,11 +13,11 @@ import pytest
 import torch
 from torch import nn
 
-import holdfast
-from holdfast import data
-from holdfast.data.idx import read_idx
-from holdfast.data.mnist_files import FASHION_MNIST, MNIST
-from holdfast.errors import ArgumentError, HoldfastError, UnknownNameError
+import standfast
+from standfast import data
+from standfast.data.idx import read_idx
+from standfast.data.mnist_files import FASHION_MNIST, MNIST
+from standfast.errors import ArgumentError, StandfastError, UnknownNameError
 
 
 def idx_bytes(values: torch.Tensor, kind: int = 8) -> bytes:
@@ -117,13 +117,13 @@ def test_files_are_found(root, images, labels, loader, split, prefix, pack, suff
 def test_missing_files_say_where_we_looked_and_what_to_do(root):
     with pytest.raises(data.MissingDataError) as caught:
         data.mnist("test")
-    assert isinstance(caught.value, HoldfastError)
+    assert isinstance(caught.value, StandfastError)
     assert isinstance(caught.value, FileNotFoundError)
     for word in (
         root / "mnist",
         root / "MNIST" / "raw",
         "t10k-images-idx3-ubyte",
-        "HOLDFAST_DATA",
+        "STANDFAST_DATA",
         "download=True",
     ):
         assert str(word) in str(caught.value)
@@ -207,7 +207,7 @@ def test_the_environment_names_the_root(root):
 
 
 def test_the_root_beside_the_current_folder(tmp_path, monkeypatch):
-    monkeypatch.delenv("HOLDFAST_DATA", raising=False)
+    monkeypatch.delenv("STANDFAST_DATA", raising=False)
     (tmp_path / "shared" / "data").mkdir(parents=True)
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
@@ -215,10 +215,10 @@ def test_the_root_beside_the_current_folder(tmp_path, monkeypatch):
 
 
 def test_the_root_is_else_the_cache(tmp_path, monkeypatch):
-    monkeypatch.delenv("HOLDFAST_DATA", raising=False)
+    monkeypatch.delenv("STANDFAST_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("holdfast.data.root._find_repository", list)
-    assert data.data_root() == Path(pooch.os_cache("holdfast"))
+    monkeypatch.setattr("standfast.data.root._find_repository", list)
+    assert data.data_root() == Path(pooch.os_cache("standfast"))
 
 
 # the bundled digits
@@ -367,26 +367,26 @@ def test_the_bounds_of_a_classifier_are_accepted_wherever_bounds_are(tmp_path):
     np.savez(tmp_path / "x.npz", inputs=x.numpy(), labels=y.numpy())
     for bounds in ((0.0, 1.0), (torch.zeros(2, 1, 1), torch.tensor([1.0, 2.0])[:, None, None])):
         net = nn.Sequential(nn.Flatten(), nn.Linear(32, 2))
-        classifier = holdfast.Classifier(net, bounds, device="cpu")
-        made = data.Dataset("own", x, y, ("a", "b"), classifier.bounds)
+        model = standfast.Model(net, bounds, device="cpu")
+        made = data.Dataset("own", x, y, ("a", "b"), model.bounds)
         for found in (
             made,
             made[:2],
-            data.from_npz(tmp_path / "x.npz", bounds=classifier.bounds),
-            data.conversion.collect(zip(x, y, strict=True), "pairs", bounds=classifier.bounds),
+            data.from_npz(tmp_path / "x.npz", bounds=model.bounds),
+            data.conversion.collect(zip(x, y, strict=True), "pairs", bounds=model.bounds),
         ):
             for own, given in zip(found.bounds, bounds, strict=True):
                 assert torch.equal(torch.as_tensor(own), torch.as_tensor(given))
-            again = holdfast.Classifier.from_callable(lambda rows: rows[:, 0, 0, 0], found.bounds)
+            again = standfast.Model.from_callable(lambda rows: rows[:, 0, 0, 0], found.bounds)
             assert again.logits(found.inputs).shape == (len(found), 2)
             assert repr(found).endswith("bounds [0, 1])" if isinstance(bounds[0], float) else "bounds [0, 2])")
-        region = holdfast.LinfBall(0.3).around(x, classifier.bounds)
+        region = standfast.LinfBall(0.3).around(x, model.bounds)
         upper = torch.as_tensor(made.bounds[1]).expand(3, 2, 4, 4)
         assert torch.equal(region.project(torch.full_like(x, 9.0)[:, None])[:, 0], torch.minimum(x + 0.3, upper))
-        metric = holdfast.metrics.AOPC(steps=2, samples=1)
+        metric = standfast.metrics.AOPC(steps=2, samples=1)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            holdfast.evaluate(net, "saliency", made, metric, controls=False, progress=False)  # bounds of the data
+            standfast.evaluate(net, "saliency", made, metric, controls=False, progress=False)  # bounds of the data
 
 
 def test_names_of_swapped_axes_are_noticed():

@@ -20,10 +20,10 @@ import pytest
 import torch
 from PIL import Image
 
-from holdfast import data
-from holdfast.data import cifar
-from holdfast.data.gtsrb_files import MD5, MIRROR
-from holdfast.errors import ArgumentError
+from standfast import data
+from standfast.data import cifar
+from standfast.data.gtsrb_files import MD5, MIRROR
+from standfast.errors import ArgumentError
 
 Bytes = npt.NDArray[np.uint8]
 TRAIN = [f"data_batch_{number}" for number in range(1, 6)]
@@ -254,7 +254,7 @@ def test_broken_mosaics_are_refused(root: Path) -> None:
 def test_missing_data_and_unknown_splits(root: Path, loader: Callable[..., data.Dataset]) -> None:
     with pytest.raises(data.MissingDataError) as caught:
         loader("test")
-    for word in (root, "HOLDFAST_DATA", "download=True"):
+    for word in (root, "STANDFAST_DATA", "download=True"):
         assert str(word) in str(caught.value)
     with pytest.raises(ArgumentError, match="split: expected train or test, got 'validation'"):
         loader("validation")

@@ -16,10 +16,10 @@ import pytest
 import torch
 from PIL import Image
 
-import holdfast
-from holdfast import data
-from holdfast.data.conversion import to_input
-from holdfast.data.user_files import read_data
+import standfast
+from standfast import data
+from standfast.data.conversion import to_input
+from standfast.data.user_files import read_data
 
 Bytes = npt.NDArray[np.uint8]
 RNG = np.random.default_rng(0)
@@ -28,7 +28,7 @@ RNG = np.random.default_rng(0)
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty data root."""
-    monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
+    monkeypatch.setenv("STANDFAST_DATA", str(tmp_path))
     return tmp_path
 
 
@@ -66,9 +66,9 @@ def test_resizing_is_that_of_pillow() -> None:
     np.testing.assert_allclose(ours, theirs, atol=1.0)
     assert to_input(picture, size=7).shape == (1, 7, 7)
     for wrong in (0, (3,), (3, 0), "3"):
-        with pytest.raises(holdfast.ArgumentError, match="size"):
+        with pytest.raises(standfast.ArgumentError, match="size"):
             to_input(picture, size=wrong)  # type: ignore[arg-type]
-    with pytest.raises(holdfast.ArgumentError, match="size: expected none"):
+    with pytest.raises(standfast.ArgumentError, match="size: expected none"):
         to_input(torch.zeros(3), size=2)
 
 
@@ -76,9 +76,9 @@ def test_numbers_are_taken_as_they_are_laid_out() -> None:
     assert to_input([[1, 2], [3, 4]]).tolist() == [[1.0, 2.0], [3.0, 4.0]]
     assert to_input(np.array([0, 255], dtype=np.uint8)).tolist() == [0.0, 1.0]
     assert to_input(torch.tensor([0.5], dtype=torch.float64)).dtype == torch.float32
-    with pytest.raises(holdfast.ArgumentError, match="input: expected a picture, a tensor, or numbers"):
+    with pytest.raises(standfast.ArgumentError, match="input: expected a picture, a tensor, or numbers"):
         to_input([[1.0], [1.0, 2.0]])
-    with pytest.raises(holdfast.ArgumentError, match="input"):
+    with pytest.raises(standfast.ArgumentError, match="input"):
         to_input({"bytes": b""})
 
 
@@ -132,23 +132,23 @@ def test_pictures_in_another_layout_are_warned_of(tmp_path: Path, shape: tuple[i
 )
 def test_npz_that_does_not_fit(tmp_path: Path, arrays: dict[str, Any], expected: str) -> None:
     np.savez(tmp_path / "a.npz", **arrays)
-    with pytest.raises(holdfast.ArgumentError, match=expected):
+    with pytest.raises(standfast.ArgumentError, match=expected):
         data.from_npz(tmp_path / "a.npz")
 
 
 def test_files_that_are_no_npz(tmp_path: Path) -> None:
-    with pytest.raises(holdfast.ArgumentError, match="a .npz file that exists"):
+    with pytest.raises(standfast.ArgumentError, match="a .npz file that exists"):
         data.from_npz(tmp_path / "none.npz")
     (tmp_path / "broken.npz").write_bytes(b"PK\3\4 and no more")
     np.save(tmp_path / "one.npy", np.zeros(3))
     (tmp_path / "junk.npz").write_bytes(b"abc")
     (tmp_path / "junk.npy").write_bytes(b"abc")
     for name in ("broken.npz", "one.npy", "junk.npz"):
-        with pytest.raises(holdfast.ArgumentError, match="a .npz file of numbers") as refused:
+        with pytest.raises(standfast.ArgumentError, match="a .npz file of numbers") as refused:
             data.from_npz(tmp_path / name)
         assert "Python objects" not in str(refused.value)
     for name in ("junk.npz", "junk.npy"):
-        with pytest.raises(holdfast.ArgumentError, match=f"got {name}: another kind of file"):
+        with pytest.raises(standfast.ArgumentError, match=f"got {name}: another kind of file"):
             read_data(tmp_path / name)
 
 
@@ -294,15 +294,15 @@ def test_options_in_the_name(vision: Path) -> None:
     assert len(set(places)) == 4
     assert drawn[0].labels.tolist() == [labels[int(place)] for place in places]
     with pytest.raises(
-        holdfast.ArgumentError, match="attribute of CelebA: expected one of Bald, Smiling, got 'smiling'"
+        standfast.ArgumentError, match="attribute of CelebA: expected one of Bald, Smiling, got 'smiling'"
     ):
         data.load("torchvision:CelebA:valid:label=smiling")
-    with pytest.raises(holdfast.ArgumentError, match=r"labels that are whole numbers .* got tensor"):
+    with pytest.raises(standfast.ArgumentError, match=r"labels that are whole numbers .* got tensor"):
         data.load("torchvision:CelebA:valid")
     for wrong in ("colour=1", "size", "count=few"):
-        with pytest.raises(holdfast.ArgumentError, match="name: expected"):
+        with pytest.raises(standfast.ArgumentError, match="name: expected"):
             data.load(f"torchvision:CelebA:valid:{wrong}")
-    with pytest.raises(holdfast.ArgumentError, match=r"count: expected 1 \.\. 6"):
+    with pytest.raises(standfast.ArgumentError, match=r"count: expected 1 \.\. 6"):
         data.load("torchvision:CelebA:valid:count=7,label=Smiling")
 
 
@@ -314,7 +314,7 @@ def test_folders_of_folders(vision: Path) -> None:
     torch.testing.assert_close(found.inputs, as_tensor(images), rtol=0, atol=1e-7)
     assert (found.labels.tolist(), found.classes) == ([0, 0, 1], ("cat", "dog"))
     for wrong in ("../pets", "/pets"):
-        with pytest.raises(holdfast.ArgumentError, match="a folder under torchvision/"):
+        with pytest.raises(standfast.ArgumentError, match="a folder under torchvision/"):
             data.load(f"torchvision:ImageFolder:{wrong}")
     with pytest.raises(data.MissingDataError, match="pass download=True"):
         data.load("torchvision:ImageFolder:birds")
@@ -326,26 +326,26 @@ def test_what_is_not_there_says_what_to_do(vision: Path) -> None:
     ):
         data.load("torchvision:GTSRB:test")
     assert len(data.load("torchvision:GTSRB:test", download=True)) == 3
-    with pytest.raises(holdfast.ArgumentError, match=r"did you mean 'GTSRB'"):
+    with pytest.raises(standfast.ArgumentError, match=r"did you mean 'GTSRB'"):
         data.load("torchvision:GTSBR:test")
     for name, wanted in (
         ("CIFAR10:val", "train or test"),
         ("GTSRB:val", "a split of GTSRB"),
         ("Caltech101:x", "all, since"),
     ):
-        with pytest.raises(holdfast.ArgumentError, match=f"split: expected {wanted}"):
+        with pytest.raises(standfast.ArgumentError, match=f"split: expected {wanted}"):
             data.load(f"torchvision:{name}")
     for malformed in ("torchvision:CIFAR10", "torchvision::test"):
-        with pytest.raises(holdfast.ArgumentError, match="torchvision:<class>:<split>"):
+        with pytest.raises(standfast.ArgumentError, match="torchvision:<class>:<split>"):
             data.load(malformed)
 
 
 def test_without_torchvision_the_extra_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torchvision.datasets", None)
-    with pytest.raises(holdfast.MissingExtraError, match=r"pip install 'holdfast\[data\]'"):
+    with pytest.raises(standfast.MissingExtraError, match=r"pip install 'standfast\[data\]'"):
         data.load("torchvision:CIFAR10:test")
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(holdfast.MissingExtraError, match=r"pip install 'holdfast\[data\]'"):
+    with pytest.raises(standfast.MissingExtraError, match=r"pip install 'standfast\[data\]'"):
         data.load("huggingface:ylecun/mnist:test")
 
 
@@ -358,20 +358,20 @@ def test_any_set_of_torch() -> None:
     texts = [(torch.zeros(2), "b"), (torch.ones(2), "a")]
     assert data.from_torchvision(texts).labels.tolist() == [1, 0]
     with pytest.raises(
-        holdfast.ArgumentError, match=r"inputs of one shape; or size=.*\(2,\) \(sample 0\) and \(3,\) \(sample 1\)"
+        standfast.ArgumentError, match=r"inputs of one shape; or size=.*\(2,\) \(sample 0\) and \(3,\) \(sample 1\)"
     ):
         data.from_torchvision([(torch.zeros(2), 0), (torch.zeros(3), 0)])
-    with pytest.raises(holdfast.ArgumentError, match="entries that are pairs"):
+    with pytest.raises(standfast.ArgumentError, match="entries that are pairs"):
         data.from_torchvision([torch.zeros(2)])
-    with pytest.raises(holdfast.ArgumentError, match="a data set with a length"):
+    with pytest.raises(standfast.ArgumentError, match="a data set with a length"):
         data.from_torchvision(iter(texts))
-    with pytest.raises(holdfast.ArgumentError, match="got -1, which stands for labels that are not published"):
+    with pytest.raises(standfast.ArgumentError, match="got -1, which stands for labels that are not published"):
         data.from_torchvision([(torch.zeros(2), -1)])
-    with pytest.raises(holdfast.ArgumentError, match="labels that are whole numbers"):
+    with pytest.raises(standfast.ArgumentError, match="labels that are whole numbers"):
         data.from_torchvision([(torch.zeros(2), 0.5)])
-    with pytest.raises(holdfast.ArgumentError, match="at least one sample"):
+    with pytest.raises(standfast.ArgumentError, match="at least one sample"):
         data.from_torchvision([])
-    with pytest.raises(holdfast.ArgumentError, match=r"values in \[0, 1\]"):
+    with pytest.raises(standfast.ArgumentError, match=r"values in \[0, 1\]"):
         data.from_torchvision([(torch.full((2,), -1.0), 0)])
 
 
@@ -426,14 +426,14 @@ def test_anything_with_columns_and_features() -> None:
     found = data.from_huggingface(Rows(rows(images, ["x", "z", "x"])), image="img", label="fine", size=3)
     assert (found.labels.tolist(), found.classes, found.inputs.shape) == ([0, 1, 0], ("x", "z"), (3, 3, 3, 3))
     with pytest.raises(
-        holdfast.ArgumentError, match=r"image: expected the name of a column \(img, fine, note\).*got none"
+        standfast.ArgumentError, match=r"image: expected the name of a column \(img, fine, note\).*got none"
     ):
         data.from_huggingface(Rows(rows(images, [0, 0, 0])))
     with pytest.raises(
-        holdfast.ArgumentError, match="label: expected one of the columns img, fine, note, got 'coarse'"
+        standfast.ArgumentError, match="label: expected one of the columns img, fine, note, got 'coarse'"
     ):
         data.from_huggingface(Rows(rows(images, [0, 0, 0]), **features), label="coarse")
-    with pytest.raises(holdfast.ArgumentError, match="one split of a data set.*got a dict of splits: train"):
+    with pytest.raises(standfast.ArgumentError, match="one split of a data set.*got a dict of splits: train"):
         data.from_huggingface({"train": None})
 
 
@@ -442,16 +442,16 @@ def test_streams_are_read_from_the_start() -> None:
     found = data.from_huggingface(stream, image="img", label="fine", count=5)
     assert found.labels.tolist() == [1, 0, 1, 0, 1]
     with pytest.raises(
-        holdfast.ArgumentError, match="count: expected a number of samples, because this data set is a stream"
+        standfast.ArgumentError, match="count: expected a number of samples, because this data set is a stream"
     ):
         data.from_huggingface(stream, image="img", label="fine")
-    with pytest.raises(holdfast.ArgumentError, match="seed"):
+    with pytest.raises(standfast.ArgumentError, match="seed"):
         data.from_huggingface(stream, image="img", label="fine", count=2, seed=0)
 
 
 def test_names_of_the_hub_are_refused_where_they_could_leave_the_folder(root: Path) -> None:
     for name in ("a/../../b:test", "/etc:test", "a:..", "a/b/c:test", "a:test:config=../x", "a"):
-        with pytest.raises(holdfast.ArgumentError, match="name: expected"):
+        with pytest.raises(standfast.ArgumentError, match="name: expected"):
             data.load(f"huggingface:{name}")
 
 
@@ -466,7 +466,7 @@ def test_data_sets_of_datasets_itself(root: Path, monkeypatch: pytest.MonkeyPatc
     torch.testing.assert_close(found.inputs, as_tensor(images[:3]), rtol=0, atol=1e-7)
     assert (found.labels.tolist(), found.classes) == (labels[:3], ("no", "yes"))
     splits = datasets.DatasetDict({"train": made, "test": made.select([4, 3])})
-    with pytest.raises(holdfast.ArgumentError, match="a dict of splits: train, test"):
+    with pytest.raises(standfast.ArgumentError, match="a dict of splits: train, test"):
         data.from_huggingface(splits)
     assert data.from_huggingface(made.to_iterable_dataset(), count=2).labels.tolist() == labels[:2]
     # what save_to_disk wrote is found by name
@@ -494,7 +494,7 @@ def test_data_sets_of_datasets_itself(root: Path, monkeypatch: pytest.MonkeyPatc
         data.load("huggingface:us/missing:train", download=True)
     assert not (root / "huggingface" / "us" / "missing").exists()
     (root / "huggingface" / "us" / "broken" / "test").mkdir(parents=True)
-    with pytest.raises(holdfast.ArgumentError, match="a split in the format of save_to_disk"):
+    with pytest.raises(standfast.ArgumentError, match="a split in the format of save_to_disk"):
         data.load("huggingface:us/broken:test")
 
 

@@ -1,4 +1,4 @@
-"""Sentences of film reviews: words, vectors, the file in its archive, the bundled extract, the classifier."""
+"""Sentences of film reviews: words, vectors, the file in its archive, the bundled extract, the model."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from holdfast import data, zoo
-from holdfast.data import sentence_files as module
-from holdfast.errors import ArgumentError
-from holdfast.zoo.training.classifier import accuracy
+from standfast import data, zoo
+from standfast.data import sentence_files as module
+from standfast.errors import ArgumentError
+from standfast.zoo.training.classifier import accuracy
 
 LINES = [
     "1\t2.25\tA  great film, isn't it?",
@@ -27,7 +27,7 @@ LINES = [
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
+    monkeypatch.setenv("STANDFAST_DATA", str(tmp_path))
     (tmp_path / module.FOLDER).mkdir()
     return tmp_path / module.FOLDER
 
@@ -122,7 +122,7 @@ def test_the_bundled_sentences_are_from_the_test_set() -> None:
         texts, ratings = module.read_sentences("test")
     except data.MissingDataError as missing:
         pytest.skip(str(missing))
-    content = (files("holdfast.data") / "assets" / "sentences.tsv").read_text("utf-8")
+    content = (files("standfast.data") / "assets" / "sentences.tsv").read_text("utf-8")
     rated = dict(zip(texts, ratings.tolist(), strict=True))
     for line in content.splitlines():
         rating, text = line.split("\t")
@@ -137,7 +137,7 @@ def test_the_classifier_of_sentences() -> None:
     """Its card, and its accuracy on the bundled sentences, within four standard errors of the test set's."""
     name, sentences = "transformer-sentences", data.load("sentences")
     card, network = zoo.card(name), zoo.load(name)
-    weights = (files("holdfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
+    weights = (files("standfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
     assert hashlib.sha256(weights).hexdigest() == card["weights_sha256"]
     expected = card["test_accuracy"]
     assert expected >= 0.75

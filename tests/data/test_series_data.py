@@ -15,12 +15,12 @@ import pytest
 import torch
 from scipy.io import savemat
 
-import holdfast.study.file.spec
-from holdfast import data
-from holdfast.data.cpsc_files import LEADS, read_header, read_record
-from holdfast.data.series_files import read_series
-from holdfast.data.ucr_archive import PAPER, compute_moments
-from holdfast.errors import ArgumentError, MissingExtraError
+import standfast.study.file.spec
+from standfast import data
+from standfast.data.cpsc_files import LEADS, read_header, read_record
+from standfast.data.series_files import read_series
+from standfast.data.ucr_archive import PAPER, compute_moments
+from standfast.errors import ArgumentError, MissingExtraError
 
 Array = npt.NDArray[Any]
 splits = ("train", "test")
@@ -263,7 +263,7 @@ def test_splits_of_text_files_fit_together(root: Path) -> None:
 def test_a_study_reads_a_text_file(tmp_path: Path) -> None:
     (tmp_path / "beats.tsv").write_text("7\t0.5\t1.5\t20\n-1\t1.0\t0.0\t-3.5\n")
     entry = {"data": {"beats": {"path": str(tmp_path / "beats.tsv"), "targets": "labels"}}}
-    study = holdfast.study.file.spec.study_from(
+    study = standfast.study.file.spec.study_from(
         {**entry, "models": ["lenet5-mnist"], "explainers": ["saliency"], "metrics": ["aopc"]}
     )
     samples = study.data["beats"].value.load(tmp_path)
@@ -346,7 +346,7 @@ def test_other_sets_are_downloaded_only_when_asked_for(
 def test_without_aeon_the_extra_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("aeon", "aeon.datasets"):
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=r"ucr:Wafer .*holdfast\[timeseries\]"):
+    with pytest.raises(MissingExtraError, match=r"ucr:Wafer .*standfast\[timeseries\]"):
         data.ucr("Wafer")
 
 
@@ -542,7 +542,7 @@ def test_recordings_are_split_by_name_and_labelled_by_diagnosis(hearts: dict[str
 
 def test_without_scipy_the_extra_is_named(hearts: dict[str, Array], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy.io", None)
-    with pytest.raises(MissingExtraError, match=r"cpsc .*holdfast\[data\]"):
+    with pytest.raises(MissingExtraError, match=r"cpsc .*standfast\[data\]"):
         data.cpsc("test", rate=500.0, steps=1500)
 
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-import holdfast
-from holdfast.data import Dataset, from_csv, from_npz
-from holdfast.data.user_files import read_data
-from holdfast.errors import ArgumentError
+import standfast
+from standfast.data import Dataset, from_csv, from_npz
+from standfast.data.user_files import read_data
+from standfast.errors import ArgumentError
 
 TABLE = "age,height,class\n30,1.8,tall\n41,1.5,short\n52,1.9,tall\n"
 
@@ -65,7 +65,7 @@ def test_a_study_file_takes_a_table_by_its_path_and_the_manifest_has_the_names(t
         "data:\n  mine: {path: people.csv, targets: labels}\nmodels:\n  net: {function: 'own_net:make'}\n"
         "explainers: [random]\nmetrics: [{aopc: {steps: 1, samples: 1}}]\nsamples: 2\n"
     )
-    found = holdfast.run_study(tmp_path / "study.yaml", tmp_path / "out", progress=False)
+    found = standfast.run_study(tmp_path / "study.yaml", tmp_path / "out", progress=False)
     about = found.results.manifest["data"]["mine"]
     assert about["features"] == ["a", "b"]
     assert "tokens" not in about
@@ -102,11 +102,11 @@ def test_names_must_fit_the_inputs() -> None:
 def test_the_manifest_has_the_names_and_jobs_do_not_depend_on_them() -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Flatten(), nn.Linear(12, 2))
-    classifier = holdfast.Classifier(net, (0.0, 1.0), device="cpu")
-    metric = holdfast.metrics.AOPC(steps=1, samples=1)
+    model = standfast.Model(net, (0.0, 1.0), device="cpu")
+    metric = standfast.metrics.AOPC(steps=1, samples=1)
     named = reviews()
     plain = Dataset("reviews", named.inputs, named.labels, named.classes)
-    found = [holdfast.evaluate(classifier, "random", data, metric, progress=False) for data in (named, plain)]
+    found = [standfast.evaluate(model, "random", data, metric, progress=False) for data in (named, plain)]
     about, other = (each.results.manifest["data"]["reviews"] for each in found)
     assert about["tokens"] == [["a", "film"], ["dull"], ["not", "bad", "really"]]
     assert "tokens" not in other

@@ -10,10 +10,10 @@ import pytest
 import torch
 from scipy import stats
 
-from holdfast import data
-from holdfast.data import Dataset, synthetic_waves
-from holdfast.data.waves import expected_deviation
-from holdfast.errors import ArgumentError
+from standfast import data
+from standfast.data import Dataset, synthetic_waves
+from standfast.data.waves import expected_deviation
+from standfast.errors import ArgumentError
 
 PLAIN: dict[str, Any] = {"steps": 200, "block": 40, "standardize": False}
 
@@ -162,7 +162,7 @@ def test_a_sample_depends_on_its_number_and_the_seed_alone() -> None:
 
 
 def test_named_sets_do_not_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.data import waves as module
+    from standfast.data import waves as module
 
     monkeypatch.setattr(module, "SPLITS", {"train": (300, 0), "test": (100, 1)})
     train, test, noisy = (data.load(name) for name in ("waves:train", "waves:test", "waves10db:test"))

@@ -1,4 +1,4 @@
-"""Every registered explainer and metric with a gradient-boosted classifier of a table: it works, or it refuses."""
+"""Every registered explainer and metric with a gradient-boosted model of a table: it works, or it refuses."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-import holdfast
-from holdfast.errors import HoldfastError
-from holdfast.metrics.base import metrics
+import standfast
+from standfast.errors import StandfastError
+from standfast.metrics.base import metrics
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "tabular.md"
 
@@ -43,7 +43,7 @@ SMALLER: dict[str, dict[str, Any]] = {"misinterpretation_probability": {"particl
 
 
 @pytest.fixture(scope="module")
-def table() -> tuple[holdfast.Classifier, Tensor]:
+def table() -> tuple[standfast.Model, Tensor]:
     """Eight columns in [0, 1], and ten small trees."""
     pytest.importorskip("sklearn")
     from sklearn.datasets import load_breast_cancer
@@ -54,25 +54,25 @@ def table() -> tuple[holdfast.Classifier, Tensor]:
     rows = (rows - rows.min(0)) / (rows.max(0) - rows.min(0))
     model = HistGradientBoostingClassifier(max_iter=10, max_leaf_nodes=8, random_state=0).fit(rows, labels)
     x = torch.tensor(rows[[3, 6, 50]], dtype=torch.float32)
-    return holdfast.Classifier.from_callable(model.predict_proba, (0.0, 1.0)), x
+    return standfast.Model.from_callable(model.predict_proba, (0.0, 1.0)), x
 
 
-@pytest.mark.parametrize("name", [*holdfast.explainers.names(), *holdfast.metrics.names()])
-def test_it_works_or_refuses(table: tuple[holdfast.Classifier, Tensor], name: str) -> None:
-    classifier, x = table
+@pytest.mark.parametrize("name", [*standfast.explainers.names(), *standfast.metrics.names()])
+def test_it_works_or_refuses(table: tuple[standfast.Model, Tensor], name: str) -> None:
+    model, x = table
     metric = name in metrics
     works = name in (METRICS if metric else EXPLAINERS)
 
-    def run() -> Tensor | holdfast.metrics.Result:
+    def run() -> Tensor | standfast.metrics.Result:
         if not metric:
-            return holdfast.explainers.get(name)(classifier, x)
+            return standfast.explainers.get(name)(model, x)
         made = dataclasses.replace(metrics[name].example(), **SMALLER.get(name, {}))
-        return made(classifier, "occlusion" if works else "input_copy", x)
+        return made(model, "occlusion" if works else "input_copy", x)
 
     if not works:
-        needs = "" if metric else holdfast.explainers.explainers[name].needs
+        needs = "" if metric else standfast.explainers.explainers[name].needs
         said = "one that needs predictions alone" if needs.startswith(("gradients", "a module")) else ""
-        with pytest.raises(HoldfastError, match=REFUSED.get(name, said)):
+        with pytest.raises(StandfastError, match=REFUSED.get(name, said)):
             run()
         return
     found = run()
@@ -84,10 +84,10 @@ def test_it_works_or_refuses(table: tuple[holdfast.Classifier, Tensor], name: st
         assert not bool(found.value.isnan().any())
 
 
-def test_the_attack_that_asks_for_predictions_works(table: tuple[holdfast.Classifier, Tensor]) -> None:
-    classifier, x = table
-    metric = holdfast.metrics.AttributionAttack(holdfast.LinfBall(0.1), "random_sign", similarities=("pearson",))
-    assert metric(classifier, "occlusion", x).status == ("ok", "ok", "ok")
+def test_the_attack_that_asks_for_predictions_works(table: tuple[standfast.Model, Tensor]) -> None:
+    model, x = table
+    metric = standfast.metrics.AttributionAttack(standfast.LinfBall(0.1), "random_sign", similarities=("pearson",))
+    assert metric(model, "occlusion", x).status == ("ok", "ok", "ok")
 
 
 @pytest.mark.parametrize(("what", "names"), [("Explainers", EXPLAINERS), ("Metrics", METRICS)])

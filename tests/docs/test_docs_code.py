@@ -21,7 +21,7 @@ ELSEWHERE = {"docs/extending.md": "tests/test_plugins.py"}
 #: what is done at full size on a page, and smaller here, so that the file takes seconds
 SMALLER = {
     "README.md": {"[10:34]": "[10:12]", "budget=500": "budget=20", '"aopc"': '"aopc:preset=quick"'},
-    "docs/c-eval.md": {"[:20]": "[:2]", "[holdfast.metrics.CEval()]": '["c_eval:preset=quick"]'},
+    "docs/c-eval.md": {"[:20]": "[:2]", "[standfast.metrics.CEval()]": '["c_eval:preset=quick"]'},
     "docs/controls.md": {"[:12]": "[:2]"},
     "docs/index.md": {"[10:34]": "[10:12]", "budget=500": "budget=20"},
     "docs/reading-results.md": {"[10:34]": "[10:12]", '"aopc"': '"aopc:preset=quick"'},
@@ -35,11 +35,11 @@ SMALLER = {
 #: what has been done by somebody who reads that page
 BEFORE = {
     "docs/studies.md": """
-import holdfast
+import standfast
 
 study = {"data": {"digits": "digits"}, "samples": 2, "models": {"lenet": "lenet5-mnist"}, "explainers": ["saliency"]}
 study |= {"metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.1}, "samples": 3}}]}
-holdfast.run_study(study, out="results/mnist", progress=False)
+standfast.run_study(study, out="results/mnist", progress=False)
 """
 }
 _BLOCK = re.compile(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import standfast
 
 PAGES = Path(__file__).parents[2] / "docs" / "metrics"
 HEADINGS = (
@@ -27,9 +27,11 @@ LONG = 60  # letters that describe a figure
 
 
 def own_metrics() -> list[str]:
-    """The metrics of holdfast itself, without those of plug-ins."""
+    """The metrics of standfast itself, without those of plug-ins."""
     return [
-        name for name in holdfast.metrics.names() if holdfast.metrics.metrics[name].__module__.startswith("holdfast.")
+        name
+        for name in standfast.metrics.names()
+        if standfast.metrics.metrics[name].__module__.startswith("standfast.")
     ]
 
 
@@ -38,22 +40,22 @@ def section(page: str, heading: str) -> str:
     return page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
-def configured(name: str) -> holdfast.metrics.Metric:
+def configured(name: str) -> standfast.metrics.Metric:
     """The metric with its defaults."""
-    kind = holdfast.metrics.metrics[name]
+    kind = standfast.metrics.metrics[name]
     needs = any(field.name == "neighbourhood" for field in fields(kind))
-    return kind(holdfast.LinfBall(0.1)) if needs else kind()  # type: ignore[call-arg]
+    return kind(standfast.LinfBall(0.1)) if needs else kind()  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("name", own_metrics())
 def test_page_of_metric(name: str) -> None:
-    kind = holdfast.metrics.metrics[name]
+    kind = standfast.metrics.metrics[name]
     page = (PAGES / f"{name}.md").read_text(encoding="utf-8")
     assert re.findall(r"^## (.*)$", page, re.M) == list(HEADINGS)
     assert f"`{name}`" in page.splitlines()[2]
-    assert f"holdfast.metrics.{kind.__name__}" in page.splitlines()[2]
+    assert f"standfast.metrics.{kind.__name__}" in page.splitlines()[2]
     assert "$$" in section(page, "Formula")
-    assert f"holdfast.metrics.{kind.__name__}(" in section(page, "How to use it")
+    assert f"standfast.metrics.{kind.__name__}(" in section(page, "How to use it")
     assert kind.bibtex.strip() in section(page, "Citation")
     assert kind.citation
     assert kind.citation in section(page, "Citation")
@@ -63,7 +65,7 @@ def test_page_of_metric(name: str) -> None:
 def test_options_of_page_exist_and_cost_is_that_of_the_defaults(name: str) -> None:
     page = (PAGES / f"{name}.md").read_text(encoding="utf-8")
     named = re.findall(r"^\| `(\w+)` \|", section(page, "Options"), re.M)
-    known = [field.name for field in fields(holdfast.metrics.metrics[name])]
+    known = [field.name for field in fields(standfast.metrics.metrics[name])]
     assert named, "no option"
     assert [option for option in named if option not in known] == []
     (count,) = re.findall(r"\*\*([\d,]+)\*\*\s+evaluations", section(page, "Cost"))

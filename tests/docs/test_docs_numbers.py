@@ -14,13 +14,13 @@ import polars as pl
 import pytest
 import torch
 
-import holdfast
-from holdfast.board.submission import read_submission
-from holdfast.export.rows import summary_frame
-from holdfast.findings import list_entries
-from holdfast.metrics import Metric
-from holdfast.report.views import Contents
-from holdfast.statistics.paired import signed_rank
+import standfast
+from standfast.board.submission import read_submission
+from standfast.export.rows import summary_frame
+from standfast.findings import list_entries
+from standfast.metrics import Metric
+from standfast.report.views import Contents
+from standfast.statistics.paired import signed_rank
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -36,14 +36,14 @@ def table(page: str, heading: str) -> list[list[str]]:
 
 def configured(kind: type[Metric], preset: str) -> Metric:
     needs = "neighbourhood" in kind.__dataclass_fields__
-    options = {"neighbourhood": holdfast.LinfBall(0.1)} if needs else {}
+    options = {"neighbourhood": standfast.LinfBall(0.1)} if needs else {}
     return kind(**options, preset=preset)
 
 
 def test_costs_of_presets() -> None:
     stated = {name.strip("`"): counts for name, *counts in table("docs/how-to/speed.md", "What costs how much")}
-    kinds = {name: holdfast.metrics.metrics[name] for name in holdfast.metrics.names()}
-    own = {name: kind for name, kind in kinds.items() if kind.__module__.startswith("holdfast.")}
+    kinds = {name: standfast.metrics.metrics[name] for name in standfast.metrics.names()}
+    own = {name: kind for name, kind in kinds.items() if kind.__module__.startswith("standfast.")}
     assert set(stated) == set(own)
     for name, kind in own.items():
         counts = [configured(kind, preset).expected_evaluations() for preset in ("quick", "standard", "paper")]
@@ -79,10 +79,10 @@ def test_smallest_numbers_of_samples() -> None:
 
 def test_digits_of_the_readme_are_classified_correctly() -> None:
     (bounds,) = set(re.findall(r'bundled\("digits"\)\[(\d+):(\d+)\]  # 24 digits, all classified correctly', README))
-    digits = holdfast.data.bundled("digits")[int(bounds[0]) : int(bounds[1])]
-    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    digits = standfast.data.bundled("digits")[int(bounds[0]) : int(bounds[1])]
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     assert len(digits) == 24
-    assert torch.equal(classifier.predict(digits.inputs).cpu(), digits.labels)
+    assert torch.equal(model.predict(digits.inputs).cpu(), digits.labels)
 
 
 @pytest.mark.slow
@@ -111,7 +111,7 @@ def test_output_of_the_readme() -> None:
     code = README.partition("## Ten lines of Python")[2].partition("```python\n")[2].partition("```")[0]
     namespace: dict[str, object] = {}
     exec(code.partition("print(found)")[0], namespace)
-    found = holdfast.export.summary(namespace["found"])
+    found = standfast.export.summary(namespace["found"])
     shown = README.partition("```text\n")[2].partition("```")[0]
     for name in ("saliency", "input_x_gradient", "gradcam"):
         (line,) = re.findall(rf"^{name} +-?[0-9].*$", shown, re.M)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import standfast
 
 pytest.importorskip("mkdocs", reason="needs the extra docs")
 pytest.importorskip("material", reason="needs the extra docs")
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built strictly; the notebooks are run by `test_notebooks.py`."""
     folder = tmp_path_factory.mktemp("site")
-    environment = {**os.environ, "HOLDFAST_DOCS_RUN": "0", "NO_MKDOCS_2_WARNING": "1"}
+    environment = {**os.environ, "STANDFAST_DOCS_RUN": "0", "NO_MKDOCS_2_WARNING": "1"}
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -90,19 +90,19 @@ def api_pages(site: Path) -> dict[str, str]:
 
 
 MODULES = (
-    "holdfast",
-    "holdfast.algorithms",
-    "holdfast.charts",
-    "holdfast.data",
-    "holdfast.explainers",
-    "holdfast.export",
-    "holdfast.integrations.peers",
-    "holdfast.metrics",
-    "holdfast.neighbourhoods",
-    "holdfast.presentation",
-    "holdfast.similarity",
-    "holdfast.testing",
-    "holdfast.zoo",
+    "standfast",
+    "standfast.algorithms",
+    "standfast.charts",
+    "standfast.data",
+    "standfast.explainers",
+    "standfast.export",
+    "standfast.integrations.peers",
+    "standfast.metrics",
+    "standfast.neighbourhoods",
+    "standfast.presentation",
+    "standfast.similarity",
+    "standfast.testing",
+    "standfast.zoo",
 )
 
 
@@ -122,9 +122,9 @@ def test_every_public_name_is_on_one_page_once(site: Path, module: str) -> None:
 
 def test_page_about_a_metric_links_to_its_class(site: Path) -> None:
     pages = api_pages(site)
-    for name in holdfast.metrics.names():
-        kind = holdfast.metrics.metrics[name]
-        if kind.__module__.startswith("holdfast."):
+    for name in standfast.metrics.names():
+        kind = standfast.metrics.metrics[name]
+        if kind.__module__.startswith("standfast."):
             text = (ROOT / "docs" / "metrics" / f"{name}.md").read_text(encoding="utf-8")
             linked = set(re.findall(r"\(\.\./api/(metrics/\w+)\.md\)", text))
             assert len(linked) == 1, (name, linked)
@@ -132,7 +132,7 @@ def test_page_about_a_metric_links_to_its_class(site: Path) -> None:
 
 
 def test_pages_have_what_the_hooks_put_there(site: Path) -> None:
-    assert [page for page, text in api_pages(site).items() if "public: holdfast" in text] == []
+    assert [page for page, text in api_pages(site).items() if "public: standfast" in text] == []
     notebook = (site / "notebooks" / "time_series.html").read_text(encoding="utf-8")
     assert "synthetic_waves" in notebook
     assert (site / "notebooks" / "time_series.ipynb").exists()
@@ -141,7 +141,7 @@ def test_pages_have_what_the_hooks_put_there(site: Path) -> None:
 def test_examples_of_docstrings_are_code(site: Path) -> None:
     pages = api_pages(site)
     text = re.sub(r"<[^>]+>", "", pages["evaluate.html"])
-    assert "&gt;&gt;&gt; import holdfast" in text
+    assert "&gt;&gt;&gt; import standfast" in text
     assert [page for page, text in pages.items() if re.search(r"<blockquote>\s*<blockquote>", text)] == []
 
 

@@ -17,9 +17,9 @@ import torch
 from scipy import stats
 from torch import distributions
 
-import holdfast
+import standfast
 from exact import irwin_hall_log_sf, irwin_hall_threshold
-from holdfast.algorithms.rare_events.estimate import clopper_pearson
+from standfast.algorithms.rare_events.estimate import clopper_pearson
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks" / "rare_events"))
@@ -58,7 +58,7 @@ def make_box(dimension: int) -> Any:
 def test_window_is_the_uniform_proposal_cut_to_the_ball(width: float) -> None:
     # against torch.distributions, feature by feature, on a ball that the bounds cut
     centre = torch.rand(1, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64).round(decimals=1)
-    region = holdfast.LinfBall(0.3).around(centre, (0.0, 1.0))
+    region = standfast.LinfBall(0.3).around(centre, (0.0, 1.0))
     window = Window(region.lower, region.upper, 0.3)
     widths = torch.full((40, 1), width, dtype=torch.float64)
     x = region.sample(40, region.streams(1))[0]
@@ -85,7 +85,7 @@ def test_the_walk_is_right_where_it_mixes(adaptation: str) -> None:
 
 
 def test_the_walk_with_a_normal_prior_and_with_stages() -> None:
-    ball = holdfast.LinfBall(8.0, "truncated_normal", 1.0)
+    ball = standfast.LinfBall(8.0, "truncated_normal", 1.0)
     region = ball.around(torch.zeros(1, 3, dtype=torch.float64))
     found = repeat(lambda x: x.sum(1) / 3**0.5 - 3.5, region, 8.0, 12, moves=60, width=0.1)
     check_mean(found, stats.norm.logsf(3.5))
@@ -151,11 +151,11 @@ def test_monte_carlo_hits_and_reference() -> None:
         patch.setattr(cases, "BLOCK", 1000)
         hits = cases.count_monte_carlo_hits([case], 0)[case.name]
         assert hits == cases.count_monte_carlo_hits([case], 0)[case.name]
-    metric = holdfast.metrics.MisinterpretationProbability(
-        holdfast.LinfBall(0.3), threshold=0.72, method="monte_carlo", samples=2000
+    metric = standfast.metrics.MisinterpretationProbability(
+        standfast.LinfBall(0.3), threshold=0.72, method="monte_carlo", samples=2000
     )
-    classifier, digits = cases.load_lenet()
-    expected = metric(classifier, "input_x_gradient", digits[1:2]).log_probability.exp().item()
+    model, digits = cases.load_lenet()
+    expected = metric(model, "input_x_gradient", digits[1:2]).log_probability.exp().item()
     assert 0.02 < expected < 0.98
     assert abs(hits / 1000 - expected) < 4 * math.sqrt(expected * (1 - expected) * (1 / 1000 + 1 / 2000))
     blocks = [{"hits": 30, "evaluations": 1000}, {"hits": 10, "evaluations": 1000}]
@@ -173,18 +173,18 @@ def record(
 
 def test_summaries_by_hand() -> None:
     name, model = "Irwin-Hall, d = 50, 1e-5", "digit 1, radius 0.3, PCC < 0.5"
-    records = [record(name, "holdfast", run, value, 0.1, -10.0) for run, value in enumerate((-10.1, -9.9, -10.3))]
-    records.append(record(name, "holdfast", 3, -100.0, math.nan, -10.0, failed=True))
-    records += [record(model, "holdfast", 0, -5.45, 0.1, math.nan), record(model, "holdfast", 1, -5.0, 0.1, math.nan)]
+    records = [record(name, "standfast", run, value, 0.1, -10.0) for run, value in enumerate((-10.1, -9.9, -10.3))]
+    records.append(record(name, "standfast", 3, -100.0, math.nan, -10.0, failed=True))
+    records += [record(model, "standfast", 0, -5.45, 0.1, math.nan), record(model, "standfast", 1, -5.0, 0.1, math.nan)]
     records.append({"case": model, "estimator": "plain Monte Carlo", "run": 0, "hits": 100, "evaluations": 14841})
     summaries = tables.summarise(records)
-    row = summaries[name, "holdfast"]
+    row = summaries[name, "standfast"]
     assert (row.runs, row.failed, row.covered) == (4, 1, 2)
     assert row.errors.mean() == pytest.approx(-0.1)
     assert row.rmse == pytest.approx(math.sqrt(0.11 / 3))
     assert row.work == pytest.approx(1000 * 0.11 / 3)
     # against a reference of ln P = -5.00 with standard error 0.1: -5.45 with 0.2 to each side is not covered by less
-    row = summaries[model, "holdfast"]
+    row = summaries[model, "standfast"]
     assert row.truth_error == pytest.approx(0.0997, abs=1e-3)
     assert row.covered == 1
     assert row.rmse == pytest.approx(math.sqrt(0.45**2 / 2 - row.truth_error**2), abs=1e-3)
@@ -230,7 +230,7 @@ def test_the_command_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.Mo
     estimators.main(command)
     first, count = page.read_text(), len(ran)
     assert count == len(set(ran)) == len(cache.read_text().splitlines())
-    assert "holdfast's random walk" in first
+    assert "standfast's random walk" in first
     assert page.with_suffix(".svg").read_text().startswith("<svg")
     estimators.main(command)
     assert (len(ran), page.read_text()) == (count, first)

@@ -74,15 +74,15 @@ def test_missing_packages_failed_runs_and_stored_runs(
             raise RuntimeError("no convergence")
         return cases.Run(math.log(1e-3) + 1, -8.0, -7.0, 0.1, 500, False)
 
-    tools = {"holdfast": other_tools.Tool(estimate), "theirs": other_tools.Tool(estimate, "Nowhere")}
+    tools = {"standfast": other_tools.Tool(estimate), "theirs": other_tools.Tool(estimate, "Nowhere")}
     monkeypatch.setattr(other_tools, "list_tools", lambda: tools)
     monkeypatch.setattr(other_tools, "PACKAGES", {"Nowhere": "no_such_package"})
     monkeypatch.setattr(other_tools, "list_problems", lambda: {"meatball, d = 2": lambda: SMALL.problem})
     other_tools.compare_tools(4, tmp_path / "runs.jsonl")
     printed = capsys.readouterr().out
     assert "Nowhere is not installed (`pip install no_such_package`), so its rows are left out." in printed
-    assert "| meatball, d = 2 | holdfast | 4 | +1.00 | 1.00 | 0 | 1 | 500 |" in printed
-    assert "| traps, d = 2 or 3 | holdfast | 1 | 1.00 (1.00 to 1.00) | 0% of 4 | 1 | 1.00 |" in printed
+    assert "| meatball, d = 2 | standfast | 4 | +1.00 | 1.00 | 0 | 1 | 500 |" in printed
+    assert "| traps, d = 2 or 3 | standfast | 1 | 1.00 (1.00 to 1.00) | 0% of 4 | 1 | 1.00 |" in printed
     assert "theirs" not in printed
     other_tools.compare_tools(4, tmp_path / "runs.jsonl")
     assert len(ran) == 4

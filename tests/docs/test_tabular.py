@@ -13,9 +13,9 @@ import torch
 from ruamel.yaml import YAML
 from torch import nn
 
-import holdfast
-from holdfast.errors import ArgumentError
-from holdfast.study.file.spec import study_from
+import standfast
+from standfast.errors import ArgumentError
+from standfast.study.file.spec import study_from
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -32,28 +32,28 @@ def tabular() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def classifier(tabular: ModuleType) -> holdfast.Classifier:
-    return holdfast.Classifier(tabular.build(), tabular.bounds(), device="cpu", batch_size=512)
+def model(tabular: ModuleType) -> standfast.Model:
+    return standfast.Model(tabular.build(), tabular.bounds(), device="cpu", batch_size=512)
 
 
-def test_the_network_has_learned(tabular: ModuleType, classifier: holdfast.Classifier) -> None:
+def test_the_network_has_learned(tabular: ModuleType, model: standfast.Model) -> None:
     train, test, _, labels = tabular.split()
     torch.testing.assert_close(train.mean(0), torch.zeros(30), rtol=0, atol=1e-5)
     torch.testing.assert_close(train.std(0), torch.ones(30))
-    assert float((classifier.predict(test) == labels).float().mean()) > 0.95
+    assert float((model.predict(test) == labels).float().mean()) > 0.95
     # the fixture may have been built with another number of threads, which rounds differently on some CPUs
     again, same = tabular.build(3).state_dict(), tabular.build(3).state_dict()
     assert all(torch.equal(again[key], same[key]) for key in same)
 
 
-def test_features_have_bounds_of_their_own(tabular: ModuleType, classifier: holdfast.Classifier) -> None:
+def test_features_have_bounds_of_their_own(tabular: ModuleType, model: standfast.Model) -> None:
     """What neighbourhoods give stays within each feature's range, and a row beyond it is refused."""
     lower, upper = tabular.bounds()
     test = tabular.split()[1]
     edge = test[int((test == upper).any(1).nonzero()[0])][None]
-    ball = holdfast.LinfBall(radius=0.5)
-    metric = holdfast.metrics.WorstCase(ball, event="changed_explanation", similarity="spearman", budget=200)
-    found = metric(classifier, "saliency", edge)
+    ball = standfast.LinfBall(radius=0.5)
+    metric = standfast.metrics.WorstCase(ball, event="changed_explanation", similarity="spearman", budget=200)
+    found = metric(model, "saliency", edge)
     worst = found.inputs
     assert bool(((worst >= lower - 1e-6) & (worst <= upper + 1e-6)).all())
     assert float((worst - edge).abs().max()) <= 0.5 + 1e-6
@@ -61,17 +61,17 @@ def test_features_have_bounds_of_their_own(tabular: ModuleType, classifier: hold
     beyond = edge.clone()
     beyond[0, 3] = upper[3] + 0.5
     with pytest.raises(ArgumentError, match="inputs: expected values within the bounds"):
-        classifier.logits(beyond)
+        model.logits(beyond)
 
 
 def test_shapley_values_of_an_additive_model() -> None:
     """Each feature its own player: `w_i x_i` exactly, for KernelSHAP, and in the limit for LIME without a kernel."""
     module = nn.Linear(30, 2)
-    classifier = holdfast.Classifier(module, (-3.0, 3.0), device="cpu")
+    model = standfast.Model(module, (-3.0, 3.0), device="cpu")
     x = torch.randn(4, 30, generator=torch.Generator().manual_seed(0)).clamp(-3, 3)
     expected = module.weight[1].detach() * x
     for name, options in (("kernel_shap", {}), ("lime", {"output": "logit", "ridge": 0.0, "kernel_width": 100.0})):
-        maps = holdfast.explainers.get(name, samples=300, segments="pixels", **options)(classifier, x, 1)
+        maps = standfast.explainers.get(name, samples=300, segments="pixels", **options)(model, x, 1)
         torch.testing.assert_close(maps, expected, rtol=1e-3, atol=1e-4)
 
 
@@ -109,7 +109,7 @@ def test_the_study(tabular: ModuleType, tmp_path: Path, monkeypatch: pytest.Monk
     content |= {"samples": 2, "executor": {"workers": 1}}
     content["metrics"][0]["worst_case"]["budget"] = 40
     content["explainers"] = {key: content["explainers"][key] for key in ("integrated gradients", "Captum's occlusion")}
-    found = holdfast.run_study(study_from(content, EXAMPLES), tmp_path / "results", progress=False)
+    found = standfast.run_study(study_from(content, EXAMPLES), tmp_path / "results", progress=False)
     sys.modules.pop("tabular", None)
     assert found.failures == []
     samples = found.results.samples
@@ -124,7 +124,7 @@ def test_the_study_with_rules(tabular: ModuleType, tmp_path: Path) -> None:
     content |= {"samples": 2, "executor": {"workers": 1}, "explainers": ["input_x_gradient"]}
     content["metrics"][0]["worst_case"]["budget"] = 40
     content["metrics"] = content["metrics"][:2]
-    found = holdfast.run_study(study_from(content, EXAMPLES), tmp_path / "results", progress=False)
+    found = standfast.run_study(study_from(content, EXAMPLES), tmp_path / "results", progress=False)
     sys.modules.pop("tabular", None)
     assert found.failures == []
     assert set(found.results.samples["status"]) == {"ok", "misclassified"}

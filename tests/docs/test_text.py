@@ -14,9 +14,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.errors import ArgumentError, ModelError
-from holdfast.zoo import EmbeddedText, from_text_transformers, padded_batch, text_classifier, token_relevance
+import standfast
+from standfast.errors import ArgumentError, ModelError
+from standfast.zoo import EmbeddedText, from_text_transformers, padded_batch, text_classifier, token_relevance
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "text.py"
 
@@ -61,12 +61,12 @@ TEXTS = ([3, 9, 1, 14, 20], [5, 2, 7], [8, 8, 1, 1, 26])
 
 def test_the_model_is_the_users() -> None:
     text = reader()
-    classifier = text_classifier(text, device="cpu", batch_size=32)
+    model = text_classifier(text, device="cpu", batch_size=32)
     x = text.embed(ids(*TEXTS))
     assert x.shape == (3, 8, 5)
     assert not x.requires_grad
     with torch.no_grad():
-        torch.testing.assert_close(classifier.logits(x), text.model(ids(*TEXTS)))
+        torch.testing.assert_close(model.logits(x), text.model(ids(*TEXTS)))
         torch.testing.assert_close(text(text.embed(ids(TEXTS[1]))), text.model(ids(*TEXTS))[1:2])
     assert text.present(x).tolist() == [[True] * 5, [True] * 3 + [False] * 2, [True] * 5]
     lower, upper = text.bounds(margin=0.5)
@@ -77,7 +77,7 @@ def test_the_model_is_the_users() -> None:
     assert sum(p is text.embedding.weight for p in text.parameters()) == 1
     leaf = x.clone().requires_grad_(True)
     (gradient,) = torch.autograd.grad(text(leaf)[:, 1].sum(), leaf)
-    maps = holdfast.explainers.get("saliency", absolute=False)(classifier, x, 1)
+    maps = standfast.explainers.get("saliency", absolute=False)(model, x, 1)
     torch.testing.assert_close(maps, gradient)
     assert bool((maps[1, :, 3:] == 0).all())  # padding
     torch.testing.assert_close(token_relevance(maps), gradient.sum(1))
@@ -86,10 +86,10 @@ def test_the_model_is_the_users() -> None:
 def test_shapley_values_of_tokens_by_leaving_them_out() -> None:
     """KernelSHAP with the padding as baseline, against all subsets of tokens, each a text without the others."""
     text = reader()
-    classifier = text_classifier(text, device="cpu")
+    model = text_classifier(text, device="cpu")
     tokens = ids(TEXTS[0])
-    explainer = holdfast.explainers.get("kernel_shap", samples=30, segments="pixels", baseline=text.baseline())
-    maps = explainer(classifier, text.embed(tokens), 1)
+    explainer = standfast.explainers.get("kernel_shap", samples=30, segments="pixels", baseline=text.baseline())
+    maps = explainer(model, text.embed(tokens), 1)
     assert bool((maps[0] == maps[0, :1]).all())
     many = list(itertools.product([0, 1], repeat=5))
     with torch.no_grad():
@@ -145,7 +145,7 @@ def test_what_does_not_fit() -> None:
         text.bounds(margin=-1)
     with pytest.raises(ArgumentError, match="texts of at least one token"):
         padded_batch([[1], []], 0)
-    with pytest.raises(ArgumentError, match="model: expected a sequence classifier of transformers"):
+    with pytest.raises(ArgumentError, match="model: expected a sequence model of transformers"):
         from_text_transformers(nn.ReLU())
 
 
@@ -161,18 +161,18 @@ def example() -> ModuleType:
 
 def test_the_example(example: ModuleType) -> None:
     """Words that an explanation names matter: without the two of most relevance the logit drops more than by chance."""
-    classifier, sentences = example.load()
-    found = example.evaluate(classifier, sentences[:1], budget=4)
+    model, sentences = example.load()
+    found = example.evaluate(model, sentences[:1], budget=4)
     assert found.failures == []
     assert set(found.frame()["status"]) == {"ok"}
     many = sentences[:40]
-    relevance = token_relevance(holdfast.explainers.get("integrated_gradients", steps=16)(classifier, many.inputs))
-    before = classifier.logits(many.inputs).gather(1, many.labels[:, None])[:, 0]
+    relevance = token_relevance(standfast.explainers.get("integrated_gradients", steps=16)(model, many.inputs))
+    before = model.logits(many.inputs).gather(1, many.labels[:, None])[:, 0]
 
     def leave_out(places: Tensor) -> Tensor:
         """How much the logit of the label drops without the words at `places` `(N, 2)`."""
         without = many.inputs.scatter(2, places[:, None].expand(-1, many.inputs.shape[1], -1), 0.0)
-        return before - classifier.logits(without).gather(1, many.labels[:, None])[:, 0]
+        return before - model.logits(without).gather(1, many.labels[:, None])[:, 0]
 
     shortest = min(map(len, many.tokens or ()))
     by_chance = torch.rand(len(many), shortest, generator=torch.Generator().manual_seed(0)).topk(2).indices
@@ -182,11 +182,11 @@ def test_the_example(example: ModuleType) -> None:
 
 def test_typing_errors_are_texts(example: ModuleType) -> None:
     """Padding stays, short words stay, and every vector is that of a word."""
-    sentences = holdfast.data.load("sentences")[:6]
+    sentences = standfast.data.load("sentences")[:6]
     swaps = example.make_typos(sentences, rate=0.9)
     region = swaps.around(sentences.inputs)
     written = region.perturb(torch.full((6, 24), 0.999), torch.arange(6))
-    vectors = holdfast.data.word_vectors().vectors
+    vectors = standfast.data.word_vectors().vectors
     distance = (written.transpose(1, 2)[:, :, None] - vectors).abs().amax(3)
     nearest, numbers = distance.min(2)
     assert float(nearest.max()) == 0
@@ -210,18 +210,18 @@ def bert() -> Any:
 
 
 def test_sequence_classifiers_of_transformers() -> None:
-    model = bert()
-    text = from_text_transformers(model)
-    classifier = text_classifier(text, device="cpu", batch_size=32)
+    network = bert()
+    text = from_text_transformers(network)
+    model = text_classifier(text, device="cpu", batch_size=32)
     tokens = ids(*TEXTS)
     with torch.no_grad():
-        expected = model(input_ids=tokens, attention_mask=(tokens != 0).long()).logits
+        expected = network(input_ids=tokens, attention_mask=(tokens != 0).long()).logits
     x = text.embed(tokens)
-    torch.testing.assert_close(classifier.logits(x), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(model.logits(x), expected, rtol=1e-4, atol=1e-5)
     assert text.padding == 0
     leaf = x.clone().requires_grad_(True)
     (gradient,) = torch.autograd.grad(text(leaf).gather(1, expected.argmax(1)[:, None]).sum(), leaf)
-    maps = holdfast.explainers.get("input_x_gradient")(classifier, x)
+    maps = standfast.explainers.get("input_x_gradient")(model, x)
     torch.testing.assert_close(maps, x * gradient, rtol=1e-3, atol=1e-6)
-    result = holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.01), samples=3)(classifier, "saliency", x)
+    result = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.01), samples=3)(model, "saliency", x)
     assert set(result.status) == {"ok"}

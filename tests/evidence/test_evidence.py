@@ -15,18 +15,18 @@ import pytest
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
-import holdfast
-from holdfast.checks import check
-from holdfast.cli import app
-from holdfast.errors import ArgumentError, HoldfastError
-from holdfast.evidence import make_pack, replay, verify_pack
-from holdfast.evidence.crosswalk import CLAUSES, write_crosswalk
-from holdfast.evidence.model_card import write_model_card
-from holdfast.evidence.pack import is_pack
-from holdfast.evidence.repetition import compare_values
-from holdfast.evidence.software import describe_software
-from holdfast.findings import load_results
-from holdfast.metrics.base import metrics
+import standfast
+from standfast.checks import check
+from standfast.cli import app
+from standfast.errors import ArgumentError, StandfastError
+from standfast.evidence import make_pack, replay, verify_pack
+from standfast.evidence.crosswalk import CLAUSES, write_crosswalk
+from standfast.evidence.model_card import write_model_card
+from standfast.evidence.pack import is_pack
+from standfast.evidence.repetition import compare_values
+from standfast.evidence.software import describe_software
+from standfast.findings import load_results
+from standfast.metrics.base import metrics
 
 METRIC = "max_sensitivity"
 STUDY: dict[str, Any] = {
@@ -115,7 +115,7 @@ def test_the_model_card_says_where_few_samples_give_less_than_95_percent(pack: P
         (result,) = YAML(typ="safe").load(metadata)["model-index"][0]["results"]
         return [metric["args"]["coverage"] for metric in result["metrics"]], body
 
-    holdfast.run_study({**STUDY, "samples": 4}, tmp_path, progress=False)
+    standfast.run_study({**STUDY, "samples": 4}, tmp_path, progress=False)
     coverages, body = read(write_model_card(load_results(tmp_path)))
     assert coverages == [0.875, 0.875]  # 1 - 2 / 2^4
     assert body.count("] (88%), n = 4") == 2
@@ -138,7 +138,7 @@ def test_the_crosswalk_names_metrics_that_exist_and_says_what_is_missing(pack: P
     assert "| Consistency | how much explanations vary over similar inputs | max_sensitivity |" in text
     assert "| Plausibility | how close an explanation is to a ground truth | none | nothing in this study |" in text
     assert "- control: max_sensitivity, random, lenet on digits: median" in text
-    assert "holdfast names none" in text
+    assert "standfast names none" in text
     assert "- max_sensitivity: median at most 1" in text
 
 
@@ -162,7 +162,7 @@ def test_the_crosswalk_claims_only_what_the_metrics_show(
 ) -> None:
     listed = YAML(typ="safe").load("\n".join(f"- {metric}" for metric in metrics))
     study = {**STUDY, "samples": 4, "neighbourhood": {"linf": 0.01}, "metrics": listed, "requirements": []}
-    holdfast.run_study(study, tmp_path, progress=False)
+    standfast.run_study(study, tmp_path, progress=False)
     rows = [line.split(" | ") for line in write_crosswalk(load_results(tmp_path)).splitlines()[6:] if "|" in line]
     shows = "\n".join(row[4] for row in rows[: len(CLAUSES)])
     assert [words for words in said if words not in shows] == []
@@ -237,8 +237,8 @@ def test_links_and_files_of_other_kinds_are_found(pack: Path, keys: tuple[Path, 
 def test_results_that_changed_since_the_check_are_no_evidence(results: Path, tmp_path: Path) -> None:
     work = tmp_path / "results"
     shutil.copytree(results, work)
-    holdfast.run_study({**STUDY, "samples": 12}, work, progress=False)
-    with pytest.raises(HoldfastError, match="have changed since their requirements were decided"):
+    standfast.run_study({**STUDY, "samples": 12}, work, progress=False)
+    with pytest.raises(StandfastError, match="have changed since their requirements were decided"):
         make_pack(work, tmp_path / "pack")
 
 
@@ -282,7 +282,7 @@ def test_arguments_are_checked(results: Path, pack: Path, tmp_path: Path) -> Non
     shutil.copytree(results, damaged)
     job = next((damaged / "jobs").iterdir())
     job.write_bytes(job.read_bytes()[:-1])
-    with pytest.raises(HoldfastError, match="is damaged"):
+    with pytest.raises(StandfastError, match="is damaged"):
         make_pack(damaged, tmp_path / "pack")
 
 
@@ -311,7 +311,7 @@ def test_another_model_is_found_and_arrays_are_added_if_they_are_wanted(tmp_path
     ball = {"neighbourhood": {"linf": 0.01}, "budget": 5, "search": "random"}
     study = {**STUDY, "models": {"own": {"function": "own:model"}}, "metrics": [{"worst_case": ball}]}
     YAML().dump({**study, "requirements": []}, tmp_path / "study.yaml")
-    holdfast.run_study(tmp_path / "study.yaml", tmp_path / "results", progress=False)
+    standfast.run_study(tmp_path / "study.yaml", tmp_path / "results", progress=False)
     make_pack(tmp_path / "results", tmp_path / "pack", arrays=True)
     again = load_results(tmp_path / "pack" / "results")
     assert "origin_maps" in again.artefacts(again.jobs["job"][0])

@@ -7,7 +7,7 @@ import torch
 from small_networks import SMALL, drawn, fixed, noise
 from torch import nn
 
-import holdfast
+import standfast
 
 LAST_CONVOLUTION = {
     "resnet20": "stage3.block3.conv2",
@@ -25,9 +25,9 @@ each = pytest.mark.parametrize("name", SMALL)
 )
 @each
 def test_explainers_explain_them(name: str, explainer: str) -> None:
-    classifier = holdfast.Classifier(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    model = standfast.Model(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
     inputs = noise(2)
-    maps = holdfast.explainers.get(explainer)(classifier, inputs, 3)
+    maps = standfast.explainers.get(explainer)(model, inputs, 3)
     assert maps.shape == inputs.shape
     assert torch.isfinite(maps).all()
     assert (maps.flatten(1).abs().amax(1) > 1e-9).all()
@@ -38,35 +38,35 @@ def test_explainers_explain_them(name: str, explainer: str) -> None:
 @each
 def test_deeplift_adds_up(name: str) -> None:
     """Attributions add up to the change of the logit, with sums, concatenations, maxima and ReLU6."""
-    classifier = holdfast.Classifier(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    model = standfast.Model(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
     inputs = noise(2)
-    change = (classifier.logits(inputs) - classifier.logits(0 * inputs))[:, 3]
-    torch.testing.assert_close(holdfast.explainers.get("deeplift")(classifier, inputs, 3).sum((1, 2, 3)), change)
+    change = (model.logits(inputs) - model.logits(0 * inputs))[:, 3]
+    torch.testing.assert_close(standfast.explainers.get("deeplift")(model, inputs, 3).sum((1, 2, 3)), change)
 
 
 @each
 def test_relevance_without_biases_adds_up(name: str) -> None:
     """Relevance adds up to the logit, with sums, concatenations and ReLU6."""
-    model = drawn(name)
+    network = drawn(name)
     with torch.no_grad():
-        for part in model.modules():
+        for part in network.modules():
             if isinstance(part, nn.BatchNorm2d):
                 assert part.running_mean is not None
                 part.running_mean.zero_()
             if isinstance(part, nn.BatchNorm2d | nn.Conv2d | nn.Linear) and part.bias is not None:
                 part.bias.zero_()
-    classifier = holdfast.Classifier(model, bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    model = standfast.Model(network, bounds=(0.0, 1.0), device="cpu", batch_size=64)
     inputs = noise(2)
-    relevance = holdfast.explainers.get("lrp", epsilon=1e-12)(classifier, inputs, 3)
-    torch.testing.assert_close(relevance.sum((1, 2, 3)), classifier.logits(inputs)[:, 3], rtol=1e-4, atol=1e-6)
+    relevance = standfast.explainers.get("lrp", epsilon=1e-12)(model, inputs, 3)
+    torch.testing.assert_close(relevance.sum((1, 2, 3)), model.logits(inputs)[:, 3], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", LAST_CONVOLUTION)
 def test_gradcam_uses_the_last_convolution(name: str) -> None:
-    classifier = holdfast.Classifier(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    model = standfast.Model(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
     inputs = noise(2)
-    by_default = holdfast.explainers.get("gradcam", relu=False)(classifier, inputs, 3)
-    named = holdfast.explainers.get("gradcam", relu=False, layer=LAST_CONVOLUTION[name])(classifier, inputs, 3)
+    by_default = standfast.explainers.get("gradcam", relu=False)(model, inputs, 3)
+    named = standfast.explainers.get("gradcam", relu=False, layer=LAST_CONVOLUTION[name])(model, inputs, 3)
     assert torch.equal(by_default, named)
 
 
@@ -76,6 +76,6 @@ def test_guided_backpropagation_reaches_every_rectifier() -> None:
     for name in SMALL:
         leaf = inputs.clone().requires_grad_(True)
         (gradient,) = torch.autograd.grad(fixed(name)(leaf)[:, 3].sum(), leaf)
-        classifier = holdfast.Classifier(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
-        guided = holdfast.explainers.get("guided_backprop")(classifier, inputs, 3)
+        model = standfast.Model(fixed(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
+        guided = standfast.explainers.get("guided_backprop")(model, inputs, 3)
         assert not torch.allclose(guided, gradient, rtol=1e-3, atol=0), name

@@ -13,14 +13,14 @@ import pytest
 import torch
 from torch import Tensor
 
-import holdfast
+import standfast
 from conftest import small_net
-from holdfast.explainers import Background, DeepSHAP, GradientSHAP
-from holdfast.metrics.base import plain
-from holdfast.study.file.problems import StudyError
-from holdfast.study.file.schema import json_schema
-from holdfast.study.file.spec import study_from
-from holdfast.study.identity import fingerprint
+from standfast.explainers import Background, DeepSHAP, GradientSHAP
+from standfast.metrics.base import plain
+from standfast.study.file.problems import StudyError
+from standfast.study.file.schema import json_schema
+from standfast.study.file.spec import study_from
+from standfast.study.identity import fingerprint
 
 SETS = {"gradient_shap": lambda b: GradientSHAP(b, samples=6), "deep_shap": DeepSHAP}
 
@@ -29,8 +29,8 @@ def batch(count: int, seed: int = 0) -> Tensor:
     return torch.rand(count, 1, 8, 8, generator=torch.Generator().manual_seed(seed))
 
 
-def classifier(size: int = 64, bounds: tuple[float, float] = (0.0, 1.0)) -> holdfast.Classifier:
-    return holdfast.Classifier(small_net((1, 8, 8)), bounds, device="cpu", batch_size=size)
+def model(size: int = 64, bounds: tuple[float, float] = (0.0, 1.0)) -> standfast.Model:
+    return standfast.Model(small_net((1, 8, 8)), bounds, device="cpu", batch_size=size)
 
 
 # ---------------------------------------------------------------- the object
@@ -65,7 +65,7 @@ def test_can_be_pickled_and_copied() -> None:
         there = pickle.loads(pickle.dumps(make(background)))
         assert there == make(background)
         assert fingerprint(there) == fingerprint(make(background))
-        assert torch.equal(there(classifier(), batch(3)), make(background)(classifier(), batch(3)))
+        assert torch.equal(there(model(), batch(3)), make(background)(model(), batch(3)))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_can_be_pickled_and_copied() -> None:
     ids=["array", "one axis", "empty", "integers", "nan"],
 )
 def test_refuses_what_is_not_a_batch(wrong: Any) -> None:
-    with pytest.raises(holdfast.ArgumentError, match="^background: expected .*(reference inputs|finite values)"):
+    with pytest.raises(standfast.ArgumentError, match="^background: expected .*(reference inputs|finite values)"):
         Background(wrong)
 
 
@@ -91,18 +91,18 @@ def test_refuses_what_is_not_a_batch(wrong: Any) -> None:
 def test_shape_and_bounds_are_checked_in_the_call(name: str) -> None:
     make = SETS[name]
     with pytest.raises(
-        holdfast.ArgumentError, match=r"background: expected reference inputs of shape \(B, \*\(1, 8, 8\)\)"
+        standfast.ArgumentError, match=r"background: expected reference inputs of shape \(B, \*\(1, 8, 8\)\)"
     ):
-        make(torch.zeros(2, 1, 4, 4))(classifier(), batch(2))
+        make(torch.zeros(2, 1, 4, 4))(model(), batch(2))
     with pytest.raises(
-        holdfast.ArgumentError, match=r"background: expected values within the bounds \[0, 1\], got .*1\.5"
+        standfast.ArgumentError, match=r"background: expected values within the bounds \[0, 1\], got .*1\.5"
     ):
-        make(torch.full((2, 1, 8, 8), 1.5))(classifier(), batch(2))
-    with pytest.raises(holdfast.ArgumentError, match=r"background: expected values within the bounds \[0\.5, 1\]"):
-        make(0.0)(classifier(bounds=(0.5, 1.0)), 0.5 + batch(2) / 2)
-    with pytest.raises(holdfast.ArgumentError, match="background: expected one number, or 1"):
-        make((0.0, 1.0))(classifier(), batch(2))
-    double = holdfast.Classifier(small_net((1, 8, 8)).double(), (0.0, 1.0), device="cpu")
+        make(torch.full((2, 1, 8, 8), 1.5))(model(), batch(2))
+    with pytest.raises(standfast.ArgumentError, match=r"background: expected values within the bounds \[0\.5, 1\]"):
+        make(0.0)(model(bounds=(0.5, 1.0)), 0.5 + batch(2) / 2)
+    with pytest.raises(standfast.ArgumentError, match="background: expected one number, or 1"):
+        make((0.0, 1.0))(model(), batch(2))
+    double = standfast.Model(small_net((1, 8, 8)).double(), (0.0, 1.0), device="cpu")
     assert make(batch(2))(double, batch(2).double()).dtype == torch.float64
 
 
@@ -113,14 +113,14 @@ def test_results_do_not_depend_on_chunks_order_or_batch(name: str, count: int) -
     x, explainer = batch(19, seed=7), SETS[name](batch(count, seed=8))
     x[:, :, :3] = 0.0
     targets = torch.arange(19) % 4
-    whole = explainer(classifier(1024), x, targets)
+    whole = explainer(model(1024), x, targets)
     for size in (8, 16, 40, 64):
-        assert torch.equal(explainer(classifier(size), x, targets), whole), size
+        assert torch.equal(explainer(model(size), x, targets), whole), size
     order = torch.randperm(19, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(explainer(classifier(), x[order], targets[order]), whole[order])
-    assert torch.equal(explainer(classifier(), x[3:5], targets[3:5]), whole[3:5])
-    assert torch.equal(explainer(classifier(), x[:1], targets[:1]), whole[:1])
-    torch.testing.assert_close(explainer(classifier(1), x[:3], targets[:3]), whole[:3], rtol=1e-3, atol=1e-5)
+    assert torch.equal(explainer(model(), x[order], targets[order]), whole[order])
+    assert torch.equal(explainer(model(), x[3:5], targets[3:5]), whole[3:5])
+    assert torch.equal(explainer(model(), x[:1], targets[:1]), whole[:1])
+    torch.testing.assert_close(explainer(model(1), x[:3], targets[:3]), whole[:3], rtol=1e-3, atol=1e-5)
 
 
 # ---------------------------------------------------------------- study files
@@ -140,7 +140,7 @@ def study(folder: Path, *explainers: Any) -> Any:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    digits = holdfast.data.bundled("digits").inputs
+    digits = standfast.data.bundled("digits").inputs
     np.save(tmp_path / "references.npy", digits[10:16].numpy())
     np.savez(tmp_path / "references.npz", x=digits[10:16].numpy(), y=np.arange(6))
     np.save(tmp_path / "small.npy", np.zeros((3, 1, 4, 4), dtype=np.float32))
@@ -149,7 +149,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_in_a_study_file(folder: Path) -> None:
-    digits = holdfast.data.bundled("digits").inputs
+    digits = standfast.data.bundled("digits").inputs
     found = study(
         folder,
         {"gradient_shap": {"background": "references.npy", "samples": 4}},
@@ -177,7 +177,7 @@ def test_in_a_study_file(folder: Path) -> None:
 
 
 def test_a_study_with_a_background_runs(folder: Path) -> None:
-    from holdfast.study.plan import make_plan
+    from standfast.study.plan import make_plan
 
     def identities(*explainers: Any) -> list[str]:
         return [job.identity for job in make_plan(study(folder, *explainers).grid()).jobs]
@@ -185,13 +185,13 @@ def test_a_study_with_a_background_runs(folder: Path) -> None:
     entry = {"deep_shap": {"background": "references.npy"}}
     jobs = identities(entry)
     assert jobs == identities(entry) == identities({"deep_shap": {"background": {"path": "references.npz"}}})
-    np.save(folder / "references.npy", holdfast.data.bundled("digits").inputs[20:26].numpy())
+    np.save(folder / "references.npy", standfast.data.bundled("digits").inputs[20:26].numpy())
     assert set(jobs).isdisjoint(identities(entry))  # other references, other results
-    result = holdfast.evaluate(
-        holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=64),
+    result = standfast.evaluate(
+        standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=64),
         study(folder, entry).grid(check=False).explainers,
-        holdfast.data.bundled("digits").inputs[:2],
-        [holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=2)],
+        standfast.data.bundled("digits").inputs[:2],
+        [standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=2)],
     )
     assert result.frame().height == 2
 
@@ -235,10 +235,10 @@ def test_entries_that_name_no_background(folder: Path, background: Any, message:
 def test_references_of_another_shape_are_found_before_the_study_runs(folder: Path) -> None:
     """In the first call; the study's data and models are read before."""
     explainer = study(folder, {"deep_shap": {"background": "small.npy"}}).grid(check=False).explainers["deep_shap"]
-    with pytest.raises(holdfast.ArgumentError, match="background: expected reference inputs of shape"):
+    with pytest.raises(standfast.ArgumentError, match="background: expected reference inputs of shape"):
         explainer(
-            holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu"),
-            holdfast.data.bundled("digits").inputs[:1],
+            standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu"),
+            standfast.data.bundled("digits").inputs[:1],
         )
 
 

@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 from conftest import small_net
-from holdfast.errors import ModelError
-from holdfast.explainers import DeepLift, DeepSHAP, Explainer, GradientSHAP, IntegratedGradients, Saliency
-from holdfast.explainers import completeness as module_of
-from holdfast.explainers.completeness import CompletenessWarning, completeness_gap
-from holdfast.zoo.networks.bilstm import BiLSTM
-from holdfast.zoo.networks.series_transformer import SeriesTransformer
+from standfast.errors import ModelError
+from standfast.explainers import DeepLift, DeepSHAP, Explainer, GradientSHAP, IntegratedGradients, Saliency
+from standfast.explainers import completeness as module_of
+from standfast.explainers.completeness import CompletenessWarning, completeness_gap
+from standfast.zoo.networks.bilstm import BiLSTM
+from standfast.zoo.networks.series_transformer import SeriesTransformer
 
 
 class Squared(nn.Module):
@@ -29,8 +29,8 @@ class Squared(nn.Module):
         return torch.stack([torch.zeros_like(total), 0.5 * total.square()], dim=1)
 
 
-def model(module: nn.Module, batch_size: int = 64) -> holdfast.Classifier:
-    return holdfast.Classifier(module, (-math.inf, math.inf), device="cpu", batch_size=batch_size)
+def model(module: nn.Module, batch_size: int = 64) -> standfast.Model:
+    return standfast.Model(module, (-math.inf, math.inf), device="cpu", batch_size=batch_size)
 
 
 def series(rows: int = 8, seed: int = 0) -> Tensor:
@@ -116,11 +116,11 @@ def test_the_gap_is_that_of_the_mean_over_references() -> None:
 @pytest.mark.parametrize("shape", [(1, 8, 8), (2, 16), (12,)], ids=["image", "series", "flat"])
 def test_networks_that_add_up_do_not_warn(shape: tuple[int, ...]) -> None:
     x = torch.rand(40, *shape, generator=torch.Generator().manual_seed(0))
-    classifier = holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=16)
+    model = standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=16)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        DeepLift(baseline=0.5)(classifier, x)
-        DeepSHAP(x[:5])(classifier, x)
+        DeepLift(baseline=0.5)(model, x)
+        DeepSHAP(x[:5])(model, x)
 
 
 def test_only_the_first_inputs_are_checked() -> None:
@@ -228,12 +228,12 @@ def test_integrals_of_enough_steps_do_not_warn(shape: tuple[int, ...]) -> None:
     for seed in range(3):
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            classifier = holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=512)
+            model = standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=512)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for targets in (None, 0, 1):
-                IntegratedGradients(steps=200, baseline=0.25 * seed)(classifier, x, targets)
-            GradientSHAP(x[:5], samples=4)(classifier, x, 1)  # its gap is sampling noise, and nothing is claimed
+                IntegratedGradients(steps=200, baseline=0.25 * seed)(model, x, targets)
+            GradientSHAP(x[:5], samples=4)(model, x, 1)  # its gap is sampling noise, and nothing is claimed
 
 
 def test_few_rows_that_miss_are_no_warning_of_an_integral() -> None:
@@ -285,7 +285,7 @@ def test_a_control_with_shuffled_weights_is_not_checked_and_takes_no_checks_away
     x = 3 * torch.randn(64, 4, generator=torch.Generator().manual_seed(1))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        holdfast.explainers.get("randomised", explainer=few)(model(net), x, 1)
+        standfast.explainers.get("randomised", explainer=few)(model(net), x, 1)
     with pytest.warns(CompletenessWarning, match="integrated_gradients: on Sequential"):
         few(model(net), x, 1)
 
@@ -320,7 +320,7 @@ BY_GRADIENTS = ["saliency", "input_x_gradient", "integrated_gradients", "gradien
 @pytest.mark.parametrize("how", ["embedding", "one hot", "rounded", "threshold"])
 @pytest.mark.parametrize("name", BY_GRADIENTS)
 def test_a_column_without_a_gradient_is_named_once(name: str, how: str) -> None:
-    explainer, module = holdfast.explainers.get(name), Codes(how)
+    explainer, module = standfast.explainers.get(name), Codes(how)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         first = explainer(model(module), CODES[:1], 1)  # a single row shows no other value
@@ -346,14 +346,14 @@ def test_other_columns_and_explainers_are_not_named() -> None:
     both = torch.tensor([[1.0, 1.0], [2.0, -1.0]])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        holdfast.explainers.get("integrated_gradients", steps=500)(model(Ramp()), both, 1)  # its map sees the ramp
-        holdfast.explainers.get("occlusion")(model(Codes()), CODES, 1)
-        holdfast.explainers.get("input_x_gradient")(model(Squared()), 0 * CODES, 1)  # maps are 0, other rows are equal
+        standfast.explainers.get("integrated_gradients", steps=500)(model(Ramp()), both, 1)  # its map sees the ramp
+        standfast.explainers.get("occlusion")(model(Codes()), CODES, 1)
+        standfast.explainers.get("input_x_gradient")(model(Squared()), 0 * CODES, 1)  # maps are 0, other rows are equal
         dead = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
         nn.init.constant_(dead[0].bias, -100.0)
-        holdfast.explainers.get("saliency")(model(dead), CODES, 1)  # nothing changes the logit
+        standfast.explainers.get("saliency")(model(dead), CODES, 1)  # nothing changes the logit
     with pytest.warns(UserWarning, match="saliency: the gradient by column 1 is exactly 0"):
-        holdfast.explainers.get("saliency")(model(Ramp()), both, 1)
+        standfast.explainers.get("saliency")(model(Ramp()), both, 1)
 
 
 # Modules that refuse the points of an explainer
@@ -379,25 +379,25 @@ VISITORS = ["smoothgrad", "integrated_gradients", "gradient_shap", "occlusion", 
 @pytest.mark.parametrize("name", [*VISITORS, "shapley_sampling", "captum:ShapleyValueSampling"])
 def test_a_module_that_refuses_other_points_names_the_cause(name: str, kind: type[Exception]) -> None:
     x = torch.tensor([[1.0, 0.3, 0.2], [2.0, 0.4, 0.1], [3.0, 0.1, 0.6]])
-    classifier = holdfast.Classifier(Strict(kind), (0.0, torch.tensor([3.0, 1.0, 1.0])), device="cpu")
-    explainer = holdfast.explainers.get(name)
+    model = standfast.Model(Strict(kind), (0.0, torch.tensor([3.0, 1.0, 1.0])), device="cpu")
+    explainer = standfast.explainers.get(name)
     words = f"^{explainer.label}: Strict runs on the inputs, but not on .*bounds.*codes.*no such code"
     with pytest.raises(ModelError, match=words) as caught:
-        explainer(classifier, x)
+        explainer(model, x)
     assert isinstance(caught.value.__cause__, kind) or kind is RuntimeError
-    assert torch.isfinite(holdfast.explainers.get("saliency")(classifier, x)).all()
+    assert torch.isfinite(standfast.explainers.get("saliency")(model, x)).all()
 
 
 def test_other_errors_stay_what_they_are() -> None:
-    classifier = holdfast.Classifier(Strict(KeyError), (0.0, 5.0), device="cpu")
+    model = standfast.Model(Strict(KeyError), (0.0, 5.0), device="cpu")
     with pytest.raises(KeyError):  # the inputs themselves have no such code
-        holdfast.explainers.get("smoothgrad")(classifier, torch.full((2, 3), 5.0))
+        standfast.explainers.get("smoothgrad")(model, torch.full((2, 3), 5.0))
 
     def fails(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         raise ValueError("of the user's function")
 
     with pytest.raises(ValueError, match="^of the user's function"):
-        holdfast.explainers.get(fails)(classifier, torch.ones(2, 3))
+        standfast.explainers.get(fails)(model, torch.ones(2, 3))
 
 
 def test_rows_that_a_module_refuses_do_not_stop_the_look_at_columns() -> None:
@@ -414,6 +414,6 @@ def test_rows_that_a_module_refuses_do_not_stop_the_look_at_columns() -> None:
             return self.head(torch.cat([x[:, :2].round(), x[:, 2:]], 1))
 
     x = torch.tensor([[1.0, 0.0, 0.2], [0.0, 1.0, 0.7], [1.0, 0.0, 0.9]])
-    maps = Saliency()(holdfast.Classifier(Pair(), (0.0, 1.0), device="cpu"), x)
+    maps = Saliency()(standfast.Model(Pair(), (0.0, 1.0), device="cpu"), x)
     assert (maps[:, :2] == 0).all()
     assert (maps[:, 2] > 0).all()

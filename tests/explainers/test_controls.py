@@ -10,11 +10,11 @@ import scipy.ndimage
 import torch
 from torch import Tensor, nn
 
-from holdfast import explainers as hx
-from holdfast.errors import ArgumentError, UnknownNameError
-from holdfast.explainers.randomised import RandomisedExplainer
-from holdfast.metrics import ParameterSensitivityConsistency
-from holdfast.model import Classifier
+from standfast import explainers as hx
+from standfast.errors import ArgumentError, UnknownNameError
+from standfast.explainers.randomised import RandomisedExplainer
+from standfast.metrics import ParameterSensitivityConsistency
+from standfast.model import Model
 
 
 def network() -> nn.Sequential:
@@ -24,8 +24,8 @@ def network() -> nn.Sequential:
     )
 
 
-def classify(module: nn.Module) -> Classifier:
-    return Classifier(module, bounds=(0.0, 1.0), device="cpu", batch_size=64)
+def classify(module: nn.Module) -> Model:
+    return Model(module, bounds=(0.0, 1.0), device="cpu", batch_size=64)
 
 
 def images(count: int = 6) -> Tensor:
@@ -40,13 +40,13 @@ def test_a_copy_of_the_input_is_the_input() -> None:
 @pytest.mark.parametrize("shape", [(2, 9), (2, 5, 7), (1, 4, 5, 6)])
 def test_edges_equal_scipy(shape: tuple[int, ...]) -> None:
     x = torch.rand(3, *shape, generator=torch.Generator().manual_seed(2))
-    classifier = classify(nn.Sequential(nn.Flatten(), nn.Linear(x[0].numel(), 2)))
+    model = classify(nn.Sequential(nn.Flatten(), nn.Linear(x[0].numel(), 2)))
     expected = np.empty(x.shape)
     for image, channel in np.ndindex(x.shape[:2]):
         plane = x[image, channel].double().numpy()
         slopes = [scipy.ndimage.sobel(plane, axis, mode="nearest") for axis in range(plane.ndim)]
         expected[image, channel] = np.sqrt(np.sum(np.square(slopes), axis=0))
-    np.testing.assert_allclose(hx.Edges()(classifier, x).numpy(), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(hx.Edges()(model, x).numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_table_has_no_edges() -> None:
@@ -104,17 +104,17 @@ def test_the_cascade_begins_at_the_output_and_only_grows() -> None:
 
 def test_the_model_and_its_predictions_stay() -> None:
     module, x = network(), images()
-    classifier = classify(module)
+    model = classify(module)
     before = {name: (p.detach().clone(), p.data_ptr()) for name, p in module.named_parameters()}
-    with classifier.session():
-        _, logits = RandomisedExplainer().attribute(classifier, x, None)
-    assert torch.equal(logits, classifier.logits(x))
+    with model.session():
+        _, logits = RandomisedExplainer().attribute(model, x, None)
+    assert torch.equal(logits, model.logits(x))
 
     def fail(module: nn.Module, x: Tensor, targets: Tensor) -> Tensor:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        RandomisedExplainer(hx.from_callable(fail))(classifier, x)
+        RandomisedExplainer(hx.from_callable(fail))(model, x)
     for name, parameter in module.named_parameters():
         assert torch.equal(parameter, before[name][0])
         assert parameter.data_ptr() == before[name][1]
@@ -122,9 +122,9 @@ def test_the_model_and_its_predictions_stay() -> None:
 
 def test_training_on_changes_the_maps() -> None:
     module, x = network(), images()
-    control, classifier = RandomisedExplainer(), classify(module)
+    control, model = RandomisedExplainer(), classify(module)
     for change in ("in place", "through its data", "another tensor"):
-        first = control(classifier, x, 0)
+        first = control(model, x, 0)
         with torch.no_grad():
             if change == "in place":
                 module[0].weight.mul_(2.0)
@@ -132,8 +132,8 @@ def test_training_on_changes_the_maps() -> None:
                 module[0].weight.data.mul_(2.0)
             else:
                 module[0].weight.data = module[0].weight.data.flip(0)
-        torch.testing.assert_close(control(classifier, x, 0), control(classify(copy.deepcopy(module)), x, 0))
-        assert not torch.allclose(control(classifier, x, 0), first), change
+        torch.testing.assert_close(control(model, x, 0), control(classify(copy.deepcopy(module)), x, 0))
+        assert not torch.allclose(control(model, x, 0), first), change
 
 
 def test_segments_of_the_origin_reach_the_wrapped_explainer() -> None:
@@ -142,12 +142,12 @@ def test_segments_of_the_origin_reach_the_wrapped_explainer() -> None:
     fixed = control.fixed_part(x)
     assert fixed is not None
     assert torch.equal(fixed, inner.fixed_part(x))  # type: ignore[arg-type]
-    classifier = classify(network())
-    with classifier.session():
-        maps, logits = control.attribute_copies(classifier, x, None, fixed)
-        again, _ = control.attribute(classifier, x, None)
+    model = classify(network())
+    with model.session():
+        maps, logits = control.attribute_copies(model, x, None, fixed)
+        again, _ = control.attribute(model, x, None)
     assert torch.equal(maps, again)
-    assert torch.equal(logits, classifier.logits(x))
+    assert torch.equal(logits, model.logits(x))
 
 
 def test_masks_of_a_layer_act_on_the_shuffled_weights() -> None:

@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from holdfast import explainers as hx
-from holdfast.errors import ArgumentError, ModelError, UnknownNameError
-from holdfast.explainers.adapters.callables import CaptumExplainer
-from holdfast.explainers.base import compute_path_gradients
-from holdfast.explainers.gradients.input_gradients import draw_shared_noise
-from holdfast.model import Classifier
+from standfast import explainers as hx
+from standfast.errors import ArgumentError, ModelError, UnknownNameError
+from standfast.explainers.adapters.callables import CaptumExplainer
+from standfast.explainers.base import compute_path_gradients
+from standfast.explainers.gradients.input_gradients import draw_shared_noise
+from standfast.model import Model
 
 CONSTANT = ["saliency", "smoothgrad", "integrated_gradients", "guided_backprop", "deeplift", "lrp"]
 CONSTANT += ["smoothgrad_variance", "gradient_shap", "deep_shap", "deep_taylor", "fullgrad", "attn_lrp"]
@@ -133,8 +133,8 @@ def batch(shape: tuple[int, ...], count: int = 10, seed: int = 0) -> Tensor:
     return torch.rand(count, *shape, generator=torch.Generator().manual_seed(seed))
 
 
-def make(kind: str = "images", **options: Any) -> Classifier:
-    return Classifier(SHAPES[kind][0](), bounds=(0.0, 1.0), device="cpu", **options)
+def make(kind: str = "images", **options: Any) -> Model:
+    return Model(SHAPES[kind][0](), bounds=(0.0, 1.0), device="cpu", **options)
 
 
 def captum_maps(method: Any, x: Tensor, /, **options: Any) -> Tensor:
@@ -162,8 +162,8 @@ def apart(module: nn.Module) -> nn.Module:
 
 @pytest.mark.parametrize("kind", SHAPES)
 def test_equal_captum(kind: str) -> None:
-    classifier, x = make(kind), batch(SHAPES[kind][1])
-    module = classifier.module.eval()
+    model, x = make(kind), batch(SHAPES[kind][1])
+    module = model.module.eval()
     t = torch.arange(10) % 3
     pairs: list[tuple[hx.Explainer, Tensor]] = [
         (hx.Saliency(), captum_maps(ca.Saliency(module), x, target=t)),
@@ -178,32 +178,32 @@ def test_equal_captum(kind: str) -> None:
         maps = [captum_maps(deeplift, x[i : i + 1], baselines=baseline, target=int(t[i])) for i in range(10)]
         pairs.append((hx.DeepLift(baseline=baseline), torch.cat(maps)))
     raw = captum_maps(ca.DeepLift(apart(module), multiply_by_inputs=False), x[:1], target=0)
-    close(hx.DeepLift(times_input=False)(classifier, x[:1], 0), raw)
+    close(hx.DeepLift(times_input=False)(model, x[:1], 0), raw)
     for method in ("gausslegendre", "riemann_left", "riemann_middle", "riemann_right", "riemann_trapezoid"):
         options = {"baselines": 0.2, "target": t, "n_steps": 9, "method": method}
         theirs = captum_maps(ca.IntegratedGradients(module), x, **options)
         pairs.append((hx.get("integrated_gradients", steps=9, baseline=0.2, method=method), theirs))
     for ours, theirs in pairs:
         assert float(theirs.abs().max()) > 0
-        close(ours(classifier, x, t), theirs)
+        close(ours(model, x, t), theirs)
 
 
 @pytest.mark.parametrize("kind", ["images", "series"])
 @pytest.mark.parametrize("relu", [True, False])
 def test_gradcam_equals_captum(kind: str, relu: bool) -> None:
-    classifier, x = make(kind), batch(SHAPES[kind][1])
+    model, x = make(kind), batch(SHAPES[kind][1])
     for name in {"images": ("3", "0"), "series": ("2", "1")}[kind]:
         theirs = captum_maps(
-            ca.LayerGradCam(classifier.module, classifier.module.get_submodule(name)),
+            ca.LayerGradCam(model.module, model.module.get_submodule(name)),
             *(x,),
             target=2,
             relu_attributions=relu,
         )
         mode = "bilinear" if kind == "images" else "linear"
         theirs = ca.LayerAttribution.interpolate(theirs, x.shape[2:], mode).expand_as(x)
-        close(hx.GradCAM(layer=name, relu=relu)(classifier, x, 2), theirs)
-    default = hx.GradCAM()(classifier, x, 2)
-    assert torch.equal(default, hx.GradCAM(layer={"images": "3", "series": "2"}[kind])(classifier, x, 2))
+        close(hx.GradCAM(layer=name, relu=relu)(model, x, 2), theirs)
+    default = hx.GradCAM()(model, x, 2)
+    assert torch.equal(default, hx.GradCAM(layer={"images": "3", "series": "2"}[kind])(model, x, 2))
 
 
 class NoFlatten(nn.Module):
@@ -229,8 +229,8 @@ def test_lrp_equals_captum(kind: str, epsilon: float) -> None:
     module = NoFlatten() if kind == "images" else mlp()
     if kind == "images":
         module.layers[5] = nn.Dropout()
-    classifier, x = Classifier(module.eval(), bounds=(0.0, 1.0), device="cpu"), batch(SHAPES[kind][1])
-    ours = hx.LRP(epsilon=epsilon)(classifier, x, 2)
+    model, x = Model(module.eval(), bounds=(0.0, 1.0), device="cpu"), batch(SHAPES[kind][1])
+    ours = hx.LRP(epsilon=epsilon)(model, x, 2)
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear | nn.MaxPool2d):
             layer.rule = EpsilonRule(epsilon)
@@ -238,46 +238,46 @@ def test_lrp_equals_captum(kind: str, epsilon: float) -> None:
 
 
 def test_captum_deeplift_agrees_on_batches_without_pooling() -> None:
-    classifier, x = make("flat"), batch((7,))
-    theirs = captum_maps(ca.DeepLift(classifier.module), x, target=classifier.predict(x))
-    close(hx.DeepLift()(classifier, x), theirs)
+    model, x = make("flat"), batch((7,))
+    theirs = captum_maps(ca.DeepLift(model.module), x, target=model.predict(x))
+    close(hx.DeepLift()(model, x), theirs)
 
 
 # ---------------------------------------------------------------- closed forms
 
 
-def linear(bias: bool = False) -> tuple[Classifier, Tensor, Tensor]:
+def linear(bias: bool = False) -> tuple[Model, Tensor, Tensor]:
     torch.manual_seed(5)
     module = nn.Sequential(nn.Flatten(), nn.Linear(12, 3, bias=bias))
-    return Classifier(module, bounds=(0.0, 1.0), device="cpu"), module[1].weight.detach(), batch((3, 4), 6)
+    return Model(module, bounds=(0.0, 1.0), device="cpu"), module[1].weight.detach(), batch((3, 4), 6)
 
 
 def test_linear_model_is_exact() -> None:
-    classifier, w, x = linear(bias=True)
+    model, w, x = linear(bias=True)
     t = torch.tensor([0, 1, 2, 2, 1, 0])
     w = w[t].reshape(6, 3, 4)
-    close(hx.Saliency()(classifier, x, t), w.abs())
-    close(hx.InputXGradient()(classifier, x, t), w * x)
-    close(hx.LRP()(classifier, x, t), w * x)  # the bias keeps its share
-    close(hx.LRP(epsilon=0.0)(classifier, x, t), w * x)
-    z = classifier.logits(x).gather(1, t[:, None])[:, :, None]
-    close(hx.LRP(epsilon=0.5)(classifier, x, t), w * x * z / (z + 0.5 * z.sign()))
+    close(hx.Saliency()(model, x, t), w.abs())
+    close(hx.InputXGradient()(model, x, t), w * x)
+    close(hx.LRP()(model, x, t), w * x)  # the bias keeps its share
+    close(hx.LRP(epsilon=0.0)(model, x, t), w * x)
+    z = model.logits(x).gather(1, t[:, None])[:, :, None]
+    close(hx.LRP(epsilon=0.5)(model, x, t), w * x * z / (z + 0.5 * z.sign()))
     baseline = torch.tensor([0.1, 0.5, 0.9]).reshape(3, 1)
     for explainer in (
         hx.IntegratedGradients(steps=3, baseline=(0.1, 0.5, 0.9)),
         hx.IntegratedGradients(steps=3, baseline=(0.1, 0.5, 0.9), method="riemann_middle"),
         hx.DeepLift(baseline=(0.1, 0.5, 0.9)),
     ):
-        close(explainer(classifier, x, t), w * (x - baseline))
-    close(hx.SmoothGrad(samples=7)(classifier, x, t), w)
+        close(explainer(model, x, t), w * (x - baseline))
+    close(hx.SmoothGrad(samples=7)(model, x, t), w)
 
 
 @pytest.mark.parametrize("kind", SHAPES)
 def test_completeness(kind: str) -> None:
-    classifier, x = make(kind), batch(SHAPES[kind][1])
-    change = (classifier.logits(x) - classifier.logits(torch.full_like(x, 0.2)))[:, 1]
-    close(hx.DeepLift(baseline=0.2)(classifier, x, 1).flatten(1).sum(1), change)
-    path = hx.IntegratedGradients(steps=400, baseline=0.2, method="riemann_middle")(classifier, x, 1)
+    model, x = make(kind), batch(SHAPES[kind][1])
+    change = (model.logits(x) - model.logits(torch.full_like(x, 0.2)))[:, 1]
+    close(hx.DeepLift(baseline=0.2)(model, x, 1).flatten(1).sum(1), change)
+    path = hx.IntegratedGradients(steps=400, baseline=0.2, method="riemann_middle")(model, x, 1)
     close(path.flatten(1).sum(1), change, 5e-3)
 
 
@@ -287,9 +287,9 @@ def test_deeplift_is_complete_with_overlapping_pools_and_other_activations() -> 
         *(nn.Conv2d(1, 4, 3), nn.Tanh(), nn.MaxPool2d(3, stride=1, padding=1), nn.Conv2d(4, 4, 3), nn.GELU()),
         *(nn.AdaptiveMaxPool2d(3), nn.Flatten(), nn.Linear(36, 8), nn.ELU(inplace=True), nn.Linear(8, 3)),
     ).double()
-    classifier, x = Classifier(module, bounds=(0.0, 1.0), device="cpu"), batch((1, 12, 12)).double()
-    change = (classifier.logits(x) - classifier.logits(torch.zeros_like(x)))[:, 1]
-    torch.testing.assert_close(hx.DeepLift()(classifier, x, 1).flatten(1).sum(1), change)
+    model, x = Model(module, bounds=(0.0, 1.0), device="cpu"), batch((1, 12, 12)).double()
+    change = (model.logits(x) - model.logits(torch.zeros_like(x)))[:, 1]
+    torch.testing.assert_close(hx.DeepLift()(model, x, 1).flatten(1).sum(1), change)
 
 
 def test_lrp_conserves_relevance_through_residual_sums() -> None:
@@ -297,34 +297,34 @@ def test_lrp_conserves_relevance_through_residual_sums() -> None:
     module.norm.running_mean.zero_()
     for layer in (module.first, module.second, module.norm, module.last):
         layer.bias.data.zero_()
-    classifier, x = Classifier(module, bounds=(0.0, 1.0), device="cpu"), batch((1, 8, 8)).double()
-    relevance = hx.LRP(epsilon=1e-12)(classifier, x, 2)
-    torch.testing.assert_close(relevance.flatten(1).sum(1), classifier.logits(x)[:, 2])
-    torch.testing.assert_close(relevance, hx.InputXGradient()(classifier, x, 2))  # no bias, rectifiers only
+    model, x = Model(module, bounds=(0.0, 1.0), device="cpu"), batch((1, 8, 8)).double()
+    relevance = hx.LRP(epsilon=1e-12)(model, x, 2)
+    torch.testing.assert_close(relevance.flatten(1).sum(1), model.logits(x)[:, 2])
+    torch.testing.assert_close(relevance, hx.InputXGradient()(model, x, 2))  # no bias, rectifiers only
 
 
 def test_smoothgrad_is_the_mean_over_its_noise() -> None:
-    classifier, x = make(), batch((1, 12, 12), 4)
+    model, x = make(), batch((1, 12, 12), 4)
     noise = draw_shared_noise(7, (6, 1, 12, 12), torch.float32, torch.device("cpu"))
     assert 0.9 < float(noise.std()) < 1.1
-    saliency = ca.Saliency(classifier.module.eval())
+    saliency = ca.Saliency(model.module.eval())
     for absolute in (True, False):
         maps = [captum_maps(saliency, x + 0.2 * e, target=3, abs=absolute) for e in noise]
-        close(hx.SmoothGrad(6, 0.2, absolute=absolute, seed=7)(classifier, x, 3), torch.stack(maps).mean(0))
-    maps = [captum_maps(ca.InputXGradient(classifier.module), x + 0.2 * e, target=3) for e in noise]
-    close(hx.SmoothGrad(6, 0.2, times_input=True, seed=7)(classifier, x, 3), torch.stack(maps).mean(0))
-    assert not torch.equal(hx.SmoothGrad(seed=1)(classifier, x, 3), hx.SmoothGrad(seed=2)(classifier, x, 3))
-    wide = Classifier(classifier.module, bounds=(-1.0, 3.0), device="cpu")
-    close(hx.SmoothGrad(6, 0.05, seed=7)(wide, x, 3), hx.SmoothGrad(6, 0.2, seed=7)(classifier, x, 3))
+        close(hx.SmoothGrad(6, 0.2, absolute=absolute, seed=7)(model, x, 3), torch.stack(maps).mean(0))
+    maps = [captum_maps(ca.InputXGradient(model.module), x + 0.2 * e, target=3) for e in noise]
+    close(hx.SmoothGrad(6, 0.2, times_input=True, seed=7)(model, x, 3), torch.stack(maps).mean(0))
+    assert not torch.equal(hx.SmoothGrad(seed=1)(model, x, 3), hx.SmoothGrad(seed=2)(model, x, 3))
+    wide = Model(model.module, bounds=(-1.0, 3.0), device="cpu")
+    close(hx.SmoothGrad(6, 0.05, seed=7)(wide, x, 3), hx.SmoothGrad(6, 0.2, seed=7)(model, x, 3))
 
 
 def test_random_maps_are_standard_normal() -> None:
-    classifier, x = make(), batch((1, 12, 12), 200)
-    maps = hx.RandomExplainer()(classifier, x).flatten()
+    model, x = make(), batch((1, 12, 12), 200)
+    maps = hx.RandomExplainer()(model, x).flatten()
     assert abs(float(maps.mean())) < 5 / len(maps) ** 0.5
     assert abs(float(maps.var()) - 1) < 5 * (2 / len(maps)) ** 0.5
     assert abs(float((maps.abs() < 0.6744898).float().mean()) - 0.5) < 5 * 0.5 / len(maps) ** 0.5
-    other = hx.RandomExplainer(seed=1)(classifier, x).flatten()
+    other = hx.RandomExplainer(seed=1)(model, x).flatten()
     assert abs(float(torch.corrcoef(torch.stack([maps, other]))[0, 1])) < 5 / len(maps) ** 0.5
 
 
@@ -333,13 +333,13 @@ def test_random_maps_are_standard_normal() -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_default_target_is_the_predicted_class(name: str) -> None:
-    classifier, x = make(), batch((1, 12, 12)) * torch.linspace(0, 1, 10).reshape(-1, 1, 1, 1)
+    model, x = make(), batch((1, 12, 12)) * torch.linspace(0, 1, 10).reshape(-1, 1, 1, 1)
     with torch.no_grad():
-        classifier.module[8].weight.mul_(torch.linspace(0.5, 3, 5)[:, None])
-    predicted = classifier.predict(x)
-    assert torch.equal(ALL[name](classifier, x), ALL[name](classifier, x, predicted))
+        model.module[8].weight.mul_(torch.linspace(0.5, 3, 5)[:, None])
+    predicted = model.predict(x)
+    assert torch.equal(ALL[name](model, x), ALL[name](model, x, predicted))
     if name not in NO_TARGET:
-        assert not torch.equal(ALL[name](classifier, x), ALL[name](classifier, x, (predicted + 1) % 5))
+        assert not torch.equal(ALL[name](model, x), ALL[name](model, x, (predicted + 1) % 5))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -366,9 +366,9 @@ def test_steps_of_one_input_are_split_with_predicted_targets(name: str) -> None:
     for size in (8, 24):
         assert torch.equal(ALL[name](make(batch_size=size), x), whole)
     largest: list[int] = []
-    classifier = make(batch_size=8)
-    with CountRows(classifier.module, largest):
-        ALL[name](classifier, x)
+    model = make(batch_size=8)
+    with CountRows(model.module, largest):
+        ALL[name](model, x)
     assert max(largest) == 16
     points = batch((3, 1, 12, 12), 20)
     few, many = make(batch_size=16), make(batch_size=512)
@@ -395,17 +395,17 @@ class CountRows:
 
 @pytest.mark.parametrize("name", ALL)
 def test_attribute_forwards_each_row_once(name: str) -> None:
-    classifier, x, rows = make(batch_size=512), batch((1, 12, 12), 16), []
+    model, x, rows = make(batch_size=512), batch((1, 12, 12), 16), []
     backward: list[int] = []
     explainer = ALL[name]
-    with classifier.session(), CountRows(classifier.module, rows):
-        handle = classifier.module[0].register_full_backward_hook(lambda *a: backward.append(1))
+    with model.session(), CountRows(model.module, rows):
+        handle = model.module[0].register_full_backward_hook(lambda *a: backward.append(1))
         with torch.no_grad():
-            maps, logits = explainer.attribute(classifier, x, None)
+            maps, logits = explainer.attribute(model, x, None)
         handle.remove()
     assert not maps.requires_grad
     assert not logits.requires_grad
-    torch.testing.assert_close(logits, classifier.logits(x))
+    torch.testing.assert_close(logits, model.logits(x))
     if name in GRADIENT_FAMILY:
         assert rows == [16]
         assert len(backward) == (name != "gradcam")  # the backward pass of Grad-CAM stops at its layer
@@ -431,40 +431,40 @@ def state(module: nn.Module) -> Any:
 
 @pytest.mark.parametrize("name", ALL)
 def test_nothing_is_left_behind(name: str) -> None:
-    classifier, x = make(), batch((1, 12, 12))
-    classifier.module.train()
-    classifier.module[3].eval()
-    classifier.module[6].weight.requires_grad_(False)
-    classifier.module[3].rule = marker = object()  # an attribute of the user's, with the name of Captum's
-    before, copy, random_state = state(classifier.module), x.clone(), torch.get_rng_state()
+    model, x = make(), batch((1, 12, 12))
+    model.module.train()
+    model.module[3].eval()
+    model.module[6].weight.requires_grad_(False)
+    model.module[3].rule = marker = object()  # an attribute of the user's, with the name of Captum's
+    before, copy, random_state = state(model.module), x.clone(), torch.get_rng_state()
     numpy_state = np.random.get_state()[1].tolist()  # noqa: NPY002
     with torch.no_grad():
-        first = ALL[name](classifier, x)
+        first = ALL[name](model, x)
         assert not torch.is_grad_enabled()
-    assert torch.equal(first, ALL[name](classifier, x))
+    assert torch.equal(first, ALL[name](model, x))
     with torch.inference_mode():
-        assert torch.equal(first, ALL[name](classifier, x.clone()))
+        assert torch.equal(first, ALL[name](model, x.clone()))
     assert torch.equal(x, copy)
     assert not x.requires_grad
-    assert state(classifier.module) == before
-    assert classifier.module[3].rule is marker
+    assert state(model.module) == before
+    assert model.module[3].rule is marker
     assert torch.equal(random_state, torch.get_rng_state())
     assert numpy_state == np.random.get_state()[1].tolist()  # noqa: NPY002
 
     def fail(*_: object) -> None:
         raise ZeroDivisionError("on purpose")
 
-    t = classifier.predict(x)
+    t = model.predict(x)
     for register in ("register_forward_hook", "register_full_backward_hook"):
-        handle = getattr(classifier.module[4], register)(fail)
-        before = state(classifier.module)
-        with classifier.session():
-            inside = state(classifier.module)
+        handle = getattr(model.module[4], register)(fail)
+        before = state(model.module)
+        with model.session():
+            inside = state(model.module)
             if register == "register_forward_hook" or name not in NO_BACKWARD:
                 with pytest.raises(ZeroDivisionError):
-                    ALL[name].attribute(classifier, x, t)
-            assert state(classifier.module) == inside
-        assert state(classifier.module) == before
+                    ALL[name].attribute(model, x, t)
+            assert state(model.module) == inside
+        assert state(model.module) == before
         handle.remove()
     assert torch.equal(torch.relu(torch.tensor([-1.0, 1.0])), torch.tensor([0.0, 1.0]))
 
@@ -472,7 +472,7 @@ def test_nothing_is_left_behind(name: str) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_preprocess_is_applied(name: str) -> None:
     x = batch((1, 12, 12))
-    plain, scaled = make(), Classifier(cnn(), (0.0, 2.0), preprocess=lambda z: z / 2, device="cpu")
+    plain, scaled = make(), Model(cnn(), (0.0, 2.0), preprocess=lambda z: z / 2, device="cpu")
     explainer = ALL[name]
     if name == "captum_samples":
         pytest.skip("its noise is on the scale of the inputs")
@@ -497,9 +497,9 @@ def test_preprocess_is_applied(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in ALL if n not in ("gradcam", "guided_gradcam", "captum", "captum_samples")])
 def test_functional_networks(name: str) -> None:
-    classifier, x = make(), batch((1, 12, 12))
-    functional = Classifier(Functional(cnn()), bounds=(0.0, 1.0), device="cpu")
-    close(ALL[name](functional, x, 1), ALL[name](classifier, x, 1))
+    model, x = make(), batch((1, 12, 12))
+    functional = Model(Functional(cnn()), bounds=(0.0, 1.0), device="cpu")
+    close(ALL[name](functional, x, 1), ALL[name](model, x, 1))
 
 
 @pytest.mark.parametrize("name", [n for n in ALL if not n.startswith("captum")])
@@ -520,9 +520,9 @@ def test_networks_that_work_in_place(name: str) -> None:
     else:
         explainer = twin = ALL[name]
     x = batch((1, 12, 12))
-    in_place = Classifier(InPlace(), bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    in_place = Model(InPlace(), bounds=(0.0, 1.0), device="cpu", batch_size=64)
     close(explainer(in_place, x, 1), twin(make(), x, 1))
-    residual = Classifier(Residual(), bounds=(0.0, 1.0), device="cpu")
+    residual = Model(Residual(), bounds=(0.0, 1.0), device="cpu")
     x = batch((1, 8, 8))
     assert ALL[name](residual, x).shape == x.shape
 
@@ -539,12 +539,12 @@ def test_logits_that_ignore_the_input(name: str) -> None:
             return kept[:, :2] + torch.tensor([0.0, 1.0])
 
     x, module = batch((7,)), Constant()
-    classifier = Classifier(module, (0.0, 1.0), device="cpu", batch_size=64)
+    model = Model(module, (0.0, 1.0), device="cpu", batch_size=64)
     if name != "deep_taylor":  # which distributes the logit, whatever its gradient
-        assert torch.equal(ALL[name](classifier, x), torch.zeros_like(x))
+        assert torch.equal(ALL[name](model, x), torch.zeros_like(x))
     module.cut = True
     with pytest.raises(ModelError, match=r"logits have no gradients.*torch.no_grad, detach"):
-        ALL[name](classifier, x)
+        ALL[name](model, x)
 
 
 def test_non_finite_logits_are_an_error() -> None:
@@ -555,7 +555,7 @@ def test_non_finite_logits_are_an_error() -> None:
     x = torch.tensor([[0.9, 0.8], [0.1, 0.9]])
     for explainer in (hx.Saliency(), hx.RandomExplainer()):
         with pytest.raises(ModelError, match="finite logits, got NaN or infinity for 1 of 2"):
-            explainer(Classifier(Broken(), (0.0, 1.0), device="cpu"), x, torch.tensor([1, 1]))
+            explainer(Model(Broken(), (0.0, 1.0), device="cpu"), x, torch.tensor([1, 1]))
 
 
 # ---------------------------------------------------------------- second derivatives
@@ -565,7 +565,7 @@ def test_non_finite_logits_are_an_error() -> None:
 @pytest.mark.parametrize("name", [n for n, e in ALL.items() if e.differentiable])
 def test_create_graph_gives_the_second_derivative(name: str, kind: str) -> None:
     module = SHAPES[kind][0]().double()
-    classifier, x = Classifier(module, (0.0, 1.0), device="cpu"), batch(SHAPES[kind][1], 3).double()
+    model, x = Model(module, (0.0, 1.0), device="cpu"), batch(SHAPES[kind][1], 3).double()
     explainer = ALL[name]
     if name == "gradcam":
         if kind == "flat":
@@ -574,37 +574,37 @@ def test_create_graph_gives_the_second_derivative(name: str, kind: str) -> None:
     direction = torch.randn(x.shape, generator=torch.Generator().manual_seed(9), dtype=x.dtype)
     weights = torch.randn(x.shape, generator=torch.Generator().manual_seed(8), dtype=x.dtype)
     t = torch.tensor([0, 1, 2])
-    with classifier.session(), hx.smooth_relu(beta=5.0):
+    with model.session(), hx.smooth_relu(beta=5.0):
         leaf = x.clone().requires_grad_(True)
-        maps, logits = explainer.attribute(classifier, leaf, t, create_graph=True)
+        maps, logits = explainer.attribute(model, leaf, t, create_graph=True)
         (gradient,) = torch.autograd.grad((maps * weights).sum(), leaf, retain_graph=True)
         assert torch.autograd.grad(logits.sum(), leaf)[0].abs().max() > 0
         h = 1e-5
-        there, back = (explainer.attribute(classifier, x + s * h * direction, t)[0] for s in (1, -1))
-        torch.testing.assert_close(explainer.attribute(classifier, x, t)[0], maps.detach())
+        there, back = (explainer.attribute(model, x + s * h * direction, t)[0] for s in (1, -1))
+        torch.testing.assert_close(explainer.attribute(model, x, t)[0], maps.detach())
     numeric = ((there - back) * weights).flatten(1).sum(1) / (2 * h)
     assert float(numeric.abs().min()) > 1e-8
     torch.testing.assert_close((gradient * direction).flatten(1).sum(1), numeric, rtol=1e-4, atol=1e-7)
 
 
 def test_create_graph_needs_an_input_with_gradients_and_a_differentiable_explainer() -> None:
-    classifier, x = make(), batch((1, 12, 12), 2)
-    with classifier.session():
+    model, x = make(), batch((1, 12, 12), 2)
+    with model.session():
         for name, explainer in ALL.items():
             if explainer.differentiable:
                 with pytest.raises(ArgumentError, match="requires gradients"):
-                    explainer.attribute(classifier, x, None, create_graph=True)
+                    explainer.attribute(model, x, None, create_graph=True)
             else:
                 with pytest.raises(ArgumentError, match="no derivative"):
-                    explainer.attribute(classifier, x.clone().requires_grad_(True), None, create_graph=True)
+                    explainer.attribute(model, x.clone().requires_grad_(True), None, create_graph=True)
             assert name
 
 
 def test_differentiable_callable() -> None:
     explainer = hx.from_callable(lambda module, x, t: x**3, differentiable=True)
-    classifier, x = make("flat"), batch((7,), 4).requires_grad_(True)
-    with classifier.session():
-        maps, _ = explainer.attribute(classifier, x, None, create_graph=True)
+    model, x = make("flat"), batch((7,), 4).requires_grad_(True)
+    with model.session():
+        maps, _ = explainer.attribute(model, x, None, create_graph=True)
     close(torch.autograd.grad(maps.sum(), x)[0], 3 * x.detach() ** 2)
 
 
@@ -643,8 +643,8 @@ def test_gradients_through_smooth_relu(inplace: bool) -> None:
     smooth = nn.Sequential(net[0], nn.Softplus(beta=4.0), net[2])
     x = torch.rand(4, 3, dtype=torch.float64)
     with hx.smooth_relu(beta=4.0):
-        ours = hx.Saliency()(Classifier(net, (0.0, 1.0), device="cpu"), x, 1)
-    torch.testing.assert_close(ours, hx.Saliency()(Classifier(smooth, (0.0, 1.0), device="cpu"), x, 1))
+        ours = hx.Saliency()(Model(net, (0.0, 1.0), device="cpu"), x, 1)
+    torch.testing.assert_close(ours, hx.Saliency()(Model(smooth, (0.0, 1.0), device="cpu"), x, 1))
 
 
 @pytest.mark.parametrize("rectify", [nn.ReLU6(), nn.ReLU6(inplace=True), F.relu6, lambda z: F.hardtanh(z, 0.0, 6.0)])
@@ -662,9 +662,9 @@ def test_relu6_is_replaced_by_the_difference_of_two(rectify: Callable[[Tensor], 
     x = torch.rand(5, 7, generator=torch.Generator().manual_seed(0))
     coming = torch.arange(-3.0, 4.0).expand(5, 7)
     active = (10 * x > 2) & (10 * x < 8)
-    classifier = Classifier(Net(), (0.0, 1.0), device="cpu")
-    close(hx.GuidedBackprop()(classifier, x, 0), 10 * coming.clamp(min=0) * active)
-    close(hx.Deconvolution()(classifier, x, 0), 10 * coming.clamp(min=0) * (10 * x < 8))
+    model = Model(Net(), (0.0, 1.0), device="cpu")
+    close(hx.GuidedBackprop()(model, x, 0), 10 * coming.clamp(min=0) * active)
+    close(hx.Deconvolution()(model, x, 0), 10 * coming.clamp(min=0) * (10 * x < 8))
 
 
 def test_a_hard_tanh_is_not_replaced() -> None:
@@ -678,7 +678,7 @@ def test_a_hard_tanh_is_not_replaced() -> None:
 
 
 def test_from_callable_checks_results() -> None:
-    classifier, x = make(), batch((1, 12, 12), 6)
+    model, x = make(), batch((1, 12, 12), 6)
     for bad, message in (
         (
             lambda m, x, t: x.sum(1),
@@ -688,11 +688,11 @@ def test_from_callable_checks_results() -> None:
         (lambda m, x, t: x / 0, "finite attributions, got NaN or infinity for 6 of 6"),
     ):
         with pytest.raises(ModelError, match=message):
-            hx.from_callable(bad, name="bad")(classifier, x)
+            hx.from_callable(bad, name="bad")(model, x)
     array = hx.from_callable(lambda m, x, t: x.numpy().astype(np.float64))
-    assert torch.equal(array(classifier, x), x)
+    assert torch.equal(array(model, x), x)
     spoil = hx.from_callable(lambda m, x, t: x.mul_(3))
-    assert torch.equal(spoil(classifier, x), 3 * batch((1, 12, 12), 6))
+    assert torch.equal(spoil(model, x), 3 * batch((1, 12, 12), 6))
     assert torch.equal(x, batch((1, 12, 12), 6))
     with pytest.raises(ArgumentError, match="rows_per_input"):
         hx.from_callable(lambda m, x, t: x, rows_per_input=0)
@@ -702,8 +702,8 @@ def test_from_callable_checks_results() -> None:
 
 
 def test_from_captum_equals_captum() -> None:
-    classifier, x = make(), batch((1, 12, 12), 6)
-    module = classifier.module
+    model, x = make(), batch((1, 12, 12), 6)
+    module = model.module
     for method, options in (
         (ca.Saliency, {"abs": False}),
         (ca.IntegratedGradients, {"n_steps": 7, "multiply_by_inputs": False}),
@@ -713,17 +713,17 @@ def test_from_captum_equals_captum() -> None:
         built = {k: v for k, v in options.items() if k == "multiply_by_inputs"}
         called = {k: v for k, v in options.items() if k not in built}
         theirs = captum_maps(method(module, **built), x, target=1, **called)
-        close(hx.from_captum(method, **options)(classifier, x, 1), theirs)
+        close(hx.from_captum(method, **options)(model, x, 1), theirs)
     one = hx.from_captum(ca.DeepLift, one_at_a_time=True)
-    spaced = Classifier(apart(module), (0.0, 1.0), device="cpu")
-    close(one(spaced, x, 1), hx.DeepLift()(classifier, x, 1))
+    spaced = Model(apart(module), (0.0, 1.0), device="cpu")
+    close(one(spaced, x, 1), hx.DeepLift()(model, x, 1))
     cam = hx.from_captum(ca.LayerGradCam, layer="3", relu_attributions=True)
-    close(cam(classifier, x, 1), hx.GradCAM()(classifier, x, 1))
+    close(cam(model, x, 1), hx.GradCAM()(model, x, 1))
     ready = hx.from_captum(ca.NoiseTunnel(ca.Saliency(module)), nt_samples=3, nt_type="smoothgrad", stdevs=0.0)
-    close(ready(classifier, x, 1), hx.Saliency()(classifier, x, 1))
+    close(ready(model, x, 1), hx.Saliency()(model, x, 1))
     assert ready.rows_per_input == 3
     other = make()
-    with pytest.raises(ArgumentError, match="classifier's own module"):
+    with pytest.raises(ArgumentError, match="model's own module"):
         ready(other, x, 1)
 
 
@@ -816,12 +816,12 @@ def test_errors_name_the_cause() -> None:
         hx.GradCAM(layer="conv9")(images, batch((1, 12, 12)))
     with pytest.raises(ArgumentError, match="baseline: expected one number, or 1"):
         hx.DeepLift(baseline=(0.0, 1.0))(images, batch((1, 12, 12)))
-    squared = Classifier(nn.Sequential(nn.Linear(4, 4), nn.Softmax(1), nn.Linear(4, 2)), (0.0, 1.0), device="cpu")
+    squared = Model(nn.Sequential(nn.Linear(4, 4), nn.Softmax(1), nn.Linear(4, 2)), (0.0, 1.0), device="cpu")
     with pytest.raises(ModelError, match=r"lrp: expected .* got 'softmax', which has none.*attn_lrp has rules"):
         hx.LRP()(squared, batch((4,)))
     with pytest.raises(ArgumentError, match="bounds"):
-        hx.SmoothGrad()(Classifier(mlp(), (0.0, float("inf")), device="cpu"), batch((7,)))
-    shrinking = Classifier(mlp(), (0.0, 1.0), preprocess=lambda x: x[:, :7], device="cpu")
+        hx.SmoothGrad()(Model(mlp(), (0.0, float("inf")), device="cpu"), batch((7,)))
+    shrinking = Model(mlp(), (0.0, 1.0), preprocess=lambda x: x[:, :7], device="cpu")
     with pytest.raises(ModelError, match="lrp: expected preprocess to keep the shape"):
         hx.LRP()(shrinking, batch((9,)))
     with pytest.raises(ArgumentError, match="inputs"):

@@ -14,13 +14,13 @@ from small_transformers import SmallViT
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-import holdfast
-from holdfast.errors import HoldfastError, ModelError, SecondDerivativeError
-from holdfast.explainers import AttnLRP, LRPComposite
-from holdfast.explainers.adapters.packages import ADAPTERS
-from holdfast.function_calls import FunctionMode, bind_arguments
-from holdfast.metrics import AttributionAttack, WorstCase
-from holdfast.study.identity import fingerprint
+import standfast
+from standfast.errors import ModelError, SecondDerivativeError, StandfastError
+from standfast.explainers import AttnLRP, LRPComposite
+from standfast.explainers.adapters.packages import ADAPTERS
+from standfast.function_calls import FunctionMode, bind_arguments
+from standfast.metrics import AttributionAttack, WorstCase
+from standfast.study.identity import fingerprint
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning:torch"),
@@ -33,9 +33,9 @@ pytestmark = [
 PLAIN = ("saliency", "smoothgrad", "integrated_gradients", "input_x_gradient", "gradient_shap")
 WITH_RULES = [
     name
-    for name in holdfast.explainers.names()
+    for name in standfast.explainers.names()
     if name not in (*ADAPTERS, *PLAIN, "extremal_perturbations")
-    and type(holdfast.explainers.get(name)).needs.startswith("gradients")
+    and type(standfast.explainers.get(name)).needs.startswith("gradients")
 ]
 
 
@@ -58,7 +58,7 @@ class Swish(torch.autograd.Function):
 def make_operator() -> Callable[[Tensor], Tensor]:
     """SiLU as another library's operator that is called `silu`, as torch's is."""
 
-    @torch.library.custom_op("holdfast_tests::silu", mutates_args=())
+    @torch.library.custom_op("standfast_tests::silu", mutates_args=())
     def silu(x: Tensor) -> Tensor:
         return x * torch.sigmoid(x)
 
@@ -129,22 +129,22 @@ FORMS: dict[str, Callable[[type[nn.Module]], nn.Module]] = {
 
 
 @functools.cache
-def classify(kind: type[nn.Module], form: str = "") -> holdfast.Classifier:
+def classify(kind: type[nn.Module], form: str = "") -> standfast.Model:
     return classify_module(FORMS[form](kind) if form else kind())
 
 
-def classify_module(module: nn.Module, **options: Any) -> holdfast.Classifier:
-    return holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64, **options)
+def classify_module(module: nn.Module, **options: Any) -> standfast.Model:
+    return standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=64, **options)
 
 
 @functools.cache
-def expect(kind: type[nn.Module], explainer: holdfast.explainers.Explainer) -> Tensor:
+def expect(kind: type[nn.Module], explainer: standfast.explainers.Explainer) -> Tensor:
     return explainer(classify(kind), make_inputs(), 1)
 
 
 def get_explainers() -> list[Any]:
     more = [LRPComposite(dense="gamma", first="flat"), LRPComposite("epsilon", "z_plus"), AttnLRP(0.1, 0.2)]
-    own = [holdfast.explainers.get(name) for name in (*PLAIN, *WITH_RULES)]
+    own = [standfast.explainers.get(name) for name in (*PLAIN, *WITH_RULES)]
     return [pytest.param(each, id=f"{each.label}{i}") for i, each in enumerate([*own, *more])]
 
 
@@ -160,7 +160,7 @@ def test_the_map_is_that_of_the_module_or_refused(explainer, form):
     refused = None
     try:
         found = explainer(classify(kind, form), make_inputs(), 1)
-    except HoldfastError as error:
+    except StandfastError as error:
         refused = error
     if refused is None:
         torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
@@ -185,7 +185,7 @@ def test_the_error_names_what_is_not_seen(name, form, words):
     if form == "decomposed" and name == "guided_backprop":  # which knows no other function than ReLU
         return
     with pytest.raises(ModelError, match=f"{name if name != 'lrp_epsilon_plus' else 'lrp'}.*{words}"):
-        holdfast.explainers.get(name)(classify(Images, form), make_inputs(), 1)
+        standfast.explainers.get(name)(classify(Images, form), make_inputs(), 1)
 
 
 def test_code_besides_the_path_from_the_input_is_allowed():
@@ -195,7 +195,7 @@ def test_code_besides_the_path_from_the_input_is_allowed():
             return self.head(F.max_pool2d(self.norm(self.convolution(factor * x)), 2))
 
     maps = [
-        holdfast.explainers.get("guided_backprop")(classify_module(Beside(activation)), make_inputs(), 1)
+        standfast.explainers.get("guided_backprop")(classify_module(Beside(activation)), make_inputs(), 1)
         for activation in (Swish.apply, F.silu)
     ]
     torch.testing.assert_close(*maps)
@@ -268,7 +268,7 @@ def test_every_form_of_batch_normalisation_is_merged(name, call):
             return self.last(torch.relu(z).mean(2))
 
     x = torch.rand(3, 2, 7, generator=torch.Generator().manual_seed(4))
-    explainer = holdfast.explainers.get(name)
+    explainer = standfast.explainers.get(name)
     maps = [explainer(classify_module(m()), x, 1) for m in (Called, Merged)]
     torch.testing.assert_close(*maps, rtol=1e-4, atol=1e-6)
 
@@ -300,7 +300,7 @@ def test_a_last_step_that_is_no_logit_is_named(name, last):
             return made[last]() if last in made else z - z.logsumexp(1, keepdim=True)
 
     with pytest.raises(ModelError, match=f"return the logits: remove the {last}"):
-        holdfast.explainers.get(name)(classify_module(Last()), torch.rand(2, 5), 1)
+        standfast.explainers.get(name)(classify_module(Last()), torch.rand(2, 5), 1)
 
 
 def make_rectifiers() -> nn.Sequential:
@@ -317,7 +317,7 @@ def test_relus_that_cannot_be_smooth_end_a_search_with_gradients(whole):
     )
     x = torch.rand(2, 6, generator=torch.Generator().manual_seed(5))
     scripted = classify_module(module)
-    ball = holdfast.LinfBall(0.1)
+    ball = standfast.LinfBall(0.1)
     for metric in (WorstCase(ball, search="gradient", budget=40), AttributionAttack(ball, steps=2)):
         with pytest.raises(SecondDerivativeError, match="TorchScript"):
             metric(scripted, "input_x_gradient", x)
@@ -330,7 +330,7 @@ def test_relus_that_cannot_be_smooth_end_a_search_with_gradients(whole):
 
 
 def test_functions_without_a_kink_are_differentiated_twice():
-    ball, x = holdfast.LinfBall(0.1), make_inputs()
+    ball, x = standfast.LinfBall(0.1), make_inputs()
     metric = WorstCase(ball, search="gradient", budget=40)
     found, expected = (metric(classify(Images, form), "input_x_gradient", x).value for form in ("autograd", ""))
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
@@ -342,7 +342,7 @@ def test_frozen_torchscript_runs_and_keeps_what_it_is():
     wrapped = classify_module(frozen, forward=lambda module, x: module(x))
     own = classify(Images)
     for name in ("occlusion", "saliency"):
-        explainer = holdfast.explainers.get(name)
+        explainer = standfast.explainers.get(name)
         torch.testing.assert_close(explainer(wrapped, make_inputs(), 1), explainer(own, make_inputs(), 1))
     torch.testing.assert_close(wrapped.logits(make_inputs()), own.logits(make_inputs()))
 
@@ -371,7 +371,7 @@ def test_a_branch_of_a_program_is_not_seen():
     branches = classify_module(program.module())
     for name in ("guided_backprop", "deeplift", "lrp"):
         with pytest.raises(ModelError, match=f"{name}: .*[cC]ond"):
-            holdfast.explainers.get(name)(branches, torch.rand(3, 5), 1)
+            standfast.explainers.get(name)(branches, torch.rand(3, 5), 1)
 
 
 def test_the_inputs_themselves_are_a_result():
@@ -386,4 +386,4 @@ def test_an_attention_that_is_not_seen_is_not_left_out(name):
     module = SmallViT(fused=False, depth=2).eval()
     module.blocks[0] = torch.jit.trace(module.blocks[0], torch.rand(2, 7, 12))
     with pytest.raises(ModelError, match="TorchScript"):
-        holdfast.explainers.get(name)(classify_module(module), make_inputs(), 1)
+        standfast.explainers.get(name)(classify_module(module), make_inputs(), 1)

@@ -11,9 +11,9 @@ from small_transformers import SmallViT
 from torch import Tensor, nn
 from torch.autograd import Function
 
-import holdfast
-from holdfast import explainers as hx
-from holdfast.function_calls import check_has_gradients
+import standfast
+from standfast import explainers as hx
+from standfast.function_calls import check_has_gradients
 
 WAYS: dict[str, Callable[[Tensor], Tensor]] = {
     "no_grad": torch.clone,  # within a block
@@ -61,61 +61,61 @@ class Detached(nn.Module):
         return WAYS[self.way](z)
 
 
-def make(module: nn.Module) -> tuple[holdfast.Classifier, Tensor]:
+def make(module: nn.Module) -> tuple[standfast.Model, Tensor]:
     x = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(2))
-    return holdfast.Classifier(module, (0.0, 1.0), device="cpu"), x
+    return standfast.Model(module, (0.0, 1.0), device="cpu"), x
 
 
 @pytest.mark.parametrize("way", ["no_grad", "detach", "argmax", "round"])
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_every_explainer_by_gradients(name: str, way: str) -> None:
-    classifier, x = make(SmallViT() if name.startswith(("attention", "transformer")) else Frozen(way))
-    if isinstance(classifier.module, SmallViT):
+    model, x = make(SmallViT() if name.startswith(("attention", "transformer")) else Frozen(way))
+    if isinstance(model.module, SmallViT):
         x = x[:, :, [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3]]
-        head = classifier.module.head
-        classifier.module.head = nn.Sequential(Detached("detach" if way == "no_grad" else way), head)
+        head = model.module.head
+        model.module.head = nn.Sequential(Detached("detach" if way == "no_grad" else way), head)
     words = "no gradients" if way != "round" or not name.startswith(NO_RULE) else "no gradients|rule|got 'round'"
     if name == "transformer_attribution" and way == "round":
         words = "no gradients|rule"
-    with pytest.raises(holdfast.ModelError, match=words):
-        hx.get(name)(classifier, x, 1)
+    with pytest.raises(standfast.ModelError, match=words):
+        hx.get(name)(model, x, 1)
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way(way: str) -> None:
-    classifier, x = make(Frozen(way))
+    model, x = make(Frozen(way))
     for name in ("saliency", "gradcam", "guided_gradcam", "fullgrad"):
-        with pytest.raises(holdfast.ModelError, match="no gradients"):
-            hx.get(name)(classifier, x, 1)
+        with pytest.raises(standfast.ModelError, match="no gradients"):
+            hx.get(name)(model, x, 1)
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_attacks(way: str) -> None:
     """Metrics that attack the model themselves, for an explainer that needs no gradients."""
-    classifier, x = make(Frozen(way))
+    model, x = make(Frozen(way))
     for metric in ("c_eval", "near_affinity"):
-        with pytest.raises(holdfast.ModelError, match="no gradients"):
-            holdfast.metrics.get(metric)(classifier, "occlusion:window=4,stride=4", x)
+        with pytest.raises(standfast.ModelError, match="no gradients"):
+            standfast.metrics.get(metric)(model, "occlusion:window=4,stride=4", x)
 
 
 def test_searches_by_gradients() -> None:
     """Grad-CAM itself needs no gradients by the input; a search for its worst case does."""
     torch.manual_seed(0)
     behind = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(144, 3))
-    classifier, x = make(nn.Sequential(Detached("round"), *behind))
-    inner = holdfast.Classifier(behind, (0.0, 8.0), device="cpu")
+    model, x = make(nn.Sequential(Detached("round"), *behind))
+    inner = standfast.Model(behind, (0.0, 8.0), device="cpu")
     cam = hx.GradCAM(relu=False)
-    assert torch.equal(cam(classifier, x, 1), cam(inner, (8 * x).round(), 1))
-    metric = holdfast.metrics.get("worst_case:search=gradient,budget=40", neighbourhood=holdfast.LinfBall(0.1))
-    with pytest.raises(holdfast.ModelError, match="no gradients"):
-        metric(classifier, cam, x)
+    assert torch.equal(cam(model, x, 1), cam(inner, (8 * x).round(), 1))
+    metric = standfast.metrics.get("worst_case:search=gradient,budget=40", neighbourhood=standfast.LinfBall(0.1))
+    with pytest.raises(standfast.ModelError, match="no gradients"):
+        metric(model, cam, x)
 
 
 @pytest.mark.parametrize("way", ["no_grad", "detach", "argmax", "round"])
 def test_a_branch_with_gradients_is_explained(way: str) -> None:
-    classifier, x = make(Frozen(way, branch=True))
-    expected = classifier.module.beside.weight[1].reshape(3, 8, 8).expand_as(x)
-    torch.testing.assert_close(hx.Saliency(absolute=False)(classifier, x, 1), expected)
+    model, x = make(Frozen(way, branch=True))
+    expected = model.module.beside.weight[1].reshape(3, 8, 8).expand_as(x)
+    torch.testing.assert_close(hx.Saliency(absolute=False)(model, x, 1), expected)
 
 
 class Round(Function):
@@ -139,7 +139,7 @@ def test_straight_through_estimators_have_gradients() -> None:
     ):
         check_has_gradients(rounded.sum(), z)
     for step in (z.round(), z.detach() + torch.zeros(3, requires_grad=True), z.sgn()):
-        with pytest.raises(holdfast.ModelError, match="no gradients"):
+        with pytest.raises(standfast.ModelError, match="no gradients"):
             check_has_gradients(step.sum(), z)
 
 
@@ -147,9 +147,9 @@ def test_straight_through_estimators_have_gradients() -> None:
 def test_auto_search_goes_on_without_gradients(way: str) -> None:
     """As black-box search does, where the event or the explainer needs no gradients of the model."""
     torch.manual_seed(0)
-    classifier, x = holdfast.Classifier(Frozen(way), (0.0, 1.0), device="cpu"), torch.rand(2, 3, 8, 8)
-    ball = holdfast.LinfBall(0.1)
+    model, x = standfast.Model(Frozen(way), (0.0, 1.0), device="cpu"), torch.rand(2, 3, 8, 8)
+    ball = standfast.LinfBall(0.1)
     for event, explainer in (("misclassification", "occlusion"), ("changed_explanation", "input_copy")):
-        found = holdfast.metrics.WorstCase(ball, event=event, budget=40)(classifier, explainer, x)
+        found = standfast.metrics.WorstCase(ball, event=event, budget=40)(model, explainer, x)
         assert found.value.isfinite().all()
         assert (found.model_evaluations > 30).all()  # it did not stop at the first pass

@@ -19,14 +19,14 @@ from report_builder import PROB, WORST, Builder, study
 from torch import nn
 from typer.testing import CliRunner
 
-import holdfast
-from holdfast import export
-from holdfast.cli import app
-from holdfast.export.latex import escape
-from holdfast.findings import as_findings
-from holdfast.presentation.coarse_to_fine.corruption_curve import _format_percent
-from holdfast.report import Report
-from holdfast.study.results import Results
+import standfast
+from standfast import export
+from standfast.cli import app
+from standfast.export.latex import escape
+from standfast.findings import as_findings
+from standfast.presentation.coarse_to_fine.corruption_curve import _format_percent
+from standfast.report import Report
+from standfast.study.results import Results
 
 AWKWARD = r"[a]*_b % & $ # {} ~ ^ \ <x> |"
 
@@ -131,7 +131,7 @@ def test_bounds_are_never_numbers(tmp_path: Path) -> None:
     assert f"{PROB}/bounded/median_at_most" in names
     assert f"{PROB}/bounded/median" not in names
     assert f"{PROB}/bounded/low" not in names
-    with pytest.raises(holdfast.ArgumentError, match="no mean is taken over bounds"):
+    with pytest.raises(standfast.ArgumentError, match="no mean is taken over bounds"):
         export.summary(source, statistic="mean")
 
 
@@ -258,32 +258,32 @@ def test_all_that_stands_for_results_is_taken(results: Results) -> None:
     expected, folder = export.summary(results), results.store.folder.address
     for source in (results.store, folder, Path(folder), Report(folder), Report(results)):
         assert export.summary(source).equals(expected)
-    with pytest.raises(holdfast.ArgumentError, match="source: expected Results"):
+    with pytest.raises(standfast.ArgumentError, match="source: expected Results"):
         export.summary(3)  # type: ignore[arg-type]
-    with pytest.raises(holdfast.ArgumentError, match=r"labels: expected some of .* got 'worst'"):
+    with pytest.raises(standfast.ArgumentError, match=r"labels: expected some of .* got 'worst'"):
         export.to_latex(results, labels=["worst"])
-    with pytest.raises(holdfast.ArgumentError, match="statistic"):
+    with pytest.raises(standfast.ArgumentError, match="statistic"):
         export.summary(results, statistic="mode")  # type: ignore[arg-type]
 
 
 def test_one_result_and_an_evaluation() -> None:
     torch.manual_seed(0)
-    classifier = holdfast.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(9, 3)), bounds=(0.0, 1.0))
+    model = standfast.Model(nn.Sequential(nn.Flatten(), nn.Linear(9, 3)), bounds=(0.0, 1.0))
     inputs = torch.rand(5, 1, 3, 3)
-    metric = holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=4)
-    saliency = holdfast.explainers.get("input_x_gradient")
-    result = metric(classifier, saliency, inputs)
+    metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=4)
+    saliency = standfast.explainers.get("input_x_gradient")
+    result = metric(model, saliency, inputs)
     assert export.to_pandas(result).shape[0] == 5
     row = export.summary(result).row(0, named=True)
     assert row["value"] == pytest.approx(float(np.median(result.sensitivity.numpy())))  # type: ignore[attr-defined]
-    found = holdfast.evaluate(classifier, {"ig": saliency}, inputs, {"sens": metric}, progress=False)
+    found = standfast.evaluate(model, {"ig": saliency}, inputs, {"sens": metric}, progress=False)
     assert export.summary(found).row(0, named=True)["count"] == 5
     text = export.to_latex(result)
     assert text.splitlines()[0:1] + text.splitlines()[2:3] == [r"% needs \usepackage{booktabs}", r"\begin{tabular}{r}"]
     assert [len(row) for row in rows_of(text)] == [1, 1, 1]  # no column for the explainer, which a result does not know
     logged = export.log_scalars(found, Log())
     assert set(logged) == {f"sens/ig/{each}" for each in ("median", "low", "high", "count")}
-    with pytest.raises(holdfast.ArgumentError, match="labels"):
+    with pytest.raises(standfast.ArgumentError, match="labels"):
         export.summary(result, labels=["max_sensitivity"])
 
 
@@ -323,18 +323,20 @@ class Tracker:
 
 def test_every_tracker_gets_the_same_numbers(results: Results) -> None:
     log, writer, tracker = Log(), Writer(), Tracker()
-    named = export.log_scalars(results, log, step=7, prefix="holdfast/")
+    named = export.log_scalars(results, log, step=7, prefix="standfast/")
     assert log.calls == [(named, 7)]
-    export.log_scalars(results, writer, step=7, prefix="holdfast/")
+    export.log_scalars(results, writer, step=7, prefix="standfast/")
     assert writer.calls == [(name, value, 7) for name, value in named.items()]
-    export.log_scalars(results, tracker, step=7, prefix="holdfast/")
+    export.log_scalars(results, tracker, step=7, prefix="standfast/")
     assert tracker.calls == [(named, 7)]
     summary = export.summary(results)
     for row in summary.iter_rows(named=True):
-        name = f"holdfast/{row['data']}/{row['model']}/{row['label']}/{row['explainer']}"
+        name = f"standfast/{row['data']}/{row['model']}/{row['label']}/{row['explainer']}"
         assert named[f"{name}/median"] == row["value"]
         assert named[f"{name}/count"] == row["count"]
-    with pytest.raises(holdfast.ArgumentError, match=r"sink: expected an object with log_metrics \(mlflow\).*got list"):
+    with pytest.raises(
+        standfast.ArgumentError, match=r"sink: expected an object with log_metrics \(mlflow\).*got list"
+    ):
         export.log_scalars(results, [])  # type: ignore[arg-type]
 
 
@@ -376,5 +378,5 @@ def test_the_command(results: Results, tmp_path: Path) -> None:
         (["--format", "latex", "--what", "samples"], "--what"),
     ):
         done = runner.invoke(app, ["export", folder, *wrong])
-        assert isinstance(done.exception, holdfast.ArgumentError)
+        assert isinstance(done.exception, standfast.ArgumentError)
         assert done.exception.argument == argument

@@ -34,8 +34,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.findings import list_entries
+import standfast
+from standfast.findings import list_entries
 
 HERE = Path(__file__).parent
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -107,9 +107,9 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
-def make_classifier(network: str, batch_size: int) -> holdfast.Classifier:
+def make_classifier(network: str, batch_size: int) -> standfast.Model:
     module = set_weights(NETWORKS[network][0]())
-    return holdfast.Classifier(module, bounds=(0.0, 1.0), device="cpu", batch_size=batch_size)
+    return standfast.Model(module, bounds=(0.0, 1.0), device="cpu", batch_size=batch_size)
 
 
 def make_inputs(network: str, count: int = 3, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -162,8 +162,8 @@ QUICK: dict[str, dict[str, Any]] = {
 
 
 def list_explainers() -> Iterator[tuple[str, Case]]:
-    for name in own_names(holdfast.explainers.explainers):
-        choices = list(vary(holdfast.explainers.explainers[name], QUICK.get(name, {})))
+    for name in own_names(standfast.explainers.explainers):
+        choices = list(vary(standfast.explainers.explainers[name], QUICK.get(name, {})))
         # a composite with a name is one choice of the options of `lrp_composite`
         for words, options in choices[:1] if name.startswith("lrp_epsilon_") else choices:
             for network in NETWORKS:
@@ -171,24 +171,24 @@ def list_explainers() -> Iterator[tuple[str, Case]]:
                 def run(
                     batch_size: int, name: str = name, options: dict[str, Any] = options, network: str = network
                 ) -> Mapping[str, Any]:
-                    explainer = holdfast.explainers.get(name, **options)
+                    explainer = standfast.explainers.get(name, **options)
                     return {"maps": explainer(make_classifier(network, batch_size), make_inputs(network))}
 
                 yield f"{name}{words} on {network}", Case(run)
 
 
 def list_metrics() -> Iterator[tuple[str, Case]]:
-    for name in own_names(holdfast.metrics.metrics):
-        example = holdfast.metrics.metrics[name].example()
+    for name in own_names(standfast.metrics.metrics):
+        example = standfast.metrics.metrics[name].example()
         base = {field.name: getattr(example, field.name) for field in dataclasses.fields(example) if field.init}
         choices = list(vary(type(example), base))
         # the choices of a probability are below
         for words, options in choices[:1] if name == "misinterpretation_probability" else choices:
             for network in NETWORKS if not words else ("conv",):
                 yield f"{name}{words} on {network}", metric_case(name, options, network, needs_search(name))
-    ball, l2, turn = holdfast.LinfBall(0.1), holdfast.L2Ball(0.6), holdfast.neighbourhoods.Rotation(15)
+    ball, l2, turn = standfast.LinfBall(0.1), standfast.L2Ball(0.6), standfast.neighbourhoods.Rotation(15)
     event_names = ("changed_explanation", "changed_class", "misclassification")
-    for search in holdfast.algorithms.searches.names():
+    for search in standfast.algorithms.searches.names():
         for region in (turn,) if search == "grid" else (ball, l2, turn):
             for event in event_names:
                 options = {"neighbourhood": region, "search": search, "event": event, "budget": 60}
@@ -212,14 +212,14 @@ def list_metrics() -> Iterator[tuple[str, Case]]:
     options |= {"from_event": True, "witness_budget": 60}
     case = metric_case("misinterpretation_probability", options, "conv", True)
     yield "misinterpretation_probability from_event on conv", case
-    for attack in own_names(holdfast.algorithms.distortion.base.attacks):
+    for attack in own_names(standfast.algorithms.distortion.base.attacks):
         fewer = ":steps=30,searches=2" if attack == "cw" else ""
         for network in ("conv", "mlp"):
             yield f"c_eval {attack} on {network}", metric_case("c_eval", {"attack": attack + fewer}, network, True)
-    for attack in own_names(holdfast.metrics.lens.attribution_objectives.attribution_attacks):
+    for attack in own_names(standfast.metrics.lens.attribution_objectives.attribution_attacks):
         options = {"neighbourhood": ball, "attack": attack, "steps": 5, "restarts": 2}
         yield f"attribution_attack {attack} on conv", metric_case("attribution_attack", options, "conv", True)
-    for similarity in own_names(holdfast.similarity.similarities):
+    for similarity in own_names(standfast.similarity.similarities):
         options = {"neighbourhood": ball, "similarity": similarity, "search": "random", "budget": 20}
         yield f"worst_case random {similarity} on conv", metric_case("worst_case", options, "conv", True)
 
@@ -232,15 +232,15 @@ def needs_search(name: str) -> bool:
 
 def metric_case(name: str, options: Mapping[str, Any], network: str, searches: bool) -> Case:
     def run(batch_size: int) -> Mapping[str, Any]:
-        metric = holdfast.metrics.get(name, **options)
-        classifier, generator = make_classifier(network, batch_size), torch.Generator().manual_seed(5)
-        result = metric(classifier, "input_x_gradient", make_inputs(network), generator=generator)
+        metric = standfast.metrics.get(name, **options)
+        model, generator = make_classifier(network, batch_size), torch.Generator().manual_seed(5)
+        result = metric(model, "input_x_gradient", make_inputs(network), generator=generator)
         return {"status": [hash_text(status) for status in result.status], **columns_of(result)}
 
     return Case(run, searches)
 
 
-def columns_of(result: holdfast.metrics.Result) -> dict[str, Any]:
+def columns_of(result: standfast.metrics.Result) -> dict[str, Any]:
     """Everything of a result that has a number for each sample."""
     found = {}
     for field in dataclasses.fields(result):
@@ -252,11 +252,11 @@ def columns_of(result: holdfast.metrics.Result) -> dict[str, Any]:
 
 def list_similarities() -> Iterator[tuple[str, Case]]:
     shapes = {"image": (2, 9, 9), "series": (2, 16), "table": (12,)}
-    for name in own_names(holdfast.similarity.similarities):
+    for name in own_names(standfast.similarity.similarities):
         for kind, shape in shapes.items():
 
             def run(_: int, name: str = name, shape: tuple[int, ...] = shape) -> Mapping[str, Any]:
-                similarity = holdfast.similarity.get(name)
+                similarity = standfast.similarity.get(name)
                 a, noise = (fill(4 * math.prod(shape), seed).reshape(4, *shape) for seed in (1, 2))
                 b = a + torch.tensor([0.0, 0.1, 0.5, 2.0]).reshape(4, *[1] * len(shape)) * noise
                 a, b = similarity.of_maps(a), similarity.of_maps(b)
@@ -307,11 +307,11 @@ NOT_HERE = ("compose", "token_swaps")
 
 
 def list_neighbourhoods() -> Iterator[tuple[str, Case]]:
-    for name in own_names(holdfast.neighbourhoods.neighbourhoods):
+    for name in own_names(standfast.neighbourhoods.neighbourhoods):
         if name in NOT_HERE:
             continue
         options, shape = NEIGHBOURHOODS[name]
-        kind = holdfast.neighbourhoods.neighbourhoods[name]
+        kind = standfast.neighbourhoods.neighbourhoods[name]
         known = [field.name for field in dataclasses.fields(kind)]
         for distribution in ("uniform", "truncated_normal") if "distribution" in known else (None,):
 
@@ -391,27 +391,27 @@ def evaluate_controls(batch_size: int) -> Any:
         return torch.ones_like(inputs)
 
     metrics = {
-        "AOPC": holdfast.metrics.AOPC(steps=6, samples=2),
-        "curve": holdfast.metrics.CorruptionCurve(fractions=(0.2, 0.6, 1.0), samples=2),
-        "sensitivity": holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.05), samples=5),
+        "AOPC": standfast.metrics.AOPC(steps=6, samples=2),
+        "curve": standfast.metrics.CorruptionCurve(fractions=(0.2, 0.6, 1.0), samples=2),
+        "sensitivity": standfast.metrics.MaxSensitivity(standfast.LinfBall(0.05), samples=5),
     }
     explainers = {"saliency": "saliency", "gradcam": "gradcam", "lrp": "lrp", "fails": fail, "flat": flat}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return holdfast.evaluate(
+        return standfast.evaluate(
             make_classifier("conv", batch_size), explainers, make_inputs("conv", 14), metrics, seed=3, progress=False
         )
 
 
 def evaluate_bounds(batch_size: int) -> Any:
     """Probabilities of which some are only bounds, and worst cases."""
-    probability = holdfast.metrics.MisinterpretationProbability(
-        holdfast.LinfBall(0.03), threshold=0.8, particles=40, moves=2, floor=-3.0
+    probability = standfast.metrics.MisinterpretationProbability(
+        standfast.LinfBall(0.03), threshold=0.8, particles=40, moves=2, floor=-3.0
     )
-    metrics = {"P": probability, "worst": holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), budget=40)}
+    metrics = {"P": probability, "worst": standfast.metrics.WorstCase(standfast.LinfBall(0.1), budget=40)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return holdfast.evaluate(
+        return standfast.evaluate(
             make_classifier("mlp", batch_size),
             ["saliency", "input_x_gradient"],
             make_inputs("mlp", 8),
@@ -434,8 +434,8 @@ def run_two_models(_: int) -> Any:
         "metrics": [{"aopc": {"steps": 6, "samples": 2}}, "log_odds", {"local_lipschitz": {"samples": 4}}],
     }
     with tempfile.TemporaryDirectory() as folder:
-        holdfast.run_study(study, out=folder, progress=False)
-        found = holdfast.load_results(folder)
+        standfast.run_study(study, out=folder, progress=False)
+        found = standfast.load_results(folder)
         assert found.contents.labels  # read while the folder is there
         return found
 
@@ -445,9 +445,9 @@ def run_two_models(_: int) -> Any:
 
 def run_command(*arguments: str) -> float:
     """The exit code of a command line, whose output is hidden."""
-    from holdfast.cli import main as run_main
+    from standfast.cli import main as run_main
 
-    before, sys.argv = sys.argv, ["holdfast", *arguments]
+    before, sys.argv = sys.argv, ["standfast", *arguments]
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             run_main()
@@ -460,9 +460,9 @@ def run_command(*arguments: str) -> float:
 
 def list_broken(folder: Path) -> Iterator[tuple[str, Case]]:
 
-    from holdfast.study.file.problems import StudyError
-    from holdfast.study.file.spec import load_study
     from malformed_studies import MALFORMED, prepare
+    from standfast.study.file.problems import StudyError
+    from standfast.study.file.spec import load_study
 
     prepare(folder)
     for name, (text, _) in MALFORMED.items():
@@ -476,7 +476,7 @@ def list_broken(folder: Path) -> Iterator[tuple[str, Case]]:
                 load_study(path).grid()
             except StudyError as error:
                 places = [f"{'.'.join(map(str, each.path))} {each.line}" for each in error.problems]
-            except holdfast.HoldfastError as error:
+            except standfast.StandfastError as error:
                 places = [type(error).__name__]
             return {"exit code": [code], "places": [hash_text(each) for each in sorted(places)]}
 
@@ -531,7 +531,7 @@ def compute(case: Case, batch_size: int = BATCH_SIZES[0]) -> dict[str, Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             arrays = case.run(batch_size)
-    except (holdfast.ArgumentError, holdfast.ModelError, ValueError) as error:
+    except (standfast.ArgumentError, standfast.ModelError, ValueError) as error:
         return {"refused": type(error).__name__}
     finally:
         torch.set_num_threads(before)

@@ -13,13 +13,13 @@ import torch
 from captum.metrics import sensitivity_max
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 from conftest import SHAPES, small_net
-from holdfast.integrations import captum as ours
-from holdfast.metrics import Metric
-from holdfast.metrics.base import metrics
+from standfast.integrations import captum as ours
+from standfast.metrics import Metric
+from standfast.metrics.base import metrics
 
-BALL = holdfast.LinfBall(0.1)
+BALL = standfast.LinfBall(0.1)
 
 
 @pytest.fixture(autouse=True)
@@ -41,15 +41,15 @@ def net(shape: tuple[int, ...] = (1, 8, 8)) -> nn.Module:
 def direct(metric: Metric, model: nn.Module, x: Tensor, y: Any = None, seed: int = 0) -> Tensor:
     """Ours, with the same function in the same place: last bits decide between equal candidates of a search."""
     method = captum.attr.InputXGradient(model)
-    explainer = holdfast.explainers.from_callable(
+    explainer = standfast.explainers.from_callable(
         lambda module, x, t: method.attribute(x.requires_grad_(True), target=t)
     )
-    classifier = holdfast.Classifier(model, (0.0, 1.0), device="cpu")
+    classifier = standfast.Model(model, (0.0, 1.0), device="cpu")
     result = metric(classifier, explainer, x, y, generator=torch.Generator().manual_seed(seed))
     return result.value
 
 
-@pytest.mark.parametrize("name", holdfast.metrics.names())
+@pytest.mark.parametrize("name", standfast.metrics.names())
 def test_every_metric_has_the_value_of_our_own_call(name: str) -> None:
     model, x, example = net(), rand(count=2), metrics[name].example()
     if name == "attribution_attack":  # its other attacks need gradients of the explanation
@@ -64,7 +64,7 @@ def test_every_metric_has_the_value_of_our_own_call(name: str) -> None:
 def test_options_that_decide_what_the_value_is() -> None:
     model, x = net(), rand()
     explain = captum.attr.InputXGradient(model).attribute
-    curve = holdfast.metrics.CorruptionCurve(fractions=(0.2, 0.6), order=("bottom",), samples=2)
+    curve = standfast.metrics.CorruptionCurve(fractions=(0.2, 0.6), order=("bottom",), samples=2)
     scores = ours.corruption_curve(explain, x, bounds=(0, 1), fractions=(0.2, 0.6), order=("bottom",), samples=2)
     assert scores.isfinite().all()
     assert torch.allclose(scores, direct(curve, model, x))
@@ -77,7 +77,7 @@ def test_options_that_decide_what_the_value_is() -> None:
 def test_shapes_and_targets(shape: tuple[int, ...]) -> None:
     model, x = net(shape), rand(shape)
     y = model(x).argmax(1)
-    metric = holdfast.metrics.MaxSensitivity(BALL, samples=4)
+    metric = standfast.metrics.MaxSensitivity(BALL, samples=4)
     method = captum.attr.InputXGradient(model)
     wanted = direct(metric, model, x)
     for target in (None, y, y.tolist()):
@@ -110,7 +110,7 @@ def test_options_of_the_explanation_and_of_the_call() -> None:
 
     options = {"bounds": (0, 1), "forward_func": model.forward, "neighbourhood": BALL, "samples": 40}
     scores = ours.max_sensitivity(explain, x, **options, explanation_kwargs={"n_steps": 3})
-    assert torch.allclose(scores, direct(holdfast.metrics.MaxSensitivity(BALL, samples=40), model, x), rtol=1e-5)
+    assert torch.allclose(scores, direct(standfast.metrics.MaxSensitivity(BALL, samples=40), model, x), rtol=1e-5)
     assert all(more == {"n_steps": 3} for _, more in seen)
     assert max(rows for rows, _ in seen) > 64
     seen.clear()
@@ -157,15 +157,15 @@ def test_through_a_noise_tunnel_the_module_is_found() -> None:
 def test_errors() -> None:
     model, x = net(), rand()
     explain = captum.attr.Saliency(model).attribute
-    with pytest.raises(holdfast.ArgumentError, match="option of max_sensitivity: .*did you mean 'samples'"):
+    with pytest.raises(standfast.ArgumentError, match="option of max_sensitivity: .*did you mean 'samples'"):
         ours.max_sensitivity(explain, x, bounds=(0, 1), neighbourhood=BALL, sample=4)
-    with pytest.raises(holdfast.ArgumentError, match=r"inputs: expected one tensor \(N, ...\), got tuple"):
+    with pytest.raises(standfast.ArgumentError, match=r"inputs: expected one tensor \(N, ...\), got tuple"):
         ours.aopc(explain, (x, x), bounds=(0, 1))
-    with pytest.raises(holdfast.ArgumentError, match="forward_func: expected a module, or a function to logits"):
+    with pytest.raises(standfast.ArgumentError, match="forward_func: expected a module, or a function to logits"):
         ours.aopc(lambda inputs, target: inputs, x, bounds=(0, 1))
-    with pytest.raises(holdfast.ArgumentError, match="explanation_func: expected a function"):
+    with pytest.raises(standfast.ArgumentError, match="explanation_func: expected a function"):
         ours.aopc("saliency", x, bounds=(0, 1))
-    with pytest.raises(holdfast.ModelError, match="expected attributions of one tensor, got 2"):
+    with pytest.raises(standfast.ModelError, match="expected attributions of one tensor, got 2"):
         ours.aopc(lambda inputs, target: (inputs, inputs), x, bounds=(0, 1), forward_func=model)
     with pytest.raises(AttributeError, match="max_sensitivit"):
         _ = ours.max_sensitivit

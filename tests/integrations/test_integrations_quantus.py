@@ -11,18 +11,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 from conftest import SHAPES, small_net
-from holdfast.metrics import Metric
-from holdfast.metrics.base import metrics
+from standfast.metrics import Metric
+from standfast.metrics.base import metrics
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     quantus = pytest.importorskip("quantus")
 
-from holdfast.integrations import quantus as ours
+from standfast.integrations import quantus as ours
 
-BALL = holdfast.LinfBall(0.1)
+BALL = standfast.LinfBall(0.1)
 
 
 def rand(shape: tuple[int, ...] = (1, 8, 8), count: int = 5) -> Tensor:
@@ -42,8 +42,8 @@ def gradient(model: nn.Module, inputs: Any, targets: Any, **_: Any) -> np.ndarra
 
 
 def direct(metric: Metric, model: nn.Module, x: Tensor, y: Tensor, seed: int = 0) -> Tensor:
-    classifier = holdfast.Classifier(model, (0.0, 1.0), device="cpu")
-    explainer = holdfast.explainers.from_callable(gradient)  # the very function that Quantus gets
+    classifier = standfast.Model(model, (0.0, 1.0), device="cpu")
+    explainer = standfast.explainers.from_callable(gradient)  # the very function that Quantus gets
     result = metric(classifier, explainer, x, y, generator=torch.Generator().manual_seed(seed))
     return result.value.double()
 
@@ -53,7 +53,7 @@ def same(scores: Any, wanted: Tensor) -> bool:
     return bool(torch.allclose(torch.tensor(scores, dtype=torch.float64), wanted, rtol=1e-4, atol=1e-6, equal_nan=True))
 
 
-@pytest.mark.parametrize("name", holdfast.metrics.names())
+@pytest.mark.parametrize("name", standfast.metrics.names())
 def test_every_metric_has_the_value_of_our_own_call(name: str) -> None:
     model, x = net(), rand(count=3)
     y = model(x).argmax(1)
@@ -80,8 +80,8 @@ def test_quantus_evaluate_runs_ours_beside_its_own(capsys: pytest.CaptureFixture
     }
     found = quantus.evaluate(together, {"gradient": gradient}, model, x.numpy(), y.numpy(), explain_func_kwargs={})
     assert "Error" not in capsys.readouterr().out
-    assert same(found["gradient"]["ours"], direct(holdfast.metrics.MaxSensitivity(BALL, samples=4), model, x, y))
-    assert same(found["gradient"]["aopc"], direct(holdfast.metrics.AOPC(steps=5), model, x, y))
+    assert same(found["gradient"]["ours"], direct(standfast.metrics.MaxSensitivity(BALL, samples=4), model, x, y))
+    assert same(found["gradient"]["aopc"], direct(standfast.metrics.AOPC(steps=5), model, x, y))
     assert len(found["gradient"]["theirs"]) == 5
 
 
@@ -89,7 +89,7 @@ def test_quantus_evaluate_runs_ours_beside_its_own(capsys: pytest.CaptureFixture
 def test_shapes(shape: tuple[int, ...]) -> None:
     model, x = net(shape), rand(shape)
     y = model(x).argmax(1)
-    metric = holdfast.metrics.LocalLipschitz(BALL, samples=4)
+    metric = standfast.metrics.LocalLipschitz(BALL, samples=4)
     scores = ours.metric(metric, (0.0, 1.0))(model, x.numpy(), y.numpy(), explain_func=gradient, channel_first=True)
     assert same(scores, direct(metric, model, x, y))
 
@@ -101,9 +101,9 @@ def test_maps_with_one_channel_for_all() -> None:
     def summed(model: nn.Module, inputs: Any, targets: Any, **_: Any) -> np.ndarray[Any, Any]:
         return gradient(model, inputs, targets).sum(1)
 
-    metric = holdfast.metrics.MaxSensitivity(BALL, samples=4, normalise=True)
-    explainer = holdfast.explainers.from_callable(lambda m, x, t: gradient(m, x, t).sum(1, keepdims=True).repeat(3, 1))
-    classifier, generator = holdfast.Classifier(model, (0.0, 1.0), device="cpu"), torch.Generator().manual_seed(0)
+    metric = standfast.metrics.MaxSensitivity(BALL, samples=4, normalise=True)
+    explainer = standfast.explainers.from_callable(lambda m, x, t: gradient(m, x, t).sum(1, keepdims=True).repeat(3, 1))
+    classifier, generator = standfast.Model(model, (0.0, 1.0), device="cpu"), torch.Generator().manual_seed(0)
     wanted = metric(classifier, explainer, x, y, generator=generator).sensitivity.double()
     assert same(ours.metric(metric, (0.0, 1.0))(model, x.numpy(), y.numpy(), explain_func=summed), wanted)
 
@@ -113,7 +113,7 @@ def test_an_option_of_ours_with_a_name_of_theirs_is_ours() -> None:
     y = model(x).argmax(1)
     wrapped = ours.metric("max_sensitivity", (0.0, 1.0), neighbourhood=BALL, samples=4, normalise=True)
     assert (wrapped.metric.normalise, wrapped.normalise) == (True, False)
-    wanted = direct(holdfast.metrics.MaxSensitivity(BALL, samples=4, normalise=True), model, x, y)
+    wanted = direct(standfast.metrics.MaxSensitivity(BALL, samples=4, normalise=True), model, x, y)
     assert same(wrapped(model, x.numpy(), y.numpy(), explain_func=gradient), wanted)
     assert not ours.metric("max_sensitivity", (0.0, 1.0), neighbourhood=BALL).metric.normalise
 
@@ -121,7 +121,7 @@ def test_an_option_of_ours_with_a_name_of_theirs_is_ours() -> None:
 def test_a_batch_is_what_is_compared_with() -> None:
     model, x = net(), rand()
     y = model(x).argmax(1)
-    metric = holdfast.metrics.MaxSensitivity(BALL, samples=4)
+    metric = standfast.metrics.MaxSensitivity(BALL, samples=4)
     wrapped = ours.metric(metric, (0.0, 1.0))
     maps = gradient(model, x.numpy(), y.numpy())
     wanted = direct(metric, model, x, y)
@@ -135,10 +135,10 @@ def test_a_batch_alone_is_enough_where_nothing_else_is_explained() -> None:
     y = model(x).argmax(1)
     maps = gradient(model, x.numpy(), y.numpy())
     alone = ours.AOPC((0.0, 1.0), steps=5)(model, x.numpy(), y.numpy(), maps)
-    assert same(alone, direct(holdfast.metrics.AOPC(steps=5), model, x, y))
+    assert same(alone, direct(standfast.metrics.AOPC(steps=5), model, x, y))
     sensitivity = ours.MaxSensitivity((0.0, 1.0), neighbourhood=BALL)
     with pytest.raises(
-        holdfast.ModelError, match="explain_func: expected a function, because this metric also explains"
+        standfast.ModelError, match="explain_func: expected a function, because this metric also explains"
     ):
         sensitivity(model, x.numpy(), y.numpy(), maps)
 
@@ -147,10 +147,10 @@ def test_a_batch_belongs_to_the_module_as_it_is() -> None:
     model, x = net(), rand(count=2)
     y = model(x).argmax(1)
     maps = gradient(model, x.numpy(), y.numpy())
-    metric = holdfast.metrics.ParameterSensitivityConsistency.example()  # explains the inputs with masked weights
+    metric = standfast.metrics.ParameterSensitivityConsistency.example()  # explains the inputs with masked weights
     wrapped = ours.metric(metric, (0.0, 1.0))
     assert same(wrapped(model, x.numpy(), y.numpy(), maps, explain_func=gradient), direct(metric, model, x, y))
-    with pytest.raises(holdfast.ModelError, match="explain_func: expected a function"):
+    with pytest.raises(standfast.ModelError, match="explain_func: expected a function"):
         wrapped(model, x.numpy(), y.numpy(), maps)
 
 
@@ -174,7 +174,7 @@ def test_signs_aggregates_and_explanation_options() -> None:
         device="cpu",
         softmax=False,
     )
-    wanted = direct(holdfast.metrics.MaxSensitivity(BALL, samples=4, absolute=True), model, x, y)
+    wanted = direct(standfast.metrics.MaxSensitivity(BALL, samples=4, absolute=True), model, x, y)
     assert found == pytest.approx([float(wanted.mean())], rel=1e-4)
     assert all(more == {"n_steps": 7, "device": "cpu"} for more in seen)
     largest = ours.MaxSensitivity((0.0, 1.0), **settings, abs=True, return_aggregate=True, aggregate_func=np.max)
@@ -187,7 +187,7 @@ def test_what_cannot_be_evaluated_is_nan_and_not_in_the_mean() -> None:
     model, x = net(), rand()
     y = model(x).argmax(1)
     y[2] = (y[2] + 1) % 4
-    metric = holdfast.metrics.MaxSensitivity(BALL, samples=4)
+    metric = standfast.metrics.MaxSensitivity(BALL, samples=4)
     scores = ours.metric(metric, (0.0, 1.0))(model, x.numpy(), y.numpy(), explain_func=gradient)
     assert [bool(np.isnan(score)) for score in scores] == [False, False, True, False, False]
     mean = ours.metric(metric, (0.0, 1.0), return_aggregate=True)
@@ -213,7 +213,7 @@ def test_regions_for_each_sample_go_with_their_batch() -> None:
     model, x = net(), rand()
     y = model(x).argmax(1)
     labels = torch.stack([torch.arange(64).reshape(8, 8) // (8 if row % 2 else 16) for row in range(5)])
-    metric = holdfast.metrics.AOPC(steps=3, segments=labels)
+    metric = standfast.metrics.AOPC(steps=3, segments=labels)
     scores = ours.metric(metric, (0.0, 1.0))(model, x.numpy(), y.numpy(), explain_func=gradient, batch_size=2)
     assert same(scores, direct(metric, model, x, y))
 
@@ -225,11 +225,11 @@ def test_masks() -> None:
     scores = ours.RelevanceLocalisation((0.0, 1.0))(
         model, x.numpy(), y.numpy(), s_batch=masks.numpy().astype(float), explain_func=gradient, batch_size=2
     )
-    assert same(scores, direct(holdfast.metrics.RelevanceLocalisation(masks), model, x, y))
-    named = ours.metric(holdfast.metrics.RelevanceLocalisation("object"), (0.0, 1.0))
+    assert same(scores, direct(standfast.metrics.RelevanceLocalisation(masks), model, x, y))
+    named = ours.metric(standfast.metrics.RelevanceLocalisation("object"), (0.0, 1.0))
     again = named(model, x.numpy(), y.numpy(), s_batch=masks.numpy(), explain_func=gradient)
     assert same(again, torch.tensor(scores, dtype=torch.float64))
-    sensitivity = holdfast.metrics.MaxSensitivity(BALL, samples=2)
+    sensitivity = standfast.metrics.MaxSensitivity(BALL, samples=2)
     beside = ours.metric(sensitivity, (0.0, 1.0))
     assert same(
         beside(model, x.numpy(), y.numpy(), s_batch=masks.numpy(), explain_func=gradient),
@@ -245,25 +245,25 @@ def test_options_that_make_no_sense_are_refused() -> None:
     def call(**options: Any) -> Any:
         return metric(model, x.numpy(), y, **{"explain_func": gradient, **options})
 
-    with pytest.raises(holdfast.ArgumentError, match="softmax: expected False"):
+    with pytest.raises(standfast.ArgumentError, match="softmax: expected False"):
         call(softmax=True)
-    with pytest.raises(holdfast.ArgumentError, match="channel_first: expected True"):
+    with pytest.raises(standfast.ArgumentError, match="channel_first: expected True"):
         metric(model, np.moveaxis(x.numpy(), 1, -1), y, explain_func=gradient, channel_first=False)
-    with pytest.raises(holdfast.ArgumentError, match="model_predict_kwargs: expected None"):
+    with pytest.raises(standfast.ArgumentError, match="model_predict_kwargs: expected None"):
         call(model_predict_kwargs={"a": 1})
-    with pytest.raises(holdfast.ArgumentError, match="custom_batch: expected None"):
+    with pytest.raises(standfast.ArgumentError, match="custom_batch: expected None"):
         call(custom_batch=np.ones(5))
-    with pytest.raises(holdfast.ArgumentError, match="explain_func: expected a function .*, got neither"):
+    with pytest.raises(standfast.ArgumentError, match="explain_func: expected a function .*, got neither"):
         call(explain_func=None)
-    with pytest.raises(holdfast.ArgumentError, match="normalise: expected False: Quantus divides by the largest"):
+    with pytest.raises(standfast.ArgumentError, match="normalise: expected False: Quantus divides by the largest"):
         ours.AOPC((0.0, 1.0), normalise=True)
-    with pytest.raises(holdfast.ArgumentError, match="normalise: expected False: Quantus divides by the largest"):
-        ours.metric(holdfast.metrics.MaxSensitivity(BALL), (0.0, 1.0), normalise=True)  # configured: too late for ours
-    with pytest.raises(holdfast.ArgumentError, match="did you mean 'samples'"):
+    with pytest.raises(standfast.ArgumentError, match="normalise: expected False: Quantus divides by the largest"):
+        ours.metric(standfast.metrics.MaxSensitivity(BALL), (0.0, 1.0), normalise=True)  # configured: too late for ours
+    with pytest.raises(standfast.ArgumentError, match="did you mean 'samples'"):
         ours.MaxSensitivity((0.0, 1.0), neighbourhood=BALL, sample=2)
-    with pytest.raises(holdfast.ArgumentError, match="x_batch: expected values within the bounds"):
+    with pytest.raises(standfast.ArgumentError, match="x_batch: expected values within the bounds"):
         metric(model, x.numpy() + 1, y, explain_func=gradient)
-    with pytest.raises(holdfast.ArgumentError, match="did you mean 'worst_case'"):
+    with pytest.raises(standfast.ArgumentError, match="did you mean 'worst_case'"):
         ours.metric("worst_cas", (0.0, 1.0))
     with pytest.raises(AttributeError, match="WorstCas"):
         _ = ours.WorstCas
@@ -294,5 +294,5 @@ def test_without_quantus_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(ours, "import_module", missing)
     ours._make_class.cache_clear()
-    with pytest.raises(holdfast.MissingExtraError, match=r"pip install 'holdfast\[peers\]'"):
+    with pytest.raises(standfast.MissingExtraError, match=r"pip install 'standfast\[peers\]'"):
         ours.metric_class("aopc")

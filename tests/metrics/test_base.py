@@ -13,10 +13,10 @@ import pytest
 import torch
 from torch import Tensor
 
-import holdfast
+import standfast
 from conftest import small_net
-from holdfast.metrics import Metric, Probe, Result
-from holdfast.metrics.result import COMMON_COLUMNS
+from standfast.metrics import Metric, Probe, Result
+from standfast.metrics.result import COMMON_COLUMNS
 
 
 @dataclass(frozen=True)
@@ -26,21 +26,21 @@ class Halved(Metric):
     name = "halved"
     direction = "higher"
 
-    def evaluate(self, classifier: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
-        probe = Probe(classifier, explainer, inputs, targets, similarity="cosine")
+    def evaluate(self, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
+        probe = Probe(model, explainer, inputs, targets, similarity="cosine")
         return Result(**probe.common_fields(self), value=probe.query(inputs / 2).similarity)
 
 
 @pytest.fixture
-def model() -> holdfast.Classifier:
-    return holdfast.Classifier(small_net((12,)), (0.0, 1.0), device="cpu", batch_size=16)
+def model() -> standfast.Model:
+    return standfast.Model(small_net((12,)), (0.0, 1.0), device="cpu", batch_size=16)
 
 
 def rows(count: int = 3) -> Tensor:
     return torch.rand(count, 12, generator=torch.Generator().manual_seed(1))
 
 
-def test_defaults_of_a_metric(model: holdfast.Classifier) -> None:
+def test_defaults_of_a_metric(model: standfast.Model) -> None:
     metric = Halved.example()
     assert metric == Halved()
     assert (metric.direction, metric.citation, metric.bibtex, metric.own_label) == ("higher", "", "", "halved")
@@ -50,12 +50,12 @@ def test_defaults_of_a_metric(model: holdfast.Classifier) -> None:
     assert result.model_evaluations.tolist() == [2, 2, 2]
     assert repr(result).startswith("Result(halved, 3 samples, median")
     assert "(halved, 1 sample, median" in repr(metric(model, "saliency", rows(1)))
-    maps = [holdfast.explainers.get("saliency")(model, x, result.targets) for x in (rows(), rows() / 2)]
-    assert torch.equal(result.value, holdfast.similarity.cosine(*maps))
+    maps = [standfast.explainers.get("saliency")(model, x, result.targets) for x in (rows(), rows() / 2)]
+    assert torch.equal(result.value, standfast.similarity.cosine(*maps))
 
 
-def test_metric_is_used_without_being_registered(model: holdfast.Classifier, tmp_path: Path) -> None:
-    found = holdfast.evaluate(model, ["saliency"], rows(), [Halved()], progress=False)
+def test_metric_is_used_without_being_registered(model: standfast.Model, tmp_path: Path) -> None:
+    found = standfast.evaluate(model, ["saliency"], rows(), [Halved()], progress=False)
     assert found.frame()["label"].to_list() == ["halved"] * 3
     assert "Halved" in found.to_html(tmp_path / "report.html").read_text()
 
@@ -70,7 +70,7 @@ def test_metric_is_used_without_being_registered(model: holdfast.Classifier, tmp
     ],
 )
 def test_incomplete_metric_is_an_error_where_its_class_is_made(attributes: dict[str, Any], words: str) -> None:
-    with pytest.raises(holdfast.ArgumentError, match=words):
+    with pytest.raises(standfast.ArgumentError, match=words):
         type("Mine", (Metric,), attributes)
 
 
@@ -82,18 +82,18 @@ def test_base_of_metrics_needs_no_direction_and_none_ranks_nothing() -> None:
 @pytest.mark.parametrize(
     ("metric", "direction"),
     [
-        (holdfast.metrics.NearAffinity(), None),
-        (holdfast.metrics.AOPC(), "higher"),
-        (holdfast.metrics.AOPC(order="bottom"), "lower"),
-        (holdfast.metrics.CorruptionCurve(), "higher"),
-        (holdfast.metrics.CorruptionCurve(order=("bottom",)), "lower"),
-        (holdfast.metrics.WorstCase(holdfast.LinfBall(0.1)), "higher"),
-        (holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), similarity="mse"), "lower"),
-        (holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), "changed_class"), "lower"),
-        (holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), "misclassification"), None),
-        (holdfast.metrics.MisinterpretationProbability(holdfast.LinfBall(0.1)), "lower"),
-        (holdfast.metrics.MisinterpretationProbability(holdfast.LinfBall(0.1), "misclassification"), None),
-        (holdfast.metrics.AttributionAttack(holdfast.LinfBall(0.1), similarities=("mse",)), "lower"),
+        (standfast.metrics.NearAffinity(), None),
+        (standfast.metrics.AOPC(), "higher"),
+        (standfast.metrics.AOPC(order="bottom"), "lower"),
+        (standfast.metrics.CorruptionCurve(), "higher"),
+        (standfast.metrics.CorruptionCurve(order=("bottom",)), "lower"),
+        (standfast.metrics.WorstCase(standfast.LinfBall(0.1)), "higher"),
+        (standfast.metrics.WorstCase(standfast.LinfBall(0.1), similarity="mse"), "lower"),
+        (standfast.metrics.WorstCase(standfast.LinfBall(0.1), "changed_class"), "lower"),
+        (standfast.metrics.WorstCase(standfast.LinfBall(0.1), "misclassification"), None),
+        (standfast.metrics.MisinterpretationProbability(standfast.LinfBall(0.1)), "lower"),
+        (standfast.metrics.MisinterpretationProbability(standfast.LinfBall(0.1), "misclassification"), None),
+        (standfast.metrics.AttributionAttack(standfast.LinfBall(0.1), similarities=("mse",)), "lower"),
     ],
 )
 def test_options_decide_which_value_is_better(metric: Metric, direction: str | None) -> None:
@@ -103,48 +103,48 @@ def test_options_decide_which_value_is_better(metric: Metric, direction: str | N
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: holdfast.metrics.CEval(fractions=0.5), "fractions: expected .*, got 0.5"),
-        (lambda: holdfast.LinfBall(0.1, sigma="a"), "sigma: expected a number above 0 or None, got 'a'"),
+        (lambda: standfast.metrics.CEval(fractions=0.5), "fractions: expected .*, got 0.5"),
+        (lambda: standfast.LinfBall(0.1, sigma="a"), "sigma: expected a number above 0 or None, got 'a'"),
         (
-            lambda: holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), threshold="a"),
+            lambda: standfast.metrics.WorstCase(standfast.LinfBall(0.1), threshold="a"),
             "threshold: expected a number or None, got 'a'",
         ),
         (
-            lambda: holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), track_sensitivity="a"),
+            lambda: standfast.metrics.WorstCase(standfast.LinfBall(0.1), track_sensitivity="a"),
             "track_sensitivity: expected True or",
         ),
         (
-            lambda: holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), search=3),
+            lambda: standfast.metrics.WorstCase(standfast.LinfBall(0.1), search=3),
             "search: expected a name or a Search, got 3",
         ),
-        (lambda: holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), search="block:starts=0"), "starts: expected"),
+        (lambda: standfast.metrics.WorstCase(standfast.LinfBall(0.1), search="block:starts=0"), "starts: expected"),
     ],
 )
 def test_options_of_a_wrong_kind_are_errors(make: Callable[[], object], words: str) -> None:
-    with pytest.raises(holdfast.ArgumentError, match=words):
+    with pytest.raises(standfast.ArgumentError, match=words):
         make()
 
 
-def test_generator_is_one_of_torch(model: holdfast.Classifier) -> None:
-    with pytest.raises(holdfast.ArgumentError, match="generator: expected a torch.Generator or None, got 3"):
+def test_generator_is_one_of_torch(model: standfast.Model) -> None:
+    with pytest.raises(standfast.ArgumentError, match="generator: expected a torch.Generator or None, got 3"):
         Halved()(model, "saliency", rows(), generator=3)  # type: ignore[arg-type]
 
 
-def test_search_with_options_in_a_text(model: holdfast.Classifier) -> None:
-    search = holdfast.algorithms.searches["genetic"](population=6)
-    for kind in (holdfast.metrics.WorstCase, holdfast.metrics.MaxSensitivity):
-        text, made = (kind(holdfast.LinfBall(0.1), search=s, budget=30) for s in ("genetic:population=6", search))
+def test_search_with_options_in_a_text(model: standfast.Model) -> None:
+    search = standfast.algorithms.searches["genetic"](population=6)
+    for kind in (standfast.metrics.WorstCase, standfast.metrics.MaxSensitivity):
+        text, made = (kind(standfast.LinfBall(0.1), search=s, budget=30) for s in ("genetic:population=6", search))
         assert torch.equal(text(model, "saliency", rows()).value, made(model, "saliency", rows()).value)
 
 
 def test_an_order_may_be_a_single_name() -> None:
-    assert holdfast.metrics.CorruptionCurve(order="bottom") == holdfast.metrics.CorruptionCurve(order=("bottom",))
+    assert standfast.metrics.CorruptionCurve(order="bottom") == standfast.metrics.CorruptionCurve(order=("bottom",))
 
 
-def test_origins_may_be_left_out_for_one_copy_of_each(model: holdfast.Classifier) -> None:
+def test_origins_may_be_left_out_for_one_copy_of_each(model: standfast.Model) -> None:
     x = rows()
     with model.session():
-        probe = Probe(model, holdfast.explainers.get("saliency"), x, similarity="cosine")
+        probe = Probe(model, standfast.explainers.get("saliency"), x, similarity="cosine")
         found, named = probe.query(x / 2), probe.query(x / 2, torch.arange(3))
         assert torch.equal(found.similarity, named.similarity)
         assert torch.equal(probe.query_class(x / 2).margin, found.margin)
@@ -152,20 +152,20 @@ def test_origins_may_be_left_out_for_one_copy_of_each(model: holdfast.Classifier
         assert probe.evaluations.tolist() == [4, 4, 4]
         for query in (probe.query, probe.query_class):
             with pytest.raises(
-                holdfast.ArgumentError, match="origin: expected the number of each copy's origin, got None for 6"
+                standfast.ArgumentError, match="origin: expected the number of each copy's origin, got None for 6"
             ):
                 query(torch.cat([x, x]))
 
 
-def test_similarity_of_a_probe_can_be_named(model: holdfast.Classifier) -> None:
+def test_similarity_of_a_probe_can_be_named(model: standfast.Model) -> None:
     def same(a: Tensor, b: Tensor) -> Tensor:
         return torch.ones(len(a))
 
     with model.session():
-        explainer = holdfast.explainers.get("saliency")
+        explainer = standfast.explainers.get("saliency")
         assert Probe(model, explainer, rows()).similarity is None
         assert Probe(model, explainer, rows(), similarity=same).query(rows()).similarity.tolist() == [1.0] * 3
-        with pytest.raises(holdfast.ArgumentError, match="did you mean 'cosine'"):
+        with pytest.raises(standfast.ArgumentError, match="did you mean 'cosine'"):
             Probe(model, explainer, rows(), similarity="cosin")
 
 
@@ -181,40 +181,40 @@ def test_numbers_that_are_none_are_null_in_the_common_columns() -> None:
     assert result.interval[0].tolist() == [0.0, 2.0]
 
 
-@pytest.mark.parametrize("name", holdfast.metrics.names())
+@pytest.mark.parametrize("name", standfast.metrics.names())
 def test_missing_options_are_named_with_an_example(name: str) -> None:
-    kind = holdfast.metrics.metrics[name]
+    kind = standfast.metrics.metrics[name]
     required = [field for field in dataclasses.fields(kind) if field.default is field.default_factory]
     if not required:
-        assert holdfast.metrics.get(name) == kind()
+        assert standfast.metrics.get(name) == kind()
         return
-    with pytest.raises(holdfast.ArgumentError, match=f"{required[0].name}: expected a value for {name}, such as "):
-        holdfast.metrics.get(name)
+    with pytest.raises(standfast.ArgumentError, match=f"{required[0].name}: expected a value for {name}, such as "):
+        standfast.metrics.get(name)
 
 
 def test_a_missing_neighbourhood_has_a_short_example() -> None:
-    with pytest.raises(holdfast.ArgumentError) as error:
-        holdfast.metrics.get("max_sensitivity:samples=5")
+    with pytest.raises(standfast.ArgumentError) as error:
+        standfast.metrics.get("max_sensitivity:samples=5")
     assert error.value.argument == "neighbourhood"
     assert "such as neighbourhood=LinfBall(radius=0.1), got none" in str(error.value)
 
 
-@pytest.mark.parametrize("name", holdfast.metrics.names())
+@pytest.mark.parametrize("name", standfast.metrics.names())
 def test_no_option_stumbles_over_a_value_of_another_kind(name: str) -> None:
     """It is accepted, or refused by name; `benchmarks/reliability.py` tries more values, and the explainers."""
-    kind = holdfast.metrics.metrics[name]
+    kind = standfast.metrics.metrics[name]
     options = [field.name for field in dataclasses.fields(kind) if field.init]
-    given = {"neighbourhood": holdfast.LinfBall(0.1)} if "neighbourhood" in options else {}
+    given = {"neighbourhood": standfast.LinfBall(0.1)} if "neighbourhood" in options else {}
     for option in options:
         for value in ("high", 1j, [], 10**30, torch.tensor(1.0), float("nan")):
             try:
                 kind(**{**given, option: value})
-            except holdfast.HoldfastError:
+            except standfast.StandfastError:
                 continue
 
 
-def test_a_query_in_parts_is_the_query_as_a_whole(model: holdfast.Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
-    probe = Probe(model, holdfast.explainers.get("saliency"), rows(5), None, similarity="cosine")
+def test_a_query_in_parts_is_the_query_as_a_whole(model: standfast.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    probe = Probe(model, standfast.explainers.get("saliency"), rows(5), None, similarity="cosine")
     whole = probe.query(rows(5) / 2)
     monkeypatch.setattr(Probe, "choose_block_size", lambda *_: 2)
     parts = probe.query(rows(5) / 2)

@@ -1,6 +1,6 @@
 """What everything registered must do, also what is registered later, without a line more here.
 
-The checks themselves are in `holdfast.testing`, for plug-ins to call. Plug-ins that are installed are checked as well.
+The checks themselves are in `standfast.testing`, for plug-ins to call. Plug-ins that are installed are checked as well.
 (Neighbourhoods and searches have their contracts in `test_neighbourhood.py` and `test_searches.py`.)
 """
 
@@ -14,10 +14,10 @@ import polars as pl
 import pytest
 import torch
 
-import holdfast
-from holdfast.metrics import Metric, metrics
-from holdfast.similarity import similarities
-from holdfast.testing import METRIC_CHECKS, SHAPES, check_explainer, check_similarity, small_net
+import standfast
+from standfast.metrics import Metric, metrics
+from standfast.similarity import similarities
+from standfast.testing import METRIC_CHECKS, SHAPES, check_explainer, check_similarity, small_net
 
 #: explainers that take long by default, with less of what takes it
 QUICK: dict[str, dict[str, Any]] = {
@@ -31,7 +31,7 @@ QUICK: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("check", METRIC_CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("name", holdfast.metrics.names())
+@pytest.mark.parametrize("name", standfast.metrics.names())
 def test_metric(name: str, check: Callable[[Metric, tuple[int, ...]], None], shape: str) -> None:
     metric = metrics[name].example()
     assert metric.name == name
@@ -39,31 +39,31 @@ def test_metric(name: str, check: Callable[[Metric, tuple[int, ...]], None], sha
 
 
 def test_frames_of_all_metrics_can_be_put_below_each_other() -> None:
-    x = holdfast.data.bundled("digits")[:2].inputs
-    model = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu")
-    frames = [metrics[name].example()(model, "saliency", x).frame() for name in holdfast.metrics.names()]
+    x = standfast.data.bundled("digits")[:2].inputs
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu")
+    frames = [metrics[name].example()(model, "saliency", x).frame() for name in standfast.metrics.names()]
     assert len(pl.concat(frames, how="diagonal")) == 2 * len(frames)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("name", holdfast.explainers.names())
+@pytest.mark.parametrize("name", standfast.explainers.names())
 def test_explainer(name: str, shape: str) -> None:
-    explainer = holdfast.explainers.get(name, **QUICK.get(name, {}))
+    explainer = standfast.explainers.get(name, **QUICK.get(name, {}))
     of_layer = any(field.name == "layer" for field in dataclasses.fields(explainer))  # type: ignore[arg-type]
     if name == "edges" and shape == "flat":
-        model = holdfast.Classifier(small_net(SHAPES[shape]), (0.0, 1.0), device="cpu")
-        with pytest.raises(holdfast.ArgumentError, match="images or series"):
+        model = standfast.Model(small_net(SHAPES[shape]), (0.0, 1.0), device="cpu")
+        with pytest.raises(standfast.ArgumentError, match="images or series"):
             explainer(model, torch.rand(2, *SHAPES[shape]))
         return
     if of_layer and shape == "flat":
-        model = holdfast.Classifier(small_net(SHAPES[shape]), (0.0, 1.0), device="cpu")
-        with pytest.raises(holdfast.HoldfastError, match="layer"):
+        model = standfast.Model(small_net(SHAPES[shape]), (0.0, 1.0), device="cpu")
+        with pytest.raises(standfast.StandfastError, match="layer"):
             explainer(model, torch.rand(2, *SHAPES[shape]))
         return
     check_explainer(explainer, [shape])
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("name", holdfast.similarity.names())
+@pytest.mark.parametrize("name", standfast.similarity.names())
 def test_similarity(name: str, shape: str) -> None:
     check_similarity(similarities[name], [shape])

@@ -9,12 +9,12 @@ import scipy.stats
 import torch
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.metrics import AttributionAttack, LocalLipschitz, MaxSensitivity, MisinterpretationProbability, WorstCase
-from holdfast.metrics.kept_class import plan_draws
-from holdfast.neighbourhoods import Brightness
+import standfast
+from standfast.metrics import AttributionAttack, LocalLipschitz, MaxSensitivity, MisinterpretationProbability, WorstCase
+from standfast.metrics.kept_class import plan_draws
+from standfast.neighbourhoods import Brightness
 
-BALL = holdfast.LinfBall(0.2)
+BALL = standfast.LinfBall(0.2)
 #: class 0 where the mean is below 0.5, of inputs whose first value is far from it
 INPUTS = torch.tensor([[0.2, 0.3, 0.4, 0.1], [0.4, 0.5, 0.55, 0.5], [0.45, 0.5, 0.5, 0.5]])[:, None]
 
@@ -28,8 +28,8 @@ class Threshold(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def threshold() -> holdfast.Classifier:
-    return holdfast.Classifier(Threshold(), bounds=(0.0, 1.0))
+def threshold() -> standfast.Model:
+    return standfast.Model(Threshold(), bounds=(0.0, 1.0))
 
 
 def jump(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -50,8 +50,8 @@ METRICS: list[Any] = [
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
-def test_the_share_is_that_of_the_neighbourhood(metric: Any, threshold: holdfast.Classifier) -> None:
-    result = metric(threshold, holdfast.explainers.from_callable(jump), INPUTS)
+def test_the_share_is_that_of_the_neighbourhood(metric: Any, threshold: standfast.Model) -> None:
+    result = metric(threshold, standfast.explainers.from_callable(jump), INPUTS)
     drawn = BALL.around(INPUTS, (0.0, 1.0)).lower[:, None] + 0.4 * torch.rand(
         3, 40_000, 1, 4, generator=torch.Generator().manual_seed(1)
     )
@@ -71,12 +71,12 @@ def test_the_share_is_that_of_the_neighbourhood(metric: Any, threshold: holdfast
         assert (low.item(), high.item()) == pytest.approx((known.low, known.high), abs=1e-9)
 
 
-def test_the_share_is_that_of_the_first_population_alone(threshold: holdfast.Classifier) -> None:
+def test_the_share_is_that_of_the_first_population_alone(threshold: standfast.Model) -> None:
     # later populations all lie in the event, where the class has changed
     own = MisinterpretationProbability(BALL, event="misclassification", particles=50, first=4.0, moves=2)
-    result = own(threshold, holdfast.explainers.from_callable(jump), INPUTS)
+    result = own(threshold, standfast.explainers.from_callable(jump), INPUTS)
     plain = MisinterpretationProbability(BALL, event="misclassification", method="monte_carlo", samples=300)
-    counted = plain(threshold, holdfast.explainers.from_callable(jump), INPUTS)
+    counted = plain(threshold, standfast.explainers.from_callable(jump), INPUTS)
     assert result.class_kept is not None
     assert counted.class_kept is not None
     assert torch.allclose(result.class_kept, counted.class_kept, atol=0.15)
@@ -86,16 +86,16 @@ def test_the_share_is_that_of_the_first_population_alone(threshold: holdfast.Cla
     inputs, shares = INPUTS[2:] - 0.075, []
     for options in ({"first": 1.0}, {"first": 4.0, "budget": 800}):
         metric = MisinterpretationProbability(BALL, "misclassification", particles=100, moves=2, **options)  # type: ignore[arg-type]
-        shares.append(metric(threshold, holdfast.explainers.from_callable(jump), inputs).class_kept)
+        shares.append(metric(threshold, standfast.explainers.from_callable(jump), inputs).class_kept)
     assert shares[0] == shares[1]
 
 
-def test_the_share_counts_in_the_budget_and_belongs_to_its_sample(threshold: holdfast.Classifier) -> None:
+def test_the_share_counts_in_the_budget_and_belongs_to_its_sample(threshold: standfast.Model) -> None:
     assert [plan_draws(budget) for budget in (10, 40, 500, 2000, 100_000)] == [0, 2, 25, 100, 100]
     for evaluations in (1, 200, 5000):
         budget = WorstCase.plan_budget(evaluations)
         assert budget - WorstCase.own_evaluations - plan_draws(budget) == evaluations
-    explainer = holdfast.explainers.from_callable(jump)
+    explainer = standfast.explainers.from_callable(jump)
     metric = WorstCase(Brightness(0.2), search="random", budget=400)
     together = metric(threshold, explainer, INPUTS, generator=torch.Generator().manual_seed(3))
     assert together.model_evaluations.tolist() == [400] * 3
@@ -112,15 +112,15 @@ def test_the_share_counts_in_the_budget_and_belongs_to_its_sample(threshold: hol
 
 
 def test_draws_from_a_ball_in_many_features_are_few() -> None:
-    probe = type("P", (), {"region": holdfast.L2Ball(1.0).around(torch.zeros(1, 3, 100, 100))})()
+    probe = type("P", (), {"region": standfast.L2Ball(1.0).around(torch.zeros(1, 3, 100, 100))})()
     assert plan_draws(5000, probe) == (1 << 17) // 30_000
     probe.region = BALL.around(torch.zeros(1, 3, 100, 100))
     assert plan_draws(5000, probe) == 100
 
 
 @pytest.mark.parametrize("kind", [MaxSensitivity, LocalLipschitz])
-def test_sensitivities_of_copies_that_keep_the_class(kind: Any, threshold: holdfast.Classifier) -> None:
-    explainer = holdfast.explainers.from_callable(jump)
+def test_sensitivities_of_copies_that_keep_the_class(kind: Any, threshold: standfast.Model) -> None:
+    explainer = standfast.explainers.from_callable(jump)
     every, kept = (
         kind(BALL, samples=60, same_class=same)(
             threshold, explainer, INPUTS, generator=torch.Generator().manual_seed(0)
@@ -136,13 +136,13 @@ def test_sensitivities_of_copies_that_keep_the_class(kind: Any, threshold: holdf
     assert bright.value.isnan().tolist() == [False, True, True]  # no copy of the others is left
     assert bright.class_kept.tolist() == [1.0, 0.0, 0.0]
     assert bright.frame()["value"].is_null().to_list() == [False, True, True]
-    with pytest.raises(holdfast.ArgumentError, match="same_class: expected False with a search"):
+    with pytest.raises(standfast.ArgumentError, match="same_class: expected False with a search"):
         kind(BALL, search="random", same_class=True)
-    with pytest.raises(holdfast.ArgumentError, match="same_class: expected True or False"):
+    with pytest.raises(standfast.ArgumentError, match="same_class: expected True or False"):
         kind(BALL, same_class=1)
 
 
-def test_attacks_on_attributions_have_the_share(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
+def test_attacks_on_attributions_have_the_share(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     attack = AttributionAttack(BALL, steps=10, restarts=2)
     result = attack(lenet, "saliency", digits[:2].inputs)
     assert result.class_kept is not None

@@ -15,24 +15,24 @@ import torch
 from torch import Tensor
 from typer.testing import CliRunner
 
-import holdfast
+import standfast
 from conftest import SHAPES, small_net
-from holdfast.cli import app, main
-from holdfast.explainers.gradients.input_gradients import InputXGradient
-from holdfast.metrics import Metric, Result, metrics
-from holdfast.metrics.base import PRESETS, Preset, Presets
-from holdfast.study.file.spec import StudyError, load_study, study_from
-from holdfast.study.identity import fingerprint
-from holdfast.study.run import named_metrics
-from holdfast.testing import check_description
+from standfast.cli import app, main
+from standfast.explainers.gradients.input_gradients import InputXGradient
+from standfast.metrics import Metric, Result, metrics
+from standfast.metrics.base import PRESETS, Preset, Presets
+from standfast.study.file.spec import StudyError, load_study, study_from
+from standfast.study.identity import fingerprint
+from standfast.study.run import named_metrics
+from standfast.testing import check_description
 
-BALL = holdfast.LinfBall(0.1)
+BALL = standfast.LinfBall(0.1)
 
 
 def configure(name: str, **options: Any) -> Metric:
     kind = metrics[name]
     needs = any(field.name == "neighbourhood" for field in dataclasses.fields(kind))
-    return holdfast.metrics.get(name, **({"neighbourhood": BALL} if needs else {}), **options)
+    return standfast.metrics.get(name, **({"neighbourhood": BALL} if needs else {}), **options)
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Drawn(Metric):
     def __post_init__(self) -> None:
         assert self.samples > 0
 
-    def evaluate(self, classifier: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
+    def evaluate(self, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
         raise NotImplementedError
 
 
@@ -95,7 +95,7 @@ def test_equal_options_have_one_identity_whichever_preset_they_come_from() -> No
     quick = Drawn(preset="quick")
     assert fingerprint(quick) == fingerprint(Drawn(3, 2.0)) == fingerprint(Drawn(3, 2.0, preset="paper"))
     assert fingerprint(quick) != fingerprint(Drawn())
-    assert fingerprint(holdfast.metrics.LogOdds(preset="quick")) == fingerprint(holdfast.metrics.LogOdds())
+    assert fingerprint(standfast.metrics.LogOdds(preset="quick")) == fingerprint(standfast.metrics.LogOdds())
 
 
 def test_fields_of_the_users_own_count_even_if_they_are_not_compared() -> None:
@@ -112,18 +112,18 @@ def test_options_that_a_subclass_fixes_are_left_to_it() -> None:
 
 def test_an_error_that_a_preset_causes_names_it() -> None:
     """Also in a study file, where the place of the option is named."""
-    with pytest.raises(holdfast.ArgumentError, match="budget: .* got 10000 .preset 'quick' sets budget=10000.$"):
-        holdfast.metrics.MisinterpretationProbability(BALL, particles=20_000, preset="quick")
+    with pytest.raises(standfast.ArgumentError, match="budget: .* got 10000 .preset 'quick' sets budget=10000.$"):
+        standfast.metrics.MisinterpretationProbability(BALL, particles=20_000, preset="quick")
     entry = {"misinterpretation_probability": {"particles": 20_000, "preset": "quick", "neighbourhood": {"linf": 0.1}}}
     with pytest.raises(StudyError, match="preset 'quick' sets budget=10000"):
         study_from(words(metrics=[entry]))
 
 
 def test_an_error_that_a_preset_does_not_cause_is_as_it_was() -> None:
-    with pytest.raises(holdfast.ArgumentError) as plain:
-        holdfast.metrics.WorstCase(BALL, budget=1)
-    with pytest.raises(holdfast.ArgumentError) as quick:
-        holdfast.metrics.WorstCase(BALL, budget=1, preset="paper")
+    with pytest.raises(standfast.ArgumentError) as plain:
+        standfast.metrics.WorstCase(BALL, budget=1)
+    with pytest.raises(standfast.ArgumentError) as quick:
+        standfast.metrics.WorstCase(BALL, budget=1, preset="paper")
     assert str(quick.value) == str(plain.value).replace("auto", "genetic")
 
 
@@ -131,17 +131,17 @@ def test_signature_shows_the_options() -> None:
     assert list(inspect.signature(Drawn).parameters) == ["samples", "scale", "preset"]
 
 
-@pytest.mark.parametrize("make", [Drawn, partial(holdfast.metrics.get, "worst_case", neighbourhood=BALL)])
+@pytest.mark.parametrize("make", [Drawn, partial(standfast.metrics.get, "worst_case", neighbourhood=BALL)])
 def test_unknown_preset_is_an_error(make: Any) -> None:
     words = "preset: expected one of quick, standard, paper, got"
-    with pytest.raises(holdfast.ArgumentError, match=f"{words} 'quik' .did you mean 'quick'"):
+    with pytest.raises(standfast.ArgumentError, match=f"{words} 'quik' .did you mean 'quick'"):
         make(preset="quik")
-    with pytest.raises(holdfast.ArgumentError, match=f"{words} 3"):
+    with pytest.raises(standfast.ArgumentError, match=f"{words} 3"):
         make(preset=3)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("name", holdfast.metrics.names())
+@pytest.mark.parametrize("name", standfast.metrics.names())
 def test_presets_of_every_metric(name: str, preset: Preset) -> None:
     found, standard = configure(name, preset=preset), configure(name)
     declared = type(found).presets.get(preset, {})
@@ -155,10 +155,10 @@ def test_presets_of_every_metric(name: str, preset: Preset) -> None:
     assert all(found.options()[option] == standard.options()[option] for option in same)
 
 
-@pytest.mark.parametrize("name", holdfast.metrics.names())
+@pytest.mark.parametrize("name", standfast.metrics.names())
 def test_quick_preset_runs(name: str) -> None:
     shape = SHAPES["image"]
-    kind, model = metrics[name], holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
+    kind, model = metrics[name], standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
     quick = dataclasses.replace(kind.example(), **kind.presets.get("quick", {}))
     result = quick(model, "input_x_gradient", torch.rand(2, *shape, generator=torch.Generator().manual_seed(3)))
     assert result.status == ("ok", "ok")
@@ -168,25 +168,25 @@ def test_quick_preset_runs(name: str) -> None:
 
 
 def test_presets_of_metrics_by_name() -> None:
-    found = named_metrics(["aopc", "aopc:preset=standard", "aopc:steps=7", holdfast.metrics.AOPC()], preset="quick")
+    found = named_metrics(["aopc", "aopc:preset=standard", "aopc:steps=7", standfast.metrics.AOPC()], preset="quick")
     assert [metric.expected_evaluations() for metric in found.values()] == [61, 501, 15, 501]
 
 
-def small_model() -> holdfast.Classifier:
-    return holdfast.Classifier(small_net(SHAPES["flat"]), (0.0, 1.0), device="cpu", batch_size=64)
+def small_model() -> standfast.Model:
+    return standfast.Model(small_net(SHAPES["flat"]), (0.0, 1.0), device="cpu", batch_size=64)
 
 
-@pytest.mark.parametrize("run", [partial(holdfast.evaluate, progress=False), holdfast.estimate])
+@pytest.mark.parametrize("run", [partial(standfast.evaluate, progress=False), standfast.estimate])
 def test_a_wrong_preset_is_an_error_also_without_metrics_by_name(run: Any) -> None:
     with pytest.raises(
-        holdfast.ArgumentError, match="preset: expected one of quick, .* got 'quik' .did you mean 'quick'"
+        standfast.ArgumentError, match="preset: expected one of quick, .* got 'quik' .did you mean 'quick'"
     ):
-        run(small_model(), "saliency", torch.rand(2, *SHAPES["flat"]), holdfast.metrics.AOPC(), preset="quik")
+        run(small_model(), "saliency", torch.rand(2, *SHAPES["flat"]), standfast.metrics.AOPC(), preset="quik")
 
 
-@pytest.mark.parametrize("run", [partial(holdfast.evaluate, progress=False), holdfast.estimate])
+@pytest.mark.parametrize("run", [partial(standfast.evaluate, progress=False), standfast.estimate])
 def test_a_preset_without_metrics_by_name_is_warned_of(run: Any) -> None:
-    metric = holdfast.metrics.MaxSensitivity(BALL, samples=2)
+    metric = standfast.metrics.MaxSensitivity(BALL, samples=2)
     with pytest.warns(UserWarning, match="preset='quick' has no effect, because no metric is given by name") as caught:
         run(small_model(), "saliency", torch.rand(2, *SHAPES["flat"]), {"own": metric}, preset="quick")
     assert caught[0].filename == __file__
@@ -230,7 +230,7 @@ def test_preset_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["run", "study.yaml", "--preset", "quick", "--no-report"])
     assert done.exit_code == 0, done.output
-    results = holdfast.load_results("results/study")
+    results = standfast.load_results("results/study")
     assert results.manifest["metrics"]["corruption_curve"]["options"]["samples"] == 1
     assert results.manifest["study"]["preset"] == "quick"
 
@@ -238,7 +238,7 @@ def test_preset_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_wrong_preset_on_the_command_line_is_not_a_problem_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["holdfast", "run", str(tmp_path / "study.yaml"), "--preset", "quik"])
+    monkeypatch.setattr("sys.argv", ["standfast", "run", str(tmp_path / "study.yaml"), "--preset", "quik"])
     with pytest.raises(SystemExit):
         main()
     said = capsys.readouterr().err
@@ -254,21 +254,21 @@ class Counting(InputXGradient):
     rows: ClassVar[Counter[str]] = Counter()
 
     def attribute(
-        self, classifier: holdfast.Classifier, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+        self, model: standfast.Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
         self.rows["explained"] += len(x)
-        return super().attribute(classifier, x, targets, create_graph=create_graph)
+        return super().attribute(model, x, targets, create_graph=create_graph)
 
 
-#: their evaluations depend on what is found, and on the number of layers; a trial shows it (`holdfast.estimate`)
+#: their evaluations depend on what is found, and on the number of layers; a trial shows it (`standfast.estimate`)
 DEPENDENT = ("misinterpretation_probability", "parameter_sensitivity_consistency")
 
 
-@pytest.mark.parametrize("name", holdfast.metrics.names())
+@pytest.mark.parametrize("name", standfast.metrics.names())
 def test_expected_evaluations_and_explanations_are_those_that_happen(name: str) -> None:
     """Within a factor of two; 32 samples, so that few of the rows are padding."""
     shape, count = SHAPES["image"], 32
-    model = holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
+    model = standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
     metric, explainer = metrics[name].example(), Counting()
     explainer.rows.clear()
     inputs = torch.rand(count, *shape, generator=torch.Generator().manual_seed(3))

@@ -6,18 +6,18 @@ import pytest
 import torch
 from torch import nn
 
-import holdfast
+import standfast
 from conftest import small_net
-from holdfast.metrics.positions import Unit, compute_relevance, count_positions, rank_with_random_ties
-from holdfast.metrics.probe import Probe
-from holdfast.metrics.replaced_copies import (
+from standfast.metrics.positions import Unit, compute_relevance, count_positions, rank_with_random_ties
+from standfast.metrics.probe import Probe
+from standfast.metrics.replaced_copies import (
     PerturbationCurves,
     ReplacedCopies,
     make_draw_keys,
     make_sample_keys,
     replace_positions,
 )
-from holdfast.model import score_classes
+from standfast.model import score_classes
 
 SHAPES = {"grey": (1, 8, 9), "colour": (3, 8, 8), "series": (2, 17), "flat": (12,)}
 
@@ -43,7 +43,7 @@ def test_positions_are_replaced_and_nothing_else(shape: tuple[int, ...], unit: U
 @pytest.mark.parametrize("batch_size", [1, 7, 64])
 def test_curves_are_those_of_copies_made_one_by_one(shape: tuple[int, ...], batch_size: int) -> None:
     x, orders, levels, draws = inputs(shape), 2, 3, 2
-    model = holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=batch_size)
+    model = standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=batch_size)
     positions = count_positions(x, "pixel")
     generator = torch.Generator().manual_seed(3)
     ranks = torch.stack(
@@ -54,7 +54,7 @@ def test_curves_are_those_of_copies_made_one_by_one(shape: tuple[int, ...], batc
     values = torch.rand(4, draws, *shape, generator=generator)
     rows = torch.tensor([3, 1, 0])
     with model.session():
-        probe = Probe(model, holdfast.explainers.get("saliency"), x)
+        probe = Probe(model, standfast.explainers.get("saliency"), x)
         curves = PerturbationCurves(
             ReplacedCopies(probe, x),
             positions=positions,
@@ -92,9 +92,9 @@ def test_copies_that_are_not_finite_are_counted() -> None:
             return super().forward(x).masked_fill((x[:, :1] == 0), torch.nan)
 
     torch.manual_seed(0)
-    model, x = holdfast.Classifier(Picky(3, 2), (0.0, 1.0), device="cpu"), inputs((3,), 2)
+    model, x = standfast.Model(Picky(3, 2), (0.0, 1.0), device="cpu"), inputs((3,), 2)
     with model.session():
-        probe = Probe(model, holdfast.explainers.get("saliency"), x)
+        probe = Probe(model, standfast.explainers.get("saliency"), x)
         found = ReplacedCopies(probe, x).scores(
             lambda logits, owner, which: score_classes(logits, probe.targets[owner], "logit"),
             lambda owner, which: (which, torch.tensor(0.0)),
@@ -102,7 +102,7 @@ def test_copies_that_are_not_finite_are_counted() -> None:
             torch.eye(3)[[0, 1, 0]],
         )
     assert found.isnan().tolist() == [True, False, True]
-    assert probe.common_fields(holdfast.metrics.AOPC())["nonfinite"].tolist() == [1, 1]
+    assert probe.common_fields(standfast.metrics.AOPC())["nonfinite"].tolist() == [1, 1]
 
 
 class Greedy(nn.Linear):
@@ -116,7 +116,7 @@ class Greedy(nn.Linear):
 
 def test_rows_are_numbers_of_copies_and_memory_is_counted_in_inputs() -> None:
     torch.manual_seed(0)
-    model = holdfast.Classifier(Greedy(4, 3), (0.0, 1.0), device="cpu")
+    model = standfast.Model(Greedy(4, 3), (0.0, 1.0), device="cpu")
     x, owner = inputs((4,), 2), torch.arange(300) % 2
     seen = []
 

@@ -1,4 +1,4 @@
-"""Where holdfast's own metrics differ by design: which depend on the seed, and which can use a constant explanation.
+"""Where standfast's own metrics differ by design: which depend on the seed, and which can use a constant explanation.
 
 The contract leaves both to the metric (`test_contract.py`), so a new metric needs no line here.
 """
@@ -9,21 +9,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 from conftest import small_net
-from holdfast.metrics import metrics
+from standfast.metrics import metrics
 
 SHAPE = (1, 8, 8)
 #: metrics whose examples draw no random numbers that change a value
 SAME_FOR_ALL_SEEDS = ("c_eval", "c_eval_plot", "log_odds", "near_affinity", "relevance_localisation")
 #: metrics that have a value for a constant explanation
 WITH_CONSTANT_MAPS = ("corruption_curve", "relevance_localisation")
-OWN = [name for name in holdfast.metrics.names() if metrics[name].__module__.startswith("holdfast.")]
+OWN = [name for name in standfast.metrics.names() if metrics[name].__module__.startswith("standfast.")]
 
 
-def model_and_inputs() -> tuple[holdfast.Classifier, Tensor]:
+def model_and_inputs() -> tuple[standfast.Model, Tensor]:
     x = torch.rand(5, *SHAPE, generator=torch.Generator().manual_seed(1))
-    return holdfast.Classifier(small_net(SHAPE), (0.0, 1.0), device="cpu", batch_size=16), x
+    return standfast.Model(small_net(SHAPE), (0.0, 1.0), device="cpu", batch_size=16), x
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -50,6 +50,6 @@ class Constant(nn.Module):
 @pytest.mark.parametrize("name", OWN)
 def test_constant_explanation(name: str) -> None:
     _, x = model_and_inputs()
-    model = holdfast.Classifier(Constant(), (0.0, 1.0), device="cpu", batch_size=16)
+    model = standfast.Model(Constant(), (0.0, 1.0), device="cpu", batch_size=16)
     wanted = "ok" if name in WITH_CONSTANT_MAPS else "degenerate"
     assert metrics[name].example()(model, "saliency", x).status == (wanted,) * 5

@@ -10,8 +10,8 @@ import torch
 from scipy import ndimage
 from torch import Tensor
 
-from holdfast.errors import ArgumentError
-from holdfast.neighbourhoods import DefocusBlur, GaussianBlur, MotionBlur, Transformation
+from standfast.errors import ArgumentError
+from standfast.neighbourhoods import DefocusBlur, GaussianBlur, MotionBlur, Transformation
 
 
 @pytest.fixture

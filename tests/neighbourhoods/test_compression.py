@@ -10,11 +10,11 @@ import torch
 from PIL import Image
 from scipy import stats
 
-from holdfast.algorithms import GridSearch
-from holdfast.algorithms.searches.base import Outcome
-from holdfast.errors import ArgumentError
-from holdfast.neighbourhoods import JPEG, Compose, Pixelate, Rotation
-from holdfast.tensors import Streams
+from standfast.algorithms import GridSearch
+from standfast.algorithms.searches.base import Outcome
+from standfast.errors import ArgumentError
+from standfast.neighbourhoods import JPEG, Compose, Pixelate, Rotation
+from standfast.tensors import Streams
 
 BYTES = np.random.default_rng(0).integers(0, 256, (18, 25, 3), dtype=np.uint8)
 
@@ -26,7 +26,7 @@ def test_jpeg_is_pillows(channels: int, given: float, quality: int) -> None:
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "JPEG", quality=quality)
     expected = np.asarray(Image.open(file)).reshape(18, 25, channels)
-    # the bytes of a classifier whose inputs are normalised channel by channel
+    # the bytes of a model whose inputs are normalised channel by channel
     low, high = torch.tensor([-2.0, -1.0, 0.0][:channels]), torch.tensor([2.5, 3.0, 255.0][:channels])
     low, high = low.reshape(-1, 1, 1), high.reshape(-1, 1, 1)
     shares = torch.from_numpy(pixels.reshape(18, 25, channels)).permute(2, 0, 1)[None] / 255

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from holdfast.neighbourhoods.copula import Copula, fit_copula
+from standfast.neighbourhoods.copula import Copula, fit_copula
 
 
 def make_table(rows: int = 600) -> torch.Tensor:

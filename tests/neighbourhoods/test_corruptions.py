@@ -14,10 +14,10 @@ from scipy import ndimage, stats
 from skimage import color
 from torch import Tensor
 
-from holdfast.errors import ArgumentError
-from holdfast.neighbourhoods import Corruption
-from holdfast.neighbourhoods.blur import make_disks
-from holdfast.neighbourhoods.distortions import enlarge, find_highlights, find_sources
+from standfast.errors import ArgumentError
+from standfast.neighbourhoods import Corruption
+from standfast.neighbourhoods.blur import make_disks
+from standfast.neighbourhoods.distortions import enlarge, find_highlights, find_sources
 
 LOW, HIGH = -1.0, 3.0
 LEVELS = {

@@ -11,9 +11,9 @@ import torch
 from scipy import ndimage
 from torch import Tensor
 
-import holdfast
-from holdfast.errors import ArgumentError
-from holdfast.neighbourhoods import (
+import standfast
+from standfast.errors import ArgumentError
+from standfast.neighbourhoods import (
     Compose,
     Perspective,
     Rotation,
@@ -171,12 +171,12 @@ def test_the_worst_case_of_an_equivariant_network_and_explainer_is_a_similarity_
             total = inputs.square().mean((1, 2, 3))
             return torch.stack([total, torch.zeros_like(total)], dim=1)
 
-    images, classifier = make_smooth_images(2, 40, 48).float(), holdfast.Classifier(Squares(), (0.0, 1.0))
-    metric = holdfast.metrics.WorstCase(kind, similarity="pearson", search="random", budget=30)
-    assert (metric(classifier, "input_x_gradient", images).value > 1 - 1e-3).all()
+    images, model = make_smooth_images(2, 40, 48).float(), standfast.Model(Squares(), (0.0, 1.0))
+    metric = standfast.metrics.WorstCase(kind, similarity="pearson", search="random", budget=30)
+    assert (metric(model, "input_x_gradient", images).value > 1 - 1e-3).all()
     parts = [replace(part, align=False) for part in getattr(kind, "parts", (kind,))]  # type: ignore[call-arg]
-    as_they_are = holdfast.metrics.WorstCase(Compose(parts), similarity="pearson", search="random", budget=30)  # type: ignore[arg-type]
-    assert (as_they_are(classifier, "input_x_gradient", images).value < 0.99).all()
+    as_they_are = standfast.metrics.WorstCase(Compose(parts), similarity="pearson", search="random", budget=30)  # type: ignore[arg-type]
+    assert (as_they_are(model, "input_x_gradient", images).value < 0.99).all()
 
 
 def test_gradients_of_maps_moved_back() -> None:

@@ -10,8 +10,8 @@ import torch
 from skimage import exposure
 from torch import Tensor
 
-from holdfast.errors import ArgumentError
-from holdfast.neighbourhoods import Brightness, Contrast, Gamma, Hue, Saturation, Transformation
+from standfast.errors import ArgumentError
+from standfast.neighbourhoods import Brightness, Contrast, Gamma, Hue, Saturation, Transformation
 
 #: bounds of each channel, as for normalised inputs
 CHANNELS = torch.tensor([-2.1, -2.0, -1.8]).reshape(3, 1, 1), torch.tensor([2.2, 2.4, 2.6]).reshape(3, 1, 1)

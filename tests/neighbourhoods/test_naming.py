@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from holdfast.metrics.base import plain
-from holdfast.neighbourhoods import (
+from standfast.metrics.base import plain
+from standfast.neighbourhoods import (
     JPEG,
     Brightness,
     Compose,
@@ -25,8 +25,8 @@ from holdfast.neighbourhoods import (
     TimeShift,
     TokenSwaps,
 )
-from holdfast.neighbourhoods.naming import label_neighbourhood, label_neighbourhoods, read_stored
-from holdfast.study.file.options import neighbourhood_from, to_plain
+from standfast.neighbourhoods.naming import label_neighbourhood, label_neighbourhoods, read_stored
+from standfast.study.file.options import neighbourhood_from, to_plain
 
 LABELS = {
     "linf 0.1": LinfBall(0.1),

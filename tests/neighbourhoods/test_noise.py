@@ -7,10 +7,10 @@ import pytest
 import torch
 from scipy import stats
 
-from holdfast.errors import ArgumentError
-from holdfast.neighbourhoods import GaussianNoise, ImpulseNoise, ShotNoise, SpeckleNoise
-from holdfast.neighbourhoods.noise import Noise, find_poisson_quantile
-from holdfast.tensors import Streams
+from standfast.errors import ArgumentError
+from standfast.neighbourhoods import GaussianNoise, ImpulseNoise, ShotNoise, SpeckleNoise
+from standfast.neighbourhoods.noise import Noise, find_poisson_quantile
+from standfast.tensors import Streams
 
 CHANNELS = torch.tensor([-1.0, 0.0, 0.0]).reshape(3, 1, 1), torch.tensor([1.0, 1.0, 255.0]).reshape(3, 1, 1)
 

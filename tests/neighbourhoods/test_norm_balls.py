@@ -7,9 +7,9 @@ import pytest
 import torch
 from scipy import stats
 
-from holdfast.errors import ArgumentError
-from holdfast.neighbourhoods import L2Ball, LinfBall, Neighbourhood, Region, Rotation, neighbourhoods
-from holdfast.tensors import Streams
+from standfast.errors import ArgumentError
+from standfast.neighbourhoods import L2Ball, LinfBall, Neighbourhood, Region, Rotation, neighbourhoods
+from standfast.tensors import Streams
 
 CENTRE = torch.tensor([[0.02, 0.5, 0.95, 0.3]])
 BOUNDS = (0.0, 1.0)
@@ -191,7 +191,7 @@ def test_centre_outside_the_bounds_is_refused() -> None:
 def test_points_of_a_ball_are_drawn_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """For large inputs; the distribution is the same."""
     region = L2Ball(0.5).around(torch.full((1, 4), 0.5, dtype=torch.float64))
-    monkeypatch.setattr("holdfast.neighbourhoods.base._DRAWN", 4 * 50)
+    monkeypatch.setattr("standfast.neighbourhoods.base._DRAWN", 4 * 50)
     x = region.sample(3000, Streams([1], torch.device("cpu")))
     assert x.shape == (1, 3000, 4)
     distance = (x[0] - 0.5).norm(dim=1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from holdfast.errors import ArgumentError
-from holdfast.neighbourhoods import Occlusion
+from standfast.errors import ArgumentError
+from standfast.neighbourhoods import Occlusion
 
 BOUNDS = torch.tensor([-1.0, 0.0, 0.0]).reshape(3, 1, 1), torch.tensor([1.0, 1.0, 2.0]).reshape(3, 1, 1)
 

@@ -8,10 +8,10 @@ import torch
 from scipy import stats
 from sklearn.neighbors import NearestNeighbors
 
-from holdfast.errors import ArgumentError
-from holdfast.neighbourhoods import measure_plausibility
-from holdfast.neighbourhoods.plausibility import find_nearest_rows
-from holdfast.records import Background
+from standfast.errors import ArgumentError
+from standfast.neighbourhoods import measure_plausibility
+from standfast.neighbourhoods.plausibility import find_nearest_rows
+from standfast.records import Background
 
 
 def make_rows(count: int, seed: int) -> torch.Tensor:
@@ -25,7 +25,7 @@ def test_against_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     scale = data.double().std(0).numpy()
     search = NearestNeighbors(n_neighbors=4, algorithm="brute").fit(data.double().numpy() / scale)
     expected, places = search.kneighbors(rows.double().numpy() / scale)
-    monkeypatch.setattr("holdfast.neighbourhoods.plausibility._PAIRS", 80 * 7)  # chunks of seven rows
+    monkeypatch.setattr("standfast.neighbourhoods.plausibility._PAIRS", 80 * 7)  # chunks of seven rows
     distance, found = find_nearest_rows(rows, Background(data), 4)
     np.testing.assert_allclose(distance.numpy(), expected, rtol=1e-6)
     assert np.array_equal(found.numpy(), places)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from holdfast.errors import ArgumentError
-from holdfast.neighbourhoods.rules import read_rules
+from standfast.errors import ArgumentError
+from standfast.neighbourhoods.rules import read_rules
 
 COLUMNS = ("income", "debt", "mean radius", "x")
 

@@ -13,9 +13,9 @@ import torch
 from scipy import integrate, stats
 from torch import Tensor
 
-from holdfast import similarity
-from holdfast.errors import ArgumentError
-from holdfast.neighbourhoods import (
+from standfast import similarity
+from standfast.errors import ArgumentError
+from standfast.neighbourhoods import (
     Amplitude,
     Compose,
     Drift,
@@ -27,8 +27,8 @@ from holdfast.neighbourhoods import (
     Transformation,
     WindowCrop,
 )
-from holdfast.neighbourhoods.series import TimeChange
-from holdfast.tensors import Streams
+from standfast.neighbourhoods.series import TimeChange
+from standfast.tensors import Streams
 
 ALL: list[Transformation] = [
     TimeShift(3, fill="border"),

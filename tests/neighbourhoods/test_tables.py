@@ -11,16 +11,16 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.algorithms import searches
-from holdfast.algorithms.searches.base import Outcome, differentiate_outcome
-from holdfast.errors import ArgumentError
-from holdfast.neighbourhoods import Compose, Feature, TableChanges, TransformedRegion
-from holdfast.records import Background
-from holdfast.study.file.data_entries import with_backgrounds
-from holdfast.study.file.options import neighbourhood_from, to_plain
-from holdfast.study.file.problems import Misfit
-from holdfast.tensors import Streams
+import standfast
+from standfast.algorithms import searches
+from standfast.algorithms.searches.base import Outcome, differentiate_outcome
+from standfast.errors import ArgumentError
+from standfast.neighbourhoods import Compose, Feature, TableChanges, TransformedRegion
+from standfast.records import Background
+from standfast.study.file.data_entries import with_backgrounds
+from standfast.study.file.options import neighbourhood_from, to_plain
+from standfast.study.file.problems import Misfit
+from standfast.tensors import Streams
 
 COLUMNS = ("income", "debt", "age", "north", "south", "east", "total", "code")
 RULES = ("debt <= 3 * income", "total == income + debt", "18 <= age", "debt - 100 * age <= 9000")
@@ -219,24 +219,22 @@ def test_what_a_search_returns_keeps_the_rules(name: str) -> None:
 
 
 def test_metrics_find_rows_that_keep_the_rules() -> None:
-    """Through a classifier, whose bounds cut the ranges."""
+    """Through a model, whose bounds cut the ranges."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         network = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2)).eval()
-    classifier = holdfast.Classifier(
-        network, (DATA.amin(0), DATA.amax(0)), preprocess=lambda x: (x - MEAN) / STD, device="cpu"
-    )
-    stepped = holdfast.metrics.WorstCase(make_table(), search="random", budget=30)(classifier, "saliency", DATA[:2])
+    model = standfast.Model(network, (DATA.amin(0), DATA.amax(0)), preprocess=lambda x: (x - MEAN) / STD, device="cpu")
+    stepped = standfast.metrics.WorstCase(make_table(), search="random", budget=30)(model, "saliency", DATA[:2])
     ages = stepped.inputs[:, 2] - DATA[:2, 2]
     assert stepped.frame()["age [change]"].to_list() == ages.tolist()
     table, rows = make_table("copula"), DATA[:3]
-    worst = holdfast.metrics.WorstCase(table, event="changed_explanation", similarity="pearson", budget=80)
-    found = worst(classifier, "saliency", rows)
+    worst = standfast.metrics.WorstCase(table, event="changed_explanation", similarity="pearson", budget=80)
+    found = worst(model, "saliency", rows)
     check_rules(rows, found.inputs)
-    rare = holdfast.metrics.MisinterpretationProbability(
+    rare = standfast.metrics.MisinterpretationProbability(
         table, event="changed_explanation", similarity="pearson", threshold=0.99, particles=64
     )
-    assert set(rare(classifier, "saliency", rows).status) <= {"ok", "degenerate"}
+    assert set(rare(model, "saliency", rows).status) <= {"ok", "degenerate"}
     plausible = table.measure_plausibility(rows, found.inputs)
     assert plausible is not None
     shown = found.frame()["plausibility"].to_list()
@@ -375,16 +373,16 @@ def test_in_a_composition_and_in_a_study_file(tmp_path: Any) -> None:
     stored = neighbourhood_from({"table": written})
     again = neighbourhood_from(to_plain(stored))
     assert again == stored
-    metric = holdfast.metrics.MaxSensitivity(stored)
+    metric = standfast.metrics.MaxSensitivity(stored)
     read = with_backgrounds(metric, tmp_path)
     changes = {name: CHANGES[name] for name in ("income", "debt", "region", "age")}
     assert read.neighbourhood == make_table("copula", changes=changes)
     assert isinstance(read.options()["neighbourhood"]["changes"]["age"], dict)
-    both = with_backgrounds(holdfast.metrics.MaxSensitivity(Compose((stored,))), tmp_path)
+    both = with_backgrounds(standfast.metrics.MaxSensitivity(Compose((stored,))), tmp_path)
     (tmp_path / "train.npz").rename(tmp_path / "other.npz")
     for value in (stored, Compose((stored,))):
         with pytest.raises(Misfit, match=r"neighbourhood(\.parts\[0\])?\.data\.path: expected a file or a folder"):
-            with_backgrounds(holdfast.metrics.MaxSensitivity(value), tmp_path)
+            with_backgrounds(standfast.metrics.MaxSensitivity(value), tmp_path)
     assert both.neighbourhood.parts[0] == read.neighbourhood
     assert hash(read.neighbourhood) == hash(make_table("copula", changes=changes))
     named = neighbourhood_from({"table": {"changes": "5%", "data": {"data": "digits", "samples": 5}}})

@@ -11,12 +11,12 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.errors import ArgumentError
-from holdfast.neighbourhoods import Compose, TokenSwaps, case_table, typo_table
-from holdfast.study.file.options import neighbourhood_from, to_plain
-from holdfast.tensors import Streams
-from holdfast.zoo import EmbeddedText, padded_batch, text_classifier
+import standfast
+from standfast.errors import ArgumentError
+from standfast.neighbourhoods import Compose, TokenSwaps, case_table, typo_table
+from standfast.study.file.options import neighbourhood_from, to_plain
+from standfast.tensors import Streams
+from standfast.zoo import EmbeddedText, padded_batch, text_classifier
 
 WORDS, DIM = 12, 4
 SYNONYMS = {1: (2, 3, 4), 5: [6], 7: (8, 0, 7), 0: (1,)}
@@ -89,22 +89,22 @@ def test_the_text_itself_and_single_swaps(text: EmbeddedText) -> None:
 
 
 def test_metrics_return_texts(text: EmbeddedText) -> None:
-    classifier = text_classifier(text, device="cpu")
+    model = text_classifier(text, device="cpu")
     inputs = text.embed(padded_batch([[1, 5, 7, 9, 1], [5, 1, 10]], padding=0))
     swaps = make_swaps(text, 0.75)
-    worst = holdfast.metrics.WorstCase(
+    worst = standfast.metrics.WorstCase(
         swaps, event="changed_explanation", similarity="pearson", search="random", budget=300, absolute=False
     )
-    found = worst(classifier, "input_x_gradient", inputs)
+    found = worst(model, "input_x_gradient", inputs)
     changed = read_tokens(text, found.inputs)
     assert bool((changed[1, 3:] == 0).all())
     allowed = [{1, 2, 3, 4}, {5, 6}, {7, 8}, {9}, {1, 2, 3, 4}]
     assert all(token in ids for token, ids in zip(changed[0].tolist(), allowed, strict=True))
     # the worst of all 64 texts that keep the class
     every = text.embed(torch.tensor(list(itertools.product(*allowed))))
-    every = every[classifier.predict(every) == found.targets[0]]
-    explain = holdfast.explainers.get("input_x_gradient")
-    maps, clean = explain(classifier, every, found.targets[0]), explain(classifier, inputs[:1])
+    every = every[model.predict(every) == found.targets[0]]
+    explain = standfast.explainers.get("input_x_gradient")
+    maps, clean = explain(model, every, found.targets[0]), explain(model, inputs[:1])
     alike = [stats.pearsonr(one.flatten(), clean.flatten()).statistic for one in maps.double()]
     assert float(found.value[0]) == pytest.approx(min(alike), abs=1e-5)
 

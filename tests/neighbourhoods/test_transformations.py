@@ -12,8 +12,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from holdfast.errors import ArgumentError
-from holdfast.neighbourhoods import (
+from standfast.errors import ArgumentError
+from standfast.neighbourhoods import (
     JPEG,
     Compose,
     Contrast,
@@ -24,8 +24,8 @@ from holdfast.neighbourhoods import (
     Translation,
     neighbourhoods,
 )
-from holdfast.neighbourhoods.transformations import read_range
-from holdfast.tensors import Streams
+from standfast.neighbourhoods.transformations import read_range
+from standfast.tensors import Streams
 
 GREY, COLOUR = (1, 5, 8), (3, 6, 4)
 SERIES = ((1, 9), (3, 8))

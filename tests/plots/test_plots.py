@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-import holdfast
-from holdfast.data import Dataset
-from holdfast.errors import ArgumentError, MissingExtraError
-from holdfast.plots import Bar, Panel, plot_panels
-from holdfast.plots.canvas import ESTIMATE, REFERENCE
+import standfast
+from standfast.data import Dataset
+from standfast.errors import ArgumentError, MissingExtraError
+from standfast.plots import Bar, Panel, plot_panels
+from standfast.plots.canvas import ESTIMATE, REFERENCE
 
 matplotlib.use("Agg")
 
@@ -43,7 +43,7 @@ def test_images_stand_beside_maps_on_a_scale_around_zero() -> None:
     x[:, :, 1] = 1
     maps = torch.zeros(2, 1, 4, 5)
     maps[:, 0, 0, 0], maps[:, 0, 3, 4] = 2.0, -1.0
-    axes = draw(holdfast.show(x, {"a": maps, "b": maps * 100}))
+    axes = draw(standfast.show(x, {"a": maps, "b": maps * 100}))
     assert len(axes) == 6
     assert [a.get_title() for a in axes[:3]] == ["sample 0", "a", "b"]
     (picture,) = axes[0].images
@@ -62,11 +62,11 @@ def test_images_stand_beside_maps_on_a_scale_around_zero() -> None:
 
 def test_a_single_image_and_colours() -> None:
     x, maps = torch.rand(3, 6, 6), torch.randn(3, 6, 6)
-    axes = draw(holdfast.show(x, maps))
+    axes = draw(standfast.show(x, maps))
     assert len(axes) == 2
     assert axes[0].images[0].get_array().shape == (6, 6, 3)
     assert np.allclose(axes[1].images[1].get_array(), maps.sum(0), atol=1e-6)
-    assert len(holdfast.show(torch.rand(20, 1, 4, 4), torch.rand(20, 1, 4, 4), most=3)) == 6
+    assert len(standfast.show(torch.rand(20, 1, 4, 4), torch.rand(20, 1, 4, 4), most=3)) == 6
 
 
 def test_tables_have_bars_with_names_the_largest_first() -> None:
@@ -74,7 +74,7 @@ def test_tables_have_bars_with_names_the_largest_first() -> None:
     values[0, 7], values[0, 3], values[0, 29] = -3.0, 2.0, 0.5
     names = [f"feature ${n}$" for n in range(30)]
     data = Dataset("t", torch.full((1, 30), 0.25), torch.tensor([0]), ("a",), features=tuple(names))
-    (axes,) = draw(holdfast.show(data, values))
+    (axes,) = draw(standfast.show(data, values))
     found = labels(axes.yaxis)
     assert [text.replace("\\$", "$") for text in found[:3]] == [
         "feature $7$ = 0.25",
@@ -90,26 +90,26 @@ def test_tables_have_bars_with_names_the_largest_first() -> None:
     assert colours[1][0] > colours[1][2]
     low, high = axes.get_ylim()
     assert low > high  # the largest on top
-    assert labels(holdfast.show(torch.zeros(1, 2), torch.ones(1, 2))[0].yaxis) == ["feature 0 = 0", "feature 1 = 0"]
+    assert labels(standfast.show(torch.zeros(1, 2), torch.ones(1, 2))[0].yaxis) == ["feature 0 = 0", "feature 1 = 0"]
 
 
 def test_series_are_lines_on_the_colour_of_their_relevance() -> None:
     x, maps = torch.randn(1, 2, 50), torch.zeros(1, 2, 50)
     maps[0, 1, 20:30] = -4.0
-    (axes,) = draw(holdfast.show(x, maps, features=["I", "II"]))
+    (axes,) = draw(standfast.show(x, maps, features=["I", "II"]))
     assert labels(axes.yaxis) == ["I", "II"]
     first, second = axes.collections
     assert not np.asarray(first.get_array()).any()
     assert np.asarray(second.get_array()).min() == -4.0
     assert second.get_clim() == (-4.0, 4.0)
     assert len(second.get_segments()) == 49
-    assert labels(holdfast.show(x, maps)[0].yaxis) == ["channel 0", "channel 1"]
+    assert labels(standfast.show(x, maps)[0].yaxis) == ["channel 0", "channel 1"]
 
 
 def test_positions_without_a_value_are_hatched() -> None:
     x, maps = torch.rand(1, 1, 6, 8), torch.randn(1, 1, 6, 8)
     maps[..., :2] = torch.nan
-    picture, map_ = draw(holdfast.show(x, maps))
+    picture, map_ = draw(standfast.show(x, maps))
     assert not picture.collections
     (hatched,) = map_.collections
     assert hatched.hatches == ["////"]
@@ -117,7 +117,7 @@ def test_positions_without_a_value_are_hatched() -> None:
     assert (corners[:, 0].min(), corners[:, 0].max()) == pytest.approx((0, 1.5), abs=0.01)  # of centres of pixels
     maps = torch.randn(1, 2, 50)
     maps[..., 40:] = torch.nan
-    (axes,) = draw(holdfast.show(torch.randn(1, 2, 50), maps))
+    (axes,) = draw(standfast.show(torch.randn(1, 2, 50), maps))
     (span,) = [patch for patch in axes.patches if patch.get_hatch()]
     assert (span.get_x(), span.get_x() + span.get_width()) == (39.5, 49.5)
 
@@ -126,14 +126,14 @@ def test_text_has_its_words_on_coloured_ground() -> None:
     maps = torch.zeros(1, 4, 5)
     maps[0, :, 1], maps[0, :, 2] = 1.0, -0.5  # summed over the embedding: 4 and -2
     words = ("the", "$x$", "plot", "was")
-    (axes,) = draw(holdfast.show(torch.rand(1, 4, 5), maps, tokens=[words]))
+    (axes,) = draw(standfast.show(torch.rand(1, 4, 5), maps, tokens=[words]))
     assert [text.get_text() for text in axes.texts] == list(words)
     ground = [text.get_bbox_patch().get_facecolor() for text in axes.texts]
     assert ground[1] == matplotlib.colormaps["RdBu_r"](1.0)
     assert ground[2] == pytest.approx(matplotlib.colormaps["RdBu_r"](0.25), abs=0.02)
     assert min(ground[0][:3]) > 0.95
     many = [["word"] * 60]
-    (axes,) = draw(holdfast.show(torch.rand(1, 4, 60), torch.rand(1, 4, 60), tokens=many))
+    (axes,) = draw(standfast.show(torch.rand(1, 4, 60), torch.rand(1, 4, 60), tokens=many))
     lines = {text.get_position()[1] for text in axes.texts}
     assert len(lines) == 6  # eleven words of five characters in a line of 56
     assert max(text.get_position()[0] for text in axes.texts) < 1
@@ -162,11 +162,11 @@ def test_text_has_its_words_on_coloured_ground() -> None:
 )
 def test_what_does_not_fit_is_refused(arguments: tuple[Any, Any], options: dict[str, Any], words: str) -> None:
     with pytest.raises(ArgumentError, match=words):
-        holdfast.show(*arguments, **options)
+        standfast.show(*arguments, **options)
 
 
-def test_a_result_draws_its_values_and_its_worst_sample(digits: Dataset, lenet: holdfast.Classifier) -> None:
-    metric = holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), budget=40)
+def test_a_result_draws_its_values_and_its_worst_sample(digits: Dataset, lenet: standfast.Model) -> None:
+    metric = standfast.metrics.WorstCase(standfast.LinfBall(0.1), budget=40)
     result = metric(lenet, "saliency", digits.inputs[:6])
     axes = draw(result.plot())
     assert len(axes) == 5
@@ -179,7 +179,7 @@ def test_a_result_draws_its_values_and_its_worst_sample(digits: Dataset, lenet: 
     assert np.allclose(axes[1].images[0].get_array(), digits.inputs[worst, 0])
     assert f"value {values[0]:.3f}" in axes[3].get_title()
     assert np.allclose(axes[4].images[1].get_array(), result.tensors()["maps"][worst, 0])
-    turned = holdfast.metrics.WorstCase(holdfast.neighbourhoods.Rotation(20), search="random", budget=5)
+    turned = standfast.metrics.WorstCase(standfast.neighbourhoods.Rotation(20), search="random", budget=5)
     result = turned(lenet, "saliency", digits.inputs[:1])
     axes = draw(result.plot())
     angle = float(result.parameters["angle [degrees]"][0])
@@ -189,12 +189,12 @@ def test_a_result_draws_its_values_and_its_worst_sample(digits: Dataset, lenet: 
     back = result.tensors()["aligned_maps"][0, 0]
     assert np.allclose(axes[6].images[1].get_array(), back.nan_to_num())
     assert axes[6].collections  # corners that not both see
-    lower = holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=3)(lenet, "saliency", digits.inputs[:3])
+    lower = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=3)(lenet, "saliency", digits.inputs[:3])
     assert len(draw(lower.plot())) == 1  # it stores no pictures
 
 
-def test_intervals_of_single_samples_are_drawn(digits: Dataset, lenet: holdfast.Classifier) -> None:
-    metric = holdfast.metrics.MisinterpretationProbability(holdfast.LinfBall(0.1), threshold=0.95, preset="quick")
+def test_intervals_of_single_samples_are_drawn(digits: Dataset, lenet: standfast.Model) -> None:
+    metric = standfast.metrics.MisinterpretationProbability(standfast.LinfBall(0.1), threshold=0.95, preset="quick")
     result = metric(lenet, "integrated_gradients:steps=2", digits.inputs[:3])
     (axes,) = draw(result.plot())
     assert result.low is not None
@@ -203,9 +203,9 @@ def test_intervals_of_single_samples_are_drawn(digits: Dataset, lenet: holdfast.
     assert heights[0] == pytest.approx(float(finite.min()))
 
 
-def test_findings_draw_a_panel_for_each_metric(digits: Dataset, lenet: holdfast.Classifier) -> None:
+def test_findings_draw_a_panel_for_each_metric(digits: Dataset, lenet: standfast.Model) -> None:
     metrics = {"one": "max_sensitivity:samples=3", "two": "aopc:steps=2,samples=1"}
-    found = holdfast.evaluate(lenet, ["saliency", "random"], digits[:8], metrics, progress=False, controls=False)
+    found = standfast.evaluate(lenet, ["saliency", "random"], digits[:8], metrics, progress=False, controls=False)
     axes = draw(found.plot())
     assert [a.get_title() for a in axes] == ["one", "two"]
     assert labels(axes[0].yaxis) == ["saliency", "random"]
@@ -244,5 +244,5 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
         return real(name, *arguments, **options)
 
     monkeypatch.setattr(builtins, "__import__", hidden)
-    with pytest.raises(MissingExtraError, match=r"a plot needs .*pip install 'holdfast\[plot\]'"):
-        holdfast.show(torch.rand(2, 3), torch.rand(2, 3))
+    with pytest.raises(MissingExtraError, match=r"a plot needs .*pip install 'standfast\[plot\]'"):
+        standfast.show(torch.rand(2, 3), torch.rand(2, 3))

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from report_builder import Builder
 
-import holdfast
-from holdfast.charts import Chart, Gallery
-from holdfast.metrics import (
+import standfast
+from standfast.charts import Chart, Gallery
+from standfast.metrics import (
     AOPC,
     CEval,
     CEvalPlot,
@@ -22,9 +22,9 @@ from holdfast.metrics import (
     NearAffinity,
     ParameterSensitivityConsistency,
 )
-from holdfast.report.views import Contents
+from standfast.report.views import Contents
 
-BALL = holdfast.LinfBall(0.1)
+BALL = standfast.LinfBall(0.1)
 #: the first figure's name, its lines of reference, and a part of the sentence on what it does not prove
 FIRST: dict[str, tuple[Any, str, list[float], str]] = {
     "max_sensitivity": (MaxSensitivity(BALL, samples=4), "distribution", [], "no proof of robustness"),
@@ -51,12 +51,10 @@ FIRST: dict[str, tuple[Any, str, list[float], str]] = {
 
 
 @pytest.fixture(scope="module")
-def found(
-    lenet: holdfast.Classifier, digits: holdfast.data.Dataset, tmp_path_factory: pytest.TempPathFactory
-) -> Contents:
+def found(lenet: standfast.Model, digits: standfast.data.Dataset, tmp_path_factory: pytest.TempPathFactory) -> Contents:
     out = tmp_path_factory.mktemp("first")
     metrics = {name: metric for name, (metric, *_) in FIRST.items()}
-    run = holdfast.evaluate(lenet, ["input_x_gradient"], digits[:3].inputs, metrics, out=out, progress=False)
+    run = standfast.evaluate(lenet, ["input_x_gradient"], digits[:3].inputs, metrics, out=out, progress=False)
     assert run.failures == []
     return Contents(run.results)
 

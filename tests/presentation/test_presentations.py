@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from report_builder import Builder, base
 
-from holdfast import export
-from holdfast.errors import ArgumentError, HoldfastError
-from holdfast.metrics.base import metrics
-from holdfast.presentation import Presentation, presentation_of, presentations
+from standfast import export
+from standfast.errors import ArgumentError, StandfastError
+from standfast.metrics.base import metrics
+from standfast.presentation import Presentation, presentation_of, presentations
 
 MODULE = """
-from holdfast.charts import Table, TableCell
-from holdfast.presentation import Presentation, Reading
+from standfast.charts import Table, TableCell
+from standfast.presentation import Presentation, Reading
 
 class Wobble(Presentation):
     def reading(self, options):
@@ -29,7 +29,7 @@ class Wobble(Presentation):
 
 not_one = dict
 """
-POINTS = """[holdfast.presentations]
+POINTS = """[standfast.presentations]
 wobble = wobbly:Wobble
 worst_case = wobbly:Wobble
 wrong = wobbly:not_one
@@ -73,14 +73,14 @@ def test_a_plug_in_brings_its_presentation(tmp_path: Path) -> None:
         assert text in page, text
     (entry,) = export.rows.list_entries(builder.results())
     assert (entry.reading.title, entry.reading.direction) == ("How much it wobbles", "lower")
-    assert type(presentation_of("worst_case")).__module__.startswith("holdfast.")  # ours cannot be replaced
+    assert type(presentation_of("worst_case")).__module__.startswith("standfast.")  # ours cannot be replaced
 
 
 @pytest.mark.usefixtures("plugin")
 def test_a_plug_in_that_is_no_presentation_is_refused() -> None:
     with pytest.raises(ArgumentError, match="presentation wrong: expected a presentation, got .* of wobbly"):
         presentation_of("wrong")
-    with pytest.raises(HoldfastError, match="the plug-in wobbly:Nothing of wobbly could not be loaded"):
+    with pytest.raises(StandfastError, match="the plug-in wobbly:Nothing of wobbly could not be loaded"):
         presentation_of("missing")
 
 

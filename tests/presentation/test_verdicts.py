@@ -12,10 +12,10 @@ import pytest
 import torch
 from report_builder import BALL, COMMON, base
 
-from holdfast.metrics.base import metrics, plain
-from holdfast.neighbourhoods import Rotation, TableChanges
-from holdfast.presentation import Presentation, View, presentation_of
-from holdfast.presentation.wording import describe_parameters, format_odds
+from standfast.metrics.base import metrics, plain
+from standfast.neighbourhoods import Rotation, TableChanges
+from standfast.presentation import Presentation, View, presentation_of
+from standfast.presentation.wording import describe_parameters, format_odds
 
 
 def make_view(metric: str, options: Mapping[str, Any], columns: Mapping[str, Mapping[str, Sequence[Any]]]) -> View:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 
 Function = Callable[[Tensor], Tensor]
 
@@ -19,8 +19,8 @@ def batch(shape: tuple[int, ...], count: int = 5, seed: int = 0) -> Tensor:
     return torch.rand(count, *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def of(module: nn.Module, bounds: tuple[Any, Any] = (0.0, 1.0), **options: Any) -> holdfast.Classifier:
-    return holdfast.Classifier(module.double().eval(), bounds=bounds, device="cpu", batch_size=64, **options)
+def of(module: nn.Module, bounds: tuple[Any, Any] = (0.0, 1.0), **options: Any) -> standfast.Model:
+    return standfast.Model(module.double().eval(), bounds=bounds, device="cpu", batch_size=64, **options)
 
 
 class Net(nn.Module):

@@ -12,16 +12,16 @@ import scipy.stats
 import torch
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.charts import REFERENCE
-from holdfast.errors import ArgumentError
-from holdfast.report.overview import draw_medians
-from holdfast.report.verdicts import describe_controls
-from holdfast.statistics.comparison import compare_with_controls
+import standfast
+from standfast.charts import REFERENCE
+from standfast.errors import ArgumentError
+from standfast.report.overview import draw_medians
+from standfast.report.verdicts import describe_controls
+from standfast.statistics.comparison import compare_with_controls
 
 
-def setting() -> tuple[holdfast.Classifier, Tensor]:
-    """A classifier that depends on the left half of an image only, and images whose right half is brighter."""
+def setting() -> tuple[standfast.Model, Tensor]:
+    """A model that depends on the left half of an image only, and images whose right half is brighter."""
     torch.manual_seed(0)
     layer = nn.Linear(64, 2)
     with torch.no_grad():
@@ -30,25 +30,26 @@ def setting() -> tuple[holdfast.Classifier, Tensor]:
         layer.bias.copy_(torch.tensor([-4.0, 4.0]))
     x = 0.6 + 0.2 * torch.rand(12, 1, 8, 8)
     x[..., 4:] += 0.2
-    return holdfast.Classifier(nn.Sequential(nn.Flatten(), layer), (0.0, 1.0), device="cpu", batch_size=64), x
+    return standfast.Model(nn.Sequential(nn.Flatten(), layer), (0.0, 1.0), device="cpu", batch_size=64), x
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> holdfast.Evaluation:
-    classifier, x = setting()
+def found(tmp_path_factory: pytest.TempPathFactory) -> standfast.Evaluation:
+    model, x = setting()
     metrics = ["aopc:samples=2,steps=8,region=1,score=logit", "max_sensitivity:samples=2"]
-    return holdfast.evaluate(
-        classifier,
-        {"good": "input_x_gradient", "poor": holdfast.explainers.RandomExplainer(seed=5)} | {"copy": lambda m, x, t: x},
+    return standfast.evaluate(
+        model,
+        {"good": "input_x_gradient", "poor": standfast.explainers.RandomExplainer(seed=5)}
+        | {"copy": lambda m, x, t: x},
         x,
         metrics,
-        neighbourhood=holdfast.LinfBall(0.1),
+        neighbourhood=standfast.LinfBall(0.1),
         out=tmp_path_factory.mktemp("found"),
         progress=False,
     )
 
 
-def test_metrics_that_say_something_about_the_model_evaluate_controls(found: holdfast.Evaluation) -> None:
+def test_metrics_that_say_something_about_the_model_evaluate_controls(found: standfast.Evaluation) -> None:
     frame = found.frame()
     by_metric = {
         label: set(frame.filter(pl.col("label") == label)["explainer"]) for label in ("aopc", "max_sensitivity")
@@ -59,7 +60,7 @@ def test_metrics_that_say_something_about_the_model_evaluate_controls(found: hol
     assert found.failures == []
 
 
-def test_controls_are_neither_ranked_nor_named_best(found: holdfast.Evaluation) -> None:
+def test_controls_are_neither_ranked_nor_named_best(found: standfast.Evaluation) -> None:
     assert found.best()["aopc"].explainers == ("good",)
     table = found.table().filter(metric="aopc")
     verdicts = dict(zip(table["explainer"], table["verdict"], strict=True))
@@ -67,7 +68,7 @@ def test_controls_are_neither_ranked_nor_named_best(found: holdfast.Evaluation) 
     assert all(verdicts[name] is None for name in ("random", "input_copy", "edges", "randomised:good", "poor"))
 
 
-def test_the_table_says_who_beats_the_controls(found: holdfast.Evaluation) -> None:
+def test_the_table_says_who_beats_the_controls(found: standfast.Evaluation) -> None:
     table = found.table()
     rows = {(row["metric"], row["explainer"]): row for row in table.to_dicts()}
     assert rows["aopc", "good"]["against_controls"] == "beats"
@@ -79,7 +80,7 @@ def test_the_table_says_who_beats_the_controls(found: holdfast.Evaluation) -> No
     assert stable["against_controls"].is_null().all()
 
 
-def test_print_and_report_say_who_does_not_beat_the_best_control(found: holdfast.Evaluation, tmp_path: Path) -> None:
+def test_print_and_report_say_who_does_not_beat_the_best_control(found: standfast.Evaluation, tmp_path: Path) -> None:
     text = " ".join(str(found).split())
     assert "2 explainers and 5 controls of Sequential on 12 samples" in text
     assert "aopc: Better than every control: good. " in text
@@ -92,7 +93,7 @@ def test_print_and_report_say_who_does_not_beat_the_best_control(found: holdfast
 
 
 def test_charts_draw_controls_in_grey_and_leave_out_those_that_a_metric_does_not_evaluate(
-    found: holdfast.Evaluation,
+    found: standfast.Evaluation,
 ) -> None:
     contents = found.results.contents
     charts = dict(draw_medians(contents, *contents.pairs[0]))
@@ -107,12 +108,12 @@ def test_charts_draw_controls_in_grey_and_leave_out_those_that_a_metric_does_not
 
 
 def test_which_controls_are_added() -> None:
-    classifier, x = setting()
+    model, x = setting()
 
-    def names(x: Tensor, classifier: holdfast.Classifier = classifier, **options: object) -> list[str]:
+    def names(x: Tensor, model: standfast.Model = model, **options: object) -> list[str]:
         arguments = {"explainers": ["saliency"], **options}
-        run = holdfast.evaluate(
-            classifier,
+        run = standfast.evaluate(
+            model,
             inputs=x,
             metrics="aopc:samples=1,steps=1",
             progress=False,
@@ -125,8 +126,8 @@ def test_which_controls_are_added() -> None:
     assert names(x[:1], explainers=["edges", "random"]) == ["edges", "random"]
     given = ["saliency", "random", "randomised:saliency"]
     assert names(x[:1], explainers=given) == [*given, "input_copy", "edges"]
-    flat = holdfast.Classifier(nn.Linear(4, 2), (0.0, 1.0), device="cpu")
-    table = holdfast.evaluate(flat, "saliency", torch.rand(2, 4), "corruption_curve:samples=1", progress=False)
+    flat = standfast.Model(nn.Linear(4, 2), (0.0, 1.0), device="cpu")
+    table = standfast.evaluate(flat, "saliency", torch.rand(2, 4), "corruption_curve:samples=1", progress=False)
     assert "edges" not in set(table.frame()["explainer"])
     with pytest.raises(ArgumentError, match="controls: expected names that differ from those of the explainers"):
         names(x[:1], controls={"saliency": "edges"})

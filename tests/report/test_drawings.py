@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 from report_builder import Builder
 
-from holdfast.charts import GalleryRow, Picture
-from holdfast.report.drawings import BLUE, FEATURES, RED, WIDTH, draw_row, measure
-from holdfast.report.views import Contents
+from standfast.charts import GalleryRow, Picture
+from standfast.report.drawings import BLUE, FEATURES, RED, WIDTH, draw_row, measure
+from standfast.report.views import Contents
 
 RNG = np.random.default_rng(7)
 

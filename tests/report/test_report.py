@@ -15,8 +15,8 @@ import polars as pl
 import pytest
 from report_builder import PROB, WORST, WORST_CLASS, Builder, assert_whole, base, study, without_bundle
 
-import holdfast.report
-from holdfast.charts import (
+import standfast.report
+from standfast.charts import (
     COLOURS,
     INK,
     Chart,
@@ -32,18 +32,18 @@ from holdfast.charts import (
     draw_lines,
     draw_strips,
 )
-from holdfast.errors import ArgumentError
-from holdfast.metrics.base import metrics
-from holdfast.presentation import Presentation, Reading, View, presentation_of, presentations
-from holdfast.presentation.base import format_number
-from holdfast.presentation.safari.misinterpretation_probability import column_of_levels, threshold_as_read
-from holdfast.report import Report, build_html
-from holdfast.report.glossary import Glossary
-from holdfast.report.methods import list_options
-from holdfast.report.pictures import SHADES, UNSEEN, colour_signed, draw_input, draw_map, encode_png, shrink
-from holdfast.report.render import render_files, render_for_page
-from holdfast.report.summary import describe_censoring
-from holdfast.report.views import Contents
+from standfast.errors import ArgumentError
+from standfast.metrics.base import metrics
+from standfast.presentation import Presentation, Reading, View, presentation_of, presentations
+from standfast.presentation.base import format_number
+from standfast.presentation.safari.misinterpretation_probability import column_of_levels, threshold_as_read
+from standfast.report import Report, build_html
+from standfast.report.glossary import Glossary
+from standfast.report.methods import list_options
+from standfast.report.pictures import SHADES, UNSEEN, colour_signed, draw_input, draw_map, encode_png, shrink
+from standfast.report.render import render_files, render_for_page
+from standfast.report.summary import describe_censoring
+from standfast.report.views import Contents
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def builder(tmp_path: Path) -> Builder:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Builder, str]:
     builder = study(tmp_path_factory.mktemp("study"))
-    return builder, builder.page(title="A study", command="holdfast run study.toml")
+    return builder, builder.page(title="A study", command="standfast run study.toml")
 
 
 def cell_text(page: str, explainer: str, label: str, data: str = "digits", model: str = "lenet") -> str:
@@ -296,7 +296,7 @@ def test_a_whole_study_is_shown(whole: tuple[Builder, str]) -> None:
     assert "grand" not in page
     assert page.count("Mean ranks, 1 is best: ") == 3 * 3
     assert "@inproceedings{huang2023safari" in page
-    assert "holdfast run study.toml" in page
+    assert "standfast run study.toml" in page
     assert len(page) < 6_000_000
 
 
@@ -616,7 +616,7 @@ def test_numbers_as_printed(value: float | None, decimals: int | None, text: str
 
 
 def test_what_draws_is_imported_only_when_a_page_is_built() -> None:
-    package = Path(holdfast.report.__file__).parent
+    package = Path(standfast.report.__file__).parent
     for path in package.glob("*.py"):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
@@ -627,14 +627,14 @@ def test_what_draws_is_imported_only_when_a_page_is_built() -> None:
                 *("errors", "registry", "tensors", "neighbourhoods", "similarity", "statistics", "metrics"),
                 *("study", "charts", "presentation", "report"),
             )
-            ours = [name.removeprefix("holdfast.") for name in names if name.startswith("holdfast.")]
+            ours = [name.removeprefix("standfast.") for name in names if name.startswith("standfast.")]
             assert all(name.startswith(allowed) for name in ours), path
 
 
 def test_the_report_knows_no_metric_by_name() -> None:
-    from holdfast.metrics import names
+    from standfast.metrics import names
 
-    package = Path(holdfast.report.__file__).parent
+    package = Path(standfast.report.__file__).parent
     for path in [*package.glob("*.py"), *package.glob("templates/*")]:
         text = path.read_text(encoding="utf-8")
         assert not [name for name in names() if name in text], path

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from report_builder import Builder, base, study
 
-from holdfast.report import Report
+from standfast.report import Report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(
@@ -40,7 +40,7 @@ def browser() -> Iterator[Any]:
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("browser")
     builder = study(folder / "results", samples=12, explainers=4)
-    return Report(builder.results(title="A study", command="holdfast run study.toml")).to_html(folder / "report.html")
+    return Report(builder.results(title="A study", command="standfast run study.toml")).to_html(folder / "report.html")
 
 
 class Tab:

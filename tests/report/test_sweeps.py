@@ -14,17 +14,17 @@ import pytest
 import torch
 from report_builder import COMMON, Builder, assert_whole, base
 
-import holdfast
-from holdfast.charts import Chart, Gallery, GalleryRow, IntervalBar, Picture, Strip, Track, draw_strips, draw_sweep
-from holdfast.charts.sweep_plot import choose_styles_of_explainers, choose_styles_of_values
-from holdfast.metrics.base import PartOf, metrics, plain
-from holdfast.neighbourhoods import Rotation
-from holdfast.presentation import Presentation, Reading, View, presentations
-from holdfast.report import Report, build_html
-from holdfast.report import sweeps as sweeps_module
-from holdfast.report.options import Configuration, Group, find_groups, flatten_options
-from holdfast.report.sweeps import Part, compare_models, compare_options
-from holdfast.report.views import Contents
+import standfast
+from standfast.charts import Chart, Gallery, GalleryRow, IntervalBar, Picture, Strip, Track, draw_strips, draw_sweep
+from standfast.charts.sweep_plot import choose_styles_of_explainers, choose_styles_of_values
+from standfast.metrics.base import PartOf, metrics, plain
+from standfast.neighbourhoods import Rotation
+from standfast.presentation import Presentation, Reading, View, presentations
+from standfast.report import Report, build_html
+from standfast.report import sweeps as sweeps_module
+from standfast.report.options import Configuration, Group, find_groups, flatten_options
+from standfast.report.sweeps import Part, compare_models, compare_options
+from standfast.report.views import Contents
 
 GENETIC = {"name": "genetic", "mutation": 0.02, "noise": 0.5}
 RARE = {
@@ -286,8 +286,8 @@ def test_two_configurations_are_compared_where_they_differ_in_one_thing(
 
 def test_neighbourhoods_are_on_an_axis_by_their_extent_or_beside_each_other_by_their_label() -> None:
     """Of one kind by its number; of several kinds each with the number in its words."""
-    from holdfast.metrics.base import plain
-    from holdfast.neighbourhoods import JPEG, Brightness, Compose, LinfBall, Rotation
+    from standfast.metrics.base import plain
+    from standfast.neighbourhoods import JPEG, Brightness, Compose, LinfBall, Rotation
 
     def find(*places: Any) -> list[Group]:
         return find_groups(configurations(*({"neighbourhood": plain(place)} for place in places)))
@@ -366,7 +366,7 @@ def test_the_roles_of_options_are_those_of_the_metric(name: str) -> None:
 
 @pytest.mark.parametrize("method", ["subset", "monte_carlo"])
 def test_each_method_has_options_of_its_own(method: Any) -> None:
-    metric = holdfast.metrics.MisinterpretationProbability(holdfast.LinfBall(0.1), threshold=0.9, method=method)
+    metric = standfast.metrics.MisinterpretationProbability(standfast.LinfBall(0.1), threshold=0.9, method=method)
     subset, options = (
         ("particles", "moves", "quantile", "first", "proposal", "floor", "error", "budget", "from_event"),
         metric.options(),
@@ -769,8 +769,8 @@ def test_a_study_of_searches_and_similarities(tmp_path: Path) -> None:
             },
         },
     }
-    holdfast.run_study(study, out=tmp_path / "results")
-    results = holdfast.load_results(tmp_path / "results")
+    standfast.run_study(study, out=tmp_path / "results")
+    results = standfast.load_results(tmp_path / "results")
     contents = Contents(results)
     population, similarity = compare_options(contents).sections
     (chart,) = charts_of(population.parts[0])

@@ -8,11 +8,11 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-import holdfast
-from holdfast.cli import app
-from holdfast.reproduce import print_table, read_table, reproductions, write_studies
-from holdfast.reproduce.base import SCALES, Column, Part, Reproduction, Scale, make_table
-from holdfast.study.file.spec import load_study
+import standfast
+from standfast.cli import app
+from standfast.reproduce import print_table, read_table, reproductions, write_studies
+from standfast.reproduce.base import SCALES, Column, Part, Reproduction, Scale, make_table
+from standfast.study.file.spec import load_study
 
 
 @pytest.mark.parametrize("name", reproductions.names())
@@ -33,7 +33,7 @@ def test_a_tiny_run_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixtu
     metrics = {"data SenC": {**study["metrics"]["data SenC"], "masks": 60, "permutations": 99}}
     explainers = {name: study["explainers"][name] for name in ("saliency", "Grad-CAM", "random")}
     tiny = {**study, "data": {"MNIST": "digits"}, "samples": 3, "metrics": metrics, "explainers": explainers}
-    found = holdfast.run_study(tiny, tmp_path, progress=False)
+    found = standfast.run_study(tiny, tmp_path, progress=False)
     table = read_table(part, found.results)
     assert table.failures == 0
     assert table.rows["explainer"].to_list() == ["saliency", "Grad-CAM", "random"]
@@ -102,7 +102,7 @@ def test_claims_are_judged_by_the_numbers() -> None:
 
 
 def test_a_dry_run_prints_costs_and_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
+    monkeypatch.setenv("STANDFAST_DATA", str(tmp_path))
     done = CliRunner().invoke(app, ["reproduce", "senc-gtsrb", "--scale", "full", "--dry-run", "--out", str(tmp_path)])
     assert done.exit_code == 1
     assert done.output.count("cannot run here yet") == 2
@@ -118,7 +118,7 @@ def test_a_dry_run_prints_costs_and_what_is_missing(tmp_path: Path, monkeypatch:
         Part("costs", "", lambda scale: study, ()),
         Part("times", "", None, (), measure=lambda scale: pl.DataFrame()),
     )
-    monkeypatch.setattr("holdfast.reproduce.reproductions", {"mine": Reproduction("Mine", parts)})
+    monkeypatch.setattr("standfast.reproduce.reproductions", {"mine": Reproduction("Mine", parts)})
     done = CliRunner().invoke(app, ["reproduce", "mine", "--dry-run", "--out", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
     assert "1 jobs, 0 of them done; about 6 model evaluations" in done.output
@@ -131,5 +131,5 @@ def test_the_command_writes_studies_and_lists_names(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert len(list(tmp_path.glob("*.yaml"))) == 2
     assert "senc-figure5" in CliRunner().invoke(app, ["list", "reproductions"]).output.split()
-    with pytest.raises(holdfast.ArgumentError, match="did you mean 'senc-mnist'"):
+    with pytest.raises(standfast.ArgumentError, match="did you mean 'senc-mnist'"):
         reproductions["senc-minst"]

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from torch import Tensor
 
-from holdfast import similarity as sim
-from holdfast.errors import ArgumentError
-from holdfast.similarity import diverse, profile
+from standfast import similarity as sim
+from standfast.errors import ArgumentError
+from standfast.similarity import diverse, profile
 
 MAPS = [(13, 11), (9, 16), (1, 12), (40,), (3,)]
 NAMES = ["topk_intersection", "lens_precision", "lens_recall", "lens_distance", "lens_spearman", "lens_kendall"]
@@ -487,7 +487,7 @@ def test_kendall_of_large_maps_in_bounded_memory():
     """
     code = """
 import resource, sys, torch
-from holdfast.similarity import lens_kendall, lens_precision
+from standfast.similarity import lens_kendall, lens_precision
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 torch.set_num_threads(1)
 a, b = torch.randn(2, 12, 227, 227)

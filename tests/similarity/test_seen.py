@@ -11,10 +11,10 @@ import scipy.stats
 import torch
 from torch import Tensor
 
-from holdfast import similarity
-from holdfast.errors import ArgumentError
-from holdfast.similarity import Similarity, dilate, smooth
-from holdfast.similarity.diverse import top_k_diverse
+from standfast import similarity
+from standfast.errors import ArgumentError
+from standfast.similarity import Similarity, dilate, smooth
+from standfast.similarity.diverse import top_k_diverse
 
 Number = Callable[[Any, Any], float]
 

@@ -17,10 +17,10 @@ from hypothesis.extra import numpy as hnp
 from skimage.metrics import structural_similarity
 from torch import Tensor
 
-from holdfast import similarity as sim
-from holdfast.errors import ArgumentError, UnknownNameError
-from holdfast.similarity import rank, rows
-from holdfast.similarity.ranked_reference import RankedReference
+from standfast import similarity as sim
+from standfast.errors import ArgumentError, UnknownNameError
+from standfast.similarity import rank, rows
+from standfast.similarity.ranked_reference import RankedReference
 
 NAMES = sim.names()
 CORRELATIONS = ["pearson", "cosine", "spearman", "kendall"]

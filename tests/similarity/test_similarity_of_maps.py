@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-import holdfast
+import standfast
 from conftest import SHAPES, small_net
-from holdfast import similarity as sim
-from holdfast.errors import ArgumentError
-from holdfast.metrics import WorstCase
-from holdfast.metrics.probe import Probe
-from holdfast.neighbourhoods import LinfBall
-from holdfast.study.file.options import similarity_from
+from standfast import similarity as sim
+from standfast.errors import ArgumentError
+from standfast.metrics import WorstCase
+from standfast.metrics.probe import Probe
+from standfast.neighbourhoods import LinfBall
+from standfast.study.file.options import similarity_from
 
 OF_POSITIONS = [n for n in sim.names() if sim.get(n).channels is not None]
 COLOUR = (3, 8, 8)
@@ -31,8 +31,8 @@ def inputs(shape: tuple[int, ...], count: int = 6) -> Tensor:
     return torch.rand(count, *shape, generator=torch.Generator().manual_seed(1))
 
 
-def classifier(shape: tuple[int, ...]) -> holdfast.Classifier:
-    return holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
+def model(shape: tuple[int, ...]) -> standfast.Model:
+    return standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
 
 
 def test_which_know_positions() -> None:
@@ -148,14 +148,14 @@ def test_colour_images_are_compared_pixel_by_pixel(name: str) -> None:
 @pytest.mark.parametrize("absolute", [True, False])
 @pytest.mark.parametrize("name", ["topk_intersection:k=5", "lens_precision:k=5,channels=max", "lens_spearman", "ssim"])
 def test_the_probe_compares_positions(name: str, absolute: bool, shape: tuple[int, ...]) -> None:
-    model, similarity, x = classifier(shape), sim.get(name), inputs(shape)
-    explainer = holdfast.explainers.get("input_x_gradient")
+    network, similarity, x = model(shape), sim.get(name), inputs(shape)
+    explainer = standfast.explainers.get("input_x_gradient")
     seed = torch.tensor([0, 1, 2, 3, 4, 5, 5, 0])
     moved = (x[seed] + 0.1 * torch.randn(8, *shape, generator=torch.Generator().manual_seed(2))).clamp(0, 1)
-    with model.session():
-        probe = Probe(model, explainer, x, None, similarity, absolute=absolute, explain="predicted")
+    with network.session():
+        probe = Probe(network, explainer, x, None, similarity, absolute=absolute, explain="predicted")
         seen = probe.query(moved, seed, want_distance=True)
-    before, after = explainer(model, x)[seed], explainer(model, moved)
+    before, after = explainer(network, x)[seed], explainer(network, moved)
     if absolute:
         before, after = before.abs(), after.abs()
     distance = (before - after).flatten(1).norm(dim=1)  # of whole maps, channels and all
@@ -175,7 +175,7 @@ def test_a_constant_reference_is_skipped_by_what_compares_orders() -> None:
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[1.0, 1, 1, 1], [0, 0, 0, 0]]))
         layer.bias.zero_()
-    model = holdfast.Classifier(layer, (0.0, 1.0), device="cpu")
+    model = standfast.Model(layer, (0.0, 1.0), device="cpu")
     x = torch.tensor([[0.5, 0.5, 0.5, 0.5], [0.1, 0.2, 0.3, 0.4]])
     expected = {"lens_distance": "degenerate", "lens_recall": "degenerate", "centre_of_mass": "ok", "mse": "ok"}
     for name, status in expected.items():
@@ -192,21 +192,21 @@ def test_what_is_compared_decides_whether_a_copy_counts_as_degenerate() -> None:
         flat = x[:, :1] - x[:, :1].mean((2, 3), keepdim=True)
         return torch.where(x.amax((1, 2, 3), keepdim=True) > 0.9, x, torch.cat([flat, -flat], 1))
 
-    model = classifier((2, 6, 6))
+    network = model((2, 6, 6))
     origin = 0.1 + 0.5 * inputs((2, 6, 6), 1)
     origin[0, 0, 0, 0] = 0.95
-    with model.session():
-        probe = Probe(model, holdfast.explainers.get(explain), origin, similarity="lens_recall:k=3")
+    with network.session():
+        probe = Probe(network, standfast.explainers.get(explain), origin, similarity="lens_recall:k=3")
         assert probe.status == ("ok",)
         probe.query(origin * 0.5)
         assert probe.common_fields(WorstCase(LinfBall(0.1), "changed_class"))["degenerate"].tolist() == [1]
 
 
 def test_the_worst_case_of_the_centre_of_mass_by_its_gradient() -> None:
-    model, x = classifier(COLOUR), inputs(COLOUR, 3)
+    network, x = model(COLOUR), inputs(COLOUR, 3)
     found = {}
     for search in ("gradient", "random"):
         worst = WorstCase(LinfBall(0.1), "changed_explanation", similarity="centre_of_mass", search=search, budget=60)
-        found[search] = worst(model, "saliency", x, generator=torch.Generator().manual_seed(0)).similarity
+        found[search] = worst(network, "saliency", x, generator=torch.Generator().manual_seed(0)).similarity
     assert (found["gradient"] > 0).all()
     assert found["gradient"].mean() > found["random"].mean()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import holdfast
+import standfast
 
 STUDY: dict[str, Any] = {
     "title": "Digits",
@@ -23,5 +23,5 @@ STUDY: dict[str, Any] = {
 
 def run(folder: Path, **changes: Any) -> Path:
     """The folder with the results of the study."""
-    holdfast.run_study({**STUDY, **changes}, folder, progress=False)
+    standfast.run_study({**STUDY, **changes}, folder, progress=False)
     return folder

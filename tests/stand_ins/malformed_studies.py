@@ -241,7 +241,7 @@ MALFORMED: dict[str, tuple[str, str]] = {
     "export without trust": (_model("{path: static.pt2}"), "expected trust: true beside static.pt2, because opening"),
     "no module from function": (
         _model(f"{{function: '{_M}:text'}}"),
-        "predict_proba, or a holdfast.Classifier, got a str",
+        "predict_proba, or a standfast.Model, got a str",
     ),
     "number for function": (
         _model(f"{{function: '{_M}:LIMIT'}}"),

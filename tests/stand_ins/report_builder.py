@@ -12,9 +12,9 @@ import numpy as np
 import polars as pl
 import torch
 
-from holdfast.report import build_html
-from holdfast.study.results import Results, load_results
-from holdfast.study.store import Store, pack, pack_failure
+from standfast.report import build_html
+from standfast.study.results import Results, load_results
+from standfast.study.store import Store, pack, pack_failure
 
 BALL = {"norm": "LinfBall", "radius": 0.1, "distribution": "uniform", "sigma": None}
 COMMON = {"neighbourhood": BALL, "similarity": "pearson", "threshold": None, "explain": "predicted", "margin": "logit"}
@@ -171,7 +171,7 @@ class Builder:
                 "repeats": self.repeats,
                 **self.names,
                 "about": about,
-                "environment": {"holdfast": "0", "torch": "2", "python": "3", "packages": {"numpy": "2"}},
+                "environment": {"standfast": "0", "torch": "2", "python": "3", "packages": {"numpy": "2"}},
                 "jobs": self.jobs,
                 **self.extra,
             }
@@ -271,9 +271,9 @@ def assert_whole(page: str) -> None:
     assert checker.heads.count("h1") == 1
     assert checker.loads == []
     head = page.split("</head>")[0]
-    assert '<meta name="holdfast-report" content="complete">' in head
+    assert '<meta name="standfast-report" content="complete">' in head
     assert "default-src 'none'" in head
-    assert page.splitlines()[-1] == "<!-- holdfast report: complete -->"
+    assert page.splitlines()[-1] == "<!-- standfast report: complete -->"
     assert "@import" not in without_bundle(page)
     assert "url(" not in head
     for content in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, flags=re.DOTALL):

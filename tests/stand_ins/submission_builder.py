@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.tensors import Array
+from standfast.tensors import Array
 
 #: digests of inputs and of a network
 DATA, NETWORK = "0" * 16, "1" * 16
@@ -77,7 +77,7 @@ def build(
         "seed": seed,
         "repeats": 1,
     }
-    about = {"holdfast_submission": 1, "name": name, "by": "somebody", "note": ""}
+    about = {"standfast_submission": 1, "name": name, "by": "somebody", "note": ""}
     return {**about, "manifest": manifest, "planned": len(jobs), "columns": columns, "jobs": jobs, "failed": []}
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import scipy
 
-from holdfast.statistics import bootstrap
-from holdfast.statistics.bootstrap import intervals_of_means
-from holdfast.statistics.paired import bootstrap_interval
-from holdfast.tensors import Array
+from standfast.statistics import bootstrap
+from standfast.statistics.bootstrap import intervals_of_means
+from standfast.statistics.paired import bootstrap_interval
+from standfast.tensors import Array
 
 RESAMPLES = 400
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from holdfast.errors import ArgumentError
-from holdfast.statistics.decisions import (
+from standfast.errors import ArgumentError
+from standfast.statistics.decisions import (
     Estimate,
     count_met,
     estimate_mean,

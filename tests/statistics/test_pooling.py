@@ -9,10 +9,10 @@ import pytest
 import scipy.stats
 import torch
 
-from holdfast.algorithms.masks.random_masks import draw_masks, measure_consistency
-from holdfast.errors import ArgumentError
-from holdfast.statistics.pooling import pool_inputs
-from holdfast.tensors import Streams
+from standfast.algorithms.masks.random_masks import draw_masks, measure_consistency
+from standfast.errors import ArgumentError
+from standfast.statistics.pooling import pool_inputs
+from standfast.tensors import Streams
 
 
 def test_the_test_is_stouffer_s() -> None:

@@ -21,10 +21,10 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from holdfast.errors import ArgumentError
-from holdfast.statistics import paired as statistics
-from holdfast.statistics.comparison import Comparison, compare, count_needed, estimate_needed
-from holdfast.statistics.paired import (
+from standfast.errors import ArgumentError
+from standfast.statistics import paired as statistics
+from standfast.statistics.comparison import Comparison, compare, count_needed, estimate_needed
+from standfast.statistics.paired import (
     bootstrap_interval,
     friedman,
     holm,
@@ -33,13 +33,13 @@ from holdfast.statistics.paired import (
     midranks,
     signed_rank,
 )
-from holdfast.statistics.ranking import (
+from standfast.statistics.ranking import (
     measure_agreement,
     measure_agreement_interval,
     measure_agreements,
     rank_explainers,
 )
-from holdfast.study.results import Results
+from standfast.study.results import Results
 
 INF = math.inf
 
@@ -925,7 +925,7 @@ def test_agreements_pair_samples_and_explainers(monkeypatch: pytest.MonkeyPatch)
     ranks[0, [1, 2, *range(4, 12)]], ranks[1] = found[0].comparison.ranks, found[1].comparison.ranks
     given: list[Any] = []
     monkeypatch.setattr(
-        "holdfast.statistics.ranking.measure_agreement_interval", lambda ranks, level: given.append(ranks)
+        "standfast.statistics.ranking.measure_agreement_interval", lambda ranks, level: given.append(ranks)
     )
     measure_agreements(found)
     np.testing.assert_array_equal(given[0], ranks)
@@ -961,7 +961,7 @@ def test_rankings_of_repeats_and_bounds() -> None:
 
 def test_imports_are_light() -> None:
     code = (
-        "import sys, holdfast.statistics.ranking; "
+        "import sys, standfast.statistics.ranking; "
         "print([m for m in ('matplotlib', 'pandas', 'statsmodels', 'scikit_posthocs', 'seaborn') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""What `holdfast.estimate` and a dry run say of the costs, and what they spend to find out."""
+"""What `standfast.estimate` and a dry run say of the costs, and what they spend to find out."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 from conftest import SHAPES, small_net
-from holdfast.metrics import Metric, Probe, Result, metrics
-from holdfast.study import cost
+from standfast.metrics import Metric, Probe, Result, metrics
+from standfast.study import cost
 
 
 class Clock:
@@ -46,8 +46,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def timed_model(clock: Clock, shape: tuple[int, ...] = SHAPES["flat"]) -> holdfast.Classifier:
-    return holdfast.Classifier(Timed(small_net(shape), clock), (0.0, 1.0), device="cpu", batch_size=64)
+def timed_model(clock: Clock, shape: tuple[int, ...] = SHAPES["flat"]) -> standfast.Model:
+    return standfast.Model(Timed(small_net(shape), clock), (0.0, 1.0), device="cpu", batch_size=64)
 
 
 def draw(count: int, shape: tuple[int, ...] = SHAPES["flat"]) -> Tensor:
@@ -69,8 +69,8 @@ class Repeated(Metric):
     def expected_evaluations(self) -> int:
         return min(self.samples + 1, self.budget or sys.maxsize)
 
-    def evaluate(self, classifier: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
-        probe = Probe(classifier, explainer, inputs, targets, similarity="cosine")
+    def evaluate(self, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
+        probe = Probe(model, explainer, inputs, targets, similarity="cosine")
         value = probe.query(inputs).similarity
         for _ in range(self.factor * self.samples - 1):
             if int(probe.evaluations.max()) != self.budget:
@@ -78,15 +78,15 @@ class Repeated(Metric):
         return Result(**probe.common_fields(self), value=value)
 
 
-@pytest.mark.parametrize("name", holdfast.metrics.names())
+@pytest.mark.parametrize("name", standfast.metrics.names())
 def test_trials_to_the_end_count_what_results_report(name: str) -> None:
     shape = SHAPES["image"]
-    model = holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
+    model = standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
     options: dict[str, Any] = {"samples_per_job": 2, "controls": False}
-    found = holdfast.estimate(
+    found = standfast.estimate(
         model, "input_x_gradient", draw(2, shape), metrics[name].example(), seconds=math.inf, **options
     )
-    result = holdfast.evaluate(
+    result = standfast.evaluate(
         model, "input_x_gradient", draw(2, shape), metrics[name].example(), progress=False, **options
     ).results.samples
     assert found.evaluations == result["model_evaluations"].sum()
@@ -95,7 +95,7 @@ def test_trials_to_the_end_count_what_results_report(name: str) -> None:
 
 def test_a_short_metric_is_run_to_its_end(clock: Clock) -> None:
     model, inputs = timed_model(clock), draw(16)
-    found = holdfast.estimate(model, "saliency", inputs, Repeated(20), samples_per_job=16)
+    found = standfast.estimate(model, "saliency", inputs, Repeated(20), samples_per_job=16)
     assert found.evaluations == 16 * 21
     clock.rows = 0
     Repeated(20)(model, "saliency", inputs)
@@ -106,14 +106,14 @@ def test_a_long_metric_is_stopped_and_its_pilot_run(clock: Clock) -> None:
     """16 rows take 16 ms: the metric 160 s, its pilot 1.6 s. All that they take is known, to the last second."""
     model, inputs = timed_model(clock), draw(16)
     clock.rows = 0
-    found = holdfast.estimate(model, "saliency", inputs, Repeated(), samples_per_job=16, seconds=2.0)
+    found = standfast.estimate(model, "saliency", inputs, Repeated(), samples_per_job=16, seconds=2.0)
     assert clock.rows < 10_000
     assert found.evaluations == 16 * 10_001
     assert found.seconds == pytest.approx(160, rel=0.02)
 
 
 def test_what_a_pilot_takes_more_than_expected_is_scaled(clock: Clock) -> None:
-    found = holdfast.estimate(
+    found = standfast.estimate(
         timed_model(clock), "saliency", draw(16), Repeated(factor=3), samples_per_job=16, seconds=6.0
     )
     assert found.evaluations == pytest.approx(16 * 30_000, rel=0.02)
@@ -122,12 +122,12 @@ def test_what_a_pilot_takes_more_than_expected_is_scaled(clock: Clock) -> None:
 
 def test_no_more_than_the_budget_is_expected(clock: Clock) -> None:
     metric = Repeated(factor=3, budget=12_000)
-    found = holdfast.estimate(timed_model(clock), "saliency", draw(16), metric, samples_per_job=16, seconds=6.0)
+    found = standfast.estimate(timed_model(clock), "saliency", draw(16), metric, samples_per_job=16, seconds=6.0)
     assert found.evaluations == 16 * 12_000
 
 
 def test_where_the_pilot_takes_too_long_too_the_rate_counts(clock: Clock) -> None:
-    found = holdfast.estimate(timed_model(clock), "saliency", draw(16), Repeated(), samples_per_job=16, seconds=0.1)
+    found = standfast.estimate(timed_model(clock), "saliency", draw(16), Repeated(), samples_per_job=16, seconds=0.1)
     assert found.evaluations == 16 * 10_001
     assert found.seconds == pytest.approx(160, rel=0.02)
 
@@ -144,18 +144,18 @@ class Slow:
 def test_explanations_are_not_reckoned_for_every_evaluation(clock: Clock) -> None:
     """A corruption curve explains once, and predicts many copies."""
     model, inputs = timed_model(clock), draw(16)
-    metric, slow = holdfast.metrics.CorruptionCurve(samples=100), holdfast.explainers.from_callable(Slow())
-    found = holdfast.estimate(model, slow, inputs, metric, samples_per_job=16, seconds=2.0, controls=False)
+    metric, slow = standfast.metrics.CorruptionCurve(samples=100), standfast.explainers.from_callable(Slow())
+    found = standfast.estimate(model, slow, inputs, metric, samples_per_job=16, seconds=2.0, controls=False)
     clock.rows = 0
     metric(model, slow, inputs)
     assert found.seconds == pytest.approx(clock.rows / 1000, rel=0.2)
 
 
 def test_jobs_that_are_left_are_added_up(clock: Clock) -> None:
-    from holdfast.study.grid import Grid, LoadedModel, Samples
-    from holdfast.study.plan import make_plan
+    from standfast.study.grid import Grid, LoadedModel, Samples
+    from standfast.study.plan import make_plan
 
-    explainers = {"a": holdfast.explainers.get("saliency"), "b": holdfast.explainers.get("gradcam:layer=net.1")}
+    explainers = {"a": standfast.explainers.get("saliency"), "b": standfast.explainers.get("gradcam:layer=net.1")}
     grid = Grid(
         {"x": Samples(draw(24, SHAPES["image"]))},
         {"m": LoadedModel(timed_model(clock, SHAPES["image"]))},
@@ -176,7 +176,7 @@ def test_a_trial_that_fails_has_no_time_and_the_others_have(clock: Clock) -> Non
     def broken(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         raise ValueError("no")
 
-    found = holdfast.estimate(timed_model(clock), {"good": "saliency", "bad": broken}, draw(4), Repeated(20))
+    found = standfast.estimate(timed_model(clock), {"good": "saliency", "bad": broken}, draw(4), Repeated(20))
     good, bad = found.lines
     assert (good.explainer, bad.explainer, math.isnan(bad.seconds)) == ("good", "bad", True)
     assert found.seconds == good.seconds > 0
@@ -198,24 +198,24 @@ class Forward(nn.Module):
 
 
 def test_a_model_without_gradients_is_tried_with_what_needs_none() -> None:
-    model = holdfast.Classifier(Forward(), (0.0, 1.0), device="cpu")
-    found = holdfast.estimate(model, {"good": "random", "bad": "saliency"}, draw(4), Repeated(20))
+    model = standfast.Model(Forward(), (0.0, 1.0), device="cpu")
+    found = standfast.estimate(model, {"good": "random", "bad": "saliency"}, draw(4), Repeated(20))
     assert [math.isnan(line.seconds) for line in found.lines] == [False, True]
 
 
 @pytest.mark.parametrize("seconds", [0, -1.0, math.nan, "a", None, True])
 def test_seconds_are_a_number_above_0(seconds: Any) -> None:
-    with pytest.raises(holdfast.ArgumentError, match="seconds: expected a number above 0, got"):
-        holdfast.estimate(
-            holdfast.Classifier(small_net(SHAPES["flat"]), (0.0, 1.0)), "saliency", draw(2), "aopc", seconds=seconds
+    with pytest.raises(standfast.ArgumentError, match="seconds: expected a number above 0, got"):
+        standfast.estimate(
+            standfast.Model(small_net(SHAPES["flat"]), (0.0, 1.0)), "saliency", draw(2), "aopc", seconds=seconds
         )
 
 
 def test_what_a_metric_remembers_of_a_model_is_no_gain_of_the_next_trial(clock: Clock) -> None:
     """c-Eval keeps the distortions without fixed features for the next explainers."""
-    metric, inputs = holdfast.metrics.CEval(attack="fmn:steps=5,polish=1"), draw(4)
+    metric, inputs = standfast.metrics.CEval(attack="fmn:steps=5,polish=1"), draw(4)
     names = ["saliency", "input_x_gradient"]
-    found = holdfast.estimate(timed_model(clock), names, inputs, metric, seconds=math.inf, controls=False)
+    found = standfast.estimate(timed_model(clock), names, inputs, metric, seconds=math.inf, controls=False)
     model = timed_model(clock)
     clock.rows = 0
     metric(model, "saliency", inputs)
@@ -224,9 +224,9 @@ def test_what_a_metric_remembers_of_a_model_is_no_gain_of_the_next_trial(clock: 
 
 def test_a_stopped_trial_leaves_the_model_as_it_was(clock: Clock) -> None:
     shape = SHAPES["image"]
-    model, metric = timed_model(clock, shape), holdfast.metrics.ParameterSensitivityConsistency()
+    model, metric = timed_model(clock, shape), standfast.metrics.ParameterSensitivityConsistency()
     before = metric.example()(model, "saliency", draw(3, shape))
-    holdfast.estimate(model, ["saliency", "guided_backprop", "lrp"], draw(3, shape), metric, seconds=0.01)
+    standfast.estimate(model, ["saliency", "guided_backprop", "lrp"], draw(3, shape), metric, seconds=0.01)
     assert model.module.training
     assert all(p.requires_grad for p in model.module.parameters())
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.module.modules())
@@ -240,33 +240,33 @@ class Large(Repeated):
 
     name = "large"
 
-    def evaluate(self, classifier: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
+    def evaluate(self, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
         held = torch.ones(75_000_000)
-        result = super().evaluate(classifier, explainer, inputs, targets, generator)
+        result = super().evaluate(model, explainer, inputs, targets, generator)
         return replace(result, value=result.value + 0 * held[0])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks of memory are read from /proc")
 def test_memory_is_the_peak_of_the_process(clock: Clock) -> None:
     model, inputs = timed_model(clock), draw(4)
-    small = holdfast.estimate(model, "saliency", inputs, Repeated(20)).memory
-    large = holdfast.estimate(model, "saliency", inputs, Large(20)).memory
-    again = holdfast.estimate(model, "saliency", inputs, Repeated(20)).memory
+    small = standfast.estimate(model, "saliency", inputs, Repeated(20)).memory
+    large = standfast.estimate(model, "saliency", inputs, Large(20)).memory
+    again = standfast.estimate(model, "saliency", inputs, Repeated(20)).memory
     assert 2.5e8 < large - small < 4e8
     assert abs(again - small) < 1e8
 
 
 def test_progress_weighs_jobs_by_explanations_and_predictions() -> None:
     """An explainer's rows count for each explanation, not for copies that are only predicted."""
-    from holdfast.study.grid import Grid, LoadedModel, Samples
-    from holdfast.study.plan import make_plan
+    from standfast.study.grid import Grid, LoadedModel, Samples
+    from standfast.study.plan import make_plan
 
-    model = holdfast.Classifier(small_net((12,)), (0.0, 1.0), device="cpu", batch_size=16)
+    model = standfast.Model(small_net((12,)), (0.0, 1.0), device="cpu", batch_size=16)
     curve, many = (
-        holdfast.metrics.CorruptionCurve(samples=1),
-        holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=21),
+        standfast.metrics.CorruptionCurve(samples=1),
+        standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=21),
     )
-    explainer = holdfast.explainers.get("integrated_gradients", steps=10)
+    explainer = standfast.explainers.get("integrated_gradients", steps=10)
     grid = Grid({"x": Samples(draw(2))}, {"m": LoadedModel(model)}, {"ig": explainer}, {"curve": curve, "many": many})
     work = {job.label: job.work for job in make_plan(grid).jobs}
     assert curve.expected_evaluations() == many.expected_evaluations() == 22
@@ -281,16 +281,16 @@ class Prepared(Repeated):
 
     name = "prepared"
 
-    def evaluate(self, classifier: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
-        Probe(classifier, explainer, inputs, targets, similarity="cosine")
+    def evaluate(self, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
+        Probe(model, explainer, inputs, targets, similarity="cosine")
         for _ in range(2_000):
-            classifier.forward(inputs)
-        return super().evaluate(classifier, explainer, inputs, targets, generator)
+            model.forward(inputs)
+        return super().evaluate(model, explainer, inputs, targets, generator)
 
 
 def test_what_a_metric_prepares_is_paid_once_also_where_a_batch_takes_longer_than_a_trial(clock: Clock) -> None:
     """A batch of 16 rows takes 16 ms, and a trial 10 ms."""
-    found = holdfast.estimate(
+    found = standfast.estimate(
         timed_model(clock), "saliency", draw(16), Prepared(), samples_per_job=16, seconds=0.01, controls=False
     )
     assert found.evaluations == 16 * 10_001
@@ -300,20 +300,22 @@ def test_what_a_metric_prepares_is_paid_once_also_where_a_batch_takes_longer_tha
 
 def test_all_layers_of_a_model_are_counted(clock: Clock) -> None:
     model = timed_model(clock, SHAPES["image"])
-    metric = holdfast.metrics.ParameterSensitivityConsistency(masks=3_000)
-    found = holdfast.estimate(model, "saliency", draw(1, SHAPES["image"]), metric, seconds=0.02, controls=False)
+    metric = standfast.metrics.ParameterSensitivityConsistency(masks=3_000)
+    found = standfast.estimate(model, "saliency", draw(1, SHAPES["image"]), metric, seconds=0.02, controls=False)
     layers = metric.for_module(model.module).layers
     assert len(layers) == 3
     assert found.evaluations == 1 + 3 * 3_000
-    refused = holdfast.estimate(timed_model(clock), "saliency", draw(1), replace(metric, layers="conv"), controls=False)
+    refused = standfast.estimate(
+        timed_model(clock), "saliency", draw(1), replace(metric, layers="conv"), controls=False
+    )
     assert "layers" in refused.lines[0].error
     assert "trials failed, and their jobs will: " in repr(refused)
 
 
 def test_the_number_of_classes_counts(clock: Clock) -> None:
     """Of 300 classes, 64 directional derivatives find those that matter; the trial ends long before the search does."""
-    from holdfast.study.grid import Grid, ModelSource, Samples
-    from holdfast.study.plan import make_plan
+    from standfast.study.grid import Grid, ModelSource, Samples
+    from standfast.study.plan import make_plan
 
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -321,17 +323,17 @@ def test_the_number_of_classes_counts(clock: Clock) -> None:
 
     @dataclass(frozen=True, eq=False)
     class FreshSource(ModelSource):
-        """Makes a new classifier each time, as study files do; it does not know its number of classes yet."""
+        """Makes a new model each time, as study files do; it does not know its number of classes yet."""
 
         count: int
         about: Any = field(default_factory=dict)
 
-        def classifier(self, samples: Any, device: str) -> holdfast.Classifier:
-            return holdfast.Classifier(Timed(nets[self.count], clock), (0.0, 1.0), device="cpu", batch_size=64)
+        def model(self, samples: Any, device: str) -> standfast.Model:
+            return standfast.Model(Timed(nets[self.count], clock), (0.0, 1.0), device="cpu", batch_size=64)
 
-    metric, inputs = holdfast.metrics.CEval(), draw(32, (20,))
+    metric, inputs = standfast.metrics.CEval(), draw(32, (20,))
     models: dict[str, ModelSource] = {"two": FreshSource(2), "many": FreshSource(300)}
-    saliency = {"saliency": holdfast.explainers.get("saliency")}
+    saliency = {"saliency": standfast.explainers.get("saliency")}
     grid = Grid({"x": Samples(inputs)}, models, saliency, {"c": metric}, samples_per_job=32)
     plan = make_plan(grid)
     assert [job.work / 32 for job in plan.jobs] == pytest.approx(
@@ -340,7 +342,7 @@ def test_the_number_of_classes_counts(clock: Clock) -> None:
     found = cost.estimate_plan(plan, set(), seconds=0.2)
     assert clock.rows < 10_000
     for line, source in zip(found.lines, models.values(), strict=True):
-        used, model = list[int](), source.classifier(grid.data["x"], "cpu")
+        used, model = list[int](), source.model(grid.data["x"], "cpu")
         # `model_evaluations` leaves out the search without fixed features, which explainers share
         with model.watch(used.append):
             metric(model, "saliency", inputs)

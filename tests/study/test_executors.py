@@ -21,20 +21,20 @@ import polars as pl
 import pytest
 import torch
 
-import holdfast
+import standfast
 from conftest import small_net
-from holdfast.explainers import Explainer
-from holdfast.metrics import LocalLipschitz, MaxSensitivity, Metric, Probe, Result, WorstCase
-from holdfast.study import worker
-from holdfast.study.executors import Executor, InProcess, Limits, Processes, Ray, Slurm, processes
-from holdfast.study.executors.processes import local
-from holdfast.study.grid import Grid, LoadedModel, Samples
-from holdfast.study.plan import Job, make_plan
-from holdfast.study.results import Results, load_results
-from holdfast.study.run import Progress, Summary, run_grid
-from holdfast.study.store import Store
+from standfast.explainers import Explainer
+from standfast.metrics import LocalLipschitz, MaxSensitivity, Metric, Probe, Result, WorstCase
+from standfast.study import worker
+from standfast.study.executors import Executor, InProcess, Limits, Processes, Ray, Slurm, processes
+from standfast.study.executors.processes import local
+from standfast.study.grid import Grid, LoadedModel, Samples
+from standfast.study.plan import Job, make_plan
+from standfast.study.results import Results, load_results
+from standfast.study.run import Progress, Summary, run_grid
+from standfast.study.store import Store
 
-BALL = holdfast.LinfBall(0.1)
+BALL = standfast.LinfBall(0.1)
 
 
 def fussy(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -52,7 +52,7 @@ def deadly(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> t
 
 def once_deadly(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """The first process that explains dies; the file named in the environment says that it has."""
-    marker = Path(os.environ["HOLDFAST_TEST_MARKER"])
+    marker = Path(os.environ["STANDFAST_TEST_MARKER"])
     if not marker.exists():
         marker.touch()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -75,15 +75,15 @@ class Queries(Metric):
     def expected_evaluations(self) -> int:
         return 21
 
-    def evaluate(self, classifier: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
-        probe = Probe(classifier, explainer, inputs, targets, similarity="cosine")
+    def evaluate(self, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
+        probe = Probe(model, explainer, inputs, targets, similarity="cosine")
         values = [probe.query(inputs).similarity for _ in range(20)]
         return Result(**probe.common_fields(self), value=values[-1])
 
 
 def a_grid(explainers: dict[str, Explainer] | None = None, count: int = 6, repeats: int = 2) -> Grid:
     torch.manual_seed(0)
-    classifier = holdfast.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=64)
+    model = standfast.Model(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=64)
     inputs = 0.2 + 0.6 * torch.rand(count, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     inputs[0, 0, 0, 0] = 0.0
     metrics: dict[str, Metric] = {
@@ -92,12 +92,12 @@ def a_grid(explainers: dict[str, Explainer] | None = None, count: int = 6, repea
         "slope": LocalLipschitz(BALL, samples=8),
     }
     explainers = explainers or {
-        "grad": holdfast.explainers.get("saliency"),
-        "mine": holdfast.explainers.from_callable(fussy),
+        "grad": standfast.explainers.get("saliency"),
+        "mine": standfast.explainers.from_callable(fussy),
     }
     return Grid(
         {"noise": Samples(inputs)},
-        {"net": LoadedModel(classifier)},
+        {"net": LoadedModel(model)},
         explainers,
         metrics,
         repeats=repeats,
@@ -144,7 +144,7 @@ def test_two_processes_give_the_bits_of_one(expected: Results, tmp_path: Path) -
 @pytest.mark.parametrize("make", [InProcess, partial(Processes, 2)])
 def test_progress_moves_within_a_job(make: Callable[[], Executor], tmp_path: Path) -> None:
     """Two jobs of 21 queries one after the other, each of which is a batch of a tenth of a second."""
-    grid = replace(a_grid({"slow": holdfast.explainers.from_callable(slow)}, count=2), metrics={"queries": Queries()})
+    grid = replace(a_grid({"slow": standfast.explainers.from_callable(slow)}, count=2), metrics={"queries": Queries()})
     seen: list[Progress] = []
     run(tmp_path, make(), grid, progress=seen.append)
     shares = [progress.share for progress in seen]
@@ -163,7 +163,7 @@ def test_what_the_callback_of_the_progress_raises_is_no_failure_of_a_job(
         if progress.done == 0 and progress.share > 0:
             raise BrokenPipeError("nobody reads")
 
-    grid = replace(a_grid({"slow": holdfast.explainers.from_callable(slow)}, count=2), metrics={"queries": Queries()})
+    grid = replace(a_grid({"slow": standfast.explainers.from_callable(slow)}, count=2), metrics={"queries": Queries()})
     with pytest.raises(BrokenPipeError, match="nobody reads"):
         run(tmp_path, make(), grid, progress=tell)
     assert "failed" not in Store(tmp_path).statuses().values()
@@ -172,7 +172,7 @@ def test_what_the_callback_of_the_progress_raises_is_no_failure_of_a_job(
 def test_a_worker_that_nobody_listens_to_ends_and_stores_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    grid = replace(a_grid({"grad": holdfast.explainers.get("saliency")}, count=2), metrics={"queries": Queries()})
+    grid = replace(a_grid({"grad": standfast.explainers.get("saliency")}, count=2), metrics={"queries": Queries()})
     sent: list[object] = []
 
     class Gone:
@@ -204,7 +204,7 @@ class Unknown(Queries):
 
 def test_a_metric_that_expects_no_evaluations_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "_SECONDS_BETWEEN_SHARES", 0.0)
-    grid = replace(a_grid({"grad": holdfast.explainers.get("saliency")}, count=2), metrics={"unknown": Unknown()})
+    grid = replace(a_grid({"grad": standfast.explainers.get("saliency")}, count=2), metrics={"unknown": Unknown()})
     seen: list[Progress] = []
     summary, _ = run(tmp_path, InProcess(), grid, progress=seen.append)
     assert not summary.failed
@@ -212,7 +212,7 @@ def test_a_metric_that_expects_no_evaluations_is_told_of(tmp_path: Path, monkeyp
 
 
 def test_a_job_that_takes_two_workers_down_is_a_failure_and_the_rest_goes_on(tmp_path: Path) -> None:
-    explainers = {"grad": holdfast.explainers.get("saliency"), "deadly": holdfast.explainers.from_callable(deadly)}
+    explainers = {"grad": standfast.explainers.get("saliency"), "deadly": standfast.explainers.from_callable(deadly)}
     grid = a_grid(explainers, count=4, repeats=1)
     grid = replace(grid, metrics={"max": grid.metrics["max"]})  # one job for each explainer and two samples
     summary, results = run(tmp_path, Processes(2), grid)
@@ -223,8 +223,8 @@ def test_a_job_that_takes_two_workers_down_is_a_failure_and_the_rest_goes_on(tmp
 
 
 def test_a_worker_that_dies_once_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOLDFAST_TEST_MARKER", str(tmp_path / "died"))
-    grid = a_grid({"once": holdfast.explainers.from_callable(once_deadly)}, repeats=1)
+    monkeypatch.setenv("STANDFAST_TEST_MARKER", str(tmp_path / "died"))
+    grid = a_grid({"once": standfast.explainers.from_callable(once_deadly)}, repeats=1)
     summary, results = run(tmp_path / "store", Processes(2), grid)
     assert (tmp_path / "died").exists()
     assert summary.failed == []
@@ -232,8 +232,8 @@ def test_a_worker_that_dies_once_is_replaced(tmp_path: Path, monkeypatch: pytest
 
 
 def test_what_cannot_be_sent_to_a_process_is_said(tmp_path: Path) -> None:
-    grid = a_grid({"lambda": holdfast.explainers.from_callable(lambda module, x, targets: x)})
-    with pytest.raises(holdfast.HoldfastError, match="can be sent to another process"):
+    grid = a_grid({"lambda": standfast.explainers.from_callable(lambda module, x, targets: x)})
+    with pytest.raises(standfast.StandfastError, match="can be sent to another process"):
         run(tmp_path, Processes(2), grid)
 
 
@@ -243,7 +243,7 @@ def test_local_counts_its_workers() -> None:
     assert isinstance(two, Processes)
     assert (two.workers, two.threads) == (2, 3)
     with pytest.raises(
-        holdfast.ArgumentError, match="workers: expected a whole number of at least 1, or 'auto', got 0"
+        standfast.ArgumentError, match="workers: expected a whole number of at least 1, or 'auto', got 0"
     ):
         local(0)
 
@@ -344,8 +344,8 @@ def test_what_was_left_to_others_does_not_count_as_done(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_a_preempted_slurm_task_is_requeued_as_it_is(tmp_path: Path) -> None:
     submitit = pytest.importorskip("submitit", reason="needs submitit")
-    from holdfast.study.executors.slurm import Task
-    from holdfast.study.plan import make_plan
+    from standfast.study.executors.slurm import Task
+    from standfast.study.plan import make_plan
 
     grid = a_grid(repeats=1)
     store, jobs = Store(tmp_path), make_plan(grid).jobs
@@ -365,24 +365,24 @@ def test_executors_refuse_nonsense(tmp_path: Path) -> None:
         (lambda: Slurm(tasks=-1), "tasks: expected a whole number of at least 1, or 'auto', got -1"),
         (lambda: Slurm(cluster="pbs"), "cluster: expected slurm or local, got 'pbs'"),
     ):
-        with pytest.raises(holdfast.ArgumentError, match=message):
+        with pytest.raises(standfast.ArgumentError, match=message):
             make()
-    with pytest.raises(holdfast.ArgumentError, match="out: expected a place that all machines reach"):
+    with pytest.raises(standfast.ArgumentError, match="out: expected a place that all machines reach"):
         run_grid(a_grid(), Store("memory://results"), executor=Slurm(folder=tmp_path, cluster="local"))
 
 
 def test_only_the_studys_own_modules_travel(tmp_path: Path) -> None:
-    from holdfast.study.executors.base import _modules_in
+    from standfast.study.executors.base import _modules_in
 
     here = Path(__file__).parents[1]
     assert "conftest" in {module.__name__ for module in _modules_in([str(here)])}
     # an environment beneath the study's folder is not the study's
-    assert not {module.__name__ for module in _modules_in([str(here.parent), "/"])} & {"torch", "holdfast", "pytest"}
+    assert not {module.__name__ for module in _modules_in([str(here.parent), "/"])} & {"torch", "standfast", "pytest"}
 
 
 def test_what_the_command_line_says_of_workers_counts(tmp_path: Path) -> None:
-    from holdfast.evaluation import executor_of
-    from holdfast.study.file.spec import study_from
+    from standfast.evaluation import executor_of
+    from standfast.study.file.spec import study_from
 
     metric = {"max_sensitivity": {"neighbourhood": {"linf": 0.1}, "samples": 2}}
     parts = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": ["saliency"], "metrics": [metric]}
@@ -391,23 +391,23 @@ def test_what_the_command_line_says_of_workers_counts(tmp_path: Path) -> None:
     assert isinstance(ray, Ray)
     assert isinstance(slurm, Slurm)
     assert (ray.workers, slurm.tasks) == (1, 1)
-    with pytest.raises(holdfast.ArgumentError, match="workers"):
+    with pytest.raises(standfast.ArgumentError, match="workers"):
         executor_of(study, None, 0)
-    with pytest.raises(holdfast.ArgumentError, match="executor"):
+    with pytest.raises(standfast.ArgumentError, match="executor"):
         executor_of(study, "")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
 def test_an_exported_program_in_memory_is_refused_with_what_to_do(tmp_path: Path) -> None:
     program = torch.export.export(torch.nn.Linear(4, 3).eval(), (torch.rand(2, 4),)).module()
-    models = {"m": LoadedModel(holdfast.Classifier(program, (0.0, 1.0), device="cpu", batch_size=2))}
+    models = {"m": LoadedModel(standfast.Model(program, (0.0, 1.0), device="cpu", batch_size=2))}
     grid = Grid(
         {"x": Samples(torch.rand(2, 4))},
         models,
-        {"s": holdfast.explainers.get("saliency")},
+        {"s": standfast.explainers.get("saliency")},
         {"max": MaxSensitivity(BALL, samples=2)},
     )
-    with pytest.raises(holdfast.HoldfastError, match="exported program needs a study file that names its file"):
+    with pytest.raises(standfast.StandfastError, match="exported program needs a study file that names its file"):
         run(tmp_path, Processes(2), grid)
 
 
@@ -445,7 +445,7 @@ def test_functions_beside_the_study_file_and_odd_failures_with_any_number_of_wor
         f"executor: {{workers: {workers}}}\n"
     )
     (elsewhere := tmp_path / "elsewhere").mkdir()
-    code = f"from holdfast.cli import app; app(['run', {str(tmp_path / 'own.yaml')!r}, '--no-report'])"
+    code = f"from standfast.cli import app; app(['run', {str(tmp_path / 'own.yaml')!r}, '--no-report'])"
     ran = subprocess.run([sys.executable, "-c", code], cwd=elsewhere, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 1, ran.stderr
     assert "4 jobs: 0 were done before, 1 now, 3 failed" in ran.stdout
@@ -462,7 +462,7 @@ def test_functions_beside_the_study_file_and_odd_failures_with_any_number_of_wor
 def sleepy(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Does not end for inputs whose first pixel is black, and has started processes, one of them with its session."""
     if bool((x[:, 0, 0, 0] == 0).any()):
-        if marker := os.environ.get("HOLDFAST_TEST_MARKER"):
+        if marker := os.environ.get("STANDFAST_TEST_MARKER"):
             code = [sys.executable, "-c", "import time; time.sleep(300)"]
             children = [subprocess.Popen(code), subprocess.Popen(code, start_new_session=True)]
             Path(marker).write_text(" ".join(str(child.pid) for child in children))
@@ -483,7 +483,7 @@ _TAKEN: list[torch.Tensor] = []
 
 def one_bad_job(explain: Callable[..., torch.Tensor]) -> Grid:
     """Three jobs, of which the first meets an input whose first pixel is black."""
-    grid = a_grid({"mine": holdfast.explainers.from_callable(explain)}, repeats=1)
+    grid = a_grid({"mine": standfast.explainers.from_callable(explain)}, repeats=1)
     return replace(grid, metrics={"max": MaxSensitivity(BALL, samples=2)})
 
 
@@ -502,7 +502,7 @@ def test_a_job_that_exceeds_a_limit_fails_and_the_others_are_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     marker = tmp_path / "child"
-    monkeypatch.setenv("HOLDFAST_TEST_MARKER", str(marker))
+    monkeypatch.setenv("STANDFAST_TEST_MARKER", str(marker))
     summary, results = run(tmp_path / "store", local(1, limits=limits), one_bad_job(explain))
     assert (summary.done, len(summary.failed)) == (2, 1)
     (error,) = results.failures["error"]
@@ -576,19 +576,19 @@ def test_after_a_lost_run_the_command_line_works_in_another_process(
 ) -> None:
     from typer.testing import CliRunner
 
-    from holdfast.cli import app
+    from standfast.cli import app
 
     chosen: list[Executor] = []
 
     def keep(*_: Any, executor: Executor, **__: Any) -> Any:
         chosen.append(executor)
-        raise holdfast.HoldfastError("enough")
+        raise standfast.StandfastError("enough")
 
     (tmp_path / "s.yaml").write_text(
         "data: {d: digits}\nsamples: 1\nmodels: {m: lenet5-mnist}\nexplainers: [saliency]\n"
         "metrics:\n  - max_sensitivity: {neighbourhood: {linf: 0.1}}\n"
     )
-    monkeypatch.setattr("holdfast.evaluation.run_study", keep)
+    monkeypatch.setattr("standfast.evaluation.run_study", keep)
     for lost in (False, True):
         if lost:
             Store(tmp_path / "r").begin("some job", 1)
@@ -624,7 +624,7 @@ def test_sigterm_while_workers_start_leaves_none_behind(tmp_path: Path) -> None:
                     found.append(entry.name)
         return found
 
-    mark = f"HOLDFAST_TEST_MARK={tmp_path.name}".encode()
+    mark = f"STANDFAST_TEST_MARK={tmp_path.name}".encode()
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "if __name__ == '__main__':\n"
@@ -634,7 +634,7 @@ def test_sigterm_while_workers_start_leaves_none_behind(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(code)
     command = [sys.executable, tmp_path / "script.py", str(Path(__file__).parent), str(tmp_path / "results")]
     folders = os.pathsep.join(entry for entry in sys.path if entry)
-    environment = {**os.environ, "HOLDFAST_TEST_MARK": tmp_path.name, "PYTHONPATH": folders}
+    environment = {**os.environ, "STANDFAST_TEST_MARK": tmp_path.name, "PYTHONPATH": folders}
     process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
     in_time(lambda: len(find_processes()) >= 3 or process.poll() is not None)  # the workers have begun to start
     process.terminate()
@@ -655,7 +655,7 @@ def test_a_lost_worker_is_replaced_as_often_as_was_asked(tries: int, tmp_path: P
 
 def test_limits_that_make_no_sense_are_refused() -> None:
     for wrong in ({"timeout": 0}, {"timeout": True}, {"memory_gb": -1.0}, {"retries": -1}, {"timeout": float("inf")}):
-        with pytest.raises(holdfast.ArgumentError, match=f"{next(iter(wrong))}: expected"):
+        with pytest.raises(standfast.ArgumentError, match=f"{next(iter(wrong))}: expected"):
             Limits(**wrong)  # type: ignore[arg-type]
     assert isinstance(local(1), InProcess)
     assert isinstance(local(1, limits=Limits(timeout=3)), Processes)

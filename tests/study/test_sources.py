@@ -21,29 +21,29 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import nn
 
-import holdfast
-from holdfast.data.user_files import as_inputs, read_images
-from holdfast.study.file.data_entries import DataEntry
-from holdfast.study.file.entries import build_entry
-from holdfast.study.file.model_entries import ModelEntry, try_out
-from holdfast.study.file.names import DATA, MODELS, read_entry
-from holdfast.study.file.problems import Misfit
-from holdfast.study.file.spec import study_from
-from holdfast.study.grid import ModelSource, Samples
-from holdfast.zoo.programs import read_weights
+import standfast
 from malformed_studies import Evil
+from standfast.data.user_files import as_inputs, read_images
+from standfast.study.file.data_entries import DataEntry
+from standfast.study.file.entries import build_entry
+from standfast.study.file.model_entries import ModelEntry, try_out
+from standfast.study.file.names import DATA, MODELS, read_entry
+from standfast.study.file.problems import Misfit
+from standfast.study.file.spec import study_from
+from standfast.study.grid import ModelSource, Samples
+from standfast.zoo.programs import read_weights
 
 MODULE = """
 import numpy as np
 import torch
 from torch import nn
-import holdfast
-from holdfast.study.grid import Samples
+import standfast
+from standfast.study.grid import Samples
 
 def tensor(): return torch.full((3, 5), 0.5)
 def array(): return np.full((3, 5), 0.5)
 def pair(): return np.full((3, 5), 0.5), [0, 1, 2]
-def dataset(): return holdfast.data.bundled("digits")[:3]
+def dataset(): return standfast.data.bundled("digits")[:3]
 def samples(): return Samples(torch.full((3, 5), 2.0), torch.tensor([1, 0, 1]), (0.0, 4.0))
 def noise(): return torch.rand(3, 5)
 def net(width=6): return nn.Sequential(nn.Linear(5, width), nn.ReLU(), nn.Linear(width, 4))
@@ -124,7 +124,7 @@ def test_types_of_numbers(folder: Path) -> None:
     assert data(folder, path="half.safetensors").inputs.dtype == torch.float32
     assert as_inputs(X.double()).dtype == torch.float64  # a tensor of the user's own is in the precision they chose
     for wrong in (np.ones((2, 2), dtype=bool), np.ones((2, 2), dtype=complex), np.ones(3), np.ones((0, 3)), "x"):
-        with pytest.raises(holdfast.ArgumentError):
+        with pytest.raises(standfast.ArgumentError):
             as_inputs(wrong)
 
 
@@ -138,7 +138,7 @@ def test_bounds(folder: Path) -> None:
     np.save(folder / "a.npy", 4 * np.ones((2, 3, 4, 4)) - 6)
     found = data(folder, path="a.npy", bounds=[[-3, -2.5, -2], [2, 2, 2]])
     assert found.bounds[0].shape == (3, 1, 1)
-    holdfast.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(48, 2)), found.bounds, device="cpu").logits(found.inputs)
+    standfast.Model(nn.Sequential(nn.Flatten(), nn.Linear(48, 2)), found.bounds, device="cpu").logits(found.inputs)
     assert data(folder, path="a.npy", bounds=[-2, 2]).bounds == (-2.0, 2.0)
     for bounds in (None, [-1, 1], [[-3, -2.5, -1], [2, 2, 2]], [[-3, -3], [2, 2]]):
         with pytest.raises(Misfit) as caught:
@@ -245,16 +245,16 @@ def sources(folder: Path) -> dict[str, ModelSource]:
 
 def test_every_source_gives_the_same_model_anywhere(folder: Path) -> None:
     found = sources(folder)
-    expected = holdfast.Classifier(net(), (0.0, 1.0), device="cpu").logits(X)
+    expected = standfast.Model(net(), (0.0, 1.0), device="cpu").logits(X)
     copies = {name: pickle.dumps(kind) for name, kind in found.items()}
     for file in folder.glob("*.p*t*"):  # a worker elsewhere has no files
         file.unlink()
     (folder / "w.safetensors").unlink()
     for name, kind in found.items():
-        classifier = kind.classifier(SAMPLES, "cpu")
-        logits = classifier.logits(X)
-        assert torch.equal(logits, pickle.loads(copies[name]).classifier(SAMPLES, "cpu").logits(X)), name
-        assert torch.equal(logits, kind.classifier(SAMPLES, "cpu").logits(X)), name
+        model = kind.model(SAMPLES, "cpu")
+        logits = model.logits(X)
+        assert torch.equal(logits, pickle.loads(copies[name]).model(SAMPLES, "cpu").logits(X)), name
+        assert torch.equal(logits, kind.model(SAMPLES, "cpu").logits(X)), name
         if name in ("safetensors", "torch", "scripted", "exported"):
             assert torch.allclose(logits, expected, atol=1e-6), name
         if name == "shifted":
@@ -268,26 +268,26 @@ def test_every_source_gives_the_same_model_anywhere(folder: Path) -> None:
 def test_gradients_flow_through_programs(folder: Path) -> None:
     found = sources(folder)
     for name in ("scripted", "exported", "scaled"):
-        classifier = found[name].classifier(SAMPLES, "cpu")
-        expected = holdfast.Classifier(net(), (0.0, 1.0), classifier.preprocess, device="cpu")
+        model = found[name].model(SAMPLES, "cpu")
+        expected = standfast.Model(net(), (0.0, 1.0), model.preprocess, device="cpu")
         for explainer in ("saliency", "integrated_gradients:steps=3"):
-            maps = holdfast.explainers.get(explainer)(classifier, X, 1)
-            assert torch.allclose(maps, holdfast.explainers.get(explainer)(expected, X, 1), atol=1e-6), name
-        was = classifier.module.training
-        with classifier.session():
-            assert not classifier.module.training
-        assert classifier.module.training == was
+            maps = standfast.explainers.get(explainer)(model, X, 1)
+            assert torch.allclose(maps, standfast.explainers.get(explainer)(expected, X, 1), atol=1e-6), name
+        was = model.module.training
+        with model.session():
+            assert not model.module.training
+        assert model.module.training == was
 
 
 def test_the_zoo(folder: Path) -> None:
-    digits = holdfast.data.bundled("digits")[:2].inputs
-    classifier = source(folder, name="lenet5-mnist").classifier(Samples(digits), "cpu")
-    assert torch.equal(classifier.module(digits), holdfast.zoo.load("lenet5-mnist")(digits))
+    digits = standfast.data.bundled("digits")[:2].inputs
+    model = source(folder, name="lenet5-mnist").model(Samples(digits), "cpu")
+    assert torch.equal(model.module(digits), standfast.zoo.load("lenet5-mnist")(digits))
 
 
 def test_batch_size_is_handed_on(folder: Path) -> None:
     kind = source(folder, function="module_of_sources:net", batch_size=16)
-    assert kind.classifier(SAMPLES, "cpu").batch_size == 16
+    assert kind.model(SAMPLES, "cpu").batch_size == 16
 
 
 def test_a_fixed_batch_is_refused(folder: Path) -> None:
@@ -301,13 +301,13 @@ def test_weights_with_code_are_refused_and_not_run(folder: Path) -> None:
     buffer = io.BytesIO()
     torch.save({"state_dict": {"a": evil}}, buffer)
     for content in (buffer.getvalue(), pickle.dumps(evil, protocol=2), pickle.dumps(evil, protocol=4)):
-        with pytest.raises(holdfast.ArgumentError):
+        with pytest.raises(standfast.ArgumentError):
             read_weights(content)
     torch.save(net(), buffer := io.BytesIO())  # a whole module is code, too
-    with pytest.raises(holdfast.ArgumentError, match="could run code"):
+    with pytest.raises(standfast.ArgumentError, match="could run code"):
         read_weights(buffer.getvalue())
     torch.save([1, 2], buffer := io.BytesIO())
-    with pytest.raises(holdfast.ArgumentError, match="a list of other things"):
+    with pytest.raises(standfast.ArgumentError, match="a list of other things"):
         read_weights(buffer.getvalue())
     assert not (folder / "executed").exists()
 
@@ -382,7 +382,7 @@ def test_an_exported_program_is_opened_only_if_it_is_trusted(folder: Path) -> No
 ESTIMATOR = """
 import numpy as np
 import torch
-import holdfast
+import standfast
 
 class Estimator:
     def __init__(self, at=0.5):
@@ -394,8 +394,8 @@ class Estimator:
         return self.predict_proba(rows).argmax(1)
 
 def build(at=0.5): return Estimator(at)
-def classifier():
-    return holdfast.Classifier.from_callable(build().predict_proba, (0.0, 2.0), dtype=torch.float64, batch_size=32)
+def model():
+    return standfast.Model.from_callable(build().predict_proba, (0.0, 2.0), dtype=torch.float64, batch_size=32)
 def number(): return 3
 fitted = Estimator()
 """
@@ -412,18 +412,20 @@ def test_an_estimator_is_the_function_predict_proba(estimators: Path) -> None:
     for entry in ("build", "fitted"):
         kind = source(estimators, function=f"module_of_estimators:{entry}", batch_size=64)
         try_out(kind, SAMPLES)
-        classifier = kind.classifier(SAMPLES, "cpu")
-        assert not classifier.differentiable
-        assert classifier.batch_size == 64
+        model = kind.model(SAMPLES, "cpu")
+        assert not model.differentiable
+        assert model.batch_size == 64
         expected = torch.where(X[:, :1] > 0.5, torch.tensor([0.1, 0.9]), torch.tensor([0.8, 0.2]))
-        torch.testing.assert_close(classifier.logits(X).softmax(1), expected)
-    kind = source(estimators, function="module_of_estimators:classifier")
-    classifier = kind.classifier(SAMPLES, "cpu")
-    assert (classifier.dtype, classifier.batch_size, classifier.bounds[1].item()) == (torch.float64, 32, 2.0)
-    with pytest.raises(Misfit, match="batch_size: expected no such key beside a function that returns a holdfast.Cla"):
-        source(estimators, function="module_of_estimators:classifier", batch_size=8).classifier(SAMPLES, "cpu")
-    with pytest.raises(Misfit, match=r"a torch.nn.Module, or an estimator with predict_proba, or a holdfast.Classifie"):
-        source(estimators, function="module_of_estimators:number").classifier(SAMPLES, "cpu")
+        torch.testing.assert_close(model.logits(X).softmax(1), expected)
+    kind = source(estimators, function="module_of_estimators:model")
+    model = kind.model(SAMPLES, "cpu")
+    assert (model.dtype, model.batch_size, model.bounds[1].item()) == (torch.float64, 32, 2.0)
+    with pytest.raises(Misfit, match="batch_size: expected no such key beside a function that returns a standfast.Cla"):
+        source(estimators, function="module_of_estimators:model", batch_size=8).model(SAMPLES, "cpu")
+    with pytest.raises(
+        Misfit, match=r"a torch.nn.Module, or an estimator with predict_proba, or a standfast.Classifie"
+    ):
+        source(estimators, function="module_of_estimators:number").model(SAMPLES, "cpu")
 
 
 def test_a_pickle_is_opened_only_if_it_is_trusted(estimators: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,24 +440,24 @@ def test_a_pickle_is_opened_only_if_it_is_trusted(estimators: Path, monkeypatch:
             source(estimators, path=name)
     assert not (estimators / "executed").exists()
     with pytest.raises(Misfit, match="an estimator with predict_proba, got none"):
-        source(estimators, path="evil.pkl", trust=True).classifier(SAMPLES, "cpu")
+        source(estimators, path="evil.pkl", trust=True).model(SAMPLES, "cpu")
     assert (estimators / "executed").exists()  # what would have happened
     monkeypatch.syspath_prepend(str(estimators))
     from module_of_estimators import build  # type: ignore[import-not-found]
 
     (estimators / "model.pkl").write_bytes(pickle.dumps(build()))
-    wanted = source(estimators, function="module_of_estimators:build").classifier(SAMPLES, "cpu").logits(X)
-    assert torch.equal(source(estimators, path="model.pkl", trust=True).classifier(SAMPLES, "cpu").logits(X), wanted)
+    wanted = source(estimators, function="module_of_estimators:build").model(SAMPLES, "cpu").logits(X)
+    assert torch.equal(source(estimators, path="model.pkl", trust=True).model(SAMPLES, "cpu").logits(X), wanted)
     joblib = pytest.importorskip("joblib")
     joblib.dump(build(), estimators / "model.joblib", compress=3)
-    found = source(estimators, path="model.joblib", trust=True).classifier(SAMPLES, "cpu")
+    found = source(estimators, path="model.joblib", trust=True).model(SAMPLES, "cpu")
     assert torch.equal(found.logits(X), wanted)
 
 
 def test_a_study_of_an_estimator_goes_on_where_it_was(estimators: Path) -> None:
     """What needs gradients fails alone; the same fit is known again, and another one is not."""
 
-    def run(at: float) -> tuple[holdfast.Evaluation, int]:
+    def run(at: float) -> tuple[standfast.Evaluation, int]:
         content = {
             "data": {"rows": {"function": "module_of_sources:array"}},
             "models": {"mine": {"function": "module_of_estimators:build", "options": {"at": at}}},
@@ -465,7 +467,7 @@ def test_a_study_of_an_estimator_goes_on_where_it_was(estimators: Path) -> None:
         }
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="(?s).*saliency.*no gradients", category=UserWarning)
-            found = holdfast.run_study(study_from(content, estimators), estimators / "results", progress=False)
+            found = standfast.run_study(study_from(content, estimators), estimators / "results", progress=False)
         return found, found.summary.done
 
     first, done = run(0.5)
@@ -485,7 +487,7 @@ def test_files_of_the_wrong_kind(folder: Path) -> None:
         torch.save(net(), folder / "whole.pt", _use_new_zipfile_serialization=not old)
         with pytest.raises(Misfit, match="path: .*'whole.pt', which is a pickled module, .*module.state_dict"):
             source(folder, path="whole.pt")
-        with pytest.raises(holdfast.ArgumentError, match="weights: .* got a pickled module"):
+        with pytest.raises(standfast.ArgumentError, match="weights: .* got a pickled module"):
             read_weights((folder / "whole.pt").read_bytes())
     (folder / "cut.pt2").write_bytes(exported(net())[:-100])
     with pytest.raises(Misfit, match="a TorchScript or torch.export file"):

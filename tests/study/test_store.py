@@ -16,15 +16,15 @@ import pytest
 import torch
 from torch import nn
 
-import holdfast
-from holdfast.study import folders
-from holdfast.study import store as store_module
-from holdfast.study.executors import Processes
-from holdfast.study.folders import Folder, LocalFolder, RemoteFolder, WriteError, open_folder, write_atomically
-from holdfast.study.grid import Grid, LoadedModel, Samples
-from holdfast.study.results import load_results, verify_results
-from holdfast.study.run import Progress, run_grid
-from holdfast.study.store import Store, tensor_digest
+import standfast
+from standfast.study import folders
+from standfast.study import store as store_module
+from standfast.study.executors import Processes
+from standfast.study.folders import Folder, LocalFolder, RemoteFolder, WriteError, open_folder, write_atomically
+from standfast.study.grid import Grid, LoadedModel, Samples
+from standfast.study.results import load_results, verify_results
+from standfast.study.run import Progress, run_grid
+from standfast.study.store import Store, tensor_digest
 
 PLACES = ("local", "memory", "unconditional")
 
@@ -92,11 +92,11 @@ def a_grid(count: int = 4) -> Grid:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
     inputs = torch.rand(count, 1, 2, 2, generator=torch.Generator().manual_seed(1))
-    metric = holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), "changed_explanation", search="random", budget=4)
+    metric = standfast.metrics.WorstCase(standfast.LinfBall(0.1), "changed_explanation", search="random", budget=4)
     return Grid(
         {"x": Samples(inputs)},
-        {"m": LoadedModel(holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64))},
-        {"s": holdfast.explainers.get("saliency")},
+        {"m": LoadedModel(standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=64))},
+        {"s": standfast.explainers.get("saliency")},
         {"worst": metric},
         samples_per_job=1,
     )
@@ -142,14 +142,14 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         write_atomically(tmp_path / "file" / "name", b"")  # nothing was stored before
     with pytest.raises(WriteError, match=r"/file could not be written: a file is in the place of a folder\.$"):
         Store(tmp_path / "file").folder.create("running.json", b"")
-    with pytest.raises(holdfast.errors.ArgumentError, match="out: expected a folder, got the file "):
+    with pytest.raises(standfast.errors.ArgumentError, match="out: expected a folder, got the file "):
         run_grid(a_grid(1), Store(tmp_path / "file"))
 
 
 def test_a_worker_that_cannot_store_says_where(tmp_path: Path) -> None:
     store = Store(tmp_path)
     (tmp_path / "artefacts").write_text("a file in the place of a folder")
-    with pytest.raises(holdfast.HoldfastError, match=r"artefacts/\w+\.safetensors could not be written: ") as error:
+    with pytest.raises(standfast.StandfastError, match=r"artefacts/\w+\.safetensors could not be written: ") as error:
         run_grid(a_grid(1), store, executor=Processes(1))
     assert "Traceback" not in str(error.value)
 
@@ -164,10 +164,10 @@ def test_a_digest_of_a_tensor_is_the_same_for_ever() -> None:
 
 def test_names_that_cannot_be_stored_are_refused(tmp_path: Path) -> None:
     grid = a_grid(1)
-    with pytest.raises(holdfast.ArgumentError, match=r"explainers: expected names that can be .* got .*\\ud800"):
+    with pytest.raises(standfast.ArgumentError, match=r"explainers: expected names that can be .* got .*\\ud800"):
         dataclasses.replace(grid, explainers={"half\ud800": grid.explainers["s"]})
     (tmp_path / "manifest.json").write_text('{"schema": 2, "jobs": ["\\ud800"]}')
-    with pytest.raises(holdfast.HoldfastError, match="it is no JSON"):
+    with pytest.raises(standfast.StandfastError, match="it is no JSON"):
         load_results(tmp_path)
 
 
@@ -194,8 +194,8 @@ def test_results_elsewhere_are_verified_and_done_again(monkeypatch: pytest.Monke
 
 def test_results_in_a_folder_below_are_suggested(tmp_path: Path) -> None:
     Store(tmp_path / "demo" / "results").write_manifest({})
-    with pytest.raises(holdfast.ArgumentError, match=r"did you mean .*demo/results\?"):
+    with pytest.raises(standfast.ArgumentError, match=r"did you mean .*demo/results\?"):
         load_results(tmp_path / "demo")
-    with pytest.raises(holdfast.ArgumentError) as other:
+    with pytest.raises(standfast.ArgumentError) as other:
         load_results(tmp_path)
     assert "did you mean" not in str(other.value)

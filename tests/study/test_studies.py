@@ -26,17 +26,17 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-import holdfast
-from holdfast.cli import app
-from holdfast.report.failures import describe_misfits
-from holdfast.study import folders
-from holdfast.study.grid import Grid, LoadedModel, Samples
-from holdfast.study.lease import RunningError
-from holdfast.study.plan import make_plan
-from holdfast.study.results import Results, Verification, load_results, verify_results
-from holdfast.study.run import Progress, run_grid
-from holdfast.study.store import Store, pack, pack_failure
+import standfast
 from malformed_studies import MALFORMED, prepare
+from standfast.cli import app
+from standfast.report.failures import describe_misfits
+from standfast.study import folders
+from standfast.study.grid import Grid, LoadedModel, Samples
+from standfast.study.lease import RunningError
+from standfast.study.plan import make_plan
+from standfast.study.results import Results, Verification, load_results, verify_results
+from standfast.study.run import Progress, run_grid
+from standfast.study.store import Store, pack, pack_failure
 
 STUDY = """
 title: A study of a few digits
@@ -61,15 +61,13 @@ def write_study(folder: Path, samples: int = 3, workers: int = 1) -> Path:
 
 def tiny_grid(count: int, **more: Any) -> Grid:
     torch.manual_seed(0)
-    classifier = holdfast.Classifier(
-        nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (0.0, 1.0), device="cpu", batch_size=64
-    )
+    model = standfast.Model(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (0.0, 1.0), device="cpu", batch_size=64)
     inputs = torch.rand(count, 1, 2, 2, generator=torch.Generator().manual_seed(1))
-    metric = holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=2)
-    saliency = holdfast.explainers.get("saliency")
+    metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=2)
+    saliency = standfast.explainers.get("saliency")
     return Grid(
         {"x": Samples(inputs)},
-        {"m": LoadedModel(classifier)},
+        {"m": LoadedModel(model)},
         {"s": saliency},
         {"max": metric},
         samples_per_job=1,
@@ -88,7 +86,7 @@ def assert_same(found: Results, expected: Results) -> None:
 
 
 def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "holdfast.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "standfast.cli", *map(str, arguments)]
 
 
 def killed_and_gone_on(folder: Path, kills: int, seed: int) -> None:
@@ -101,7 +99,7 @@ def killed_and_gone_on(folder: Path, kills: int, seed: int) -> None:
     once = command("run", study, "--out", whole, "--no-report", "--workers", 1)
     subprocess.run(once, check=True, capture_output=True)
     dice, done = random.Random(seed), 0
-    environment = {**os.environ, "HOLDFAST_THREADS": "1"}
+    environment = {**os.environ, "STANDFAST_THREADS": "1"}
     while done < kills:
         process = subprocess.Popen(
             command("run", study, "--out", broken, "--no-report"),
@@ -129,7 +127,7 @@ def killed_and_gone_on(folder: Path, kills: int, seed: int) -> None:
     assert f"{jobs} jobs:" in finished.stdout
     assert "0 failed" in finished.stdout
     assert_same(load_results(broken), load_results(whole))
-    assert (broken / "report" / "index.html").read_text().rstrip().endswith("<!-- holdfast report: complete -->")
+    assert (broken / "report" / "index.html").read_text().rstrip().endswith("<!-- standfast report: complete -->")
 
 
 def test_a_killed_study_ends_with_the_same_bits(tmp_path: Path) -> None:
@@ -200,7 +198,7 @@ def test_the_code_of_the_users_layers_is_part_of_the_identity(monkeypatch: pytes
             module[1].weight.fill_(0.5)
             module[1].bias.zero_()
         grid = tiny_grid(1)
-        models = {"m": LoadedModel(holdfast.Classifier(module, (0.0, 1.0), device="cpu"))}
+        models = {"m": LoadedModel(standfast.Model(module, (0.0, 1.0), device="cpu"))}
         return make_plan(Grid(grid.data, models, grid.explainers, grid.metrics)).jobs[0].identity
 
     before = identity()
@@ -221,7 +219,7 @@ def explain(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.
 
 
 def test_what_a_function_uses_of_its_module_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.study.identity import fingerprint
+    from standfast.study.identity import fingerprint
 
     before = fingerprint(explain)
     assert fingerprint(explain) == before
@@ -258,7 +256,7 @@ class Maps:
 
 
 def test_what_neither_repr_nor_the_state_tells_is_part_of_the_identity() -> None:
-    from holdfast.study.identity import fingerprint
+    from standfast.study.identity import fingerprint
 
     def heads(count: int) -> nn.Module:
         torch.manual_seed(0)
@@ -282,7 +280,7 @@ def test_what_neither_repr_nor_the_state_tells_is_part_of_the_identity() -> None
 @pytest.mark.filterwarnings("ignore:.*quantiz")  # torch is going to remove it
 def test_a_quantized_module_has_an_identity() -> None:
     """Its state has types, and pairs of a quantized weight and a bias."""
-    from holdfast.study.identity import fingerprint
+    from standfast.study.identity import fingerprint
 
     theirs = pytest.importorskip("torch.ao.quantization")
 
@@ -298,7 +296,7 @@ def test_a_quantized_module_has_an_identity() -> None:
 
 def test_a_function_is_the_same_in_every_process() -> None:
     code = """
-from holdfast.study.identity import fingerprint
+from standfast.study.identity import fingerprint
 def explain(module, x, targets):
     return x if module in {"a", "b", "c", "d", "e"} else -x
 print(fingerprint(explain))
@@ -313,7 +311,7 @@ print(fingerprint(explain))
 def test_modules_beside_a_users_module_are_part_of_the_identity(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.study.identity import fingerprint
+    from standfast.study.identity import fingerprint
 
     monkeypatch.syspath_prepend(tmp_path)
     for how, use in (("from {} import scale", "scale()"), ("import {}", "{}.scale()")):
@@ -331,7 +329,7 @@ def test_modules_beside_a_users_module_are_part_of_the_identity(
 
 
 def test_functions_that_all_call_each_other_are_followed_once() -> None:
-    from holdfast.study.identity import fingerprint
+    from standfast.study.identity import fingerprint
 
     scope: dict[str, Any] = {"__name__": "mine"}
     names = [f"f{i}" for i in range(12)]
@@ -395,10 +393,10 @@ def test_any_fsspec_address_will_do(tmp_path: Path) -> None:
     assert_same(load_results(address), load_results(tmp_path / "local"))
     assert load_results(f"file://{tmp_path}/local").samples.height == 60
     with pytest.raises(
-        holdfast.ArgumentError, match="address: expected a folder, or an address that fsspec knows, got noo://"
+        standfast.ArgumentError, match="address: expected a folder, or an address that fsspec knows, got noo://"
     ):
         Store("noo://somewhere")
-    with pytest.raises(holdfast.ArgumentError, match="results: expected a folder with a manifest.json"):
+    with pytest.raises(standfast.ArgumentError, match="results: expected a folder with a manifest.json"):
         load_results("memory://nothing/there")
 
 
@@ -410,7 +408,9 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     pl.DataFrame({"a": [1.0]}).write_parquet(other)  # a Parquet file that is not ours
     for content in (b"", b"PAR1", b"nothing of the kind", whole[:-1], whole[: len(whole) // 2], other.getvalue()):
         file.write_bytes(content)
-        with pytest.raises(holdfast.HoldfastError, match=f"{file.name} is damaged .*Delete it and run the study again"):
+        with pytest.raises(
+            standfast.StandfastError, match=f"{file.name} is damaged .*Delete it and run the study again"
+        ):
             load_results(tmp_path)
 
 
@@ -423,7 +423,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def grid_with_arrays() -> Grid:
-    metric = holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), "changed_explanation", search="random", budget=4)
+    metric = standfast.metrics.WorstCase(standfast.LinfBall(0.1), "changed_explanation", search="random", budget=4)
     return dataclasses.replace(tiny_grid(60), metrics={"m": metric})
 
 
@@ -453,7 +453,7 @@ def test_no_flipped_bit_goes_unnoticed(kind: str, finished: Path, tmp_path: Path
             assert dict(store.check_files())[name]
         else:
             read = readers.get(name.partition("/")[0], lambda job: store.manifest())
-            with pytest.raises(holdfast.HoldfastError, match=re.escape(file.name) + "|manifest"):
+            with pytest.raises(standfast.StandfastError, match=re.escape(file.name) + "|manifest"):
                 read(file.name.partition(".")[0])
     assert name in verify_results(folder).damaged
     file.write_bytes(whole)
@@ -493,7 +493,7 @@ def test_without_a_damaged_manifest_finished_jobs_are_kept(finished: Path, tmp_p
     manifest = folder / "manifest.json"
     for content, why in ((b"{", "it is no JSON"), (manifest.read_bytes()[:-1] + b" }", "does not match its SHA-256")):
         manifest.write_bytes(content)
-        with pytest.raises(holdfast.HoldfastError, match=f"{why}.*elete it and run the study again: finished jobs"):
+        with pytest.raises(standfast.StandfastError, match=f"{why}.*elete it and run the study again: finished jobs"):
             run_grid(grid_with_arrays(), Store(folder))
     manifest.unlink()
     assert run_grid(grid_with_arrays(), Store(folder)).earlier == 60
@@ -505,7 +505,7 @@ def test_a_manifest_that_was_edited_is_refused_unless_its_seal_is_removed(finish
     edited = manifest.replace('"seed": 0', '"seed": 1')
     assert edited != manifest
     (tmp_path / "manifest.json").write_text(edited)
-    with pytest.raises(holdfast.HoldfastError, match='remove its entry "seal"'):
+    with pytest.raises(standfast.StandfastError, match='remove its entry "seal"'):
         load_results(tmp_path)
     content = json.loads(edited)
     del content["seal"]
@@ -516,7 +516,7 @@ def test_a_manifest_that_was_edited_is_refused_unless_its_seal_is_removed(finish
         if text[0] == "{":
             assert load_results(tmp_path).samples.height == 0
         else:
-            with pytest.raises(holdfast.HoldfastError, match="manifest.json is damaged .it is no JSON"):
+            with pytest.raises(standfast.StandfastError, match="manifest.json is damaged .it is no JSON"):
                 load_results(tmp_path)
 
 
@@ -526,7 +526,7 @@ def test_results_of_the_version_that_wrote_with_pyarrow_are_read(tmp_path: Path)
     ours = load_results(tmp_path)
     for file in (tmp_path / "jobs").iterdir():
         record = json.dumps(Store(tmp_path).read(file.stem)[0]).encode()  # without a seal
-        table = pl.read_parquet(file).to_arrow().replace_schema_metadata({b"holdfast": record})
+        table = pl.read_parquet(file).to_arrow().replace_schema_metadata({b"standfast": record})
         parquet.write_table(table, file, compression="zstd", write_statistics=False)
     (samples,) = (tmp_path / "compact").glob("samples-*.parquet")
     pl.read_parquet(samples).write_parquet(samples)  # had no record
@@ -550,11 +550,11 @@ def test_a_failure_gives_way_to_a_success(tmp_path: Path) -> None:
 
 
 def test_an_explainer_that_a_metric_cannot_evaluate_has_no_job(tmp_path: Path) -> None:
-    ball = holdfast.LinfBall(0.1)
-    guided = holdfast.metrics.get("attribution_attack", neighbourhood=ball, steps=1, restarts=1, k=1)
+    ball = standfast.LinfBall(0.1)
+    guided = standfast.metrics.get("attribution_attack", neighbourhood=ball, steps=1, restarts=1, k=1)
     blind = dataclasses.replace(guided, attack="random_sign")
-    white = holdfast.metrics.get("worst_case", neighbourhood=ball, search="gradient", budget=5)
-    explainers = {name: holdfast.explainers.get(name) for name in ("saliency", "guided_backprop")}
+    white = standfast.metrics.get("worst_case", neighbourhood=ball, search="gradient", budget=5)
+    explainers = {name: standfast.explainers.get(name) for name in ("saliency", "guided_backprop")}
     grid = dataclasses.replace(
         tiny_grid(1), explainers=explainers, metrics={"guided": guided, "blind": blind, "white": white}
     )
@@ -565,7 +565,7 @@ def test_an_explainer_that_a_metric_cannot_evaluate_has_no_job(tmp_path: Path) -
     assert pairs == {(label, "saliency") for label in grid.metrics} | {("blind", "guided_backprop")}
     why = "no results for guided_backprop: the explainer cannot be differentiated"
     assert describe_misfits(results.manifest["misfits"]) == [f"guided: {why}", f"white: {why}"]
-    assert f"Left out: white: {why}." in " ".join(str(holdfast.load_results(tmp_path)).split())
+    assert f"Left out: white: {why}." in " ".join(str(standfast.load_results(tmp_path)).split())
     # where a metric fits no explainer at all, its jobs fail and say why
     del explainers["saliency"]
     plan = make_plan(dataclasses.replace(grid, explainers=explainers, metrics={"guided": guided}))
@@ -596,7 +596,7 @@ def test_the_manifest_says_what_where_and_with_which_versions(tmp_path: Path) ->
 
 def test_results_of_an_older_schema_are_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"schema": 1}')
-    with pytest.raises(holdfast.ArgumentError, match="results: expected a manifest of schema 2, got schema 1"):
+    with pytest.raises(standfast.ArgumentError, match="results: expected a manifest of schema 2, got schema 1"):
         load_results(tmp_path)
 
 
@@ -715,11 +715,11 @@ def test_two_studies_of_one_name_do_not_take_each_others_place(tmp_path: Path, m
 def test_plausible_mistakes_end_in_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from holdfast.cli import main
+    from standfast.cli import main
 
     def refuse(*arguments: object) -> str:
         """What the command says, in this process: starting one takes seconds."""
-        monkeypatch.setattr(sys, "argv", ["holdfast", *map(str, arguments)])
+        monkeypatch.setattr(sys, "argv", ["standfast", *map(str, arguments)])
         with pytest.raises(SystemExit) as stopped:
             main()
         assert stopped.value.code == 2
@@ -738,11 +738,11 @@ def test_plausible_mistakes_end_in_words(
 
 
 UNGUARDED = """
-import holdfast
-digits = holdfast.data.bundled("digits")[:2]
-classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-metric = holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=2)
-holdfast.evaluate(classifier, ["saliency"], digits.inputs, [metric], samples_per_job=1, workers=2, progress=False)
+import standfast
+digits = standfast.data.bundled("digits")[:2]
+model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=2)
+standfast.evaluate(model, ["saliency"], digits.inputs, [metric], samples_per_job=1, workers=2, progress=False)
 """
 
 
@@ -782,13 +782,13 @@ def malformed_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", MALFORMED)
 def test_a_malformed_study_is_one_screen_and_exit_code_2(name: str, malformed_folder: Path, capsys: Any) -> None:
-    from holdfast.cli import main
+    from standfast.cli import main
 
     text, expected = MALFORMED[name]
     study = malformed_folder / "study.yaml"
     study.write_text(text)
     before = sys.argv
-    sys.argv = ["holdfast", "run", str(study), "--out", str(malformed_folder / "r")]
+    sys.argv = ["standfast", "run", str(study), "--out", str(malformed_folder / "r")]
     try:
         with pytest.raises(SystemExit) as stopped:
             main()
@@ -840,8 +840,8 @@ class Counting(nn.Module):
 )
 def test_models_that_answer_differently_are_refused(module: nn.Module, words: str, count: int) -> None:
     grid = tiny_grid(count)
-    models = {"m": LoadedModel(holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64))}
-    with pytest.raises(holdfast.ModelError, match=words):
+    models = {"m": LoadedModel(standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=64))}
+    with pytest.raises(standfast.ModelError, match=words):
         make_plan(dataclasses.replace(grid, models=models))
 
 

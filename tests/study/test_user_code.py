@@ -14,8 +14,8 @@ from types import ModuleType
 import pytest
 import torch
 
-from holdfast.study.identity import Known, fingerprint
-from holdfast.study.user_code import UserCode
+from standfast.study.identity import Known, fingerprint
+from standfast.study.user_code import UserCode
 
 EXPLAIN = "def explain(module, inputs, targets):\n    return {}\n"
 
@@ -365,7 +365,7 @@ import sys
 from dataclasses import dataclass
 from functools import lru_cache
 import helper
-from holdfast.study.identity import fingerprint
+from standfast.study.identity import fingerprint
 
 @lru_cache
 def power():

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from holdfast.study.cost import Estimate, estimate_plan
-from holdfast.study.file.spec import study_from
-from holdfast.study.plan import make_plan
+from standfast.study.cost import Estimate, estimate_plan
+from standfast.study.file.spec import study_from
+from standfast.study.plan import make_plan
 
 STUDY = Path(__file__).parents[2] / "examples" / "imagenet_full.yaml"
 #: the four networks of the study: configuration in transformers, and what makes it tiny, for images of 32 x 32

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import nn
 
-import holdfast
-from holdfast import zoo
-from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError, ModelError, UnknownNameError
-from holdfast.study.file.spec import study_from
-from holdfast.zoo.hub import Normalised
+import standfast
+from standfast import zoo
+from standfast.errors import ArgumentError, MissingExtraError, ModelError, StandfastError, UnknownNameError
+from standfast.study.file.spec import study_from
+from standfast.zoo.hub import Normalised
 
 
 def net(name: str = "tiny", **options: Any) -> nn.Module:
@@ -67,7 +67,7 @@ def test_random_weights_need_no_download_and_are_always_the_same(timm: SimpleNam
         "metrics": ["log_odds"],
     }
     grid = study_from(study, tmp_path).grid()
-    built = {name: source.classifier(grid.data["noise"], "cpu").module(x) for name, source in grid.models.items()}
+    built = {name: source.model(grid.data["noise"], "cpu").module(x) for name, source in grid.models.items()}
     assert torch.equal(built["random"], first(x))
     assert torch.equal(built["trained"], trained(x))
     assert grid.models["random"].about == {"name": "timm:tiny", "pretrained": False}
@@ -134,10 +134,10 @@ def test_a_wide_resnet_of_timm_takes_images_in_0_1(wide_resnet: list[tuple[str, 
     assert isinstance(module, Normalised)
     assert not any(part.training for part in module.modules())
     assert module.input_size == (3, 224, 224)
-    classifier = holdfast.Classifier(module, bounds=(0.0, 1.0), device="cpu", batch_size=8)
-    assert classifier.preprocess is None
+    model = standfast.Model(module, bounds=(0.0, 1.0), device="cpu", batch_size=8)
+    assert model.preprocess is None
     images = torch.rand(2, *module.input_size, generator=torch.Generator().manual_seed(0))
-    logits = classifier.logits(images)
+    logits = model.logits(images)
     assert logits.shape == (2, 1000)
     inner = module.module
     assert isinstance(inner, WideStandIn)
@@ -145,10 +145,10 @@ def test_a_wide_resnet_of_timm_takes_images_in_0_1(wide_resnet: list[tuple[str, 
     torch.testing.assert_close(inner.seen[-1][:2], (images - mean) / std)
     leaf = ((images - mean) / std).requires_grad_(True)
     (outside,) = torch.autograd.grad(inner(leaf)[:, 5].sum(), leaf)
-    found = holdfast.explainers.get("saliency", absolute=False)(classifier, images, 5)
+    found = standfast.explainers.get("saliency", absolute=False)(model, images, 5)
     torch.testing.assert_close(found, outside / std, rtol=1e-3, atol=1e-6)
     with pytest.raises(ArgumentError, match="within the bounds .0, 1., got values in .2, 2"):
-        classifier.logits(torch.full_like(images, 2.0))
+        model.logits(torch.full_like(images, 2.0))
     assert {
         key for key in module.state_dict() if "mean" in key or "std" in key
     } == set()  # it is not part of the weights
@@ -181,10 +181,12 @@ def test_errors_name_what_is_missing(timm: SimpleNamespace, monkeypatch: pytest.
         raise OSError("no route to host")
 
     timm.create_model = offline
-    with pytest.raises(HoldfastError, match="model timm:tiny: its weights cannot be loaded: OSError: no route to host"):
+    with pytest.raises(
+        StandfastError, match="model timm:tiny: its weights cannot be loaded: OSError: no route to host"
+    ):
         zoo.load("timm:tiny")
     monkeypatch.setitem(sys.modules, "timm", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'holdfast\[hub\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'standfast\[hub\]'"):
         zoo.load("timm:tiny")
     with pytest.raises(UnknownNameError, match="model"):
         zoo.load("tim:tiny")
@@ -198,6 +200,6 @@ def test_a_study_takes_a_hubs_model(timm: SimpleNamespace, tmp_path: Path) -> No
         "explainers": ["saliency"],
         "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.05}, "samples": 2}}],
     }
-    found = holdfast.run_study(study_from(study, tmp_path), tmp_path / "results", progress=False)
+    found = standfast.run_study(study_from(study, tmp_path), tmp_path / "results", progress=False)
     assert found.failures == []
     assert found.results.manifest["models"]["vit"]["name"] == "timm:tiny"

@@ -19,10 +19,10 @@ import torch
 from small_transformers import relate_slowly, roll_out_slowly
 from torch import Tensor, nn
 
-import holdfast
-from holdfast import zoo
-from holdfast.errors import ArgumentError, HoldfastError, MissingExtraError, ModelError
-from holdfast.study.file.spec import study_from
+import standfast
+from standfast import zoo
+from standfast.errors import ArgumentError, MissingExtraError, ModelError, StandfastError
+from standfast.study.file.spec import study_from
 
 MEAN, STD = [0.5, 0.4, 0.3], [0.2, 0.3, 0.4]
 PROCESSOR: dict[str, Any] = {
@@ -56,7 +56,7 @@ def rand(*shape: int) -> Tensor:
 
 def test_the_processors_arithmetic_is_put_before_the_model() -> None:
     torch.manual_seed(0)
-    model, x = StandIn(), rand(4, 3, 16, 16)
+    network, x = StandIn(), rand(4, 3, 16, 16)
     mean, std = torch.tensor(MEAN).reshape(3, 1, 1), torch.tensor(STD).reshape(3, 1, 1)
     for processor, expected in (
         (PROCESSOR, (x - mean) / std),
@@ -65,20 +65,20 @@ def test_the_processors_arithmetic_is_put_before_the_model() -> None:
         (PROCESSOR | {"do_rescale": False}, (255 * x - mean) / std),
         (PROCESSOR | {"do_normalize": False}, x),
     ):
-        classifier = holdfast.zoo.from_transformers(model, processor, device="cpu")
-        torch.testing.assert_close(classifier.logits(x), model(expected).logits.detach(), rtol=1e-4, atol=1e-4)
-    assert classifier.module.input_size == (3, 16, 16)
-    assert (classifier.bounds[0].item(), classifier.bounds[1].item()) == (0.0, 1.0)
+        model = standfast.zoo.from_transformers(network, processor, device="cpu")
+        torch.testing.assert_close(model.logits(x), network(expected).logits.detach(), rtol=1e-4, atol=1e-4)
+    assert model.module.input_size == (3, 16, 16)
+    assert (model.bounds[0].item(), model.bounds[1].item()) == (0.0, 1.0)
     cropped = PROCESSOR | {"do_center_crop": True, "crop_size": {"height": 12, "width": 10}}
-    assert holdfast.zoo.from_transformers(model, cropped).module.input_size == (3, 12, 10)
+    assert standfast.zoo.from_transformers(network, cropped).module.input_size == (3, 12, 10)
     edge = PROCESSOR | {"size": {"shortest_edge": 16}}
-    assert holdfast.zoo.from_transformers(model, edge).module.input_size is None
+    assert standfast.zoo.from_transformers(network, edge).module.input_size is None
     with pytest.raises(ModelError, match=r"expected images of shape \(N, 3, 16, 16\), got .* doesn't match model"):
-        classifier.logits(rand(2, 3, 8, 8))
+        model.logits(rand(2, 3, 8, 8))
     with pytest.raises(ArgumentError, match="processor: expected an image processor with image_std"):
-        holdfast.zoo.from_transformers(model, {"image_mean": MEAN})
+        standfast.zoo.from_transformers(network, {"image_mean": MEAN})
     with pytest.raises(ArgumentError, match="as many numbers"):
-        holdfast.zoo.from_transformers(model, {"image_mean": MEAN, "image_std": [1.0]})
+        standfast.zoo.from_transformers(network, {"image_mean": MEAN, "image_std": [1.0]})
 
 
 def test_timm_models_that_are_already_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,13 +89,13 @@ def test_timm_models_that_are_already_loaded(monkeypatch: pytest.MonkeyPatch) ->
     )
     monkeypatch.setitem(sys.modules, "timm", stand_in)
     model, x = nn.Sequential(nn.Flatten(), nn.Linear(768, 4)), rand(2, 3, 16, 16)
-    classifier = holdfast.zoo.from_timm(model, device="cpu", batch_size=32)
+    classifier = standfast.zoo.from_timm(model, device="cpu", batch_size=32)
     assert asked == [model]
     mean, std = torch.tensor(MEAN).reshape(3, 1, 1), torch.tensor(STD).reshape(3, 1, 1)
     torch.testing.assert_close(classifier.logits(x), model((x - mean) / std).detach(), rtol=1e-4, atol=1e-5)
     monkeypatch.setitem(sys.modules, "timm", None)
-    with pytest.raises(MissingExtraError, match=r"holdfast\[hub\]"):
-        holdfast.zoo.from_timm(model)
+    with pytest.raises(MissingExtraError, match=r"standfast\[hub\]"):
+        standfast.zoo.from_timm(model)
 
 
 def transformers() -> Any:
@@ -129,26 +129,26 @@ def test_a_vision_transformer_from_its_folder(vit: Path) -> None:
     module = zoo.load(f"transformers:{vit}")
     assert torch.equal(state, torch.random.get_rng_state())
     assert module.input_size == (3, 16, 16)
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
+    model = standfast.Model(module, (0.0, 1.0), device="cpu")
     x = torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
     processor = package.AutoImageProcessor.from_pretrained(vit)
-    model = package.AutoModelForImageClassification.from_pretrained(vit).eval()
+    network = package.AutoModelForImageClassification.from_pretrained(vit).eval()
     with torch.no_grad():
-        expected = model(**processor(list(images), return_tensors="pt")).logits
-    torch.testing.assert_close(classifier.logits(x), expected, rtol=1e-4, atol=1e-5)
+        expected = network(**processor(list(images), return_tensors="pt")).logits
+    torch.testing.assert_close(model.logits(x), expected, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(
-        holdfast.zoo.from_transformers(model, processor, device="cpu").logits(x), expected, rtol=1e-4, atol=1e-5
+        standfast.zoo.from_transformers(network, processor, device="cpu").logits(x), expected, rtol=1e-4, atol=1e-5
     )
-    gradients = holdfast.explainers.get("saliency", absolute=False)(classifier, x, 2)
+    gradients = standfast.explainers.get("saliency", absolute=False)(model, x, 2)
     leaf = ((x - torch.tensor(MEAN).reshape(3, 1, 1)) / torch.tensor(STD).reshape(3, 1, 1)).requires_grad_(True)
-    (outside,) = torch.autograd.grad(model(pixel_values=leaf).logits[:, 2].sum(), leaf)
+    (outside,) = torch.autograd.grad(network(pixel_values=leaf).logits[:, 2].sum(), leaf)
     torch.testing.assert_close(gradients, outside / torch.tensor(STD).reshape(3, 1, 1), rtol=1e-3, atol=1e-6)
 
 
 def test_random_weights_need_only_the_configuration(vit: Path, tmp_path: Path) -> None:
     for name in ("config.json", "preprocessor_config.json"):
         (tmp_path / name).write_text((vit / name).read_text())
-    with pytest.raises(HoldfastError, match="its weights cannot be loaded"):
+    with pytest.raises(StandfastError, match="its weights cannot be loaded"):
         zoo.load(f"transformers:{tmp_path}")
     x = rand(2, 3, 16, 16)
     with torch.no_grad():
@@ -166,22 +166,22 @@ def test_a_study_takes_a_model_in_its_folder(vit: Path, tmp_path: Path) -> None:
         "explainers": ["saliency"],
         "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.05}, "samples": 2}}],
     }
-    found = holdfast.run_study(study_from(study, tmp_path), tmp_path / "results", progress=False)
+    found = standfast.run_study(study_from(study, tmp_path), tmp_path / "results", progress=False)
     assert found.failures == []
     assert found.results.manifest["models"]["vit"]["name"] == "transformers:mine"
 
 
 def test_weights_that_cannot_be_loaded(vit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = transformers()
-    with pytest.raises(HoldfastError, match="its weights cannot be loaded"):
+    with pytest.raises(StandfastError, match="its weights cannot be loaded"):
         zoo.load(f"transformers:{tmp_path / 'nowhere' / 'at' / 'all'}")
     other = tmp_path / "bert"
     package.BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1).save_pretrained(other)
     (other / "preprocessor_config.json").write_text(json.dumps(PROCESSOR))
-    with pytest.raises(ArgumentError, match="model: expected an image classifier of transformers"):
+    with pytest.raises(ArgumentError, match="model: expected an image model of transformers"):
         zoo.load(f"transformers:{other}")
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(MissingExtraError, match=r"holdfast\[hub\]"):
+    with pytest.raises(MissingExtraError, match=r"standfast\[hub\]"):
         zoo.load(f"transformers:{vit}")
 
 
@@ -222,10 +222,10 @@ def explain_slowly(out: Any, deciding: list[int]) -> tuple[Tensor, ...]:
 
 @pytest.mark.parametrize("name", OF_IMAGES)
 def test_attention_of_image_models(name: str) -> None:
-    """Fused, against the weights that the same model returns with attention written out."""
-    model, x = make_of_images(name, "sdpa"), rand(2, 3, 8, 8)
-    classifier = holdfast.Classifier(model, (0.0, 1.0), device="cpu", forward=lambda module, x: module(x).logits)
-    maps = [holdfast.explainers.get(kind, interpolation="nearest")(classifier, x, 1) for kind in EXPLAINERS]
+    """Fused, against the weights that the same network returns with attention written out."""
+    network, x = make_of_images(name, "sdpa"), rand(2, 3, 8, 8)
+    model = standfast.Model(network, (0.0, 1.0), device="cpu", forward=lambda module, x: module(x).logits)
+    maps = [standfast.explainers.get(kind, interpolation="nearest")(model, x, 1) for kind in EXPLAINERS]
     eager, special = make_of_images(name, "eager"), 1 if name == "ViT" else 2
     for i in range(2):
         out = eager(x[i : i + 1], output_attentions=True)
@@ -241,17 +241,17 @@ def test_attention_of_text_models(name: str) -> None:
     if name == "BERT":
         ids[1, 4:] = 0
     x = text.embed(ids)
-    classifier = zoo.text_classifier(text)
-    maps = [zoo.token_relevance(holdfast.explainers.get(kind)(classifier, x, 1)) for kind in EXPLAINERS]
+    model = zoo.text_classifier(text)
+    maps = [zoo.token_relevance(standfast.explainers.get(kind)(model, x, 1)) for kind in EXPLAINERS]
     for i in range(2):
         given = {"inputs_embeds": x[i : i + 1].transpose(1, 2), "attention_mask": text.present(x[i : i + 1]).long()}
         out = eager(**given, output_attentions=True)
         for found, slow in zip(maps, explain_slowly(out, [0] if name == "BERT" else [5]), strict=True):
             torch.testing.assert_close(found[i], slow, rtol=1e-5, atol=1e-6)
             assert (found[i][ids[i] == 0] == 0).all()  # padding gets nothing
-    cam = holdfast.explainers.get("gradcam", relu=False)
+    cam = standfast.explainers.get("gradcam", relu=False)
     layer = "bert.encoder.layer.0.output.LayerNorm" if name == "BERT" else "transformer.h.1.ln_1"
-    assert torch.equal(cam(classifier, x, 1), dataclasses.replace(cam, layer=f"model.{layer}")(classifier, x, 1))
+    assert torch.equal(cam(model, x, 1), dataclasses.replace(cam, layer=f"model.{layer}")(model, x, 1))
 
 
 def test_integrated_gradients_by_embeddings_equal_captum() -> None:
@@ -266,7 +266,7 @@ def test_integrated_gradients_by_embeddings_equal_captum() -> None:
     captum = ca.LayerIntegratedGradients(forward, model.bert.embeddings.word_embeddings)
     options = {"target": 1, "n_steps": 8, "additional_forward_args": (ids != 0).long()}
     expected = captum.attribute(ids, torch.zeros_like(ids), **options).sum(2)
-    explainer = holdfast.explainers.get("integrated_gradients", steps=8, baseline=text.baseline())
+    explainer = standfast.explainers.get("integrated_gradients", steps=8, baseline=text.baseline())
     found = zoo.token_relevance(explainer(zoo.text_classifier(text), text.embed(ids), 1))
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
     assert (found[1, 4:] == 0).all()
@@ -275,19 +275,19 @@ def test_integrated_gradients_by_embeddings_equal_captum() -> None:
 def test_gradcam_of_swin_takes_the_last_normalisation_before_the_last_attention() -> None:
     torch.manual_seed(0)
     sizes = {"image_size": 16, "patch_size": 2, "embed_dim": 8, "depths": [1, 2], "num_heads": [2, 2]}
-    model = transformers().SwinForImageClassification(transformers().SwinConfig(window_size=2, **sizes)).eval()
-    classifier = holdfast.Classifier(model, (0.0, 1.0), device="cpu", forward=lambda module, x: module(x).logits)
+    network = transformers().SwinForImageClassification(transformers().SwinConfig(window_size=2, **sizes)).eval()
+    model = standfast.Model(network, (0.0, 1.0), device="cpu", forward=lambda module, x: module(x).logits)
     x, found = rand(2, 3, 16, 16), []
-    layer = model.swin.encoder.layers[1].blocks[1].layernorm_before  # of a grid of 4 x 4, as (N, 16, K)
+    layer = network.swin.encoder.layers[1].blocks[1].layernorm_before  # of a grid of 4 x 4, as (N, 16, K)
     layer.register_forward_hook(lambda own, args, out: found.append(out))
-    score = model(x.clone().requires_grad_(True)).logits[:, 1].sum()
+    score = network(x.clone().requires_grad_(True)).logits[:, 1].sum()
     (gradient,) = torch.autograd.grad(score, found[0])
     slow = (found[0] * gradient.mean(1, keepdim=True)).sum(2).reshape(2, 1, 4, 4).expand(2, 3, 4, 4)
-    maps = holdfast.explainers.get("gradcam", relu=False, interpolation="nearest")(classifier, x, 1)
+    maps = standfast.explainers.get("gradcam", relu=False, interpolation="nearest")(model, x, 1)
     torch.testing.assert_close(maps[..., ::4, ::4], slow, rtol=1e-4, atol=1e-7)
     for name in EXPLAINERS:
         with pytest.raises(ModelError, match="got attention within 16 windows of each input in layer 1 of 3"):
-            holdfast.explainers.get(name)(classifier, x, 1)
+            standfast.explainers.get(name)(model, x, 1)
 
 
 @pytest.mark.parametrize("name", ["ViT", "Swin", "BERT"])
@@ -298,7 +298,7 @@ def test_relevance_by_rules_does_not_depend_on_how_attention_is_written(name: st
         if name == "BERT":
             text = make_of_texts(name, attention)
             x = text.embed(torch.tensor([[3, 5, 2, 7], [4, 8, 0, 0]]))
-            classifier = zoo.text_classifier(text)
+            model = zoo.text_classifier(text)
         else:
             x = rand(2, 3, 8, 8)
             options = {"depths": [2], "num_heads": [2], "window_size": 2, "initializer_range": 0.4, "num_labels": 4}
@@ -306,16 +306,16 @@ def test_relevance_by_rules_does_not_depend_on_how_attention_is_written(name: st
                 image_size=8, patch_size=2, embed_dim=4, attn_implementation=attention, **options
             )
             torch.manual_seed(0)
-            model = (
+            network = (
                 transformers().SwinForImageClassification(swin) if name == "Swin" else make_of_images(name, attention)
             )
-            classifier = holdfast.Classifier(model, (0.0, 1.0), device="cpu", forward=lambda own, x: own(x).logits)
+            model = standfast.Model(network, (0.0, 1.0), device="cpu", forward=lambda own, x: own(x).logits)
         maps = []
         for kind in ("attn_lrp", "transformer_attribution")[: 1 if name == "Swin" else 2]:
-            maps.append(holdfast.explainers.get(kind)(classifier, x, 1))
-            with classifier.session():
-                _, logits = holdfast.explainers.get(kind).attribute(classifier, x, None)
-            torch.testing.assert_close(logits, classifier.logits(x), rtol=1e-5, atol=1e-5)
+            maps.append(standfast.explainers.get(kind)(model, x, 1))
+            with model.session():
+                _, logits = standfast.explainers.get(kind).attribute(model, x, None)
+            torch.testing.assert_close(logits, model.logits(x), rtol=1e-5, atol=1e-5)
             if name == "BERT":
                 assert not maps[-1][1, :, 2:].any()  # padding gets nothing
         found.append(maps)
@@ -398,26 +398,26 @@ def test_gradients_of_a_decoder_are_those_of_its_own_embeddings() -> None:
     model(input_ids=tokens, attention_mask=(tokens != 0).long()).logits[:, 1].sum().backward(inputs=outputs)
     hook.remove()
     text = zoo.from_text_transformers(model)
-    maps = holdfast.explainers.get("saliency", absolute=False)(zoo.text_classifier(text), text.embed(tokens), 1)
+    maps = standfast.explainers.get("saliency", absolute=False)(zoo.text_classifier(text), text.embed(tokens), 1)
     torch.testing.assert_close(maps, outputs[0].grad.transpose(1, 2), rtol=1e-4, atol=1e-6)
     assert bool((maps.transpose(1, 2)[tokens == 0] == 0).all())
 
 
 @pytest.mark.parametrize("name", ["Bert", "Electra", "Longformer"])
 def test_pairs_of_sentences(name: str) -> None:
-    model = make_text_model(name, type_vocab_size=2)
-    text = zoo.from_text_transformers(model)
+    network = make_text_model(name, type_vocab_size=2)
+    text = zoo.from_text_transformers(network)
     tokens = torch.tensor([[4, 8, 15, 16, 23, 2], [7, 9, 11, 2, 0, 0]])
     types = torch.tensor([[0, 0, 0, 1, 1, 1], [0, 1, 1, 1, 1, 1]])  # those of padding say nothing
     with torch.no_grad():
-        own = model(input_ids=tokens, attention_mask=(tokens != 0).long(), token_type_ids=types).logits
-        single = model(input_ids=tokens, attention_mask=(tokens != 0).long()).logits
+        own = network(input_ids=tokens, attention_mask=(tokens != 0).long(), token_type_ids=types).logits
+        single = network(input_ids=tokens, attention_mask=(tokens != 0).long()).logits
     assert not torch.allclose(own, single, atol=1e-2)
     x = text.embed(tokens, token_types=types)
     assert torch.equal(text.present(x), tokens != 0)
-    classifier = zoo.text_classifier(text, text.bounds(margin=1.0), device="cpu")
-    torch.testing.assert_close(classifier.logits(x), own, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(classifier.logits(text.embed(tokens)), single, rtol=1e-4, atol=1e-5)
+    model = zoo.text_classifier(text, text.bounds(margin=1.0), device="cpu")
+    torch.testing.assert_close(model.logits(x), own, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(model.logits(text.embed(tokens)), single, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(text.embed(tokens, token_types=torch.zeros_like(tokens)), text.embed(tokens))
     for wrong in (types + 1, types - 1, types[:, :3], types.float()):
         with pytest.raises(ArgumentError, match=r"token_types: expected whole numbers from 0 to 1 of shape \(2, 6\)"):
@@ -451,7 +451,7 @@ def test_text_models_that_say_something_else_of_embeddings() -> None:
     bart = package.BartForSequenceClassification(package.BartConfig(vocab_size=40, **sizes, **heads))
     with pytest.raises(ModelError, match=r"BartForSequenceClassification .* EmbeddedText"):
         zoo.from_text_transformers(bart)
-    with pytest.raises(ArgumentError, match="model: expected a sequence classifier"):
+    with pytest.raises(ArgumentError, match="model: expected a sequence model"):
         zoo.from_text_transformers(make_text_model("GPT2").score)
     # of a model that reads an id elsewhere, the first batches are compared as they are
     text = zoo.from_text_transformers(make_text_model("Bert"))

@@ -10,16 +10,16 @@ import pytest
 import torch
 from torch import nn
 
-import holdfast
-from holdfast import data, zoo
-from holdfast.data.waves import NOISES
-from holdfast.errors import ArgumentError, ModelError, UnknownNameError
-from holdfast.neighbourhoods import LinfBall
-from holdfast.zoo.networks.series_models import BUNDLED
-from holdfast.zoo.training.adversarial import Pgd, robust_accuracy
-from holdfast.zoo.training.calibration import Calibrated
-from holdfast.zoo.training.classifier import Epoch, accuracy, initialize, random_shift, train_classifier
-from holdfast.zoo.training.schemes import Natural
+import standfast
+from standfast import data, zoo
+from standfast.data.waves import NOISES
+from standfast.errors import ArgumentError, ModelError, UnknownNameError
+from standfast.neighbourhoods import LinfBall
+from standfast.zoo.networks.series_models import BUNDLED
+from standfast.zoo.training.adversarial import Pgd, robust_accuracy
+from standfast.zoo.training.calibration import Calibrated
+from standfast.zoo.training.classifier import Epoch, accuracy, initialize, random_shift, train_classifier
+from standfast.zoo.training.schemes import Natural
 
 # the architecture
 
@@ -28,7 +28,7 @@ def test_lenet_has_the_published_size():
     model = zoo.LeNet5()
     sizes = {name: sum(p.numel() for p in part.parameters()) for name, part in model.named_modules()}
     assert sizes[""] == 61706
-    layers = ("features.conv1", "features.conv2", "classifier.fc1", "classifier.fc2", "classifier.fc3")
+    layers = ("features.conv1", "features.conv2", "model.fc1", "model.fc2", "model.fc3")
     assert [sizes[layer] for layer in layers] == [156, 2416, 48120, 10164, 850]
 
 
@@ -82,8 +82,8 @@ def test_the_card():
     assert card["parameters"] == 61706
     wanted = {"data", "scheme", "epochs", "seed", "versions", "script", "licence"}
     assert wanted <= card.keys()
-    assert set(card["versions"]) == {"torch", "holdfast"}
-    weights = (files("holdfast.zoo") / "weights" / "lenet5-mnist.safetensors").read_bytes()
+    assert set(card["versions"]) == {"torch", "standfast"}
+    weights = (files("standfast.zoo") / "weights" / "lenet5-mnist.safetensors").read_bytes()
     assert hashlib.sha256(weights).hexdigest() == card["weights_sha256"]
 
 
@@ -150,7 +150,7 @@ SCHEMES = {
 def test_the_vision_transformers(name: str, source: str, count: int):
     """The weights are those of the card, and as accurate as it says, within four standard errors."""
     card = zoo.card(name)
-    weights = (files("holdfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
+    weights = (files("standfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
     assert hashlib.sha256(weights).hexdigest() == card["weights_sha256"]
     assert len(weights) < 1_500_000
     try:
@@ -167,7 +167,7 @@ def test_the_cards_of_the_schemes():
     for name, card in cards.items():
         assert card["scheme"].startswith(SCHEMES[name])
         assert card["test_accuracy"] > 0.98
-        weights = (files("holdfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
+        weights = (files("standfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
         assert hashlib.sha256(weights).hexdigest() == card["weights_sha256"]
     shared = ("architecture", "data", "epochs", "batch_size", "learning_rate", "weight_decay", "seed", "versions")
     assert all(len({str(card[key]) for card in cards.values()}) == 1 for key in shared)
@@ -217,7 +217,7 @@ def test_the_cards_of_robust_attributions(name):
     card = zoo.card(name)
     assert card["scheme"].startswith(ATTRIBUTIONS[name])
     assert card["scheme"].endswith("; AdamW, linear warm-up and cosine, no augmentation")
-    weights = (files("holdfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
+    weights = (files("standfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
     assert hashlib.sha256(weights).hexdigest() == card["weights_sha256"]
     set_of, radius = ("fashion_mnist", 0.1) if "fashion" in name else ("mnist", 0.3)
     assert card["under_attack"]["radius"] == radius
@@ -261,7 +261,7 @@ def test_the_cards_of_series(name):
     scheme = Natural() if weight is None else Calibrated(weight)
     assert card["scheme"].startswith(f"{scheme.describe()}; RAdam, ")
     assert card["test_accuracy"] > 0.9
-    content = (files("holdfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
+    content = (files("standfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
     assert hashlib.sha256(content).hexdigest() == card["weights_sha256"]
     assert len(content) < 120_000
 
@@ -293,7 +293,7 @@ def test_a_network_for_series_in_a_study_file(tmp_path: Path):
         "metrics": [{"corruption_curve": {"samples": 1, "fractions": [0.2, 1.0]}}],
         "executor": {"workers": 1},
     }
-    found = holdfast.run_study(study, tmp_path, progress=False).results
+    found = standfast.run_study(study, tmp_path, progress=False).results
     frame = found.samples
     assert len(frame) == 16
     assert set(frame["status"]) == {"ok"}

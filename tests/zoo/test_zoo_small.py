@@ -13,17 +13,17 @@ import torch
 from safetensors.torch import load as load_safetensors
 from torch import nn
 
-import holdfast
-from holdfast import data, zoo
-from holdfast.errors import ArgumentError
-from holdfast.zoo.networks.resnet import BasicBlock, ResNet18
-from holdfast.zoo.networks.small_cnn import SmallCNN
-from holdfast.zoo.training.classifier import accuracy, initialize, random_flip, train_classifier
+import standfast
+from standfast import data, zoo
+from standfast.errors import ArgumentError
+from standfast.zoo.networks.resnet import BasicBlock, ResNet18
+from standfast.zoo.networks.small_cnn import SmallCNN
+from standfast.zoo.training.classifier import accuracy, initialize, random_flip, train_classifier
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 MODELS = {"resnet18w16-cifar10": (10, 701466, "cifar10:test"), "cnn-gtsrb": (43, 184483, "gtsrb:test")}
 each_model = pytest.mark.parametrize("name", MODELS)
-EXPLAINERS = [name for name in holdfast.explainers.names() if not name.startswith(("attention_", "transformer_"))]
+EXPLAINERS = [name for name in standfast.explainers.names() if not name.startswith(("attention_", "transformer_"))]
 #: fewer forward passes than by default
 QUICK = {
     "extremal_perturbations": {"steps": 3},
@@ -64,7 +64,7 @@ def test_resnet_shapes() -> None:
     shapes = output_shapes(ResNet18(width=4), torch.zeros(2, 3, 32, 32))
     assert shapes["stem"] == shapes["stage1"] == (2, 4, 32, 32)
     assert [shapes[f"stage{k}"] for k in (2, 3, 4)] == [(2, 8, 16, 16), (2, 16, 8, 8), (2, 32, 4, 4)]
-    assert shapes["classifier.flatten"] == (2, 32)
+    assert shapes["model.flatten"] == (2, 32)
     assert shapes[""] == (2, 10)
     assert ResNet18(num_classes=4, in_channels=1, width=2)(torch.zeros(1, 1, 32, 32)).shape == (1, 4)
 
@@ -129,7 +129,7 @@ def test_weights_and_card(name: str) -> None:
     assert not any(part.training for part in model.modules())
     assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
     assert {"data", "scheme", "epochs", "seed", "versions", "script", "licence", "storage"} <= card.keys()
-    weights = (files("holdfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
+    weights = (files("standfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
     assert hashlib.sha256(weights).hexdigest() == card["weights_sha256"]
     assert len(weights) <= 3_000_000
     stored = load_safetensors(weights)
@@ -180,8 +180,8 @@ def images() -> torch.Tensor:
 @pytest.mark.parametrize("explainer", EXPLAINERS)
 @each_model
 def test_every_explainer_explains_it(name: str, explainer: str, images: torch.Tensor) -> None:
-    classifier = holdfast.Classifier(zoo.load(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
-    maps = holdfast.explainers.get(explainer, **QUICK.get(explainer, {}))(classifier, images)
+    model = standfast.Model(zoo.load(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    maps = standfast.explainers.get(explainer, **QUICK.get(explainer, {}))(model, images)
     assert maps.shape == images.shape
     assert torch.isfinite(maps).all()
     if explainer != "gradcam":  # after its rectifier it may be zero everywhere
@@ -192,9 +192,9 @@ def test_every_explainer_explains_it(name: str, explainer: str, images: torch.Te
 def test_deeplift_adds_up(name: str, images: torch.Tensor) -> None:
     """Attributions add up to the change of the logit, also with residual sums; in double precision."""
     module = zoo.load(name).double()
-    classifier, inputs = holdfast.Classifier(module, bounds=(0.0, 1.0), device="cpu", batch_size=64), images.double()
-    change = (classifier.logits(inputs) - classifier.logits(0 * inputs))[:, 3]
-    torch.testing.assert_close(holdfast.explainers.get("deeplift")(classifier, inputs, 3).sum((1, 2, 3)), change)
+    model, inputs = standfast.Model(module, bounds=(0.0, 1.0), device="cpu", batch_size=64), images.double()
+    change = (model.logits(inputs) - model.logits(0 * inputs))[:, 3]
+    torch.testing.assert_close(standfast.explainers.get("deeplift")(model, inputs, 3).sum((1, 2, 3)), change)
 
 
 @each_model
@@ -207,16 +207,16 @@ def test_relevance_without_biases_adds_up(name: str, images: torch.Tensor) -> No
                 part.running_mean.zero_()
             if isinstance(part, nn.BatchNorm2d | nn.Conv2d | nn.Linear) and part.bias is not None:
                 part.bias.zero_()
-    classifier, inputs = holdfast.Classifier(module, bounds=(0.0, 1.0), device="cpu", batch_size=64), images.double()
-    relevance = holdfast.explainers.get("lrp", epsilon=1e-12)(classifier, inputs, 3)
-    torch.testing.assert_close(relevance.sum((1, 2, 3)), classifier.logits(inputs)[:, 3], rtol=1e-4, atol=1e-6)
+    model, inputs = standfast.Model(module, bounds=(0.0, 1.0), device="cpu", batch_size=64), images.double()
+    relevance = standfast.explainers.get("lrp", epsilon=1e-12)(model, inputs, 3)
+    torch.testing.assert_close(relevance.sum((1, 2, 3)), model.logits(inputs)[:, 3], rtol=1e-4, atol=1e-6)
 
 
 def test_gradcam_uses_the_last_convolution(images: torch.Tensor) -> None:
     """Not that of a shortcut."""
-    classifier = holdfast.Classifier(zoo.load("resnet18w16-cifar10"), bounds=(0.0, 1.0), device="cpu", batch_size=64)
-    by_default = holdfast.explainers.get("gradcam", relu=False)(classifier, images)
-    named = holdfast.explainers.get("gradcam", relu=False, layer="stage4.block2.conv2")(classifier, images)
+    model = standfast.Model(zoo.load("resnet18w16-cifar10"), bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    by_default = standfast.explainers.get("gradcam", relu=False)(model, images)
+    named = standfast.explainers.get("gradcam", relu=False, layer="stage4.block2.conv2")(model, images)
     assert torch.equal(by_default, named)
 
 

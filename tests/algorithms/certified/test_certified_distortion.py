@@ -13,19 +13,19 @@ import torch.nn.functional as F
 from scipy.optimize import minimize
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.algorithms.certified.bound import certified_distortion
-from holdfast.algorithms.certified.linear_relaxation import PermittedInputs, bound_margins, bound_values
-from holdfast.algorithms.certified.network_rules import MaxPool, Rectifier, pool_windows
-from holdfast.algorithms.certified.network_trace import Network, trace_network
-from holdfast.errors import ArgumentError, ModelError
+import standfast
+from standfast.algorithms.certified.bound import certified_distortion
+from standfast.algorithms.certified.linear_relaxation import PermittedInputs, bound_margins, bound_values
+from standfast.algorithms.certified.network_rules import MaxPool, Rectifier, pool_windows
+from standfast.algorithms.certified.network_trace import Network, trace_network
+from standfast.errors import ArgumentError, ModelError
 
 TIGHT = 1e-4
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same'")  # the copy it makes is no matter here
 
 
-def classifier_of(module: nn.Module, bounds: tuple[float, float] = (0.0, 1.0), **options: Any) -> holdfast.Classifier:
-    return holdfast.Classifier(module, bounds=bounds, device="cpu", **options)
+def model_of(module: nn.Module, bounds: tuple[float, float] = (0.0, 1.0), **options: Any) -> standfast.Model:
+    return standfast.Model(module, bounds=bounds, device="cpu", **options)
 
 
 def affine(seed: int, features: int, classes: int) -> nn.Linear:
@@ -93,9 +93,9 @@ def networks() -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
     return cases
 
 
-def traced(classifier: holdfast.Classifier, x: Tensor) -> Network:
-    with classifier.session():
-        return trace_network(classifier.forward, classifier.module, x[:1])
+def traced(model: standfast.Model, x: Tensor) -> Network:
+    with model.session():
+        return trace_network(model.forward, model.module, x[:1])
 
 
 def points(x: Tensor, free: Tensor, radius: Tensor, norm: float, count: int, seed: int) -> Tensor:
@@ -114,16 +114,14 @@ def points(x: Tensor, free: Tensor, radius: Tensor, norm: float, count: int, see
     return (x + noise).clamp(0, 1)
 
 
-def attacked(
-    classifier: holdfast.Classifier, x: Tensor, y: int, rival: int, free: Tensor, radius: float, norm: float
-) -> Tensor:
+def attacked(model: standfast.Model, x: Tensor, y: int, rival: int, free: Tensor, radius: float, norm: float) -> Tensor:
     """Projected gradient descent on one margin from several starts."""
     start = points(x, free, torch.tensor(radius), norm, 12, seed=rival)
     z = start.clone()
-    with classifier.session():
+    with model.session():
         for step in range(40):
             leaf = z.detach().requires_grad_(True)
-            logits = classifier.forward(leaf)
+            logits = model.forward(leaf)
             (g,) = torch.autograd.grad((logits[:, y] - logits[:, rival]).sum(), leaf)
             g = g * free
             size = radius * 0.5 * (1 - step / 40)
@@ -145,10 +143,10 @@ def test_affine_classifiers_without_binding_bounds_are_exact(norm: Any) -> None:
     worst = 0.0
     for seed in range(20):
         module = affine(seed, 12, 4)
-        classifier, x = classifier_of(module, (-1e3, 1e3)), torch.randn(8, 12, dtype=torch.float64)
+        model, x = model_of(module, (-1e3, 1e3)), torch.randn(8, 12, dtype=torch.float64)
         free = torch.rand(8, 12) < 0.6
         free[:, 0] = True
-        lower = certified_distortion(classifier, x, free=free, norm=norm, tolerance=TIGHT).lower
+        lower = certified_distortion(model, x, free=free, norm=norm, tolerance=TIGHT).lower
         logits = module(x).detach()
         y = logits.argmax(1)
         w = (module.weight[y][:, None] - module.weight).detach() * free[:, None]
@@ -170,7 +168,7 @@ def test_a_convolution_as_large_as_the_input_is_an_affine_classifier(dimensions:
     w = layer.weight.detach().flatten(1)
     rivals = [j for j in range(3) if j != y]
     exact = min(float((logits[y] - logits[j]) / (w[y] - w[j]).norm()) for j in rivals)
-    lower = certified_distortion(classifier_of(module, (-9.0, 9.0)), x, norm=2, tolerance=TIGHT).lower
+    lower = certified_distortion(model_of(module, (-9.0, 9.0)), x, norm=2, tolerance=TIGHT).lower
     assert float(lower) == pytest.approx(exact, rel=2 * TIGHT)
 
 
@@ -178,10 +176,10 @@ def test_affine_classifiers_within_bounds_meet_the_quadratic_programme() -> None
     bounded = 0
     for seed in range(12):
         module = affine(seed, 6, 3)
-        classifier, x = classifier_of(module), torch.rand(1, 6, dtype=torch.float64) ** 3
+        model, x = model_of(module), torch.rand(1, 6, dtype=torch.float64) ** 3
         free = torch.rand(1, 6) < 0.8
         free[:, :2] = True
-        result = certified_distortion(classifier, x, free=free, tolerance=TIGHT)
+        result = certified_distortion(model, x, free=free, tolerance=TIGHT)
         y, found = int(module(x).argmax()), [math.inf]
         start, low = x[0].numpy(), np.where(free[0], 0, x[0])
         high = np.where(free[0], 1, x[0])
@@ -211,8 +209,8 @@ def test_affine_classifiers_within_bounds_meet_the_quadratic_programme() -> None
 def test_affine_classifiers_within_bounds_meet_the_largest_box() -> None:
     for seed in range(12):
         module = affine(seed, 6, 3)
-        classifier, x = classifier_of(module), torch.rand(4, 6, dtype=torch.float64) ** 3
-        lower = certified_distortion(classifier, x, norm=math.inf, tolerance=TIGHT).lower
+        model, x = model_of(module), torch.rand(4, 6, dtype=torch.float64) ** 3
+        lower = certified_distortion(model, x, norm=math.inf, tolerance=TIGHT).lower
         logits = module(x).detach()
         y = logits.argmax(1)
         w = (module.weight[y][:, None] - module.weight).detach()
@@ -237,15 +235,15 @@ def test_affine_classifiers_within_bounds_meet_the_largest_box() -> None:
 @pytest.mark.parametrize("name", ["pooled", "series", "dense", "residual"])
 def test_no_permitted_point_below_the_bound_flips_or_falls_below_its_margin(name: str, norm: float) -> None:
     module, shape = networks()[name]
-    classifier = classifier_of(module, preprocess=lambda x: (x - 0.4) / 0.5)
+    model = model_of(module, preprocess=lambda x: (x - 0.4) / 0.5)
     torch.manual_seed(5)
     x = torch.rand(2, *shape)
     free = torch.rand(2, *shape) < 0.7
-    y = classifier.predict(x)
-    lower = certified_distortion(classifier, x, free=free, norm=norm).lower
+    y = model.predict(x)
+    lower = certified_distortion(model, x, free=free, norm=norm).lower
     assert bool((lower > 0).all())
     assert bool(torch.isfinite(lower).any())
-    network = traced(classifier, x)
+    network = traced(model, x)
     for n in range(2):
         reach = free[n].double().norm() if norm == 2 else free[n].double().max()
         # also far beyond what is certified, where the lines are crude but must still hold
@@ -258,14 +256,14 @@ def test_no_permitted_point_below_the_bound_flips_or_falls_below_its_margin(name
             proved = bound_margins(network, PermittedInputs(at, *box, ball), bounds, y[n : n + 1])[0]
             tried = [points(x[n : n + 1], free[n], torch.tensor(radius * (1 - 1e-6)), norm, 1500, seed=n)]
             for rival in {0, 1, 2} - {int(y[n])}:
-                tried.append(attacked(classifier, x[n : n + 1], int(y[n]), rival, free[n], radius * (1 - 1e-6), norm))
+                tried.append(attacked(model, x[n : n + 1], int(y[n]), rival, free[n], radius * (1 - 1e-6), norm))
             z = torch.cat(tried)
-            logits = classifier.logits(z)
+            logits = model.logits(z)
             margin = logits[:, y[n], None] - logits
             rival_margins = margin.double().index_fill(1, y[n : n + 1], torch.inf)
             assert bool((rival_margins >= proved).all())
             if radius <= float(lower[n]):
-                assert bool((classifier.predict(z) == y[n]).all())
+                assert bool((model.predict(z) == y[n]).all())
             # every step's values, not only the last
             steps = network.values(z.double())
             for value, low, high in zip(steps, bounds.lower, bounds.upper, strict=True):
@@ -275,10 +273,10 @@ def test_no_permitted_point_below_the_bound_flips_or_falls_below_its_margin(name
 @pytest.mark.parametrize("name", ["pooled", "series", "dense", "residual"])
 def test_the_bounds_hold_for_any_rounding_error_of_the_steps(name: str) -> None:
     module, shape = networks()[name]
-    classifier = classifier_of(module)
+    model = model_of(module)
     torch.manual_seed(8)
     x = torch.rand(1, *shape)
-    network, y = traced(classifier, x), classifier.predict(x)
+    network, y = traced(model, x), model.predict(x)
     at = x.double().flatten(1)
     radius = 0.02
     permitted = PermittedInputs(at, (-at).clamp(min=-radius), (1 - at).clamp(max=radius), None)
@@ -305,9 +303,9 @@ def test_the_bounds_hold_for_any_rounding_error_of_the_steps(name: str) -> None:
 @pytest.mark.parametrize("name", ["pooled", "series", "dense", "residual"])
 def test_float32_rounds_by_less_than_the_rules_allow(name: str) -> None:
     module, shape = networks()[name]
-    classifier = classifier_of(module)
+    model = model_of(module)
     x = torch.rand(64, *shape)
-    network = traced(classifier, x)
+    network = traced(model, x)
     exact = network.values(x.double())
     for node, value in zip(network.nodes[1:], exact[1:], strict=True):
         assert node.rule is not None
@@ -315,11 +313,11 @@ def test_float32_rounds_by_less_than_the_rules_allow(name: str) -> None:
         error = node.rule.rounding([s.abs() for s in sources], 2**-24, 0.0)
         assert value.shape == (64, *node.shape)
         assert error is None or float(error.max()) < 1e-3
-    torch.testing.assert_close(exact[-1], classifier.logits(x).double(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(exact[-1], model.logits(x).double(), rtol=1e-4, atol=1e-5)
     at = x[:1].double().flatten(1)
     point = PermittedInputs(at, 0 * at, 0 * at, None)
     bounds = bound_values(network, point, "crown", 2**-24)
-    logits = classifier.logits(x[:1])
+    logits = model.logits(x[:1])
     assert bool(((logits >= bounds.lower[-1]) & (logits <= bounds.upper[-1])).all())
     assert float((bounds.upper[-1] - bounds.lower[-1]).max()) < 1e-3
 
@@ -328,11 +326,11 @@ def test_float32_rounds_by_less_than_the_rules_allow(name: str) -> None:
 def test_backward_bounds_are_no_worse_than_intervals(norm: float) -> None:
     gains = []
     for module, shape in networks().values():
-        classifier = classifier_of(module)
+        model = model_of(module)
         torch.manual_seed(1)
         x = torch.rand(3, *shape)
-        crown = certified_distortion(classifier, x, norm=norm).lower
-        interval = certified_distortion(classifier, x, norm=norm, method="interval").lower
+        crown = certified_distortion(model, x, norm=norm).lower
+        interval = certified_distortion(model, x, norm=norm, method="interval").lower
         assert bool((crown >= interval * 0.99).all())
         gains.append(float((crown / interval).max()))
     assert max(gains) > 1.3
@@ -347,10 +345,10 @@ def test_tiny_networks_are_bounded_below_the_exact_distortion_and_not_by_much() 
             torch.manual_seed(seed)
             module = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3))
             module[0].weight.data *= 3
-            classifier, x = classifier_of(module), torch.rand(1, 2)
-            y = classifier.predict(x)
-            result = certified_distortion(classifier, x, norm=norm)
-            flips = grid[classifier.predict(grid) != y]
+            model, x = model_of(module), torch.rand(1, 2)
+            y = model.predict(x)
+            result = certified_distortion(model, x, norm=norm)
+            flips = grid[model.predict(grid) != y]
             if len(flips) == 0:
                 continue
             # the nearest grid point that flips: at most a cell further than the exact one, never nearer
@@ -388,57 +386,57 @@ def test_a_ball_within_a_box_has_its_exact_minimum() -> None:
 
 def test_holding_more_raises_the_bound_and_holding_all_makes_it_infinite() -> None:
     module, shape = networks()["pooled"]
-    classifier = classifier_of(module)
+    model = model_of(module)
     torch.manual_seed(2)
     x = torch.rand(3, *shape)
     order = torch.rand(1, *shape)
-    bounds = [certified_distortion(classifier, x, free=order <= share).lower for share in (1.0, 0.7, 0.4, 0.1)]
+    bounds = [certified_distortion(model, x, free=order <= share).lower for share in (1.0, 0.7, 0.4, 0.1)]
     for less, more in itertools.pairwise(bounds):
         assert bool((more >= less * 0.985).all())
     assert bool((bounds[-1] > 1.3 * bounds[0]).all())
-    nothing = certified_distortion(classifier, x, free=torch.zeros(1, *shape, dtype=torch.bool))
+    nothing = certified_distortion(model, x, free=torch.zeros(1, *shape, dtype=torch.bool))
     assert bool(nothing.unbounded.all())
     assert bool(torch.isinf(nothing.lower).all())
 
 
 def test_a_mask_of_one_channel_is_that_of_all() -> None:
     module, shape = networks()["residual"]
-    classifier = classifier_of(module)
+    model = model_of(module)
     torch.manual_seed(2)
     x, mask = torch.rand(2, *shape), torch.rand(2, 1, *shape[1:]) < 0.5
-    one = certified_distortion(classifier, x, free=mask).lower
-    assert torch.equal(one, certified_distortion(classifier, x, free=mask.expand_as(x)).lower)
-    assert not torch.equal(one, certified_distortion(classifier, x).lower)
+    one = certified_distortion(model, x, free=mask).lower
+    assert torch.equal(one, certified_distortion(model, x, free=mask.expand_as(x)).lower)
+    assert not torch.equal(one, certified_distortion(model, x).lower)
 
 
 def test_targets_that_are_not_predicted_get_nothing() -> None:
     module, shape = networks()["dense"]
-    classifier = classifier_of(module)
+    model = model_of(module)
     x = torch.rand(2, *shape)
-    other = (classifier.predict(x) + 1) % 3
-    assert certified_distortion(classifier, x, other).lower.tolist() == [0.0, 0.0]
+    other = (model.predict(x) + 1) % 3
+    assert certified_distortion(model, x, other).lower.tolist() == [0.0, 0.0]
     held = torch.zeros(shape, dtype=torch.bool)
-    assert certified_distortion(classifier, x, other, free=held).lower.tolist() == [0.0, 0.0]
+    assert certified_distortion(model, x, other, free=held).lower.tolist() == [0.0, 0.0]
 
 
 def test_inputs_do_not_see_each_other() -> None:
     module, shape = networks()["pooled"]
-    classifier = classifier_of(module)
+    model = model_of(module)
     torch.manual_seed(4)
     x, free = torch.rand(5, *shape), torch.rand(5, *shape) < 0.8
-    together = certified_distortion(classifier, x, free=free).lower
-    alone = torch.cat([certified_distortion(classifier, x[n : n + 1], free=free[n : n + 1]).lower for n in range(5)])
+    together = certified_distortion(model, x, free=free).lower
+    alone = torch.cat([certified_distortion(model, x[n : n + 1], free=free[n : n + 1]).lower for n in range(5)])
     torch.testing.assert_close(together, alone, rtol=1e-9, atol=0)
 
 
 def test_a_known_distortion_stops_the_search() -> None:
     module, shape = networks()["dense"]
-    classifier = classifier_of(module)
+    model = model_of(module)
     torch.manual_seed(6)
     x = torch.rand(3, *shape)
-    plain = certified_distortion(classifier, x).lower
+    plain = certified_distortion(model, x).lower
     upper = torch.stack([plain[0] / 2, plain[1] * 4, torch.tensor(math.inf)])
-    capped = certified_distortion(classifier, x, upper=upper).lower
+    capped = certified_distortion(model, x, upper=upper).lower
     assert float(capped[0]) == float(upper[0])
     torch.testing.assert_close(capped[1:], plain[1:], rtol=0.02, atol=0)
 
@@ -447,7 +445,7 @@ def test_parameters_and_modes_are_as_before() -> None:
     module, shape = networks()["pooled"]
     module.train()
     before = {name: value.clone() for name, value in module.state_dict().items()}
-    certified_distortion(classifier_of(module), torch.rand(1, *shape), method="interval")
+    certified_distortion(model_of(module), torch.rand(1, *shape), method="interval")
     assert module.training
     assert all(p.requires_grad for p in module.parameters())
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
@@ -477,7 +475,7 @@ class Branching(nn.Module):
 )
 def test_what_has_no_relaxation_is_named(module: nn.Module, words: str) -> None:
     with pytest.raises(ModelError, match=words):
-        certified_distortion(classifier_of(module), torch.rand(2, 4))
+        certified_distortion(model_of(module), torch.rand(2, 4))
 
 
 class Sizes(nn.Module):
@@ -494,7 +492,7 @@ class Sizes(nn.Module):
 def test_code_that_branches_on_values_is_noticed() -> None:
     x = torch.tensor([[0.1] * 4, [0.9] * 4])
     with pytest.raises(ModelError):
-        certified_distortion(classifier_of(Sizes(), batch_size=1), x)
+        certified_distortion(model_of(Sizes(), batch_size=1), x)
 
 
 @pytest.mark.parametrize(
@@ -512,16 +510,16 @@ def test_code_that_branches_on_values_is_noticed() -> None:
 )
 def test_arguments_are_checked(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ArgumentError, match=words):
-        certified_distortion(classifier_of(nn.Linear(4, 2)), torch.rand(2, 4), **options)
+        certified_distortion(model_of(nn.Linear(4, 2)), torch.rand(2, 4), **options)
 
 
 def test_the_residual_network_of_the_zoo_is_supported() -> None:
     torch.manual_seed(0)
-    module = holdfast.zoo.ResNet18(num_classes=3, width=1)
-    classifier, x = classifier_of(module), torch.rand(1, 3, 32, 32)
+    module = standfast.zoo.ResNet18(num_classes=3, width=1)
+    model, x = model_of(module), torch.rand(1, 3, 32, 32)
     free = torch.zeros(1, 1, 32, 32, dtype=torch.bool)
     free[..., 10:13, 10:13] = True
-    lower = certified_distortion(classifier, x, free=free, method="interval").lower
+    lower = certified_distortion(model, x, free=free, method="interval").lower
     assert float(lower) > 0
 
 

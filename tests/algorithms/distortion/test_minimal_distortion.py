@@ -10,11 +10,11 @@ import scipy.optimize
 import torch
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.algorithms import attacks, minimal_distortion
-from holdfast.algorithms.distortion import FastMinimumNorm, estimate_lower_limit
-from holdfast.algorithms.distortion.geometry import nearest_on_plane
-from holdfast.errors import ArgumentError
+import standfast
+from standfast.algorithms import attacks, minimal_distortion
+from standfast.algorithms.distortion import FastMinimumNorm, estimate_lower_limit
+from standfast.algorithms.distortion.geometry import nearest_on_plane
+from standfast.errors import ArgumentError
 
 FEATURES, CLASSES = 20, 6
 
@@ -83,7 +83,7 @@ def exact_in_bounds(layer: nn.Linear, x: Tensor, free: Tensor, norm: float) -> f
 def test_affine_without_bounds(norm: float | str) -> None:
     inputs, free = cases(1000)
     layer = affine(torch.Generator().manual_seed(0))
-    found = minimal_distortion(holdfast.Classifier(layer, (-1e6, 1e6), device="cpu"), inputs, None, free, norm=norm)
+    found = minimal_distortion(standfast.Model(layer, (-1e6, 1e6), device="cpu"), inputs, None, free, norm=norm)
     expected = torch.tensor(
         [exact(layer, x, f, 2 if norm == 2 else math.inf) for x, f in zip(inputs, free, strict=True)]
     )
@@ -96,7 +96,7 @@ def test_affine_without_bounds(norm: float | str) -> None:
 def test_affine_within_bounds(norm: float | str, count: int) -> None:
     inputs, free = cases(count)
     layer = affine(torch.Generator().manual_seed(0))
-    found = minimal_distortion(holdfast.Classifier(layer, (0.0, 1.0), device="cpu"), inputs, None, free, norm=norm)
+    found = minimal_distortion(standfast.Model(layer, (0.0, 1.0), device="cpu"), inputs, None, free, norm=norm)
     power = 2 if norm == 2 else math.inf
     expected = torch.tensor([exact_in_bounds(layer, x, f, power) for x, f in zip(inputs, free, strict=True)])
     possible = expected.isfinite()
@@ -119,11 +119,9 @@ def test_the_nearest_boundary_behind_nearer_logits() -> None:
             layer.bias[0] = 0.0
             layer.weight[1 : 1 + decoys, 0], layer.bias[1 : 1 + decoys] = 0.1, -1.0
             layer.weight[1 + decoys, 1], layer.bias[1 + decoys] = 100.0, -5.0
-        classifier = holdfast.Classifier(layer, (-1e6, 1e6), device="cpu")
+        model = standfast.Model(layer, (-1e6, 1e6), device="cpu")
         for norm in (2, "inf"):
-            found = minimal_distortion(
-                classifier, torch.zeros(1, 20).double(), None, None, norm, "fmn:steps=2,second=0"
-            )
+            found = minimal_distortion(model, torch.zeros(1, 20).double(), None, None, norm, "fmn:steps=2,second=0")
             assert float(found.distortion) == pytest.approx(0.05, rel=1e-3)
 
 
@@ -135,8 +133,8 @@ def test_affine_with_many_classes(classes: int) -> None:
     with torch.no_grad():
         layer.weight.mul_(torch.randn(classes, 1, generator=generator, dtype=torch.float64).exp())
     inputs, free = cases(60)
-    classifier = holdfast.Classifier(layer, (-1e6, 1e6), device="cpu")
-    found = minimal_distortion(classifier, inputs, None, free, attack="fmn:steps=1,rivals=1,second=0,polish=1")
+    model = standfast.Model(layer, (-1e6, 1e6), device="cpu")
+    found = minimal_distortion(model, inputs, None, free, attack="fmn:steps=1,rivals=1,second=0,polish=1")
     expected = torch.tensor([exact(layer, x, f, 2) for x, f in zip(inputs, free, strict=True)])
     some = free.any(1)
     assert (found.distortion / expected)[some].tolist() == pytest.approx([1.0] * int(some.sum()), abs=1e-3)
@@ -167,7 +165,7 @@ def test_fused_attention_with_many_classes_is_as_the_formula() -> None:
     inputs, free = cases(6)
     fused, written = (
         minimal_distortion(
-            holdfast.Classifier(Module(kind), (-1e6, 1e6), device="cpu"),
+            standfast.Model(Module(kind), (-1e6, 1e6), device="cpu"),
             inputs,
             None,
             free,
@@ -201,8 +199,8 @@ def test_without_second_derivatives_all_classes_are_linearised() -> None:
             return out
 
     module, (inputs, free) = Module(), cases(4)
-    classifier = holdfast.Classifier(module, (-1e6, 1e6), device="cpu")
-    found = minimal_distortion(classifier, inputs, None, free, attack="fmn:steps=1,rivals=1,second=0,polish=1")
+    model = standfast.Model(module, (-1e6, 1e6), device="cpu")
+    found = minimal_distortion(model, inputs, None, free, attack="fmn:steps=1,rivals=1,second=0,polish=1")
     for x, f, c in zip(inputs, free, found.distortion, strict=True):
         assert float(c) == pytest.approx(exact(module.layer, x, f, 2), rel=1e-3)
     assert int(found.gradient_evaluations.min()) >= 149
@@ -242,18 +240,18 @@ def test_the_foot_of_a_plane_within_bounds(norm: float | str) -> None:
 
 @pytest.fixture(scope="module")
 def digits() -> Tensor:
-    return holdfast.data.bundled("digits").inputs[:24]
+    return standfast.data.bundled("digits").inputs[:24]
 
 
 @pytest.fixture(scope="module")
-def lenet() -> holdfast.Classifier:
-    return holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=128)
+def lenet() -> standfast.Model:
+    return standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=128)
 
 
 @pytest.mark.parametrize("name", ["fmn", "alma", "ddn", "cw:steps=60,searches=4,learning_rate=0.05", "iga", "gsa"])
 @pytest.mark.parametrize("norm", [2, "inf"])
 def test_what_is_found_flips_and_keeps_what_is_held(
-    name: str, norm: float | str, lenet: holdfast.Classifier, digits: Tensor
+    name: str, norm: float | str, lenet: standfast.Model, digits: Tensor
 ) -> None:
     if name[:2] in ("cw", "al") and norm == "inf":
         with pytest.raises(ArgumentError, match=f"norm: expected 2 for the attack '{name.partition(':')[0]}'"):
@@ -271,7 +269,7 @@ def test_what_is_found_flips_and_keeps_what_is_held(
     assert found.distortion[found.found].tolist() == pytest.approx(size[found.found].tolist(), rel=1e-5)
 
 
-def test_fmn_is_below_the_others(lenet: holdfast.Classifier, digits: Tensor) -> None:
+def test_fmn_is_below_the_others(lenet: standfast.Model, digits: Tensor) -> None:
     """The papers' attacks, and ours with a longer search: what the default leaves is little."""
     digits = digits[:12]
     found = {name: minimal_distortion(lenet, digits, None, None, attack=name) for name in ("fmn", "iga", "gsa")}
@@ -288,7 +286,7 @@ def test_fmn_is_below_the_others(lenet: holdfast.Classifier, digits: Tensor) -> 
     assert not found["gsa"].low.any()
 
 
-def test_the_sign_attack_is_the_least_step_that_flips(lenet: holdfast.Classifier, digits: Tensor) -> None:
+def test_the_sign_attack_is_the_least_step_that_flips(lenet: standfast.Model, digits: Tensor) -> None:
     """Against a fine scan of step sizes."""
     x = digits[:4]
     found = minimal_distortion(lenet, x, None, None, norm="inf", attack="gsa")
@@ -308,27 +306,25 @@ def test_the_sign_attack_is_the_least_step_that_flips(lenet: holdfast.Classifier
 
 def test_results_do_not_depend_on_other_samples_or_batch_size(digits: Tensor) -> None:
     free = torch.rand(len(digits), 1, 28, 28, generator=torch.Generator().manual_seed(0)) < 0.7
-    module = holdfast.zoo.load("lenet5-mnist")
+    module = standfast.zoo.load("lenet5-mnist")
     attack = FastMinimumNorm(steps=8, rivals=1, second=4, polish=2, restarts=3)
     runs = []
     for size in (24, 200):
-        classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=size)
-        runs.append(minimal_distortion(classifier, digits, None, free, attack=attack))
-    turned = minimal_distortion(classifier, digits.flip(0), None, free.flip(0), attack=attack)
-    alone = minimal_distortion(classifier, digits[3:4], None, free[3:4], attack=attack)
+        model = standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=size)
+        runs.append(minimal_distortion(model, digits, None, free, attack=attack))
+    turned = minimal_distortion(model, digits.flip(0), None, free.flip(0), attack=attack)
+    alone = minimal_distortion(model, digits[3:4], None, free[3:4], attack=attack)
     assert torch.equal(runs[0].inputs, runs[1].inputs)
     assert torch.equal(runs[0].inputs, turned.inputs.flip(0))
     assert torch.equal(runs[0].inputs[3:4], alone.inputs)
-    other = minimal_distortion(
-        classifier, digits, None, free, attack=attack, generator=torch.Generator().manual_seed(9)
-    )
+    other = minimal_distortion(model, digits, None, free, attack=attack, generator=torch.Generator().manual_seed(9))
     assert not torch.equal(runs[0].inputs, other.inputs)
 
 
 @pytest.mark.parametrize("name", ["fmn:steps=3,polish=1", "iga:steps=2", "gsa"])
 def test_any_batch_size_is_calibrated_on_inputs_as_they_are(name: str, digits: Tensor) -> None:
-    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu")
-    found = minimal_distortion(classifier, digits, None, None, attack=name)
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu")
+    found = minimal_distortion(model, digits, None, None, attack=name)
     assert found.found.any()
 
 
@@ -339,7 +335,7 @@ def test_wide_and_missing_bounds(name: str, bound: float) -> None:
     inputs, free = cases(12)
     layer = affine(torch.Generator().manual_seed(0)).float()
     inputs = inputs.float()
-    found = minimal_distortion(holdfast.Classifier(layer, (-bound, bound), device="cpu"), inputs, None, free, 2, name)
+    found = minimal_distortion(standfast.Model(layer, (-bound, bound), device="cpu"), inputs, None, free, 2, name)
     some = free.any(1)
     assert found.found[some].all()
     for x, f, c in zip(inputs[some], free[some], found.distortion[some], strict=True):
@@ -363,15 +359,15 @@ def test_two_dimensions_against_a_grid() -> None:
                     parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
                 module[0].weight[:, 0] /= scale  # type: ignore[index, operator]
             upper = torch.tensor([scale, 1.0], dtype=torch.float64)
-            classifier = holdfast.Classifier(module, (torch.zeros(2), upper), device="cpu")
+            model = standfast.Model(module, (torch.zeros(2), upper), device="cpu")
             steps = torch.linspace(0, 1, 401, dtype=torch.float64)
             grid = torch.cartesian_prod(steps, steps) * upper
-            classes = classifier.predict(grid)
+            classes = model.predict(grid)
             x = torch.rand(10, 2, generator=generator, dtype=torch.float64)
             x[:3] = x[:3].round()
             x = x * upper
-            found = minimal_distortion(classifier, x, None, None)
-            for point, y, c, there in zip(x, classifier.predict(x), found.distortion, found.found, strict=True):
+            found = minimal_distortion(model, x, None, None)
+            for point, y, c, there in zip(x, model.predict(x), found.distortion, found.found, strict=True):
                 others = grid[classes != y]
                 if len(others):
                     least = float((others - point).norm(dim=1).min())
@@ -393,10 +389,10 @@ class Ellipsoid(nn.Module):
         return torch.stack([torch.zeros_like(rise), rise], 1)
 
 
-def points_around_the_ellipsoid() -> tuple[holdfast.Classifier, Tensor]:
+def points_around_the_ellipsoid() -> tuple[standfast.Model, Tensor]:
     x = torch.randn(16, 6, generator=torch.Generator().manual_seed(0))
     x *= torch.linspace(1.2, 3, 16)[:, None] / (x.square() * Ellipsoid.axes).sum(1, keepdim=True).sqrt()
-    return holdfast.Classifier(Ellipsoid(), (-4.0, 4.0), device="cpu"), x
+    return standfast.Model(Ellipsoid(), (-4.0, 4.0), device="cpu"), x
 
 
 @pytest.mark.parametrize(
@@ -411,8 +407,8 @@ def points_around_the_ellipsoid() -> tuple[holdfast.Classifier, Tensor]:
 )
 def test_a_curved_boundary_of_known_distance(name: str, excess: float) -> None:
     """The nearest point of an ellipsoid is `(I + l A)^-1 x`, with the l that puts it on the surface (Lagrange)."""
-    classifier, x = points_around_the_ellipsoid()
-    found = minimal_distortion(classifier, x, None, None, attack=name)
+    model, x = points_around_the_ellipsoid()
+    found = minimal_distortion(model, x, None, None, attack=name)
     assert found.found.all()
     a, ratios = Ellipsoid.axes.double().numpy(), []
     for point, distortion in zip(x.double().numpy(), found.distortion.tolist(), strict=True):
@@ -424,8 +420,8 @@ def test_a_curved_boundary_of_known_distance(name: str, excess: float) -> None:
 
 def test_the_last_point_of_a_descent_counts() -> None:
     """One step ends within 5% of the boundary for most points, and nothing is evaluated after it."""
-    classifier, x = points_around_the_ellipsoid()
-    found = minimal_distortion(classifier, x, None, None, attack="fmn:steps=1,second=0,polish=0,scatter=0")
+    model, x = points_around_the_ellipsoid()
+    found = minimal_distortion(model, x, None, None, attack="fmn:steps=1,second=0,polish=0,scatter=0")
     assert float(found.found.double().mean()) > 0.5
 
 
@@ -442,8 +438,8 @@ def test_the_size_of_a_sign_step_is_as_accurate_as_its_rounds_say(name: str) -> 
     distances = torch.logspace(-0.5, 4.5, 200)
     x = torch.stack([torch.zeros(200), distances], 1)
     free = torch.tensor([[True, False]]).expand(200, 2)
-    classifier = holdfast.Classifier(Flat(), (-1e6, 1e6), device="cpu")
-    found = minimal_distortion(classifier, x, None, free, norm="inf", attack=name)
+    model = standfast.Model(Flat(), (-1e6, 1e6), device="cpu")
+    found = minimal_distortion(model, x, None, free, norm="inf", attack=name)
     assert found.found.all()
     ratio = found.distortion / distances
     assert float(ratio.min()) >= 1
@@ -461,14 +457,14 @@ def test_a_network_that_breaks_beyond_the_input_does_no_harm() -> None:
             return torch.where(x.sum(1, keepdim=True) > 1.6, torch.nan, out)
 
     torch.manual_seed(0)
-    classifier = holdfast.Classifier(Breaks(), (0.0, 1.0), device="cpu")
+    model = standfast.Model(Breaks(), (0.0, 1.0), device="cpu")
     for name in ("fmn", "alma", "ddn", "iga", "gsa"):
-        found = minimal_distortion(classifier, torch.full((4, 3), 0.5), None, None, attack=name)
+        found = minimal_distortion(model, torch.full((4, 3), 0.5), None, None, attack=name)
         assert bool(found.distortion.isfinite().all())
         assert bool(found.inputs.isfinite().all())
 
 
-def test_nothing_free_already_flipped_and_never_flipping(lenet: holdfast.Classifier, digits: Tensor) -> None:
+def test_nothing_free_already_flipped_and_never_flipping(lenet: standfast.Model, digits: Tensor) -> None:
     free = torch.ones(3, 1, 28, 28, dtype=torch.bool)
     free[0] = False
     targets = lenet.predict(digits[:3])
@@ -480,13 +476,13 @@ def test_nothing_free_already_flipped_and_never_flipping(lenet: holdfast.Classif
     with torch.no_grad():
         constant[1].weight.zero_()  # type: ignore[union-attr]
         constant[1].bias.copy_(torch.arange(10.0))  # type: ignore[union-attr]
-    never = minimal_distortion(holdfast.Classifier(constant, (0.0, 1.0), device="cpu"), digits[:2], None, None)
+    never = minimal_distortion(standfast.Model(constant, (0.0, 1.0), device="cpu"), digits[:2], None, None)
     assert not never.found.any()
     assert torch.equal(never.inputs, digits[:2])
     assert bool(never.distortion.isfinite().all())
 
 
-def test_a_start_helps_where_the_search_is_short(lenet: holdfast.Classifier, digits: Tensor) -> None:
+def test_a_start_helps_where_the_search_is_short(lenet: standfast.Model, digits: Tensor) -> None:
     good = minimal_distortion(lenet, digits, None, None, attack="fmn:steps=150")
     short = FastMinimumNorm(steps=1, rivals=1, second=0, polish=0)
     alone = minimal_distortion(lenet, digits, None, None, attack=short)
@@ -510,7 +506,7 @@ def test_a_start_helps_where_the_search_is_short(lenet: holdfast.Classifier, dig
     ],
 )
 def test_bad_arguments_are_named(
-    arguments: dict[str, object], message: str, lenet: holdfast.Classifier, digits: Tensor
+    arguments: dict[str, object], message: str, lenet: standfast.Model, digits: Tensor
 ) -> None:
     given = {"free": None, **arguments}
     with pytest.raises(ArgumentError, match=message):
@@ -518,37 +514,37 @@ def test_bad_arguments_are_named(
 
 
 def test_attacks_have_names_and_estimates() -> None:
-    classifier, x = points_around_the_ellipsoid()
+    model, x = points_around_the_ellipsoid()
     options = {"fmn": {"steps": 9, "second": 9, "polish": 2}, "cw": {"steps": 9, "searches": 3}, "gsa": {}}
     for name in attacks.names():
         assert attacks[name].name == name
         attack = attacks[name](**options.get(name, {"steps": 9}))
-        found = minimal_distortion(classifier, x, None, None, attack=attack)
+        found = minimal_distortion(model, x, None, None, attack=attack)
         ratio = float(found.model_evaluations.double().mean()) / attack.expected_evaluations()
         assert 0.5 < ratio < 1.3
 
 
 @pytest.mark.parametrize("classes", [2, 10, 100, 130, 300])
 def test_fmn_estimates_by_the_number_of_classes(classes: int) -> None:
-    """And whoever watches the classifier is told of as many evaluations as are counted."""
+    """And whoever watches the model is told of as many evaluations as are counted."""
     with torch.random.fork_rng():
         torch.manual_seed(classes)
         net = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, classes))
         x = torch.rand(4, 20)
-    classifier, told = holdfast.Classifier(net, (0.0, 1.0), device="cpu"), list[int]()
-    with classifier.watch(told.append):
-        found = minimal_distortion(classifier, x, None, None)
-    assert classifier.classes == classes
+    model, told = standfast.Model(net, (0.0, 1.0), device="cpu"), list[int]()
+    with model.watch(told.append):
+        found = minimal_distortion(model, x, None, None)
+    assert model.classes == classes
     assert float(found.model_evaluations.double().mean()) == pytest.approx(
         attacks["fmn"]().expected_for(classes), rel=0.03
     )
     many = attacks["fmn"](rivals=50)
-    spent = float(minimal_distortion(classifier, x, None, None, attack=many).model_evaluations.double().mean())
+    spent = float(minimal_distortion(model, x, None, None, attack=many).model_evaluations.double().mean())
     assert spent == pytest.approx(many.expected_for(classes), rel=0.03)
     assert 0 <= sum(told) - int(found.model_evaluations.sum()) <= 2 * len(x)  # the predicted classes are not counted
 
 
-def test_fmn_against_foolbox(lenet: holdfast.Classifier, digits: Tensor) -> None:
+def test_fmn_against_foolbox(lenet: standfast.Model, digits: Tensor) -> None:
     """With nothing held, within 2% of the better of two peers with five times as many gradients."""
     digits = digits[:4]
     foolbox = pytest.importorskip("foolbox", reason="needs foolbox (extra peers)")
@@ -565,9 +561,9 @@ def test_fmn_against_foolbox(lenet: holdfast.Classifier, digits: Tensor) -> None
 
 
 @pytest.mark.slow
-def test_fmn_is_no_worse_than_cw(lenet: holdfast.Classifier) -> None:
+def test_fmn_is_no_worse_than_cw(lenet: standfast.Model) -> None:
     """On 100 digits its median c is no larger, with a tenth of the gradients at most; 9 times 1000 in all."""
-    x = holdfast.data.bundled("digits").inputs[:100]
+    x = standfast.data.bundled("digits").inputs[:100]
     ours, cw = (minimal_distortion(lenet, x, None, None, attack=name) for name in ("fmn", "cw"))
     assert float(ours.distortion.median()) <= float(cw.distortion.median())
     assert float(ours.gradient_evaluations.max()) * 10 <= float(cw.gradient_evaluations.min())

@@ -15,10 +15,10 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from holdfast.algorithms import Consistency, draw_masks, mask_sensitivity, measure_consistency
-from holdfast.algorithms.masks import resampling as mask_resampling
-from holdfast.algorithms.masks.random_masks import is_settled, plan_checks
-from holdfast.algorithms.masks.resampling import (
+from standfast.algorithms import Consistency, draw_masks, mask_sensitivity, measure_consistency
+from standfast.algorithms.masks import resampling as mask_resampling
+from standfast.algorithms.masks.random_masks import is_settled, plan_checks
+from standfast.algorithms.masks.resampling import (
     WeightedMasks,
     count_lanes,
     doubled_ranks,
@@ -29,8 +29,8 @@ from holdfast.algorithms.masks.resampling import (
     resampled_rho,
     sum_rotated,
 )
-from holdfast.errors import ArgumentError
-from holdfast.tensors import Streams
+from standfast.errors import ArgumentError
+from standfast.tensors import Streams
 
 CPU = torch.device("cpu")
 ESTIMATORS = ("centred", "paper")

@@ -9,11 +9,11 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from holdfast.algorithms import subset_simulation
-from holdfast.algorithms.rare_events.moves import GaussianMoves, RandomWalk, draw_blocks
-from holdfast.algorithms.rare_events.population import Population
-from holdfast.neighbourhoods import Region
-from holdfast.tensors import Streams
+from standfast.algorithms import subset_simulation
+from standfast.algorithms.rare_events.moves import GaussianMoves, RandomWalk, draw_blocks
+from standfast.algorithms.rare_events.population import Population
+from standfast.neighbourhoods import Region
+from standfast.tensors import Streams
 
 CPU = torch.device("cpu")
 

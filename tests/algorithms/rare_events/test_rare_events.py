@@ -18,14 +18,14 @@ from scipy import stats
 from torch import Tensor
 
 from exact import irwin_hall_log_sf, irwin_hall_threshold
-from holdfast import L2Ball, LinfBall
-from holdfast.algorithms import Prior, RareEventEstimate, StandardNormal, UnitBox, monte_carlo, subset_simulation
-from holdfast.algorithms.rare_events import plain_sampling, population, subset_sampling
-from holdfast.algorithms.rare_events.estimate import compute_log_interval
-from holdfast.algorithms.rare_events.genealogy import reduce_shared_parents
-from holdfast.algorithms.rare_events.subset_sampling import _next_level
-from holdfast.errors import ArgumentError
-from holdfast.neighbourhoods import Region
+from standfast import L2Ball, LinfBall
+from standfast.algorithms import Prior, RareEventEstimate, StandardNormal, UnitBox, monte_carlo, subset_simulation
+from standfast.algorithms.rare_events import plain_sampling, population, subset_sampling
+from standfast.algorithms.rare_events.estimate import compute_log_interval
+from standfast.algorithms.rare_events.genealogy import reduce_shared_parents
+from standfast.algorithms.rare_events.subset_sampling import _next_level
+from standfast.errors import ArgumentError
+from standfast.neighbourhoods import Region
 
 
 @dataclasses.dataclass(frozen=True)

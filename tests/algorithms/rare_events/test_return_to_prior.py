@@ -14,8 +14,8 @@ from torch import Tensor
 from traps import TRAPS
 
 from exact import irwin_hall_log_sf, irwin_hall_threshold
-from holdfast import L2Ball, LinfBall
-from holdfast.algorithms import (
+from standfast import L2Ball, LinfBall
+from standfast.algorithms import (
     RareEventEstimate,
     SignSearch,
     StandardNormal,
@@ -23,12 +23,12 @@ from holdfast.algorithms import (
     find_witnesses,
     subset_simulation,
 )
-from holdfast.algorithms.rare_events import subset_sampling
-from holdfast.algorithms.rare_events.pooling import pool
-from holdfast.algorithms.rare_events.population import Proposal
-from holdfast.algorithms.rare_events.return_to_prior import estimate_from_event, join_groups
-from holdfast.errors import ArgumentError
-from holdfast.neighbourhoods import Distribution, Neighbourhood
+from standfast.algorithms.rare_events import subset_sampling
+from standfast.algorithms.rare_events.pooling import pool
+from standfast.algorithms.rare_events.population import Proposal
+from standfast.algorithms.rare_events.return_to_prior import estimate_from_event, join_groups
+from standfast.errors import ArgumentError
+from standfast.neighbourhoods import Distribution, Neighbourhood
 
 SUM = irwin_hall_threshold(20, math.log(1e-8))
 

@@ -14,15 +14,15 @@ from torch import Tensor
 from traps import TRAPS, Trap, integrate_meatball
 
 from exact import irwin_hall_log_sf
-from holdfast import LinfBall
-from holdfast.algorithms import RareEventEstimate, StandardNormal, subset_simulation
-from holdfast.algorithms.rare_events import genealogy
-from holdfast.algorithms.rare_events.estimate import Score
-from holdfast.algorithms.rare_events.genealogy import History
-from holdfast.algorithms.rare_events.pooling import pool, select
-from holdfast.algorithms.rare_events.subset_sampling import count_moves, plan_sizes
-from holdfast.errors import ArgumentError
-from holdfast.neighbourhoods import Region
+from standfast import LinfBall
+from standfast.algorithms import RareEventEstimate, StandardNormal, subset_simulation
+from standfast.algorithms.rare_events import genealogy
+from standfast.algorithms.rare_events.estimate import Score
+from standfast.algorithms.rare_events.genealogy import History
+from standfast.algorithms.rare_events.pooling import pool, select
+from standfast.algorithms.rare_events.subset_sampling import count_moves, plan_sizes
+from standfast.errors import ArgumentError
+from standfast.neighbourhoods import Region
 
 
 def run_trap(trap: Trap, runs: int, dimension: int, **options: object) -> list[RareEventEstimate]:

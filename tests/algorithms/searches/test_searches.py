@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.optimize import linprog
 from torch import Tensor
 
-from holdfast.algorithms import (
+from standfast.algorithms import (
     AutoSearch,
     BlockSearch,
     GeneticSearch,
@@ -21,10 +21,16 @@ from holdfast.algorithms import (
     SignSearch,
     searches,
 )
-from holdfast.algorithms.searches.base import GradientObjective, Outcome, SearchResult, SearchRun, differentiate_outcome
-from holdfast.algorithms.searches.block import _MARGIN, _Canvas, _choose_changes, _Influence
-from holdfast.errors import ArgumentError, ModelError, SecondDerivativeError
-from holdfast.neighbourhoods import L2Ball, LinfBall, Region
+from standfast.algorithms.searches.base import (
+    GradientObjective,
+    Outcome,
+    SearchResult,
+    SearchRun,
+    differentiate_outcome,
+)
+from standfast.algorithms.searches.block import _MARGIN, _Canvas, _choose_changes, _Influence
+from standfast.errors import ArgumentError, ModelError, SecondDerivativeError
+from standfast.neighbourhoods import L2Ball, LinfBall, Region
 
 NAMES = searches.names()
 SHAPES = [(1, 6, 6), (3, 5, 4), (2, 15), (17,)]

@@ -15,12 +15,12 @@ import torch
 from small_transformers import SmallViT
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 from conftest import SHAPES, small_net
-from holdfast import explainers as hx
-from holdfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError
-from holdfast.explainers import Background, Explainer
-from holdfast.explainers.completeness import CompletenessWarning
+from standfast import explainers as hx
+from standfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError
+from standfast.explainers import Background, Explainer
+from standfast.explainers.completeness import CompletenessWarning
 
 
 def package(name: str) -> Any:
@@ -44,8 +44,8 @@ def shift(x: Tensor) -> Tensor:
     return (x - 0.4) / 0.3
 
 
-def net(kind: str, preprocess: Callable[[Tensor], Tensor] | None = shift, **options: Any) -> holdfast.Classifier:
-    return holdfast.Classifier(small_net(SHAPES[kind]), (0.0, 1.0), preprocess, device="cpu", **options)
+def net(kind: str, preprocess: Callable[[Tensor], Tensor] | None = shift, **options: Any) -> standfast.Model:
+    return standfast.Model(small_net(SHAPES[kind]), (0.0, 1.0), preprocess, device="cpu", **options)
 
 
 def draws(model: nn.Module, inputs: np.ndarray, targets: np.ndarray, level: float = 0.5) -> np.ndarray:
@@ -95,17 +95,17 @@ def test_results_do_not_depend_on_the_batch_and_nothing_is_left_behind(name: str
         if name.startswith(other):
             package(other)
     kind, made = cases()[name]
-    classifier, x = net(kind), batch(kind)
-    classifier.module.train()
-    for parameter in classifier.module.parameters():
+    model, x = net(kind), batch(kind)
+    model.module.train()
+    for parameter in model.module.parameters():
         parameter.grad = torch.ones_like(parameter)
-    weights = {key: value.clone() for key, value in classifier.module.state_dict().items()}
+    weights = {key: value.clone() for key, value in model.module.state_dict().items()}
     targets = torch.tensor([0, 1, 1, 3, 0])
     explainer = made()  # packages draw random numbers when they are imported
     np.random.seed(5)  # noqa: NPY002
     random.seed(5)
     before = torch.random.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002
-    maps = explainer(classifier, x, targets)
+    maps = explainer(model, x, targets)
     after = torch.random.get_rng_state(), np.random.get_state()[1], random.getstate()  # noqa: NPY002
     assert torch.equal(before[0], after[0])
     assert (before[1] == after[1]).all()
@@ -113,20 +113,20 @@ def test_results_do_not_depend_on_the_batch_and_nothing_is_left_behind(name: str
     assert maps.shape == x.shape
     assert maps.flatten(1).std(1).min() > 0
     assert not torch.equal(maps[0] / maps[0].abs().max(), maps[1] / maps[1].abs().max())
-    assert classifier.module.training
-    assert all(p.requires_grad and bool((p.grad == 1).all()) for p in classifier.module.parameters())
-    assert all(torch.equal(value, weights[key]) for key, value in classifier.module.state_dict().items())
-    assert not any(m._forward_hooks or m._backward_hooks for m in classifier.module.modules())
+    assert model.module.training
+    assert all(p.requires_grad and bool((p.grad == 1).all()) for p in model.module.parameters())
+    assert all(torch.equal(value, weights[key]) for key, value in model.module.state_dict().items())
+    assert not any(m._forward_hooks or m._backward_hooks for m in model.module.modules())
     small = net(kind, batch_size=3)
     assert torch.equal(made()(small, x.flip(0), targets.flip(0)).flip(0), maps)
     assert torch.equal(made()(small, x[1:2], targets[1:2]), maps[1:2])
-    predicted = made()(classifier, x)
-    assert torch.equal(predicted, made()(classifier, x, classifier.predict(x)))
+    predicted = made()(model, x)
+    assert torch.equal(predicted, made()(model, x, model.predict(x)))
 
 
 def test_another_seed_gives_another_explanation() -> None:
-    classifier, x = net("series"), batch("series")
-    one, same, other = (hx.from_quantus(draws, seed=seed)(classifier, x) for seed in (0, 0, 1))
+    model, x = net("series"), batch("series")
+    one, same, other = (hx.from_quantus(draws, seed=seed)(model, x) for seed in (0, 0, 1))
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
 
@@ -165,45 +165,45 @@ def test_rows_that_draw_are_explained_once_and_alone() -> None:
 
 
 def plain(module: nn.Module, preprocess: Callable[[Tensor], Tensor]) -> Callable[[np.ndarray], np.ndarray]:
-    """The model as a function of flat rows, without holdfast."""
+    """The model as a function of flat rows, without standfast."""
     return lambda rows: module(preprocess(torch.as_tensor(rows, dtype=torch.float32))).detach().numpy()
 
 
 def test_kernel_shap_equals_that_of_the_package() -> None:
     shap = package("shap")
-    classifier, x = net("flat"), batch("flat", 2)
+    model, x = net("flat"), batch("flat", 2)
     references = batch("flat", 3, seed=9)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs = shap.KernelExplainer(plain(classifier.module, shift), references.numpy())
+        theirs = shap.KernelExplainer(plain(model.module, shift), references.numpy())
         # 12 features have 4094 coalitions, all of which are used, so nothing is random
         expected = theirs.shap_values(x.numpy(), nsamples=5000, l1_reg=0, silent=True)
     ours = hx.from_shap(shap.KernelExplainer, background=references, nsamples=5000, l1_reg=0)
-    maps = ours(classifier, x, torch.tensor([2, 0]))
+    maps = ours(model, x, torch.tensor([2, 0]))
     torch.testing.assert_close(maps, torch.as_tensor(expected[[0, 1], :, [2, 0]]).float(), rtol=1e-3, atol=1e-5)
-    logits, empty = classifier.logits(x), classifier.logits(references).mean(0)
+    logits, empty = model.logits(x), model.logits(references).mean(0)
     torch.testing.assert_close(maps.sum(1), torch.stack([logits[0, 2] - empty[2], logits[1, 0] - empty[0]]))
     assert ours.rows_per_input == 5000 * 3
     likely = hx.from_shap("KernelExplainer", background=references, output="probability", nsamples=500, l1_reg=0)
-    share = classifier.logits(x).softmax(1)[:, 1] - classifier.logits(references).softmax(1)[:, 1].mean()
-    torch.testing.assert_close(likely(classifier, x, 1).sum(1), share)
+    share = model.logits(x).softmax(1)[:, 1] - model.logits(references).softmax(1)[:, 1].mean()
+    torch.testing.assert_close(likely(model, x, 1).sum(1), share)
 
 
 def test_deep_and_gradient_shap_equal_those_of_the_package() -> None:
     shap = package("shap")
-    classifier, x = net("image"), batch("image", 2)
+    model, x = net("image"), batch("image", 2)
     references = batch("image", 4, seed=9)
     ours = hx.from_shap(shap.DeepExplainer, background=references)
     torch.testing.assert_close(
-        ours(classifier, x, torch.tensor([3, 1])),
-        hx.DeepSHAP(background=references)(classifier, x, torch.tensor([3, 1])),
+        ours(model, x, torch.tensor([3, 1])),
+        hx.DeepSHAP(background=references)(model, x, torch.tensor([3, 1])),
         rtol=1e-4,
         atol=1e-5,
     )
     assert ours.rows_per_input == 8
-    module = classifier.module.eval()
+    module = model.module.eval()
     torch.manual_seed(0)
-    bare = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
+    bare = standfast.Model(module, (0.0, 1.0), device="cpu")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs = shap.GradientExplainer(module, references)
@@ -214,7 +214,7 @@ def test_deep_and_gradient_shap_equal_those_of_the_package() -> None:
     # a ready object, which explains all classes
     ready = hx.from_shap(theirs, nsamples=30, rseed=3)
     torch.testing.assert_close(ready(bare, x[:1], 2), torch.as_tensor(expected).float(), rtol=1e-4, atol=1e-6)
-    with pytest.raises(ArgumentError, match="classifier's own module"):
+    with pytest.raises(ArgumentError, match="model's own module"):
         ready(net("image"), x)
 
 
@@ -223,7 +223,7 @@ def test_additive_shap_of_a_linear_model() -> None:
     """`w_i (x_i - mean of the references)`, by each of shap's explainers."""
     package("shap")  # its import compiles for many seconds
     module = nn.Linear(12, 3)
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
+    model = standfast.Model(module, (0.0, 1.0), device="cpu")
     x, references = batch("flat", 3), batch("flat", 4, seed=9)
     expected = module.weight[1].detach() * (x - references.mean(0))
     for name, options in (
@@ -232,9 +232,9 @@ def test_additive_shap_of_a_linear_model() -> None:
         ("KernelExplainer", {"nsamples": 5000, "l1_reg": 0}),
     ):
         few = x[:1] if name == "ExactExplainer" else x
-        maps = hx.from_shap(name, background=references, **options)(classifier, few, 1)
+        maps = hx.from_shap(name, background=references, **options)(model, few, 1)
         torch.testing.assert_close(maps, expected[: len(few)], rtol=1e-3, atol=1e-5)
-        assert torch.equal(hx.from_shap(name, background=references, **options)(classifier, few[:1], 1), maps[:1])
+        assert torch.equal(hx.from_shap(name, background=references, **options)(model, few[:1], 1), maps[:1])
 
 
 def test_shap_errors() -> None:
@@ -258,15 +258,15 @@ def test_lime_for_images_equals_that_of_the_package() -> None:
     package("lime")
     from lime.lime_image import LimeImageExplainer
 
-    classifier, x = net("image"), batch("image", 1)
+    model, x = net("image"), batch("image", 1)
     given = {"num_samples": 40, "segmentation_fn": quarters, "hide_color": 0}
-    maps = hx.from_lime(LimeImageExplainer(random_state=3), **given)(classifier, x, 2)
+    maps = hx.from_lime(LimeImageExplainer(random_state=3), **given)(model, x, 2)
     assert maps[0].unique().numel() == 4
     tied = torch.as_tensor(quarters(np.zeros((8, 8, 3))))
     assert all(maps[0, 0][tied == segment].unique().numel() == 1 for segment in range(4))
     # four segments have 2^4 masks; if all occur often enough, the weighted ridge has one solution
-    many = hx.from_lime("image", **given | {"num_samples": 3000})(classifier, x, 2)
-    ours = hx.LIME(samples=3000, segments=tied)(classifier, x, 2)
+    many = hx.from_lime("image", **given | {"num_samples": 3000})(model, x, 2)
+    ours = hx.LIME(samples=3000, segments=tied)(model, x, 2)
     torch.testing.assert_close(many, ours, rtol=0.1, atol=0.02 * float(ours.abs().max()))
     gray = hx.from_lime("image", num_samples=20)
     with pytest.raises(ArgumentError, match=r"images \(N, 1, H, W\) or \(N, 3, H, W\)"):
@@ -282,13 +282,13 @@ def test_lime_for_tables() -> None:
     weights[1, 2], weights[1, 7] = 8.0, -4.0
     module = nn.Linear(12, 3)
     module.weight.data, module.bias.data = weights, torch.zeros(3)
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
+    model = standfast.Model(module, (0.0, 1.0), device="cpu")
     object_ = LimeTabularExplainer(train.numpy(), random_state=1, discretize_continuous=False)
     state = object_.random_state.get_state()[1].copy()
     explainer = hx.from_lime(object_, num_samples=500, output="logit")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # lime warns that logits do not add up to 1
-        maps = explainer(classifier, x, 1)
+        maps = explainer(model, x, 1)
     # coefficients of standardised features: the slope times the standard deviation
     expected = weights[1] * train.std(0, unbiased=False)
     torch.testing.assert_close(maps, expected.expand(2, -1), rtol=0.05, atol=0.01)
@@ -312,22 +312,22 @@ def test_lime_for_tables() -> None:
 
 def test_zennit_composites(stand_ins: None) -> None:
     """The composite's rules, starting from one or from the logit; without a composite, the gradient."""
-    classifier, x = net("image"), batch("image")
+    model, x = net("image"), batch("image")
     targets = torch.tensor([0, 3, 3, 1, 2])
-    guided = hx.GuidedBackprop()(classifier, x, targets)
+    guided = hx.GuidedBackprop()(model, x, targets)
     composite = stand_in.Composite()
-    torch.testing.assert_close(hx.from_zennit(composite)(classifier, x, targets), guided)
+    torch.testing.assert_close(hx.from_zennit(composite)(model, x, targets), guided)
     assert composite.handles == []
-    logits = classifier.logits(x).gather(1, targets[:, None]).reshape(-1, 1, 1, 1)
-    gradient = hx.Saliency(absolute=False)(classifier, x, targets)
-    torch.testing.assert_close(hx.from_zennit()(classifier, x, targets), gradient)
-    torch.testing.assert_close(hx.from_zennit(start="logit")(classifier, x, targets), logits * gradient)
+    logits = model.logits(x).gather(1, targets[:, None]).reshape(-1, 1, 1, 1)
+    gradient = hx.Saliency(absolute=False)(model, x, targets)
+    torch.testing.assert_close(hx.from_zennit()(model, x, targets), gradient)
+    torch.testing.assert_close(hx.from_zennit(start="logit")(model, x, targets), logits * gradient)
     assert hx.from_zennit("EpsilonPlusFlat").label == "zennit.Gradient.Composite"
     bare = net("image", preprocess=None)
     ready = hx.from_zennit(attributor=stand_in.Gradient(bare.module, composite))
     torch.testing.assert_close(ready(bare, x), hx.GuidedBackprop()(bare, x))
     for other in (net("image", preprocess=None), net("image")):
-        with pytest.raises(ArgumentError, match="classifier's own module"):
+        with pytest.raises(ArgumentError, match="model's own module"):
             ready(other, x)
 
 
@@ -336,9 +336,9 @@ def test_a_composite_is_removed_after_an_error(stand_ins: None) -> None:
         def forward(self, x: Tensor, attr_output: Any) -> Any:
             raise ValueError("stop")
 
-    classifier, composite = net("image"), stand_in.Composite()
+    model, composite = net("image"), stand_in.Composite()
     with pytest.raises(ValueError, match="stop"):
-        hx.from_zennit(composite, Fails)(classifier, batch("image"))
+        hx.from_zennit(composite, Fails)(model, batch("image"))
     assert composite.handles == []
 
 
@@ -356,7 +356,7 @@ def test_zennit_errors(stand_ins: None, monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(ArgumentError, match="start"):
         hx.from_zennit("EpsilonPlusFlat", start="two")
     monkeypatch.setitem(sys.modules, "zennit.composites", None)
-    with pytest.raises(MissingExtraError, match=r"zennit .*pip install 'holdfast\[explainers\]'"):
+    with pytest.raises(MissingExtraError, match=r"zennit .*pip install 'standfast\[explainers\]'"):
         hx.from_zennit("EpsilonPlusFlat")
 
 
@@ -364,21 +364,21 @@ def test_zennit_errors(stand_ins: None, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_grad_cam_of_the_package(stand_ins: None) -> None:
-    classifier, x = net("image"), batch("image")
+    model, x = net("image"), batch("image")
     targets = torch.tensor([0, 3, 3, 1, 2])
-    ours = hx.GradCAM(layer="0")(classifier, x, targets)
+    ours = hx.GradCAM(layer="0")(model, x, targets)
     ours = ours - ours.amin((1, 2, 3), keepdim=True)
-    maps = hx.from_grad_cam("GradCAM", "0")(classifier, x, targets)
+    maps = hx.from_grad_cam("GradCAM", "0")(model, x, targets)
     torch.testing.assert_close(maps, ours / (1e-7 + ours.amax((1, 2, 3), keepdim=True)))
-    assert torch.equal(hx.from_grad_cam(stand_in.GradCAM)(classifier, x, targets), maps)
+    assert torch.equal(hx.from_grad_cam(stand_in.GradCAM)(model, x, targets), maps)
     bare = net("image", preprocess=None)
     ready = hx.from_grad_cam(stand_in.GradCAM(bare.module, [bare.module[0]]))
     torch.testing.assert_close(ready(bare, x), hx.from_grad_cam("GradCAM", "0")(bare, x))
     assert bare.module[0]._forward_hooks  # the hook of the user's object stays
-    with pytest.raises(ArgumentError, match="classifier's own module"):
-        ready(classifier, x)
+    with pytest.raises(ArgumentError, match="model's own module"):
+        ready(model, x)
     with pytest.raises(ArgumentError, match=r"layer: expected one of '0', .* got 'conv'"):
-        hx.from_grad_cam("GradCAM", "conv")(classifier, x)
+        hx.from_grad_cam("GradCAM", "conv")(model, x)
     with pytest.raises(ArgumentError, match=r"images \(N, C, H, W\)"):
         hx.from_grad_cam("GradCAM")(net("series"), batch("series"))
 
@@ -399,12 +399,12 @@ class Branches(nn.Module):
 
 def test_grad_cam_takes_the_layer_of_ours_by_default(stand_ins: None) -> None:
     x = torch.rand(3, 3, 12, 8)
-    classifier = holdfast.Classifier(Branches(), (0.0, 1.0), device="cpu")
-    found = hx.from_grad_cam("GradCAM")(classifier, x, 1)
-    assert torch.equal(found, hx.from_grad_cam("GradCAM", ("a", "b"))(classifier, x, 1))
+    model = standfast.Model(Branches(), (0.0, 1.0), device="cpu")
+    found = hx.from_grad_cam("GradCAM")(model, x, 1)
+    assert torch.equal(found, hx.from_grad_cam("GradCAM", ("a", "b"))(model, x, 1))
     with pytest.raises(ArgumentError, match="layer: expected the name of one layer .* got 2 side by side"):
-        hx.from_captum("LayerGradCam")(classifier, x, 1)
-    tokens = holdfast.Classifier(SmallViT(), (0.0, 1.0), device="cpu")
+        hx.from_captum("LayerGradCam")(model, x, 1)
+    tokens = standfast.Model(SmallViT(), (0.0, 1.0), device="cpu")
     maps = hx.from_grad_cam("GradCAM")(tokens, x, 1)
     ours = hx.GradCAM()(tokens, x, 1)
     ours = ours - ours.amin((1, 2, 3), keepdim=True)
@@ -450,12 +450,12 @@ def test_functions_in_the_style_of_quantus() -> None:
 
 def test_the_function_explain_of_quantus() -> None:
     quantus = package("quantus")
-    classifier, x = net("image"), batch("image")
+    model, x = net("image"), batch("image")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        maps = hx.from_quantus(quantus.explain, method="IntegratedGradients", device="cpu")(classifier, x, 1)
+        maps = hx.from_quantus(quantus.explain, method="IntegratedGradients", device="cpu")(model, x, 1)
     # Quantus's default: ten steps of Captum's, by the trapezoid rule, with a black baseline
-    theirs = hx.from_captum("IntegratedGradients", n_steps=10, method="riemann_trapezoid")(classifier, x, 1)
+    theirs = hx.from_captum("IntegratedGradients", n_steps=10, method="riemann_trapezoid")(model, x, 1)
     torch.testing.assert_close(maps, theirs, rtol=1e-4, atol=1e-6)
 
 
@@ -464,9 +464,9 @@ def test_the_function_explain_of_quantus() -> None:
 
 def test_by_name(stand_ins: None) -> None:
     package("shap")
-    classifier, x = net("image"), batch("image")
+    model, x = net("image"), batch("image")
     saliency = hx.get("captum:Saliency", abs=False)
-    torch.testing.assert_close(saliency(classifier, x), hx.Saliency(absolute=False)(classifier, x))
+    torch.testing.assert_close(saliency(model, x), hx.Saliency(absolute=False)(model, x))
     assert hx.get("shap:DeepExplainer", background=0.5).rows_per_input == 2
     assert hx.get("zennit:EpsilonPlusFlat", start="logit").start == "logit"
     assert hx.get("grad_cam:GradCAM", layer="0").layers == ("0",)
@@ -499,15 +499,15 @@ def test_a_study_takes_explainers_of_other_packages(tmp_path: Any, stand_ins: No
     }
     import jsonschema
 
-    from holdfast.study.file.schema import json_schema
-    from holdfast.study.file.spec import study_from
+    from standfast.study.file.schema import json_schema
+    from standfast.study.file.spec import study_from
 
     jsonschema.validate(content, json_schema())
     study = study_from(content, tmp_path)
     again = study_from(study.plain(), tmp_path)
     assert again.plain() == study.plain()
     assert study.plain()["explainers"]["ig"] == {"name": "captum:IntegratedGradients", "n_steps": 4}
-    found = holdfast.run_study(study, tmp_path / "results", progress=False)
+    found = standfast.run_study(study, tmp_path / "results", progress=False)
     assert found.failures == []
     assert set(found.results.samples["explainer"]) == set(content["explainers"])
     listed = study_from(
@@ -517,8 +517,8 @@ def test_a_study_takes_explainers_of_other_packages(tmp_path: Any, stand_ins: No
 
 
 def test_errors_in_a_study(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.study.file.problems import StudyError
-    from holdfast.study.file.spec import study_from
+    from standfast.study.file.problems import StudyError
+    from standfast.study.file.spec import study_from
 
     monkeypatch.setitem(sys.modules, "zennit.composites", None)
     wrong = [
@@ -533,7 +533,7 @@ def test_errors_in_a_study(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> No
     text = " ".join(str(error.value).split())
     assert "did you mean 'captum:Saliency'" in text
     assert "explainers[1].captum:IntegratedGradients.steps: expected an option of IntegratedGradients" in text
-    assert "pip install 'holdfast[explainers]'" in text
+    assert "pip install 'standfast[explainers]'" in text
     assert "explainers[3].captum:Saliency: expected options of captum:Saliency" in text
 
 
@@ -551,12 +551,12 @@ class Functional(nn.Module):
         return self.last(torch.relu(self.second(nn.functional.relu(self.first(x)))))
 
 
-def pair(seed: int = 0) -> tuple[holdfast.Classifier, holdfast.Classifier]:
+def pair(seed: int = 0) -> tuple[standfast.Model, standfast.Model]:
     """The same network, with ReLUs as layers and as functions."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         layers = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 3))
-    return tuple(holdfast.Classifier(net, (0.0, 1.0), device="cpu") for net in (layers, Functional(layers)))
+    return tuple(standfast.Model(net, (0.0, 1.0), device="cpu") for net in (layers, Functional(layers)))
 
 
 TABLE, REFERENCES = (torch.rand(n, 6, generator=torch.Generator().manual_seed(n)) for n in (12, 20))
@@ -596,10 +596,10 @@ def test_hooks_of_captum_that_miss_functions_are_told(name: str, options: dict[s
 )
 def test_explainers_of_captum_that_add_up_or_need_not_do_not_warn(name: str, options: dict[str, Any]) -> None:
     explainer = hx.get(f"captum:{name}", **options)
-    for classifier in pair()[: 1 if "Deep" in name else 2]:
+    for model in pair()[: 1 if "Deep" in name else 2]:
         with warnings.catch_warnings():
             warnings.simplefilter("error", CompletenessWarning)
-            explainer(classifier, TABLE)
+            explainer(model, TABLE)
 
 
 def test_a_few_steps_of_captum_are_told() -> None:

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.explainers import Background, DeepSHAP, GradientSHAP, KernelSHAP, ShapleySampling
+import standfast
+from standfast.explainers import Background, DeepSHAP, GradientSHAP, KernelSHAP, ShapleySampling
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -37,15 +37,15 @@ def theirs(explainer: Any, x: Tensor, **options: Any) -> Tensor:
 
 def test_deep_shap(net: nn.Module) -> None:
     x, references = rand(3, 1, 14, 14), rand(20, 1, 14, 14, seed=1)
-    ours = DeepSHAP(background=Background(references))(holdfast.Classifier(net, (0.0, 1.0), device="cpu"), x, 1)
+    ours = DeepSHAP(background=Background(references))(standfast.Model(net, (0.0, 1.0), device="cpu"), x, 1)
     expected = theirs(shap.DeepExplainer(net, references), x, check_additivity=False)
     torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_gradient_shap_within_sampling_error(net: nn.Module) -> None:
     x, references = rand(2, 1, 14, 14), rand(20, 1, 14, 14, seed=1)
-    classifier = holdfast.Classifier(net, (0.0, 1.0), device="cpu")
-    ours = GradientSHAP(background=Background(references), samples=1000)(classifier, x, 1)
+    model = standfast.Model(net, (0.0, 1.0), device="cpu")
+    ours = GradientSHAP(background=Background(references), samples=1000)(model, x, 1)
     one, other = (theirs(shap.GradientExplainer(net, references), x, nsamples=2000, rseed=seed) for seed in (0, 1))
     spread = float((one - other).norm())
     assert spread < 0.05 * float(one.norm())
@@ -60,6 +60,6 @@ def test_kernel_shap_and_shapley_sampling() -> None:
     x, empty = rand(1, 6), torch.zeros(1, 6)
     explainer = shap.KernelExplainer(lambda z: net(torch.as_tensor(z).float()).detach().numpy(), empty.numpy())
     expected = theirs(explainer, x.numpy(), nsamples=500, silent=True).reshape(1, 6)
-    classifier = holdfast.Classifier(net, (0.0, 1.0), device="cpu")
-    torch.testing.assert_close(KernelSHAP(samples=62)(classifier, x, 1), expected, rtol=1e-3, atol=1e-5)
-    torch.testing.assert_close(ShapleySampling(permutations=720)(classifier, x, 1), expected, rtol=1e-3, atol=1e-5)
+    model = standfast.Model(net, (0.0, 1.0), device="cpu")
+    torch.testing.assert_close(KernelSHAP(samples=62)(model, x, 1), expected, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(ShapleySampling(permutations=720)(model, x, 1), expected, rtol=1e-3, atol=1e-5)

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from holdfast.explainers.attention.attention_calls import AttentionWatch, compute_attention_weights
+from standfast.explainers.attention.attention_calls import AttentionWatch, compute_attention_weights
 
 
 def draw(*shape: int) -> Tensor:

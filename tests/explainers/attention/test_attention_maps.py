@@ -12,17 +12,17 @@ import torch.nn.functional as F
 from small_transformers import SmallSwin, SmallViT, relate_slowly, roll_out_slowly
 from torch import Tensor, nn
 
-import holdfast
-from holdfast import explainers as hx
-from holdfast.errors import ArgumentError, ModelError
-from holdfast.explainers.attention.tokens import find_token_grid
-from holdfast.gating import find_gateable, gate, group_count, masked_weights, weight_layers
+import standfast
+from standfast import explainers as hx
+from standfast.errors import ArgumentError, ModelError
+from standfast.explainers.attention.tokens import find_token_grid
+from standfast.gating import find_gateable, gate, group_count, masked_weights, weight_layers
 
 KINDS = {"class": ("class", 0), "registers": ("class", 3), "distilled": ("distilled", 0), "mean": ("mean", 2)}
 
 
-def classify(module: nn.Module, **options: Any) -> holdfast.Classifier:
-    return holdfast.Classifier(module, (0.0, 1.0), device="cpu", **options)
+def classify(module: nn.Module, **options: Any) -> standfast.Model:
+    return standfast.Model(module, (0.0, 1.0), device="cpu", **options)
 
 
 def images(count: int = 3, size: tuple[int, int] = (12, 8)) -> Tensor:
@@ -60,13 +60,13 @@ def close(found: Tensor, expected: Tensor) -> None:
 def test_maps_of_a_vision_transformer(kind: str, fused: bool) -> None:
     decides, registers = KINDS[kind]
     slow, x = SmallViT(decides, registers, fused=False), images()
-    classifier = classify(SmallViT(decides, registers, fused=fused))
+    model = classify(SmallViT(decides, registers, fused=fused))
     special = slow.special.shape[1]
     deciding = {"class": [0], "distilled": [0, 1], "mean": list(range(special, special + 6))}[decides]
     options = {"interpolation": "nearest"}
     rollout, relevance = (
-        hx.AttentionRollout(**options)(classifier, x, 1),
-        hx.AttentionRelevance(**options)(classifier, x, 1),
+        hx.AttentionRollout(**options)(model, x, 1),
+        hx.AttentionRelevance(**options)(model, x, 1),
     )
     assert rollout.shape == relevance.shape == x.shape
     for i in range(len(x)):
@@ -74,8 +74,8 @@ def test_maps_of_a_vision_transformer(kind: str, fused: bool) -> None:
         for found, matrix in ((rollout, roll_out_slowly(weights)), (relevance, relate_slowly(weights, gradients))):
             expected = place_slowly(matrix, deciding, special, (3, 2))
             close(found[i], expected.repeat_interleave(4, 0).repeat_interleave(4, 1).expand(3, 12, 8))
-    assert torch.equal(hx.AttentionRollout(**options)(classifier, x, 2), rollout)  # of no class
-    assert not torch.equal(hx.AttentionRelevance(**options)(classifier, x, 2), relevance)
+    assert torch.equal(hx.AttentionRollout(**options)(model, x, 2), rollout)  # of no class
+    assert not torch.equal(hx.AttentionRelevance(**options)(model, x, 2), relevance)
 
 
 @pytest.mark.parametrize(("heads", "discard"), [("max", 0.0), ("min", 0.0), ("mean", 0.6), ("max", 0.9)])
@@ -157,18 +157,18 @@ def test_results_do_not_depend_on_the_batch(name: str) -> None:
 @pytest.mark.parametrize("name", ["attention_rollout", "attention_relevance"])
 def test_second_derivatives(name: str, fused: bool) -> None:
     """The derivative of the map by the input equals its central difference, in double precision."""
-    classifier, x = classify(SmallViT(fused=fused).double()), images(2).double()
+    model, x = classify(SmallViT(fused=fused).double()), images(2).double()
     explainer, t = hx.get(name), torch.tensor([1, 2])
     direction, mixed = (
         torch.randn(x.shape, generator=torch.Generator().manual_seed(seed), dtype=x.dtype) for seed in (8, 9)
     )
-    with classifier.session():
+    with model.session():
         leaf = x.clone().requires_grad_(True)
-        maps, logits = explainer.attribute(classifier, leaf, t, create_graph=True)
+        maps, logits = explainer.attribute(model, leaf, t, create_graph=True)
         (gradient,) = torch.autograd.grad((maps * mixed).sum(), leaf, retain_graph=True)
         assert torch.autograd.grad(logits.sum(), leaf)[0].abs().max() > 0
-        there, back = (explainer.attribute(classifier, x + h * direction, t)[0] for h in (1e-6, -1e-6))
-        torch.testing.assert_close(explainer.attribute(classifier, x, t)[0], maps.detach())
+        there, back = (explainer.attribute(model, x + h * direction, t)[0] for h in (1e-6, -1e-6))
+        torch.testing.assert_close(explainer.attribute(model, x, t)[0], maps.detach())
     numeric = ((there - back) * mixed).flatten(1).sum(1) / 2e-6
     torch.testing.assert_close((gradient * direction).flatten(1).sum(1), numeric, rtol=1e-5, atol=1e-9)
 
@@ -176,10 +176,10 @@ def test_second_derivatives(name: str, fused: bool) -> None:
 @pytest.mark.parametrize("name", ["attention_rollout", "attention_relevance"])
 def test_a_white_box_search_runs_on_fused_attention(name: str) -> None:
     """Gradients of the maps lead to a lower similarity than the same number of draws at random."""
-    classifier, x = classify(SmallViT()), images(4)
+    model, x = classify(SmallViT()), images(4)
     options = {"event": "changed_explanation", "similarity": "pearson", "budget": 80}
     found, drawn = (
-        holdfast.metrics.WorstCase(holdfast.LinfBall(0.05), search=search, **options)(classifier, hx.get(name), x)
+        standfast.metrics.WorstCase(standfast.LinfBall(0.05), search=search, **options)(model, hx.get(name), x)
         for search in ("gradient", "random")
     )
     assert found.followed_gradients.all()
@@ -188,39 +188,37 @@ def test_a_white_box_search_runs_on_fused_attention(name: str) -> None:
 
 def test_the_model_is_left_alone() -> None:
     module = SmallViT()
-    classifier, x = classify(module), images()
-    expected = classifier.logits(x)
+    model, x = classify(module), images()
+    expected = model.logits(x)
     handle = module.head.register_forward_hook(lambda *_: 1 / 0)
     for name in ("attention_rollout", "attention_relevance", "gradcam"):
         with pytest.raises(ZeroDivisionError):
-            hx.get(name)(classifier, x, 1)
+            hx.get(name)(model, x, 1)
     handle.remove()
     for explainer in (hx.get("attention_rollout"), hx.get("attention_relevance"), hx.get("gradcam")):
-        with classifier.session():
-            torch.testing.assert_close(explainer.attribute(classifier, x, None)[1], expected, rtol=1e-5, atol=1e-6)
-    assert torch.equal(classifier.logits(x), expected)
+        with model.session():
+            torch.testing.assert_close(explainer.attribute(model, x, None)[1], expected, rtol=1e-5, atol=1e-6)
+    assert torch.equal(model.logits(x), expected)
     assert not any(part._forward_hooks for part in module.modules())
 
 
 @pytest.mark.parametrize("name", ["attention_rollout", "attention_relevance"])
 def test_gates_give_what_masked_weights_give(name: str) -> None:
     """As parameter SenC needs it: every row of the batch has other masked weights."""
-    classifier, x, explainer = classify(SmallViT(depth=2)), images(3), hx.get(name)
+    model, x, explainer = classify(SmallViT(depth=2)), images(3), hx.get(name)
     layers = {
-        kept: layer
-        for kept, layer in weight_layers(classifier.module).items()
-        if kept in ("patch_embed", "blocks.0.mlp.2")
+        kept: layer for kept, layer in weight_layers(model.module).items() if kept in ("patch_embed", "blocks.0.mlp.2")
     }
-    with classifier.session():
-        assert find_gateable(classifier, x, layers) == set(layers)
+    with model.session():
+        assert find_gateable(model, x, layers) == set(layers)
         for layer in layers.values():
             masks = torch.rand(3, group_count(layer), generator=torch.Generator().manual_seed(5)) < 0.7
             with gate(layer, masks):
-                found, _ = explainer.attribute(classifier, x, torch.tensor([1, 2, 3]))
+                found, _ = explainer.attribute(model, x, torch.tensor([1, 2, 3]))
             for i in range(3):
                 with masked_weights(layer) as use:
                     use(masks[i])
-                    expected, _ = explainer.attribute(classifier, x[i : i + 1], torch.tensor([i + 1]))
+                    expected, _ = explainer.attribute(model, x[i : i + 1], torch.tensor([i + 1]))
                 close(found[i], expected[0])
 
 
@@ -268,16 +266,16 @@ def test_errors_say_what_attention_is_there(name: str, make: Callable[[], nn.Mod
 
 @pytest.mark.parametrize("name", ["attention_rollout", "attention_relevance", "gradcam", "guided_gradcam"])
 def test_a_grid_of_the_users(name: str) -> None:
-    classifier, x = classify(SmallViT()), images()
-    assert torch.equal(hx.get(name, grid=[3, 2])(classifier, x, 1), hx.get(name)(classifier, x, 1))
-    assert not torch.equal(hx.get(name, grid=(2, 3))(classifier, x, 1), hx.get(name)(classifier, x, 1))
+    model, x = classify(SmallViT()), images()
+    assert torch.equal(hx.get(name, grid=[3, 2])(model, x, 1), hx.get(name)(model, x, 1))
+    assert not torch.equal(hx.get(name, grid=(2, 3))(model, x, 1), hx.get(name)(model, x, 1))
     for grid in ((4, 2), (6,)):
         with pytest.raises(ArgumentError, match="grid: expected 2 numbers with a product of at most 7"):
-            hx.get(name, grid=grid)(classifier, x, 1)
+            hx.get(name, grid=grid)(model, x, 1)
     with pytest.raises(
         ArgumentError, match=r"grid: .* product of at least 6, since patches are \(3, 2\), got \(2, 2\)"
     ):
-        hx.get(name, grid=(2, 2))(classifier, x, 1)
+        hx.get(name, grid=(2, 2))(model, x, 1)
     for grid in ((0, 3), 3, (), (1.5, 2)):
         with pytest.raises(ArgumentError, match="grid: expected None, or whole numbers"):
             hx.get(name, grid=grid)
@@ -306,8 +304,8 @@ def test_grids_of_tokens() -> None:
 @pytest.mark.parametrize("name", ["saliency", "gradcam"])
 def test_white_box_searches_of_other_explainers_run_on_fused_attention(name: str) -> None:
     """The search follows the same gradients as on attention that is written out."""
-    metric = holdfast.metrics.WorstCase(
-        holdfast.LinfBall(0.05), event="changed_explanation", similarity="pearson", search="gradient", budget=40
+    metric = standfast.metrics.WorstCase(
+        standfast.LinfBall(0.05), event="changed_explanation", similarity="pearson", search="gradient", budget=40
     )
     fused, written = (metric(classify(SmallViT(fused=fused)), name, images()) for fused in (True, False))
     assert fused.followed_gradients.all()

@@ -9,16 +9,16 @@ import torch
 from relevance_by_hand import PATCH, ByHand, Layout, SmallViT, divide_normalised_sum, divide_positive, draw_images
 from torch import Tensor, nn
 
-import holdfast
-from holdfast import explainers as hx
-from holdfast.errors import ModelError
-from holdfast.explainers.propagation.positive_rules import PositiveRule
+import standfast
+from standfast import explainers as hx
+from standfast.errors import ModelError
+from standfast.explainers.propagation.positive_rules import PositiveRule
 
 EXPLAINER = hx.TransformerAttribution(interpolation="nearest")
 
 
-def classify(module: nn.Module) -> holdfast.Classifier:
-    return holdfast.Classifier(module.double().eval(), (0.0, 1.0), device="cpu")
+def classify(module: nn.Module) -> standfast.Model:
+    return standfast.Model(module.double().eval(), (0.0, 1.0), device="cpu")
 
 
 @pytest.mark.parametrize("layout", get_args(Layout))
@@ -40,10 +40,10 @@ def test_it_differs_from_attention_relevance_by_the_relevance_alone() -> None:
         def make_mode(self, rows: int) -> None:  # type: ignore[override]
             return None
 
-    classifier, x = classify(SmallViT()), draw_images(2)
-    theirs = hx.AttentionRelevance(interpolation="nearest")(classifier, x, 1)
-    assert torch.equal(Weights(interpolation="nearest")(classifier, x, 1), theirs)
-    assert not torch.allclose(EXPLAINER(classifier, x, 1), theirs, rtol=1e-2)
+    model, x = classify(SmallViT()), draw_images(2)
+    theirs = hx.AttentionRelevance(interpolation="nearest")(model, x, 1)
+    assert torch.equal(Weights(interpolation="nearest")(model, x, 1), theirs)
+    assert not torch.allclose(EXPLAINER(model, x, 1), theirs, rtol=1e-2)
 
 
 @pytest.mark.parametrize("in_place", [False, True])
@@ -97,26 +97,26 @@ def test_other_functions_of_one_value() -> None:
 
 
 def test_the_derivative_of_a_map() -> None:
-    classifier, x = classify(SmallViT()), draw_images(3)
+    model, x = classify(SmallViT()), draw_images(3)
     generator = torch.Generator().manual_seed(1)
     direction, weights = torch.randn(2, *x.shape, generator=generator, dtype=torch.float64)
     t = torch.tensor([0, 1, 2])
-    with classifier.session():
+    with model.session():
         leaf = x.clone().requires_grad_(True)
-        maps, _ = EXPLAINER.attribute(classifier, leaf, t, create_graph=True)
+        maps, _ = EXPLAINER.attribute(model, leaf, t, create_graph=True)
         (slope,) = torch.autograd.grad((maps * weights).sum(), leaf)
-        there, back = (EXPLAINER.attribute(classifier, x + h * direction, t)[0] for h in (1e-7, -1e-7))
-        torch.testing.assert_close(maps.detach(), EXPLAINER.attribute(classifier, x, t)[0], rtol=1e-10, atol=1e-14)
+        there, back = (EXPLAINER.attribute(model, x + h * direction, t)[0] for h in (1e-7, -1e-7))
+        torch.testing.assert_close(maps.detach(), EXPLAINER.attribute(model, x, t)[0], rtol=1e-10, atol=1e-14)
     numeric = ((there - back) * weights).flatten(1).sum(1) / 2e-7
     torch.testing.assert_close((slope * direction).flatten(1).sum(1), numeric, rtol=1e-4, atol=1e-8)
 
 
 def test_a_white_box_search_runs_on_it() -> None:
-    classifier = holdfast.Classifier(SmallViT(), (0.0, 1.0), device="cpu")
+    model = standfast.Model(SmallViT(), (0.0, 1.0), device="cpu")
     values = {}
     for search in ("gradient", "random"):
-        metric = holdfast.metrics.WorstCase(holdfast.LinfBall(0.05), search=search, budget=60)
-        result = metric(classifier, EXPLAINER, draw_images(2).float())
+        metric = standfast.metrics.WorstCase(standfast.LinfBall(0.05), search=search, budget=60)
+        result = metric(model, EXPLAINER, draw_images(2).float())
         assert result.status == ("degenerate", "ok")  # the first map is constant
         values[search] = float(result.value[1])
     assert values["gradient"] < values["random"] - 0.1
@@ -144,6 +144,6 @@ def test_errors_name_the_cause() -> None:
         ("sine", "expected a module made of functions with a rule, got 'sin', which has none"),
     ):
         with pytest.raises(ModelError, match=f"transformer_attribution: {words}"):
-            EXPLAINER(holdfast.Classifier(Encoder(kind), (0.0, 1.0), device="cpu"), x)
+            EXPLAINER(standfast.Model(Encoder(kind), (0.0, 1.0), device="cpu"), x)
     with pytest.raises(ModelError, match="transformer_attribution needs self-attention"):
-        EXPLAINER(holdfast.Classifier(nn.Linear(5, 2), (0.0, 1.0), device="cpu"), x[:, 0])
+        EXPLAINER(standfast.Model(nn.Linear(5, 2), (0.0, 1.0), device="cpu"), x[:, 0])

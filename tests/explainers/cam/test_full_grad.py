@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.explainers import FullGrad
+import standfast
+from standfast.explainers import FullGrad
 
 
 def randomise(module: nn.Module, seed: int = 0) -> nn.Module:
@@ -79,14 +79,14 @@ def test_the_decomposition_is_complete(kind: str, scaled: bool) -> None:
     x, t = batch(shape), torch.arange(6) % 3
     mean = torch.linspace(0.2, 0.6, shape[0], dtype=torch.float64).reshape(-1, *[1] * (len(shape) - 1))
     prepare = (lambda z: (z - mean) / 0.25) if scaled else None
-    classifier = holdfast.Classifier(randomise(build()), (0.0, 1.0), prepare, device="cpu", batch_size=16)
-    found = FullGrad().full_gradient(classifier, x, t)
-    torch.testing.assert_close(found.logits, classifier.logits(x).gather(1, t[:, None])[:, 0])
+    model = standfast.Model(randomise(build()), (0.0, 1.0), prepare, device="cpu", batch_size=16)
+    found = FullGrad().full_gradient(model, x, t)
+    torch.testing.assert_close(found.logits, model.logits(x).gather(1, t[:, None])[:, 0])
     torch.testing.assert_close(found.total, found.logits)
     assert ("preprocess" in found.biases) == scaled
     for name, bias in found.biases.items():  # all biases are needed
         assert float((found.total - bias - found.logits).abs().max()) > 1e-6, name
-    gradient = holdfast.explainers.InputXGradient()(classifier, x, t)
+    gradient = standfast.explainers.InputXGradient()(model, x, t)
     torch.testing.assert_close(found.input, gradient)
     if kind == "images":
         layers = {"stem", "norm", "plain", "twice", "up", "head.1", "head.2", "head.4"}
@@ -98,8 +98,8 @@ def test_the_decomposition_is_that_of_biases_scaled_by_a_factor() -> None:
     module, x = randomise(series()), batch((3, 16))
     norm = module[1]
     norm.running_mean.zero_()
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
-    found = FullGrad().full_gradient(classifier, x, 1)
+    model = standfast.Model(module, (0.0, 1.0), device="cpu")
+    found = FullGrad().full_gradient(model, x, 1)
     h = 1e-6
     for name in ("0", "1", "3", "6"):
         bias = module.get_submodule(name).bias
@@ -107,7 +107,7 @@ def test_the_decomposition_is_that_of_biases_scaled_by_a_factor() -> None:
         ends = []
         for factor in (1 + h, 1 - h):
             bias.data = kept * factor
-            ends.append(classifier.logits(x)[:, 1])
+            ends.append(model.logits(x)[:, 1])
         bias.data = kept
         torch.testing.assert_close(found.biases[name], (ends[0] - ends[1]) / (2 * h), rtol=1e-6, atol=1e-8)
 
@@ -127,8 +127,8 @@ def test_the_sum_shows_that_a_bias_was_missed() -> None:
 
     for kind, complete in (("functional", False), ("gelu", False), ("norm", False), ("linear", True)):
         torch.manual_seed(0)
-        classifier = holdfast.Classifier(randomise(Unseen(kind)), (0.0, 1.0), device="cpu")
-        found = FullGrad().full_gradient(classifier, batch((7,)), 1)
+        model = standfast.Model(randomise(Unseen(kind)), (0.0, 1.0), device="cpu")
+        found = FullGrad().full_gradient(model, batch((7,)), 1)
         assert torch.allclose(found.total, found.logits) == complete, kind
 
 
@@ -144,8 +144,8 @@ def test_branches_that_do_not_depend_on_the_input_count() -> None:
             return self.last(torch.relu(self.first(x) + own))  # type: ignore[no-any-return]
 
     torch.manual_seed(0)
-    classifier = holdfast.Classifier(randomise(Branch()), (0.0, 1.0), device="cpu")
-    found = FullGrad().full_gradient(classifier, batch((7,)), 1)
+    model = standfast.Model(randomise(Branch()), (0.0, 1.0), device="cpu")
+    found = FullGrad().full_gradient(model, batch((7,)), 1)
     torch.testing.assert_close(found.total, found.logits)
     assert float(found.biases["constant"].abs().max()) > 0
 
@@ -176,8 +176,8 @@ def test_the_map_equals_the_papers_formula(rescale: Literal["channel", "layer"],
     x = batch((2, 8, 8), 3)
     mean = torch.tensor([0.3, 0.6], dtype=torch.float64).reshape(2, 1, 1)
     prepare = (lambda z: (z - mean) / 0.5) if scaled else None
-    classifier = holdfast.Classifier(module, (0.0, 1.0), prepare, device="cpu")
-    ours = FullGrad(rescale)(classifier, x, 1)
+    model = standfast.Model(module, (0.0, 1.0), prepare, device="cpu")
+    ours = FullGrad(rescale)(model, x, 1)
     scale = norm.weight / (norm.running_var + norm.eps).sqrt()
     shifts = {
         "prepare": -mean / 0.5 if scaled else torch.zeros(2, 1, 1),
@@ -207,15 +207,15 @@ def test_the_map_equals_the_papers_formula(rescale: Literal["channel", "layer"],
 def test_flat_inputs_have_the_first_term_and_the_shift() -> None:
     module, x = randomise(flat()), batch((7,))
     mean = torch.linspace(0.1, 0.7, 7, dtype=torch.float64)
-    plain = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
-    shifted = holdfast.Classifier(module, (0.0, 1.0), lambda z: z - mean, device="cpu")
+    plain = standfast.Model(module, (0.0, 1.0), device="cpu")
+    shifted = standfast.Model(module, (0.0, 1.0), lambda z: z - mean, device="cpu")
 
     def psi(values: Tensor) -> Tensor:
         values = values.abs()
         low, high = values.amin(1, keepdim=True), values.amax(1, keepdim=True)
         return (values - low) / (high - low)
 
-    gradient = holdfast.explainers.Saliency(absolute=False)
+    gradient = standfast.explainers.Saliency(absolute=False)
     torch.testing.assert_close(FullGrad()(plain, x, 1), psi(x * gradient(plain, x, 1)))
     found = gradient(shifted, x, 1)
     torch.testing.assert_close(FullGrad()(shifted, x, 1), psi(x * found) + psi(-mean * found))
@@ -225,10 +225,10 @@ def test_a_series_is_upsampled_along_time() -> None:
     module, x = randomise(nn.Sequential(nn.Conv1d(1, 1, 4, stride=4), nn.ReLU(), nn.Flatten(), nn.Linear(4, 2))), None
     x = batch((1, 16), 1)
     module[0].bias.data.fill_(3.0)  # every unit is active
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
+    model = standfast.Model(module, (0.0, 1.0), device="cpu")
     bias_map = slow_map([3.0 * module[3].weight[1:2].detach()], (16,), False)
-    first = slow_map([holdfast.explainers.InputXGradient()(classifier, x, 1)[0]], (16,), False)
-    torch.testing.assert_close(FullGrad()(classifier, x, 1)[0, 0], first + bias_map)
+    first = slow_map([standfast.explainers.InputXGradient()(model, x, 1)[0]], (16,), False)
+    torch.testing.assert_close(FullGrad()(model, x, 1)[0, 0], first + bias_map)
 
 
 @pytest.mark.parametrize("rescale", ["channel", "layer"])
@@ -244,7 +244,7 @@ def test_maps_that_are_constant_up_to_rounding_add_nothing(rescale: Literal["cha
 
 
 def test_errors() -> None:
-    with pytest.raises(holdfast.ArgumentError, match="rescale: expected one of channel, layer"):
+    with pytest.raises(standfast.ArgumentError, match="rescale: expected one of channel, layer"):
         FullGrad(rescale="image")  # type: ignore[arg-type]
 
     class Folded(nn.Module):
@@ -256,20 +256,20 @@ def test_errors() -> None:
             out: Tensor = self.linear(x.reshape(-1, 4)).reshape(len(x), -1, 3).mean(1)
             return out
 
-    classifier = holdfast.Classifier(Folded(), (0.0, 1.0), device="cpu")
+    model = standfast.Model(Folded(), (0.0, 1.0), device="cpu")
     x = torch.rand(2, 5, 4)
-    assert FullGrad()(classifier, x).shape == x.shape  # biases of linear layers are not in the map
+    assert FullGrad()(model, x).shape == x.shape  # biases of linear layers are not in the map
     with pytest.raises(
-        holdfast.ModelError, match="fullgrad: expected the output of layer 'linear' to have a row for each"
+        standfast.ModelError, match="fullgrad: expected the output of layer 'linear' to have a row for each"
     ):
-        FullGrad().full_gradient(classifier, x)
-    with pytest.raises(holdfast.ArgumentError, match="inputs: expected values within the bounds"):
-        FullGrad().full_gradient(classifier, x + 1)
+        FullGrad().full_gradient(model, x)
+    with pytest.raises(standfast.ArgumentError, match="inputs: expected values within the bounds"):
+        FullGrad().full_gradient(model, x + 1)
 
 
 def test_synchronised_batch_normalisation_counts_as_batch_normalisation() -> None:
     torch.manual_seed(0)
     net = randomise(nn.Sequential(nn.Conv2d(1, 2, 3), nn.SyncBatchNorm(2), nn.ReLU(), nn.Flatten(), nn.Linear(72, 3)))
     x = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    found = FullGrad().full_gradient(holdfast.Classifier(net, (0.0, 1.0), device="cpu"), x, 1)
+    found = FullGrad().full_gradient(standfast.Model(net, (0.0, 1.0), device="cpu"), x, 1)
     torch.testing.assert_close(found.total, found.logits)

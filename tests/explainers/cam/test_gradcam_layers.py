@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from small_transformers import SmallViT
 from torch import Tensor, nn
 
-import holdfast
-from holdfast import explainers as hx
+import standfast
+from standfast import explainers as hx
 
 KINDS = {1: (nn.Conv1d, (2, 14)), 2: (nn.Conv2d, (2, 10, 12)), 3: (nn.Conv3d, (2, 6, 7, 8))}
 
@@ -230,35 +230,35 @@ NETS = (
 )
 
 
-def make(kind: type[Any], dims: int = 2) -> tuple[holdfast.Classifier, Tensor]:
+def make(kind: type[Any], dims: int = 2) -> tuple[standfast.Model, Tensor]:
     torch.manual_seed(0)
     x = torch.rand(3, *KINDS[dims][1], generator=torch.Generator().manual_seed(1))
-    return holdfast.Classifier(kind(dims=dims), (0.0, 1.0), device="cpu"), x
+    return standfast.Model(kind(dims=dims), (0.0, 1.0), device="cpu"), x
 
 
 @pytest.mark.parametrize("dims", KINDS)
 @pytest.mark.parametrize("kind", NETS)
 def test_the_last_layer_with_positions_that_feeds_the_logits(kind: type[Net], dims: int) -> None:
-    classifier, x = make(kind, dims)
-    named = hx.GradCAM(kind.right, relu=False)(classifier, x, 1)
+    model, x = make(kind, dims)
+    named = hx.GradCAM(kind.right, relu=False)(model, x, 1)
     assert float(named.flatten(1).std(1).min()) > 1e-7
-    found = hx.GradCAM(relu=False)(classifier, x, 1)
+    found = hx.GradCAM(relu=False)(model, x, 1)
     assert torch.equal(found, named)
-    assert torch.equal(hx.GuidedGradCAM()(classifier, x, 1), hx.GuidedGradCAM(kind.right)(classifier, x, 1))
+    assert torch.equal(hx.GuidedGradCAM()(model, x, 1), hx.GuidedGradCAM(kind.right)(model, x, 1))
     if kind not in (Inception, Dense):  # whose parts are several layers
-        captum = hx.from_captum(ca.LayerGradCam)(classifier, x, 1)
-        assert torch.equal(captum, hx.from_captum(ca.LayerGradCam, layer=kind.right)(classifier, x, 1))
+        captum = hx.from_captum(ca.LayerGradCam)(model, x, 1)
+        assert torch.equal(captum, hx.from_captum(ca.LayerGradCam, layer=kind.right)(model, x, 1))
         torch.testing.assert_close(captum, found, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [Inception, Dense, Projection])
 def test_its_second_derivative_is_that_of_the_named_layer(kind: type[Net]) -> None:
-    classifier, x = make(kind)
+    model, x = make(kind)
     found = []
     for layer in (None, kind.right):
-        with classifier.session(), hx.smooth_relu(5.0):
+        with model.session(), hx.smooth_relu(5.0):
             leaf = x.clone().requires_grad_(True)
-            maps, _ = hx.GradCAM(layer, relu=False).attribute(classifier, leaf, None, create_graph=True)
+            maps, _ = hx.GradCAM(layer, relu=False).attribute(model, leaf, None, create_graph=True)
             found.append(torch.autograd.grad(maps.square().sum(), leaf)[0])
     assert bool(found[0].any())
     torch.testing.assert_close(found[0], found[1])
@@ -280,7 +280,7 @@ class Shared(nn.Module):
 
 def test_a_layer_that_runs_twice_is_taken_at_its_last_run() -> None:
     x = torch.rand(3, 2, 10, 12)
-    shared, apart = (holdfast.Classifier(Shared(each), (0.0, 1.0), device="cpu") for each in (False, True))
+    shared, apart = (standfast.Model(Shared(each), (0.0, 1.0), device="cpu") for each in (False, True))
     assert torch.equal(hx.GradCAM(relu=False)(shared, x, 1), hx.GradCAM("again", relu=False)(apart, x, 1))
 
 
@@ -309,22 +309,22 @@ class Towers(Net):
 @pytest.mark.parametrize(("kind", "taken", "beside"), [(Parallel, "c", "b"), (Towers, "b", "c")])
 def test_parallel_branches_are_named(kind: type[Net], taken: str, beside: str) -> None:
     """Of the same length, the last one is taken, and else the longest one."""
-    classifier, x = make(kind)
+    model, x = make(kind)
     with pytest.warns(UserWarning, match=f"layer '{taken}'.*'{beside}'"):
-        found = hx.GradCAM(relu=False)(classifier, x, 1)
-    assert torch.equal(found, hx.GradCAM(taken, relu=False)(classifier, x, 1))
+        found = hx.GradCAM(relu=False)(model, x, 1)
+    assert torch.equal(found, hx.GradCAM(taken, relu=False)(model, x, 1))
 
 
 def test_a_single_position_is_said_to_be_one() -> None:
-    classifier, x = make(SqueezeAndExcitation)
+    model, x = make(SqueezeAndExcitation)
     with pytest.warns(UserWarning, match="'excite' has a 1 x 1 grid"):
-        maps = hx.GradCAM("excite", relu=False)(classifier, x, 1)
+        maps = hx.GradCAM("excite", relu=False)(model, x, 1)
     assert float(maps.flatten(1).std(1).max()) < 1e-6
     torch.manual_seed(0)
     alone = nn.Sequential(nn.AvgPool1d(14), nn.Conv1d(2, 3, 1), nn.Conv1d(3, 3, 1), nn.Flatten(), nn.Linear(3, 2))
-    classifier, x = holdfast.Classifier(alone, (0.0, 1.0), device="cpu"), torch.rand(3, 2, 14)
+    model, x = standfast.Model(alone, (0.0, 1.0), device="cpu"), torch.rand(3, 2, 14)
     with pytest.warns(UserWarning, match="'2' has a 1 grid"):
-        hx.GradCAM()(classifier, x, 1)
+        hx.GradCAM()(model, x, 1)
 
 
 class NoNorms(nn.Module):
@@ -342,8 +342,8 @@ class NoNorms(nn.Module):
 
 
 def test_transformers() -> None:
-    classifier, x = holdfast.Classifier(NoNorms(), (0.0, 1.0), device="cpu"), torch.rand(3, 2, 10, 12)
-    assert torch.equal(hx.GradCAM(relu=False)(classifier, x, 1), hx.GradCAM("embed", relu=False)(classifier, x, 1))
+    model, x = standfast.Model(NoNorms(), (0.0, 1.0), device="cpu"), torch.rand(3, 2, 10, 12)
+    assert torch.equal(hx.GradCAM(relu=False)(model, x, 1), hx.GradCAM("embed", relu=False)(model, x, 1))
 
     class Aside(SmallViT):
         """The last attention that runs does not feed the logits."""
@@ -355,20 +355,20 @@ def test_transformers() -> None:
 
     torch.manual_seed(0)
     module = Aside(depth=2)
-    classifier, x = holdfast.Classifier(module, (0.0, 1.0), device="cpu"), torch.rand(2, 3, 12, 8)
-    found = hx.GradCAM(relu=False)(classifier, x, 1)
-    assert torch.equal(found, hx.GradCAM("blocks.1.norm1", relu=False)(classifier, x, 1))
+    model, x = standfast.Model(module, (0.0, 1.0), device="cpu"), torch.rand(2, 3, 12, 8)
+    found = hx.GradCAM(relu=False)(model, x, 1)
+    assert torch.equal(found, hx.GradCAM("blocks.1.norm1", relu=False)(model, x, 1))
 
 
 def test_the_layer_is_in_results_and_in_the_report(tmp_path: Path) -> None:
-    classifier, x = make(SqueezeAndExcitation)
-    metric = holdfast.metrics.get("max_sensitivity:samples=2", neighbourhood=holdfast.LinfBall(0.1))
-    assert metric(classifier, "gradcam", x).choices == {"layer": "'b' (8 x 10 positions)"}
-    assert metric(classifier, "saliency", x).choices == {}
+    model, x = make(SqueezeAndExcitation)
+    metric = standfast.metrics.get("max_sensitivity:samples=2", neighbourhood=standfast.LinfBall(0.1))
+    assert metric(model, "gradcam", x).choices == {"layer": "'b' (8 x 10 positions)"}
+    assert metric(model, "saliency", x).choices == {}
     dense, _ = make(Dense)
     assert "to 'dense.layers.2', 4 layers concatenated" in metric(dense, "guided_gradcam", x).choices["layer"]
     layers = {"cam": "gradcam", "plain": "saliency", "captum": hx.from_captum(ca.LayerGradCam)}
-    found = holdfast.evaluate(classifier, layers, x, [metric], progress=False, controls=False)
+    found = standfast.evaluate(model, layers, x, [metric], progress=False, controls=False)
     jobs = dict(found.results.jobs.select("explainer", "choices").unique().rows())
     assert jobs == {"cam": "layer 'b' (8 x 10 positions)", "plain": None, "captum": "layer 'b' (8 x 10 positions)"}
     page = found.to_html(tmp_path / "report.html").read_text()
@@ -376,15 +376,15 @@ def test_the_layer_is_in_results_and_in_the_report(tmp_path: Path) -> None:
 
 
 def test_a_named_layer_that_does_not_feed_the_logits_is_refused() -> None:
-    classifier, x = make(AuxiliaryHead)
+    model, x = make(AuxiliaryHead)
     for kind in (hx.GradCAM, hx.GuidedGradCAM):
-        with pytest.raises(holdfast.ModelError, match="no gradients by layer 'aside'"):
-            kind("aside")(classifier, x, 1)
-        with pytest.raises(holdfast.ModelError, match="layer 'unused' to run once a forward pass, ran 0x"):
-            kind("unused")(classifier, x, 1)
+        with pytest.raises(standfast.ModelError, match="no gradients by layer 'aside'"):
+            kind("aside")(model, x, 1)
+        with pytest.raises(standfast.ModelError, match="layer 'unused' to run once a forward pass, ran 0x"):
+            kind("unused")(model, x, 1)
     images = nn.Sequential(nn.Unflatten(1, (1, 2)), nn.Conv2d(1, 3, 2), nn.Flatten(), nn.Linear(39, 2))
-    series, x = holdfast.Classifier(images, (0.0, 1.0), device="cpu"), torch.rand(3, 2, 14)
-    with pytest.raises(holdfast.ModelError, match="none with outputs .N, channels, positions"):
+    series, x = standfast.Model(images, (0.0, 1.0), device="cpu"), torch.rand(3, 2, 14)
+    with pytest.raises(standfast.ModelError, match="none with outputs .N, channels, positions"):
         hx.GradCAM()(series, x, 1)  # its outputs have another number of axes than the inputs
 
 
@@ -392,5 +392,5 @@ def test_nothing_is_warned_of_where_there_is_nothing_to_say() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for kind in NETS:
-            classifier, x = make(kind)
-            hx.GradCAM()(classifier, x, 1)
+            model, x = make(kind)
+            hx.GradCAM()(model, x, 1)

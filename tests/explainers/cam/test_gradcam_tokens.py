@@ -7,14 +7,14 @@ import torch
 from small_transformers import SmallSwin, SmallViT
 from torch import Tensor, nn
 
-import holdfast
-from holdfast import explainers as hx
-from holdfast.errors import ModelError
-from holdfast.zoo.networks.series_transformer import SeriesTransformer
+import standfast
+from standfast import explainers as hx
+from standfast.errors import ModelError
+from standfast.zoo.networks.series_transformer import SeriesTransformer
 
 
-def classify(module: nn.Module) -> holdfast.Classifier:
-    return holdfast.Classifier(module, (0.0, 1.0), device="cpu")
+def classify(module: nn.Module) -> standfast.Model:
+    return standfast.Model(module, (0.0, 1.0), device="cpu")
 
 
 def draw(*shape: int) -> Tensor:
@@ -153,7 +153,7 @@ class NormOnce(nn.Module):
 
 def test_the_last_normalisation_before_the_last_attention_may_be_before_another_one() -> None:
     torch.manual_seed(0)
-    classifier, x = holdfast.Classifier(NormOnce(), (0.0, 1.0), device="cpu"), torch.rand(3, 4, 6)
-    maps = hx.GradCAM(relu=False)(classifier, x, 1)
-    assert torch.equal(maps, hx.GradCAM(layer="norm", relu=False)(classifier, x, 1))
+    model, x = standfast.Model(NormOnce(), (0.0, 1.0), device="cpu"), torch.rand(3, 4, 6)
+    maps = hx.GradCAM(relu=False)(model, x, 1)
+    assert torch.equal(maps, hx.GradCAM(layer="norm", relu=False)(model, x, 1))
     assert maps.any()

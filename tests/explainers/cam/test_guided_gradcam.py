@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.explainers import GradCAM, GuidedBackprop, GuidedGradCAM
+import standfast
+from standfast.explainers import GradCAM, GuidedBackprop, GuidedGradCAM
 
 
 def images() -> nn.Module:
@@ -48,79 +48,77 @@ KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
-def setting(kind: str) -> tuple[holdfast.Classifier, Tensor]:
+def setting(kind: str) -> tuple[standfast.Model, Tensor]:
     build, shape = KINDS[kind]
     x = torch.rand(9, *shape, generator=torch.Generator().manual_seed(3))
-    return holdfast.Classifier(build().eval(), (0.0, 1.0), device="cpu"), x
+    return standfast.Model(build().eval(), (0.0, 1.0), device="cpu"), x
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("interpolation", ["linear", "nearest"])
 def test_equals_captum(kind: str, interpolation: Literal["linear", "nearest"]) -> None:
-    classifier, x = setting(kind)
+    model, x = setting(kind)
     t = torch.arange(9) % 4
     mode = {"nearest": "nearest", "linear": "bilinear" if kind == "images" else "linear"}[interpolation]
     for name in {"images": ("0", "1", "3"), "series": ("0", "2")}[kind]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            method = ca.GuidedGradCam(classifier.module, classifier.module.get_submodule(name))
+            method = ca.GuidedGradCam(model.module, model.module.get_submodule(name))
             theirs = method.attribute(x.clone().requires_grad_(True), target=t, interpolate_mode=mode).detach()
         assert float(theirs.abs().max()) > 0
-        ours = GuidedGradCAM(name, interpolation)(classifier, x, t)
+        ours = GuidedGradCAM(name, interpolation)(model, x, t)
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6 * float(theirs.abs().max()))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("interpolation", ["linear", "nearest"])
 def test_is_the_product_of_its_factors(kind: str, interpolation: Literal["linear", "nearest"]) -> None:
-    classifier, x = setting(kind)
+    model, x = setting(kind)
     for layer in (None, "0"):
-        product = GuidedBackprop()(classifier, x) * GradCAM(layer, interpolation=interpolation)(classifier, x)
+        product = GuidedBackprop()(model, x) * GradCAM(layer, interpolation=interpolation)(model, x)
         assert float(product.abs().max()) > 0
-        assert torch.equal(GuidedGradCAM(layer, interpolation)(classifier, x), product)
+        assert torch.equal(GuidedGradCAM(layer, interpolation)(model, x), product)
 
 
 def test_functional_and_in_place_rectifiers() -> None:
-    classifier, x = setting("images")
-    functional = holdfast.Classifier(Functional(), (0.0, 1.0), device="cpu")
+    model, x = setting("images")
+    functional = standfast.Model(Functional(), (0.0, 1.0), device="cpu")
     ours = GuidedGradCAM("layers.3")(functional, x, 1)
-    torch.testing.assert_close(ours, GuidedGradCAM("3")(classifier, x, 1))
+    torch.testing.assert_close(ours, GuidedGradCAM("3")(model, x, 1))
 
 
 def test_the_gradients_to_the_layer_are_plain_and_there_is_one_forward_pass() -> None:
     """If ReLUs guided both backward passes, the channels would have other weights."""
-    classifier, x = setting("images")
+    model, x = setting("images")
     rows: list[int] = []
-    handle = classifier.module[0].register_forward_hook(lambda m, args, out: rows.append(len(out)))
-    ours = GuidedGradCAM("0")(classifier, x, 1)
+    handle = model.module[0].register_forward_hook(lambda m, args, out: rows.append(len(out)))
+    ours = GuidedGradCAM("0")(model, x, 1)
     handle.remove()
     assert sum(rows) == 16 + 16  # the classes are checked on one input, padded
-    from holdfast.explainers.cam.gradcam import compute_activation_map, resize
-    from holdfast.explainers.gradients.surrogates import guide_gradient, replace_relu_gradient
+    from standfast.explainers.cam.gradcam import compute_activation_map, resize
+    from standfast.explainers.gradients.surrogates import guide_gradient, replace_relu_gradient
 
-    with classifier.session(), replace_relu_gradient(guide_gradient):
-        hidden = classifier.module[0](x).detach().requires_grad_(True)
-        logits = classifier.module[1:](hidden.clone())
+    with model.session(), replace_relu_gradient(guide_gradient):
+        hidden = model.module[0](x).detach().requires_grad_(True)
+        logits = model.module[1:](hidden.clone())
         (guided,) = torch.autograd.grad(logits[:, 1].sum(), hidden)
-    wrong = resize(compute_activation_map(guided, hidden.detach(), True), x, "linear") * GuidedBackprop()(
-        classifier, x, 1
-    )
+    wrong = resize(compute_activation_map(guided, hidden.detach(), True), x, "linear") * GuidedBackprop()(model, x, 1)
     assert not torch.allclose(ours, wrong, rtol=1e-2)
 
 
 def test_errors() -> None:
-    classifier, x = setting("images")
-    with pytest.raises(holdfast.ArgumentError, match="layer: expected one of '0', '1'"):
-        GuidedGradCAM("conv")(classifier, x)
-    with pytest.raises(holdfast.ArgumentError, match="layer: expected a layer with outputs"):
-        GuidedGradCAM("6")(classifier, x)
-    with pytest.raises(holdfast.ArgumentError, match="interpolation: expected one of linear, nearest"):
+    model, x = setting("images")
+    with pytest.raises(standfast.ArgumentError, match="layer: expected one of '0', '1'"):
+        GuidedGradCAM("conv")(model, x)
+    with pytest.raises(standfast.ArgumentError, match="layer: expected a layer with outputs"):
+        GuidedGradCAM("6")(model, x)
+    with pytest.raises(standfast.ArgumentError, match="interpolation: expected one of linear, nearest"):
         GuidedGradCAM(interpolation="cubic")  # type: ignore[arg-type]
-    with classifier.session(), pytest.raises(holdfast.ArgumentError, match="no derivative"):
-        GuidedGradCAM().attribute(classifier, x.requires_grad_(True), None, create_graph=True)
+    with model.session(), pytest.raises(standfast.ArgumentError, match="no derivative"):
+        GuidedGradCAM().attribute(model, x.requires_grad_(True), None, create_graph=True)
     twice = nn.Conv2d(2, 2, 3, padding=1)
     module = nn.Sequential(twice, nn.ReLU(), twice, nn.Flatten(), nn.Linear(200, 3))
     with pytest.raises(
-        holdfast.ModelError, match="guided_gradcam: expected layer '0' to run once a forward pass, ran 2x"
+        standfast.ModelError, match="guided_gradcam: expected layer '0' to run once a forward pass, ran 2x"
     ):
-        GuidedGradCAM("0")(holdfast.Classifier(module, (0.0, 1.0), device="cpu"), x.detach())
+        GuidedGradCAM("0")(standfast.Model(module, (0.0, 1.0), device="cpu"), x.detach())

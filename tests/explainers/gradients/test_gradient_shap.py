@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 from conftest import SHAPES, small_net
-from holdfast.explainers import GradientSHAP, IntegratedGradients, SmoothGrad
-from holdfast.explainers.gradients.gradient_shap import _draw_points
-from holdfast.explainers.gradients.input_gradients import draw_shared_noise
+from standfast.explainers import GradientSHAP, IntegratedGradients, SmoothGrad
+from standfast.explainers.gradients.gradient_shap import _draw_points
+from standfast.explainers.gradients.input_gradients import draw_shared_noise
 
 CPU = torch.device("cpu")
 
@@ -24,26 +24,26 @@ def batch(shape: tuple[int, ...], count: int, seed: int = 0) -> Tensor:
     return torch.rand(count, *shape, generator=torch.Generator().manual_seed(seed))
 
 
-def double_net(shape: tuple[int, ...]) -> holdfast.Classifier:
-    return holdfast.Classifier(small_net(shape).double(), (0.0, 1.0), device="cpu", batch_size=256)
+def double_net(shape: tuple[int, ...]) -> standfast.Model:
+    return standfast.Model(small_net(shape).double(), (0.0, 1.0), device="cpu", batch_size=256)
 
 
-def gradients_at(classifier: holdfast.Classifier, points: Tensor, target: int) -> Tensor:
+def gradients_at(model: standfast.Model, points: Tensor, target: int) -> Tensor:
     leaf = points.clone().requires_grad_(True)
-    with classifier.session():
-        return torch.autograd.grad(classifier.forward(leaf)[:, target].sum(), leaf)[0]
+    with model.session():
+        return torch.autograd.grad(model.forward(leaf)[:, target].sum(), leaf)[0]
 
 
-def products(classifier: holdfast.Classifier, x: Tensor, references: Tensor, explainer: GradientSHAP) -> Tensor:
+def products(model: standfast.Model, x: Tensor, references: Tensor, explainer: GradientSHAP) -> Tensor:
     """The terms of the mean in the formula, `(samples, N, ...)`."""
     which, places = _draw_points(explainer.seed, explainer.samples, len(references), explainer.draws, CPU)
     noise = draw_shared_noise(explainer.seed + 1, (explainer.samples, *x.shape[1:]), x.dtype, CPU)
-    lower, upper = classifier.bounds
+    lower, upper = model.bounds
     found = []
     for k in range(explainer.samples):
         b = references[int(which[k])]
         point = b + float(places[k]) * (x - b) + explainer.noise * (upper - lower) * noise[k]
-        found.append((x - b) * gradients_at(classifier, point, 1))
+        found.append((x - b) * gradients_at(model, point, 1))
     return torch.stack(found)
 
 
@@ -51,19 +51,19 @@ def products(classifier: holdfast.Classifier, x: Tensor, references: Tensor, exp
 @pytest.mark.parametrize("draws", ["stratified", "uniform"])
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_equals_its_formula(shape: tuple[int, ...], draws: Any, noise: float) -> None:
-    classifier = holdfast.Classifier(small_net(shape).double(), (-1.0, 1.0), device="cpu", batch_size=24)
+    model = standfast.Model(small_net(shape).double(), (-1.0, 1.0), device="cpu", batch_size=24)
     x, references = batch(shape, 4).double(), batch(shape, 5, seed=1).double() - 0.5
     explainer = GradientSHAP(references, samples=13, draws=draws, noise=noise, seed=3)
-    expected = products(classifier, x, references, explainer).mean(0)
+    expected = products(model, x, references, explainer).mean(0)
     assert float(expected.abs().max()) > 0
-    torch.testing.assert_close(explainer(classifier, x, 1), expected)
+    torch.testing.assert_close(explainer(model, x, 1), expected)
 
 
 @pytest.mark.parametrize("options", [{"draws": "uniform"}, {"samples": 12}, {"samples": 12, "noise": 0.3}])
 def test_linear_model_is_exact(options: dict[str, Any]) -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)).double()
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
+    model = standfast.Model(module, (0.0, 1.0), device="cpu")
     x, references = batch((3, 4), 5).double(), batch((3, 4), 6, seed=1).double()
     t = torch.tensor([0, 1, 2, 2, 1])
     explainer = GradientSHAP(references, **options)
@@ -72,15 +72,15 @@ def test_linear_model_is_exact(options: dict[str, Any]) -> None:
     if explainer.draws == "stratified":  # two rounds, so that each reference occurs equally often
         torch.testing.assert_close(met, references.mean(0))
     weight = module[1].weight.detach()[t].reshape(5, 3, 4)
-    torch.testing.assert_close(explainer(classifier, x, t), weight * (x - met))
+    torch.testing.assert_close(explainer(model, x, t), weight * (x - met))
 
 
 def test_one_number_for_each_channel_is_a_background_of_one() -> None:
     shape = (3, 10)
-    classifier, x = double_net(shape), batch(shape, 3).double()
-    numbers = GradientSHAP((0.1, 0.5, 0.9), samples=6)(classifier, x, 0)
+    model, x = double_net(shape), batch(shape, 3).double()
+    numbers = GradientSHAP((0.1, 0.5, 0.9), samples=6)(model, x, 0)
     single = torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64).reshape(1, 3, 1).expand(1, 3, 10)
-    torch.testing.assert_close(GradientSHAP(single, samples=6)(classifier, x, 0), numbers)
+    torch.testing.assert_close(GradientSHAP(single, samples=6)(model, x, 0), numbers)
 
 
 @pytest.mark.parametrize("samples", [1, 7, 20, 41])
@@ -102,17 +102,17 @@ def test_draws_are_stratified_and_each_is_uniform(samples: int) -> None:
 
 def test_converges_to_integrated_gradients_of_one_baseline() -> None:
     """The difference is within the sampling error, which is estimated from the spread of the samples."""
-    classifier, x = double_net((1, 8, 8)), batch((1, 8, 8), 4).double()
-    exact = IntegratedGradients(steps=4000, baseline=0.2, method="riemann_middle")(classifier, x, 1)
+    model, x = double_net((1, 8, 8)), batch((1, 8, 8), 4).double()
+    exact = IntegratedGradients(steps=4000, baseline=0.2, method="riemann_middle")(model, x, 1)
     explainer = GradientSHAP(0.2, samples=400, draws="uniform", seed=5)
-    spread = products(classifier, x, torch.full((1, 1, 8, 8), 0.2, dtype=torch.float64), explainer)
+    spread = products(model, x, torch.full((1, 1, 8, 8), 0.2, dtype=torch.float64), explainer)
     error = spread.std(0) / 400**0.5
     assert float(error.max()) > 1e-4  # there is a sampling error
-    z = (explainer(classifier, x, 1) - exact) / (error + 1e-5)
+    z = (explainer(model, x, 1) - exact) / (error + 1e-5)
     assert float(z.abs().max()) < 5
     errors = {}
     for draws in ("uniform", "stratified"):
-        runs = [GradientSHAP(0.2, samples=50, draws=draws, seed=s)(classifier, x, 1) - exact for s in range(20)]
+        runs = [GradientSHAP(0.2, samples=50, draws=draws, seed=s)(model, x, 1) - exact for s in range(20)]
         errors[draws] = torch.stack(runs)
     squared = errors["uniform"].square().mean()
     assert float(squared) == pytest.approx(float(spread.var(0).mean()) / 50, rel=0.5)  # sigma^2 / samples
@@ -120,11 +120,11 @@ def test_converges_to_integrated_gradients_of_one_baseline() -> None:
 
 
 def test_attributions_add_up_to_the_change_from_the_background() -> None:
-    classifier, x = double_net((12,)), batch((12,), 6).double()
+    model, x = double_net((12,)), batch((12,), 6).double()
     references = batch((12,), 10, seed=1).double()
-    change = classifier.logits(x)[:, 1] - classifier.logits(references)[:, 1].mean()
+    change = model.logits(x)[:, 1] - model.logits(references)[:, 1].mean()
     sums = torch.stack(
-        [GradientSHAP(references, samples=200, seed=s)(classifier, x, 1).sum(1) for s in range(8)]
+        [GradientSHAP(references, samples=200, seed=s)(model, x, 1).sum(1) for s in range(8)]
     )  # each is unbiased, so their mean is too
     error = sums.std(0) / 8**0.5
     assert float(((sums.mean(0) - change) / error).abs().max()) < 5
@@ -132,10 +132,10 @@ def test_attributions_add_up_to_the_change_from_the_background() -> None:
 
 
 def test_equals_captum_within_sampling_error() -> None:
-    classifier, x = double_net((1, 8, 8)), batch((1, 8, 8), 2).double()
+    model, x = double_net((1, 8, 8)), batch((1, 8, 8), 2).double()
     references = batch((1, 8, 8), 6, seed=1).double()
     samples = 2000
-    with warnings.catch_warnings(), classifier.session():
+    with warnings.catch_warnings(), model.session():
         warnings.simplefilter("ignore")
         with torch.random.fork_rng():
             torch.manual_seed(0)
@@ -143,27 +143,27 @@ def test_equals_captum_within_sampling_error() -> None:
 
             state = np.random.get_state()  # noqa: NPY002
             np.random.seed(0)  # noqa: NPY002
-            theirs = ca.GradientShap(classifier.module).attribute(
+            theirs = ca.GradientShap(model.module).attribute(
                 x, baselines=references, n_samples=samples, stdevs=0.0, target=1
             )
             np.random.set_state(state)  # noqa: NPY002
     explainer = GradientSHAP(references, samples=samples, draws="uniform")
-    error = products(classifier, x, references, dataclasses.replace(explainer, samples=300)).std(0)
-    z = (explainer(classifier, x, 1) - theirs.detach()) / (error * (2 / samples) ** 0.5 + 1e-6)
+    error = products(model, x, references, dataclasses.replace(explainer, samples=300)).std(0)
+    z = (explainer(model, x, 1) - theirs.detach()) / (error * (2 / samples) ** 0.5 + 1e-6)
     assert float(z.abs().max()) < 5.5
     assert 0.5 < float(z.square().mean()) < 1.6
 
 
 def test_derivative_with_a_background_set() -> None:
-    classifier, x = double_net((12,)), batch((12,), 3).double()
+    model, x = double_net((12,)), batch((12,), 3).double()
     explainer = GradientSHAP(batch((12,), 4, seed=1), samples=6, noise=0.1)
     direction = batch((12,), 3, seed=2).double()
-    with classifier.session(), holdfast.explainers.smooth_relu(5.0):
+    with model.session(), standfast.explainers.smooth_relu(5.0):
         leaf = x.clone().requires_grad_(True)
-        maps, _ = explainer.attribute(classifier, leaf, torch.tensor([0, 1, 2]), create_graph=True)
+        maps, _ = explainer.attribute(model, leaf, torch.tensor([0, 1, 2]), create_graph=True)
         (gradient,) = torch.autograd.grad(maps.square().sum(), leaf)
         ends = [
-            explainer.attribute(classifier, x + s * direction, torch.tensor([0, 1, 2]))[0].square().flatten(1).sum(1)
+            explainer.attribute(model, x + s * direction, torch.tensor([0, 1, 2]))[0].square().flatten(1).sum(1)
             for s in (1e-5, -1e-5)
         ]
     torch.testing.assert_close((gradient * direction).sum(1), (ends[0] - ends[1]) / 2e-5, rtol=1e-5, atol=1e-8)
@@ -181,7 +181,7 @@ def test_derivative_with_a_background_set() -> None:
     ],
 )
 def test_options_out_of_range(options: dict[str, Any], argument: str) -> None:
-    with pytest.raises(holdfast.ArgumentError, match=f"^{argument}: expected"):
+    with pytest.raises(standfast.ArgumentError, match=f"^{argument}: expected"):
         GradientSHAP(**options)
 
 
@@ -191,11 +191,11 @@ def test_options_out_of_range(options: dict[str, Any], argument: str) -> None:
 @pytest.mark.parametrize("times_input", [False, True])
 @pytest.mark.parametrize("absolute", [False, True])
 def test_smoothgrad_statistics_equal_their_formulas(times_input: bool, absolute: bool) -> None:
-    classifier, x = double_net((1, 8, 8)), batch((1, 8, 8), 3).double()
+    model, x = double_net((1, 8, 8)), batch((1, 8, 8), 3).double()
     options: dict[str, Any] = {"samples": 7, "noise": 0.2, "absolute": absolute, "times_input": times_input}
     values = []
     for e in draw_shared_noise(0, (7, 1, 8, 8), torch.float64, CPU):
-        gradient = gradients_at(classifier, x + 0.2 * e, 2)
+        gradient = gradients_at(model, x + 0.2 * e, 2)
         value = gradient * (x + 0.2 * e) if times_input else gradient
         values.append(value.abs() if absolute else value)
     stacked = torch.stack(values)
@@ -204,10 +204,10 @@ def test_smoothgrad_statistics_equal_their_formulas(times_input: bool, absolute:
         ("mean_square", (stacked * stacked).mean(0)),
         ("variance", stacked.var(0, correction=0)),
     ):
-        ours = SmoothGrad(statistic=statistic, **options)(classifier, x, 2)  # type: ignore[arg-type]
+        ours = SmoothGrad(statistic=statistic, **options)(model, x, 2)  # type: ignore[arg-type]
         torch.testing.assert_close(ours, expected)
     # the default is bit for bit the mean of the noisy copies' gradients
-    plain = holdfast.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=256)
+    plain = standfast.Model(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=256)
     x = x.float()
     noise = draw_shared_noise(0, (16, 1, 8, 8), torch.float32, CPU)
     points = x[:, None] + 0.1 * noise
@@ -222,18 +222,18 @@ def test_vargrad_of_a_quadratic_is_known() -> None:
             c = torch.arange(1.0, 5.0, dtype=x.dtype)
             return torch.stack([(c * x.square()).sum(1), x.sum(1)], 1)
 
-    classifier = holdfast.Classifier(Quadratic(), (0.0, 2.0), device="cpu")
+    model = standfast.Model(Quadratic(), (0.0, 2.0), device="cpu")
     x = batch((4,), 3)
     noise = draw_shared_noise(0, (500, 4), torch.float32, CPU)
     expected = 4 * torch.arange(1.0, 5.0).square() * (0.1 * 2) ** 2 * noise.var(0, correction=0)
-    ours = SmoothGrad(samples=500, noise=0.1, statistic="variance")(classifier, x, 0)
+    ours = SmoothGrad(samples=500, noise=0.1, statistic="variance")(model, x, 0)
     torch.testing.assert_close(ours, expected.expand(3, 4), rtol=1e-4, atol=0)
-    linear = SmoothGrad(samples=500, noise=0.1, statistic="variance")(classifier, x, 1)
+    linear = SmoothGrad(samples=500, noise=0.1, statistic="variance")(model, x, 1)
     assert torch.equal(linear, torch.zeros_like(x))
 
 
 def test_smoothgrad_refuses_an_unknown_statistic() -> None:
-    with pytest.raises(holdfast.ArgumentError, match="statistic: expected one of mean, mean_square, variance"):
+    with pytest.raises(standfast.ArgumentError, match="statistic: expected one of mean, mean_square, variance"):
         SmoothGrad(statistic="median")  # type: ignore[arg-type]
-    with pytest.raises(holdfast.ArgumentError, match="samples: expected at least 2 for a variance"):
+    with pytest.raises(standfast.ArgumentError, match="samples: expected at least 2 for a variance"):
         SmoothGrad(samples=1, statistic="variance")

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 from conftest import small_net
-from holdfast.errors import ArgumentError
-from holdfast.explainers import ExtremalPerturbations
-from holdfast.explainers.perturbation.extremal_perturbations import _make_blur, _make_fade
-from holdfast.explainers.perturbation.smooth_masks import SmoothMask, blur_images, find_area_target
+from standfast.errors import ArgumentError
+from standfast.explainers import ExtremalPerturbations
+from standfast.explainers.perturbation.extremal_perturbations import _make_blur, _make_fade
+from standfast.explainers.perturbation.smooth_masks import SmoothMask, blur_images, find_area_target
 
 
 def rand(*shape: int, seed: int = 0) -> Tensor:
@@ -147,22 +147,22 @@ def stripes(*shape: int) -> Tensor:
 @pytest.mark.parametrize("kind", ["image", "series"])
 def test_a_mask_finds_the_patch_that_the_model_depends_on(kind: str, perturbation: Any) -> None:
     shape, place = ((1, 24, 24), (slice(4, 12), slice(12, 20))) if kind == "image" else ((2, 60), (slice(30, 42),))
-    classifier = holdfast.Classifier(PatchModel(shape, place), (0.0, 1.0), device="cpu")
+    model = standfast.Model(PatchModel(shape, place), (0.0, 1.0), device="cpu")
     area = 64 / 576 if kind == "image" else 12 / 60
     explainer = ExtremalPerturbations(areas=(area, 2 * area), perturbation=perturbation, baseline=0.5, smoothness=0.05)
     x = stripes(1, *shape)
-    with classifier.session():
-        masks, _ = explainer.find_masks(classifier, x, torch.tensor([0]))
+    with model.session():
+        masks, _ = explainer.find_masks(model, x, torch.tensor([0]))
     inside = masks[0, 0][place]
     assert float(inside.sum() / masks[0, 0].sum()) > 0.65  # the mask of a square is a blob with soft edges
     assert float(inside.mean()) > 0.75
-    maps = explainer(classifier, x, 0)
+    maps = explainer(model, x, 0)
     torch.testing.assert_close(maps, masks.mean(1, keepdim=True).expand_as(x))
     ranked = maps[0, 0].flatten().topk(inside.numel()).indices
     assert float(torch.isin(ranked, torch.arange(maps[0, 0].numel()).reshape(shape[1:])[place]).float().mean()) > 0.75
 
 
-def test_masks_have_their_areas_and_keep_the_score(digits: holdfast.data.Dataset, lenet: holdfast.Classifier) -> None:
+def test_masks_have_their_areas_and_keep_the_score(digits: standfast.data.Dataset, lenet: standfast.Model) -> None:
     x = digits.inputs[:4]
     with lenet.session():
         masks, logits = ExtremalPerturbations().find_masks(lenet, x, None)
@@ -184,8 +184,8 @@ def test_masks_have_their_areas_and_keep_the_score(digits: holdfast.data.Dataset
 def test_maps_do_not_depend_on_the_batch(shape: tuple[int, ...]) -> None:
     module, x = small_net(shape), rand(7, *shape).float()
 
-    def at(batch_size: int) -> holdfast.Classifier:
-        return holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=batch_size)
+    def at(batch_size: int) -> standfast.Model:
+        return standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=batch_size)
 
     explainer = ExtremalPerturbations(areas=(0.2, 0.5), steps=12)
     whole = explainer(at(512), x)
@@ -202,7 +202,7 @@ def test_maps_do_not_depend_on_the_batch(shape: tuple[int, ...]) -> None:
         assert torch.equal(whole[:, :1].expand_as(whole), whole)
 
 
-def test_a_step_is_one_pass_with_a_row_for_each_area(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
+def test_a_step_is_one_pass_with_a_row_for_each_area(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     rows: list[int] = []
     handle = lenet.module.register_forward_hook(lambda m, a, out: rows.append(len(out)))
     explainer = ExtremalPerturbations(steps=3)
@@ -236,19 +236,19 @@ def test_options_out_of_range(options: dict[str, Any], match: str) -> None:
 
 
 def test_inputs_that_do_not_fit() -> None:
-    flat = holdfast.Classifier(small_net((12,)), (0.0, 1.0), device="cpu")
+    flat = standfast.Model(small_net((12,)), (0.0, 1.0), device="cpu")
     with pytest.raises(ArgumentError, match="perturbation: expected 'fade' for flat features, got 'blur'"):
         ExtremalPerturbations(perturbation="blur")(flat, torch.rand(2, 12))
-    volumes = holdfast.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(27, 2)), (0.0, 1.0), device="cpu")
+    volumes = standfast.Model(nn.Sequential(nn.Flatten(), nn.Linear(27, 2)), (0.0, 1.0), device="cpu")
     with pytest.raises(ArgumentError, match="inputs: expected images"):
         ExtremalPerturbations()(volumes, torch.rand(2, 1, 3, 3, 3))
 
 
 def test_by_name_and_in_study_files() -> None:
-    from holdfast.study.file.options import configure
+    from standfast.study.file.options import configure
 
     name = "extremal_perturbations"
-    assert holdfast.explainers.get(f"{name}:steps=50,perturbation=fade") == ExtremalPerturbations(
+    assert standfast.explainers.get(f"{name}:steps=50,perturbation=fade") == ExtremalPerturbations(
         steps=50, perturbation="fade"
     )
     assert configure(ExtremalPerturbations, name, {"areas": [0.1, 0.3]}) == ExtremalPerturbations(areas=(0.1, 0.3))
@@ -261,14 +261,14 @@ def test_the_optimisation_is_that_of_torchs_sgd(perturbation: str) -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(4 * 7 * 9, 3)).double().eval()
     x, (pixels, ones), sigma = rand(1, 3, 9, 11), (99, round(0.2 * 99)), 0.09 * 9
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64)
-    explainer = holdfast.explainers.ExtremalPerturbations(areas=(0.2,), steps=6, perturbation=perturbation)
+    model = standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=64)
+    explainer = standfast.explainers.ExtremalPerturbations(areas=(0.2,), steps=6, perturbation=perturbation)
     operator = SmoothMask((9, 11), sigma)
     row = torch.tensor([0])
     show = _make_fade(x, row, 0.0) if perturbation == "fade" else _make_blur(x, row, sigma)
     cells = torch.ones(1, *operator.cells, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.SGD([cells], lr=0.1 * pixels / 1024, momentum=0.9, dampening=0.9)
-    with classifier.session():
+    with model.session():
         for step in range(6):
             with torch.enable_grad():
                 mask = operator(cells)
@@ -280,6 +280,6 @@ def test_the_optimisation_is_that_of_torchs_sgd(perturbation: str) -> None:
             optimizer.step()
             cells.data.clamp_(0, 1)
         expected = operator.crop_to_image(operator(cells.detach()))
-        found = explainer.find_masks(classifier, x, torch.tensor([1]))[0][:, 0]
+        found = explainer.find_masks(model, x, torch.tensor([1]))[0][:, 0]
     assert float((found - 1).abs().max()) > 0.01
     torch.testing.assert_close(found, expected)

@@ -13,13 +13,13 @@ import torch
 from games import mlp, rand
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 from conftest import SHAPES, small_net
-from holdfast.errors import ArgumentError
-from holdfast.explainers import LIME, KernelSHAP
-from holdfast.explainers.perturbation.coalitions import Coalitions
-from holdfast.explainers.perturbation.kernel_shap import _draw_coalitions, draw_shapley_coalitions
-from holdfast.segments import segment
+from standfast.errors import ArgumentError
+from standfast.explainers import LIME, KernelSHAP
+from standfast.explainers.perturbation.coalitions import Coalitions
+from standfast.explainers.perturbation.kernel_shap import _draw_coalitions, draw_shapley_coalitions
+from standfast.segments import segment
 
 CPU = torch.device("cpu")
 
@@ -54,9 +54,9 @@ def by_segment(maps: Tensor, labels: Tensor) -> Tensor:
 @pytest.mark.parametrize("features", [3, 4, 7, 10])
 def test_the_full_budget_gives_exact_shapley_values(features: int, output: str) -> None:
     module, x = mlp(features), rand(5, features)
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
+    model = standfast.Model(module, (0.0, 1.0), device="cpu")
     explainer = KernelSHAP(samples=2**features - 2, baseline=0.3, output=output)  # type: ignore[arg-type]
-    ours = explainer(classifier, x, 1)
+    ours = explainer(model, x, 1)
     expected = torch.stack([shapley(module, row, torch.arange(features), 0.3, 1, output) for row in x])
     torch.testing.assert_close(ours, expected, rtol=1e-6, atol=1e-8)
     assert float(expected.abs().max()) > 0.01
@@ -65,9 +65,9 @@ def test_the_full_budget_gives_exact_shapley_values(features: int, output: str) 
 def test_exact_for_segments_of_images_and_series() -> None:
     for shape, how in (((3, 8, 8), 4), ((2, 16), 5), ((1, 8, 8), (torch.arange(64) // 11).reshape(8, 8))):
         module, x = small_net(shape).double().eval(), rand(2, *shape)
-        classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
+        model = standfast.Model(module, (0.0, 1.0), device="cpu")
         labels = segment(x, how).labels
-        ours = KernelSHAP(samples=1000, segments=how)(classifier, x, 2)
+        ours = KernelSHAP(samples=1000, segments=how)(model, x, 2)
         assert torch.equal(ours[:, :1].expand_as(ours), ours)  # the same in all channels
         for row, mine, cut in zip(x, ours, labels, strict=True):
             expected = shapley(module, row, cut, 0.0, 2, "logit")
@@ -76,14 +76,14 @@ def test_exact_for_segments_of_images_and_series() -> None:
 
 def test_a_sampled_budget_is_right_on_average() -> None:
     module, x = mlp(10), rand(1, 10)
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
+    model = standfast.Model(module, (0.0, 1.0), device="cpu")
     exact = shapley(module, x[0], torch.arange(10), 0.0, 0, "logit")
     # a fit to few samples has a bias of order 1 / samples; here it is a tenth of the spread
-    seen = torch.stack([KernelSHAP(samples=200, seed=s)(classifier, x, 0)[0] for s in range(200)])
+    seen = torch.stack([KernelSHAP(samples=200, seed=s)(model, x, 0)[0] for s in range(200)])
     error = seen.std(0) / len(seen) ** 0.5
     assert float(error.max()) > 0
     assert float(((seen.mean(0) - exact).abs() / error).max()) < 4.5
-    close = torch.stack([KernelSHAP(samples=500, seed=s)(classifier, x, 0)[0] for s in range(20)])
+    close = torch.stack([KernelSHAP(samples=500, seed=s)(model, x, 0)[0] for s in range(20)])
     assert float((close - exact).square().mean()) < 0.4 * float((seen - exact).square().mean())
 
 
@@ -91,10 +91,10 @@ def test_a_sampled_budget_is_right_on_average() -> None:
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_efficiency_for_any_samples(samples: int, shape: tuple[int, ...]) -> None:
     module, x = small_net(shape).double().eval(), rand(4, *shape)
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
+    model = standfast.Model(module, (0.0, 1.0), device="cpu")
     for how in ("auto", "pixels"):
         labels = segment(x, "auto").labels if how == "auto" else torch.arange(x[0, ..., 0:].numel())
-        maps = KernelSHAP(samples=samples, segments=how, baseline=0.2)(classifier, x, 1)  # type: ignore[arg-type]
+        maps = KernelSHAP(samples=samples, segments=how, baseline=0.2)(model, x, 1)  # type: ignore[arg-type]
         maps = maps if x.ndim == 2 else maps[:, 0]
         change = (module(x) - module(torch.full_like(x, 0.2)))[:, 1].detach()
         for i, mine in enumerate(maps):
@@ -134,8 +134,8 @@ def test_duplicates_are_forwarded_once() -> None:
     rows: list[int] = []
     module, x = mlp(4), rand(3, 4)
     module.register_forward_hook(lambda m, args, out: rows.append(len(args[0])))
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=256)
-    KernelSHAP()(classifier, x, 0)
+    model = standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=256)
+    KernelSHAP()(model, x, 0)
     assert sum(rows[1:]) == 3 * 16  # all coalitions of four; before that, one pass to find the number of classes
 
 
@@ -156,8 +156,8 @@ def test_agrees_with_captum_within_sampling_error() -> None:
     shape = (1, 8, 8)
     module, x = small_net(shape).eval(), rand(1, *shape).float()
     labels = (torch.arange(64) // 8).reshape(8, 8)
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
-    ours = by_segment(KernelSHAP(samples=254, segments=labels)(classifier, x, 2)[0, 0], labels)
+    model = standfast.Model(module, (0.0, 1.0), device="cpu")
+    ours = by_segment(KernelSHAP(samples=254, segments=labels)(model, x, 2)[0, 0], labels)
     theirs = by_segment(captum_map(module, x[0], 2, 3000, labels)[0], labels)
     assert float(ours.abs().max()) > 0.01
     assert float((ours - theirs).norm() / ours.norm()) < 0.15
@@ -170,7 +170,7 @@ def test_agrees_with_shap() -> None:
         lambda z: module(torch.as_tensor(z, dtype=x.dtype)).detach().numpy()[:, 0], torch.zeros(1, 10).numpy()
     )
     expected = torch.as_tensor(theirs.shap_values(x.numpy(), nsamples=2000, silent=True)).reshape(1, 10)
-    ours = KernelSHAP(samples=1022)(holdfast.Classifier(module, (0.0, 1.0), device="cpu"), x, 0)
+    ours = KernelSHAP(samples=1022)(standfast.Model(module, (0.0, 1.0), device="cpu"), x, 0)
     torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-6)
 
 
@@ -196,13 +196,15 @@ def test_with_fewer_coalitions_than_features_the_solution_has_the_smallest_norm(
 BOTH: dict[str, Any] = {"lime": LIME, "kernel_shap": KernelSHAP}
 
 
-def lenet_at(batch_size: int) -> holdfast.Classifier:
-    return holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=batch_size)
+def lenet_at(batch_size: int) -> standfast.Model:
+    return standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=batch_size)
 
 
 @pytest.mark.parametrize("how", ["auto", "quickshift", "pixels"])
 @pytest.mark.parametrize("name", BOTH)
-def test_maps_do_not_depend_on_the_batch_if_segments_differ(name: str, how: Any, digits: holdfast.data.Dataset) -> None:
+def test_maps_do_not_depend_on_the_batch_if_segments_differ(
+    name: str, how: Any, digits: standfast.data.Dataset
+) -> None:
     x = digits.inputs[:17]
     assert how == "pixels" or len(segment(x, how).count.unique()) > 3
     explainer = BOTH[name](samples=40, segments=how)  # LIME: 40 rows in batches of 16, the last one with 8 rows
@@ -220,8 +222,8 @@ def test_maps_do_not_depend_on_the_batch_if_segments_differ(name: str, how: Any,
 @pytest.mark.parametrize("shape", [*SHAPES.values(), (3, 8, 8)], ids=[*SHAPES, "colour"])
 def test_maps_are_constant_on_segments(name: str, shape: tuple[int, ...], how: Any) -> None:
     x = rand(6, *shape).float()
-    classifier = holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu")
-    maps = BOTH[name](samples=40, segments=how)(classifier, x)
+    model = standfast.Model(small_net(shape), (0.0, 1.0), device="cpu")
+    maps = BOTH[name](samples=40, segments=how)(model, x)
     assert maps.shape == x.shape
     assert maps.dtype == x.dtype
     cut = None if how == "pixels" else segment(x, how)
@@ -242,12 +244,12 @@ def test_a_baseline_for_each_channel(name: str) -> None:
     x[:, 1] = 0.7
     module = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2))
     module[2].weight.data.copy_(torch.tensor([[0.0, 5.0, 0.0], [0.0, 0.0, 0.0]]))
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
+    model = standfast.Model(module, (0.0, 1.0), device="cpu")
     black, fitting = (BOTH[name](samples=40, segments="grid", baseline=b) for b in (0.0, (0.2, 0.7, 0.4)))
-    assert float(black(classifier, x, 0).abs().min()) > 0.001
-    assert float(fitting(classifier, x, 0).abs().max()) < 1e-6  # the channel that the model depends on is not masked
+    assert float(black(model, x, 0).abs().min()) > 0.001
+    assert float(fitting(model, x, 0).abs().max()) < 1e-6  # the channel that the model depends on is not masked
     with pytest.raises(ArgumentError, match="baseline: expected one number, or 3"):
-        BOTH[name](samples=40, baseline=(0.0, 1.0))(classifier, x, 0)
+        BOTH[name](samples=40, baseline=(0.0, 1.0))(model, x, 0)
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -288,7 +290,7 @@ def test_options_out_of_range(name: str, options: dict[str, Any], match: str) ->
 @pytest.mark.parametrize("name", BOTH)
 def test_segments_that_do_not_fit_the_inputs(name: str) -> None:
     x = rand(2, 1, 8, 8).float()
-    classifier = holdfast.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu")
+    model = standfast.Model(small_net((1, 8, 8)), (0.0, 1.0), device="cpu")
     each = (torch.arange(128) % 64 // 8).reshape(2, 8, 8)
     for how, match in (
         ("windows", "cuts images, got 'windows'"),
@@ -296,17 +298,17 @@ def test_segments_that_do_not_fit_the_inputs(name: str) -> None:
         (each[:, :7], r"labels of shape \(8, 8\)"),
     ):
         with pytest.raises(ArgumentError, match=match):
-            BOTH[name](segments=how)(classifier, x)
-    single = holdfast.Classifier(nn.Linear(1, 2), (0.0, 1.0), device="cpu")
+            BOTH[name](segments=how)(model, x)
+    single = standfast.Model(nn.Linear(1, 2), (0.0, 1.0), device="cpu")
     with pytest.raises(ArgumentError, match="at least 2 pixels"):
         BOTH[name](segments="pixels")(single, torch.rand(3, 1))
 
 
 @pytest.mark.parametrize("name", BOTH)
 def test_by_name_and_in_study_files(name: str) -> None:
-    from holdfast.study.file.options import configure, json_schema_of
+    from standfast.study.file.options import configure, json_schema_of
 
-    assert holdfast.explainers.get(f"{name}:samples=50,segments=quickshift") == BOTH[name](
+    assert standfast.explainers.get(f"{name}:samples=50,segments=quickshift") == BOTH[name](
         samples=50, segments="quickshift"
     )
     assert configure(BOTH[name], name, {"segments": 12, "baseline": [0, 1]}) == BOTH[name](segments=12, baseline=(0, 1))

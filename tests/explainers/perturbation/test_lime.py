@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 from conftest import SHAPES, small_net
-from holdfast.errors import ArgumentError
-from holdfast.explainers import LIME
-from holdfast.segments import segment
+from standfast.errors import ArgumentError
+from standfast.explainers import LIME
+from standfast.segments import segment
 
 CPU = torch.device("cpu")
 
@@ -68,7 +68,7 @@ def sklearn_ridge(explainer: LIME, module: nn.Module, x: Tensor, labels: Tensor,
 def test_equals_the_weighted_ridge_of_scikit_learn(shape: tuple[int, ...], options: dict[str, Any]) -> None:
     module, x = small_net(shape).double().eval(), rand(4, *shape)
     explainer = LIME(**options)
-    ours = explainer(holdfast.Classifier(module, (0.0, 1.0), device="cpu"), x, 2)
+    ours = explainer(standfast.Model(module, (0.0, 1.0), device="cpu"), x, 2)
     labels = segment(x, explainer.segments).labels
     for row, mine, cut in zip(x, ours, labels, strict=True):
         expected = sklearn_ridge(explainer, module, row, cut, 2)
@@ -76,12 +76,12 @@ def test_equals_the_weighted_ridge_of_scikit_learn(shape: tuple[int, ...], optio
         torch.testing.assert_close(mine, expected, rtol=1e-6, atol=1e-12)
 
 
-def test_segments_that_differ_between_inputs(digits: holdfast.data.Dataset) -> None:
+def test_segments_that_differ_between_inputs(digits: standfast.data.Dataset) -> None:
     x = digits.inputs[:12].double()
     cut = segment(x)
     assert len(cut.count.unique()) > 2
-    module = holdfast.zoo.load("lenet5-mnist").double().eval()
-    ours = LIME(samples=50)(holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=128), x, 3)
+    module = standfast.zoo.load("lenet5-mnist").double().eval()
+    ours = LIME(samples=50)(standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=128), x, 3)
     for row, mine, labels in zip(x, ours, cut.labels, strict=True):
         expected = sklearn_ridge(LIME(samples=50), module, row, labels, 3)
         torch.testing.assert_close(mine, expected, rtol=1e-6, atol=1e-12)
@@ -90,24 +90,22 @@ def test_segments_that_differ_between_inputs(digits: holdfast.data.Dataset) -> N
 def test_recovers_a_linear_model() -> None:
     torch.manual_seed(0)
     module, x = nn.Linear(12, 3).double(), rand(5, 12)
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
-    maps = LIME(output="logit", ridge=0.0, baseline=0.25)(classifier, x, 1)
+    model = standfast.Model(module, (0.0, 1.0), device="cpu")
+    maps = LIME(output="logit", ridge=0.0, baseline=0.25)(model, x, 1)
     torch.testing.assert_close(maps, (module.weight[1] * (x - 0.25)).detach())
-    shrunk = LIME(output="logit", ridge=50.0, baseline=0.25)(classifier, x, 1)
+    shrunk = LIME(output="logit", ridge=50.0, baseline=0.25)(model, x, 1)
     assert float(shrunk.norm() / maps.norm()) < 0.7
 
 
 def test_more_pixels_than_samples() -> None:
     """The smaller form of the normal equations gives the ridge solution, for ridge 0 the smallest one."""
     module, x = small_net((1, 8, 8)).double().eval(), rand(2, 1, 8, 8)
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
+    model = standfast.Model(module, (0.0, 1.0), device="cpu")
     labels = torch.arange(64).reshape(8, 8)
     few = LIME(samples=20, segments="pixels")
-    torch.testing.assert_close(
-        few(classifier, x, 1)[0], sklearn_ridge(few, module, x[0], labels, 1), rtol=1e-6, atol=1e-12
-    )
-    tiny = LIME(samples=20, segments="pixels", ridge=1e-9, kernel_width=1.0)(classifier, x, 1)
-    none = LIME(samples=20, segments="pixels", ridge=0.0, kernel_width=1.0)(classifier, x, 1)
+    torch.testing.assert_close(few(model, x, 1)[0], sklearn_ridge(few, module, x[0], labels, 1), rtol=1e-6, atol=1e-12)
+    tiny = LIME(samples=20, segments="pixels", ridge=1e-9, kernel_width=1.0)(model, x, 1)
+    none = LIME(samples=20, segments="pixels", ridge=0.0, kernel_width=1.0)(model, x, 1)
     torch.testing.assert_close(none, tiny, rtol=1e-5, atol=1e-9)
 
 
@@ -144,7 +142,7 @@ def test_equals_captum_on_the_same_masks() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs = captum.attribute(x[:1], target=1, feature_mask=labels[None, None], n_samples=80)
-    mine = ours(holdfast.Classifier(module, (0.0, 1.0), device="cpu"), x[:1], 1)
+    mine = ours(standfast.Model(module, (0.0, 1.0), device="cpu"), x[:1], 1)
     torch.testing.assert_close(mine, theirs.double(), rtol=1e-4, atol=1e-6)
 
 
@@ -158,7 +156,7 @@ def test_agrees_with_the_authors_package() -> None:
     distances = 1 - (masks.mean(1)).sqrt().numpy()
     base = lime_base.LimeBase(lambda d: np.sqrt(np.exp(-(d**2) / 0.25**2)))
     found = base.explain_instance_with_data(masks.numpy(), scores, distances, 1, 100, feature_selection="none")[1]
-    ours = explainer(holdfast.Classifier(module, (0.0, 1.0), device="cpu"), x, 1)[0]
+    ours = explainer(standfast.Model(module, (0.0, 1.0), device="cpu"), x, 1)[0]
     torch.testing.assert_close(ours, torch.tensor([v for _, v in sorted(found)], dtype=torch.float64))
 
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 from conftest import SHAPES, small_net
-from holdfast.errors import ArgumentError
-from holdfast.explainers import Occlusion
+from standfast.errors import ArgumentError
+from standfast.explainers import Occlusion
 
 KINDS = {**SHAPES, "colour": (3, 9, 11)}
 
@@ -39,8 +39,8 @@ def test_equals_captum(kind: str, window: Any, stride: Any) -> None:
     theirs = ca.Occlusion(module).attribute(
         x, sliding_window_shapes=channels + sides, strides=channels + steps, baselines=0.3, target=t
     )
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
-    ours = Occlusion(window, stride, baseline=0.3, output="logit")(classifier, x, t)
+    model = standfast.Model(module, (0.0, 1.0), device="cpu")
+    ours = Occlusion(window, stride, baseline=0.3, output="logit")(model, x, t)
     torch.testing.assert_close(ours, theirs.to(ours.dtype), rtol=1e-6, atol=1e-6)  # Captum's masks are float32
     assert float(ours.abs().max()) > 1e-3
 
@@ -62,7 +62,7 @@ def test_equals_a_loop_over_the_default_windows(kind: str) -> None:
             count[place] += 1
     assert int(count.min()) >= 1
     expected = (total / count).reshape(3, *[1] * (len(shape) > 1), *spatial).expand_as(x)
-    found = Occlusion()(holdfast.Classifier(module, (0.0, 1.0), device="cpu"), x, 2)
+    found = Occlusion()(standfast.Model(module, (0.0, 1.0), device="cpu"), x, 2)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
@@ -73,15 +73,15 @@ def test_a_model_that_depends_on_one_pixel() -> None:
 
     x = torch.ones(2, 1, 10, 12)
     x[1] *= 0.5
-    classifier = holdfast.Classifier(OnePixel(), (0.0, 1.0), device="cpu")
-    found = Occlusion(window=3, stride=1, output="logit")(classifier, x, 0)
+    model = standfast.Model(OnePixel(), (0.0, 1.0), device="cpu")
+    found = Occlusion(window=3, stride=1, output="logit")(model, x, 0)
     # the share of a position's windows that cover the pixel, times its value
     away = (torch.arange(10)[:, None] - 4).abs(), (torch.arange(12) - 6).abs()
     expected = (3 - away[0]).clamp(min=0) * (3 - away[1]).clamp(min=0) / 9
     torch.testing.assert_close(found, x * expected)
 
 
-def test_each_row_is_forwarded_once_in_large_batches(digits: holdfast.data.Dataset, lenet: holdfast.Classifier) -> None:
+def test_each_row_is_forwarded_once_in_large_batches(digits: standfast.data.Dataset, lenet: standfast.Model) -> None:
     rows: list[int] = []
     handle = lenet.module.register_forward_hook(lambda m, a, out: rows.append(len(out)))
     x, t = digits.inputs[:2], torch.tensor([1, 2])
@@ -110,7 +110,7 @@ def test_options_out_of_range(options: dict[str, Any], match: str) -> None:
 
 
 def test_windows_that_do_not_fit_the_inputs() -> None:
-    classifier = holdfast.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu")
+    model = standfast.Model(small_net((1, 8, 8)), (0.0, 1.0), device="cpu")
     x = rand(2, 1, 8, 8).float()
     for options, match in (
         ({"window": 9}, r"window: expected at most the inputs' size \(8, 8\), got 9"),
@@ -119,12 +119,12 @@ def test_windows_that_do_not_fit_the_inputs() -> None:
         ({"baseline": (0.0, 1.0)}, "baseline: expected one number, or 1"),
     ):
         with pytest.raises(ArgumentError, match=match):
-            Occlusion(**options)(classifier, x)  # type: ignore[arg-type]
+            Occlusion(**options)(model, x)  # type: ignore[arg-type]
 
 
 def test_by_name_and_in_study_files() -> None:
-    from holdfast.study.file.options import configure
+    from standfast.study.file.options import configure
 
-    assert holdfast.explainers.get("occlusion:window=5,stride=2") == Occlusion(5, 2)
+    assert standfast.explainers.get("occlusion:window=5,stride=2") == Occlusion(5, 2)
     assert configure(Occlusion, "occlusion", {"window": [4, 2]}) == Occlusion(window=(4, 2))
     assert hash(Occlusion(window=[4, 2])) == hash(Occlusion(window=(4, 2)))

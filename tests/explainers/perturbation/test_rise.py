@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 from conftest import SHAPES, small_net
-from holdfast.errors import ArgumentError
-from holdfast.explainers import RISE
-from holdfast.explainers.perturbation import rise
+from standfast.errors import ArgumentError
+from standfast.explainers import RISE
+from standfast.explainers.perturbation import rise
 
 KINDS = {**SHAPES, "colour": (3, 9, 11), "large": (1, 40, 30)}
 
@@ -67,7 +67,7 @@ def test_equals_the_papers_formula(kind: str, kept: bool, monkeypatch: pytest.Mo
         with torch.no_grad():
             score = module(x * mask + 0.3 * (1 - mask)).softmax(1)[:, 1]
         expected += score.reshape(3, *[1] * len(shape)) * mask / (0.4 * 70)
-    found = explainer(holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64), x, 1)
+    found = explainer(standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=64), x, 1)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
@@ -86,8 +86,8 @@ def test_masks_of_zeros_and_ones_give_the_conditional_expectation() -> None:
     module = nn.Linear(6, 2, bias=False).double()
     module.weight.data.copy_(weight)
     x = rand(2, 6) + 0.2
-    classifier = holdfast.Classifier(module, (0.0, 2.0), device="cpu", batch_size=4096)
-    found = RISE(samples=20000, keep=0.4, output="logit")(classifier, x, 0)
+    model = standfast.Model(module, (0.0, 2.0), device="cpu", batch_size=4096)
+    found = RISE(samples=20000, keep=0.4, output="logit")(model, x, 0)
     parts = weight[0] * x
     expected = parts + 0.4 * (parts.sum(1, keepdim=True) - parts)
     torch.testing.assert_close(found, expected, rtol=0, atol=0.08)
@@ -101,19 +101,19 @@ def test_a_model_that_depends_on_one_corner() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return torch.stack([8 * x[:, 0, 4:8, 20:24].mean((1, 2)), torch.full((len(x),), 4.0)], 1)
 
-    classifier = holdfast.Classifier(OneCorner(), (0.0, 1.0), device="cpu", batch_size=256)
-    found = RISE()(classifier, torch.ones(1, 1, 28, 28), 0)[0, 0]
+    model = standfast.Model(OneCorner(), (0.0, 1.0), device="cpu", batch_size=256)
+    found = RISE()(model, torch.ones(1, 1, 28, 28), 0)[0, 0]
     best = divmod(int(found.argmax()), 28)
     assert 2 <= best[0] <= 9
     assert 18 <= best[1] <= 25
     assert float(found[4:8, 20:24].mean()) > float(found.mean()) + 3 * float(found[14:, :14].std())
 
 
-def test_maps_do_not_depend_on_the_batch_but_on_the_seed(digits: holdfast.data.Dataset) -> None:
+def test_maps_do_not_depend_on_the_batch_but_on_the_seed(digits: standfast.data.Dataset) -> None:
     x = digits.inputs[:5]
 
-    def lenet_at(batch_size: int) -> holdfast.Classifier:
-        return holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=batch_size)
+    def lenet_at(batch_size: int) -> standfast.Model:
+        return standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=batch_size)
 
     state = torch.get_rng_state()
     whole = RISE(samples=50)(lenet_at(1024), x)
@@ -144,18 +144,18 @@ def test_options_out_of_range(options: dict[str, Any], match: str) -> None:
 
 
 def test_cells_that_do_not_fit_the_inputs() -> None:
-    flat = holdfast.Classifier(small_net((12,)), (0.0, 1.0), device="cpu")
+    flat = standfast.Model(small_net((12,)), (0.0, 1.0), device="cpu")
     with pytest.raises(ArgumentError, match="cells: expected None for flat features, each of which is a cell, got 3"):
         RISE(cells=3)(flat, torch.rand(2, 12))
-    images = holdfast.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu")
+    images = standfast.Model(small_net((1, 8, 8)), (0.0, 1.0), device="cpu")
     with pytest.raises(ArgumentError, match="cells: expected one number, or 2"):
         RISE(cells=(3, 3, 3))(images, torch.rand(2, 1, 8, 8))
     assert RISE(cells=(3, 20)).draw_masks(torch.zeros(1, 1, 8, 8))(0, 9).shape == (9, 8, 8)  # at most 8 cells fit
 
 
 def test_by_name_and_in_study_files() -> None:
-    from holdfast.study.file.options import configure
+    from standfast.study.file.options import configure
 
-    assert holdfast.explainers.get("rise:samples=50,keep=0.3") == RISE(50, keep=0.3)
+    assert standfast.explainers.get("rise:samples=50,keep=0.3") == RISE(50, keep=0.3)
     assert configure(RISE, "rise", {"cells": [4, 2]}) == RISE(cells=(4, 2))
     assert hash(RISE(cells=[4, 2])) == hash(RISE(cells=(4, 2)))

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import nn
 
-import holdfast
-from holdfast.errors import ArgumentError
-from holdfast.explainers.completeness import completeness_gap
-from holdfast.metrics.probe import Probe
-from holdfast.segments import segment
+import standfast
+from standfast.errors import ArgumentError
+from standfast.explainers.completeness import completeness_gap
+from standfast.metrics.probe import Probe
+from standfast.segments import segment
 
 SIZE = {"lime": {"samples": 40}, "kernel_shap": {"samples": 40}, "shapley_sampling": {"permutations": 2}}
 
@@ -30,15 +30,15 @@ def perturb(inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("name", ["lime", "kernel_shap", "shapley_sampling"])
 @pytest.mark.parametrize(("explain", "rows"), [("predicted", 7), ("origin", 100_000)])
 def test_fixed_segments_are_those_of_the_origin(
-    name: str, explain: str, rows: int, digits: holdfast.data.Dataset, lenet: holdfast.Classifier
+    name: str, explain: str, rows: int, digits: standfast.data.Dataset, lenet: standfast.Model
 ) -> None:
     inputs = digits.inputs[:3]
-    classifier = holdfast.Classifier(lenet.module, bounds=(0.0, 1.0), device="cpu", batch_size=rows)
+    model = standfast.Model(lenet.module, bounds=(0.0, 1.0), device="cpu", batch_size=rows)
     maps = {}
     for segmentation in ("each", "fixed"):
-        explainer = holdfast.explainers.get(name, **SIZE[name], segments="quickshift", segmentation=segmentation)
-        with classifier.session():
-            probe = Probe(classifier, explainer, inputs, None, holdfast.similarity.get("pearson"), explain=explain)
+        explainer = standfast.explainers.get(name, **SIZE[name], segments="quickshift", segmentation=segmentation)
+        with model.session():
+            probe = Probe(model, explainer, inputs, None, standfast.similarity.get("pearson"), explain=explain)
             x, origin = perturb(inputs)
             maps[segmentation] = probe.query(x, origin, keep_maps=True).maps
             targets = probe.targets
@@ -47,22 +47,20 @@ def test_fixed_segments_are_those_of_the_origin(
     for row, whose in enumerate(origin.tolist()):
         target = int(targets[whose]) if explain == "origin" else None
         for segmentation, segments in (("fixed", given[whose]), ("each", "quickshift")):
-            own = holdfast.explainers.get(name, **SIZE[name], segments=segments)
-            expected = own(classifier, x[row : row + 1], target)[0]
+            own = standfast.explainers.get(name, **SIZE[name], segments=segments)
+            expected = own(model, x[row : row + 1], target)[0]
             assert torch.allclose(maps[segmentation][row], expected, atol=1e-6), (segmentation, row)
         changed += not torch.equal(segment(x[row : row + 1], "quickshift").labels[0], given[whose])
     assert changed == len(origin), "noise this strong should change the segments of every copy"
 
 
-def test_both_explain_the_input_itself_in_the_same_way(
-    digits: holdfast.data.Dataset, lenet: holdfast.Classifier
-) -> None:
-    fixed, each = (holdfast.explainers.LIME(samples=40, segmentation=how) for how in ("fixed", "each"))
+def test_both_explain_the_input_itself_in_the_same_way(digits: standfast.data.Dataset, lenet: standfast.Model) -> None:
+    fixed, each = (standfast.explainers.LIME(samples=40, segmentation=how) for how in ("fixed", "each"))
     assert torch.equal(fixed(lenet, digits.inputs[:2]), each(lenet, digits.inputs[:2]))
 
 
-def test_a_fixed_segmentation_moves_less(digits: holdfast.data.Dataset, lenet: holdfast.Classifier) -> None:
-    metric = holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), budget=30, search="random")
+def test_a_fixed_segmentation_moves_less(digits: standfast.data.Dataset, lenet: standfast.Model) -> None:
+    metric = standfast.metrics.WorstCase(standfast.LinfBall(0.1), budget=30, search="random")
     worst = {
         how: metric(lenet, f"lime:samples=50,segments=quickshift,segmentation={how}", digits.inputs[:3]).similarity
         for how in ("fixed", "each")
@@ -72,7 +70,7 @@ def test_a_fixed_segmentation_moves_less(digits: holdfast.data.Dataset, lenet: h
 
 def test_other_words_are_refused() -> None:
     with pytest.raises(ArgumentError, match=r"segmentation: expected one of each, fixed, got 'origin'"):
-        holdfast.explainers.get("lime", segmentation="origin")
+        standfast.explainers.get("lime", segmentation="origin")
 
 
 # ---- segments of single channels ----
@@ -91,20 +89,20 @@ def exact_shapley(value: Any, players: int) -> list[float]:
     return found
 
 
-def channel_classifier() -> holdfast.Classifier:
+def channel_classifier() -> standfast.Model:
     """Series of two channels and five steps, in double precision."""
     torch.manual_seed(0)
     module = nn.Sequential(nn.Flatten(), nn.Linear(10, 6), nn.Tanh(), nn.Linear(6, 2)).double()
-    return holdfast.Classifier(module, bounds=(-5.0, 5.0), device="cpu")
+    return standfast.Model(module, bounds=(-5.0, 5.0), device="cpu")
 
 
 @pytest.mark.parametrize(("name", "options"), [("shapley_sampling", {"permutations": 720}), ("kernel_shap", {})])
 def test_windows_of_single_channels_are_players(name: str, options: dict[str, Any]) -> None:
     """Against the definition. Windows of 2 steps: (0, 1), (2, 3), (4) of each channel, six players."""
-    classifier, x = channel_classifier(), torch.randn(2, 2, 5, dtype=torch.float64)
+    model, x = channel_classifier(), torch.randn(2, 2, 5, dtype=torch.float64)
     places = [[(c, t) for t in steps] for c in range(2) for steps in ((0, 1), (2, 3), (4,))]
-    explainer = holdfast.explainers.get(name, **options, segments=3, per_channel=True)
-    found = explainer(classifier, x, 1)
+    explainer = standfast.explainers.get(name, **options, segments=3, per_channel=True)
+    found = explainer(model, x, 1)
     for row in range(2):
 
         def value(kept: set[int], row: int = row) -> float:
@@ -113,24 +111,24 @@ def test_windows_of_single_channels_are_players(name: str, options: dict[str, An
                 for c, t in places[player]:
                     copy[0, c, t] = x[row, c, t]
             with torch.no_grad():
-                return float(classifier.module(copy)[0, 1])
+                return float(model.module(copy)[0, 1])
 
         expected = exact_shapley(value, 6)
         for player, own in enumerate(places):
             for c, t in own:
                 assert float(found[row, c, t]) == pytest.approx(expected[player], abs=1e-8)
-    gap = completeness_gap(classifier, explainer, found, x, targets=1)
+    gap = completeness_gap(model, explainer, found, x, targets=1)
     assert (gap.abs() < 1e-8).all()
 
 
 @pytest.mark.parametrize("name", SIZE)
 def test_entries_are_the_features_of_the_flattened_input(name: str) -> None:
     """Segments of pixels by channel do what the same explainer does on the input as flat features."""
-    classifier, x = channel_classifier(), torch.randn(3, 2, 5, dtype=torch.float64)
-    flat = holdfast.Classifier(classifier.module[1:], bounds=(-5.0, 5.0), device="cpu")  # type: ignore[index]
-    explainer = holdfast.explainers.get(name, **SIZE[name], segments="pixels", per_channel=True)
+    model, x = channel_classifier(), torch.randn(3, 2, 5, dtype=torch.float64)
+    flat = standfast.Model(model.module[1:], bounds=(-5.0, 5.0), device="cpu")  # type: ignore[index]
+    explainer = standfast.explainers.get(name, **SIZE[name], segments="pixels", per_channel=True)
     expected = explainer(flat, x.flatten(1), 0).reshape(x.shape)
-    assert torch.allclose(explainer(classifier, x, 0), expected, atol=1e-12)
+    assert torch.allclose(explainer(model, x, 0), expected, atol=1e-12)
     assert (expected[:, 0] != expected[:, 1]).any()
 
 
@@ -139,9 +137,9 @@ def test_superpixels_of_a_photo_are_split_into_channels() -> None:
     coarse = [torch.rand(1, 3, cells, cells) for cells in (3, 5)]
     x = torch.cat([nn.functional.interpolate(each, (24, 20), mode="bilinear") for each in coarse])
     module = nn.Sequential(nn.Flatten(), nn.Linear(x[0].numel(), 2))
-    classifier = holdfast.Classifier(module, bounds=(0.0, 1.0), device="cpu")
+    model = standfast.Model(module, bounds=(0.0, 1.0), device="cpu")
     weight = (module[1].weight[0].reshape(1, *x.shape[1:]) * x).detach()
-    maps = holdfast.explainers.get("shapley_sampling:permutations=1,segments=10,per_channel=True")(classifier, x, 0)
+    maps = standfast.explainers.get("shapley_sampling:permutations=1,segments=10,per_channel=True")(model, x, 0)
     together = segment(x, 10)
     assert len(set(together.count.tolist())) == 2, "the photos should differ in their numbers of segments"
     for row in range(2):
@@ -153,14 +151,14 @@ def test_superpixels_of_a_photo_are_split_into_channels() -> None:
 
 
 def test_the_metric_decides_whether_channels_are_parted() -> None:
-    classifier, x = channel_classifier(), torch.randn(16, 2, 5, dtype=torch.float64)
-    curve = holdfast.metrics.CorruptionCurve
+    model, x = channel_classifier(), torch.randn(16, 2, 5, dtype=torch.float64)
+    curve = standfast.metrics.CorruptionCurve
 
     def run(unit: Any, per_channel: Any) -> torch.Tensor:
-        explainer = holdfast.explainers.get("kernel_shap", segments=3, per_channel=per_channel)
+        explainer = standfast.explainers.get("kernel_shap", segments=3, per_channel=per_channel)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return curve(samples=1, unit=unit)(classifier, explainer, x).drop_top
+            return curve(samples=1, unit=unit)(model, explainer, x).drop_top
 
     assert torch.equal(run("entry", "auto"), run("entry", True))
     assert torch.equal(run("pixel", "auto"), run("pixel", False))
@@ -183,15 +181,15 @@ def test_the_metric_decides_whether_channels_are_parted() -> None:
     ],
 )
 def test_maps_that_are_coarser_than_what_is_replaced_are_told(explainer: str, unit: Any, words: str | None) -> None:
-    classifier, x = channel_classifier(), torch.randn(3, 2, 5, dtype=torch.float64)
-    metric = holdfast.metrics.CorruptionCurve(fractions=(0.5, 1.0), samples=1, unit=unit)
+    model, x = channel_classifier(), torch.randn(3, 2, 5, dtype=torch.float64)
+    metric = standfast.metrics.CorruptionCurve(fractions=(0.5, 1.0), samples=1, unit=unit)
     if words is None:
-        metric(classifier, explainer, x)  # warnings are errors
+        metric(model, explainer, x)  # warnings are errors
         return
     with pytest.warns(UserWarning, match=words):
-        metric(classifier, explainer, x)
+        metric(model, explainer, x)
 
 
 def test_per_channel_is_checked() -> None:
     with pytest.raises(ArgumentError, match="per_channel: expected True, False or 'auto', got 'yes'"):
-        holdfast.explainers.get("kernel_shap", per_channel="yes")
+        standfast.explainers.get("kernel_shap", per_channel="yes")

@@ -13,12 +13,12 @@ import torch
 from games import mlp, rand
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 from conftest import small_net
-from holdfast.errors import ArgumentError
-from holdfast.explainers import KernelSHAP, ShapleySampling
-from holdfast.explainers.perturbation.shapley_sampling import _draw_walks, draw_orders
-from holdfast.segments import segment
+from standfast.errors import ArgumentError
+from standfast.explainers import KernelSHAP, ShapleySampling
+from standfast.explainers.perturbation.shapley_sampling import _draw_walks, draw_orders
+from standfast.segments import segment
 
 CPU = torch.device("cpu")
 
@@ -61,7 +61,7 @@ def average_over_orders(worth: Tensor, orders: Tensor) -> Tensor:
 def test_all_orders_give_exact_shapley_values(features: int, output: str) -> None:
     module, x = mlp(features), rand(5, features)
     explainer = ShapleySampling(math.factorial(features), baseline=0.3, output=output)  # type: ignore[arg-type]
-    ours = explainer(holdfast.Classifier(module, (0.0, 1.0), device="cpu"), x, 1)
+    ours = explainer(standfast.Model(module, (0.0, 1.0), device="cpu"), x, 1)
     expected = torch.stack([shapley(compute_scores(module, row, 0.3, 1, output)) for row in x])
     torch.testing.assert_close(ours, expected, rtol=1e-9, atol=1e-12)
     assert float(expected.abs().max()) > 0.01
@@ -73,19 +73,19 @@ def test_equals_the_mean_over_its_orders(count: int, antithetic: bool) -> None:
     module, x = mlp(9), rand(4, 9)
     explainer = ShapleySampling(count, antithetic, baseline=0.1, seed=5)
     orders = draw_orders(count, antithetic, 9, torch.Generator().manual_seed(5))
-    ours = explainer(holdfast.Classifier(module, (0.0, 1.0), device="cpu"), x, 2)
+    ours = explainer(standfast.Model(module, (0.0, 1.0), device="cpu"), x, 2)
     expected = torch.stack([average_over_orders(compute_scores(module, row, 0.1, 2, "logit"), orders) for row in x])
     torch.testing.assert_close(ours, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_many_orders_approach_the_exact_values() -> None:
     module, x = mlp(10), rand(2, 10)
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=1024)
+    model = standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=1024)
     exact = torch.stack([shapley(compute_scores(module, row, 0.0, 0, "logit")) for row in x])
-    torch.testing.assert_close(KernelSHAP(samples=1022)(classifier, x, 0), exact, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(KernelSHAP(samples=1022)(model, x, 0), exact, rtol=1e-6, atol=1e-8)
     errors = []
     for count in (32, 512):
-        found = torch.stack([ShapleySampling(count, seed=s)(classifier, x, 0) for s in range(4)])
+        found = torch.stack([ShapleySampling(count, seed=s)(model, x, 0) for s in range(4)])
         errors.append(float((found - exact).norm() / exact.norm() / 2))
     assert errors[0] < 0.2
     assert errors[1] < 0.4 * errors[0]  # a quarter of the error, since 4 is the square root of 16
@@ -115,19 +115,19 @@ def test_additive_models_are_exact_from_one_order() -> None:
     module = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)).double()
     module[1].weight.data.copy_(weight)
     x = rand(4, 1, 3, 4)
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
-    one = ShapleySampling(permutations=1, segments="pixels", baseline=0.25)(classifier, x, 2)
+    model = standfast.Model(module, (0.0, 1.0), device="cpu")
+    one = ShapleySampling(permutations=1, segments="pixels", baseline=0.25)(model, x, 2)
     torch.testing.assert_close(one, (x - 0.25) * weight[2].reshape(1, 3, 4), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("how", ["auto", "pixels"])
-def test_values_add_up_for_any_orders(how: Any, digits: holdfast.data.Dataset) -> None:
+def test_values_add_up_for_any_orders(how: Any, digits: standfast.data.Dataset) -> None:
     x = digits.inputs[:3].double()
-    module = holdfast.zoo.load("lenet5-mnist").double()
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=256)
-    maps = ShapleySampling(permutations=1 if how == "pixels" else 3, segments=how)(classifier, x, 4)
+    module = standfast.zoo.load("lenet5-mnist").double()
+    model = standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=256)
+    maps = ShapleySampling(permutations=1 if how == "pixels" else 3, segments=how)(model, x, 4)
     labels = torch.arange(784).expand(3, 784) if how == "pixels" else segment(x, how).labels.flatten(1)
-    change = (classifier.logits(x) - classifier.logits(torch.zeros_like(x)))[:, 4]
+    change = (model.logits(x) - model.logits(torch.zeros_like(x)))[:, 4]
     for one, cut, expected in zip(maps.flatten(1), labels, change, strict=True):
         first = torch.stack([one[cut == k][0] for k in range(int(cut.max()) + 1)])
         torch.testing.assert_close(first[cut], one)
@@ -138,7 +138,7 @@ def test_agrees_with_captum_within_sampling_error() -> None:
     shape = (1, 8, 8)
     module, x = small_net(shape).eval(), rand(1, *shape).float()
     labels = (torch.arange(64) // 8).reshape(8, 8)
-    ours = ShapleySampling(100, segments=labels)(holdfast.Classifier(module, (0.0, 1.0), device="cpu"), x, 2)
+    ours = ShapleySampling(100, segments=labels)(standfast.Model(module, (0.0, 1.0), device="cpu"), x, 2)
     with warnings.catch_warnings(), torch.random.fork_rng():
         warnings.simplefilter("ignore")
         torch.manual_seed(0)
@@ -166,9 +166,9 @@ def test_equal_coalitions_are_forwarded_once(features: int) -> None:
     rows: list[int] = []
     module = nn.Linear(features, 2)
     module.register_forward_hook(lambda m, a, out: rows.append(len(out)))
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=512)
-    with classifier.session():
-        ShapleySampling(40, segments="pixels").attribute(classifier, torch.rand(2, features), None)
+    model = standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=512)
+    with model.session():
+        ShapleySampling(40, segments="pixels").attribute(model, torch.rand(2, features), None)
     assert sum(rows) - 2 * (1 + len(masks)) in range(16)  # except for padding
     assert len(masks) + 1 <= 40 * (features - 1) + 2
 
@@ -180,12 +180,12 @@ def test_every_pixel_of_a_digit_within_bounded_memory() -> None:
     assert 25 * 782 < len(walks.size) <= 25 * 783 + 1
 
 
-def test_maps_do_not_depend_on_the_batch_if_segments_differ(digits: holdfast.data.Dataset) -> None:
+def test_maps_do_not_depend_on_the_batch_if_segments_differ(digits: standfast.data.Dataset) -> None:
     x = digits.inputs[:9]
     assert len(segment(x).count.unique()) > 2
 
-    def lenet_at(batch_size: int) -> holdfast.Classifier:
-        return holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=batch_size)
+    def lenet_at(batch_size: int) -> standfast.Model:
+        return standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=batch_size)
 
     explainer = ShapleySampling(permutations=3)
     whole = explainer(lenet_at(1024), x)
@@ -212,10 +212,10 @@ def test_options_out_of_range(options: dict[str, Any], match: str) -> None:
 
 
 def test_by_name_in_study_files_and_its_cost() -> None:
-    from holdfast.study.file.options import configure
+    from standfast.study.file.options import configure
 
     name = "shapley_sampling"
-    assert holdfast.explainers.get(f"{name}:permutations=8,segments=grid") == ShapleySampling(8, segments="grid")
+    assert standfast.explainers.get(f"{name}:permutations=8,segments=grid") == ShapleySampling(8, segments="grid")
     assert configure(ShapleySampling, name, {"segments": 12, "baseline": [0, 1]}) == ShapleySampling(
         segments=12, baseline=(0, 1)
     )
@@ -226,5 +226,5 @@ def test_by_name_in_study_files_and_its_cost() -> None:
 def test_fewer_orders_than_asked_for_are_divided_by_their_number() -> None:
     """Three features have six orders, not the default's 24."""
     module, x = mlp(3), rand(1, 3)
-    found = ShapleySampling()(holdfast.Classifier(module, (0.0, 1.0), device="cpu"), x, 1)[0]
+    found = ShapleySampling()(standfast.Model(module, (0.0, 1.0), device="cpu"), x, 1)[0]
     torch.testing.assert_close(found, shapley(compute_scores(module, x[0], 0.0, 1, "logit")))

@@ -13,17 +13,17 @@ import torch.nn.functional as F
 from relevance_by_hand import ByHand, Layout, SmallViT, divide_linear, divide_product, draw_images
 from torch import Tensor, nn
 
-import holdfast
-from holdfast import explainers as hx
-from holdfast.errors import ArgumentError, ModelError
-from holdfast.explainers.attention.attention_calls import PlainAttention
-from holdfast.explainers.propagation.attention_rules import AttentionRule
+import standfast
+from standfast import explainers as hx
+from standfast.errors import ArgumentError, ModelError
+from standfast.explainers.attention.attention_calls import PlainAttention
+from standfast.explainers.propagation.attention_rules import AttentionRule
 
 GAMMAS = {"epsilon": {}, "gamma": {"gamma": 0.05, "convolution_gamma": 0.25}}
 
 
-def classify(module: nn.Module, bounds: tuple[float, float] = (0.0, 1.0), **options: Any) -> holdfast.Classifier:
-    return holdfast.Classifier(module.double().eval(), bounds, device="cpu", **options)
+def classify(module: nn.Module, bounds: tuple[float, float] = (0.0, 1.0), **options: Any) -> standfast.Model:
+    return standfast.Model(module.double().eval(), bounds, device="cpu", **options)
 
 
 def close(a: Tensor, b: Tensor, rtol: float = 1e-7) -> None:
@@ -122,14 +122,14 @@ def test_gates_and_normalisation_by_the_rules(attached: bool) -> None:
     x = torch.randn(3, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     maps = []
     for by_function in (False, True):
-        classifier = classify(Gated(by_function), (-9.0, 9.0))
-        with classifier.session():
+        model = classify(Gated(by_function), (-9.0, 9.0))
+        with model.session():
             leaf = x.clone().requires_grad_(attached)
-            found, logits = hx.AttnLRP().attribute(classifier, leaf, torch.ones(3).long(), create_graph=attached)
+            found, logits = hx.AttnLRP().attribute(model, leaf, torch.ones(3).long(), create_graph=attached)
         close(found.sum(1), logits[:, 1])
         maps.append(found.detach())
     close(maps[0], maps[1])
-    net = classifier.module.requires_grad_(False)
+    net = model.module.requires_grad_(False)
     for one, own in zip(x, maps[0], strict=True):
         factors = net.gate(one), net.up(one)
         product = F.silu(factors[0]) * factors[1]
@@ -233,35 +233,35 @@ def test_fused_attention_with_masks(masked: str) -> None:
 
 @pytest.mark.parametrize("rules", GAMMAS)
 def test_the_derivative_of_a_map(rules: str) -> None:
-    classifier, x = classify(SmallViT()), draw_images(3)
+    model, x = classify(SmallViT()), draw_images(3)
     explainer, t = hx.AttnLRP(**GAMMAS[rules]), torch.tensor([0, 1, 2])
     generator = torch.Generator().manual_seed(1)
     direction, weights = torch.randn(2, *x.shape, generator=generator, dtype=torch.float64)
-    with classifier.session():
+    with model.session():
         leaf = x.clone().requires_grad_(True)
-        maps, logits = explainer.attribute(classifier, leaf, t, create_graph=True)
+        maps, logits = explainer.attribute(model, leaf, t, create_graph=True)
         (slope,) = torch.autograd.grad((maps * weights).sum(), leaf, retain_graph=True)
         (of_logits,) = torch.autograd.grad(logits.sum(), leaf)
-        there, back = (explainer.attribute(classifier, x + h * direction, t)[0] for h in (1e-6, -1e-6))
-        close(maps.detach(), explainer.attribute(classifier, x, t)[0], 1e-12)
+        there, back = (explainer.attribute(model, x + h * direction, t)[0] for h in (1e-6, -1e-6))
+        close(maps.detach(), explainer.attribute(model, x, t)[0], 1e-12)
         plain = x.clone().requires_grad_(True)
-        close(of_logits, torch.autograd.grad(classifier.forward(plain).sum(), plain)[0], 1e-10)
+        close(of_logits, torch.autograd.grad(model.forward(plain).sum(), plain)[0], 1e-10)
     numeric = ((there - back) * weights).flatten(1).sum(1) / 2e-6
     torch.testing.assert_close((slope * direction).flatten(1).sum(1), numeric, rtol=1e-5, atol=1e-9)
 
 
 def test_rows_are_apart_and_logits_are_those_of_the_module() -> None:
     net, x = SmallViT("torch"), draw_images(20).float()
-    classifier = holdfast.Classifier(net, (0.0, 1.0), device="cpu", batch_size=8)
-    whole = hx.AttnLRP()(classifier, x, 1)
+    model = standfast.Model(net, (0.0, 1.0), device="cpu", batch_size=8)
+    whole = hx.AttnLRP()(model, x, 1)
     for one, own in itertools.islice(zip(x, whole, strict=True), 3):
-        assert torch.equal(hx.AttnLRP()(classifier, one[None], 1)[0], own)
-    with classifier.session():
-        _, logits = hx.AttnLRP().attribute(classifier, x[:8], None)
-    torch.testing.assert_close(logits, classifier.logits(x[:8]), rtol=1e-5, atol=1e-5)
+        assert torch.equal(hx.AttnLRP()(model, one[None], 1)[0], own)
+    with model.session():
+        _, logits = hx.AttnLRP().attribute(model, x[:8], None)
+    torch.testing.assert_close(logits, model.logits(x[:8]), rtol=1e-5, atol=1e-5)
     net.train()
     before = {key: value.clone() for key, value in net.state_dict().items()}
-    hx.AttnLRP()(classifier, x)
+    hx.AttnLRP()(model, x)
     assert net.training
     assert all(torch.equal(before[key], value) for key, value in net.state_dict().items())
     assert all(parameter.requires_grad and parameter.grad is None for parameter in net.parameters())
@@ -269,11 +269,11 @@ def test_rows_are_apart_and_logits_are_those_of_the_module() -> None:
 
 def test_a_white_box_search_runs_on_it() -> None:
     net, x = SmallViT(), draw_images(2).float()
-    classifier = holdfast.Classifier(net, (0.0, 1.0), device="cpu")
+    model = standfast.Model(net, (0.0, 1.0), device="cpu")
     values = {}
     for search in ("gradient", "random"):
-        metric = holdfast.metrics.WorstCase(holdfast.LinfBall(0.1), search=search, budget=60)
-        values[search] = metric(classifier, "attn_lrp", x).value
+        metric = standfast.metrics.WorstCase(standfast.LinfBall(0.1), search=search, budget=60)
+        values[search] = metric(model, "attn_lrp", x).value
     assert bool((values["gradient"] < values["random"]).all())
 
 

@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 from conftest import SHAPES, small_net
-from holdfast.explainers import DeepLift, DeepSHAP
+from standfast.explainers import DeepLift, DeepSHAP
 
 
 def batch(shape: tuple[int, ...], count: int, seed: int = 0) -> Tensor:
@@ -54,10 +54,10 @@ class Functional(nn.Module):
 def test_completeness(net: str, size: int) -> None:
     shape = SHAPES.get(net, (1, 8, 8))
     module = {"mixed": mixed_net, "functional": Functional}.get(net, lambda: small_net(shape))().double()
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=size)
+    model = standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=size)
     x, references = batch(shape, 5).double(), batch(shape, 11, seed=1).double()
-    change = classifier.logits(x)[:, 1] - classifier.logits(references)[:, 1].mean()
-    maps = DeepSHAP(references)(classifier, x, 1)
+    change = model.logits(x)[:, 1] - model.logits(references)[:, 1].mean()
+    maps = DeepSHAP(references)(model, x, 1)
     torch.testing.assert_close(maps.flatten(1).sum(1), change)
     assert float(change.abs().min()) > 1e-4
 
@@ -65,19 +65,19 @@ def test_completeness(net: str, size: int) -> None:
 @pytest.mark.parametrize("net", ["mixed", "functional"])
 def test_is_the_mean_of_deeplift_over_single_baselines(net: str) -> None:
     module = {"mixed": mixed_net, "functional": Functional}[net]().double()
-    classifier, x = holdfast.Classifier(module, (0.0, 1.0), device="cpu"), batch((1, 8, 8), 6).double()
+    model, x = standfast.Model(module, (0.0, 1.0), device="cpu"), batch((1, 8, 8), 6).double()
     levels = (0.0, 0.3, 0.4, 1.0)
     references = torch.tensor(levels).reshape(4, 1, 1, 1).expand(4, 1, 8, 8)
-    expected = torch.stack([DeepLift(level)(classifier, x, 2) for level in levels]).mean(0)
-    torch.testing.assert_close(DeepSHAP(references)(classifier, x, 2), expected)
-    torch.testing.assert_close(DeepSHAP(0.3)(classifier, x, 2), DeepLift(0.3)(classifier, x, 2))
+    expected = torch.stack([DeepLift(level)(model, x, 2) for level in levels]).mean(0)
+    torch.testing.assert_close(DeepSHAP(references)(model, x, 2), expected)
+    torch.testing.assert_close(DeepSHAP(0.3)(model, x, 2), DeepLift(0.3)(model, x, 2))
 
 
 def test_is_the_mean_of_deeplift_over_any_references_of_flat_inputs() -> None:
-    classifier = holdfast.Classifier(small_net((12,)).double(), (0.0, 1.0), device="cpu")
+    model = standfast.Model(small_net((12,)).double(), (0.0, 1.0), device="cpu")
     x, references = batch((12,), 7).double(), batch((12,), 9, seed=1).double()
-    expected = torch.stack([DeepLift(tuple(b.tolist()))(classifier, x) for b in references]).mean(0)
-    torch.testing.assert_close(DeepSHAP(references)(classifier, x), expected)
+    expected = torch.stack([DeepLift(tuple(b.tolist()))(model, x) for b in references]).mean(0)
+    torch.testing.assert_close(DeepSHAP(references)(model, x), expected)
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (2, 16), (12,)], ids=["image", "series", "flat"])
@@ -90,18 +90,18 @@ def test_equals_captum_without_pooling(shape: tuple[int, ...]) -> None:
         layers = [kind(shape[0], 6, 3), nn.ReLU(), kind(6, 5, 3, stride=2), nn.Tanh(), nn.Flatten()]
         features = nn.Sequential(*layers)(torch.zeros(1, *shape)).shape[1]
         module = nn.Sequential(*layers, nn.Linear(features, 3))
-    classifier = holdfast.Classifier(module.eval(), (0.0, 1.0), device="cpu")
+    model = standfast.Model(module.eval(), (0.0, 1.0), device="cpu")
     x, references, t = batch(shape, 6), batch(shape, 10, seed=1), torch.tensor([0, 1, 2, 0, 1, 2])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs = ca.DeepLiftShap(module).attribute(x, baselines=references, target=t).detach()
-    ours = DeepSHAP(references)(classifier, x, t)
+    ours = DeepSHAP(references)(model, x, t)
     assert float(theirs.abs().max()) > 1e-3
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
 def test_inputs_and_references_are_forwarded_once_and_pairs_are_batched_in_the_backward_pass() -> None:
-    classifier = holdfast.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=128)
+    model = standfast.Model(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=128)
     x, references = batch((1, 8, 8), 32), batch((1, 8, 8), 24, seed=1)
     explainer = DeepSHAP(references)
     forward: list[int] = []
@@ -112,15 +112,15 @@ def test_inputs_and_references_are_forwarded_once_and_pairs_are_batched_in_the_b
         if out.requires_grad:
             out.register_hook(lambda _gradient: backward.append(1))
 
-    handle = classifier.module[0].register_forward_hook(note)
-    maps = explainer(classifier, x, None)
+    handle = model.module[0].register_forward_hook(note)
+    maps = explainer(model, x, None)
     handle.remove()
     assert forward == [24, 16] * 2  # chunks of 128 / 8 inputs
     assert backward == [1] * 6  # of 128 pairs each
-    with classifier.session():
-        _, logits = explainer.attribute(classifier, x, None)
-    assert torch.equal(logits, classifier.logits(x))
-    assert torch.equal(maps, explainer(classifier, x, classifier.predict(x)))
+    with model.session():
+        _, logits = explainer.attribute(model, x, None)
+    assert torch.equal(logits, model.logits(x))
+    assert torch.equal(maps, explainer(model, x, model.predict(x)))
 
 
 def _scale_by_values(gradient: Tensor) -> Tensor:
@@ -142,8 +142,7 @@ def test_backward_passes_that_cannot_be_batched_run_one_by_one() -> None:
 
     x, references = batch((12,), 5), batch((12,), 7, seed=1)
     maps = [
-        DeepSHAP(references)(holdfast.Classifier(UsesNoBatch(odd), (0.0, 1.0), device="cpu"), x, 1)
-        for odd in (True, False)
+        DeepSHAP(references)(standfast.Model(UsesNoBatch(odd), (0.0, 1.0), device="cpu"), x, 1) for odd in (True, False)
     ]
     torch.testing.assert_close(*maps)
 
@@ -163,16 +162,16 @@ def test_in_place_layers_do_not_change_later_rounds() -> None:
             z += 1.0
             return self.last(b + z)  # type: ignore[no-any-return]
 
-    classifier = holdfast.Classifier(InPlace().double(), (0.0, 1.0), device="cpu")
+    model = standfast.Model(InPlace().double(), (0.0, 1.0), device="cpu")
     x, references = batch((12,), 5).double(), batch((12,), 40, seed=1).double()
-    change = classifier.logits(x)[:, 1] - classifier.logits(references)[:, 1].mean()
-    torch.testing.assert_close(DeepSHAP(references)(classifier, x, 1).sum(1), change)
+    change = model.logits(x)[:, 1] - model.logits(references)[:, 1].mean()
+    torch.testing.assert_close(DeepSHAP(references)(model, x, 1).sum(1), change)
 
 
 def test_more_references_than_fit_into_one_batch() -> None:
     x, references = batch((1, 8, 8), 3), batch((1, 8, 8), 53, seed=1)
     maps = [
-        DeepSHAP(references)(holdfast.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=size), x)
+        DeepSHAP(references)(standfast.Model(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=size), x)
         for size in (16, 20, 64, 512)
     ]
     for other in maps[1:]:
@@ -192,12 +191,12 @@ class Folded(nn.Module):
 
 
 def test_errors() -> None:
-    classifier = holdfast.Classifier(Folded(), (0.0, 1.0), device="cpu")
-    with pytest.raises(holdfast.ModelError, match="deep_shap: expected activations with a row for each input .* relu"):
-        DeepSHAP(batch((5, 4), 3))(classifier, batch((5, 4), 2))
-    with pytest.raises(holdfast.ArgumentError, match="^epsilon: expected a finite number above 0"):
+    model = standfast.Model(Folded(), (0.0, 1.0), device="cpu")
+    with pytest.raises(standfast.ModelError, match="deep_shap: expected activations with a row for each input .* relu"):
+        DeepSHAP(batch((5, 4), 3))(model, batch((5, 4), 2))
+    with pytest.raises(standfast.ArgumentError, match="^epsilon: expected a finite number above 0"):
         DeepSHAP(epsilon=0)
-    with pytest.raises(holdfast.ArgumentError, match="^background: expected a finite number"):
+    with pytest.raises(standfast.ArgumentError, match="^background: expected a finite number"):
         DeepSHAP(background=None)  # type: ignore[arg-type]
 
 
@@ -209,20 +208,18 @@ def test_bits_do_not_depend_on_the_batch_size_with_batch_norm(size: Any) -> None
     generator = torch.Generator().manual_seed(0)
     x, references = (torch.rand(n, 3, 8, 8, generator=generator) for n in (17, 5))
     explainer = DeepSHAP(background=references)
-    whole, cut = (
-        explainer(holdfast.Classifier(net, (0.0, 1.0), device="cpu", batch_size=n), x, 1) for n in (128, size)
-    )
+    whole, cut = (explainer(standfast.Model(net, (0.0, 1.0), device="cpu", batch_size=n), x, 1) for n in (128, size))
     assert torch.equal(whole, cut)
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.explainers.completeness.CompletenessWarning")
+@pytest.mark.filterwarnings("ignore::standfast.explainers.completeness.CompletenessWarning")
 def test_attention_runs_one_by_one_without_a_warning() -> None:
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(4, 2, 16, batch_first=True, dropout=0.0)
     net = nn.Sequential(layer, nn.Flatten(), nn.Linear(24, 3)).eval()
     generator = torch.Generator().manual_seed(0)
     x, references = (torch.rand(n, 6, 4, generator=generator) for n in (3, 7))
-    classifier = holdfast.Classifier(net, (0.0, 1.0), device="cpu")
-    found = DeepSHAP(background=references)(classifier, x, 1)
-    single = [DeepSHAP(background=reference[None])(classifier, x, 1) for reference in references]
+    model = standfast.Model(net, (0.0, 1.0), device="cpu")
+    found = DeepSHAP(background=references)(model, x, 1)
+    single = [DeepSHAP(background=reference[None])(model, x, 1) for reference in references]
     torch.testing.assert_close(found, torch.stack(single).mean(0), rtol=1e-4, atol=1e-6)

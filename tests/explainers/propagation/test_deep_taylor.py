@@ -11,8 +11,8 @@ from small_networks import SMALL, drawn, noise
 from taylor_by_hand import NETWORKS, batch, by_hand, linear, of, seeded
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.explainers import DeepTaylor
+import standfast
+from standfast.explainers import DeepTaylor
 
 
 @pytest.mark.parametrize("bounds", [(0.0, 1.0), (-0.5, 2.0)], ids=str)
@@ -67,10 +67,10 @@ def test_relevance_without_biases_adds_up(name: str) -> None:
             if isinstance(part, nn.BatchNorm2d):
                 part.weight[::3] *= -1
     x = noise(3)
-    classifier = of(module)
+    model = of(module)
     t = positive_logits(module, x)
-    maps = DeepTaylor()(classifier, x, t)
-    torch.testing.assert_close(maps.sum((1, 2, 3)), classifier.logits(x).gather(1, t[:, None])[:, 0])
+    maps = DeepTaylor()(model, x, t)
+    torch.testing.assert_close(maps.sum((1, 2, 3)), model.logits(x).gather(1, t[:, None])[:, 0])
     assert (maps >= 0).all()
 
 
@@ -115,10 +115,10 @@ def test_relevance_of_a_unit_without_positive_contributions_is_lost() -> None:
     torch.testing.assert_close(maps, expected)
 
 
-def test_bundled_network(digits: holdfast.data.Dataset) -> None:
-    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu")
+def test_bundled_network(digits: standfast.data.Dataset) -> None:
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu")
     x = digits[:8].inputs
-    maps, logits = holdfast.explainers.get("deep_taylor")(classifier, x), classifier.logits(x).amax(1)
+    maps, logits = standfast.explainers.get("deep_taylor")(model, x), model.logits(x).amax(1)
     torch.testing.assert_close(
         maps.sum((1, 2, 3)), logits, rtol=1e-4, atol=0
     )  # no relevance is lost in spite of the biases

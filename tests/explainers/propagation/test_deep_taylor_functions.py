@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from taylor_by_hand import NETWORKS, Function, Mean, Net, batch, by_hand, linear, of, seeded
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.errors import ArgumentError, ModelError
-from holdfast.explainers import DeepTaylor
+import standfast
+from standfast.errors import ArgumentError, ModelError
+from standfast.explainers import DeepTaylor
 
 MEANS: dict[str, Function] = {
     "mean": lambda z: z.mean((2, 3)),
@@ -349,8 +349,8 @@ def test_preprocessing_moves_the_bounds(sign: float) -> None:
 
 def test_maps_do_not_depend_on_the_batch() -> None:
     module, x = NETWORKS["images"][1]().float(), batch((2, 6, 6), 37).float()
-    maps = DeepTaylor()(holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64), x, 1)
-    few = holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=8)
+    maps = DeepTaylor()(standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=64), x, 1)
+    few = standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=8)
     assert torch.equal(DeepTaylor()(few, x, 1), maps)
     assert torch.equal(DeepTaylor()(few, x[30:31], 1)[0], maps[30])
 
@@ -375,7 +375,7 @@ def test_errors_name_the_cause() -> None:
     for function, name in unruled.values():
         with pytest.raises(ModelError, match=rf"deep_taylor: expected a module made of functions .* got ({name})"):
             DeepTaylor()(of(Net(function)), x, 0)
-    with pytest.raises(ArgumentError, match="bounds: expected finite bounds of the classifier"):
+    with pytest.raises(ArgumentError, match="bounds: expected finite bounds of the model"):
         DeepTaylor()(of(layer, (0.0, float("inf"))), x, 0)
     with pytest.raises(ModelError, match="deep_taylor: expected preprocess to keep the shape"):
         DeepTaylor()(of(nn.Linear(2, 2), preprocess=lambda x: x[:, :2]), x, 0)

@@ -11,14 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.explainers import DeepLift, DeepSHAP, Saliency, smooth_relu
-from holdfast.zoo import LeNet5
-from holdfast.zoo.training.classifier import initialize
+import standfast
+from standfast.explainers import DeepLift, DeepSHAP, Saliency, smooth_relu
+from standfast.zoo import LeNet5
+from standfast.zoo.training.classifier import initialize
 
 
-def of(module: nn.Module, **options: Any) -> holdfast.Classifier:
-    return holdfast.Classifier(module.eval(), **{"bounds": (0.0, 1.0), "device": "cpu", "batch_size": 64} | options)
+def of(module: nn.Module, **options: Any) -> standfast.Model:
+    return standfast.Model(module.eval(), **{"bounds": (0.0, 1.0), "device": "cpu", "batch_size": 64} | options)
 
 
 def batch(shape: tuple[int, ...], count: int = 3, seed: int = 0) -> Tensor:
@@ -31,28 +31,28 @@ def seeded(*layers: Callable[[], nn.Module]) -> nn.Sequential:
         return nn.Sequential(*(layer() for layer in layers)).double()
 
 
-def attributions(explainer: DeepLift, classifier: holdfast.Classifier, x: Tensor, targets: Tensor) -> Tensor:
-    with classifier.session():
-        return explainer.attribute(classifier, x, targets)[0]
+def attributions(explainer: DeepLift, model: standfast.Model, x: Tensor, targets: Tensor) -> Tensor:
+    with model.session():
+        return explainer.attribute(model, x, targets)[0]
 
 
 def check_derivative(
-    explainer: DeepLift, classifier: holdfast.Classifier, x: Tensor, *, step: float = 1e-5, directions: int = 3
+    explainer: DeepLift, model: standfast.Model, x: Tensor, *, step: float = 1e-5, directions: int = 3
 ) -> Tensor:
     """Check the derivative of random sums of attributions along random directions, and the bits of the attributions."""
     generator = torch.Generator().manual_seed(7)
     targets, leaf = torch.arange(len(x)) % 2, x.clone().requires_grad_(True)
-    with classifier.session():
-        maps, logits = explainer.attribute(classifier, leaf, targets, create_graph=True)
+    with model.session():
+        maps, logits = explainer.attribute(model, leaf, targets, create_graph=True)
         (of_logits,) = torch.autograd.grad(logits.sum(), leaf, retain_graph=True)
         again = x.clone().requires_grad_(True)
-        (expected,) = torch.autograd.grad(classifier.forward(again.clone()).sum(), again)
+        (expected,) = torch.autograd.grad(model.forward(again.clone()).sum(), again)
     torch.testing.assert_close(of_logits, expected)
-    assert torch.equal(maps.detach(), attributions(explainer, classifier, x, targets))
+    assert torch.equal(maps.detach(), attributions(explainer, model, x, targets))
     for _ in range(directions):
         weights, direction = torch.randn(2, *x.shape, generator=generator, dtype=x.dtype)
         (gradient,) = torch.autograd.grad((maps * weights).sum(), leaf, retain_graph=True)
-        there, back = (attributions(explainer, classifier, x + sign * step * direction, targets) for sign in (1, -1))
+        there, back = (attributions(explainer, model, x + sign * step * direction, targets) for sign in (1, -1))
         numeric = ((there - back) * weights).flatten(1).sum(1) / (2 * step)
         assert float(numeric.abs().min()) > 1e-6
         torch.testing.assert_close((gradient * direction).flatten(1).sum(1), numeric, rtol=1e-5, atol=1e-8)
@@ -86,19 +86,19 @@ def test_lenet_with_softplus(preprocess: Any, baseline: Any) -> None:
         )
 
 
-def test_digits_on_a_black_background(digits: holdfast.data.Dataset) -> None:
+def test_digits_on_a_black_background(digits: standfast.data.Dataset) -> None:
     """Most units of the first layers equal those of the baseline: their slope is the derivative of the softplus."""
-    classifier = of(holdfast.zoo.load("lenet5-mnist").double())
+    model = of(standfast.zoo.load("lenet5-mnist").double())
     x = digits[:3].inputs.double()
     direction = torch.rand(x.shape, generator=torch.Generator().manual_seed(0), dtype=x.dtype)
     inked = (x > 0).to(x.dtype)
     targets = torch.tensor([1, 2, 3])
-    with smooth_relu(), classifier.session():
+    with smooth_relu(), model.session():
         leaf = x.clone().requires_grad_(True)
-        maps, _ = DeepLift().attribute(classifier, leaf, targets, create_graph=True)
+        maps, _ = DeepLift().attribute(model, leaf, targets, create_graph=True)
         (gradient,) = torch.autograd.grad((maps**2).sum(), leaf)
         step = 1e-7  # short enough that no maximum changes its position
-        ends = [DeepLift().attribute(classifier, x + s * step * direction * inked, targets)[0] for s in (1, -1)]
+        ends = [DeepLift().attribute(model, x + s * step * direction * inked, targets)[0] for s in (1, -1)]
     numeric = (ends[0] ** 2 - ends[1] ** 2).sum((1, 2, 3)) / (2 * step)
     torch.testing.assert_close((gradient * direction * inked).sum((1, 2, 3)), numeric, rtol=1e-5, atol=1e-7)
 
@@ -131,7 +131,7 @@ class ManyFunctions(nn.Module):
         return self.last(F.layer_norm(torch.relu_(z * 2), (6,)))
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.explainers.completeness.CompletenessWarning")
+@pytest.mark.filterwarnings("ignore::standfast.explainers.completeness.CompletenessWarning")
 def test_other_functions_that_depend_on_the_input() -> None:
     """The Rescale rule changes activations only; all other gradients depend on the input as usual."""
     with smooth_relu(beta=3.0):
@@ -140,10 +140,10 @@ def test_other_functions_that_depend_on_the_input() -> None:
 
 def test_the_whole_jacobian() -> None:
     module = seeded(lambda: nn.Linear(4, 5), nn.Tanh, lambda: nn.Linear(5, 3), nn.GELU, lambda: nn.Linear(3, 2))
-    classifier, explainer = of(module), DeepLift(baseline=0.1)
-    with classifier.session():
+    model, explainer = of(module), DeepLift(baseline=0.1)
+    with model.session():
         assert torch.autograd.gradcheck(
-            lambda x: explainer.attribute(classifier, x, torch.tensor([1, 0]), create_graph=True),
+            lambda x: explainer.attribute(model, x, torch.tensor([1, 0]), create_graph=True),
             batch((4,), 2).requires_grad_(True),
         )
 
@@ -167,10 +167,10 @@ def test_one_unit(smooth: bool) -> None:
 
     x = torch.tensor([[0.9, 0.8, 0.4, 0.6], [0.1, 0.2, 0.9, 0.5]]).double()
     function = (lambda z: F.softplus(z, beta=6.0)) if smooth else torch.relu
-    classifier = of(Units())
-    with smooth_relu(beta=6.0) if smooth else torch.enable_grad(), classifier.session():
+    model = of(Units())
+    with smooth_relu(beta=6.0) if smooth else torch.enable_grad(), model.session():
         leaf = x.clone().requires_grad_(True)
-        maps, _ = DeepLift(times_input=False).attribute(classifier, leaf, torch.tensor([0, 0]), create_graph=True)
+        maps, _ = DeepLift(times_input=False).attribute(model, leaf, torch.tensor([0, 0]), create_graph=True)
         (gradient,) = torch.autograd.grad(maps.sum(), leaf)
     z = weight * x + bias
     secant = (function(z) - function(bias)) / (weight * x)
@@ -193,10 +193,10 @@ def test_small_changes_from_the_baseline_in_single_precision(way: float) -> None
             return torch.stack([out, -out], 1)
 
     def derivative(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        classifier = of(Unit(dtype))
+        model = of(Unit(dtype))
         leaf = torch.tensor([[0.3 + way, 0.3 - way]], dtype=dtype).requires_grad_(True)
-        with smooth_relu(beta=10.0), classifier.session():
-            maps, _ = DeepLift(0.3, times_input=False).attribute(classifier, leaf, torch.tensor([0]), create_graph=True)
+        with smooth_relu(beta=10.0), model.session():
+            maps, _ = DeepLift(0.3, times_input=False).attribute(model, leaf, torch.tensor([0]), create_graph=True)
             (gradient,) = torch.autograd.grad(maps.sum(), leaf)
         return maps.detach(), gradient
 
@@ -214,17 +214,17 @@ def test_small_changes_from_the_baseline_in_single_precision(way: float) -> None
 
 def test_at_the_baseline_the_slope_is_the_derivative() -> None:
     """The derivative of the softplus in place of a rectifier, with a graph and without."""
-    classifier, x = of(lenet()), torch.full((2, 2, 28, 28), 0.3, dtype=torch.float64)
+    model, x = of(lenet()), torch.full((2, 2, 28, 28), 0.3, dtype=torch.float64)
     with smooth_relu(beta=5.0):
-        gradient = Saliency(absolute=False)(classifier, x, 1)
-        torch.testing.assert_close(DeepLift(0.3, times_input=False)(classifier, x, 1), gradient)
-        with classifier.session():
+        gradient = Saliency(absolute=False)(model, x, 1)
+        torch.testing.assert_close(DeepLift(0.3, times_input=False)(model, x, 1), gradient)
+        with model.session():
             maps, _ = DeepLift(0.3, times_input=False).attribute(
-                classifier, x.clone().requires_grad_(True), torch.tensor([1, 1]), create_graph=True
+                model, x.clone().requires_grad_(True), torch.tensor([1, 1]), create_graph=True
             )
     torch.testing.assert_close(maps.detach(), gradient)
-    step = Saliency(absolute=False)(classifier, x, 1)
-    torch.testing.assert_close(DeepLift(0.3, times_input=False)(classifier, x, 1), step)
+    step = Saliency(absolute=False)(model, x, 1)
+    torch.testing.assert_close(DeepLift(0.3, times_input=False)(model, x, 1), step)
     assert not torch.allclose(step, gradient)
 
 
@@ -232,13 +232,13 @@ def test_at_the_baseline_the_slope_is_the_derivative() -> None:
 
 
 def test_alone_and_in_a_batch() -> None:
-    classifier, x = of(lenet()), batch((2, 28, 28), 5)
+    model, x = of(lenet()), batch((2, 28, 28), 5)
     explainer, targets = DeepLift(), torch.arange(5)
 
     def gradient(rows: slice) -> tuple[Tensor, Tensor, Tensor]:
         leaf = x[rows].clone().requires_grad_(True)
-        with smooth_relu(), classifier.session():
-            maps, logits = explainer.attribute(classifier, leaf, targets[rows], create_graph=True)
+        with smooth_relu(), model.session():
+            maps, logits = explainer.attribute(model, leaf, targets[rows], create_graph=True)
             return maps.detach(), logits.detach(), torch.autograd.grad((maps**3).sum(), leaf)[0]
 
     together, alone = gradient(slice(0, 5)), gradient(slice(3, 4))
@@ -248,11 +248,11 @@ def test_alone_and_in_a_batch() -> None:
 
 def test_one_forward_pass_each_for_inputs_and_baseline() -> None:
     module, rows = lenet(), []
-    classifier = of(module)
+    model = of(module)
     handle = module.register_forward_hook(lambda module, inputs, out: rows.append(len(inputs[0])))
     leaf = batch((2, 28, 28), 16).requires_grad_(True)
-    with classifier.session():
-        DeepLift().attribute(classifier, leaf, None, create_graph=True)
+    with model.session():
+        DeepLift().attribute(model, leaf, None, create_graph=True)
     handle.remove()
     assert rows == [16, 16]
 
@@ -260,14 +260,14 @@ def test_one_forward_pass_each_for_inputs_and_baseline() -> None:
 def test_from_within_the_graph_of_a_caller() -> None:
     """The input may depend on other tensors; other backward passes use the true derivatives."""
     module = seeded(lambda: nn.Linear(4, 6), nn.Tanh, lambda: nn.Linear(6, 2))
-    classifier, start = of(module), batch((4,)).requires_grad_(True)
-    with classifier.session():
+    model, start = of(module), batch((4,)).requires_grad_(True)
+    with model.session():
         x = torch.sin(start)
-        maps, logits = DeepLift().attribute(classifier, x, None, create_graph=True)
+        maps, logits = DeepLift().attribute(model, x, None, create_graph=True)
         loss = (maps**2).sum() + logits.exp().sum()
         (gradient,) = torch.autograd.grad(loss, start)
         leaf = torch.sin(start.detach()).requires_grad_(True)
-        maps, logits = DeepLift().attribute(classifier, leaf, None, create_graph=True)
+        maps, logits = DeepLift().attribute(model, leaf, None, create_graph=True)
         (inner,) = torch.autograd.grad((maps**2).sum() + logits.exp().sum(), leaf)
     torch.testing.assert_close(gradient, inner * torch.cos(start.detach()))
 
@@ -285,13 +285,11 @@ def test_constant_activations_have_no_influence() -> None:
     check_derivative(DeepLift(0.2), of(Net()), batch((4,)))
 
 
-def test_searches_with_gradients_use_it(digits: holdfast.data.Dataset) -> None:
-    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=64)
-    ball, x = holdfast.LinfBall(0.1), digits[:4].inputs
+def test_searches_with_gradients_use_it(digits: standfast.data.Dataset) -> None:
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=64)
+    ball, x = standfast.LinfBall(0.1), digits[:4].inputs
     found = {
-        search: holdfast.metrics.WorstCase(ball, search=search, budget=60, similarity="cosine")(
-            classifier, "deeplift", x
-        )
+        search: standfast.metrics.WorstCase(ball, search=search, budget=60, similarity="cosine")(model, "deeplift", x)
         for search in ("gradient", "random")
     }
     by_gradient, by_chance = (found[search].similarity for search in ("gradient", "random"))

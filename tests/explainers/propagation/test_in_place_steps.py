@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import holdfast
-from holdfast import explainers as hx
+import standfast
+from standfast import explainers as hx
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -68,10 +68,10 @@ class Net(nn.Module):
 
 def explain(explainer: str, function: str, step: str, in_place: bool) -> Tensor | str:
     x = torch.rand(2, 2, 6, 6, generator=torch.Generator().manual_seed(3))
-    classifier = holdfast.Classifier(Net(function, step, in_place), (0.0, 1.0), device="cpu")
+    model = standfast.Model(Net(function, step, in_place), (0.0, 1.0), device="cpu")
     try:
-        return hx.get(explainer)(classifier, x, 1)
-    except holdfast.ModelError as error:
+        return hx.get(explainer)(model, x, 1)
+    except standfast.ModelError as error:
         return str(error)
 
 
@@ -84,7 +84,7 @@ def can_differentiate(function: str, step: str) -> bool:
     return True
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.explainers.completeness.CompletenessWarning")
+@pytest.mark.filterwarnings("ignore::standfast.explainers.completeness.CompletenessWarning")
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("explainer", EXPLAINERS)
 def test_in_place_as_out_of_place(explainer: str, step: str) -> None:
@@ -103,7 +103,7 @@ def test_in_place_as_out_of_place(explainer: str, step: str) -> None:
 def test_deeplift_adds_up(function: str, step: str) -> None:
     x = torch.rand(2, 2, 6, 6, generator=torch.Generator().manual_seed(3))
     net = Net(function, step, in_place=True)
-    found = hx.DeepLift()(holdfast.Classifier(net, (0.0, 1.0), device="cpu"), x, 1)
+    found = hx.DeepLift()(standfast.Model(net, (0.0, 1.0), device="cpu"), x, 1)
     change = (net(x) - net(0 * x))[:, 1].detach()
     torch.testing.assert_close(found.flatten(1).sum(1), change, rtol=1e-4, atol=1e-5)
 
@@ -115,9 +115,9 @@ def test_second_derivatives(step: str) -> None:
     for explainer in (hx.DeepLift(), hx.Saliency(absolute=False)):
         found = []
         for in_place in (True, False):
-            classifier = holdfast.Classifier(Net("relu", step, in_place), (0.0, 1.0), device="cpu")
-            with classifier.session(), hx.smooth_relu(5.0):
+            model = standfast.Model(Net("relu", step, in_place), (0.0, 1.0), device="cpu")
+            with model.session(), hx.smooth_relu(5.0):
                 leaf = x.clone().requires_grad_(True)
-                maps, _ = explainer.attribute(classifier, leaf, None, create_graph=True)
+                maps, _ = explainer.attribute(model, leaf, None, create_graph=True)
                 found.append(torch.autograd.grad(maps.square().sum(), leaf)[0])
         torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-6)

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import holdfast
-from holdfast import explainers as hx
-from holdfast.errors import ArgumentError, ModelError
+import standfast
+from standfast import explainers as hx
+from standfast.errors import ArgumentError, ModelError
 
 EPSILON, GAMMA = 1e-6, 0.25
 NAMED = {
@@ -151,8 +151,8 @@ def by_hand(
     return relevance[0]
 
 
-def of(net: nn.Module, bounds: tuple[float, float] = (-1.0, 1.0)) -> holdfast.Classifier:
-    return holdfast.Classifier(net, bounds, device="cpu")
+def of(net: nn.Module, bounds: tuple[float, float] = (-1.0, 1.0)) -> standfast.Model:
+    return standfast.Model(net, bounds, device="cpu")
 
 
 def draw(shape: tuple[int, ...], count: int = 2) -> Tensor:
@@ -215,11 +215,11 @@ def test_relevance_is_kept_and_rows_are_apart(name: str) -> None:
     module, x = Residual().double(), draw((2, 6, 6), 5)
     module.norm.running_mean.zero_()
     before = {key: value.clone() for key, value in module.state_dict().items()}
-    classifier = of(module)
-    maps = hx.get(name)(classifier, x, 0)
+    model = of(module)
+    maps = hx.get(name)(model, x, 0)
     if name == "lrp_epsilon_gamma_box":
-        torch.testing.assert_close(maps.sum((1, 2, 3)), classifier.logits(x)[:, 0], rtol=1e-3, atol=1e-4)
-    alone = torch.cat([hx.get(name)(classifier, one[None], 0) for one in x])
+        torch.testing.assert_close(maps.sum((1, 2, 3)), model.logits(x)[:, 0], rtol=1e-3, atol=1e-4)
+    alone = torch.cat([hx.get(name)(model, one[None], 0) for one in x])
     assert torch.equal(maps, alone)
     assert all(torch.equal(before[key], value) for key, value in module.state_dict().items())
     assert not any(parameter.grad is not None for parameter in module.parameters())
@@ -244,13 +244,13 @@ def test_merging_makes_a_normalisation_part_of_the_layer_before() -> None:
 
 def test_the_box_is_that_of_the_preprocessed_input() -> None:
     net, x = table(), draw((6,)).abs()
-    plain = holdfast.Classifier(net, (0.0, 1.0), device="cpu", preprocess=lambda x: 2 * x - 1)
+    plain = standfast.Model(net, (0.0, 1.0), device="cpu", preprocess=lambda x: 2 * x - 1)
     maps = hx.LRPComposite(first="box")(plain, x, 1)
     for one, expected in zip(x, maps, strict=True):
         found = by_hand(net, 2 * one - 1, 1, "epsilon", "epsilon", "box", -1.0, 1.0)
         torch.testing.assert_close(expected, found, rtol=1e-7, atol=1e-9)
     with pytest.raises(ArgumentError, match="bounds: expected finite bounds"):
-        hx.LRPEpsilonGammaBox()(holdfast.Classifier(net, (float("-inf"), 1.0), device="cpu"), x)
+        hx.LRPEpsilonGammaBox()(standfast.Model(net, (float("-inf"), 1.0), device="cpu"), x)
 
 
 @pytest.mark.parametrize(

@@ -18,19 +18,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 from conftest import small_net
-from holdfast.explainers import Explainer
-from holdfast.metrics import Metric, Result
-from holdfast.metrics.base import metrics
-from holdfast.neighbourhoods import NormBall, neighbourhoods
-from holdfast.presentation import presentation_of
-from holdfast.study.grid import Grid, LoadedModel, Samples
-from holdfast.study.run import Progress, run_grid
-from holdfast.study.store import Store
+from standfast.explainers import Explainer
+from standfast.metrics import Metric, Result
+from standfast.metrics.base import metrics
+from standfast.neighbourhoods import NormBall, neighbourhoods
+from standfast.presentation import presentation_of
+from standfast.study.grid import Grid, LoadedModel, Samples
+from standfast.study.run import Progress, run_grid
+from standfast.study.store import Store
 
-METRICS = holdfast.metrics.names()
-EXPLAINED = [name for name in holdfast.explainers.names() if not name.startswith(("attention_", "transformer_"))]
+METRICS = standfast.metrics.names()
+EXPLAINED = [name for name in standfast.explainers.names() if not name.startswith(("attention_", "transformer_"))]
 
 #: explainers that take long by default, with less of what takes it
 QUICK: dict[str, dict[str, Any]] = {
@@ -61,8 +61,8 @@ class Watched:
         next(self.module.children()).register_forward_pre_hook(note)
 
 
-def classifier(module: nn.Module | None = None, upper: float = 1.0) -> holdfast.Classifier:
-    return holdfast.Classifier(module or small_net((1, 8, 8)), (0.0, upper), device="cpu", batch_size=16)
+def model(module: nn.Module | None = None, upper: float = 1.0) -> standfast.Model:
+    return standfast.Model(module or small_net((1, 8, 8)), (0.0, upper), device="cpu", batch_size=16)
 
 
 def inputs(count: int = 3) -> Tensor:
@@ -78,7 +78,7 @@ def example(name: str) -> Metric:
 
 
 def explainer(name: str) -> Explainer:
-    return holdfast.explainers.get(name, **QUICK.get(name, {}))
+    return standfast.explainers.get(name, **QUICK.get(name, {}))
 
 
 def values(metric: Metric, result: Result) -> Tensor:
@@ -94,19 +94,19 @@ def same(a: Tensor, b: Tensor) -> bool:
 
 @pytest.mark.parametrize("name", METRICS)
 def test_a_value_does_not_depend_on_a_loud_neighbour_in_the_batch(name: str) -> None:
-    metric, model, x = example(name), classifier(upper=1000.0), inputs()
+    metric, network, x = example(name), model(upper=1000.0), inputs()
     loud = torch.cat([x, 1000 * x[:1]])  # a network of ReLU: its maps are a thousand times as large
-    alone = metric(model, "input_x_gradient", x)
-    together = metric(model, "input_x_gradient", loud)
+    alone = metric(network, "input_x_gradient", x)
+    together = metric(network, "input_x_gradient", loud)
     assert same(values(metric, together)[:3], values(metric, alone))
     assert together.status[:3] == alone.status
 
 
 @pytest.mark.parametrize("name", EXPLAINED)
 def test_a_map_does_not_depend_on_a_loud_neighbour_in_the_batch(name: str) -> None:
-    model, x = classifier(upper=1000.0), inputs()
-    maps = explainer(name)(model, torch.cat([x, 1000 * x[:1]]))
-    assert same(maps[:3], explainer(name)(model, x))
+    network, x = model(upper=1000.0), inputs()
+    maps = explainer(name)(network, torch.cat([x, 1000 * x[:1]]))
+    assert same(maps[:3], explainer(name)(network, x))
 
 
 # sensitivity without a seed: random numbers from the global generators
@@ -127,21 +127,21 @@ def elsewhere(seed: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("name", METRICS)
 def test_a_metric_does_not_draw_from_the_global_generators(name: str) -> None:
-    metric, model, x = example(name), classifier(), inputs()
+    metric, network, x = example(name), model(), inputs()
     found = []
     for seed in (1, 2):
         with elsewhere(seed):
-            found.append(values(metric, metric(model, "input_x_gradient", x)))
+            found.append(values(metric, metric(network, "input_x_gradient", x)))
     assert same(*found)
 
 
 @pytest.mark.parametrize("name", EXPLAINED)
 def test_an_explainer_does_not_draw_from_the_global_generators(name: str) -> None:
-    model, x = classifier(), inputs()
+    network, x = model(), inputs()
     found = []
     for seed in (1, 2):
         with elsewhere(seed):
-            found.append(explainer(name)(model, x))
+            found.append(explainer(name)(network, x))
     assert same(*found)
 
 
@@ -170,7 +170,7 @@ def test_no_count_of_a_metric_is_ignored(name: str, option: str) -> None:
     found = []
     for metric in (one, two):
         watched = Watched()
-        result = metric(classifier(watched.module), "input_x_gradient", inputs())
+        result = metric(model(watched.module), "input_x_gradient", inputs())
         numbers = {n: v.tolist() for n, v in vars(result).items() if isinstance(v, Tensor) and v.ndim == 1}
         found.append((sum(watched.rows), repr(numbers)))
     assert found[0] != found[1]
@@ -185,7 +185,7 @@ def test_no_count_of_an_explainer_is_ignored(name: str, option: str) -> None:
     found, rows = [], []
     for chosen in (one, two):
         watched = Watched()
-        found.append(chosen(classifier(watched.module), inputs()))
+        found.append(chosen(model(watched.module), inputs()))
         rows.append(sum(watched.rows))
     assert not torch.equal(*found)
     assert rows[1] > 1.3 * rows[0]
@@ -211,7 +211,7 @@ def test_a_metric_in_a_neighbourhood_looks_both_ways(name: str) -> None:
     if not any(field.name == "neighbourhood" for field in dataclasses.fields(metric)) or metric.name == "worst_case":
         return  # without draws, or a search that goes where it is worse
     watched, x = Watched(keep=True), torch.full((1, 1, 8, 8), 0.5)
-    metric(classifier(watched.module), "input_x_gradient", x)
+    metric(model(watched.module), "input_x_gradient", x)
     first = torch.cat(watched.seen)[:, 0]
     steps = (first - 0.5)[(first != 0.5).flatten(1).any(1)][:10]  # the first draws; later ones follow the event
     assert len(steps) == 10
@@ -222,7 +222,7 @@ def test_a_metric_in_a_neighbourhood_looks_both_ways(name: str) -> None:
 def test_the_noise_of_an_explainer_goes_both_ways(name: str) -> None:
     noisy = dataclasses.replace(explainer(name), noise=0.1)  # type: ignore[type-var]
     watched, x = Watched(keep=True), torch.full((1, 1, 8, 8), 0.5)
-    noisy(classifier(watched.module), x)
+    noisy(model(watched.module), x)
     seen = torch.cat(watched.seen)
     if name == "gradient_shap":  # its points lie between the baseline 0 and the noisy input
         centred = torch.cat([p - p.mean() for p in seen if p.std() > 0])
@@ -252,14 +252,14 @@ def test_an_all_zero_map_does_not_end_the_run(name: str) -> None:
         flat = (x.detach().flatten(1).mean(1) < 0.2).reshape(-1, 1, 1, 1)
         return torch.where(flat, 0.0, x * found)
 
-    silent = holdfast.explainers.from_callable(vanishing, differentiable=True)
-    metric, model, x = example(name), classifier(), inputs()
+    silent = standfast.explainers.from_callable(vanishing, differentiable=True)
+    metric, network, x = example(name), model(), inputs()
     dark = torch.cat([x[:1] * 0.1, x[1:]])
-    result = metric(model, silent, dark)
+    result = metric(network, silent, dark)
     assert result.status[0] in ("ok", "degenerate")
     if result.status[0] == "ok":
         assert values(metric, result)[0].isfinite()
-    alone = metric(model, silent, dark[1:])
+    alone = metric(network, silent, dark[1:])
     assert same(values(metric, result)[1:], values(metric, alone))
 
 
@@ -269,7 +269,7 @@ def test_a_model_that_says_the_same_of_everything_has_a_finite_map(name: str) ->
     last = module[-1]
     assert isinstance(last, nn.Linear)
     nn.init.zeros_(last.weight)
-    maps = explainer(name)(classifier(module), inputs())
+    maps = explainer(name)(model(module), inputs())
     assert torch.isfinite(maps).all()
     # controls and these two do not measure a difference
     if not (explainer(name).control or name in ("extremal_perturbations", "rise")):
@@ -281,13 +281,13 @@ def test_a_model_that_says_the_same_of_everything_has_a_finite_map(name: str) ->
 
 @pytest.mark.parametrize("name", METRICS)
 def test_a_flipped_sample_does_not_turn_a_mean_into_nan(name: str) -> None:
-    metric, model, x = example(name), classifier(), inputs()
-    right = model.predict(x)
+    metric, network, x = example(name), model(), inputs()
+    right = network.predict(x)
     wrong = right.clone()
     wrong[1] = (wrong[1] + 1) % 4
     reading = presentation_of(metric.name).reading(metric.options())
-    counted = reading.select_valid(metric(model, "input_x_gradient", x, wrong).frame())
-    whole = reading.select_valid(metric(model, "input_x_gradient", x, right).frame())
+    counted = reading.select_valid(metric(network, "input_x_gradient", x, wrong).frame())
+    whole = reading.select_valid(metric(network, "input_x_gradient", x, right).frame())
     kept = whole.filter(whole["sample"] != 1)
     assert counted["sample"].to_list() == kept["sample"].to_list()
     assert reading.values(counted).tolist() == reading.values(kept).tolist()
@@ -307,8 +307,8 @@ def test_a_perturbed_input_that_flips_does_not_either(name: str) -> None:
             out = self.net(x)
             return torch.cat([out[:, :2] + 50 * (x.flatten(1).mean(1, keepdim=True) - 0.5), out[:, 2:]], 1)
 
-    metric, model, x = example(name), classifier(Fickle()), inputs()
-    result = metric(model, "input_x_gradient", x)
+    metric, network, x = example(name), model(Fickle()), inputs()
+    result = metric(network, "input_x_gradient", x)
     usable = torch.tensor([status == "ok" for status in result.status])
     assert usable.any()
     assert values(metric, result)[usable].isfinite().all()
@@ -320,14 +320,14 @@ def test_a_perturbed_input_that_flips_does_not_either(name: str) -> None:
 @pytest.mark.parametrize("name", METRICS)
 def test_a_metric_keeps_the_batch_size_over_many_inputs(name: str) -> None:
     watched = Watched()
-    metrics[name].example()(classifier(watched.module), "input_x_gradient", inputs(17))
+    metrics[name].example()(model(watched.module), "input_x_gradient", inputs(17))
     assert max(watched.rows) <= 16
 
 
 @pytest.mark.parametrize("name", EXPLAINED)
 def test_an_explainer_keeps_the_batch_size_over_many_inputs(name: str) -> None:
     watched = Watched()
-    explainer(name)(classifier(watched.module), inputs(17))
+    explainer(name)(model(watched.module), inputs(17))
     assert max(watched.rows) <= 16
 
 
@@ -339,8 +339,8 @@ def test_progress_counts_jobs_up_to_their_number(samples_per_job: int) -> None:
     chosen = {name: example(name) for name in ("aopc", "max_sensitivity", "log_odds")}
     grid = Grid(
         {"x": Samples(inputs())},
-        {"m": LoadedModel(classifier())},
-        {"a": holdfast.explainers.get("saliency"), "b": holdfast.explainers.get("gradcam")},
+        {"m": LoadedModel(model())},
+        {"a": standfast.explainers.get("saliency"), "b": standfast.explainers.get("gradcam")},
         chosen,
         samples_per_job=samples_per_job,
     )
@@ -361,5 +361,5 @@ def test_progress_counts_jobs_up_to_their_number(samples_per_job: int) -> None:
 def test_the_expected_cost_is_not_far_from_what_is_counted(name: str) -> None:
     """The share of a progress bar and the estimate of a dry run are by `expected_evaluations`."""
     metric = example(name)
-    counted = metric(classifier(), "input_x_gradient", inputs()).model_evaluations.double().mean().item()
+    counted = metric(model(), "input_x_gradient", inputs()).model_evaluations.double().mean().item()
     assert 0.2 < counted / metric.expected_evaluations() < 5

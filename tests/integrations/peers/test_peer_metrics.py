@@ -21,18 +21,18 @@ import torch
 from ruamel.yaml import YAML
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 from conftest import SHAPES, small_net
-from holdfast.integrations.peers import PeerMetric, peer_class, peer_names
-from holdfast.integrations.peers import quantus as peers_quantus
-from holdfast.integrations.peers.publications import CITATIONS, bibtex
-from holdfast.report.methods import list_options, list_publications
-from holdfast.report.views import Contents
-from holdfast.study.file.problems import StudyError
-from holdfast.study.file.schema import json_schema
-from holdfast.study.file.spec import load_study, study_from
-from holdfast.study.identity import fingerprint
-from holdfast.tensors import content_keys
+from standfast.integrations.peers import PeerMetric, peer_class, peer_names
+from standfast.integrations.peers import quantus as peers_quantus
+from standfast.integrations.peers.publications import CITATIONS, bibtex
+from standfast.report.methods import list_options, list_publications
+from standfast.report.views import Contents
+from standfast.study.file.problems import StudyError
+from standfast.study.file.schema import json_schema
+from standfast.study.file.spec import load_study, study_from
+from standfast.study.identity import fingerprint
+from standfast.tensors import content_keys
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -45,7 +45,7 @@ NAMES = peer_names("captum") + peer_names("quantus")
 
 def small(name: str, **more: Any) -> PeerMetric:
     known = {field.name for field in dataclasses.fields(peer_class(name))}
-    metric = holdfast.metrics.get(name, **{key: value for key, value in SMALL.items() if key in known}, **more)
+    metric = standfast.metrics.get(name, **{key: value for key, value in SMALL.items() if key in known}, **more)
     assert isinstance(metric, PeerMetric)
     return metric
 
@@ -54,8 +54,8 @@ def rand(shape: tuple[int, ...] = (1, 8, 8), count: int = 3) -> Tensor:
     return torch.rand(count, *shape, generator=torch.Generator().manual_seed(1))
 
 
-def classifier(shape: tuple[int, ...] = (1, 8, 8), batch_size: int = 64) -> holdfast.Classifier:
-    return holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=batch_size)
+def model(shape: tuple[int, ...] = (1, 8, 8), batch_size: int = 64) -> standfast.Model:
+    return standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=batch_size)
 
 
 def alone(x: Tensor, run: Callable[[], Any], seed: int = 0) -> Any:
@@ -94,10 +94,10 @@ def gradient(model: nn.Module, inputs: Any, targets: Any, **_: Any) -> np.ndarra
     ],
 )
 def test_quantus_has_its_own_values(name: str, options: dict[str, Any]) -> None:
-    model, x = classifier(), rand()
-    found = holdfast.metrics.get(f"quantus:{name}", **options)(model, "input_x_gradient", x)
+    network, x = model(), rand()
+    found = standfast.metrics.get(f"quantus:{name}", **options)(network, "input_x_gradient", x)
     assert found.status == ("ok",) * 3
-    module = model.module.eval()
+    module = network.module.eval()
     for row in range(3):
         one = x[row : row + 1]
         target = module(one).argmax(1).numpy()
@@ -112,11 +112,11 @@ def test_quantus_has_its_own_values(name: str, options: dict[str, Any]) -> None:
 
 
 def test_captum_has_its_own_values() -> None:
-    model, x = classifier(), rand()
-    module = model.module.eval()
-    sensitivity = holdfast.metrics.get("captum:sensitivity_max", perturb_radius=0.1, n_perturb_samples=7)
-    infidelity = holdfast.metrics.get("captum:infidelity", noise=0.2, n_perturb_samples=7, normalize=True)
-    found = [metric(model, "input_x_gradient", x).score for metric in (sensitivity, infidelity)]
+    network, x = model(), rand()
+    module = network.module.eval()
+    sensitivity = standfast.metrics.get("captum:sensitivity_max", perturb_radius=0.1, n_perturb_samples=7)
+    infidelity = standfast.metrics.get("captum:infidelity", noise=0.2, n_perturb_samples=7, normalize=True)
+    found = [metric(network, "input_x_gradient", x).score for metric in (sensitivity, infidelity)]
 
     def explain(inputs: Any) -> tuple[Tensor]:
         rows = inputs[0] if isinstance(inputs, tuple) else inputs
@@ -141,23 +141,23 @@ def test_captum_has_its_own_values() -> None:
 
 def test_ours_and_captum_s_max_sensitivity_are_the_same_number() -> None:
     """Away from the bounds both draw from the whole ball, and a sample's stream begins with the same numbers."""
-    model, x = classifier(), rand() * 0.6 + 0.2
-    theirs = holdfast.metrics.get("captum:sensitivity_max", perturb_radius=0.1, n_perturb_samples=10)(
-        model, "saliency", x
+    network, x = model(), rand() * 0.6 + 0.2
+    theirs = standfast.metrics.get("captum:sensitivity_max", perturb_radius=0.1, n_perturb_samples=10)(
+        network, "saliency", x
     )
-    ours = holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.1), samples=10, normalise=True)(model, "saliency", x)
+    ours = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=10, normalise=True)(network, "saliency", x)
     assert torch.allclose(theirs.score, ours.sensitivity.double(), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "quantus:IROF"])
 def test_every_metric_meets_the_contract(name: str) -> None:
     """Batch size, order and the other samples do not matter; generators, inputs and the module stay unchanged."""
-    metric, x, model = small(name), rand(), classifier()
+    metric, x, network = small(name), rand(), model()
     before, states = x.clone(), (torch.random.get_rng_state(), np.random.get_state()[1].copy(), random.getstate())  # noqa: NPY002
-    whole = metric(model, "input_x_gradient", x)
-    assert torch.equal(metric(classifier(batch_size=16), "input_x_gradient", x).score, whole.score)
-    assert torch.equal(metric(model, "input_x_gradient", x.flip(0)).score.flip(0), whole.score)
-    assert torch.equal(metric(model, "input_x_gradient", x[1:2]).score, whole.score[1:2])
+    whole = metric(network, "input_x_gradient", x)
+    assert torch.equal(metric(model(batch_size=16), "input_x_gradient", x).score, whole.score)
+    assert torch.equal(metric(network, "input_x_gradient", x.flip(0)).score.flip(0), whole.score)
+    assert torch.equal(metric(network, "input_x_gradient", x[1:2]).score, whole.score[1:2])
     assert whole.failure == (None,) * 3
     assert torch.isfinite(whole.score).all()
     assert (whole.model_evaluations >= 1).all()
@@ -165,9 +165,9 @@ def test_every_metric_meets_the_contract(name: str) -> None:
     assert torch.equal(states[0], torch.random.get_rng_state())
     assert np.array_equal(states[1], np.random.get_state()[1])  # noqa: NPY002
     assert states[2] == random.getstate()
-    assert model.module.training
-    assert all(p.requires_grad for p in model.module.parameters())
-    assert not any(m._forward_hooks or m._backward_hooks for m in model.module.modules())
+    assert network.module.training
+    assert all(p.requires_grad for p in network.module.parameters())
+    assert not any(m._forward_hooks or m._backward_hooks for m in network.module.modules())
     assert pickle.loads(pickle.dumps(metric)) == metric
     json.dumps(metric.options())
     assert metric.options()["package"].startswith(name.partition(":")[0] + " ")
@@ -180,14 +180,14 @@ def test_every_metric_meets_the_contract(name: str) -> None:
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("name", ["captum:infidelity", "captum:sensitivity_max", "quantus:MaxSensitivity"])
 def test_shapes(name: str, shape: tuple[int, ...]) -> None:
-    result = small(name)(classifier(shape), "saliency", rand(shape))
+    result = small(name)(model(shape), "saliency", rand(shape))
     assert result.status == ("ok",) * 3
     assert torch.isfinite(result.score).all()
     assert result.score.max() > 0
 
 
 def test_evaluations_are_counted() -> None:
-    model, x = classifier(), rand(count=2)
+    network, x = model(), rand(count=2)
     counts = {
         "captum:sensitivity_max": 1 + 1 + 3,  # ours of the sample, theirs of it, and of its copies
         "captum:infidelity": 1 + 1 + 3,  # predictions of the sample and of its copies
@@ -195,18 +195,18 @@ def test_evaluations_are_counted() -> None:
         "quantus:PixelFlipping": 1 + 64,
     }
     for name, wanted in counts.items():
-        assert small(name)(model, "saliency", x).model_evaluations.tolist() == [wanted] * 2, name
+        assert small(name)(network, "saliency", x).model_evaluations.tolist() == [wanted] * 2, name
     # not the rows of a batch that was padded, nor an explainer's steps
-    steps = small("quantus:MaxSensitivity")(model, holdfast.explainers.get("integrated_gradients", steps=4), x)
+    steps = small("quantus:MaxSensitivity")(network, standfast.explainers.get("integrated_gradients", steps=4), x)
     assert steps.model_evaluations.tolist() == [4, 4]
 
 
 def test_seeds_matter_and_nothing_else() -> None:
-    model, x, metric = classifier(), rand(), small("quantus:MaxSensitivity")
-    first = metric(model, "saliency", x, generator=torch.Generator().manual_seed(1)).score
+    network, x, metric = model(), rand(), small("quantus:MaxSensitivity")
+    first = metric(network, "saliency", x, generator=torch.Generator().manual_seed(1)).score
     np.random.seed(5)  # noqa: NPY002
-    assert torch.equal(metric(model, "saliency", x, generator=torch.Generator().manual_seed(1)).score, first)
-    assert not torch.equal(metric(model, "saliency", x, generator=torch.Generator().manual_seed(2)).score, first)
+    assert torch.equal(metric(network, "saliency", x, generator=torch.Generator().manual_seed(1)).score, first)
+    assert not torch.equal(metric(network, "saliency", x, generator=torch.Generator().manual_seed(2)).score, first)
 
 
 def test_a_sample_without_a_value_is_flagged_and_the_rest_goes_on() -> None:
@@ -221,17 +221,19 @@ def test_a_sample_without_a_value_is_flagged_and_the_rest_goes_on() -> None:
             dark = (x.flatten(1).mean(1) < 0.1)[:, None]
             return torch.where(dark, torch.arange(4.0).flip(0).expand(len(x), 4), self.net(x))
 
-    model, x = holdfast.Classifier(Blank(), (0.0, 1.0), device="cpu"), rand(count=4)
+    model, x = standfast.Model(Blank(), (0.0, 1.0), device="cpu"), rand(count=4)
     x[1] = 0.01
     y = model.predict(x)
     y[2] = (y[2] + 1) % 4
-    result = holdfast.metrics.get("quantus:Sparseness")(model, "saliency", x, y)  # which asserts that a map is not zero
+    result = standfast.metrics.get("quantus:Sparseness")(
+        model, "saliency", x, y
+    )  # which asserts that a map is not zero
     assert result.status == ("ok", "nonfinite", "misclassified", "ok")
     assert result.failed.tolist() == [False, True, False, False]
     assert result.score.isnan().tolist() == [False, True, True, False]
     assert result.frame()["failure"].to_list()[0] is None
     assert "all equal to zero" in result.frame()["failure"].to_list()[1]
-    nan = holdfast.metrics.get(
+    nan = standfast.metrics.get(
         "quantus:MaxSensitivity", nr_samples=2, norm_denominator=lambda a: np.full(len(a), np.nan)
     )
     assert nan(model, "saliency", x[:1]).failure == ("quantus:MaxSensitivity gave nan",)
@@ -239,14 +241,14 @@ def test_a_sample_without_a_value_is_flagged_and_the_rest_goes_on() -> None:
     def refuse(**_: Any) -> float:
         raise ValueError("not this one")
 
-    metric = holdfast.metrics.get(
+    metric = standfast.metrics.get(
         "quantus:MaxSensitivity", nr_samples=2, similarity_func=lambda a, b: a - b, norm_denominator=refuse
     )
     assert metric(model, "saliency", x[2:], y[2:]).failure == (None, "ValueError: not this one")
 
 
 def test_errors_of_the_user_s_explainer_and_of_a_peer_that_does_not_run_are_errors() -> None:
-    model, x, calls = classifier(), rand(), [0]
+    network, x, calls = model(), rand(), [0]
 
     def breaks(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         calls[0] += 1
@@ -255,59 +257,61 @@ def test_errors_of_the_user_s_explainer_and_of_a_peer_that_does_not_run_are_erro
         return inputs
 
     with pytest.raises(ZeroDivisionError, match="of the user's"):
-        small("quantus:MaxSensitivity")(model, holdfast.explainers.from_callable(breaks), x)
+        small("quantus:MaxSensitivity")(network, standfast.explainers.from_callable(breaks), x)
 
     def typo(a: Any, b: Any) -> Any:
         return a.shap  # type: ignore[attr-defined]
 
-    metric = holdfast.metrics.get("quantus:MaxSensitivity", similarity_func=typo)
+    metric = standfast.metrics.get("quantus:MaxSensitivity", similarity_func=typo)
     with pytest.raises(
-        holdfast.HoldfastError, match="quantus:MaxSensitivity of quantus .* does not run: AttributeError"
+        standfast.StandfastError, match="quantus:MaxSensitivity of quantus .* does not run: AttributeError"
     ):
-        metric(model, "saliency", x)
-    with pytest.raises(holdfast.ModelError, match="float32"):
-        double = holdfast.Classifier(small_net((1, 8, 8)).double(), (0.0, 1.0), device="cpu")
+        metric(network, "saliency", x)
+    with pytest.raises(standfast.ModelError, match="float32"):
+        double = standfast.Model(small_net((1, 8, 8)).double(), (0.0, 1.0), device="cpu")
         small("quantus:MaxSensitivity")(double, "saliency", x.double())
 
 
 def test_several_numbers_for_a_sample() -> None:
-    model, x = classifier(), rand(count=1)
-    module, target = model.module.eval(), model.predict(x).numpy()
+    network, x = model(), rand(count=1)
+    module, target = network.module.eval(), network.predict(x).numpy()
     curve = quantus.RegionPerturbation(patch_size=4, disable_warnings=True)(
         module, x.numpy(), target, gradient(module, x.numpy(), target), explain_func=gradient, channel_first=True
     )[0]
     wanted = {"mean": float(np.mean(curve)), "last": float(curve[-1]), "max": float(np.max(curve))}
     for how, value in wanted.items():
-        metric = holdfast.metrics.get("quantus:RegionPerturbation", patch_size=4, reduce=how)
-        assert metric(model, "input_x_gradient", x).score.item() == pytest.approx(value, rel=1e-4)
+        metric = standfast.metrics.get("quantus:RegionPerturbation", patch_size=4, reduce=how)
+        assert metric(network, "input_x_gradient", x).score.item() == pytest.approx(value, rel=1e-4)
     with pytest.raises(
-        holdfast.ArgumentError, match="reduce: expected mean, last or max, because .* has 4 numbers for a sample"
+        standfast.ArgumentError, match="reduce: expected mean, last or max, because .* has 4 numbers for a sample"
     ):
-        holdfast.metrics.get("quantus:RegionPerturbation", patch_size=4, reduce=None)(model, "saliency", x)
-    assert holdfast.metrics.get("quantus:RegionPerturbation").direction == "higher"  # drops, most relevant first
-    assert holdfast.metrics.get("quantus:RegionPerturbation", order="lerf").direction == "lower"
+        standfast.metrics.get("quantus:RegionPerturbation", patch_size=4, reduce=None)(network, "saliency", x)
+    assert standfast.metrics.get("quantus:RegionPerturbation").direction == "higher"  # drops, most relevant first
+    assert standfast.metrics.get("quantus:RegionPerturbation", order="lerf").direction == "lower"
 
 
 def test_names_and_options_are_checked() -> None:
-    assert holdfast.metrics.metrics.is_from_package("quantus:x")
-    assert not holdfast.metrics.metrics.is_from_package("max_sensitivity")
-    with pytest.raises(holdfast.ArgumentError, match="did you mean 'MaxSensitivity'"):
-        holdfast.metrics.get("quantus:MaxSensitivit")
-    with pytest.raises(holdfast.ArgumentError, match="option of quantus:MaxSensitivity: .*did you mean 'nr_samples'"):
-        holdfast.metrics.get("quantus:MaxSensitivity", nr_sample=3)
-    with pytest.raises(holdfast.ArgumentError, match="package: expected one of captum, quantus, got 'quantos'"):
+    assert standfast.metrics.metrics.is_from_package("quantus:x")
+    assert not standfast.metrics.metrics.is_from_package("max_sensitivity")
+    with pytest.raises(standfast.ArgumentError, match="did you mean 'MaxSensitivity'"):
+        standfast.metrics.get("quantus:MaxSensitivit")
+    with pytest.raises(standfast.ArgumentError, match="option of quantus:MaxSensitivity: .*did you mean 'nr_samples'"):
+        standfast.metrics.get("quantus:MaxSensitivity", nr_sample=3)
+    with pytest.raises(standfast.ArgumentError, match="package: expected one of captum, quantus, got 'quantos'"):
         peer_class("quantos:MaxSensitivity")
-    with pytest.raises(holdfast.ArgumentError, match="nr_samples: expected a whole number of at least 1, got 0"):
-        holdfast.metrics.get("quantus:MaxSensitivity", nr_samples=0)
-    with pytest.raises(holdfast.ArgumentError, match="n_perturb_samples: expected a whole number of at least 1, got 0"):
-        holdfast.metrics.get("captum:infidelity", n_perturb_samples=0)
-    with pytest.raises(holdfast.ArgumentError, match="similarity_func: expected one of .*, got 'corelation_spearman'"):
-        holdfast.metrics.get("quantus:FaithfulnessCorrelation", similarity_func="corelation_spearman")
-    by_name = holdfast.metrics.get("quantus:FaithfulnessCorrelation", similarity_func="correlation_spearman")
+    with pytest.raises(standfast.ArgumentError, match="nr_samples: expected a whole number of at least 1, got 0"):
+        standfast.metrics.get("quantus:MaxSensitivity", nr_samples=0)
+    with pytest.raises(
+        standfast.ArgumentError, match="n_perturb_samples: expected a whole number of at least 1, got 0"
+    ):
+        standfast.metrics.get("captum:infidelity", n_perturb_samples=0)
+    with pytest.raises(standfast.ArgumentError, match="similarity_func: expected one of .*, got 'corelation_spearman'"):
+        standfast.metrics.get("quantus:FaithfulnessCorrelation", similarity_func="corelation_spearman")
+    by_name = standfast.metrics.get("quantus:FaithfulnessCorrelation", similarity_func="correlation_spearman")
     assert by_name.options()["similarity_func"] == "correlation_spearman"
     for name, why in (("Consistency", "compares samples"), ("PointingGame", "needs a mask")):
-        with pytest.raises(holdfast.ArgumentError, match=f"{name}, which {why}"):
-            holdfast.metrics.get(f"quantus:{name}")
+        with pytest.raises(standfast.ArgumentError, match=f"{name}, which {why}"):
+            standfast.metrics.get(f"quantus:{name}")
         assert f"quantus:{name}" not in NAMES
     assert bibtex("captum:sensitivity_max").startswith("@misc{yeh2019infidelity,")
 
@@ -318,10 +322,10 @@ def test_without_quantus_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(peers_quantus, "import_module", missing)
     peers_quantus.metrics.cache_clear()
-    with pytest.raises(holdfast.MissingExtraError, match=r"pip install 'holdfast\[peers\]'"):
-        holdfast.metrics.get("quantus:Monotonicity_")
+    with pytest.raises(standfast.MissingExtraError, match=r"pip install 'standfast\[peers\]'"):
+        standfast.metrics.get("quantus:Monotonicity_")
     study = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": ["lrp"]}
-    with pytest.raises(StudyError, match=r"(?s)metrics\[0\].*pip install\s+'holdfast\[peers\]'"):
+    with pytest.raises(StudyError, match=r"(?s)metrics\[0\].*pip install\s+'standfast\[peers\]'"):
         study_from({**study, "metrics": ["quantus:Monotonicity_"]})
     peers_quantus.metrics.cache_clear()
 
@@ -353,7 +357,7 @@ def test_a_study_with_their_metrics_and_ours(tmp_path: Path) -> None:
     assert list(study.metrics) == [*names, "max_sensitivity"]
     assert study.plain()["metrics"]["quantus:LocalLipschitzEstimate"]["nr_samples"] == 5
     assert study_from(study.plain()).plain() == study.plain()
-    found = holdfast.run_study(file, out=tmp_path / "results", progress=False)
+    found = standfast.run_study(file, out=tmp_path / "results", progress=False)
     assert found.failures == []
     frame = found.results.samples
     assert frame.height == 2 * 2 * 5
@@ -369,7 +373,7 @@ def test_a_study_with_their_metrics_and_ours(tmp_path: Path) -> None:
         assert words in page, words
     assert "Quantus:MaxSensitivity" not in page
     assert "not installed" not in page
-    again = holdfast.run_study(write(tmp_path, per_job=1), out=tmp_path / "others", progress=False).results.samples
+    again = standfast.run_study(write(tmp_path, per_job=1), out=tmp_path / "others", progress=False).results.samples
     order = ["label", "explainer", "sample"]
     assert (
         theirs.sort(order)["score"].to_list()
@@ -379,21 +383,21 @@ def test_a_study_with_their_metrics_and_ours(tmp_path: Path) -> None:
 
 def test_evaluate_takes_them_and_other_processes_too(tmp_path: Path) -> None:
     metrics = [small("quantus:MaxSensitivity"), small("captum:infidelity")]
-    model, x = classifier(), rand()
-    here = holdfast.evaluate(model, ["saliency"], x, metrics, progress=False, samples_per_job=1)
+    network, x = model(), rand()
+    here = standfast.evaluate(network, ["saliency"], x, metrics, progress=False, samples_per_job=1)
     assert here.failures == []
-    direct = metrics[0](model, "saliency", x, generator=torch.Generator().manual_seed(0)).score
+    direct = metrics[0](network, "saliency", x, generator=torch.Generator().manual_seed(0)).score
     frame = here.results.samples
     assert frame.filter(frame["label"] == "quantus:MaxSensitivity").sort("sample")["score"].to_list() == direct.tolist()
 
 
 def test_the_version_of_the_package_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    metric = holdfast.metrics.get("captum:infidelity")
+    metric = standfast.metrics.get("captum:infidelity")
     before = fingerprint(metric)
-    assert fingerprint(holdfast.metrics.get("captum:infidelity", noise=0.2)) != before
+    assert fingerprint(standfast.metrics.get("captum:infidelity", noise=0.2)) != before
     assert fingerprint(pickle.loads(pickle.dumps(metric))) == before
     monkeypatch.setattr(type(metric), "package", "captum 0.0.1")
-    assert fingerprint(holdfast.metrics.get("captum:infidelity")) != before
+    assert fingerprint(standfast.metrics.get("captum:infidelity")) != before
 
 
 @pytest.mark.parametrize(

@@ -10,27 +10,27 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.algorithms import find_knee
-from holdfast.errors import ArgumentError
-from holdfast.metrics import CEval, CEvalPlot, NearAffinity
-from holdfast.metrics.c_eval import empty_distortion, fixed_features
-from holdfast.metrics.c_eval.fixed_distortion import Distortions, DistortionSearch
-from holdfast.presentation import presentation_of
-from holdfast.presentation.c_eval.c_eval import _find_quartiles, compare_settings
+import standfast
+from standfast.algorithms import find_knee
+from standfast.errors import ArgumentError
+from standfast.metrics import CEval, CEvalPlot, NearAffinity
+from standfast.metrics.c_eval import empty_distortion, fixed_features
+from standfast.metrics.c_eval.fixed_distortion import Distortions, DistortionSearch
+from standfast.presentation import presentation_of
+from standfast.presentation.c_eval.c_eval import _find_quartiles, compare_settings
 
 FEATURES = 12
 
 
 @pytest.fixture(scope="module")
-def affine() -> holdfast.Classifier:
+def affine() -> standfast.Model:
     """Two classes, so one boundary, far within the bounds."""
     module = nn.Linear(FEATURES, 2)
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         module.weight.copy_(torch.randn(2, FEATURES, generator=generator))
         module.bias.zero_()
-    return holdfast.Classifier(module, (-1e4, 1e4), device="cpu")
+    return standfast.Model(module, (-1e4, 1e4), device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -40,23 +40,23 @@ def inputs() -> Tensor:
 
 @pytest.fixture(scope="module")
 def digits() -> Tensor:
-    return holdfast.data.bundled("digits").inputs[:12]
+    return standfast.data.bundled("digits").inputs[:12]
 
 
 @pytest.fixture(scope="module")
-def lenet() -> holdfast.Classifier:
-    return holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=128)
+def lenet() -> standfast.Model:
+    return standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=128)
 
 
-def slope(classifier: holdfast.Classifier) -> np.ndarray:
-    weight = classifier.module.weight.detach().double().numpy()  # type: ignore[union-attr, operator]
+def slope(model: standfast.Model) -> np.ndarray:
+    weight = model.module.weight.detach().double().numpy()  # type: ignore[union-attr, operator]
     return np.asarray(weight[1] - weight[0])
 
 
-def test_affine_closed_form(affine: holdfast.Classifier, inputs: Tensor) -> None:
+def test_affine_closed_form(affine: standfast.Model, inputs: Tensor) -> None:
     """`c(e) = margin / ||w on the rest||`, e the features with the largest attributions."""
     result = CEval(fraction=0.25)(affine, "input_x_gradient", inputs)
-    maps = holdfast.explainers.get("input_x_gradient")(affine, inputs)
+    maps = standfast.explainers.get("input_x_gradient")(affine, inputs)
     w, logits = slope(affine), affine.logits(inputs).double().numpy()
     for row in range(len(inputs)):
         top = np.argsort(-maps[row].numpy(), kind="stable")[:3]
@@ -71,7 +71,7 @@ def test_affine_closed_form(affine: holdfast.Classifier, inputs: Tensor) -> None
 
 
 def test_near_affinity_of_an_affine_classifier_and_of_a_network(
-    affine: holdfast.Classifier, inputs: Tensor, lenet: holdfast.Classifier, digits: Tensor
+    affine: standfast.Model, inputs: Tensor, lenet: standfast.Model, digits: Tensor
 ) -> None:
     """Eq. 11 holds for a plane without bounds, and not for a network."""
     plane = NearAffinity((0.25, 0.5, 0.75))(affine, "saliency", inputs)
@@ -83,19 +83,19 @@ def test_near_affinity_of_an_affine_classifier_and_of_a_network(
 
 @pytest.mark.parametrize("kind", [CEval, CEvalPlot, NearAffinity])
 def test_the_estimate_of_evaluations_is_near_their_number(
-    kind: type[CEval | CEvalPlot | NearAffinity], affine: holdfast.Classifier, inputs: Tensor
+    kind: type[CEval | CEvalPlot | NearAffinity], affine: standfast.Model, inputs: Tensor
 ) -> None:
     metric = kind(fractions=(0.2, 0.3, 0.5, 0.7, 0.9), attack="alma:steps=20")
     ratio = metric(affine, "saliency", inputs[:4]).model_evaluations / metric.expected_evaluations()
     assert bool(((ratio > 0.8) & (ratio < 1.25)).all())
 
 
-def test_the_best_features_give_the_largest_c(affine: holdfast.Classifier, inputs: Tensor) -> None:
+def test_the_best_features_give_the_largest_c(affine: standfast.Model, inputs: Tensor) -> None:
     """Held by size of weight, c is the largest that any set of that size can have; against all sets."""
     from itertools import combinations
 
     across = torch.from_numpy(np.abs(slope(affine))).float()
-    best_map = holdfast.explainers.from_callable(lambda model, x, y: across.expand(x.shape), name="across")
+    best_map = standfast.explainers.from_callable(lambda model, x, y: across.expand(x.shape), name="across")
     result = CEval(fraction=0.25)(affine, best_map, inputs[:2])
     w, logits = slope(affine), affine.logits(inputs[:2]).double().numpy()
     for row in range(2):
@@ -138,7 +138,7 @@ def test_signs_channels_and_units() -> None:
 
 
 @pytest.mark.parametrize("attack", ["fmn:steps=3,rivals=1,second=0,polish=0,scatter=0", "gsa"])
-def test_ratios_are_at_least_one_and_sweeps_never_fall(attack: str, lenet: holdfast.Classifier, digits: Tensor) -> None:
+def test_ratios_are_at_least_one_and_sweeps_never_fall(attack: str, lenet: standfast.Model, digits: Tensor) -> None:
     """Also with attacks far from the minimum, whose c(empty) is repaired by what they find with less free."""
     sizes = (0.05, 0.1, 0.2, 0.4, 0.6)
     result = CEval(attack, 0.2, fractions=sizes)(lenet, "saliency", digits)
@@ -166,29 +166,27 @@ def test_c_empty_is_computed_once_for_all_explainers(monkeypatch: pytest.MonkeyP
     rows = []
     whole = empty_distortion.minimal_distortion
 
-    def counting(classifier: object, x: Tensor, *args: object, **options: object) -> object:
+    def counting(model: object, x: Tensor, *args: object, **options: object) -> object:
         rows.append(len(x))
-        return whole(classifier, x, *args, **options)  # type: ignore[arg-type]
+        return whole(model, x, *args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(empty_distortion, "minimal_distortion", counting)
-    module = holdfast.zoo.load("lenet5-mnist")
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
+    module = standfast.zoo.load("lenet5-mnist")
+    model = standfast.Model(module, (0.0, 1.0), device="cpu")
     metric = CEval("fmn:steps=4,polish=1")
-    first = metric(classifier, "saliency", digits[:6])
-    second = metric(classifier, "random", digits[2:9])
+    first = metric(model, "saliency", digits[:6])
+    second = metric(model, "random", digits[2:9])
     assert rows == [6, 3]
-    raw = whole(classifier, digits[:9], None, None, attack=metric.attack).distortion.double()  # type: ignore[arg-type]
+    raw = whole(model, digits[:9], None, None, attack=metric.attack).distortion.double()  # type: ignore[arg-type]
     for result, own in ((first, raw[:6]), (second, raw[2:9])):  # each repaired by its own c, and by nothing else
         least = torch.minimum(own, torch.where(result.found, result.c, torch.inf))
         assert result.c_empty.tolist() == least.tolist()
     assert first.empty_evaluations.tolist()[2:] == second.empty_evaluations.tolist()[:4]
-    alone = metric(
-        holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu"), "random", digits[2:9]
-    )
+    alone = metric(standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu"), "random", digits[2:9])
     assert second.frame().equals(alone.frame())
     with torch.no_grad():
         next(module.parameters()).mul_(1.01)
-    metric(classifier, "random", digits[:2])
+    metric(model, "random", digits[:2])
     assert rows[-1] == 2
 
 
@@ -199,10 +197,10 @@ def test_nothing_found_is_a_lower_end(digits: Tensor) -> None:
         module[1].weight.zero_()  # type: ignore[union-attr, operator]
         module[1].weight[1, 0] = 4.0  # type: ignore[index]
         module[1].bias.copy_(torch.tensor([1.0, 0.0]))  # type: ignore[union-attr]
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
+    classifier = standfast.Model(module, (0.0, 1.0), device="cpu")
     first = torch.zeros(1, 1, 28, 28)
     first[..., 0, 0] = 1.0
-    explainer = holdfast.explainers.from_callable(lambda model, x, y: first.expand(x.shape), name="first")
+    explainer = standfast.explainers.from_callable(lambda model, x, y: first.expand(x.shape), name="first")
     result = CEval()(classifier, explainer, digits[:3])
     assert result.c_empty.tolist() == pytest.approx([0.25] * 3, rel=1e-3)
     assert not result.found.any()
@@ -235,7 +233,7 @@ def test_nothing_found_is_a_lower_end(digits: Tensor) -> None:
 
 
 def test_the_bound_of_what_is_not_found_has_a_limit_too(
-    monkeypatch: pytest.MonkeyPatch, lenet: holdfast.Classifier, digits: Tensor
+    monkeypatch: pytest.MonkeyPatch, lenet: standfast.Model, digits: Tensor
 ) -> None:
     """c at the second size is at least that at the first one, of which an attack found 1, and 0.62 is the limit."""
 
@@ -278,17 +276,17 @@ def test_a_curve_goes_on_where_the_median_is_known() -> None:
     assert np.allclose(_find_quartiles(known), np.quantile(known, [0.25, 0.5, 0.75], axis=0))
 
 
-def test_at_least_one_place_stays_free(lenet: holdfast.Classifier, digits: Tensor) -> None:
+def test_at_least_one_place_stays_free(lenet: standfast.Model, digits: Tensor) -> None:
     result = CEval("fmn:steps=2,second=0,polish=1,scatter=8", fraction=0.9999)(lenet, "saliency", digits[:2])
     assert result.mask.sum((1, 2)).tolist() == [783, 783]
     assert bool(result.c.isfinite().all())
     assert bool((result.c >= result.c_empty).all())
-    one = holdfast.Classifier(nn.Linear(1, 2), (0.0, 1.0), device="cpu")
+    one = standfast.Model(nn.Linear(1, 2), (0.0, 1.0), device="cpu")
     with pytest.raises(ArgumentError, match="inputs: expected at least two places"):
         CEval.example()(one, "saliency", torch.ones(1, 1))
 
 
-def test_the_interval_is_the_gap_between_searches(lenet: holdfast.Classifier, digits: Tensor) -> None:
+def test_the_interval_is_the_gap_between_searches(lenet: standfast.Model, digits: Tensor) -> None:
     """By hand: both distortions from their two best searches; and no ratio is outside of its interval."""
     metric = CEval("fmn:steps=20,second=20,polish=4")
     result = metric(lenet, "saliency", digits[:6])
@@ -307,8 +305,8 @@ def test_the_interval_is_the_gap_between_searches(lenet: holdfast.Classifier, di
     assert (reading.censored, reading.censored_side) == ("bound", "lower")
 
 
-def test_a_constant_map_is_degenerate(lenet: holdfast.Classifier, digits: Tensor) -> None:
-    flat = holdfast.explainers.from_callable(lambda model, x, y: torch.zeros_like(x), name="flat")
+def test_a_constant_map_is_degenerate(lenet: standfast.Model, digits: Tensor) -> None:
+    flat = standfast.explainers.from_callable(lambda model, x, y: torch.zeros_like(x), name="flat")
     result = CEval.example()(lenet, flat, digits[:2])
     assert result.status == ("degenerate", "degenerate")
     assert bool(result.ratio.isnan().all())
@@ -321,13 +319,13 @@ def test_brackets_hold(digits: Tensor) -> None:
     with torch.no_grad():
         module[2].weight.mul_(8)  # type: ignore[union-attr, operator]
         module[4].weight.mul_(8)  # type: ignore[union-attr, operator]
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu")
+    model = standfast.Model(module, (0.0, 1.0), device="cpu")
     for norm in (2, "inf"):
-        result = CEval(norm=norm, certify="crown", fraction=0.3)(classifier, "saliency", digits[:6])
+        result = CEval(norm=norm, certify="crown", fraction=0.3)(model, "saliency", digits[:6])
         assert result.found.all()
         assert bool((result.certified_c > 0.05 * result.c).all())
         assert bool((result.certified_c <= result.c * 1.0001).all())
-    plane = holdfast.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(784, 3)), (0.0, 1.0), device="cpu")
+    plane = standfast.Model(nn.Sequential(nn.Flatten(), nn.Linear(784, 3)), (0.0, 1.0), device="cpu")
     result = CEval(certify="crown")(plane, "saliency", digits[:3])
     sure = result.found
     assert sure.any()
@@ -362,9 +360,9 @@ def test_which_setting_is_enough() -> None:
     assert compare_settings(curves) == ["LIME: 4000 still gains."]
 
 
-def test_report(lenet: holdfast.Classifier, digits: Tensor, tmp_path: Path) -> None:
+def test_report(lenet: standfast.Model, digits: Tensor, tmp_path: Path) -> None:
     """Random and centre-square baselines, the plot with its knee, and the pictures."""
-    found = holdfast.evaluate(
+    found = standfast.evaluate(
         lenet,
         ["saliency", "random", "centre"],
         digits[:4],

@@ -18,52 +18,57 @@ import scipy.stats
 import torch
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 from conftest import small_net
-from holdfast.metrics import replaced_copies
-from holdfast.metrics.coarse_to_fine import replacement
-from holdfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS, CorruptionCurve, CorruptionCurveResult
-from holdfast.metrics.coarse_to_fine.gate import apply_gate, compare_curves
-from holdfast.metrics.coarse_to_fine.replacement import count_replaced, draw_normal, make_gaussian_fields, resolve_noise
-from holdfast.metrics.coarse_to_fine.summary import Curves, summarise
-from holdfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
-from holdfast.presentation import presentation_of
-from holdfast.report.views import Contents
-from holdfast.tensors import content_keys, hashed_uniform
+from standfast.metrics import replaced_copies
+from standfast.metrics.coarse_to_fine import replacement
+from standfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS, CorruptionCurve, CorruptionCurveResult
+from standfast.metrics.coarse_to_fine.gate import apply_gate, compare_curves
+from standfast.metrics.coarse_to_fine.replacement import (
+    count_replaced,
+    draw_normal,
+    make_gaussian_fields,
+    resolve_noise,
+)
+from standfast.metrics.coarse_to_fine.summary import Curves, summarise
+from standfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
+from standfast.presentation import presentation_of
+from standfast.report.views import Contents
+from standfast.tensors import content_keys, hashed_uniform
 
 SHAPES = {"grey": (1, 6, 7), "colour": (3, 5, 5), "series": (2, 17), "flat": (12,)}
 ENDLESS = (-float("inf"), float("inf"))
 FEW = (0.1, 0.29, 0.55, 1.0)
 
 
-def classifier(shape: tuple[int, ...], batch_size: int = 64, bounds: Any = ENDLESS) -> holdfast.Classifier:
-    return holdfast.Classifier(small_net(shape), bounds, device="cpu", batch_size=batch_size)
+def model(shape: tuple[int, ...], batch_size: int = 64, bounds: Any = ENDLESS) -> standfast.Model:
+    return standfast.Model(small_net(shape), bounds, device="cpu", batch_size=batch_size)
 
 
 def inputs(shape: tuple[int, ...], count: int = 3) -> Tensor:
     return torch.rand(count, *shape, generator=torch.Generator().manual_seed(1))
 
 
-def linear(weights: Tensor, bias: float = 0.5) -> holdfast.Classifier:
+def linear(weights: Tensor, bias: float = 0.5) -> standfast.Model:
     """Two classes, logits `w x + bias` and 0; input x gradient is `w x` of the first."""
     layer = nn.Linear(len(weights), 2)
     with torch.no_grad():
         layer.weight.copy_(torch.stack((weights, torch.zeros_like(weights))))
         layer.bias.copy_(torch.tensor([bias, 0.0]))
-    return holdfast.Classifier(layer, ENDLESS, device="cpu", batch_size=64)
+    return standfast.Model(layer, ENDLESS, device="cpu", batch_size=64)
 
 
-def given(x: Tensor, maps: Tensor) -> holdfast.explainers.Explainer:
+def given(x: Tensor, maps: Tensor) -> standfast.explainers.Explainer:
     """An explainer that looks up the maps of inputs that it knows by their content."""
     keys = content_keys(x, 0).tolist()
 
     def explain(module: nn.Module, asked: Tensor, targets: Tensor) -> Tensor:
         return maps[[keys.index(key) for key in content_keys(asked, 0).tolist()]]
 
-    return holdfast.explainers.from_callable(explain, name="given")
+    return standfast.explainers.from_callable(explain, name="given")
 
 
-def replacements(metric: CorruptionCurve, x: Tensor, model: holdfast.Classifier, seed: int) -> Tensor:
+def replacements(metric: CorruptionCurve, x: Tensor, model: standfast.Model, seed: int) -> Tensor:
     """The values that stand in for those of `x` in each draw, `(N, draws, ...)`."""
     keys = make_draw_keys(make_sample_keys(x, seed), metric._draws)
     fields = metric._make_fields(model, x)
@@ -73,7 +78,7 @@ def replacements(metric: CorruptionCurve, x: Tensor, model: holdfast.Classifier,
 
 
 def slowly(
-    model: holdfast.Classifier, metric: CorruptionCurve, x: Tensor, relevance: Tensor, noise: Tensor, order: str
+    model: standfast.Model, metric: CorruptionCurve, x: Tensor, relevance: Tensor, noise: Tensor, order: str
 ) -> tuple[list[float], list[float]]:
     """Drops and shares of one input `(...)` at each k, from the formula of App. A.1, copy by copy."""
 
@@ -120,15 +125,15 @@ def slowly(
     ids=["default", "pixels", "constant, bottom", "function, top"],
 )
 def test_the_formula_written_out(metric: CorruptionCurve, shape: tuple[int, ...]) -> None:
-    model, x = classifier(shape), inputs(shape)
-    found = metric(model, "input_x_gradient", x, generator=torch.Generator().manual_seed(5))
-    maps = holdfast.explainers.get("input_x_gradient")(model, x)
-    seed = holdfast.tensors.draw_seed(torch.Generator().manual_seed(5))
-    noise = replacements(metric, x, model, seed)
+    network, x = model(shape), inputs(shape)
+    found = metric(network, "input_x_gradient", x, generator=torch.Generator().manual_seed(5))
+    maps = standfast.explainers.get("input_x_gradient")(network, x)
+    seed = standfast.tensors.draw_seed(torch.Generator().manual_seed(5))
+    noise = replacements(metric, x, network, seed)
     assert noise.shape == (3, metric._draws, *shape)
     assert tuple(found.score_drop) == metric.order
     for order, row in itertools.product(metric.order, range(3)):
-        drops, shares = slowly(model, metric, x[row], maps[row], noise[row], order)
+        drops, shares = slowly(network, metric, x[row], maps[row], noise[row], order)
         np.testing.assert_allclose(found.score_drop[order][row].numpy(), drops, atol=3e-6)
         np.testing.assert_allclose(found.corrupted_share[row].numpy(), shares, atol=1e-12)
         own_area = scipy.integrate.trapezoid([0, *drops, drops[-1]], [0, *shares, 1])
@@ -140,19 +145,19 @@ def test_the_formula_written_out(metric: CorruptionCurve, shape: tuple[int, ...]
 
 
 def test_every_copy_is_looked_at_once() -> None:
-    model, x = classifier((12,)), inputs((12,), 20)
+    network, x = model((12,)), inputs((12,), 20)
     metric = CorruptionCurve(fractions=FRACTIONS, samples=3)
-    found = metric(model, "input_x_gradient", x)
+    found = metric(network, "input_x_gradient", x)
     shares = (found.corrupted_share * 12).round().long()
     for row in range(20):
         counts = set(shares[row].tolist()) - {0}
         assert max(counts) == found.positive[row]
         assert found.model_evaluations[row] == 1 + 3 * (2 * len(counts) - 1)
     assert torch.equal(found.drop_top[:, -1], found.drop_bottom[:, -1])  # all positive positions, in either order
-    few = CorruptionCurve(fractions=(0.05, 0.9), samples=3, order=("bottom",))(model, "input_x_gradient", x)
+    few = CorruptionCurve(fractions=(0.05, 0.9), samples=3, order=("bottom",))(network, "input_x_gradient", x)
     assert (few.drop_bottom[:, 0] == 0).all()  # 5% of at most 12 are none
     assert few.model_evaluations.tolist() == [4] * 20
-    full = classifier((1, 20, 20))
+    full = model((1, 20, 20))
     expected = metric(full, "saliency", inputs((1, 20, 20), 2)).model_evaluations
     assert (expected <= metric.expected_evaluations()).all()
     assert expected.max() == metric.expected_evaluations()
@@ -172,7 +177,7 @@ def test_copies_are_nested_and_both_orders_share_their_noise() -> None:
 
     x = inputs((20,), 1)
     maps = torch.linspace(-0.3, 1.0, 20)[torch.randperm(20, generator=torch.Generator().manual_seed(0))][None]
-    model = holdfast.Classifier(Watched(), ENDLESS, device="cpu", batch_size=64)
+    model = standfast.Model(Watched(), ENDLESS, device="cpu", batch_size=64)
     metric = CorruptionCurve(fractions=(0.2, 0.5, 1.0), samples=1)
     found = metric(model, given(x, maps), x)
     copies = seen[-1][:5]  # three of the top, two of the bottom
@@ -243,20 +248,20 @@ def test_the_expected_drop_under_normal_noise_by_quadrature() -> None:
 
 
 def test_the_standard_error_is_that_of_the_areas_of_single_draws() -> None:
-    model, x = classifier((12,)), inputs((12,), 2)
+    network, x = model((12,)), inputs((12,), 2)
     metric = CorruptionCurve(fractions=FEW, samples=4)
-    found, maps = metric(model, "input_x_gradient", x), holdfast.explainers.get("input_x_gradient")(model, x)
-    noise = replacements(metric, x, model, 0)
+    found, maps = metric(network, "input_x_gradient", x), standfast.explainers.get("input_x_gradient")(network, x)
+    noise = replacements(metric, x, network, 0)
     for row in range(2):
         areas = []
         for draw in range(4):
-            drops, shares = slowly(model, metric, x[row], maps[row], noise[row, draw : draw + 1], "top")
+            drops, shares = slowly(network, metric, x[row], maps[row], noise[row, draw : draw + 1], "top")
             areas.append(scipy.integrate.trapezoid([0, *drops, drops[-1]], [0, *shares, 1]))
         assert found.area_top[row].item() == pytest.approx(np.mean(areas), abs=3e-6)
         assert found.std_error[row].item() == pytest.approx(scipy.stats.sem(areas), rel=1e-4)
-    bottom = CorruptionCurve(fractions=FEW, samples=4, order=("bottom",))(model, "input_x_gradient", x)
+    bottom = CorruptionCurve(fractions=FEW, samples=4, order=("bottom",))(network, "input_x_gradient", x)
     assert torch.isfinite(bottom.std_error).all()
-    assert CorruptionCurve(samples=1)(model, "saliency", x).std_error.isnan().all()
+    assert CorruptionCurve(samples=1)(network, "saliency", x).std_error.isnan().all()
 
 
 def test_counts_are_those_of_exact_fractions() -> None:
@@ -281,32 +286,32 @@ def test_draw_normals_are_normal_and_independent() -> None:
     exact = scipy.stats.norm.ppf(hashed_uniform(keys.flatten()[:3], 1000).double().numpy())
     np.testing.assert_allclose(values[:3], exact, rtol=1e-9, atol=1e-12)
     x = torch.zeros(2, 3, 4, 4)
-    model = classifier((3, 4, 4))  # with infinite bounds
-    three = make_gaussian_fields(model, x, (0.0, 10.0, -5.0), (1.0, 0.1, 2.0))(x, keys[:2, 0])
-    one = make_gaussian_fields(model, x)(x, keys[:2, 0])
+    network = model((3, 4, 4))  # with infinite bounds
+    three = make_gaussian_fields(network, x, (0.0, 10.0, -5.0), (1.0, 0.1, 2.0))(x, keys[:2, 0])
+    one = make_gaussian_fields(network, x)(x, keys[:2, 0])
     np.testing.assert_allclose(one.flatten(1)[:, :9], draw_normal(keys[:2, 0], 48)[:, :9], rtol=1e-6)
     torch.testing.assert_close(three[:, 1], 10 + 0.1 * one[:, 1])
     torch.testing.assert_close(three[:, 2], -5 + 2 * one[:, 2])
 
 
 def test_noise_belongs_to_the_sample_and_the_seed_and_not_to_the_explainer() -> None:
-    model, x = classifier((2, 17)), inputs((2, 17), 5)
+    network, x = model((2, 17)), inputs((2, 17), 5)
     metric = CorruptionCurve(samples=3)
 
     def doubled(module: nn.Module, x: Tensor, targets: Tensor) -> Tensor:
-        return 2 * holdfast.explainers.get("saliency")(model, x, targets)
+        return 2 * standfast.explainers.get("saliency")(network, x, targets)
 
-    one = metric(model, "saliency", x)
-    two = metric(model, holdfast.explainers.from_callable(doubled, name="doubled"), x)
-    stored = metric(model, given(x, holdfast.explainers.get("saliency")(model, x)), x)
+    one = metric(network, "saliency", x)
+    two = metric(network, standfast.explainers.from_callable(doubled, name="doubled"), x)
+    stored = metric(network, given(x, standfast.explainers.get("saliency")(network, x)), x)
     for other in (two, stored):  # the same order and the same noise: the same bits
         assert torch.equal(one.drop_top, other.drop_top)
         assert torch.equal(one.drop_bottom, other.drop_bottom)
         assert torch.equal(one.noise_key, other.noise_key)
-    random = metric(model, "random", x)
+    random = metric(network, "random", x)
     assert torch.equal(one.noise_key, random.noise_key)
     assert not torch.equal(one.area_top, random.area_top)
-    moved = metric(model, "saliency", x, generator=torch.Generator().manual_seed(1))
+    moved = metric(network, "saliency", x, generator=torch.Generator().manual_seed(1))
     assert not torch.equal(moved.noise_key, one.noise_key)
     assert not torch.equal(moved.area_top, one.area_top)
     assert "noise_key" in one.tensors()
@@ -325,22 +330,22 @@ def test_noise_is_clipped_to_the_bounds_and_that_is_told() -> None:
             seen.append(x)
             return self.net(x)
 
-    model = holdfast.Classifier(Watched(), (0.0, 1.0), device="cpu", batch_size=64)
+    network = standfast.Model(Watched(), (0.0, 1.0), device="cpu", batch_size=64)
     x = inputs((1, 6, 7))
     standard = CorruptionCurve(samples=4, mean=0.0, sd=1.0)
     with pytest.warns(UserWarning, match=r"replacement: 66% of this noise lies outside of the bounds \[0, 1\]"):
-        found = standard(model, "saliency", x)
+        found = standard(network, "saliency", x)
     copies = torch.cat(seen)
     assert copies.amin() == 0
     assert copies.amax() == 1
     assert found.clipped.mean().item() == pytest.approx(0.5 + scipy.stats.norm.sf(1), abs=0.05)
-    fitting = CorruptionCurve(samples=4)(model, "saliency", x)
+    fitting = CorruptionCurve(samples=4)(network, "saliency", x)
     assert fitting.clipped.mean().item() == pytest.approx(2 * scipy.stats.norm.sf(2), abs=0.03)
-    same = CorruptionCurve(samples=4, mean=0.5, sd=0.25)(model, "saliency", x)
+    same = CorruptionCurve(samples=4, mean=0.5, sd=0.25)(network, "saliency", x)
     assert torch.equal(fitting.drop_top, same.drop_top)
-    wide = standard(classifier((1, 6, 7)), "saliency", x)
+    wide = standard(model((1, 6, 7)), "saliency", x)
     assert wide.clipped.tolist() == [0, 0, 0]
-    assert CorruptionCurve(replacement="constant")(model, "saliency", x).clipped.tolist() == [0, 0, 0]
+    assert CorruptionCurve(replacement="constant")(network, "saliency", x).clipped.tolist() == [0, 0, 0]
     notes = presentation_of(CorruptionCurve.name).remarks(found.frame(), CorruptionCurve().options())
     assert any(note.startswith("replacements clipped to the bounds: 6") for note in notes)
 
@@ -348,7 +353,7 @@ def test_noise_is_clipped_to_the_bounds_and_that_is_told() -> None:
 def test_noise_has_the_scale_of_each_channels_bounds() -> None:
     """In double precision; a channel without bounds has the paper's noise."""
     ends = torch.tensor([[[-1.0], [0.0], [-math.inf]], [[3.0], [255.0], [math.inf]]], dtype=torch.float64)
-    model = holdfast.Classifier(nn.Flatten(), (ends[0], ends[1]), device="cpu")
+    model = standfast.Model(nn.Flatten(), (ends[0], ends[1]), device="cpu")
     centre, scale = resolve_noise(model, torch.zeros(2, 3, 5, dtype=torch.float64), None, None)
     assert (centre.flatten().tolist(), scale.flatten().tolist()) == ([1.0, 127.5, 0.0], [1.0, 63.75, 1.0])
     centre, scale = resolve_noise(model, torch.zeros(2, 3, 5), 0.5, (1.0, 2.0, 3.0))
@@ -367,7 +372,7 @@ def test_replacements_are_those_of_reference_inputs() -> None:
             seen.append(x)
             return self.net(x)
 
-    model = holdfast.Classifier(Watched(), (0.0, 9.0), device="cpu", batch_size=256)
+    model = standfast.Model(Watched(), (0.0, 9.0), device="cpu", batch_size=256)
     x = inputs((9,), 2)
     references = torch.arange(2.0, 7.0)[:, None].expand(5, 9).contiguous()
     metric = CorruptionCurve(fractions=(0.5, 1.0), samples=60, replacement="sample", background=references)
@@ -377,7 +382,7 @@ def test_replacements_are_those_of_reference_inputs() -> None:
     drawn = [values for values in drawn if values]
     assert all(len(values) == 1 for values in drawn)  # of a draw, all from one reference
     assert {value for (value,) in drawn} == {2.0, 3.0, 4.0, 5.0, 6.0}
-    assert isinstance(metric.background, holdfast.explainers.Background)
+    assert isinstance(metric.background, standfast.explainers.Background)
     same = dataclasses.replace(metric, background=references.clone())
     assert same == metric
     json.dumps(metric.options())
@@ -392,19 +397,19 @@ def test_a_function_gets_each_row_by_itself() -> None:
 
     x = inputs((2, 17), 6)
     metric = CorruptionCurve(fractions=FEW, samples=2, replacement=shifted)
-    whole = metric(classifier((2, 17)), "saliency", x)
-    alone = metric(classifier((2, 17)), "saliency", x[4:5])
+    whole = metric(model((2, 17)), "saliency", x)
+    alone = metric(model((2, 17)), "saliency", x[4:5])
     assert torch.equal(alone.drop_top[0], whole.drop_top[4])
     assert metric.options()["replacement"].endswith("shifted")
     json.dumps(metric.options())
-    model = classifier((2, 17))
+    network = model((2, 17))
     for broken, message in (
         (lambda x, u: x[0], "replacement: expected a function that returns a tensor of shape .*, got shape .2, 17"),
         (lambda x, u: 1.0, "replacement: expected a function that returns a tensor of shape .*, got a float"),
         (lambda x, u: x / 0, "replacement: expected a function that returns finite values"),
     ):
-        with pytest.raises(holdfast.ArgumentError, match=message):
-            CorruptionCurve(replacement=broken)(model, "saliency", x)  # type: ignore[arg-type]
+        with pytest.raises(standfast.ArgumentError, match=message):
+            CorruptionCurve(replacement=broken)(network, "saliency", x)  # type: ignore[arg-type]
 
 
 # batches, flags
@@ -415,28 +420,28 @@ def test_batches_order_other_samples_and_chunks_change_no_bit(
     shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, metric = inputs(shape, 6), CorruptionCurve(fractions=FEW, samples=3)
-    whole = metric(classifier(shape), "input_x_gradient", x)
+    whole = metric(model(shape), "input_x_gradient", x)
 
     def same(other: CorruptionCurveResult, rows: Any = slice(None)) -> None:
         for name in ("area_top", "area_bottom", "std_error", "drop_top", "drop_bottom", "clipped", "positive"):
             assert torch.equal(getattr(other, name), getattr(whole, name)[rows]), name
 
     for batch_size in (8, 24, 512):
-        same(metric(classifier(shape, batch_size), "input_x_gradient", x))
-    same(metric(classifier(shape), "input_x_gradient", x.flip(0)), [5, 4, 3, 2, 1, 0])
-    same(metric(classifier(shape), "input_x_gradient", x[4:5]), [4])
+        same(metric(model(shape, batch_size), "input_x_gradient", x))
+    same(metric(model(shape), "input_x_gradient", x.flip(0)), [5, 4, 3, 2, 1, 0])
+    same(metric(model(shape), "input_x_gradient", x[4:5]), [4])
     for elements, copies in ((1, 1 << 20), (1 << 21, 1), (7 * x[0].numel(), 31)):
         monkeypatch.setattr(replacement, "_ELEMENTS", elements)
         monkeypatch.setattr(replaced_copies, "_ELEMENTS", elements)
         monkeypatch.setattr(replaced_copies, "_COPIES", copies)
-        same(metric(classifier(shape), "input_x_gradient", x))
+        same(metric(model(shape), "input_x_gradient", x))
 
 
 def test_no_positive_relevance_is_flagged_and_counts_as_no_drop() -> None:
-    model, x = classifier((12,)), inputs((12,), 4)
-    maps = holdfast.explainers.get("input_x_gradient")(model, x)
+    network, x = model((12,)), inputs((12,), 4)
+    maps = standfast.explainers.get("input_x_gradient")(network, x)
     maps[1], maps[2] = 0.0, -maps[2].abs()
-    found = CorruptionCurve()(model, given(x, maps), x)
+    found = CorruptionCurve()(network, given(x, maps), x)
     assert found.status == ("ok",) * 4
     assert found.no_positive.tolist() == [False, True, True, False]
     assert found.positive[1:3].tolist() == [0, 0]
@@ -445,7 +450,7 @@ def test_no_positive_relevance_is_flagged_and_counts_as_no_drop() -> None:
     assert found.area_top[1:3].tolist() == [0, 0]
     assert found.model_evaluations[1:3].tolist() == [1, 1]
     assert found.summary(resamples=0).samples == 4
-    nothing = CorruptionCurve()(model, given(x, -maps.abs()), x)
+    nothing = CorruptionCurve()(network, given(x, -maps.abs()), x)
     assert nothing.auc_top == nothing.auc_bottom == 0
     assert nothing.skewness.tolist() == [0] * 11
     assert nothing.summary(resamples=9).flat.all()
@@ -464,7 +469,7 @@ def test_what_is_skipped_or_not_finite() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return torch.where((x[:, :1] < 0), torch.nan, self.net(x))
 
-    model = holdfast.Classifier(Fragile(), ENDLESS, device="cpu", batch_size=64)
+    model = standfast.Model(Fragile(), ENDLESS, device="cpu", batch_size=64)
     x = inputs((12,), 4)
     x[2, 0] = -1.0
     maps = torch.ones(4, 12)
@@ -504,7 +509,7 @@ def test_pixels_go_with_all_their_channels() -> None:
             seen.append(x)
             return self.net(x)
 
-    model = holdfast.Classifier(Watched(), ENDLESS, device="cpu", batch_size=256)
+    model = standfast.Model(Watched(), ENDLESS, device="cpu", batch_size=256)
     x = inputs((3, 5, 5), 1)
     maps = torch.zeros(1, 3, 5, 5)
     maps[0, :, 2, 3], maps[0, 0, 0, 0], maps[0, :, 4, 4] = torch.tensor([5.0, -1.0, 2.0]), 1.0, -1.0
@@ -523,8 +528,8 @@ def test_pixels_go_with_all_their_channels() -> None:
 
 
 def test_a_result_has_the_numbers_of_its_summary() -> None:
-    model, x = classifier((2, 17)), inputs((2, 17), 30)
-    found = CorruptionCurve(fractions=FEW, samples=2)(model, "input_x_gradient", x)
+    network, x = model((2, 17)), inputs((2, 17), 30)
+    found = CorruptionCurve(fractions=FEW, samples=2)(network, "input_x_gradient", x)
     whole = found.summary(tau=0.05, q=0.25, resamples=50)
     top = found.drop_top.numpy()
     for name in ("auc_top", "auc_bottom", "f1", "f1_paper", "auc_skewness", "auc_kurtosis"):
@@ -538,15 +543,15 @@ def test_a_result_has_the_numbers_of_its_summary() -> None:
     np.testing.assert_array_equal(found.share_above(0.05), (top >= 0.05).mean(0))
     np.testing.assert_array_equal(found.quantile(0.25), whole.quantile)
     np.testing.assert_array_equal(found.quantile(0.25), np.sort(top, axis=0)[7])
-    bottom = CorruptionCurve(fractions=FEW, samples=2, order=("bottom",))(model, "saliency", x)
-    with pytest.raises(holdfast.ArgumentError, match="order: expected one with 'top', got"):
+    bottom = CorruptionCurve(fractions=FEW, samples=2, order=("bottom",))(network, "saliency", x)
+    with pytest.raises(standfast.ArgumentError, match="order: expected one with 'top', got"):
         bottom.share_above(0.5)
-    with pytest.raises(holdfast.ArgumentError, match="q: expected a number between 0 and 1"):
+    with pytest.raises(standfast.ArgumentError, match="q: expected a number between 0 and 1"):
         found.quantile(0.0)
 
 
 def test_maps_of_the_model_pass_the_gate_and_random_ones_do_not(
-    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+    lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
     x, metric = digits[:60].inputs, CorruptionCurve(fractions=(0.05, 0.2, 0.5, 1.0), samples=2, mean=0.13, sd=0.31)
     found = {name: metric(lenet, name, x) for name in ("integrated_gradients", "random")}
@@ -564,10 +569,10 @@ def test_maps_of_the_model_pass_the_gate_and_random_ones_do_not(
 
 
 def test_a_study_stores_what_the_numbers_of_the_whole_data_set_need(
-    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+    lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
     metric, x = CorruptionCurve(fractions=FEW, replacement="constant"), digits[:5].inputs
-    done = holdfast.evaluate(
+    done = standfast.evaluate(
         lenet, ["saliency", "random"], x, [metric], samples_per_job=2, progress=False, controls=False
     )
     assert done.failures == []
@@ -579,7 +584,7 @@ def test_a_study_stores_what_the_numbers_of_the_whole_data_set_need(
     np.testing.assert_array_equal(stored.fractions, FEW)
     np.testing.assert_array_equal(stored.top, direct.drop_top)  # type: ignore[arg-type]
     assert summarise(stored, resamples=0).f1 == direct.f1
-    page = holdfast.report.build_html(done.results)
+    page = standfast.report.build_html(done.results)
     compared = "Explainers are compared up to the share of positions that all of them replace in a sample (median "
     for text in (compared, "averaged up to the share of positions that all", "Coarse before fine", "wei2024revisiting"):
         assert text in page
@@ -630,12 +635,12 @@ def test_options_that_leave_the_value_as_it_is() -> None:
     ],
 )
 def test_errors_of_options(make: Callable[[], CorruptionCurve], message: str) -> None:
-    with pytest.raises(holdfast.ArgumentError, match=message):
+    with pytest.raises(standfast.ArgumentError, match=message):
         make()
 
 
 def test_errors_of_the_call() -> None:
-    model, x = classifier((2, 17), bounds=(0.0, 1.0)), inputs((2, 17))
+    network, x = model((2, 17), bounds=(0.0, 1.0)), inputs((2, 17))
     for metric, message in (
         (CorruptionCurve(mean=(0.0, 1.0, 2.0)), "mean: expected one number, or 2 .one for each channel., got 3"),
         (CorruptionCurve(sd=(1.0,)), "sd: expected one number, or 2 .one for each channel., got 1"),
@@ -652,5 +657,5 @@ def test_errors_of_the_call() -> None:
             "background: expected values within the bounds",
         ),
     ):
-        with pytest.raises(holdfast.ArgumentError, match=message):
-            metric(model, "saliency", x)
+        with pytest.raises(standfast.ArgumentError, match=message):
+            metric(network, "saliency", x)

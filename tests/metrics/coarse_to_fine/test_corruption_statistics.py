@@ -12,9 +12,9 @@ import scipy.integrate
 import scipy.stats
 import torch
 
-import holdfast
-from holdfast.metrics.coarse_to_fine.gate import apply_gate, compare_curves
-from holdfast.metrics.coarse_to_fine.statistics import (
+import standfast
+from standfast.metrics.coarse_to_fine.gate import apply_gate, compare_curves
+from standfast.metrics.coarse_to_fine.statistics import (
     compute_area,
     compute_area_up_to,
     compute_moments,
@@ -27,8 +27,8 @@ from holdfast.metrics.coarse_to_fine.statistics import (
     rescale_over,
     rescale_skewness,
 )
-from holdfast.metrics.coarse_to_fine.summary import Columns, Curves, summarise
-from holdfast.statistics import bootstrap
+from standfast.metrics.coarse_to_fine.summary import Columns, Curves, summarise
+from standfast.statistics import bootstrap
 
 Array = np.ndarray[Any, Any]
 K = np.array([0.05, 0.3, 0.65, 1.0])
@@ -272,7 +272,7 @@ def test_a_summary_by_loops() -> None:
     assert found.auc_kurtosis == pytest.approx(scipy.integrate.trapezoid([(e + 2) / (e + 4) for e in kurtosis], K))
     assert found.auc_share_above == pytest.approx(scipy.integrate.trapezoid(above, K))
     assert (found.samples, found.left_out, found.scale) == (40, 0, "absolute")
-    with pytest.raises(holdfast.ArgumentError, match="name: expected one of none, as no intervals were asked for"):
+    with pytest.raises(standfast.ArgumentError, match="name: expected one of none, as no intervals were asked for"):
         found.interval("auc_top")
 
 
@@ -303,7 +303,7 @@ def test_curves_of_what_is_stored() -> None:
     assert found.bottom is None
     np.testing.assert_array_equal(found.top, data.top)
     assert summarise(found, resamples=0).auc_top == summarise(data, resamples=0).auc_top
-    with pytest.raises(holdfast.ArgumentError, match="samples: expected at least one, got 0"):
+    with pytest.raises(standfast.ArgumentError, match="samples: expected at least one, got 0"):
         Curves.from_stored([])
 
 
@@ -479,13 +479,13 @@ def test_positive_positions_alone_do_not_pass_the_gate_although_their_area_is_la
         weight = torch.randn(40, generator=torch.Generator().manual_seed(0))
         module[0].weight.copy_(torch.stack([weight, -weight]))
         module[0].bias.zero_()
-    classifier = holdfast.Classifier(module, bounds=(-float("inf"), float("inf")), device="cpu")
+    model = standfast.Model(module, bounds=(-float("inf"), float("inf")), device="cpu")
     x = torch.randn(120, 40, generator=torch.Generator().manual_seed(1))
-    noise = holdfast.explainers.RandomExplainer()
-    sizes = holdfast.explainers.from_callable(lambda module, x, targets: noise(classifier, x).abs(), name="sizes")
-    metric = holdfast.metrics.CorruptionCurve(fractions=(0.25, 0.5, 0.75, 1.0), order=("top",), samples=2)
+    noise = standfast.explainers.RandomExplainer()
+    sizes = standfast.explainers.from_callable(lambda module, x, targets: noise(model, x).abs(), name="sizes")
+    metric = standfast.metrics.CorruptionCurve(fractions=(0.25, 0.5, 0.75, 1.0), order=("top",), samples=2)
     random, everywhere, better = (
-        metric(classifier, explainer, x).curves() for explainer in (noise, sizes, "input_x_gradient")
+        metric(model, explainer, x).curves() for explainer in (noise, sizes, "input_x_gradient")
     )
     assert [apply_gate(each, random, to_common=False).passed for each in (everywhere, better)] == [True, True]
     fair = apply_gate(everywhere, random)
@@ -586,5 +586,5 @@ def test_the_gate_keeps_its_level_for_few_samples_with_heavy_tails() -> None:
     ],
 )
 def test_errors(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(holdfast.ArgumentError, match=message):
+    with pytest.raises(standfast.ArgumentError, match=message):
         make()

@@ -13,42 +13,42 @@ import torch
 from report_builder import assert_whole
 from torch import nn
 
-import holdfast
+import standfast
 from conftest import small_net
-from holdfast.metrics import AOPC, AOPCResult, replaced_copies
-from holdfast.metrics.faithfulness.aopc import draw_uniform
-from holdfast.metrics.faithfulness.regions import cut_cells
-from holdfast.metrics.positions import rank_with_random_ties
-from holdfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
-from holdfast.presentation import presentation_of
+from standfast.metrics import AOPC, AOPCResult, replaced_copies
+from standfast.metrics.faithfulness.aopc import draw_uniform
+from standfast.metrics.faithfulness.regions import cut_cells
+from standfast.metrics.positions import rank_with_random_ties
+from standfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
+from standfast.presentation import presentation_of
 
 SHAPES = {"grey": (1, 8, 9), "colour": (3, 8, 8), "series": (2, 17), "flat": (12,)}
 
 
-def classifier(shape: tuple[int, ...], batch_size: int = 64, bounds: Any = (0.0, 1.0)) -> holdfast.Classifier:
-    return holdfast.Classifier(small_net(shape), bounds, device="cpu", batch_size=batch_size)
+def model(shape: tuple[int, ...], batch_size: int = 64, bounds: Any = (0.0, 1.0)) -> standfast.Model:
+    return standfast.Model(small_net(shape), bounds, device="cpu", batch_size=batch_size)
 
 
 def inputs(shape: tuple[int, ...], count: int = 3) -> torch.Tensor:
     return torch.rand(count, *shape, generator=torch.Generator().manual_seed(1))
 
 
-def linear(weights: torch.Tensor, bounds: tuple[float, float] = (0.0, 1.0)) -> holdfast.Classifier:
+def linear(weights: torch.Tensor, bounds: tuple[float, float] = (0.0, 1.0)) -> standfast.Model:
     """Two classes, logits `w x + 10` and 0: the first is predicted, and its input x gradient is `w x`."""
     layer = nn.Linear(len(weights), 2)
     with torch.no_grad():
         layer.weight.copy_(torch.stack((weights, torch.zeros_like(weights))))
         layer.bias.copy_(torch.tensor([10.0, 0.0]))
-    return holdfast.Classifier(layer, bounds, device="cpu", batch_size=64)
+    return standfast.Model(layer, bounds, device="cpu", batch_size=64)
 
 
-def fixed(maps: torch.Tensor) -> holdfast.explainers.Explainer:
+def fixed(maps: torch.Tensor) -> standfast.explainers.Explainer:
     """An explainer that looks its maps up: the input's first value is its number in the table, in thousandths."""
 
     def explain(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return maps[(x.flatten(1)[:, 0] * 1000).round().long()]
 
-    return holdfast.explainers.from_callable(explain, name="fixed")
+    return standfast.explainers.from_callable(explain, name="fixed")
 
 
 def uniform_noise(x: torch.Tensor, seed: int, draws: int, bounds: Any) -> torch.Tensor:
@@ -58,7 +58,7 @@ def uniform_noise(x: torch.Tensor, seed: int, draws: int, bounds: Any) -> torch.
 
 
 def slowly(
-    model: holdfast.Classifier, metric: AOPC, x: torch.Tensor, maps: torch.Tensor, noise: np.ndarray[Any, Any] | None
+    model: standfast.Model, metric: AOPC, x: torch.Tensor, maps: torch.Tensor, noise: np.ndarray[Any, Any] | None
 ) -> tuple[np.ndarray[Any, Any], float]:
     """Samek et al.'s sum for one input `(1, ...)`, copy by copy; noise `(draws, ...)`, None for a constant."""
     spatial = x.shape[2:] if x.ndim > 2 else x.shape[1:]
@@ -104,16 +104,16 @@ def slowly(
     ids=["default", "all steps, least first", "constant", "single places, absolute"],
 )
 def test_the_formula_written_out(metric: AOPC, shape: tuple[int, ...]) -> None:
-    model, x = classifier(shape), inputs(shape)
+    network, x = model(shape), inputs(shape)
     generator = torch.Generator().manual_seed(5)
-    found = metric(model, "input_x_gradient", x, generator=generator)
-    maps = holdfast.explainers.get("input_x_gradient")(model, x)
-    seed = holdfast.tensors.draw_seed(torch.Generator().manual_seed(5))
-    noise = uniform_noise(x, seed, metric.samples, model.bounds).numpy()
+    found = metric(network, "input_x_gradient", x, generator=generator)
+    maps = standfast.explainers.get("input_x_gradient")(network, x)
+    seed = standfast.tensors.draw_seed(torch.Generator().manual_seed(5))
+    noise = uniform_noise(x, seed, metric.samples, network.bounds).numpy()
     assert noise.shape == (3, metric.samples, *shape)
     for row in range(3):
         own = None if metric.replacement == "constant" else noise[row]
-        curve, aopc = slowly(model, metric, x[row : row + 1], maps[row : row + 1], own)
+        curve, aopc = slowly(network, metric, x[row : row + 1], maps[row : row + 1], own)
         assert found.steps[row] == len(curve) - 1 == min(metric.steps, int(found.regions[row]))
         np.testing.assert_allclose(found.curve[row].numpy(), curve, atol=2e-6)
         assert found.aopc[row].item() == pytest.approx(aopc, abs=2e-6)
@@ -153,20 +153,20 @@ def test_uniform_replacement_of_a_linear_model_has_a_known_mean_and_error() -> N
 
 
 def test_noise_belongs_to_the_sample_and_the_seed_and_not_to_the_explainer() -> None:
-    model, x = classifier((1, 8, 8)), inputs((1, 8, 8), 5)
+    network, x = model((1, 8, 8)), inputs((1, 8, 8), 5)
     metric = AOPC(steps=16, samples=3)
 
     def doubled(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return 2 * holdfast.explainers.get("saliency")(model, x, targets)
+        return 2 * standfast.explainers.get("saliency")(network, x, targets)
 
-    one = metric(model, "saliency", x)
-    two = metric(model, holdfast.explainers.from_callable(doubled, name="doubled"), x)
+    one = metric(network, "saliency", x)
+    two = metric(network, standfast.explainers.from_callable(doubled, name="doubled"), x)
     assert torch.equal(one.aopc, two.aopc)  # the same order and the same noise: the same bits
-    other = metric(model, "random", x)
+    other = metric(network, "random", x)
     assert torch.equal(one.noise_key, other.noise_key)
     assert not torch.equal(one.aopc, other.aopc)
     torch.testing.assert_close(one.curve[:, -1], other.curve[:, -1], atol=1e-6, rtol=0)  # all 16 gone: order is nothing
-    moved = metric(model, "saliency", x, generator=torch.Generator().manual_seed(1))
+    moved = metric(network, "saliency", x, generator=torch.Generator().manual_seed(1))
     assert not torch.equal(moved.noise_key, one.noise_key)
     assert "noise_key" in one.tensors()
     assert "noise_key" not in one.frame().columns
@@ -177,38 +177,38 @@ def test_batches_order_other_samples_and_chunks_change_no_bit(
     shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, metric = inputs(shape, 6), AOPC(steps=5, samples=3)
-    whole = metric(classifier(shape), "input_x_gradient", x)
+    whole = metric(model(shape), "input_x_gradient", x)
     for batch_size in (8, 24, 512):
-        other = metric(classifier(shape, batch_size), "input_x_gradient", x)
+        other = metric(model(shape, batch_size), "input_x_gradient", x)
         assert torch.equal(other.aopc, whole.aopc)
         assert torch.equal(other.curve, whole.curve)
-    turned = metric(classifier(shape), "input_x_gradient", x.flip(0))
+    turned = metric(model(shape), "input_x_gradient", x.flip(0))
     assert torch.equal(turned.aopc.flip(0), whole.aopc)
     assert torch.equal(turned.std_error.flip(0), whole.std_error)
-    assert torch.equal(metric(classifier(shape), "input_x_gradient", x[4:5]).curve[0], whole.curve[4])
+    assert torch.equal(metric(model(shape), "input_x_gradient", x[4:5]).curve[0], whole.curve[4])
     for elements, copies in ((x[0].numel(), 1 << 20), (1 << 22, 1), (7 * x[0].numel(), 31)):
         monkeypatch.setattr(replaced_copies, "_ELEMENTS", elements)
         monkeypatch.setattr(replaced_copies, "_COPIES", copies)
-        assert torch.equal(metric(classifier(shape), "input_x_gradient", x).curve, whole.curve)
+        assert torch.equal(metric(model(shape), "input_x_gradient", x).curve, whole.curve)
 
 
 def test_segments_of_each_sample_may_differ_in_number() -> None:
     x = inputs((1, 4, 4), 2)
     maps = torch.stack((torch.arange(4).repeat_interleave(4), torch.arange(16))).reshape(2, 4, 4)
-    model = classifier((1, 4, 4))
-    found = AOPC(steps=100, samples=2, segments=maps)(model, "saliency", x)
+    network = model((1, 4, 4))
+    found = AOPC(steps=100, samples=2, segments=maps)(network, "saliency", x)
     assert found.regions.tolist() == found.steps.tolist() == [4, 16]
     assert found.curve.shape == (2, 17)
     assert torch.isfinite(found.curve[0, :5]).all()
     assert found.curve[0, 5:].isnan().all()
     assert found.aopc[0].item() == pytest.approx(found.curve[0, :5].mean().item(), abs=1e-12)
     assert found.model_evaluations.tolist() == [9, 33]
-    alone = AOPC(steps=100, samples=2, segments=maps[0])(model, "saliency", x[:1])
+    alone = AOPC(steps=100, samples=2, segments=maps[0])(network, "saliency", x[:1])
     assert torch.equal(alone.aopc[0], found.aopc[0])
     metric = AOPC(steps=100, samples=2, segments=maps)
     assert metric.for_samples(x, slice(0, 1)) == dataclasses.replace(metric, segments=maps[:1])
     for segments in ("grid", "slic", 5, "auto"):
-        assert torch.isfinite(AOPC(steps=3, samples=1, segments=segments)(model, "saliency", x).aopc).all()  # type: ignore[arg-type]
+        assert torch.isfinite(AOPC(steps=3, samples=1, segments=segments)(network, "saliency", x).aopc).all()  # type: ignore[arg-type]
 
 
 def test_cells_cover_everything_once() -> None:
@@ -240,7 +240,7 @@ def test_what_cannot_be_ordered_or_is_not_finite() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.where((x[:, 0, 0, 0] < 0.2)[:, None], torch.nan, self.net(x))
 
-    model = holdfast.Classifier(Fragile(), (0.0, 1.0), device="cpu", batch_size=64)
+    model = standfast.Model(Fragile(), (0.0, 1.0), device="cpu", batch_size=64)
     x = inputs((1, 4, 4), 3).clamp(min=0.3)
     x[:, 0, 0, 0] = torch.tensor([0.3, 0.301, 0.302])
     table = torch.zeros(400, 1, 4, 4)
@@ -277,44 +277,44 @@ def test_what_cannot_be_ordered_or_is_not_finite() -> None:
     ],
 )
 def test_errors_of_options(make: Callable[[], AOPC], message: str) -> None:
-    with pytest.raises(holdfast.ArgumentError, match=message):
+    with pytest.raises(standfast.ArgumentError, match=message):
         make()
 
 
 def test_errors_of_the_call() -> None:
-    model, x = classifier((1, 8, 8)), inputs((1, 8, 8))
-    with pytest.raises(holdfast.ArgumentError, match="region: expected cells small enough .* got 8"):
-        AOPC(region=8)(model, "saliency", x)
-    with pytest.raises(holdfast.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got 2.0"):
-        AOPC(replacement="constant", baseline=2.0)(model, "saliency", x)
+    network, x = model((1, 8, 8)), inputs((1, 8, 8))
+    with pytest.raises(standfast.ArgumentError, match="region: expected cells small enough .* got 8"):
+        AOPC(region=8)(network, "saliency", x)
+    with pytest.raises(standfast.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got 2.0"):
+        AOPC(replacement="constant", baseline=2.0)(network, "saliency", x)
     with pytest.raises(
-        holdfast.ArgumentError, match="baseline: expected one number, or 1 .one for each channel., got 2"
+        standfast.ArgumentError, match="baseline: expected one number, or 1 .one for each channel., got 2"
     ):
-        AOPC(replacement="constant", baseline=(0.0, 1.0))(model, "saliency", x)
-    endless = classifier((1, 8, 8), bounds=(-float("inf"), float("inf")))
+        AOPC(replacement="constant", baseline=(0.0, 1.0))(network, "saliency", x)
+    endless = model((1, 8, 8), bounds=(-float("inf"), float("inf")))
     with pytest.raises(
-        holdfast.ArgumentError, match="replacement: expected 'constant', as the classifier's bounds are inf"
+        standfast.ArgumentError, match="replacement: expected 'constant', as the model's bounds are inf"
     ):
         AOPC()(endless, "saliency", x)
     assert torch.isfinite(AOPC(replacement="constant", steps=3)(endless, "saliency", x).aopc).all()
-    with pytest.raises(holdfast.ArgumentError, match="segments: expected labels of shape"):
-        AOPC(segments=torch.arange(9))(model, "saliency", x)
+    with pytest.raises(standfast.ArgumentError, match="segments: expected labels of shape"):
+        AOPC(segments=torch.arange(9))(network, "saliency", x)
 
 
 def test_bounds_and_baselines_of_each_channel() -> None:
     lower, upper = (torch.tensor(v).reshape(3, 1, 1) for v in ([-1.0, 0.0, 2.0], [0.0, 0.5, 4.0]))
-    model = classifier((3, 8, 8), bounds=(lower, upper))
+    network = model((3, 8, 8), bounds=(lower, upper))
     x = lower + (upper - lower) * inputs((3, 8, 8))
-    noise = uniform_noise(x, 0, 3, model.bounds)
+    noise = uniform_noise(x, 0, 3, network.bounds)
     assert ((noise >= lower) & (noise <= upper)).all()
     assert noise.amin((0, 1, 3, 4)).tolist() == pytest.approx([-1.0, 0.0, 2.0], abs=0.02)
-    assert torch.equal(noise, uniform_noise(x, 0, 9, model.bounds)[:, :3])  # more draws begin with the same ones
-    assert torch.isfinite(AOPC(steps=4)(model, "saliency", x).aopc).all()
+    assert torch.equal(noise, uniform_noise(x, 0, 9, network.bounds)[:, :3])  # more draws begin with the same ones
+    assert torch.isfinite(AOPC(steps=4)(network, "saliency", x).aopc).all()
     constant = AOPC(steps=4, replacement="constant", baseline=(-0.5, 0.1, 3.0))
-    assert torch.isfinite(constant(model, "saliency", x).aopc).all()
+    assert torch.isfinite(constant(network, "saliency", x).aopc).all()
 
 
-def test_a_map_of_the_model_beats_a_random_one(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
+def test_a_map_of_the_model_beats_a_random_one(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     medians = {}
     for name, order in itertools.product(("integrated_gradients", "random"), ("top", "bottom")):
         result = AOPC(steps=60, order=order, replacement="constant")(lenet, name, digits[:12].inputs)  # type: ignore[arg-type]
@@ -324,16 +324,16 @@ def test_a_map_of_the_model_beats_a_random_one(lenet: holdfast.Classifier, digit
     assert medians["integrated_gradients", "bottom"] < 0.01
 
 
-def test_the_report_shows_the_curves(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
+def test_the_report_shows_the_curves(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     metrics = [AOPC(steps=8, samples=2), AOPC(steps=8, order="bottom", replacement="constant", score="logit")]
-    done = holdfast.evaluate(
+    done = standfast.evaluate(
         lenet, ["saliency", "random"], digits[:5].inputs, metrics, samples_per_job=2, progress=False, controls=False
     )
     assert done.failures == []
     assert done.results.samples["aopc"].is_finite().all()
     direct = metrics[0](lenet, "saliency", digits[:5].inputs, generator=torch.Generator().manual_seed(0))
     assert direct.curve.shape == (5, 9)
-    page = holdfast.report.build_html(done.results)
+    page = standfast.report.build_html(done.results)
     assert_whole(page)
     for text in ("Perturbation curves", "most relevant regions first", "least relevant regions first", "Paired noise"):
         assert text in page

@@ -11,28 +11,28 @@ import pytest
 import torch
 from torch import nn
 
-import holdfast
-from holdfast.metrics import LocalisationResult, RelevanceLocalisation
-from holdfast.metrics.faithfulness.localisation import Regions, expand_regions, localise_relevance
-from holdfast.presentation import presentation_of
-from holdfast.study.file.spec import StudyError, study_from
-from holdfast.study.grid import Grid, LoadedModel, Samples
-from holdfast.study.plan import make_plan
-from holdfast.study.run import run_grid
-from holdfast.study.store import Store
+import standfast
+from standfast.metrics import LocalisationResult, RelevanceLocalisation
+from standfast.metrics.faithfulness.localisation import Regions, expand_regions, localise_relevance
+from standfast.presentation import presentation_of
+from standfast.study.file.spec import StudyError, study_from
+from standfast.study.grid import Grid, LoadedModel, Samples
+from standfast.study.plan import make_plan
+from standfast.study.run import run_grid
+from standfast.study.store import Store
 
 STEPS, CHANNELS = 24, 3
 
 
-def waves(count: int = 6) -> holdfast.data.Dataset:
-    return holdfast.data.synthetic_waves(count, steps=STEPS, channels=CHANNELS, block=6)
+def waves(count: int = 6) -> standfast.data.Dataset:
+    return standfast.data.synthetic_waves(count, steps=STEPS, channels=CHANNELS, block=6)
 
 
-def linear(data: holdfast.data.Dataset, seed: int = 0) -> holdfast.Classifier:
+def linear(data: standfast.data.Dataset, seed: int = 0) -> standfast.Model:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         module = nn.Sequential(nn.Flatten(), nn.Linear(data.inputs[0].numel(), 3))
-    return holdfast.Classifier(module, data.bounds, device="cpu", batch_size=64)
+    return standfast.Model(module, data.bounds, device="cpu", batch_size=64)
 
 
 def given(maps: torch.Tensor) -> Any:
@@ -41,7 +41,7 @@ def given(maps: torch.Tensor) -> Any:
     def explain(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return maps[inputs.flatten(1)[:, 0].round().long()]
 
-    return holdfast.explainers.from_callable(explain, name="given")
+    return standfast.explainers.from_callable(explain, name="given")
 
 
 def numbered(count: int, *shape: int) -> torch.Tensor:
@@ -54,8 +54,8 @@ def numbered(count: int, *shape: int) -> torch.Tensor:
 def evaluated(maps: torch.Tensor, regions: torch.Tensor, **options: Any) -> LocalisationResult:
     x = numbered(*maps.shape)
     module = nn.Sequential(nn.Flatten(), nn.Linear(x[0].numel(), 3))
-    classifier = holdfast.Classifier(module, (0.0, float(max(1, len(x)))), device="cpu", batch_size=32)
-    result = RelevanceLocalisation(regions, **options)(classifier, given(maps), x)
+    model = standfast.Model(module, (0.0, float(max(1, len(x)))), device="cpu", batch_size=32)
+    result = RelevanceLocalisation(regions, **options)(model, given(maps), x)
     assert isinstance(result, LocalisationResult)
     return result
 
@@ -164,7 +164,7 @@ def test_masks_without_channels_hold_for_all_of_them() -> None:
 @pytest.mark.parametrize("shape", [(3, 3, 5), (4, 2, 5), (4, 3, 4), (4, 5, 3), (4, 3), (4, 1, 1, 5)])
 def test_masks_that_do_not_fit_are_refused(shape: tuple[int, ...]) -> None:
     words = r"regions: expected shape \(4, 3, 5\) or \(4, 1, 5\) or \(4, 5\), or 1 for the 4 samples, got"
-    with pytest.raises(holdfast.ArgumentError, match=words):
+    with pytest.raises(standfast.ArgumentError, match=words):
         expand_regions(torch.ones(*shape, dtype=torch.bool), torch.zeros(4, 3, 5))
 
 
@@ -178,14 +178,14 @@ def test_masks_that_do_not_fit_are_refused(shape: tuple[int, ...]) -> None:
     ],
 )
 def test_what_is_no_region_is_refused(regions: Any, words: str) -> None:
-    with pytest.raises(holdfast.ArgumentError, match=f"regions: expected {words}"):
+    with pytest.raises(standfast.ArgumentError, match=f"regions: expected {words}"):
         RelevanceLocalisation(regions)
 
 
 def test_options_are_checked() -> None:
-    with pytest.raises(holdfast.ArgumentError, match="unit: expected 'entry' or 'pixel', got 'pixels'"):
+    with pytest.raises(standfast.ArgumentError, match="unit: expected 'entry' or 'pixel', got 'pixels'"):
         RelevanceLocalisation("blocks", unit="pixels")  # type: ignore[arg-type]
-    with pytest.raises(holdfast.ArgumentError, match="absolute: expected True or False"):
+    with pytest.raises(standfast.ArgumentError, match="absolute: expected True or False"):
         RelevanceLocalisation("blocks", absolute=1)  # type: ignore[arg-type]
 
 
@@ -201,7 +201,7 @@ def test_a_configuration_with_masks_is_a_value() -> None:
     assert dataclasses.replace(a, absolute=True).regions == a.regions
 
 
-def test_a_function_of_the_inputs_gives_regions(digits: holdfast.data.Dataset, lenet: holdfast.Classifier) -> None:
+def test_a_function_of_the_inputs_gives_regions(digits: standfast.data.Dataset, lenet: standfast.Model) -> None:
     def ink(inputs: torch.Tensor) -> torch.Tensor:
         return inputs > 0.5
 
@@ -210,14 +210,14 @@ def test_a_function_of_the_inputs_gives_regions(digits: holdfast.data.Dataset, l
     by_tensor = RelevanceLocalisation(x > 0.5)(lenet, "input_x_gradient", x)
     assert torch.equal(by_function.mass_accuracy, by_tensor.mass_accuracy)
     assert by_function.options["regions"].endswith("ink")
-    with pytest.raises(holdfast.ArgumentError, match="regions: expected a function that returns regions, got int"):
+    with pytest.raises(standfast.ArgumentError, match="regions: expected a function that returns regions, got int"):
         RelevanceLocalisation(lambda inputs: 1)(lenet, "input_x_gradient", x)  # type: ignore[arg-type,return-value]
 
 
 def test_a_name_alone_is_refused_where_nobody_can_look_it_up() -> None:
     data = waves()
     with pytest.raises(
-        holdfast.ArgumentError, match="regions: expected regions; a name has a meaning only in a study.*'blocks'"
+        standfast.ArgumentError, match="regions: expected regions; a name has a meaning only in a study.*'blocks'"
     ):
         RelevanceLocalisation("blocks")(linear(data), "saliency", data.inputs)
 
@@ -227,10 +227,10 @@ def test_a_name_alone_is_refused_where_nobody_can_look_it_up() -> None:
 
 def test_evaluate_of_a_data_set_finds_regions_by_their_name(tmp_path: Path) -> None:
     data = waves()
-    classifier = linear(data)
+    model = linear(data)
     explainers = ["input_x_gradient", "random"]
-    named = holdfast.evaluate(
-        classifier,
+    named = standfast.evaluate(
+        model,
         explainers,
         data,
         [RelevanceLocalisation("blocks")],
@@ -242,7 +242,7 @@ def test_evaluate_of_a_data_set_finds_regions_by_their_name(tmp_path: Path) -> N
     assert named.failures == []
     metric = RelevanceLocalisation(data.extras["blocks"])
     for name in explainers:
-        alone = metric(classifier, name, data.inputs, generator=torch.Generator().manual_seed(0))
+        alone = metric(model, name, data.inputs, generator=torch.Generator().manual_seed(0))
         rows = named.results.samples.filter(explainer=name).sort("sample")
         assert rows["mass_accuracy"].to_list() == alone.mass_accuracy.tolist()
         assert rows["pointing_hit"].to_list() == alone.pointing_hit.tolist()
@@ -250,8 +250,8 @@ def test_evaluate_of_a_data_set_finds_regions_by_their_name(tmp_path: Path) -> N
     manifest = Store(tmp_path).manifest()
     assert manifest["metrics"]["relevance_localisation"]["options"]["regions"] == "blocks"
     # the regions given outright are the same jobs, if the data have the same name
-    again = holdfast.evaluate(
-        classifier,
+    again = standfast.evaluate(
+        model,
         explainers,
         data.inputs,
         [metric],
@@ -272,7 +272,7 @@ def test_other_regions_are_other_jobs() -> None:
     grid = Grid(
         {"waves": Samples(data.inputs, bounds=data.bounds, extras=data.extras)},
         {"m": LoadedModel(linear(data))},
-        {"s": holdfast.explainers.get("saliency")},
+        {"s": standfast.explainers.get("saliency")},
         {"where": RelevanceLocalisation("blocks")},
         samples_per_job=2,
     )
@@ -286,7 +286,7 @@ def test_other_regions_are_other_jobs() -> None:
 
 def test_regions_that_are_not_there_or_do_not_fit_are_refused_before_anything_runs(tmp_path: Path) -> None:
     data = waves()
-    classifier = linear(data)
+    model = linear(data)
     cases = [
         (
             {"regions": "blobs"},
@@ -296,25 +296,25 @@ def test_regions_that_are_not_there_or_do_not_fit_are_refused_before_anything_ru
         ({"regions": data.extras["blocks"][:4]}, r"regions: expected shape \(6, 3, 24\) or \(6, 1, 24\) or \(6, 24\)"),
     ]
     for options, words in cases:
-        with pytest.raises(holdfast.ArgumentError, match=words):
-            holdfast.evaluate(
-                classifier, ["saliency"], data, [RelevanceLocalisation(**options)], out=tmp_path, progress=False
+        with pytest.raises(standfast.ArgumentError, match=words):
+            standfast.evaluate(
+                model, ["saliency"], data, [RelevanceLocalisation(**options)], out=tmp_path, progress=False
             )
     with pytest.raises(
-        holdfast.ArgumentError, match=r"the name of an extra of the data set \(which has none\), got 'blocks'"
+        standfast.ArgumentError, match=r"the name of an extra of the data set \(which has none\), got 'blocks'"
     ):
-        holdfast.evaluate(classifier, ["saliency"], data.inputs, [RelevanceLocalisation("blocks")], out=tmp_path)
+        standfast.evaluate(model, ["saliency"], data.inputs, [RelevanceLocalisation("blocks")], out=tmp_path)
     assert not (tmp_path / "manifest.json").exists()
 
 
 MODULE = """
 import torch
 from torch import nn
-import holdfast
-from holdfast.study.grid import Samples
+import standfast
+from standfast.study.grid import Samples
 
 def load(n=9):
-    made = holdfast.data.synthetic_waves(n, steps=24, channels=3, block=6)
+    made = standfast.data.synthetic_waves(n, steps=24, channels=3, block=6)
     return made.take([8, 2, 5, 1, 7, 0]) if n == 9 else made
 
 def samples():
@@ -351,10 +351,10 @@ def test_a_study_keeps_masks_with_their_samples(folder: Path, function: str) -> 
     study = study_from(content(data={"waves": entry}), folder)
     grid = study.grid()
     run_grid(grid, store := Store(folder / "out"))
-    rows = holdfast.load_results(folder / "out").samples.sort("sample")
-    chosen = holdfast.data.synthetic_waves(9, steps=24, channels=3, block=6).take([8, 2, 5, 1])
-    classifier = grid.models["m"].classifier(grid.data["waves"], "cpu")
-    alone = RelevanceLocalisation(chosen.extras["blocks"])(classifier, "input_x_gradient", chosen.inputs)
+    rows = standfast.load_results(folder / "out").samples.sort("sample")
+    chosen = standfast.data.synthetic_waves(9, steps=24, channels=3, block=6).take([8, 2, 5, 1])
+    model = grid.models["m"].model(grid.data["waves"], "cpu")
+    alone = RelevanceLocalisation(chosen.extras["blocks"])(model, "input_x_gradient", chosen.inputs)
     assert rows["mass_accuracy"].to_list() == alone.mass_accuracy.tolist()
     assert len(set(rows["mass_accuracy"].to_list())) == 4
     assert study.plain()["metrics"]["relevance_localisation"]["regions"] == "blocks"
@@ -378,7 +378,7 @@ def test_a_study_says_at_its_line_that_there_are_no_such_regions(folder: Path) -
 
 def test_extras_of_samples_are_checked() -> None:
     with pytest.raises(
-        holdfast.ArgumentError, match=r"extras\['a'\]: expected a tensor of shape \(2, ...\), got \(3,\)"
+        standfast.ArgumentError, match=r"extras\['a'\]: expected a tensor of shape \(2, ...\), got \(3,\)"
     ):
         Samples(torch.zeros(2, 3), extras={"a": torch.zeros(3)})
 

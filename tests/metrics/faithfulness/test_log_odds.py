@@ -13,37 +13,37 @@ import torch
 from report_builder import assert_whole
 from torch import nn
 
-import holdfast
+import standfast
 from conftest import small_net
-from holdfast.metrics import LogOdds, LogOddsResult
-from holdfast.metrics.faithfulness import log_odds
-from holdfast.presentation import presentation_of
+from standfast.metrics import LogOdds, LogOddsResult
+from standfast.metrics.faithfulness import log_odds
+from standfast.presentation import presentation_of
 
 SHAPES = {"grey": (1, 8, 9), "colour": (3, 8, 8), "series": (2, 17), "flat": (12,)}
 
 
-def classifier(shape: tuple[int, ...], batch_size: int = 64) -> holdfast.Classifier:
-    return holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=batch_size)
+def model(shape: tuple[int, ...], batch_size: int = 64) -> standfast.Model:
+    return standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=batch_size)
 
 
 def inputs(shape: tuple[int, ...], count: int = 4) -> torch.Tensor:
     return torch.rand(count, *shape, generator=torch.Generator().manual_seed(1))
 
 
-def linear(weights: torch.Tensor, bias: torch.Tensor) -> holdfast.Classifier:
+def linear(weights: torch.Tensor, bias: torch.Tensor) -> standfast.Model:
     layer = nn.Linear(weights.shape[1], weights.shape[0])
     with torch.no_grad():
         layer.weight.copy_(weights)
         layer.bias.copy_(bias)
-    return holdfast.Classifier(layer, (0.0, 1.0), device="cpu", batch_size=64)
+    return standfast.Model(layer, (0.0, 1.0), device="cpu", batch_size=64)
 
 
 def slowly(
-    model: holdfast.Classifier, explainer: str, x: torch.Tensor, other: int, fraction: float, baseline: float
+    model: standfast.Model, explainer: str, x: torch.Tensor, other: int, fraction: float, baseline: float
 ) -> tuple[float, float, set[int]]:
     """Log-odds of the sample `(1, ...)` and of the erased one, and which places were erased."""
     own = int(model.predict(x))
-    of = {c: holdfast.explainers.get(explainer)(model, x, c)[0].double().numpy() for c in (own, other)}
+    of = {c: standfast.explainers.get(explainer)(model, x, c)[0].double().numpy() for c in (own, other)}
     difference = of[own] - of[other]
     flat = difference if difference.ndim == 1 else difference.reshape(len(difference), -1).sum(0)
     allowed = max(1, round(fraction * len(flat)))
@@ -70,13 +70,13 @@ def slowly(
     ids=["default", "half, grey", "one"],
 )
 def test_the_score_written_out(metric: LogOdds, explainer: str, shape: tuple[int, ...]) -> None:
-    model, x = classifier(shape), inputs(shape)
-    found = metric(model, explainer, x)
-    second = model.logits(x).argsort(dim=1)[:, -2]
+    network, x = model(shape), inputs(shape)
+    found = metric(network, explainer, x)
+    second = network.logits(x).argsort(dim=1)[:, -2]
     assert torch.equal(found.towards[:, 0], second)
     for row in range(len(x)):
         before, after, gone = slowly(
-            model,
+            network,
             explainer,
             x[row : row + 1],
             int(second[row]),
@@ -117,7 +117,7 @@ def test_a_linear_model_in_closed_form_and_no_other_choice_is_better() -> None:
     assert found.model_evaluations.tolist() == [7] * 50
 
 
-def test_only_the_pairs_first_classes_have_a_value(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
+def test_only_the_pairs_first_classes_have_a_value(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     x = digits[:40].inputs
     predicted = lenet.predict(x)
     found = LogOdds(preset="paper")(lenet, "input_x_gradient", x)
@@ -142,7 +142,7 @@ def test_only_the_pairs_first_classes_have_a_value(lenet: holdfast.Classifier, d
     assert (wrong.towards == -1).all()
 
 
-def test_maps_of_the_model_beat_random_pixels(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
+def test_maps_of_the_model_beat_random_pixels(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     x = digits[:60].inputs
     found = {
         name: LogOdds(preset="paper")(lenet, name, x)
@@ -168,19 +168,19 @@ def test_batches_order_other_samples_and_chunks_change_no_bit(
 ) -> None:
     x, metric = inputs(shape, 9), LogOdds(pairs=tuple(itertools.permutations(range(4), 2)), fraction=0.3)
 
-    def values(model: holdfast.Classifier, x: torch.Tensor) -> torch.Tensor:
+    def values(model: standfast.Model, x: torch.Tensor) -> torch.Tensor:
         result = metric(model, "integrated_gradients", x)
         assert isinstance(result, LogOddsResult)
         return torch.cat((result.per_pair, result.erased_pixels.flatten(1)), 1).nan_to_num(nan=-7.0)
 
-    whole = values(classifier(shape), x)
+    whole = values(model(shape), x)
     for batch_size in (8, 24, 512):
-        assert torch.equal(values(classifier(shape, batch_size), x), whole)
-    assert torch.equal(values(classifier(shape), x.flip(0)).flip(0), whole)
-    assert torch.equal(values(classifier(shape), x[4:5])[0], whole[4])
+        assert torch.equal(values(model(shape, batch_size), x), whole)
+    assert torch.equal(values(model(shape), x.flip(0)).flip(0), whole)
+    assert torch.equal(values(model(shape), x[4:5])[0], whole[4])
     for elements in (1, 5 * x[0].numel()):
         monkeypatch.setattr(log_odds, "_ELEMENTS", elements)
-        assert torch.equal(values(classifier(shape), x), whole)
+        assert torch.equal(values(model(shape), x), whole)
 
 
 def test_equal_differences_are_broken_by_the_sample_and_the_seed() -> None:
@@ -191,11 +191,11 @@ def test_equal_differences_are_broken_by_the_sample_and_the_seed() -> None:
         return left * (targets == 0).to(x.dtype)[:, None, None, None]
 
     net = linear(torch.zeros(2, 64), torch.tensor([1.0, 0.0])).module
-    model = holdfast.Classifier(nn.Sequential(nn.Flatten(), net), (0.0, 1.0), device="cpu", batch_size=64)
+    model = standfast.Model(nn.Sequential(nn.Flatten(), net), (0.0, 1.0), device="cpu", batch_size=64)
     x, metric = inputs((1, 8, 8), 40), LogOdds(pairs=((0, 1),), fraction=0.25)
 
     def gone(name: str, seed: int) -> torch.Tensor:
-        explainer = holdfast.explainers.from_callable(halves, name=name)
+        explainer = standfast.explainers.from_callable(halves, name=name)
         found = metric(model, explainer, x, generator=torch.Generator().manual_seed(seed))
         assert (found.erased == 0.25).all()
         return found.erased_pixels[:, 0]
@@ -210,8 +210,8 @@ def test_equal_differences_are_broken_by_the_sample_and_the_seed() -> None:
 
 
 def test_maps_that_tell_nothing_or_are_not_finite() -> None:
-    model, x = classifier((1, 8, 8)), inputs((1, 8, 8), 12)
-    own = model.predict(x)
+    network, x = model((1, 8, 8)), inputs((1, 8, 8), 12)
+    own = network.predict(x)
     kind = int(own.mode().values)
     others = [c for c in range(4) if c != kind]
     pairs = tuple((kind, c) for c in others)
@@ -222,8 +222,8 @@ def test_maps_that_tell_nothing_or_are_not_finite() -> None:
         maps[targets == others[1]] = (x + kind * x.square() - 3)[targets == others[1]]  # differs by a constant
         return maps
 
-    explainer = holdfast.explainers.from_callable(explain, name="odd")
-    found = LogOdds(pairs=pairs)(model, explainer, x, torch.full((12,), kind))
+    explainer = standfast.explainers.from_callable(explain, name="odd")
+    found = LogOdds(pairs=pairs)(network, explainer, x, torch.full((12,), kind))
     rows = own == kind
     assert rows.sum() >= 2
     assert [s for s, r in zip(found.status, rows.tolist(), strict=True) if r] == ["ok"] * int(rows.sum())
@@ -234,9 +234,9 @@ def test_maps_that_tell_nothing_or_are_not_finite() -> None:
     assert (found.nonfinite[rows] == 1).all()
     assert (found.degenerate[rows] == 1).all()
     assert not found.erased_pixels[rows][:, :2].any()
-    blind = holdfast.explainers.from_callable(lambda module, x, targets: x, name="blind")
+    blind = standfast.explainers.from_callable(lambda module, x, targets: x, name="blind")
     for pairs_ in (pairs, None):
-        same = LogOdds(pairs=pairs_)(model, blind, x)
+        same = LogOdds(pairs=pairs_)(network, blind, x)
         assert all(s == "degenerate" for s, r in zip(same.status, rows.tolist(), strict=True) if r)
         assert same.log_odds[rows].isnan().all()
 
@@ -257,25 +257,27 @@ def test_maps_that_tell_nothing_or_are_not_finite() -> None:
     ],
 )
 def test_errors_of_options(make: Callable[[], LogOdds], message: str) -> None:
-    with pytest.raises(holdfast.ArgumentError, match=message):
+    with pytest.raises(standfast.ArgumentError, match=message):
         make()
 
 
 def test_errors_of_the_call() -> None:
-    model, x = classifier((3, 8, 8)), inputs((3, 8, 8))
-    with pytest.raises(holdfast.ArgumentError, match="pairs: expected classes from 0 to 3, or None, got .*8, 3"):
-        LogOdds(preset="paper")(model, "saliency", x)
-    with pytest.raises(holdfast.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got -1.0"):
-        LogOdds(baseline=-1.0)(model, "saliency", x)
+    network, x = model((3, 8, 8)), inputs((3, 8, 8))
+    with pytest.raises(standfast.ArgumentError, match="pairs: expected classes from 0 to 3, or None, got .*8, 3"):
+        LogOdds(preset="paper")(network, "saliency", x)
     with pytest.raises(
-        holdfast.ArgumentError, match="baseline: expected one number, or 3 .one for each channel., got 2"
+        standfast.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got -1.0"
     ):
-        LogOdds(baseline=(0.0, 1.0))(model, "saliency", x)
-    assert LogOdds(baseline=(0.0, 0.5, 1.0))(model, "saliency", x).log_odds.isfinite().all()
+        LogOdds(baseline=-1.0)(network, "saliency", x)
+    with pytest.raises(
+        standfast.ArgumentError, match="baseline: expected one number, or 3 .one for each channel., got 2"
+    ):
+        LogOdds(baseline=(0.0, 1.0))(network, "saliency", x)
+    assert LogOdds(baseline=(0.0, 0.5, 1.0))(network, "saliency", x).log_odds.isfinite().all()
 
 
 def test_a_file_spells_pairs_as_lists() -> None:
-    from holdfast.study.file.options import configure
+    from standfast.study.file.options import configure
 
     metric = configure(LogOdds, "log_odds", {"pairs": [[8, 3], [4, 1]], "fraction": 0.1})
     assert metric == LogOdds(pairs=((8, 3), (4, 1)), fraction=0.1)
@@ -284,10 +286,10 @@ def test_a_file_spells_pairs_as_lists() -> None:
     assert configure(LogOdds, "log_odds", {"pairs": None}).pairs is None
 
 
-def test_the_report_shows_the_pairs(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
+def test_the_report_shows_the_pairs(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     metrics: dict[str, Any] = {"published": LogOdds(preset="paper"), "runner-up": LogOdds(), "none": LogOdds(((9, 0),))}
     x = digits.inputs[lenet.predict(digits.inputs) != 9][:25]
-    done = holdfast.evaluate(
+    done = standfast.evaluate(
         lenet, ["input_x_gradient", "random"], x, metrics, samples_per_job=10, progress=False, controls=False
     )
     assert done.failures == []
@@ -295,7 +297,7 @@ def test_the_report_shows_the_pairs(lenet: holdfast.Classifier, digits: holdfast
     own = frame.filter(frame["label"] == "runner-up")
     assert own["log_odds"].is_finite().all()
     assert own["log_odds_8_3"].is_null().all()
-    page = holdfast.report.build_html(done.results)
+    page = standfast.report.build_html(done.results)
     assert_whole(page)
     for text in ("Class 8 towards 3", "Class 4 towards 1", "turned into the other class", "shrikumar2017deeplift"):
         assert text in page

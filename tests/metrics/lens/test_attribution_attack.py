@@ -12,10 +12,10 @@ import scipy.stats
 import torch
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.metrics import AttributionAttack
-from holdfast.metrics.lens.attribution_attack import name_above_chance, name_chance
-from holdfast.metrics.lens.attribution_objectives import (
+import standfast
+from standfast.metrics import AttributionAttack
+from standfast.metrics.lens.attribution_attack import name_above_chance, name_chance
+from standfast.metrics.lens.attribution_objectives import (
     Lens,
     MassCentre,
     RandomSign,
@@ -26,9 +26,9 @@ from holdfast.metrics.lens.attribution_objectives import (
     get,
     mass_share,
 )
-from holdfast.metrics.probe import Probe
+from standfast.metrics.probe import Probe
 
-BALL = holdfast.LinfBall(0.1)
+BALL = standfast.LinfBall(0.1)
 GUIDED = ("lens", "mass_centre", "target", "top_k")
 BLIND = ("random_sign", "universal")
 
@@ -46,11 +46,11 @@ class Quadratic(nn.Module):
         return torch.stack([value, torch.full_like(value, self.floor)], dim=1)
 
 
-def quadratic(shape: tuple[int, ...], seed: int = 0, floor: float = -10.0) -> tuple[holdfast.Classifier, Tensor]:
+def quadratic(shape: tuple[int, ...], seed: int = 0, floor: float = -10.0) -> tuple[standfast.Model, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     module = Quadratic(0.5 + torch.rand(shape, generator=generator), floor)
-    classifier = holdfast.Classifier(module, (0.0, 1.0), device="cpu", batch_size=64)
-    return classifier, 0.3 + 0.4 * torch.rand((3, *shape), generator=generator)
+    model = standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=64)
+    return model, 0.3 + 0.4 * torch.rand((3, *shape), generator=generator)
 
 
 def top_mask(values: Tensor, k: int) -> Tensor:
@@ -77,13 +77,13 @@ def test_shares_of_mass() -> None:
 @pytest.mark.parametrize("name", ["top_k:t=5", "lens:k=3,w=1,alone=0", "target:top=0.5,left=0,height=0.5,width=0.5"])
 def test_the_optimum_of_a_share_of_mass_is_found(name: str) -> None:
     """The map is `c x`, so the least share of mass in a set is at `x - r` inside of it and `x + r` outside."""
-    classifier, x = quadratic((1, 6, 6))
-    maps = classifier.module.coefficients.detach()[0] * x[:, 0]
+    model, x = quadratic((1, 6, 6))
+    maps = model.module.coefficients.detach()[0] * x[:, 0]
     wanted = torch.zeros(6, 6, dtype=torch.bool)
     wanted[3:, :3] = True
     inside = {"top_k": top_mask(maps, 5), "lens": near(top_mask(maps, 3), 1), "target": ~wanted.expand(3, 6, 6)}
-    metric = AttributionAttack(holdfast.LinfBall(0.1), name, steps=20, step=0.02, restarts=2, curve_k=(3,))
-    result = metric(classifier, "saliency", x)
+    metric = AttributionAttack(standfast.LinfBall(0.1), name, steps=20, step=0.02, restarts=2, curve_k=(3,))
+    result = metric(model, "saliency", x)
     best = torch.where(inside[get(name).name][:, None], x - 0.1, x + 0.1)
     assert torch.allclose(result.inputs, best, atol=1e-6)
     assert result.found.all()
@@ -92,12 +92,12 @@ def test_the_optimum_of_a_share_of_mass_is_found(name: str) -> None:
 
 def test_the_farthest_centre_of_mass_is_found() -> None:
     """A ratio of linear functions is largest at a corner of the box: all 64 are looked at."""
-    classifier, x = quadratic((6,))
-    coefficients = classifier.module.coefficients.detach()
+    model, x = quadratic((6,))
+    coefficients = model.module.coefficients.detach()
     metric = AttributionAttack(
-        holdfast.LinfBall(0.1), "mass_centre", steps=25, step=0.02, restarts=6, curve_k=(2,), k=2
+        standfast.LinfBall(0.1), "mass_centre", steps=25, step=0.02, restarts=6, curve_k=(2,), k=2
     )
-    result = metric(classifier, "saliency", x)
+    result = metric(model, "saliency", x)
 
     def centre(points: Tensor) -> Tensor:
         maps = (coefficients * points).abs()
@@ -162,14 +162,12 @@ def test_mass_centre_can_be_followed_from_the_seed_itself() -> None:
 # the loop that it is, written out
 
 
-def loop(
-    classifier: holdfast.Classifier, x: Tensor, start: Tensor, t: int, radius: float, step: float, steps: int
-) -> Tensor:
+def loop(model: standfast.Model, x: Tensor, start: Tensor, t: int, radius: float, step: float, steps: int) -> Tensor:
     """Ghorbani, Abid and Zou's iteration for gradient x input on one image, with softplus for the search."""
-    target = classifier.logits(x).argmax(1)
+    target = model.logits(x).argmax(1)
 
     def share(z: Tensor, create_graph: bool) -> tuple[Tensor, Tensor, Tensor]:
-        logits = classifier.module(z)
+        logits = model.module(z)
         (gradient,) = torch.autograd.grad(logits[0, target], z, create_graph=create_graph)
         values = (z * gradient).abs().sum(1)
         return values, (values / values.sum())[0], logits
@@ -181,7 +179,7 @@ def loop(
     for number in range(steps + 1):
         if number:
             leaf = z.clone().requires_grad_(True)
-            with holdfast.explainers.smooth_relu(10.0):
+            with standfast.explainers.smooth_relu(10.0):
                 _, mass, _ = share(leaf, True)
                 (ascent,) = torch.autograd.grad(-(mass * top[0]).sum(), leaf)
             z = (z + step * ascent.sign()).clamp(x - radius, x + radius).clamp(0, 1)
@@ -193,16 +191,16 @@ def loop(
     return best
 
 
-def test_the_attack_is_the_loop_written_out(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
+def test_the_attack_is_the_loop_written_out(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     x = digits[:3].inputs
-    attack = AttributionAttack(holdfast.LinfBall(0.05), "top_k:t=60", steps=8, step=0.01, restarts=1)
+    attack = AttributionAttack(standfast.LinfBall(0.05), "top_k:t=60", steps=8, step=0.01, restarts=1)
     generator = torch.Generator().manual_seed(4)
-    seed = holdfast.tensors.draw_seed(torch.Generator().manual_seed(4))
+    seed = standfast.tensors.draw_seed(torch.Generator().manual_seed(4))
     result = attack(lenet, "input_x_gradient", x, generator=generator)
-    region = holdfast.LinfBall(0.05).around(x, (0.0, 1.0))
+    region = standfast.LinfBall(0.05).around(x, (0.0, 1.0))
     starts = region.project(region.sample(1, region.streams(seed)))[:, 0]
-    kept = holdfast.similarity.get("topk_intersection:k=60")
-    explainer = holdfast.explainers.get("input_x_gradient")
+    kept = standfast.similarity.get("topk_intersection:k=60")
+    explainer = standfast.explainers.get("input_x_gradient")
     for row in range(3):
         slow = loop(lenet, x[row : row + 1], starts[row : row + 1], 60, 0.05, 0.01, 8)
         # signs of tiny gradients differ by the last bit of other kernels: a few pixels, not the outcome
@@ -213,18 +211,16 @@ def test_the_attack_is_the_loop_written_out(lenet: holdfast.Classifier, digits: 
         )
 
 
-def test_the_authors_attack_is_their_loop_written_out(
-    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
-) -> None:
+def test_the_authors_attack_is_their_loop_written_out(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     """From the clean digit, where the share of mass on 300 positions is 1 and its gradient 0; Kendall's tau decides."""
     x, radius, step, steps, t = digits[:2].inputs, 0.05, 0.01, 5, 300
     attack = AttributionAttack(
-        holdfast.LinfBall(radius), f"top_k:t={t}", steps, step, 2, ("kendall",), beta=10, protocol="authors"
+        standfast.LinfBall(radius), f"top_k:t={t}", steps, step, 2, ("kendall",), beta=10, protocol="authors"
     )
-    seed = holdfast.tensors.draw_seed(torch.Generator().manual_seed(4))
+    seed = standfast.tensors.draw_seed(torch.Generator().manual_seed(4))
     result = attack(lenet, "input_x_gradient", x, generator=torch.Generator().manual_seed(4))
     assert result.model_evaluations.tolist() == [attack.expected_evaluations()] * 2
-    region = holdfast.LinfBall(radius).around(x, (0.0, 1.0))
+    region = standfast.LinfBall(radius).around(x, (0.0, 1.0))
     signs = torch.where(region.streams(seed).uniform((2, *x.shape[1:]), x.dtype) < 0.5, 1.0, -1.0)
 
     def explain(z: Tensor, create_graph: bool = False) -> Tensor:
@@ -241,7 +237,7 @@ def test_the_authors_attack_is_their_loop_written_out(
             z = x[row : row + 1]
             for number in range(steps):
                 leaf = z.clone().requires_grad_(True)
-                with holdfast.explainers.smooth_relu(10.0):
+                with standfast.explainers.smooth_relu(10.0):
                     mass = explain(leaf, create_graph=True)
                     (ascent,) = torch.autograd.grad(-(mass * top).sum() / mass.sum(), leaf)
                 sign = signs[row, start] if number == 0 else ascent.sign()[0]
@@ -255,7 +251,7 @@ def test_the_authors_attack_is_their_loop_written_out(
 
 
 def test_starts_share_the_sharpnesses_and_the_better_one_wins(
-    lenet: holdfast.Classifier, digits: holdfast.data.Dataset, monkeypatch: pytest.MonkeyPatch
+    lenet: standfast.Model, digits: standfast.data.Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used = []
     gradient = Probe.gradient
@@ -280,7 +276,7 @@ def test_starts_share_the_sharpnesses_and_the_better_one_wins(
 
 
 @pytest.mark.parametrize("name", [*GUIDED, *BLIND])
-def test_results_hold_what_they_say(name: str, lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
+def test_results_hold_what_they_say(name: str, lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     x = digits[:5].inputs
     y = lenet.predict(x)
     names = (
@@ -291,7 +287,7 @@ def test_results_hold_what_they_say(name: str, lenet: holdfast.Classifier, digit
         "topk_intersection:k=60,diverse=true,w=1",
     )
     metric = AttributionAttack(
-        holdfast.LinfBall(0.1), name, steps=4, restarts=2, similarities=names, k=100, curve_k=(20, 100)
+        standfast.LinfBall(0.1), name, steps=4, restarts=2, similarities=names, k=100, curve_k=(20, 100)
     )
     result = metric(lenet, "saliency", x, y)
     assert result.names == names
@@ -299,22 +295,24 @@ def test_results_hold_what_they_say(name: str, lenet: holdfast.Classifier, digit
     assert result.inputs.min() >= 0
     assert result.inputs.max() <= 1
     assert torch.equal(result.label_kept, lenet.predict(result.inputs) == y)
-    saliency = holdfast.explainers.get("saliency")
+    saliency = standfast.explainers.get("saliency")
     before, after = saliency(lenet, x, y), saliency(lenet, result.inputs, y)
     assert torch.allclose(after, result.maps, atol=1e-5)
     for column, similarity in enumerate(names):
-        expected = holdfast.similarity.get(similarity)
+        expected = standfast.similarity.get(similarity)
         assert torch.allclose(
             result.similarities[:, column], expected(before[:, 0], result.maps[:, 0].abs()), atol=1e-5
         )
         assert result.frame()[similarity].to_list() == result.similarities[:, column].tolist()
-        level = holdfast.similarity.chance_level(similarity, before[:, 0], result.maps[:, 0].abs())
+        level = standfast.similarity.chance_level(similarity, before[:, 0], result.maps[:, 0].abs())
         if level is None:
             assert result.chance[:, column].isnan().all()
             assert name_chance(similarity) not in result.frame().columns
         else:
             assert torch.allclose(result.chance[:, column], level.value, atol=0.02)  # a draw may depend on the last bit
-            corrected = holdfast.similarity.correct_for_chance(result.similarities[:, column], result.chance[:, column])
+            corrected = standfast.similarity.correct_for_chance(
+                result.similarities[:, column], result.chance[:, column]
+            )
             assert result.frame()[name_above_chance(similarity)].to_list() == corrected.tolist()
     assert torch.equal(result.similarity, result.similarities[:, 0])
     assert torch.equal(result.kept, result.similarities[:, 1])
@@ -327,9 +325,9 @@ def test_results_hold_what_they_say(name: str, lenet: holdfast.Classifier, digit
     assert all(len(array) == 5 for array in result.tensors().values())
 
 
-def test_random_signs_differ_and_universal_ones_do_not(lenet: holdfast.Classifier) -> None:
+def test_random_signs_differ_and_universal_ones_do_not(lenet: standfast.Model) -> None:
     x = torch.full((3, 1, 28, 28), 0.5) + 0.01 * torch.arange(3).reshape(3, 1, 1, 1)
-    region = holdfast.LinfBall(0.1).around(x, (0.0, 1.0))
+    region = standfast.LinfBall(0.1).around(x, (0.0, 1.0))
     universal, single = (attack.draw(region, 7) - x for attack in (Universal(), RandomSign()))
     for offset in (universal, single):
         assert torch.allclose(offset.abs(), torch.full_like(offset, 0.1), atol=1e-6)
@@ -339,7 +337,7 @@ def test_random_signs_differ_and_universal_ones_do_not(lenet: holdfast.Classifie
     assert not torch.equal(Universal().draw(region, 8), Universal().draw(region, 7))
 
 
-def test_a_wrong_prediction_is_skipped_and_counted(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
+def test_a_wrong_prediction_is_skipped_and_counted(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     x = digits[:4].inputs
     y = lenet.predict(x)
     y[2] = (y[2] + 1) % 10
@@ -351,12 +349,12 @@ def test_a_wrong_prediction_is_skipped_and_counted(lenet: holdfast.Classifier, d
 
 def test_the_class_is_kept_where_it_hangs_by_a_thread() -> None:
     """Lowering the mass lowers the logit; at the clean input it is 0.05 above the other class."""
-    classifier, x = quadratic((1, 6, 6), floor=0.0)
-    logits = classifier.logits(x)[:, 0]
+    model, x = quadratic((1, 6, 6), floor=0.0)
+    logits = model.logits(x)[:, 0]
     for row in range(3):
-        classifier.module.floor = float(logits[row]) - 0.05
-        metric = AttributionAttack(holdfast.LinfBall(0.2), "top_k:t=20", steps=15, restarts=2, curve_k=(5,))
-        result = metric(classifier, "saliency", x[row : row + 1])
+        model.module.floor = float(logits[row]) - 0.05
+        metric = AttributionAttack(standfast.LinfBall(0.2), "top_k:t=20", steps=15, restarts=2, curve_k=(5,))
+        result = metric(model, "saliency", x[row : row + 1])
         assert result.label_kept.all()
         assert (result.margin < 0).all()
         assert result.found.all()
@@ -364,13 +362,13 @@ def test_the_class_is_kept_where_it_hangs_by_a_thread() -> None:
 
 def test_a_lost_class_is_won_back() -> None:
     """The goal leads across the boundary of the class, which a search that cannot turn back leaves behind."""
-    classifier, x = quadratic((1, 6, 6), floor=0.0)
+    model, x = quadratic((1, 6, 6), floor=0.0)
     x = x[:1]
-    maps = classifier.module.coefficients.detach() * x
-    low = classifier.logits(torch.where(top_mask(maps[0], 30)[None], x - 0.1, x))[0, 0].item()
-    classifier.module.floor = 0.5 * (low + classifier.logits(x)[0, 0].item())
-    metric = AttributionAttack(holdfast.LinfBall(0.1), "top_k:t=30", steps=40, step=0.01, restarts=1, curve_k=(5,))
-    found = metric(classifier, "saliency", x)
+    maps = model.module.coefficients.detach() * x
+    low = model.logits(torch.where(top_mask(maps[0], 30)[None], x - 0.1, x))[0, 0].item()
+    model.module.floor = 0.5 * (low + model.logits(x)[0, 0].item())
+    metric = AttributionAttack(standfast.LinfBall(0.1), "top_k:t=30", steps=40, step=0.01, restarts=1, curve_k=(5,))
+    found = metric(model, "saliency", x)
     # the optimum lies at the boundary of the class: the steps go to and fro across it, and end close to it
     assert -0.15 < found.margin[0] < 0
     assert mass_share(found.maps[:, 0].abs(), top_mask(maps[0], 30)) < 0.97 * mass_share(maps[0], top_mask(maps[0], 30))
@@ -382,10 +380,10 @@ def test_nothing_is_found_where_nothing_moves() -> None:
     with torch.no_grad():
         layer.weight.copy_(torch.stack([torch.arange(1.0, 7.0), torch.zeros(6)]))
         layer.bias.zero_()
-    classifier = holdfast.Classifier(layer, (0.0, 1.0), device="cpu", batch_size=16)
+    model = standfast.Model(layer, (0.0, 1.0), device="cpu", batch_size=16)
     x = torch.full((2, 6), 0.5)
-    result = AttributionAttack(holdfast.LinfBall(0.1), "top_k:t=2", steps=3, restarts=2, curve_k=(2,))(
-        classifier, "saliency", x
+    result = AttributionAttack(standfast.LinfBall(0.1), "top_k:t=2", steps=3, restarts=2, curve_k=(2,))(
+        model, "saliency", x
     )
     assert result.status == ("ok", "ok")
     assert result.label_kept.all()
@@ -393,7 +391,7 @@ def test_nothing_is_found_where_nothing_moves() -> None:
     assert torch.equal(result.inputs, x)
 
 
-def test_what_fits_no_map_is_refused_before_the_work(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
+def test_what_fits_no_map_is_refused_before_the_work(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     rows: list[int] = []
     lenet.check_repeatable(digits[:1].inputs)  # once for each module
     handle = lenet.module.register_forward_hook(lambda _, args, out: rows.append(len(out)))
@@ -404,7 +402,7 @@ def test_what_fits_no_map_is_refused_before_the_work(lenet: holdfast.Classifier,
         ({"curve_k": (5, 1000)}, "k of option curve_k: expected .* got 1000"),
     ):
         rows.clear()
-        with pytest.raises(holdfast.ArgumentError, match=message):
+        with pytest.raises(standfast.ArgumentError, match=message):
             AttributionAttack(**{"neighbourhood": BALL, "steps": 30, **options})(lenet, "saliency", digits[:1].inputs)
         assert sum(rows) <= 32
     handle.remove()
@@ -414,10 +412,10 @@ def test_constant_maps_are_degenerate_whatever_is_asked_for() -> None:
     layer = nn.Linear(6, 2, bias=False)
     with torch.no_grad():
         layer.weight.copy_(torch.stack([torch.ones(6), torch.zeros(6)]))
-    classifier = holdfast.Classifier(layer, (0.0, 1.0), device="cpu", batch_size=16)
+    model = standfast.Model(layer, (0.0, 1.0), device="cpu", batch_size=16)
     for first in ("mse", "pearson", "centre_of_mass", "lens_precision:k=2"):
         metric = AttributionAttack(BALL, "random_sign", similarities=(first,), k=2, curve_k=(2,))
-        assert metric(classifier, "saliency", torch.full((2, 6), 0.5)).status == ("degenerate", "degenerate")
+        assert metric(model, "saliency", torch.full((2, 6), 0.5)).status == ("degenerate", "degenerate")
 
 
 def test_the_report_counts_with_the_k_that_was_asked_for() -> None:
@@ -427,11 +425,11 @@ def test_the_report_counts_with_the_k_that_was_asked_for() -> None:
 
 
 def test_a_random_attack_may_lose_the_class() -> None:
-    classifier, x = quadratic((1, 6, 6), floor=0.0)
-    classifier.module.floor = float(classifier.logits(x)[:, 0].min()) - 1e-4
+    model, x = quadratic((1, 6, 6), floor=0.0)
+    model.module.floor = float(model.logits(x)[:, 0].min()) - 1e-4
     results = [
-        AttributionAttack(holdfast.LinfBall(0.3), "random_sign", curve_k=(5,))(
-            classifier, "saliency", x, generator=torch.Generator().manual_seed(seed)
+        AttributionAttack(standfast.LinfBall(0.3), "random_sign", curve_k=(5,))(
+            model, "saliency", x, generator=torch.Generator().manual_seed(seed)
         )
         for seed in range(8)
     ]
@@ -441,7 +439,7 @@ def test_a_random_attack_may_lose_the_class() -> None:
     assert all(torch.equal(result.found, result.label_kept) for result in results)
 
 
-def test_the_model_is_left_as_it_was(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
+def test_the_model_is_left_as_it_was(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     x = digits[:2].inputs
     before = {key: value.clone() for key, value in lenet.module.state_dict().items()}
     logits = lenet.logits(x)
@@ -455,26 +453,26 @@ def test_colour_images_and_series_are_compared_by_position() -> None:
     from conftest import small_net
 
     for shape in ((3, 8, 8), (2, 16)):
-        classifier = holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
+        model = standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
         x = torch.rand(4, *shape, generator=torch.Generator().manual_seed(2))
         for attack in ("top_k:t=4", "lens:k=4,w=1", "mass_centre", "target", "random_sign"):
             metric = AttributionAttack(
                 BALL, attack, 3, None, 1, ("topk_intersection:k=4", "lens_recall:k=4,w=2"), k=4, curve_k=(4,)
             )
-            result = metric(classifier, "saliency", x)
+            result = metric(model, "saliency", x)
             before, after = (maps.abs().sum(1) for maps in (result.origin_maps, result.maps))
-            assert torch.allclose(result.similarity, holdfast.similarity.topk_intersection(before, after, 4))
-            recall = holdfast.similarity.lens_recall(before, after, 4, 2)
+            assert torch.allclose(result.similarity, standfast.similarity.topk_intersection(before, after, 4))
+            recall = standfast.similarity.lens_recall(before, after, 4, 2)
             assert torch.allclose(result.similarities[:, 1], recall)
 
 
-def test_lens_goes_further_than_top_k(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
+def test_lens_goes_further_than_top_k(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     """Mass pushed out of the neighbourhood leaves less of it than mass pushed off the positions."""
     x = digits[:24].inputs
     found = {}
     for name in ("top_k:t=100", "lens:k=100,w=1"):
         metric = AttributionAttack(
-            holdfast.LinfBall(0.2), name, 10, None, 1, ("lens_recall:k=100,w=1", "lens_precision:k=100,w=1")
+            standfast.LinfBall(0.2), name, 10, None, 1, ("lens_recall:k=100,w=1", "lens_precision:k=100,w=1")
         )
         found[name] = metric(lenet, "input_x_gradient", x).similarities.mean(1)
     better = found["top_k:t=100"] - found["lens:k=100,w=1"]
@@ -503,19 +501,19 @@ def test_lens_goes_further_than_top_k(lenet: holdfast.Classifier, digits: holdfa
         ({"similarities": ("pearson", "pearson")}, "similarities: expected each of them once"),
         ({"similarities": ("lens_precision:k=0",)}, "k"),
         (
-            {"similarities": (holdfast.similarity.Similarity("margin", holdfast.similarity.pearson),)},
+            {"similarities": (standfast.similarity.Similarity("margin", standfast.similarity.pearson),)},
             "no columns of the result",
         ),
         (
             {
                 "similarities": (
-                    holdfast.similarity.Similarity("mine", holdfast.similarity.mse, larger_is_closer=False),
+                    standfast.similarity.Similarity("mine", standfast.similarity.mse, larger_is_closer=False),
                 )
             },
             "as the first a similarity, or a registered discrepancy, got 'mine'",
         ),
         (
-            {"neighbourhood": holdfast.L2Ball(1.0)},
+            {"neighbourhood": standfast.L2Ball(1.0)},
             "neighbourhood: expected a LinfBall or a transformation, since steps .* got L2Ball",
         ),
         ({"k": 1.5}, "k: expected a whole number of at least 1, or a share"),
@@ -528,14 +526,14 @@ def test_lens_goes_further_than_top_k(lenet: holdfast.Classifier, digits: holdfa
     ],
 )
 def test_options_are_checked(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(holdfast.ArgumentError, match=message):
+    with pytest.raises(standfast.ArgumentError, match=message):
         AttributionAttack(**{"neighbourhood": BALL, **options})
 
 
-def test_what_cannot_be_differentiated_is_refused(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
+def test_what_cannot_be_differentiated_is_refused(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     x = digits[:1].inputs
     with pytest.raises(
-        holdfast.ArgumentError, match="attack: expected random_sign or universal, since guided_backprop"
+        standfast.ArgumentError, match="attack: expected random_sign or universal, since guided_backprop"
     ):
         AttributionAttack.example()(lenet, "guided_backprop", x)
     assert AttributionAttack(BALL, "random_sign")(lenet, "guided_backprop", x).status == ("ok",)
@@ -554,7 +552,7 @@ def test_attacks_are_named() -> None:
 
 
 def test_two_attacks_have_two_labels() -> None:
-    from holdfast.study.run import named_metrics
+    from standfast.study.run import named_metrics
 
     attacks = [
         AttributionAttack(BALL, "top_k:t=5"),
@@ -591,7 +589,7 @@ def test_a_study_takes_attacks_and_similarities_by_name(tmp_path: Any) -> None:
         "neighbourhood": {"linf": 0.1},
         "metrics": {"lens": metric, "blind": {**metric, "attack": "universal"}},
     }
-    results = holdfast.run_study(study, tmp_path, progress=False).results
+    results = standfast.run_study(study, tmp_path, progress=False).results
     rows = results.samples
     assert len(rows) == 6
     assert rows["lens_recall:k=50,w=2"].to_list() == rows["similarity"].to_list()

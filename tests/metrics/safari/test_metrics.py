@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import nn
 
-import holdfast
-from holdfast.algorithms import UnitBox, subset_simulation
-from holdfast.algorithms.rare_events.subset_sampling import plan_return
-from holdfast.errors import ArgumentError
-from holdfast.metrics import (
+import standfast
+from standfast.algorithms import UnitBox, subset_simulation
+from standfast.algorithms.rare_events.subset_sampling import plan_return
+from standfast.errors import ArgumentError
+from standfast.metrics import (
     LocalLipschitz,
     MaxSensitivity,
     Metric,
@@ -24,22 +24,22 @@ from holdfast.metrics import (
     WorstCase,
     measure_sensitivity,
 )
-from holdfast.metrics.probe import Probe, class_margin
-from holdfast.metrics.safari import misinterpretation_probability
-from holdfast.metrics.safari.events import EventName
-from holdfast.metrics.safari.misinterpretation_probability import ProbabilityResult
-from holdfast.study.grid import Grid, LoadedModel, Samples
+from standfast.metrics.probe import Probe, class_margin
+from standfast.metrics.safari import misinterpretation_probability
+from standfast.metrics.safari.events import EventName
+from standfast.metrics.safari.misinterpretation_probability import ProbabilityResult
+from standfast.study.grid import Grid, LoadedModel, Samples
 
-BALL = holdfast.LinfBall(0.2)
+BALL = standfast.LinfBall(0.2)
 
 
-def linear_classifier(weights: torch.Tensor, bias: torch.Tensor | None = None) -> holdfast.Classifier:
+def linear_classifier(weights: torch.Tensor, bias: torch.Tensor | None = None) -> standfast.Model:
     """Logits `W x + b` for flat inputs: gradient x input of class y is `W_y * x`."""
     layer = nn.Linear(weights.shape[1], weights.shape[0])
     with torch.no_grad():
         layer.weight.copy_(weights)
         layer.bias.copy_(torch.zeros(len(weights)) if bias is None else bias)
-    return holdfast.Classifier(layer, (0.0, 1.0), device="cpu", batch_size=256)
+    return standfast.Model(layer, (0.0, 1.0), device="cpu", batch_size=256)
 
 
 def test_margin_is_equation_1() -> None:
@@ -59,9 +59,7 @@ def test_probability_margin_of_a_confident_model_still_orders() -> None:
     assert -1 < margin[0] < margin[1]
 
 
-def test_tracked_sensitivity_is_there_for_every_event(
-    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
-) -> None:
+def test_tracked_sensitivity_is_there_for_every_event(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     for event in ("changed_explanation", "changed_class", "misclassification"):
         metric = WorstCase(BALL, event, budget=20, track_sensitivity=True)  # type: ignore[arg-type]
         found = metric(lenet, "saliency", digits[:2].inputs)
@@ -82,24 +80,24 @@ def test_a_constant_map_has_a_sensitivity_unless_it_never_changes(search: str) -
     def detached(module: torch.nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return torch.zeros_like(inputs)
 
-    nothing = metric(model, holdfast.explainers.get(detached), x)
+    nothing = metric(model, standfast.explainers.get(detached), x)
     assert nothing.status == ("degenerate",) * 2
     assert nothing.frame()["value"].to_list() == [None, None]
     assert nothing.value.isnan().all()  # not 0, the best value
     worst = WorstCase(BALL, "changed_explanation", similarity="mse", search="random", budget=20)
-    assert worst(model, holdfast.explainers.get(detached), x).status == ("degenerate",) * 2
+    assert worst(model, standfast.explainers.get(detached), x).status == ("degenerate",) * 2
     assert worst(model, "input_x_gradient", x).status == ("ok", "ok")
 
 
 def test_a_threshold_that_a_similarity_cannot_reach_is_refused() -> None:
     """With it the event would be certain: ln P = 0, and no sample would be censored."""
     for threshold in (2, -1.5, float("inf"), float("nan")):
-        for metric in (WorstCase, holdfast.metrics.MisinterpretationProbability):
+        for metric in (WorstCase, standfast.metrics.MisinterpretationProbability):
             with pytest.raises(
-                holdfast.ArgumentError, match="threshold: expected a finite number, since pearson takes"
+                standfast.ArgumentError, match="threshold: expected a finite number, since pearson takes"
             ):
                 metric(BALL, "changed_explanation", threshold=threshold)
-    with pytest.raises(holdfast.ArgumentError, match="mse takes values from 0 to inf"):
+    with pytest.raises(standfast.ArgumentError, match="mse takes values from 0 to inf"):
         WorstCase(BALL, "changed_explanation", similarity="mse", threshold=-0.1)
     WorstCase(BALL, "changed_explanation", similarity="mse", threshold=40.0)
     WorstCase(BALL, "changed_explanation", similarity=lambda a, b: a.flatten(1).sum(1), threshold=40.0)
@@ -146,13 +144,13 @@ def _not_a_number(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> 
 def test_misclassification_is_the_same_number_for_every_explainer(metric: Metric) -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3))
-    model, x = holdfast.Classifier(net, (0.0, 1.0), device="cpu"), torch.rand(3, 4)
+    model, x = standfast.Model(net, (0.0, 1.0), device="cpu"), torch.rand(3, 4)
     columns = ["status", "value", "low", "high", "model_evaluations"]
     expected = metric(model, "saliency", x).frame().select(columns)
     assert set(expected["status"]) == {"ok"}
     for explainer in ("integrated_gradients", "occlusion", _constant, _not_a_number):
         assert metric(model, explainer, x).frame().select(columns).equals(expected)  # type: ignore[arg-type]
-        assert metric.describe_misfit(holdfast.explainers.get(explainer)) == ""  # type: ignore[arg-type]
+        assert metric.describe_misfit(standfast.explainers.get(explainer)) == ""  # type: ignore[arg-type]
 
 
 def test_a_worst_case_of_the_class_still_shows_the_maps_of_its_explainer() -> None:
@@ -189,17 +187,17 @@ def test_explanation_of_a_linear_model_is_known() -> None:
     assert worst.similarity.item() == pytest.approx(got, abs=1e-5)
 
 
-def test_what_a_search_returns_is_scored_anew(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
+def test_what_a_search_returns_is_scored_anew(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     x = digits[:3].inputs
-    explainer = holdfast.explainers.get("input_x_gradient")
+    explainer = standfast.explainers.get("input_x_gradient")
     for event in ("changed_explanation", "changed_class", "misclassification"):
-        worst = WorstCase(holdfast.LinfBall(0.3), event, budget=150)(lenet, explainer, x)  # type: ignore[arg-type]
+        worst = WorstCase(standfast.LinfBall(0.3), event, budget=150)(lenet, explainer, x)  # type: ignore[arg-type]
         assert ((worst.inputs - x).abs() <= 0.3 + 1e-6).all()
         assert ((worst.inputs >= 0) & (worst.inputs <= 1)).all()
         margin = class_margin(lenet.logits(worst.inputs), lenet.predict(x))
         assert torch.allclose(worst.margin, margin, atol=1e-4)
         maps = explainer(lenet, x).abs(), explainer(lenet, worst.inputs).abs()
-        assert torch.allclose(worst.similarity, holdfast.similarity.pearson(*maps), atol=1e-4)
+        assert torch.allclose(worst.similarity, standfast.similarity.pearson(*maps), atol=1e-4)
         assert torch.allclose(worst.maps.abs(), maps[1], atol=1e-5)
         assert torch.equal(worst.predicted, lenet.predict(worst.inputs))
         held = margin < 0 if event == "changed_explanation" else margin >= 0
@@ -215,20 +213,20 @@ def test_what_a_search_returns_is_scored_anew(lenet: holdfast.Classifier, digits
 
 
 SEARCHING = [
-    name for name in holdfast.metrics.names() if "search" in holdfast.metrics.base.metrics[name].__dataclass_fields__
+    name for name in standfast.metrics.names() if "search" in standfast.metrics.base.metrics[name].__dataclass_fields__
 ]
 
 
-@pytest.mark.parametrize("search", holdfast.algorithms.searches.names())
+@pytest.mark.parametrize("search", standfast.algorithms.searches.names())
 @pytest.mark.parametrize("name", SEARCHING)
 @pytest.mark.parametrize("budget", [3, 4, 61])
 def test_the_budget_is_kept_with_everything_counted(
-    name: str, search: str, budget: int, lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+    name: str, search: str, budget: int, lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
     """The clean input, the search and the final check. The sign search leaves what is too little for a whole step."""
     similarity = {"similarity": "mse"} if name == "worst_case" else {}
-    nearby = holdfast.neighbourhoods.Brightness(0.2) if search == "grid" else BALL  # a grid is for few parameters
-    metric = holdfast.metrics.get(name, neighbourhood=nearby, search=search, budget=budget, **similarity)
+    nearby = standfast.neighbourhoods.Brightness(0.2) if search == "grid" else BALL  # a grid is for few parameters
+    metric = standfast.metrics.get(name, neighbourhood=nearby, search=search, budget=budget, **similarity)
     result = metric(lenet, "saliency", digits[:3].inputs)
     assert (result.model_evaluations <= budget).all()
     assert (result.model_evaluations == budget).all() or search == "sign"
@@ -237,7 +235,7 @@ def test_the_budget_is_kept_with_everything_counted(
 
 @pytest.mark.parametrize("error", [None, 0.2])
 def test_the_budget_of_a_probability_is_kept(
-    error: float | None, lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+    error: float | None, lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
     metric = MisinterpretationProbability(BALL, threshold=0.3, particles=20, error=error, budget=400)
     result = metric(lenet, "saliency", digits[:3].inputs)
@@ -248,7 +246,7 @@ def test_the_budget_of_a_probability_is_kept(
     assert unsure.any()
     assert torch.equal(result.value[unsure], result.high[unsure])  # what a ranking may use of it is the bound
     assert result.frame()["bound"].to_list() == (result.censored | unsure).tolist()
-    with pytest.raises(holdfast.ArgumentError, match="budget: expected a whole number of at least 21"):
+    with pytest.raises(standfast.ArgumentError, match="budget: expected a whole number of at least 21"):
         MisinterpretationProbability(BALL, particles=20, budget=20)
 
 
@@ -266,10 +264,10 @@ def test_the_estimate_of_a_probabilitys_evaluations_is_near_their_number() -> No
     assert np.mean(spent) == pytest.approx(metric.expected_evaluations() - returning, rel=0.2)
 
 
-def test_a_lying_search_is_caught(digits: holdfast.data.Dataset, lenet: holdfast.Classifier) -> None:
+def test_a_lying_search_is_caught(digits: standfast.data.Dataset, lenet: standfast.Model) -> None:
     from dataclasses import dataclass
 
-    from holdfast.algorithms.searches.base import Search, SearchResult, Trace
+    from standfast.algorithms.searches.base import Search, SearchResult, Trace
 
     @dataclass(frozen=True)
     class Liar(Search):
@@ -289,13 +287,13 @@ def test_a_lying_search_is_caught(digits: holdfast.data.Dataset, lenet: holdfast
     assert (worst.similarity > -1).all()
 
 
-def test_relations_that_hold_whatever_the_model(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
+def test_relations_that_hold_whatever_the_model(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     x = digits[3:4].inputs  # a three that is not far from another class
-    ball = holdfast.LinfBall(0.2)
+    ball = standfast.LinfBall(0.2)
     explainer = "input_x_gradient"
     options = {"particles": 100, "first": 4.0, "floor": -25.0}
 
-    def probability(event: str, threshold: float | None = None) -> holdfast.metrics.ProbabilityResult:
+    def probability(event: str, threshold: float | None = None) -> standfast.metrics.ProbabilityResult:
         metric = MisinterpretationProbability(ball, event, threshold=threshold, **options)  # type: ignore[arg-type]
         return metric(lenet, explainer, x)
 
@@ -309,8 +307,8 @@ def test_relations_that_hold_whatever_the_model(lenet: holdfast.Classifier, digi
     assert (stricter.log_probability <= both.log_probability + slack).all()
     changed = probability("changed_explanation", 0.8)
     worst = WorstCase(ball, budget=1500)(lenet, explainer, x)
-    particle = holdfast.similarity.pearson(
-        *(holdfast.explainers.get(explainer)(lenet, v).abs() for v in (x, changed.extreme))
+    particle = standfast.similarity.pearson(
+        *(standfast.explainers.get(explainer)(lenet, v).abs() for v in (x, changed.extreme))
     )
     assert (worst.similarity <= particle + 1e-6).all()
     assert (worst.similarity < 0.8).all()
@@ -319,23 +317,23 @@ def test_relations_that_hold_whatever_the_model(lenet: holdfast.Classifier, digi
 
 def test_a_pcc_below_zero_is_inconsistent() -> None:
     # with D = 1 / PCC, as printed, a correlation of -0.5 would count as consistent (D = -2 < 1 / 0.6)
-    from holdfast.metrics.safari.events import make_event
+    from standfast.metrics.safari.events import make_event
 
     similarity = torch.tensor([-0.5, 0.01, 0.39, 0.5, 0.61, 0.9])
     keeps = torch.full((6,), -1.0)
-    changed = make_event("changed_explanation", holdfast.similarity.get("pearson"), None, needs_threshold=True)
+    changed = make_event("changed_explanation", standfast.similarity.get("pearson"), None, needs_threshold=True)
     assert changed.has_happened(similarity, keeps).tolist() == [True, True, True, False, False, False]
     assert not changed.has_happened(similarity, -keeps).any()
-    kept = make_event("changed_class", holdfast.similarity.get("pearson"), None, needs_threshold=True)
+    kept = make_event("changed_class", standfast.similarity.get("pearson"), None, needs_threshold=True)
     assert kept.has_happened(similarity, -keeps).tolist() == [False, False, False, False, True, True]
     assert not kept.has_happened(similarity, keeps).any()
-    error = make_event("changed_explanation", holdfast.similarity.get("mse"), 0.5, needs_threshold=True)
+    error = make_event("changed_explanation", standfast.similarity.get("mse"), 0.5, needs_threshold=True)
     assert error.has_happened(torch.tensor([0.4, 0.6]), torch.tensor([-1.0, -1.0])).tolist() == [False, True]
 
 
 def test_scores_and_outcomes_agree_with_the_event() -> None:
-    from holdfast.metrics.probe import Measurement
-    from holdfast.metrics.safari.events import EVENTS, make_event
+    from standfast.metrics.probe import Measurement
+    from standfast.metrics.safari.events import EVENTS, make_event
 
     generator = torch.Generator().manual_seed(0)
     margin = torch.randn(200, generator=generator)
@@ -345,7 +343,7 @@ def test_scores_and_outcomes_agree_with_the_event() -> None:
             values = torch.rand(200, generator=generator)
             values[:10] = 0.5
             threshold = None if name == "misclassification" else 0.5
-            event = make_event(name, holdfast.similarity.get(similarity), threshold, needs_threshold=True)
+            event = make_event(name, standfast.similarity.get(similarity), threshold, needs_threshold=True)
             seen = Measurement(margin, values)
             assert torch.equal((event.scores(seen) >= 0).all(1), event.has_happened(values, margin)), (name, similarity)
             outcome = event.outcome(seen)
@@ -355,10 +353,10 @@ def test_scores_and_outcomes_agree_with_the_event() -> None:
 
 
 def test_probabilities_of_common_events_agree_with_plain_monte_carlo(
-    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+    lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
     x = digits[:4].inputs
-    ball = holdfast.LinfBall(0.3)
+    ball = standfast.LinfBall(0.3)
     plain = MisinterpretationProbability(ball, threshold=0.72, method="monte_carlo", samples=2000)
     exact = plain(lenet, "input_x_gradient", x)
     subset = MisinterpretationProbability(ball, threshold=0.72, particles=250, first=4.0)(lenet, "input_x_gradient", x)
@@ -370,13 +368,11 @@ def test_probabilities_of_common_events_agree_with_plain_monte_carlo(
     assert (exact.confidence_interval(0.99)[:, 0] <= exact.low).all()
 
 
-def test_the_estimate_from_the_event_is_in_the_result(
-    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
-) -> None:
+def test_the_estimate_from_the_event_is_in_the_result(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     x = digits[:2].inputs
-    plain = MisinterpretationProbability(holdfast.LinfBall(0.3), threshold=0.72, method="monte_carlo", samples=2000)
+    plain = MisinterpretationProbability(standfast.LinfBall(0.3), threshold=0.72, method="monte_carlo", samples=2000)
     metric = MisinterpretationProbability(
-        holdfast.LinfBall(0.3), threshold=0.72, particles=100, first=2.0, from_event=True, floor=-15.0
+        standfast.LinfBall(0.3), threshold=0.72, particles=100, first=2.0, from_event=True, floor=-15.0
     )
     exact, both = plain(lenet, "input_x_gradient", x), metric(lenet, "input_x_gradient", x)
     frame = both.frame()
@@ -389,7 +385,7 @@ def test_the_estimate_from_the_event_is_in_the_result(
     error = (both.from_event_error**2 + exact.std_error**2).sqrt()
     assert ((both.from_event - exact.log_probability).abs()[seen] < 4 * error[seen]).all()
     without = MisinterpretationProbability(
-        holdfast.LinfBall(0.3), threshold=0.72, particles=100, first=2.0, floor=-15.0
+        standfast.LinfBall(0.3), threshold=0.72, particles=100, first=2.0, floor=-15.0
     )
     alone = without(lenet, "input_x_gradient", x)
     assert torch.equal(alone.from_prior[reached], both.from_prior[reached])  # one does not change the other
@@ -398,7 +394,7 @@ def test_the_estimate_from_the_event_is_in_the_result(
 
 @pytest.mark.parametrize("explainer", ["input_x_gradient", "deconvolution"])
 def test_half_of_the_particles_that_go_back_start_at_a_worst_case(
-    explainer: str, lenet: holdfast.Classifier, digits: holdfast.data.Dataset, monkeypatch: pytest.MonkeyPatch
+    explainer: str, lenet: standfast.Model, digits: standfast.data.Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With and without gradients; and the event is known to exist where the simulation ends before it."""
     given: list[torch.Tensor | None] = []
@@ -408,14 +404,14 @@ def test_half_of_the_particles_that_go_back_start_at_a_worst_case(
         return subset_simulation(*args, **kwargs)
 
     monkeypatch.setattr(misinterpretation_probability, "subset_simulation", simulate)
-    x, ball = digits[:2].inputs, holdfast.LinfBall(0.3)
+    x, ball = digits[:2].inputs, standfast.LinfBall(0.3)
     options: dict[str, Any] = {"threshold": 0.55, "particles": 40, "moves": 1, "first": 1.0, "budget": 4000}
     metric = MisinterpretationProbability(ball, floor=-1.0, from_event=True, **options)
     found = metric(lenet, explainer, x)
     (witnesses,) = given
     assert witnesses is not None
     assert witnesses.shape == (2, 1, *x.shape[1:])
-    probe = Probe(lenet, holdfast.explainers.get(explainer), x, None, "pearson", absolute=True, explain="predicted")
+    probe = Probe(lenet, standfast.explainers.get(explainer), x, None, "pearson", absolute=True, explain="predicted")
     seen = probe.query(witnesses[:, 0])
     assert seen.similarity is not None
     happened = (seen.similarity < 0.55) & (seen.margin < 0)
@@ -431,7 +427,7 @@ def test_half_of_the_particles_that_go_back_start_at_a_worst_case(
 
 
 def _witnesses_of(
-    metric: Metric, explainer: str, lenet: holdfast.Classifier, x: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+    metric: Metric, explainer: str, lenet: standfast.Model, x: torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[torch.Tensor, ProbabilityResult]:
     """The witnesses `(N, W, ...)` that the metric gives to the simulation, and its result."""
     given: list[torch.Tensor] = []
@@ -452,17 +448,17 @@ SHALLOW: dict[str, Any] = {"threshold": 0.55, "particles": 40, "moves": 1, "firs
 @pytest.mark.parametrize(
     ("search", "explainer", "ball"),
     [
-        ("auto", "input_x_gradient", holdfast.LinfBall(0.3)),
-        ("block", "deconvolution", holdfast.L2Ball(3.0)),
-        ("random", "input_x_gradient", holdfast.neighbourhoods.Rotation(60)),
+        ("auto", "input_x_gradient", standfast.LinfBall(0.3)),
+        ("block", "deconvolution", standfast.L2Ball(3.0)),
+        ("random", "input_x_gradient", standfast.neighbourhoods.Rotation(60)),
     ],
 )
 def test_in_a_study_the_simulation_has_what_its_search_for_the_worst_case_finds(
     search: str,
     explainer: str,
-    ball: holdfast.neighbourhoods.Neighbourhood,
-    lenet: holdfast.Classifier,
-    digits: holdfast.data.Dataset,
+    ball: standfast.neighbourhoods.Neighbourhood,
+    lenet: standfast.Model,
+    digits: standfast.data.Dataset,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     x, plain = digits[:2].inputs, MisinterpretationProbability(ball, from_event=True, **SHALLOW)
@@ -470,14 +466,14 @@ def test_in_a_study_the_simulation_has_what_its_search_for_the_worst_case_finds(
     others = [
         WorstCase(ball, budget=30),
         WorstCase(ball, budget=10**6),  # more than the simulation itself
-        WorstCase(holdfast.LinfBall(0.2), budget=99),
+        WorstCase(standfast.LinfBall(0.2), budget=99),
         WorstCase(ball, "misclassification", budget=99),
         WorstCase(ball, absolute=False, budget=99),
         WorstCase(ball, similarity="spearman", budget=99),
     ]
     samples, loaded = {"digits": Samples(x)}, {"lenet": LoadedModel(lenet)}
     measured = {"ln P": plain, **{str(number): other for number, other in enumerate([others[0], worst, *others])}}
-    grid = Grid(samples, loaded, {explainer: holdfast.explainers.get(explainer)}, measured)
+    grid = Grid(samples, loaded, {explainer: standfast.explainers.get(explainer)}, measured)
     assert grid.metrics["ln P"] == replace(plain, witness_search=search, witness_budget=60)
     searched = worst(lenet, explainer, x, generator=torch.Generator().manual_seed(5))
     witnesses, found = _witnesses_of(grid.metrics["ln P"], explainer, lenet, x, monkeypatch)
@@ -500,13 +496,13 @@ def test_a_search_for_the_worst_case_that_cannot_be_made_is_left_out(
     budget: int,
     explainer: str,
     limit: int | None,
-    lenet: holdfast.Classifier,
-    digits: holdfast.data.Dataset,
+    lenet: standfast.Model,
+    digits: standfast.data.Dataset,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The metric's own budget is too small for it, or there are no gradients."""
     x = digits[:1].inputs
-    plain = MisinterpretationProbability(holdfast.LinfBall(0.3), from_event=True, budget=limit, **SHALLOW)
+    plain = MisinterpretationProbability(standfast.LinfBall(0.3), from_event=True, budget=limit, **SHALLOW)
     longer = replace(plain, witness_search=search, witness_budget=budget)
     own, expected = _witnesses_of(plain, explainer, lenet, x, monkeypatch)
     witnesses, found = _witnesses_of(longer, explainer, lenet, x, monkeypatch)
@@ -515,9 +511,9 @@ def test_a_search_for_the_worst_case_that_cannot_be_made_is_left_out(
 
 
 def test_a_search_for_the_worst_case_that_fails_is_said_and_left_out(
-    lenet: holdfast.Classifier, digits: holdfast.data.Dataset, monkeypatch: pytest.MonkeyPatch
+    lenet: standfast.Model, digits: standfast.data.Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = MisinterpretationProbability(holdfast.LinfBall(0.3), from_event=True, **SHALLOW)
+    plain = MisinterpretationProbability(standfast.LinfBall(0.3), from_event=True, **SHALLOW)
     with pytest.warns(UserWarning, match="the search grid for witnesses failed and is left out: .*at most 64"):
         witnesses, _ = _witnesses_of(
             replace(plain, witness_search="grid"), "saliency", lenet, digits[:1].inputs, monkeypatch
@@ -543,13 +539,13 @@ def test_a_study_adds_a_search_only_where_it_can_be_used() -> None:
 
 
 def test_a_search_for_witnesses_leaves_the_generator_and_the_simulation_as_they_are(
-    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+    lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
     options: dict[str, Any] = {"threshold": 0.72, "particles": 40, "moves": 1, "first": 1.0, "floor": -8.0}
     values, states = [], []
     for from_event in (False, True):
         generator = torch.Generator().manual_seed(3)
-        metric = MisinterpretationProbability(holdfast.LinfBall(0.3), from_event=from_event, **options)
+        metric = MisinterpretationProbability(standfast.LinfBall(0.3), from_event=from_event, **options)
         values.append(metric(lenet, "input_x_gradient", digits[:1].inputs, generator=generator).log_probability)
         states.append(generator.get_state())
     assert torch.equal(*values)
@@ -558,11 +554,11 @@ def test_a_search_for_witnesses_leaves_the_generator_and_the_simulation_as_they_
 
 @pytest.mark.parametrize("event", ["changed_explanation", "changed_class"])
 def test_with_witnesses_a_sample_does_not_depend_on_its_batch(
-    event: EventName, lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+    event: EventName, lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
     threshold = {"changed_explanation": 0.72, "changed_class": 0.3}[event]
     options: dict[str, Any] = {"particles": 40, "moves": 1, "first": 1.0, "floor": -6.0, "threshold": threshold}
-    metric = MisinterpretationProbability(holdfast.LinfBall(0.35), event, from_event=True, **options)
+    metric = MisinterpretationProbability(standfast.LinfBall(0.35), event, from_event=True, **options)
     x = digits[:3].inputs
     together, alone = metric(lenet, "input_x_gradient", x), metric(lenet, "input_x_gradient", x[2:])
     for name in ("log_probability", "from_event", "std_error", "witnessed", "model_evaluations", "extreme"):
@@ -570,11 +566,11 @@ def test_with_witnesses_a_sample_does_not_depend_on_its_batch(
     assert together.witnessed.any()
 
 
-def test_half_precision_goes_back_to_the_prior(digits: holdfast.data.Dataset) -> None:
-    module = holdfast.zoo.load("lenet5-mnist").to(torch.bfloat16)
-    half = holdfast.Classifier(module, bounds=(0.0, 1.0), device="cpu")
+def test_half_precision_goes_back_to_the_prior(digits: standfast.data.Dataset) -> None:
+    module = standfast.zoo.load("lenet5-mnist").to(torch.bfloat16)
+    half = standfast.Model(module, bounds=(0.0, 1.0), device="cpu")
     options: dict[str, Any] = {"threshold": 0.72, "particles": 40, "moves": 1, "first": 1.0, "floor": -15.0}
-    metric = MisinterpretationProbability(holdfast.LinfBall(0.3), from_event=True, **options)
+    metric = MisinterpretationProbability(standfast.LinfBall(0.3), from_event=True, **options)
     found = metric(half, "input_x_gradient", digits[:1].inputs.to(torch.bfloat16))
     assert not found.censored.any()
     assert found.from_event.isfinite().all()
@@ -582,7 +578,7 @@ def test_half_precision_goes_back_to_the_prior(digits: holdfast.data.Dataset) ->
 
 @pytest.mark.parametrize("budget", [41, 42, 44, 60])
 def test_the_search_for_witnesses_leaves_the_simulation_its_first_population(
-    budget: int, lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+    budget: int, lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
     metric = MisinterpretationProbability(BALL, threshold=0.5, particles=40, budget=budget, from_event=True)
     found = metric(lenet, "input_x_gradient", digits[:1].inputs)
@@ -590,12 +586,12 @@ def test_the_search_for_witnesses_leaves_the_simulation_its_first_population(
 
 
 def test_explain_origin_or_predicted_matters_only_where_the_class_flips(
-    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+    lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
     x = digits[3:4].inputs
-    found = WorstCase(holdfast.LinfBall(0.3), "misclassification", budget=100)(lenet, "saliency", x)
+    found = WorstCase(standfast.LinfBall(0.3), "misclassification", budget=100)(lenet, "saliency", x)
     assert found.found.all()
-    same = WorstCase(holdfast.LinfBall(0.3), "misclassification", budget=100, explain="origin")(lenet, "saliency", x)
+    same = WorstCase(standfast.LinfBall(0.3), "misclassification", budget=100, explain="origin")(lenet, "saliency", x)
     assert torch.equal(same.inputs, found.inputs)
     assert not torch.equal(same.similarity, found.similarity)
     lines = found.tensors()["trace_margin"]  # what is stored of the search, for the samples that were searched
@@ -611,7 +607,7 @@ def test_sensitivity_of_a_linear_model_is_known() -> None:
     model = linear_classifier(weights, torch.tensor([10.0, 0.0]))
     x = torch.tensor([[0.5, 0.4, 0.6]])
     perturbed = x[:, None] + torch.tensor([[[0.1, 0.0, 0.0], [0.0, 0.1, 0.0], [0.1, 0.1, 0.1]]])
-    explainer = holdfast.explainers.get("input_x_gradient")
+    explainer = standfast.explainers.get("input_x_gradient")
     steps = np.array([[0.1, 0, 0], [0, 0.1, 0], [0.1, 0.1, 0.1]])
     distances = np.linalg.norm(steps * [1, -2, 0.5], axis=1)
     assert measure_sensitivity(model, explainer, x, perturbed).item() == pytest.approx(distances.max(), rel=1e-5)
@@ -627,7 +623,7 @@ def test_sensitivity_of_a_linear_model_is_known() -> None:
         distances.max() / norm, rel=1e-5
     )
     for wrong in (perturbed[..., :2], perturbed.repeat(2, 1, 1), perturbed[:, 0]):
-        with pytest.raises(holdfast.ArgumentError, match=r"perturbed: expected shape \(1, samples, 3\)"):
+        with pytest.raises(standfast.ArgumentError, match=r"perturbed: expected shape \(1, samples, 3\)"):
             measure_sensitivity(model, explainer, x, wrong)
     # the largest over the box is at its corners, and the slope never exceeds the largest weight
     assert MaxSensitivity(BALL, samples=4000)(model, explainer, x).sensitivity.item() == pytest.approx(
@@ -640,7 +636,7 @@ def test_sensitivity_of_a_linear_model_is_known() -> None:
 
 
 def test_sensitivity_is_captums_for_the_same_perturbations(
-    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+    lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -662,27 +658,25 @@ def test_sensitivity_is_captums_for_the_same_perturbations(
         theirs = sensitivity_max(
             Saliency(module).attribute, x, theirs_perturbed, n_perturb_samples=6, norm_ord="fro", target=targets
         )
-    ours = measure_sensitivity(lenet, holdfast.explainers.get("saliency"), x, perturbed, targets, normalise=True)
+    ours = measure_sensitivity(lenet, standfast.explainers.get("saliency"), x, perturbed, targets, normalise=True)
     assert torch.allclose(ours, theirs, rtol=1e-4)
 
 
-def test_a_search_finds_more_sensitivity_than_a_sample(
-    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
-) -> None:
+def test_a_search_finds_more_sensitivity_than_a_sample(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     # SAFARI, Table 1, in small
     x = digits[:3].inputs
     for metric in (MaxSensitivity, LocalLipschitz):
-        sampled = metric(holdfast.LinfBall(0.3), samples=300)(lenet, "input_x_gradient", x)
-        searched = metric(holdfast.LinfBall(0.3), search="block", budget=302)(lenet, "input_x_gradient", x)
+        sampled = metric(standfast.LinfBall(0.3), samples=300)(lenet, "input_x_gradient", x)
+        searched = metric(standfast.LinfBall(0.3), search="block", budget=302)(lenet, "input_x_gradient", x)
         assert (searched.sensitivity > sampled.sensitivity).float().mean() > 0.6
         assert (searched.model_evaluations == 302).all()
 
 
-def test_sampled_sensitivity_is_where_it_says(lenet: holdfast.Classifier, digits: holdfast.data.Dataset) -> None:
+def test_sampled_sensitivity_is_where_it_says(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     x = digits[:2].inputs
     result = MaxSensitivity(BALL, samples=20)(lenet, "saliency", x)
     assert result.inputs is not None
-    explainer = holdfast.explainers.get("saliency")
+    explainer = standfast.explainers.get("saliency")
     targets = lenet.predict(x)
     distance = (explainer(lenet, result.inputs, targets) - explainer(lenet, x)).flatten(1).norm(dim=1)
     assert torch.allclose(distance, result.sensitivity, rtol=1e-4)
@@ -701,7 +695,7 @@ def test_sampled_sensitivity_is_where_it_says(lenet: holdfast.Classifier, digits
 )
 @pytest.mark.parametrize("kind", [WorstCase, MisinterpretationProbability])
 def test_bad_options(kind: type, arguments: dict[str, object], message: str) -> None:
-    with pytest.raises(holdfast.ArgumentError, match=message):
+    with pytest.raises(standfast.ArgumentError, match=message):
         kind(BALL, **arguments)
 
 
@@ -715,12 +709,12 @@ def test_bad_options_of_one_metric() -> None:
         (lambda: MaxSensitivity(BALL, samples=0), "samples: expected a whole number of at least 1, got 0"),
         (lambda: MaxSensitivity(BALL, search="blok"), "search: expected .*did you mean 'block'"),
     ):
-        with pytest.raises(holdfast.ArgumentError, match=message):
+        with pytest.raises(standfast.ArgumentError, match=message):
             build()
 
 
 def test_the_result_says_whether_gradients_were_followed(
-    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+    lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
     for explainer, search, followed in (
         ("input_x_gradient", "auto", True),
@@ -732,11 +726,11 @@ def test_the_result_says_whether_gradients_were_followed(
 
 
 def test_white_box_search_refuses_what_has_no_derivative(
-    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+    lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
-    with pytest.raises(holdfast.ArgumentError, match="samples: expected no number of samples with a search"):
+    with pytest.raises(standfast.ArgumentError, match="samples: expected no number of samples with a search"):
         MaxSensitivity(BALL, samples=300, search="block")
-    with pytest.raises(holdfast.ArgumentError, match="search: expected a black-box search"):
+    with pytest.raises(standfast.ArgumentError, match="search: expected a black-box search"):
         WorstCase(BALL, search="gradient", budget=10)(lenet, "guided_backprop", digits[:1].inputs)
-    with pytest.raises(holdfast.ArgumentError, match="search: expected a black-box search"):
+    with pytest.raises(standfast.ArgumentError, match="search: expected a black-box search"):
         WorstCase(BALL, search="gradient", similarity="kendall", budget=10)(lenet, "saliency", digits[:1].inputs)

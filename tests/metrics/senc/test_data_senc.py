@@ -12,17 +12,17 @@ import torch
 from scipy.stats import kstest, spearmanr
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 from conftest import SHAPES, small_net
-from holdfast.algorithms.masks.random_masks import draw_masks
-from holdfast.explainers.baselines import RandomExplainer
-from holdfast.metrics import DataSencResult, DataSensitivityConsistency
-from holdfast.presentation.senc.data_sensitivity_consistency import lay_out
-from holdfast.segments import LabelMap, segment
-from holdfast.statistics.pooling import pool_inputs
-from holdfast.study.grid import Grid, LoadedModel, Samples
-from holdfast.study.plan import make_plan
-from holdfast.tensors import Streams, content_keys
+from standfast.algorithms.masks.random_masks import draw_masks
+from standfast.explainers.baselines import RandomExplainer
+from standfast.metrics import DataSencResult, DataSensitivityConsistency
+from standfast.presentation.senc.data_sensitivity_consistency import lay_out
+from standfast.segments import LabelMap, segment
+from standfast.statistics.pooling import pool_inputs
+from standfast.study.grid import Grid, LoadedModel, Samples
+from standfast.study.plan import make_plan
+from standfast.tensors import Streams, content_keys
 
 QUICK: dict[str, Any] = {"masks": 60, "permutations": 99, "resamples": 50}
 
@@ -31,8 +31,8 @@ def rand(*shape: int, seed: int = 1) -> Tensor:
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def classifier(shape: tuple[int, ...], **options: Any) -> holdfast.Classifier:
-    return holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=32, **options)
+def model(shape: tuple[int, ...], **options: Any) -> standfast.Model:
+    return standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=32, **options)
 
 
 # the linear model: prediction sensitivity has the order of w_k x_k, since all of them speak for the class and the
@@ -43,7 +43,7 @@ def classifier(shape: tuple[int, ...], **options: Any) -> holdfast.Classifier:
 FEATURES = 12
 
 
-def linear() -> tuple[holdfast.Classifier, Tensor]:
+def linear() -> tuple[standfast.Model, Tensor]:
     weight = 0.1 * 1.25 ** torch.arange(FEATURES)
     module = nn.Linear(FEATURES, 2)
     with torch.no_grad():
@@ -52,7 +52,7 @@ def linear() -> tuple[holdfast.Classifier, Tensor]:
     order = torch.stack([torch.randperm(FEATURES, generator=torch.Generator().manual_seed(s)) for s in range(3)])
     # other inputs, other orders of w_k x_k
     contribution = 0.05 * (1 + order.to(torch.float32))
-    return holdfast.Classifier(module, (0.0, 10.0), device="cpu", batch_size=512), contribution / weight
+    return standfast.Model(module, (0.0, 10.0), device="cpu", batch_size=512), contribution / weight
 
 
 def test_linear_model_is_consistent_with_its_own_contributions() -> None:
@@ -76,7 +76,7 @@ def test_opposite_order_is_inconsistent() -> None:
 
     model, x = linear()
     result = DataSensitivityConsistency(masks=20_000, permutations=499, resamples=100)(
-        model, holdfast.explainers.from_callable(opposite), x
+        model, standfast.explainers.from_callable(opposite), x
     )
     assert (result.rho < -0.98).all()
     assert (result.p_value > 0.99).all()
@@ -89,30 +89,30 @@ def test_published_estimator_calls_noise_consistent_and_the_default_does_not() -
     @dataclasses.dataclass(frozen=True)
     class Stubborn(RandomExplainer):
         def attribute(
-            self, model: holdfast.Classifier, x: Tensor, targets: Tensor | None, **_: Any
+            self, model: standfast.Model, x: Tensor, targets: Tensor | None, **_: Any
         ) -> tuple[Tensor, Tensor]:
             return 5 * torch.arange(float(x.shape[1])) + 5 * self.noise(x), model.forward(x.clone())
 
-    class Plain(holdfast.explainers.Explainer):  # the metric gives a RandomExplainer noise of its own
+    class Plain(standfast.explainers.Explainer):  # the metric gives a RandomExplainer noise of its own
         name, differentiable = "stubborn", False
 
         def attribute(
-            self, model: holdfast.Classifier, x: Tensor, targets: Tensor | None, **_: Any
+            self, model: standfast.Model, x: Tensor, targets: Tensor | None, **_: Any
         ) -> tuple[Tensor, Tensor]:
             return Stubborn().attribute(model, x, targets)
 
-    model, x = classifier((12,)), rand(30, 12)
-    result = DataSensitivityConsistency(**{**QUICK, "masks": 1000})(model, Plain(), x)
+    network, x = model((12,)), rand(30, 12)
+    result = DataSensitivityConsistency(**{**QUICK, "masks": 1000})(network, Plain(), x)
     assert result.rho_paper.mean() > 0.7
     assert result.rho.mean().abs() < 0.2
-    paper = DataSensitivityConsistency(estimator="paper", **{**QUICK, "masks": 1000})(model, Plain(), x)
+    paper = DataSensitivityConsistency(estimator="paper", **{**QUICK, "masks": 1000})(network, Plain(), x)
     assert torch.allclose(paper.rho, result.rho_paper, atol=1e-6)
 
 
 def test_p_values_of_random_explanations_are_uniform() -> None:
-    model, x = classifier((12,)), rand(300, 12)
+    network, x = model((12,)), rand(300, 12)
     metric = DataSensitivityConsistency(masks=200, permutations=199, resamples=2)
-    result = metric(model, "random", x)
+    result = metric(network, "random", x)
     assert kstest(result.p_value.numpy(), "uniform").pvalue > 0.01
     assert result.rho.mean().abs() < 0.06
     inside = (result.rho >= result.null_low) & (result.rho <= result.null_high)
@@ -130,7 +130,7 @@ def test_random_explainer_makes_fresh_noise_of_equal_inputs() -> None:
     """Most masks leave this input as it is; the noise must not say so."""
     x = torch.zeros(1, 12)
     x[0, :2] = 0.7
-    result = DataSensitivityConsistency(**{**QUICK, "masks": 2000})(classifier((12,)), "random", x)
+    result = DataSensitivityConsistency(**{**QUICK, "masks": 2000})(model((12,)), "random", x)
     assert result.explanation_sensitivity.abs().max() < 4 * (2000 * 0.16 / 11) ** 0.5
     noise = RandomExplainer()
     pair = x.expand(2, -1)
@@ -142,7 +142,7 @@ def test_random_explainer_makes_fresh_noise_of_equal_inputs() -> None:
 
 
 def slowly(
-    metric: DataSensitivityConsistency, model: holdfast.Classifier, x: Tensor, explain: str
+    metric: DataSensitivityConsistency, model: standfast.Model, x: Tensor, explain: str
 ) -> tuple[list[Any], list[Any], list[float]]:
     """Both sensitivities and rho of each sample, a mask at a time, with the masks that the metric draws."""
     cut = segment(x, metric.segments)  # type: ignore[arg-type]
@@ -197,9 +197,9 @@ def test_equals_algorithm_1(name: str, estimator: str) -> None:
         permutations=9,
         resamples=5,
     )
-    model, x = classifier(shape), rand(3, *shape)
-    result = metric(model, "input_x_gradient", x)
-    prediction, explanation, rho = slowly(metric, model, x, explain)
+    network, x = model(shape), rand(3, *shape)
+    result = metric(network, "input_x_gradient", x)
+    prediction, explanation, rho = slowly(metric, network, x, explain)
     for row, (a, b, r) in enumerate(zip(prediction, explanation, rho, strict=True)):
         m = int(result.features[row])
         assert np.allclose(result.prediction_sensitivity[row, :m], a, atol=1e-5)
@@ -214,16 +214,16 @@ def test_equals_algorithm_1(name: str, estimator: str) -> None:
 
 
 def test_early_stop_is_a_shorter_run_of_the_same_and_each_sample_s_own() -> None:
-    model, x = classifier((12,)), rand(6, 12)
+    network, x = model((12,)), rand(6, 12)
     options: dict[str, Any] = {"permutations": 99, "resamples": 200}
     metric = DataSensitivityConsistency(masks=2000, tolerance=0.35, **options)
-    result = metric(model, "saliency", x)
+    result = metric(network, "saliency", x)
     used = result.masks_used
     assert used.min() < used.max()
     assert torch.equal(result.model_evaluations, used + 1)
     for row in range(6):
-        alone = metric(model, "saliency", x[row : row + 1])
-        short = DataSensitivityConsistency(masks=int(used[row]), **options)(model, "saliency", x[row : row + 1])
+        alone = metric(network, "saliency", x[row : row + 1])
+        short = DataSensitivityConsistency(masks=int(used[row]), **options)(network, "saliency", x[row : row + 1])
         for name in ("rho", "low", "high", "p_value", "null_low", "prediction_sensitivity"):
             assert torch.equal(getattr(alone, name)[0], getattr(result, name)[row]), name
             assert torch.equal(getattr(short, name)[0], getattr(result, name)[row]), name
@@ -243,7 +243,7 @@ def test_masked_parts_take_the_baseline() -> None:
             seen.append(x.detach().clone())
             return self.net(x)
 
-    model = holdfast.Classifier(Watched(), (0.0, 1.0), device="cpu", batch_size=16)
+    model = standfast.Model(Watched(), (0.0, 1.0), device="cpu", batch_size=16)
     x = rand(2, 3, 8, 8) * 0.4
     labels = torch.arange(64).reshape(8, 8) // 16
     baseline = (0.5, 0.6, 0.7)
@@ -261,16 +261,16 @@ def test_masked_parts_take_the_baseline() -> None:
 
 
 def test_absolute_and_predicted() -> None:
-    model, x = classifier((12,)), rand(4, 12)
+    network, x = model((12,)), rand(4, 12)
     options = {"keep": 0.6, **QUICK}  # other classes are predicted at many of the masked inputs
-    plain = DataSensitivityConsistency(**options)(model, "input_x_gradient", x)
-    absolute = DataSensitivityConsistency(absolute=True, **options)(model, "input_x_gradient", x)
-    predicted = DataSensitivityConsistency(explain="predicted", **options)(model, "input_x_gradient", x)
+    plain = DataSensitivityConsistency(**options)(network, "input_x_gradient", x)
+    absolute = DataSensitivityConsistency(absolute=True, **options)(network, "input_x_gradient", x)
+    predicted = DataSensitivityConsistency(explain="predicted", **options)(network, "input_x_gradient", x)
     for other in (absolute, predicted):
         assert torch.equal(plain.prediction_sensitivity, other.prediction_sensitivity)
         assert not torch.equal(plain.explanation_sensitivity, other.explanation_sensitivity)
     metric = DataSensitivityConsistency(explain="predicted", **options)
-    for row, slow in enumerate(slowly(metric, model, x, "predicted")[1]):
+    for row, slow in enumerate(slowly(metric, network, x, "predicted")[1]):
         assert np.allclose(predicted.explanation_sensitivity[row], slow, atol=1e-4)
 
 
@@ -283,20 +283,22 @@ def maps_of(count: int) -> Tensor:
 
 @pytest.mark.parametrize("per_job", [1, 3, 4, 8])
 def test_a_study_cuts_label_maps_with_the_samples(per_job: int) -> None:
-    model, x = classifier((1, 8, 8)), rand(8, 1, 8, 8)
+    network, x = model((1, 8, 8)), rand(8, 1, 8, 8)
     metric = DataSensitivityConsistency(maps_of(8), **QUICK)
-    direct = metric(model, "saliency", x, generator=torch.Generator().manual_seed(0)).frame()
+    direct = metric(network, "saliency", x, generator=torch.Generator().manual_seed(0)).frame()
     assert direct["features"].to_list() == [8, 8, 7, 6, 6, 5, 5, 5]
-    found = holdfast.evaluate(model, ["saliency"], x, [metric], progress=False, samples_per_job=per_job, controls=False)
+    found = standfast.evaluate(
+        network, ["saliency"], x, [metric], progress=False, samples_per_job=per_job, controls=False
+    )
     assert found.failures == []
     assert found.results.samples.sort("sample").select(direct.columns).equals(direct)
 
 
 def test_label_maps_for_another_number_of_samples_are_refused() -> None:
-    model, x = classifier((1, 8, 8)), rand(8, 1, 8, 8)
+    network, x = model((1, 8, 8)), rand(8, 1, 8, 8)
     metric = DataSensitivityConsistency(maps_of(4), **QUICK)  # as many as a job has samples
-    with pytest.raises(holdfast.ArgumentError, match=r"\(8, 8, 8\), one for each sample, got \(4, 8, 8\)"):
-        holdfast.evaluate(model, ["saliency"], x, [metric], progress=False)
+    with pytest.raises(standfast.ArgumentError, match=r"\(8, 8, 8\), one for each sample, got \(4, 8, 8\)"):
+        standfast.evaluate(network, ["saliency"], x, [metric], progress=False)
 
 
 def test_label_maps_are_part_of_the_identity_of_the_jobs_they_are_used_in() -> None:
@@ -307,8 +309,8 @@ def test_label_maps_are_part_of_the_identity_of_the_jobs_they_are_used_in() -> N
     def jobs(labels: Tensor) -> list[str]:
         grid = Grid(
             {"data": Samples(x)},
-            {"model": LoadedModel(classifier((1, 8, 8)))},
-            {"saliency": holdfast.explainers.get("saliency")},
+            {"model": LoadedModel(model((1, 8, 8)))},
+            {"saliency": standfast.explainers.get("saliency")},
             {"senc": DataSensitivityConsistency(labels, **QUICK)},
         )
         return [job.identity for job in make_plan(grid).jobs]
@@ -323,25 +325,25 @@ def test_an_explainer_holds_no_label_maps_of_samples() -> None:
     """It would take them for those of the masked copies."""
 
     @dataclasses.dataclass(frozen=True)
-    class Segmented(holdfast.explainers.Saliency):
+    class Segmented(standfast.explainers.Saliency):
         segments: Any = None
 
-    model, x = classifier((1, 8, 8)), rand(8, 1, 8, 8)
+    network, x = model((1, 8, 8)), rand(8, 1, 8, 8)
     metric = DataSensitivityConsistency("grid", **QUICK)
     one, each = (Segmented(segments=LabelMap(labels)) for labels in (maps_of(1)[0], maps_of(8)))
-    assert metric(model, one, x).status == ("ok",) * 8
+    assert metric(network, one, x).status == ("ok",) * 8
     for call in (
-        lambda: metric(model, each, x),
-        lambda: holdfast.evaluate(model, {"each": each}, x, [metric], progress=False),
+        lambda: metric(network, each, x),
+        lambda: standfast.evaluate(network, {"each": each}, x, [metric], progress=False),
     ):
         with pytest.raises(
-            holdfast.ArgumentError, match=r"segments: expected one map of shape \(8, 8\) for all samples"
+            standfast.ArgumentError, match=r"segments: expected one map of shape \(8, 8\) for all samples"
         ):
             call()
 
 
 def test_what_cannot_be_compared_is_said() -> None:
-    model = holdfast.Classifier(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=16)
+    model = standfast.Model(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=16)
     x = rand(3, 1, 8, 8)
     x[1] = 0  # masking changes nothing, whatever is off
     result = DataSensitivityConsistency(**QUICK)(model, "saliency", x)
@@ -368,24 +370,26 @@ def test_what_cannot_be_compared_is_said() -> None:
     ],
 )
 def test_options_are_checked(options: dict[str, Any], match: str) -> None:
-    with pytest.raises(holdfast.ArgumentError, match=match):
+    with pytest.raises(standfast.ArgumentError, match=match):
         DataSensitivityConsistency(**options)
 
 
 def test_baseline_lies_within_the_bounds() -> None:
     metric = DataSensitivityConsistency(baseline=-0.5, **QUICK)
-    with pytest.raises(holdfast.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got -0.5"):
-        metric(classifier((12,)), "saliency", rand(2, 12))
-    normalised = holdfast.Classifier(small_net((12,)), (-1.0, 1.0), device="cpu", batch_size=16)
+    with pytest.raises(
+        standfast.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got -0.5"
+    ):
+        metric(model((12,)), "saliency", rand(2, 12))
+    normalised = standfast.Model(small_net((12,)), (-1.0, 1.0), device="cpu", batch_size=16)
     assert metric(normalised, "saliency", rand(2, 12)).status == ("ok", "ok")
-    with pytest.raises(holdfast.ArgumentError, match="baseline: expected one number, or 12"):
-        DataSensitivityConsistency(baseline=(0.0, 0.1), **QUICK)(classifier((12,)), "saliency", rand(2, 12))
+    with pytest.raises(standfast.ArgumentError, match="baseline: expected one number, or 12"):
+        DataSensitivityConsistency(baseline=(0.0, 0.1), **QUICK)(model((12,)), "saliency", rand(2, 12))
 
 
 def test_interval_and_evaluations() -> None:
     metric = DataSensitivityConsistency(**QUICK)
     assert metric.expected_evaluations() == 61
-    result = metric(classifier((2, 16)), "saliency", rand(2, 2, 16))
+    result = metric(model((2, 16)), "saliency", rand(2, 2, 16))
     assert isinstance(result, DataSencResult)
     assert torch.equal(result.interval, torch.stack([result.low, result.high], 1))
     assert {"rho", "low", "high", "p_value", "rho_paper", "top1", "top3", "null_low"} <= set(result.frame().columns)
@@ -395,10 +399,10 @@ def test_interval_and_evaluations() -> None:
 
 
 def test_report_has_the_null_and_the_pictures(
-    tmp_path: Path, lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+    tmp_path: Path, lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
     metrics = {"SenC": DataSensitivityConsistency(**QUICK)}
-    found = holdfast.evaluate(
+    found = standfast.evaluate(
         lenet, ["input_x_gradient"], digits.inputs[:5], metrics, out=tmp_path / "results", progress=False
     )
     assert set(found.frame()["explainer"]) == {

@@ -13,22 +13,22 @@ import scipy.stats
 import torch
 from torch import Tensor, nn
 
-import holdfast
+import standfast
 from conftest import small_net
-from holdfast.charts import Chart, Gallery
-from holdfast.gating import group_count, weight_layers
-from holdfast.metrics import DataSensitivityConsistency, ParameterSencResult, ParameterSensitivityConsistency
-from holdfast.metrics.senc import masking
-from holdfast.metrics.senc import parameter_sensitivity_consistency as senc
-from holdfast.presentation import View, presentation_of
-from holdfast.presentation.senc.parameter_sensitivity_consistency import arrange_squares
-from holdfast.similarity.ranked_reference import RankedReference
+from standfast.charts import Chart, Gallery
+from standfast.gating import group_count, weight_layers
+from standfast.metrics import DataSensitivityConsistency, ParameterSencResult, ParameterSensitivityConsistency
+from standfast.metrics.senc import masking
+from standfast.metrics.senc import parameter_sensitivity_consistency as senc
+from standfast.presentation import View, presentation_of
+from standfast.presentation.senc.parameter_sensitivity_consistency import arrange_squares
+from standfast.similarity.ranked_reference import RankedReference
 
 SHAPE = (1, 8, 8)
 
 
-def classifier(batch_size: int = 16, seed: int = 0) -> holdfast.Classifier:
-    return holdfast.Classifier(small_net(SHAPE, seed=seed), (0.0, 1.0), device="cpu", batch_size=batch_size)
+def model(batch_size: int = 16, seed: int = 0) -> standfast.Model:
+    return standfast.Model(small_net(SHAPE, seed=seed), (0.0, 1.0), device="cpu", batch_size=batch_size)
 
 
 def inputs(count: int = 3) -> Tensor:
@@ -49,11 +49,11 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
 
 
 def algorithm_2(
-    model: holdfast.Classifier, explainer: str, x: Tensor, layer: str, masks: Tensor
+    model: standfast.Model, explainer: str, x: Tensor, layer: str, masks: Tensor
 ) -> dict[str, tuple[Tensor, Tensor]]:
     """One sample, one layer, mask after mask, in copies of the model: sensitivities of prediction and explanation, by
     each estimator."""
-    explain = holdfast.explainers.get(explainer)
+    explain = standfast.explainers.get(explainer)
     target = model.predict(x)
     probability = model.logits(x).double().softmax(1)[0, target]
     e = explain(model, x, target).flatten().numpy()
@@ -67,7 +67,7 @@ def algorithm_2(
         else:
             weight[~mask] = 0  # of output channels
         at.weight.data = weight
-        other = holdfast.Classifier(copied, model.bounds, device="cpu")
+        other = standfast.Model(copied, model.bounds, device="cpu")
         e_masked = explain(other, x, target).flatten().numpy()
         alike = scipy.stats.spearmanr(e, e_masked).statistic if np.ptp(e_masked) else 0.0
         p_masked = other.logits(x).double().softmax(1)[0, target]
@@ -84,8 +84,8 @@ def algorithm_2(
     "explainer", ["saliency", "integrated_gradients:steps=4", "gradcam", "guided_backprop", "lrp", "deeplift"]
 )
 def test_equals_algorithm_2(explainer: str, estimator: str, drawn: list[Tensor]) -> None:
-    model, x = classifier(), inputs(2)
-    result = metric(masks=25, estimator=estimator)(model, explainer, x)
+    network, x = model(), inputs(2)
+    result = metric(masks=25, estimator=estimator)(network, explainer, x)
     assert result.layers == ("0", "4", "6")
     assert result.method == ("masked weights" if explainer in ("lrp", "deeplift") else "gated")
     assert len(drawn) == 3
@@ -93,7 +93,7 @@ def test_equals_algorithm_2(explainer: str, estimator: str, drawn: list[Tensor])
         rhos, published = [], []
         for place, (layer, masks) in enumerate(zip(result.layers, drawn, strict=True)):
             own = masks[i if len(masks) > 1 else 0]
-            slow = algorithm_2(model, explainer, x[i : i + 1], layer, own)
+            slow = algorithm_2(network, explainer, x[i : i + 1], layer, own)
             found = [
                 s[i, place, : own.shape[1]] for s in (result.prediction_sensitivity, result.explanation_sensitivity)
             ]
@@ -125,7 +125,7 @@ def test_ranking_a_reference_once_gives_the_bits_of_spearman(dtype: torch.dtype,
     maps[:, 1, :zeros], maps[12:20, 0], maps[20:30] = 0.0, 0.0, maps[20:30].abs()
     rows = torch.randint(0, 3, (200,), generator=generator)
     ours, constant = RankedReference(reference).compare(maps, rows)
-    assert torch.equal(ours.nan_to_num(nan=9), holdfast.similarity.spearman(reference[rows], maps).nan_to_num(nan=9))
+    assert torch.equal(ours.nan_to_num(nan=9), standfast.similarity.spearman(reference[rows], maps).nan_to_num(nan=9))
     flat = maps.flatten(1)
     same = (flat.amin(1) == flat.amax(1)).nonzero().flatten().tolist()
     assert constant.nonzero().flatten().tolist() == same
@@ -141,7 +141,7 @@ def test_ranking_few_features_gives_the_bits_of_spearman(features: int) -> None:
     maps[7], maps[8, 0], maps[9, -1], maps[10, 0] = 1.0, torch.nan, -torch.inf, -0.0
     rows = torch.randint(0, 3, (400,), generator=generator)
     ours, constant = RankedReference(reference).compare(maps, rows)
-    assert torch.equal(ours.nan_to_num(nan=9), holdfast.similarity.spearman(reference[rows], maps).nan_to_num(nan=9))
+    assert torch.equal(ours.nan_to_num(nan=9), standfast.similarity.spearman(reference[rows], maps).nan_to_num(nan=9))
     assert torch.equal(constant, (maps == maps[:, :1]).all(1) & maps.isfinite().all(1))
 
 
@@ -154,12 +154,12 @@ def test_maps_of_zeros_alone_are_constant() -> None:
 
 def test_both_ways_agree_and_so_do_repeated_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the same masks; 40 masks of 6 channels hold some twice, which are looked at once."""
-    model, x = classifier(), inputs(1)
+    network, x = model(), inputs(1)
     masks = torch.rand(1, 40, 6, generator=torch.Generator().manual_seed(2)) < 0.6
     monkeypatch.setattr(senc, "draw_masks", lambda *_: masks)
-    gated = metric(layers="conv")(model, "saliency", x)
+    gated = metric(layers="conv")(network, "saliency", x)
     monkeypatch.setattr(senc, "find_gateable", lambda *_: set())
-    truly = metric(layers="conv")(model, "saliency", x)
+    truly = metric(layers="conv")(network, "saliency", x)
     assert (gated.methods, truly.methods) == (("gated",), ("masked weights",))
     assert (gated.pooled().count, truly.pooled().count) == (1, 0)  # masks that all samples share are not pooled
     assert torch.allclose(gated.prediction_sensitivity, truly.prediction_sensitivity, atol=1e-6)
@@ -167,7 +167,7 @@ def test_both_ways_agree_and_so_do_repeated_masks(monkeypatch: pytest.MonkeyPatc
     different = len(torch.unique(masks[0], dim=0))
     assert gated.model_evaluations.tolist() == truly.model_evaluations.tolist() == [different + 1]
     monkeypatch.setattr(masking, "_REPEATING", 0)
-    every = metric(layers="conv")(model, "saliency", x)
+    every = metric(layers="conv")(network, "saliency", x)
     assert every.model_evaluations.tolist() == [41]
     assert torch.equal(every.explanation_sensitivity, truly.explanation_sensitivity)
 
@@ -187,7 +187,7 @@ class Sum(nn.Module):
 
 def test_a_linear_model_and_its_opposite() -> None:
     """The largest part matters most to both, or least to an explanation that shows a missing part on top."""
-    model = holdfast.Classifier(Sum(9), (0.0, 1.0), device="cpu")
+    model = standfast.Model(Sum(9), (0.0, 1.0), device="cpu")
     x = torch.ones(2, 9) * torch.tensor([[1.0], [0.5]])
     options = metric(masks=4000)
     result = options(model, "input_x_gradient", x)
@@ -201,33 +201,33 @@ def test_a_linear_model_and_its_opposite() -> None:
         parts = x * module.layer.weight
         return torch.where(parts == 0, 9.0, parts)
 
-    result = options(model, holdfast.explainers.from_callable(opposite), x)
+    result = options(model, standfast.explainers.from_callable(opposite), x)
     assert result.method == "masked weights"
     assert (result.rho < -0.98).all()
 
 
 def test_random_explanations_are_consistent_with_nothing() -> None:
     x = inputs(150)
-    result = metric(masks=60, layers="conv")(classifier(64), "random", x)
+    result = metric(masks=60, layers="conv")(model(64), "random", x)
     assert (result.model_evaluations == 61).all()  # fresh noise for equal masks
     assert scipy.stats.kstest(result.p_value.numpy() - 0.005, "uniform").pvalue > 0.01
     assert abs(result.rho.mean().item()) < 4 * result.rho.std().item() / 150**0.5
-    both = metric(masks=60)(classifier(64), "random", x)
+    both = metric(masks=60)(model(64), "random", x)
     assert scipy.stats.kstest(both.p_value.numpy(), "uniform").pvalue > 0.01
     inside = (both.rho >= both.null_low) & (both.rho <= both.null_high)
     assert 0.88 <= inside.double().mean() <= 0.99
-    published = metric(masks=60, estimator="paper", layers="conv")(classifier(64), "input_x_gradient", x)
+    published = metric(masks=60, estimator="paper", layers="conv")(model(64), "input_x_gradient", x)
     assert torch.allclose(published.rho_paper, published.rho)
 
 
 @pytest.mark.parametrize("explainer", ["lrp", "random", "integrated_gradients:steps=3"])
 def test_other_samples_and_chunks_do_not_matter(explainer: str) -> None:
     x, options = inputs(3), metric(tolerance=0.3, masks=300)
-    whole = options(classifier(), explainer, x)
+    whole = options(model(), explainer, x)
     for other, rows in (
-        (options(classifier(64), explainer, x), [0, 1, 2]),
-        (options(classifier(200), explainer, x.flip(0)), [2, 1, 0]),
-        (options(classifier(), explainer, x[1:2]), [1]),
+        (options(model(64), explainer, x), [0, 1, 2]),
+        (options(model(200), explainer, x.flip(0)), [2, 1, 0]),
+        (options(model(), explainer, x[1:2]), [1]),
     ):
         for field in dataclasses.fields(ParameterSencResult):
             left, right = getattr(whole, field.name), getattr(other, field.name)
@@ -237,25 +237,25 @@ def test_other_samples_and_chunks_do_not_matter(explainer: str) -> None:
 
 def test_a_tolerance_stops_early_on_the_same_masks() -> None:
     x = inputs(3)
-    early = metric(layers=("4",), masks=3000, tolerance=0.25, resamples=100)(classifier(64), "input_x_gradient", x)
+    early = metric(layers=("4",), masks=3000, tolerance=0.25, resamples=100)(model(64), "input_x_gradient", x)
     assert (early.masks_used < 3000).any()
     assert (early.model_evaluations == early.masks_used + 1).all()
     reach = (early.layer_interval - early.layer_rho[:, :, None]).abs().amax((1, 2))
     assert ((reach <= 0.25) | (early.masks_used == 3000)).all()
     row = int((early.masks_used < 3000).nonzero()[0, 0])
     same = metric(layers=("4",), masks=int(early.masks_used[row]), resamples=100)
-    again = same(classifier(64), "input_x_gradient", x[row : row + 1])
+    again = same(model(64), "input_x_gradient", x[row : row + 1])
     assert again.rho.item() == early.rho[row].item()
     assert again.p_value.item() == early.p_value[row].item()
 
 
 @pytest.mark.parametrize("explainer", ["saliency", "lrp"])
 def test_a_layer_gets_the_same_whichever_others_are_chosen(explainer: str) -> None:
-    model, x = classifier(), inputs()
-    every = metric()(model, explainer, x)
-    some = metric(layers=("6", "0"))(model, explainer, x)
+    network, x = model(), inputs()
+    every = metric()(network, explainer, x)
+    some = metric(layers=("6", "0"))(network, explainer, x)
     assert torch.equal(some.layer_rho, every.layer_rho[:, [2, 0]])
-    assert torch.equal(metric(layers="6")(model, explainer, x).layer_rho, every.layer_rho[:, 2:])
+    assert torch.equal(metric(layers="6")(network, explainer, x).layer_rho, every.layer_rho[:, 2:])
     assert torch.allclose(some.rho, some.layer_rho.mean(1))
 
 
@@ -265,7 +265,7 @@ def test_the_model_is_as_it_was_when_an_explainer_breaks_off(gateable: bool, err
     calls = [0]
 
     @dataclasses.dataclass(frozen=True)
-    class Breaks(holdfast.explainers.Saliency):
+    class Breaks(standfast.explainers.Saliency):
         def attribute(self, *args: Any, **options: Any) -> tuple[Tensor, Tensor]:
             calls[0] += 1
             found = super().attribute(*args, **options)
@@ -274,16 +274,16 @@ def test_the_model_is_as_it_was_when_an_explainer_breaks_off(gateable: bool, err
             return found
 
     Breaks.gateable = gateable
-    model = classifier(8)
-    before = [(id(p), p.data_ptr(), p.requires_grad, p.detach().clone()) for p in model.module.parameters()]
+    network = model(8)
+    before = [(id(p), p.data_ptr(), p.requires_grad, p.detach().clone()) for p in network.module.parameters()]
     with pytest.raises(error):
-        metric()(model, Breaks(), inputs())
+        metric()(network, Breaks(), inputs())
     assert calls[0] == 6
-    for p, (name, place, wanted, bits) in zip(model.module.parameters(), before, strict=True):
+    for p, (name, place, wanted, bits) in zip(network.module.parameters(), before, strict=True):
         assert (id(p), p.data_ptr(), p.requires_grad) == (name, place, wanted)
         assert torch.equal(p, bits)
-    assert model.module.training
-    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.module.modules())
+    assert network.module.training
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in network.module.modules())
 
 
 class Dead(nn.Module):
@@ -302,7 +302,7 @@ class Dead(nn.Module):
 
 def test_layers_of_both_kinds_and_one_that_does_not_matter() -> None:
     torch.manual_seed(0)
-    model = holdfast.Classifier(Dead(), (0.0, 1.0), device="cpu")
+    model = standfast.Model(Dead(), (0.0, 1.0), device="cpu")
     result = metric()(model, "input_x_gradient", torch.rand(3, 5, 4))
     assert result.layers == ("dead", "attention.out_proj", "head")
     assert result.methods == ("gated", "masked weights", "gated")
@@ -316,12 +316,12 @@ def test_layers_of_both_kinds_and_one_that_does_not_matter() -> None:
 
 def test_what_an_explanation_that_never_changes_gets() -> None:
     """By both metrics: it is degenerate, and has no interval."""
-    model, x, constant = classifier(), inputs(), torch.arange(64.0).reshape(SHAPE)
-    explainer = holdfast.explainers.from_callable(lambda module, x, y: constant.expand_as(x))
+    network, x, constant = model(), inputs(), torch.arange(64.0).reshape(SHAPE)
+    explainer = standfast.explainers.from_callable(lambda module, x, y: constant.expand_as(x))
     data = DataSensitivityConsistency("grid", masks=40, permutations=9, resamples=9)
     for kind in (metric(), data):
         for estimator in ("centred", "paper"):
-            result = dataclasses.replace(kind, estimator=estimator)(model, explainer, x)
+            result = dataclasses.replace(kind, estimator=estimator)(network, explainer, x)
             assert result.status == ("degenerate",) * 3
             assert torch.isnan(result.interval).all()
             if estimator == "centred":
@@ -343,8 +343,8 @@ class Deaf(nn.Module):
 
 @pytest.mark.parametrize("estimator", ["centred", "paper"])
 def test_what_a_prediction_that_never_changes_gets(estimator: str) -> None:
-    model, x = holdfast.Classifier(Deaf(), (0.0, 1.0), device="cpu"), torch.rand(3, 9)
-    explainer = holdfast.explainers.from_callable(lambda module, x, y: x * module.layer.weight.sum(0))
+    model, x = standfast.Model(Deaf(), (0.0, 1.0), device="cpu"), torch.rand(3, 9)
+    explainer = standfast.explainers.from_callable(lambda module, x, y: x * module.layer.weight.sum(0))
     for result in (
         metric(estimator=estimator)(model, explainer, x),
         DataSensitivityConsistency(estimator=estimator, masks=40, permutations=9, resamples=9)(model, explainer, x),
@@ -366,12 +366,12 @@ class Branches(nn.Module):
 
 def test_a_layer_where_the_explanation_never_changes_does_not_hide_the_others() -> None:
     torch.manual_seed(0)
-    model, x = holdfast.Classifier(Branches(), (0.0, 1.0), device="cpu"), torch.rand(4, 6)
+    model, x = standfast.Model(Branches(), (0.0, 1.0), device="cpu"), torch.rand(4, 6)
 
     def explain(module: nn.Module, x: Tensor, _targets: Tensor) -> Tensor:
         return x * (module.second.weight @ module.first.weight)[0].detach()
 
-    explainer = holdfast.explainers.from_callable(explain)
+    explainer = standfast.explainers.from_callable(explain)
     result = metric(masks=200)(model, explainer, x)
     telling = metric(masks=200, layers=("first", "second"))(model, explainer, x)
     assert result.layers == ("first", "second", "beside")
@@ -388,22 +388,22 @@ def test_a_layer_where_the_explanation_never_changes_does_not_hide_the_others() 
 
 
 def test_frame_and_arrays() -> None:
-    result = metric()(classifier(), "saliency", inputs())
+    result = metric()(model(), "saliency", inputs())
     frame = result.frame()
     wanted = {"rho", "low", "high", "p_value", "null_low", "null_high", "rho_paper", "top1", "top3", "method", "rho_0"}
     assert wanted <= set(frame.columns)
     assert frame["rho_4"].to_list() == result.layer_rho[:, 1].tolist()
     assert (frame["low"] <= frame["rho"]).all()
     assert result.interval.shape == (3, 2)
-    assert result.prediction_sensitivity.shape == (3, 3, group_count(classifier().module[4]))
+    assert result.prediction_sensitivity.shape == (3, 3, group_count(model().module[4]))
     assert all(len(values) == 3 for values in result.tensors().values())
 
 
 def test_what_the_report_shows() -> None:
-    model, x = classifier(), inputs(6)
+    network, x = model(), inputs(6)
     frames, arrays = [], {}
     for name in ("saliency", "lrp"):
-        result = metric()(model, name, x)
+        result = metric()(network, name, x)
         frames.append(result.frame().with_columns(explainer=pl.lit(name), repeat=pl.lit(0)))
         arrays[name] = {key: value.numpy() for key, value in result.tensors().items()}
     other = pl.DataFrame(
@@ -459,18 +459,18 @@ def test_arguments() -> None:
         ({"tolerance": 0.0}, "tolerance: expected a number above 0"),
         ({"permutations": 0}, "permutations"),
     ):
-        with pytest.raises(holdfast.ArgumentError, match=message):
+        with pytest.raises(standfast.ArgumentError, match=message):
             kind(**options)  # type: ignore[arg-type]
-    with pytest.raises(holdfast.ArgumentError, match=r"0, 4, 6, all, conv, first, got 'cnv' \(did you mean 'conv'\?\)"):
-        metric(layers="cnv")(classifier(), "saliency", inputs())
-    flat = holdfast.Classifier(small_net((12,)), (0.0, 1.0), device="cpu")
-    with pytest.raises(holdfast.ArgumentError, match="layers: expected 'conv' only for a module with a convolution"):
+    with pytest.raises(
+        standfast.ArgumentError, match=r"0, 4, 6, all, conv, first, got 'cnv' \(did you mean 'conv'\?\)"
+    ):
+        metric(layers="cnv")(model(), "saliency", inputs())
+    flat = standfast.Model(small_net((12,)), (0.0, 1.0), device="cpu")
+    with pytest.raises(standfast.ArgumentError, match="layers: expected 'conv' only for a module with a convolution"):
         metric(layers="conv")(flat, "saliency", torch.rand(2, 12))
 
 
-def test_explaining_the_class_predicted_under_the_mask(
-    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
-) -> None:
+def test_explaining_the_class_predicted_under_the_mask(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     model, x = lenet, digits.inputs[:2]
     predicted = metric(keep=0.2, explain="predicted", layers="conv")(model, "input_x_gradient", x)
     seed = metric(keep=0.2, layers="conv")(model, "input_x_gradient", x)

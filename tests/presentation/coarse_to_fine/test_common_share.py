@@ -13,13 +13,13 @@ import torch
 from report_builder import Builder, base
 from torch import Tensor, nn
 
-import holdfast
-from holdfast import export
-from holdfast.findings import Findings, as_findings
-from holdfast.metrics import CorruptionCurve
-from holdfast.metrics.coarse_to_fine.statistics import compute_area
-from holdfast.report.verdicts import answer_question
-from holdfast.statistics.ranking import compare_controls
+import standfast
+from standfast import export
+from standfast.findings import Findings, as_findings
+from standfast.metrics import CorruptionCurve
+from standfast.metrics.coarse_to_fine.statistics import compute_area
+from standfast.report.verdicts import answer_question
+from standfast.statistics.ranking import compare_controls
 
 Array = np.ndarray[Any, Any]
 FRACTIONS = np.array([0.25, 0.5, 1.0])
@@ -60,7 +60,7 @@ def values_of(findings: Findings, name: str) -> list[float | None]:
 
 
 @pytest.fixture(scope="module")
-def run(digits: holdfast.data.Dataset, lenet: holdfast.Classifier) -> holdfast.Evaluation:
+def run(digits: standfast.data.Dataset, lenet: standfast.Model) -> standfast.Evaluation:
     """Integrated gradients, and random maps with few positive positions, beside random maps with many."""
 
     def few(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -69,10 +69,10 @@ def run(digits: holdfast.data.Dataset, lenet: holdfast.Classifier) -> holdfast.E
 
     explainers: dict[str, Any] = {"ig": "integrated_gradients:steps=8", "few": few}
     metric = CorruptionCurve(samples=1)
-    return holdfast.evaluate(lenet, explainers, digits[:16], [metric], controls="random", progress=False)
+    return standfast.evaluate(lenet, explainers, digits[:16], [metric], controls="random", progress=False)
 
 
-def test_fewer_positive_positions_alone_are_not_worse_than_random_maps(run: holdfast.Evaluation) -> None:
+def test_fewer_positive_positions_alone_are_not_worse_than_random_maps(run: standfast.Evaluation) -> None:
     contents, label = run.results.contents, "corruption_curve"
     stored = contents.labels[label].presentation.reading(contents.labels[label].options)
     ((_, whole),) = compare_controls(run.results.samples, {label: stored}, ["random"]).items()
@@ -84,7 +84,7 @@ def test_fewer_positive_positions_alone_are_not_worse_than_random_maps(run: hold
     assert f"{label}: Better than every control: ig." in " ".join(str(run).split())
 
 
-def test_print_and_report_say_up_to_where_explainers_are_compared(run: holdfast.Evaluation) -> None:
+def test_print_and_report_say_up_to_where_explainers_are_compared(run: standfast.Evaluation) -> None:
     text, contents = " ".join(str(run).split()), run.results.contents
     answer = answer_question(contents, contents.labels["corruption_curve"], *contents.pairs[0])
     share = run.frame("corruption_curve")["common_share"].median()
@@ -94,7 +94,7 @@ def test_print_and_report_say_up_to_where_explainers_are_compared(run: holdfast.
     assert (answer.unfair, FALLBACK in text) == ("", False)
 
 
-def test_exports_with_verdicts_and_plots_have_the_same_values(run: holdfast.Evaluation) -> None:
+def test_exports_with_verdicts_and_plots_have_the_same_values(run: standfast.Evaluation) -> None:
     table = run.table().select("explainer", "value", "low", "high").rows()
     assert export.summary(run).select("explainer", "value", "low", "high").rows() == table
     assert export.summary(run)["column"].unique().to_list() == ["common_drop"]

@@ -17,36 +17,36 @@ import torch
 from PIL import Image
 from report_builder import Builder, assert_whole, base
 
-import holdfast
-from holdfast.charts import GREY, Chart, Gallery, Point, Ridge, Table, TableCell, Underpowered, draw_boxes, draw_ridges
-from holdfast.charts.ridge_plot import density, form
-from holdfast.errors import ArgumentError
-from holdfast.metrics import CorruptionCurve
-from holdfast.metrics.coarse_to_fine.corruption_curve import (
+import standfast
+from standfast.charts import GREY, Chart, Gallery, Point, Ridge, Table, TableCell, Underpowered, draw_boxes, draw_ridges
+from standfast.charts.ridge_plot import density, form
+from standfast.errors import ArgumentError
+from standfast.metrics import CorruptionCurve
+from standfast.metrics.coarse_to_fine.corruption_curve import (
     MOST_ENTRIES,
     make_picture_fields,
     restore_input,
     shade_inputs,
 )
-from holdfast.metrics.coarse_to_fine.replacement import find_levels
-from holdfast.metrics.coarse_to_fine.statistics import compute_area
-from holdfast.metrics.coarse_to_fine.summary import Curves
-from holdfast.presentation import View, presentation_of
-from holdfast.presentation.coarse_to_fine.across_data import draw_boxes_over_data
-from holdfast.presentation.coarse_to_fine.corruption_curve import (
+from standfast.metrics.coarse_to_fine.replacement import find_levels
+from standfast.metrics.coarse_to_fine.statistics import compute_area
+from standfast.metrics.coarse_to_fine.summary import Curves
+from standfast.presentation import View, presentation_of
+from standfast.presentation.coarse_to_fine.across_data import draw_boxes_over_data
+from standfast.presentation.coarse_to_fine.corruption_curve import (
     draw_drop_curves,
     draw_fine_curves,
     draw_ridge_lines,
     draw_robust_curves,
 )
-from holdfast.presentation.coarse_to_fine.drops import FINE, Drops, load_drops
-from holdfast.presentation.coarse_to_fine.pictures import MARKED, draw_galleries
-from holdfast.presentation.coarse_to_fine.tables import draw_tables
-from holdfast.presentation.coarse_to_fine.words import describe_gate, explain_terms
-from holdfast.report import Report
-from holdfast.report.drawings import draw_row
-from holdfast.report.render import render_files
-from holdfast.report.views import Contents
+from standfast.presentation.coarse_to_fine.drops import FINE, Drops, load_drops
+from standfast.presentation.coarse_to_fine.pictures import MARKED, draw_galleries
+from standfast.presentation.coarse_to_fine.tables import draw_tables
+from standfast.presentation.coarse_to_fine.words import describe_gate, explain_terms
+from standfast.report import Report
+from standfast.report.drawings import draw_row
+from standfast.report.render import render_files
+from standfast.report.views import Contents
 
 PRESENTATION = presentation_of("corruption_curve")
 figures = PRESENTATION.figures
@@ -668,11 +668,11 @@ def test_the_guide_says_what_misleads() -> None:
 
 
 def test_a_real_study_stores_what_the_section_needs(
-    lenet: holdfast.Classifier, digits: holdfast.data.Dataset, tmp_path: Path
+    lenet: standfast.Model, digits: standfast.data.Dataset, tmp_path: Path
 ) -> None:
     metric = CorruptionCurve(fractions=(0.15, 1.0), samples=1, mean=0.13, sd=0.31)
     names = ["input_x_gradient", "random"]
-    found = holdfast.evaluate(
+    found = standfast.evaluate(
         lenet, names, digits[:6].inputs, [metric], out=tmp_path, samples_per_job=4, progress=False, controls=False
     )
     (view,) = Contents(found.results).views("corruption_curve")

@@ -19,24 +19,24 @@ from PIL import Image
 from report_builder import assert_whole
 from skimage.color import rgb2lab
 
-import holdfast
+import standfast
 from conftest import SHAPES, small_net
-from holdfast.charts import Chart, Gallery, GalleryRow, Picture
-from holdfast.metrics import AttributionAttack
-from holdfast.presentation import View, presentation_of
-from holdfast.presentation.lens.attribution_attack import fragility, per_sample
-from holdfast.presentation.lens.curves import curves_of
-from holdfast.presentation.lens.pictures import KEPT, LOST, NEAR, NEW
-from holdfast.presentation.lens.words import name_similarity, overlap_by_chance
-from holdfast.report.drawings import draw_row
-from holdfast.report.pictures import DARKEST, GREYS, PALEST, PIXELS, draw_picture
-from holdfast.report.views import Contents
-from holdfast.statistics.bootstrap import intervals_of_means
-from holdfast.statistics.paired import bootstrap_interval
+from standfast.charts import Chart, Gallery, GalleryRow, Picture
+from standfast.metrics import AttributionAttack
+from standfast.presentation import View, presentation_of
+from standfast.presentation.lens.attribution_attack import fragility, per_sample
+from standfast.presentation.lens.curves import curves_of
+from standfast.presentation.lens.pictures import KEPT, LOST, NEAR, NEW
+from standfast.presentation.lens.words import name_similarity, overlap_by_chance
+from standfast.report.drawings import draw_row
+from standfast.report.pictures import DARKEST, GREYS, PALEST, PIXELS, draw_picture
+from standfast.report.views import Contents
+from standfast.statistics.bootstrap import intervals_of_means
+from standfast.statistics.paired import bootstrap_interval
 
 Array = np.ndarray[Any, Any]
 SIMILARITIES = ("topk_intersection", "lens_precision", "lens_recall:w=2", "mse")
-BALL = holdfast.LinfBall(0.1)
+BALL = standfast.LinfBall(0.1)
 ATTACK = AttributionAttack(BALL, "top_k", steps=3, restarts=1, similarities=SIMILARITIES, k=40)
 EXPLAINERS = ["saliency", "input_x_gradient"]
 PRESENTATION = presentation_of("attribution_attack")
@@ -44,9 +44,11 @@ figures, remarks, guide, reading = PRESENTATION.figures, PRESENTATION.remarks, P
 
 
 @pytest.fixture(scope="module")
-def found(lenet: holdfast.Classifier, digits: holdfast.data.Dataset, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def found(lenet: standfast.Model, digits: standfast.data.Dataset, tmp_path_factory: pytest.TempPathFactory) -> Any:
     out = tmp_path_factory.mktemp("attack")
-    return holdfast.evaluate(lenet, EXPLAINERS, digits[:4].inputs, [ATTACK], out=out, samples_per_job=3, progress=False)
+    return standfast.evaluate(
+        lenet, EXPLAINERS, digits[:4].inputs, [ATTACK], out=out, samples_per_job=3, progress=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -572,11 +574,11 @@ def test_chance_is_what_all_pairs_of_sets_reach(shape: tuple[int, ...], k: int) 
 @pytest.fixture(scope="module", params=["series", "flat"])
 def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any]:
     shape = SHAPES[request.param]
-    model = holdfast.Classifier(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
+    model = standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
     inputs = torch.rand(5, *shape, generator=torch.Generator().manual_seed(0))
     attack = AttributionAttack(BALL, "top_k", steps=3, restarts=1, k=4, curve_k=(2, 4), curve_w=(0, 2))
     out = tmp_path_factory.mktemp(request.param)
-    return request.param, holdfast.evaluate(model, ["saliency"], inputs, [attack], out=out, progress=False)
+    return request.param, standfast.evaluate(model, ["saliency"], inputs, [attack], out=out, progress=False)
 
 
 def test_series_and_flat_inputs(other: tuple[str, Any], tmp_path: Path) -> None:

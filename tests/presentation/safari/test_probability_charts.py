@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from report_builder import Builder
 
-from holdfast.charts import Chart
-from holdfast.presentation import View
-from holdfast.presentation.safari.misinterpretation_probability import ProbabilityPresentation
-from holdfast.report.views import Contents
+from standfast.charts import Chart
+from standfast.presentation import View
+from standfast.presentation.safari.misinterpretation_probability import ProbabilityPresentation
+from standfast.report.views import Contents
 
 LINE, ERROR = [-3.0, -5.0], [0.2, 0.3]  # the levels that the builder stores, without that of the class
 

@@ -11,16 +11,16 @@ import pytest
 import torch
 from report_builder import COMMON, Builder, base
 
-import holdfast
-from holdfast import neighbourhoods
-from holdfast.charts import Chart, Gallery, Table
-from holdfast.metrics.base import plain
-from holdfast.neighbourhoods import Neighbourhood
-from holdfast.presentation import View
-from holdfast.presentation.lens.pictures import positions
-from holdfast.presentation.safari.worst_case import SHOWN, WorstCasePresentation
-from holdfast.report.sweeps import Part, compare_options
-from holdfast.report.views import Contents
+import standfast
+from standfast import neighbourhoods
+from standfast.charts import Chart, Gallery, Table
+from standfast.metrics.base import plain
+from standfast.neighbourhoods import Neighbourhood
+from standfast.presentation import View
+from standfast.presentation.lens.pictures import positions
+from standfast.presentation.safari.worst_case import SHOWN, WorstCasePresentation
+from standfast.report.sweeps import Part, compare_options
+from standfast.report.views import Contents
 
 ROTATION, BRIGHTNESS = neighbourhoods.Rotation(10), neighbourhoods.Brightness(0.2)
 BOTH = neighbourhoods.Compose((ROTATION, BRIGHTNESS))
@@ -111,10 +111,10 @@ def test_a_row_says_how_plausible_its_worst_input_is(builder: Builder) -> None:
 
 
 def test_what_the_metric_stores_is_what_the_report_draws(
-    lenet: holdfast.Classifier, digits: holdfast.data.Dataset
+    lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
-    metric = holdfast.metrics.WorstCase(ROTATION, budget=6, search="random")
-    found = holdfast.evaluate(lenet, {"a": "saliency"}, digits[:2], metrics={"worst": metric}, progress=False)
+    metric = standfast.metrics.WorstCase(ROTATION, budget=6, search="random")
+    found = standfast.evaluate(lenet, {"a": "saliency"}, digits[:2], metrics={"worst": metric}, progress=False)
     contents = Contents(found.results)
     view = contents.view(*contents.pairs[0], "worst")
     gallery = gallery_of(view)
@@ -157,7 +157,7 @@ def fill(builder: Builder, places: dict[str, Neighbourhood], samples: int = 8) -
 
 
 def test_explainers_by_neighbourhoods_have_a_table_with_verdicts(builder: Builder) -> None:
-    places = {"one": holdfast.LinfBall(0.1), "two": ROTATION, "three": BOTH, "four": BRIGHTNESS}
+    places = {"one": standfast.LinfBall(0.1), "two": ROTATION, "three": BOTH, "four": BRIGHTNESS}
     fill(builder, places)
     ((title, part),) = compare(builder)
     assert title == "worst_case: neighbourhood"
@@ -191,7 +191,7 @@ def test_explainers_by_neighbourhoods_have_a_table_with_verdicts(builder: Builde
 
 def test_sizes_of_one_change_are_on_an_axis_and_others_are_no_references(builder: Builder) -> None:
     turns = {f"turn {r}": neighbourhoods.Rotation(r) for r in (20, 5)}
-    fill(builder, {**turns, "ball": holdfast.LinfBall(0.1)}, samples=3)
+    fill(builder, {**turns, "ball": standfast.LinfBall(0.1)}, samples=3)
     found = dict(compare(builder))
     assert set(found) == {"worst_case: neighbourhood.degrees", "worst_case: neighbourhood"}
     (chart,) = [f for f in found["worst_case: neighbourhood.degrees"].figures if isinstance(f, Chart)]

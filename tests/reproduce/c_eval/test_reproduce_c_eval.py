@@ -11,14 +11,14 @@ import scipy.stats
 import torch
 from ruamel.yaml import YAML
 
-import holdfast
-from holdfast.data.root import data_root
-from holdfast.explainers.perturbation.segmented import label_features
-from holdfast.reproduce import print_table, read_table, reproductions
-from holdfast.reproduce.base import Column, Part, Table
-from holdfast.reproduce.c_eval.figures import compare_orders, digits_predicted, expected_gradients
-from holdfast.reproduce.c_eval.parts import NATURAL, ROBUST, correlate_attacks, correlate_models
-from holdfast.reproduce.reading import (
+import standfast
+from standfast.data.root import data_root
+from standfast.explainers.perturbation.segmented import label_features
+from standfast.reproduce import print_table, read_table, reproductions
+from standfast.reproduce.base import Column, Part, Table
+from standfast.reproduce.c_eval.figures import compare_orders, digits_predicted, expected_gradients
+from standfast.reproduce.c_eval.parts import NATURAL, ROBUST, correlate_attacks, correlate_models
+from standfast.reproduce.reading import (
     all_above,
     compute_correlations,
     is_at_least,
@@ -27,10 +27,10 @@ from holdfast.reproduce.reading import (
     order_claim,
     paired_differences,
 )
-from holdfast.segments import segment
-from holdfast.study.file.spec import load_study
-from holdfast.study.results import Results
-from holdfast.study.store import Store
+from standfast.segments import segment
+from standfast.study.file.spec import load_study
+from standfast.study.results import Results
+from standfast.study.store import Store
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 PHOTOS = data_root() / "imagenet_sample" / "images"
@@ -228,7 +228,7 @@ def test_the_paper_s_sizes_are_the_full_ones(name: str) -> None:
 
 def test_segments_of_lime_and_of_the_metric_coincide() -> None:
     study = reproductions["ceval-figure9"].parts[0].study("small")
-    digits = holdfast.data.bundled("digits").inputs[:5]
+    digits = standfast.data.bundled("digits").inputs[:5]
     cut = segment(digits, study["metrics"]["c-Eval plot"]["segments"]).labels.flatten(1)
     for name, lime in study["explainers"].items():
         if name.startswith("LIME"):
@@ -236,12 +236,12 @@ def test_segments_of_lime_and_of_the_metric_coincide() -> None:
 
 
 def test_expected_gradients_add_up_and_treat_rows_alone() -> None:
-    module = holdfast.zoo.load("lenet5-mnist")
-    digits = holdfast.data.bundled("digits")[:3]
+    module = standfast.zoo.load("lenet5-mnist")
+    digits = standfast.data.bundled("digits")[:3]
     maps = expected_gradients(module, digits.inputs, digits.labels)
     with torch.no_grad():
         own = module(digits.inputs).gather(1, digits.labels[:, None])[:, 0]
-        others = module(holdfast.data.bundled("digits").inputs[-20:])[:, digits.labels].mean(0)
+        others = module(standfast.data.bundled("digits").inputs[-20:])[:, digits.labels].mean(0)
     assert torch.allclose(maps.flatten(1).sum(1), own - others, rtol=0.25)
     alone = expected_gradients(module, digits.inputs[1:2], digits.labels[1:2])
     assert torch.allclose(alone, maps[1:2], atol=1e-5)
@@ -249,7 +249,7 @@ def test_expected_gradients_add_up_and_treat_rows_alone() -> None:
     exact = expected_gradients(linear, digits.inputs, digits.labels).flatten(1).sum(1)
     with torch.no_grad():
         own = linear(digits.inputs).gather(1, digits.labels[:, None])[:, 0]
-        others = linear(holdfast.data.bundled("digits").inputs[-20:])[:, digits.labels].mean(0)
+        others = linear(standfast.data.bundled("digits").inputs[-20:])[:, digits.labels].mean(0)
     assert torch.allclose(exact, own - others, atol=1e-4)
 
 
@@ -257,7 +257,7 @@ def test_expected_gradients_add_up_and_treat_rows_alone() -> None:
 def test_digits_are_those_that_the_network_takes_for_the_label() -> None:
     found = digits_predicted(8, 12)
     assert len(found) == 12
-    assert (holdfast.zoo.load("lenet5-mnist")(found.inputs).argmax(1) == 8).all()
+    assert (standfast.zoo.load("lenet5-mnist")(found.inputs).argmax(1) == 8).all()
 
 
 def test_a_tiny_run_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -266,7 +266,7 @@ def test_a_tiny_run_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixtu
     metrics = {name: {**study["metrics"][name], "attack": f"{name.lower()}:rounds=1"} for name in ("GSA", "IGA")}
     explainers = {name: study["explainers"][name] for name in ("SHAP, digits", "Grad", "random")}
     tiny = {**study, "data": {"MNIST": "digits"}, "samples": 3, "metrics": metrics, "explainers": explainers}
-    found = holdfast.run_study(tiny, tmp_path, progress=False)
+    found = standfast.run_study(tiny, tmp_path, progress=False)
     table = read_table(part, found.results)
     assert table.failures == 0
     frame = found.frame("GSA").filter(pl.col("explainer") == "Grad", ~pl.col("bound"))
@@ -292,7 +292,7 @@ def test_examples_are_valid_and_cut_alike(name: str) -> None:
     assert {(metric["unit"], metric["fraction"]) for metric in content["metrics"].values()} == {("segment", 0.2)}
 
 
-@pytest.mark.skipif(not PHOTOS.is_dir(), reason="needs the photos of imagenet_sample under HOLDFAST_DATA")
+@pytest.mark.skipif(not PHOTOS.is_dir(), reason="needs the photos of imagenet_sample under STANDFAST_DATA")
 def test_the_study_of_photos_runs_with_a_stand_in_for_vgg(tmp_path: Path) -> None:
     """Photos, their segments, maps of segments and of pixels: Fig. 12 but for its data and network."""
     (tmp_path / "stand_in.py").write_text(
@@ -311,7 +311,7 @@ def test_the_study_of_photos_runs_with_a_stand_in_for_vgg(tmp_path: Path) -> Non
     file = tmp_path / "study.yaml"
     with file.open("w") as stream:
         YAML(typ="safe", pure=True).dump(content, stream)
-    found = holdfast.run_study(file, tmp_path / "results", progress=False)
+    found = standfast.run_study(file, tmp_path / "results", progress=False)
     frame = found.results.samples
     assert found.results.failures.height == 0
     assert len(frame) == 3

@@ -17,14 +17,14 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-import holdfast
-from holdfast.data.dataset import Dataset
-from holdfast.data.root import data_root
-from holdfast.errors import ArgumentError
-from holdfast.metrics.coarse_to_fine.gate import apply_gate
-from holdfast.metrics.coarse_to_fine.summary import Curves
-from holdfast.reproduce import base, print_table
-from holdfast.reproduce.base import (
+import standfast
+from standfast.data.dataset import Dataset
+from standfast.data.root import data_root
+from standfast.errors import ArgumentError
+from standfast.metrics.coarse_to_fine.gate import apply_gate
+from standfast.metrics.coarse_to_fine.summary import Curves
+from standfast.reproduce import base, print_table
+from standfast.reproduce.base import (
     Column,
     Part,
     Reproduction,
@@ -34,24 +34,24 @@ from holdfast.reproduce.base import (
     reproductions,
     spread_evenly,
 )
-from holdfast.reproduce.coarse_to_fine import archives as coarse_archives
-from holdfast.reproduce.coarse_to_fine import explainers as coarse_explainers
-from holdfast.reproduce.coarse_to_fine import parts as coarse_parts
-from holdfast.reproduce.coarse_to_fine import synthetic as coarse
-from holdfast.reproduce.coarse_to_fine import training as coarse_training
-from holdfast.reproduce.coarse_to_fine.archives import FIGURE5_PART, SETS, train_networks
-from holdfast.reproduce.coarse_to_fine.explainers import PositiveNoise, TrainingReferences
-from holdfast.reproduce.coarse_to_fine.paper import NETWORKS, SIX, STARRED, read_cells, read_means
-from holdfast.reproduce.coarse_to_fine.synthetic import (
+from standfast.reproduce.coarse_to_fine import archives as coarse_archives
+from standfast.reproduce.coarse_to_fine import explainers as coarse_explainers
+from standfast.reproduce.coarse_to_fine import parts as coarse_parts
+from standfast.reproduce.coarse_to_fine import synthetic as coarse
+from standfast.reproduce.coarse_to_fine import training as coarse_training
+from standfast.reproduce.coarse_to_fine.archives import FIGURE5_PART, SETS, train_networks
+from standfast.reproduce.coarse_to_fine.explainers import PositiveNoise, TrainingReferences
+from standfast.reproduce.coarse_to_fine.paper import NETWORKS, SIX, STARRED, read_cells, read_means
+from standfast.reproduce.coarse_to_fine.synthetic import (
     CALIBRATED_PART,
     FIGURE4_PART,
     TABLE_E1_PART,
     compare_skewness,
     keeps_order,
 )
-from holdfast.reproduce.coarse_to_fine.training import Recipe, train_or_load
-from holdfast.study.file.spec import study_from
-from holdfast.zoo.networks.series_cnn import SeriesCNN
+from standfast.reproduce.coarse_to_fine.training import Recipe, train_or_load
+from standfast.study.file.spec import study_from
+from standfast.zoo.networks.series_cnn import SeriesCNN
 
 PARTS = (FIGURE4_PART, FIGURE5_PART, TABLE_E1_PART, CALIBRATED_PART)
 OTHERS = ("random", "random, positive")
@@ -169,27 +169,27 @@ def archive(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Dataset]:
 def test_references_come_from_the_set_of_that_shape(archive: Mapping[str, Dataset], method: Any) -> None:
     torch.manual_seed(0)
     module = SeriesCNN(2, 1, width=4, hidden=4)
-    classifier = holdfast.Classifier(module, bounds=(-math.inf, math.inf), device="cpu", batch_size=64)
+    model = standfast.Model(module, bounds=(-math.inf, math.inf), device="cpu", batch_size=64)
     explainer = TrainingReferences(method, ("ucr:A:train", "ucr:B:train"), references=4, samples=6, seed=3)
     for name in "AB":
         x = archive[f"ucr:{name}:test"].inputs[:3]
         references = archive[f"ucr:{name}:train"].inputs[[0, 8, 16, 24]]
-        plain = {"deep_shap": holdfast.explainers.DeepSHAP(references)}.get(
-            method, holdfast.explainers.GradientSHAP(references, samples=6, seed=3)
+        plain = {"deep_shap": standfast.explainers.DeepSHAP(references)}.get(
+            method, standfast.explainers.GradientSHAP(references, samples=6, seed=3)
         )
-        assert torch.equal(explainer(classifier, x), plain(classifier, x))
+        assert torch.equal(explainer(model, x), plain(model, x))
     with pytest.raises(ArgumentError, match="series of shape"):
-        explainer(classifier, torch.zeros(2, 1, 7))
+        explainer(model, torch.zeros(2, 1, 7))
     with pytest.raises(ArgumentError, match="different shapes"):
-        TrainingReferences(method, ("ucr:A:train", "ucr:A:test"))(classifier, torch.zeros(2, 1, 12))
+        TrainingReferences(method, ("ucr:A:train", "ucr:A:test"))(model, torch.zeros(2, 1, 12))
 
 
 def test_positive_noise_is_the_size_of_the_random_explainers() -> None:
-    classifier = holdfast.Classifier(nn.Sequential(nn.Flatten(), nn.Linear(8, 2)), bounds=(0.0, 1.0), device="cpu")
+    model = standfast.Model(nn.Sequential(nn.Flatten(), nn.Linear(8, 2)), bounds=(0.0, 1.0), device="cpu")
     x = torch.rand(5, 2, 4)
-    found = PositiveNoise()(classifier, x)
+    found = PositiveNoise()(model, x)
     assert bool((found > 0).all())
-    assert torch.equal(found, holdfast.explainers.get("random")(classifier, x).abs())
+    assert torch.equal(found, standfast.explainers.get("random")(model, x).abs())
 
 
 def test_places_are_spread_evenly() -> None:
@@ -201,7 +201,7 @@ def test_places_are_spread_evenly() -> None:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> holdfast.evaluation.Evaluation:
+def run(tmp_path_factory: pytest.TempPathFactory) -> standfast.evaluation.Evaluation:
     """Two networks, one of which cannot be explained by one explainer, two repeats, several jobs."""
     folder = tmp_path_factory.mktemp("run")
     torch.manual_seed(0)
@@ -226,10 +226,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> holdfast.evaluation.Evaluat
         samples_per_job=3,
     )
     with pytest.warns(UserWarning, match=r"12 of \d+ jobs failed:\n  SVS failed for 1 of 1 metric: "):
-        return holdfast.run_study(study_from(study, folder), folder / "out", progress=False)
+        return standfast.run_study(study_from(study, folder), folder / "out", progress=False)
 
 
-def drops_of(run: holdfast.evaluation.Evaluation, explainer: str, repeat: int) -> dict[str, np.ndarray[Any, Any]]:
+def drops_of(run: standfast.evaluation.Evaluation, explainer: str, repeat: int) -> dict[str, np.ndarray[Any, Any]]:
     """Arrays of a network's samples in their order, read by hand."""
     jobs = run.results.jobs.filter(
         pl.col("model") == "CNN", pl.col("explainer") == explainer, pl.col("repeat") == repeat
@@ -244,7 +244,7 @@ def area_by_hand(share: np.ndarray[Any, Any], drop: np.ndarray[Any, Any]) -> flo
     return float(np.trapezoid(ys, xs))
 
 
-def test_rows_are_numbers_of_the_stored_drops(run: holdfast.evaluation.Evaluation) -> None:
+def test_rows_are_numbers_of_the_stored_drops(run: standfast.evaluation.Evaluation) -> None:
     frame = coarse_parts.make_rows(run.results)
     assert set(frame["explainer"]) == {"IG", "DL", "KS", *OTHERS}, "what failed is left out"
     assert len(frame) == 2 * 2 * 5
@@ -275,7 +275,7 @@ def test_rows_are_numbers_of_the_stored_drops(run: holdfast.evaluation.Evaluatio
     assert top["IG", 0] != top["IG", 1], "repeats see other noise"
 
 
-def test_what_intervals_tell_is_of_means_over_repeats(run: holdfast.evaluation.Evaluation) -> None:
+def test_what_intervals_tell_is_of_means_over_repeats(run: standfast.evaluation.Evaluation) -> None:
     frame = coarse_parts.make_rows(run.results)
     each = [drops_of(run, "IG", repeat) for repeat in range(2)]
     other = [drops_of(run, "random", repeat) for repeat in range(2)]
@@ -297,7 +297,7 @@ def test_what_intervals_tell_is_of_means_over_repeats(run: holdfast.evaluation.E
 
 
 def test_the_tables_print(
-    run: holdfast.evaluation.Evaluation, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    run: standfast.evaluation.Evaluation, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "250")
     for part in (FIGURE4_PART, TABLE_E1_PART, CALIBRATED_PART):
@@ -519,7 +519,7 @@ def test_what_a_study_names_is_made_before_it(tmp_path: Path, monkeypatch: pytes
     (file,) = base.write_studies("tiny", "small", tmp_path / "bare", make=False)
     assert len(calls) == 1
     (file,) = base.write_studies("tiny", "small", tmp_path / "studies")
-    assert holdfast.run_study(file, tmp_path / "again", progress=False).failures == []
+    assert standfast.run_study(file, tmp_path / "again", progress=False).failures == []
 
 
 # ---- training ----
@@ -566,7 +566,7 @@ def test_public_sets_end_to_end(
     monkeypatch.setattr(coarse_archives, "_COUNT", 5)
     monkeypatch.setattr(coarse_archives, "_SMALL", {"CNN": {"width": 4, "layers": 1, "hidden": 4}})
     # the page of such a study takes longer than all else, and is tested in test_corruption_figures.py
-    monkeypatch.setattr(holdfast.evaluation.Evaluation, "to_html", lambda self, *args, **options: Path("report.html"))
+    monkeypatch.setattr(standfast.evaluation.Evaluation, "to_html", lambda self, *args, **options: Path("report.html"))
     (table,) = base.reproduce("coarse-figure5", "small", tmp_path, progress=False)
     assert table.failures == 0
     assert table.rows["network, explainer"].to_list() == [f"CNN, {name}" for name in (*SIX, *OTHERS)]

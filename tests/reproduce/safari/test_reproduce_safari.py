@@ -13,19 +13,19 @@ import pytest
 import scipy.stats
 import torch
 
-import holdfast
-from holdfast.data.root import data_root
-from holdfast.explainers import LIME, Explainer
-from holdfast.explainers import get as get_explainer
-from holdfast.explainers.gradients.input_gradients import IntegratedGradients
-from holdfast.metrics import WorstCase
-from holdfast.reproduce import print_table, read_table, reproduce, reproductions, write_studies
-from holdfast.reproduce.base import Column, Part, Reproduction, Scale, Table, make_table
-from holdfast.reproduce.reading import all_separated, group_by_outcome, paired_differences
-from holdfast.reproduce.safari.explainers import EXPLAINER_PART, SAMPLES_PART, SEGMENTATION_PART
-from holdfast.reproduce.safari.parts import digits_near_boundary, is_clearly_above
-from holdfast.reproduce.safari.settings import CURVE_PART, ITERATION_PART, POPULATION_PART
-from holdfast.reproduce.safari.tables import (
+import standfast
+from standfast.data.root import data_root
+from standfast.explainers import LIME, Explainer
+from standfast.explainers import get as get_explainer
+from standfast.explainers.gradients.input_gradients import IntegratedGradients
+from standfast.metrics import WorstCase
+from standfast.reproduce import print_table, read_table, reproduce, reproductions, write_studies
+from standfast.reproduce.base import Column, Part, Reproduction, Scale, Table, make_table
+from standfast.reproduce.reading import all_separated, group_by_outcome, paired_differences
+from standfast.reproduce.safari.explainers import EXPLAINER_PART, SAMPLES_PART, SEGMENTATION_PART
+from standfast.reproduce.safari.parts import digits_near_boundary, is_clearly_above
+from standfast.reproduce.safari.settings import CURVE_PART, ITERATION_PART, POPULATION_PART
+from standfast.reproduce.safari.tables import (
     EFFICIENCY_PART,
     SCHEME_PART,
     SCHEMES,
@@ -33,11 +33,11 @@ from holdfast.reproduce.safari.tables import (
     SMALL_PGD,
     SMALL_RADIUS_PART,
 )
-from holdfast.reproduce.safari.times import TIME_PART, measure_times, necessary_seconds
-from holdfast.statistics.paired import bootstrap_interval
-from holdfast.study.file.spec import study_from
-from holdfast.study.results import JOB_COLUMNS, Results
-from holdfast.study.store import Store
+from standfast.reproduce.safari.times import TIME_PART, measure_times, necessary_seconds
+from standfast.statistics.paired import bootstrap_interval
+from standfast.study.file.spec import study_from
+from standfast.study.results import JOB_COLUMNS, Results
+from standfast.study.store import Store
 
 SHARED: dict[str, Any] = {
     "data": "MNIST",
@@ -198,7 +198,7 @@ def test_full_studies_have_the_papers_sizes_and_small_ones_less(part: Part) -> N
     small, full = (study_from(part.study(scale)) for scale in ("small", "full"))
     for study, scale in ((small, "small"), (full, "full")):
         for entry in study.metrics.values():
-            assert entry.value.neighbourhood == holdfast.LinfBall(0.1 if "linf01" in part.name else 0.3)
+            assert entry.value.neighbourhood == standfast.LinfBall(0.1 if "linf01" in part.name else 0.3)
         assert part.departures(scale)  # type: ignore[arg-type]
     assert (full.samples or 0) >= (small.samples or 0)
 
@@ -235,7 +235,7 @@ def test_the_smooth_networks_have_the_same_studies_on_larger_images() -> None:
             for one_name, other_name in zip(*names, strict=True):
                 expected = one_name.replace("lenet5-mnist-", "lenet5-tanh-mnist-")
                 assert other_name == (natural if one_name == "lenet5-mnist" else expected)
-            assert set(names[1]) <= set(holdfast.zoo.names())
+            assert set(names[1]) <= set(standfast.zoo.names())
             for section in one.keys() - {"title", "models", "data"}:
                 assert one[section] == other[section]
             near = "function" in next(iter(one["data"].values()))
@@ -502,9 +502,9 @@ def test_tables_6_and_7(tmp_path: Path) -> None:
 
 
 def test_times_are_in_units_of_the_models_passes() -> None:
-    classifier = holdfast.Classifier(holdfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=64)
     explainers: dict[str, Explainer] = {"one": get_explainer("input_x_gradient"), "many": IntegratedGradients(steps=50)}
-    frame = measure_times(classifier, holdfast.data.bundled("digits").inputs[:1], 64, explainers, 3)
+    frame = measure_times(model, standfast.data.bundled("digits").inputs[:1], 64, explainers, 3)
     assert frame["explainer"].to_list() == ["one"] * 3 + ["many"] * 3
     one, many = (frame.filter(pl.col("explainer") == name)["passes"].median() for name in ("one", "many"))
     assert 8 * one < many  # type: ignore[operator]
@@ -552,7 +552,7 @@ def test_a_measurement_is_read_and_kept(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(("model", "smooth"), [("lenet5-mnist", False), ("lenet5-tanh-mnist-plain", True)])
 def test_digits_near_the_boundary_are_recognised_and_change_class(model: str, smooth: bool) -> None:
     digits = digits_near_boundary(5, smooth)
-    classifier = holdfast.Classifier(holdfast.zoo.load(model), bounds=(0.0, 1.0), device="cpu")
+    classifier = standfast.Model(standfast.zoo.load(model), bounds=(0.0, 1.0), device="cpu")
     assert torch.equal(classifier.predict(digits.inputs), digits.labels)
     low, high = ((digits.inputs + reach).clamp(0, 1) for reach in (-0.3, 0.3))
     noise = torch.rand((1000, *digits.inputs.shape[1:]), generator=torch.Generator().manual_seed(0))
@@ -568,7 +568,7 @@ def test_tiny_runs_of_tables_1_and_2(tmp_path: Path, capsys: pytest.CaptureFixtu
     tiny = {"data": {"digits": "digits"}, "samples": 2}
     study = SEARCH_PART.study("small")
     metrics = {label: {**entry, "budget": 40} for label, entry in study["metrics"].items()}
-    found = holdfast.run_study({**study, **tiny, "metrics": metrics}, tmp_path / "1", progress=False)
+    found = standfast.run_study({**study, **tiny, "metrics": metrics}, tmp_path / "1", progress=False)
     table = read_table(SEARCH_PART, found.results)
     assert table.failures == 0
     assert table.rows["samples"].to_list() == [2] * 4
@@ -579,7 +579,7 @@ def test_tiny_runs_of_tables_1_and_2(tmp_path: Path, capsys: pytest.CaptureFixtu
     study = EFFICIENCY_PART.study("small")
     subset = {"particles": 40, "moves": 2, "floor": -15.0}
     metrics = {"F-hat": {**study["metrics"]["F-hat"], **subset, "threshold": 0.8, "neighbourhood": {"linf": 0.2}}}
-    found = holdfast.run_study({**study, **tiny, "metrics": metrics}, tmp_path / "2", progress=False)
+    found = standfast.run_study({**study, **tiny, "metrics": metrics}, tmp_path / "2", progress=False)
     frame = EFFICIENCY_PART.prepare(found.results)
     assert not frame["censored"].any()
     for row in frame.iter_rows(named=True):

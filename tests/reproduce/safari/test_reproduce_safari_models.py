@@ -16,18 +16,18 @@ from safetensors.torch import load as load_safetensors
 from safetensors.torch import save_file
 from torch import nn
 
-import holdfast
-from holdfast import zoo
-from holdfast.data.root import MissingDataError, data_root
-from holdfast.reproduce import print_table, reproductions
-from holdfast.reproduce.base import Table, make_table
-from holdfast.reproduce.photos import load_photos
-from holdfast.reproduce.safari.cifar import ARCHITECTURE_PART, NETWORKS, PAPER_ROWS, load_trained
-from holdfast.reproduce.safari.events import HEADINGS
-from holdfast.reproduce.safari.imagenet import IMAGENET_PART, make_stand_in
-from holdfast.study.file.spec import StudyError, study_from
-from holdfast.zoo.networks.names import architectures
-from holdfast.zoo.training.classifier import accuracy
+import standfast
+from standfast import zoo
+from standfast.data.root import MissingDataError, data_root
+from standfast.reproduce import print_table, reproductions
+from standfast.reproduce.base import Table, make_table
+from standfast.reproduce.photos import load_photos
+from standfast.reproduce.safari.cifar import ARCHITECTURE_PART, NETWORKS, PAPER_ROWS, load_trained
+from standfast.reproduce.safari.events import HEADINGS
+from standfast.reproduce.safari.imagenet import IMAGENET_PART, make_stand_in
+from standfast.study.file.spec import StudyError, study_from
+from standfast.zoo.networks.names import architectures
+from standfast.zoo.training.classifier import accuracy
 
 SMALL = [name for name, _ in NETWORKS.values() if name in zoo.names()]
 EXPLAINERS = ("Gradient x Input", "Integrated Gradients", "GradCAM", "DeepLift")
@@ -64,7 +64,7 @@ def test_the_small_networks_and_their_cards(name: str) -> None:
     assert not any(part.training for part in model.modules())
     assert sum(parameter.numel() for parameter in model.parameters()) == card["parameters"] < 350_000
     assert {"data", "scheme", "epochs", "seed", "versions", "script", "licence", "storage"} <= card.keys()
-    content = (files("holdfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
+    content = (files("standfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
     assert hashlib.sha256(content).hexdigest() == card["weights_sha256"]
     assert len(content) < 700_000
     stored = load_safetensors(content)
@@ -86,7 +86,7 @@ def test_the_small_networks_are_those_that_they_stand_for() -> None:
 def test_the_small_networks_know_test_images(name: str) -> None:
     """The card's accuracy is on 10,000 images; 600 of them agree up to four standard deviations."""
     try:
-        test = holdfast.data.load("cifar10:test")[:600]
+        test = standfast.data.load("cifar10:test")[:600]
     except MissingDataError as missing:
         pytest.skip(str(missing))
     assert accuracy(zoo.load(name), test.inputs, test.labels) == pytest.approx(
@@ -98,14 +98,14 @@ def test_the_small_networks_know_test_images(name: str) -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_the_accuracy_on_the_card_is_that_on_the_test_set(name: str) -> None:
     try:
-        test = holdfast.data.load("cifar10:test")
+        test = standfast.data.load("cifar10:test")
     except MissingDataError as missing:
         pytest.skip(str(missing))
     measured = accuracy(zoo.load(name), test.inputs, test.labels)
     assert measured == pytest.approx(zoo.card(name)["test_accuracy"], abs=3.5 / len(test))  # for other processors
 
 
-def test_published_networks_come_from_files_of_holdfast_train(tmp_path: Path) -> None:
+def test_published_networks_come_from_files_of_standfast_train(tmp_path: Path) -> None:
     torch.manual_seed(1)
     module = architectures["resnet20"](num_classes=10)
     file = tmp_path / "resnet20-cifar10-natural.safetensors"
@@ -126,7 +126,7 @@ def test_a_full_run_says_which_files_it_needs_and_what_makes_them(
     for name, (_, architecture) in NETWORKS.items():
         assert f"models.{name}" in message
         assert f"models/{architecture}-cifar10-natural.safetensors is missing" in message
-        assert f"`holdfast train --model {architecture} --data cifar10" in message
+        assert f"`standfast train --model {architecture} --data cifar10" in message
     # that is where the command puts its weights
     (tmp_path / "models").mkdir()
     torch.manual_seed(1)
@@ -150,7 +150,7 @@ def test_studies_are_valid_and_full_ones_larger(part: Any) -> None:
         assert list(study.metrics) == ["worst F-hat", "worst F-tilde", "ln P F-hat", "ln P F-tilde"]
         for entry in study.metrics.values():
             assert entry.value is not None
-            assert entry.value.neighbourhood == holdfast.LinfBall(0.03)
+            assert entry.value.neighbourhood == standfast.LinfBall(0.03)
     work = [
         sum(entry.value.expected_evaluations() for entry in study.metrics.values()) * study.samples  # type: ignore
         for study in (small, full)
@@ -260,7 +260,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pixels = np.stack([columns, rows, np.full_like(rows, 0.5)], axis=-1)
         Image.fromarray((255 * pixels).round().astype(np.uint8)).save(root / name)
     (root / "notes.txt").write_text("no photo")
-    monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
+    monkeypatch.setenv("STANDFAST_DATA", str(tmp_path))
     return root
 
 
@@ -288,7 +288,7 @@ def test_missing_photos_end_with_a_reason(folder: Path) -> None:
     folder.rmdir()
     assert IMAGENET_PART.study is not None
     with pytest.raises(
-        StudyError, match=r"data.ImageNet.function(.|\n)*3\s+photos\s+are\s+needed(.|\n)*HOLDFAST_DATA\s+can\s+name"
+        StudyError, match=r"data.ImageNet.function(.|\n)*3\s+photos\s+are\s+needed(.|\n)*STANDFAST_DATA\s+can\s+name"
     ):
         study_from(IMAGENET_PART.study("small")).grid()
 
@@ -305,14 +305,14 @@ def test_the_stand_in_has_the_interface_and_explains() -> None:
     assert not any(part.training for part in module.modules())
     assert module(x).shape == (6, 1000)
     assert torch.equal(module(x), again(x))
-    classifier = holdfast.Classifier(module, bounds=(0.0, 1.0), device="cpu", batch_size=16)
-    assert len(set(classifier.predict(x).tolist())) > 1, "photos get different classes"
+    model = standfast.Model(module, bounds=(0.0, 1.0), device="cpu", batch_size=16)
+    assert len(set(model.predict(x).tolist())) > 1, "photos get different classes"
     blocks = [part for part in module.modules() if hasattr(part, "spatial")]
     assert len(blocks) == 4
     for block in blocks:
         assert block.spatial.conv.out_channels * 2 == block.expand.conv.out_channels  # type: ignore[union-attr]
     for name in ("gradcam", "fullgrad", "input_x_gradient"):
-        assert bool((holdfast.explainers.get(name)(classifier, x).flatten(1).std(1) > 0).any()), name
+        assert bool((standfast.explainers.get(name)(model, x).flatten(1).std(1) > 0).any()), name
 
 
 def test_the_stand_in_is_loud_and_is_not_judged(capsys: pytest.CaptureFixture[str]) -> None:
@@ -357,7 +357,7 @@ def test_a_tiny_run_of_table_9(folder: Path, tmp_path: Path, capsys: pytest.Capt
     models = {STAND_IN: {**study["models"][STAND_IN], "options": {"width": 4}}}
     changed = {"samples": 2, "data": data, "models": models}
     shown = tiny(study, explainers={**explainers, "Extremal Perturbations": extremal}, **changed)
-    found = holdfast.run_study(shown, tmp_path / "results", progress=False)
+    found = standfast.run_study(shown, tmp_path / "results", progress=False)
     assert found.failures == []
     frame = found.results.samples
     assert frame["explainer"].n_unique() == 4
@@ -373,7 +373,7 @@ def test_a_tiny_run_of_table_8(tmp_path: Path) -> None:
     assert [entry["name"] for entry in study["models"].values()] == SMALL
     name = "VGG16" if "VGG16" in study["models"] else next(iter(study["models"]))
     changed = tiny(study, samples=2, models={name: study["models"][name]})
-    found = holdfast.run_study(changed, tmp_path, progress=False)
+    found = standfast.run_study(changed, tmp_path, progress=False)
     assert found.failures == []
     table = make_table(ARCHITECTURE_PART, found.results.samples)
     assert table.rows["model, explainer"].to_list() == [f"{name}, {explainer}" for explainer in EXPLAINERS]

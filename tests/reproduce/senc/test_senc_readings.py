@@ -7,9 +7,9 @@ import pytest
 import scipy.stats
 import torch
 
-from holdfast.algorithms.masks.random_masks import draw_masks, measure_consistency
-from holdfast.reproduce.senc.readings import average_over_masks, divide_by_mask_sums
-from holdfast.tensors import Streams
+from standfast.algorithms.masks.random_masks import draw_masks, measure_consistency
+from standfast.reproduce.senc.readings import average_over_masks, divide_by_mask_sums
+from standfast.tensors import Streams
 
 CPU = torch.device("cpu")
 

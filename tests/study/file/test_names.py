@@ -11,12 +11,12 @@ import pytest
 import torch
 from ruamel.yaml import YAML
 
-import holdfast
-from holdfast.metrics.safari.sensitivity import MaxSensitivity
-from holdfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS
-from holdfast.study.file.problems import StudyError
-from holdfast.study.file.schema import json_schema
-from holdfast.study.file.spec import Study, load_study, study_from
+import standfast
+from standfast.metrics.safari.sensitivity import MaxSensitivity
+from standfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS
+from standfast.study.file.problems import StudyError
+from standfast.study.file.schema import json_schema
+from standfast.study.file.spec import Study, load_study, study_from
 
 MODULE = """
 from dataclasses import dataclass
@@ -24,22 +24,22 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-import holdfast
+import standfast
 
 def load(n=2): return torch.full((n, 1, 28, 28), 0.5)
 def build(width=4): return nn.Sequential(nn.Flatten(), nn.Linear(784, width))
 def explain(module, inputs, targets): return inputs * torch.linspace(0, 1, 784).view(28, 28)
 
 @dataclass(frozen=True)
-class Explains(holdfast.explainers.Saliency):
+class Explains(standfast.explainers.Saliency):
     factor: float = 1.0
 
 @dataclass(frozen=True)
-class Measures(holdfast.metrics.MaxSensitivity):
+class Measures(standfast.metrics.MaxSensitivity):
     factor: float = 1.0
 
-ready = Measures(holdfast.LinfBall(0.3))
-def measure(samples=3): return holdfast.metrics.MaxSensitivity(holdfast.LinfBall(0.2), samples=samples)
+ready = Measures(standfast.LinfBall(0.3))
+def measure(samples=3): return standfast.metrics.MaxSensitivity(standfast.LinfBall(0.2), samples=samples)
 LIMIT = 3
 """
 
@@ -209,9 +209,9 @@ def test_metrics_of_the_users_module(folder: Path) -> None:
     }
     grid = study("metrics", metrics, folder).grid(check=False)
     assert (grid.metrics["class"].factor, grid.metrics["class"].samples) == (3.0, 7)
-    assert grid.metrics["class"].neighbourhood == holdfast.LinfBall(0.1)  # the study's own
-    assert grid.metrics["object"].neighbourhood == holdfast.LinfBall(0.3)
-    assert grid.metrics["call"] == MaxSensitivity(holdfast.LinfBall(0.2), samples=9)
+    assert grid.metrics["class"].neighbourhood == standfast.LinfBall(0.1)  # the study's own
+    assert grid.metrics["object"].neighbourhood == standfast.LinfBall(0.3)
+    assert grid.metrics["call"] == MaxSensitivity(standfast.LinfBall(0.2), samples=9)
     for entry, said in (
         (
             {"function": "module_of_names:Measures", "options": {"factr": 2}},
@@ -238,7 +238,7 @@ def test_a_study_of_the_users_own_runs(folder: Path, tmp_path: Path) -> None:
         "explainers": [{"mine": {"function": function("explain")}}, "saliency"],
         "metrics": [{"mine": {"function": function("measure")}}, "captum:infidelity"],
     }
-    found = holdfast.run_study(study_from(content, folder), tmp_path, progress=False)
+    found = standfast.run_study(study_from(content, folder), tmp_path, progress=False)
     assert found.failures == []
     frame = found.frame()
     assert frame.height == 2 * 2 * 2

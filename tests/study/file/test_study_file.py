@@ -17,18 +17,18 @@ import torch
 from PIL import Image
 from ruamel.yaml import YAML
 
-import holdfast
-from holdfast.algorithms.searches.block import BlockSearch
-from holdfast.explainers import explainers
-from holdfast.metrics.base import metrics as registry
-from holdfast.metrics.safari.sensitivity import MaxSensitivity
-from holdfast.neighbourhoods import JPEG, Rotation
-from holdfast.study.file.options import describe_options
-from holdfast.study.file.problems import Problem, StudyError
-from holdfast.study.file.schema import json_schema
-from holdfast.study.file.spec import load_study, study_from
-from holdfast.study.identity import fingerprint
+import standfast
 from malformed_studies import MALFORMED, prepare
+from standfast.algorithms.searches.block import BlockSearch
+from standfast.explainers import explainers
+from standfast.metrics.base import metrics as registry
+from standfast.metrics.safari.sensitivity import MaxSensitivity
+from standfast.neighbourhoods import JPEG, Rotation
+from standfast.study.file.options import describe_options
+from standfast.study.file.problems import Problem, StudyError
+from standfast.study.file.schema import json_schema
+from standfast.study.file.spec import load_study, study_from
+from standfast.study.identity import fingerprint
 
 EXAMPLE = """\
 title: How robust are explanations of a digit classifier?
@@ -106,7 +106,7 @@ def test_example_becomes_a_grid(folder: Path) -> None:
         "malformed_module:explain",
     ]
     assert grid.explainers["integrated_gradients: steps=4, baseline=[0.0]"].baseline == (0.0,)
-    assert grid.explainers["smoothgrad"] == holdfast.explainers.SmoothGrad(noise=1.0)
+    assert grid.explainers["smoothgrad"] == standfast.explainers.SmoothGrad(noise=1.0)
     assert grid.explainers["malformed_module:explain"].rows_per_input == 2
     assert list(grid.metrics) == [
         "worst_case: changed_class",
@@ -114,10 +114,10 @@ def test_example_becomes_a_grid(folder: Path) -> None:
         "max_sensitivity",
         "max_sensitivity 2",
     ]
-    assert grid.metrics["worst_case: changed_class"].neighbourhood == holdfast.LinfBall(0.1)
+    assert grid.metrics["worst_case: changed_class"].neighbourhood == standfast.LinfBall(0.1)
     assert grid.metrics["worst_case: changed_class"].similarity == "ssim:window=5"
     probability = grid.metrics["misinterpretation_probability: changed_explanation"]
-    assert probability.neighbourhood == holdfast.L2Ball(2.0, "truncated_normal")
+    assert probability.neighbourhood == standfast.L2Ball(2.0, "truncated_normal")
     assert (study.name, study.base) == (str(folder / "study.yaml"), folder.resolve())
     executor = study.executor
     assert (executor.name, executor.workers, executor.gpus_per_worker) == ("ray", "auto", 0.5)
@@ -145,14 +145,14 @@ def test_plain_values_make_the_same_study(folder: Path) -> None:
 
 def test_spelled_out_defaults_are_the_same_jobs() -> None:
     """Also to the letter: 2 and 2.0 are equal, and the identity of a job tells them apart."""
-    metrics = [name for name in registry if registry[name].__module__.startswith("holdfast.")]
+    metrics = [name for name in registry if registry[name].__module__.startswith("standfast.")]
     metrics.remove("relevance_localisation")  # needs regions, which come with the data
     study = study_from(
         {
             "data": {"d": "digits"},
             "models": {"m": "lenet5-mnist"},
             "neighbourhood": {"linf": 0.1},
-            "explainers": [name for name in explainers if explainers[name].__module__.startswith("holdfast.")],
+            "explainers": [name for name in explainers if explainers[name].__module__.startswith("standfast.")],
             "metrics": metrics,
         }
     )
@@ -173,7 +173,7 @@ def test_json_and_windows_files_are_fine(folder: Path) -> None:
 
 def test_numbers_are_those_of_yaml_1_2(folder: Path) -> None:
     text = json.dumps(words()).replace('"lrp"', "{lrp: {epsilon: 1e-3}}")
-    assert load_study(write(folder, text)).grid().explainers["lrp"] == holdfast.explainers.LRP(1e-3)
+    assert load_study(write(folder, text)).grid().explainers["lrp"] == standfast.explainers.LRP(1e-3)
 
 
 def test_labels(folder: Path) -> None:
@@ -205,13 +205,13 @@ def test_labels(folder: Path) -> None:
         "b": "local_lipschitz",
         "max_sensitivity": "max_sensitivity",
     }
-    assert grid.metrics["max_sensitivity"] == MaxSensitivity(holdfast.LinfBall(0.1), samples=3)
+    assert grid.metrics["max_sensitivity"] == MaxSensitivity(standfast.LinfBall(0.1), samples=3)
 
 
 def test_explainers_from_the_users_module(tmp_path: Path) -> None:
     code = (
-        "from dataclasses import dataclass\nimport holdfast\n"
-        "@dataclass(frozen=True)\nclass Mine(holdfast.explainers.Saliency):\n"
+        "from dataclasses import dataclass\nimport standfast\n"
+        "@dataclass(frozen=True)\nclass Mine(standfast.explainers.Saliency):\n"
         "    factor: float = 1.0\n    name = 'mine'\n"
         "ready = Mine(factor=3.0)\n"
     )
@@ -241,7 +241,7 @@ class _Plugin(MaxSensitivity):
     weights: tuple[float, ...] = (1.0,)
     words: list[str] = field(default_factory=list)
     inner: _Inner = _Inner()
-    other: holdfast.explainers.Explainer | str = "saliency"
+    other: standfast.explainers.Explainer | str = "saliency"
     limit: int | None = None
 
 
@@ -260,12 +260,12 @@ def test_options_of_metrics_that_are_registered_later() -> None:
         study = study_from(words(metrics=[{"plugin": options}]))
         metric = study.grid(check=False).metrics["plugin"]
         assert metric == _Plugin(
-            holdfast.LinfBall(0.1),
+            standfast.LinfBall(0.1),
             mode="slow",
             weights=(1.0, 2.0),
             words=["a"],
             inner=_Inner(2),
-            other=holdfast.explainers.LRP(1.0),
+            other=standfast.explainers.LRP(1.0),
             search=BlockSearch(starts=3),
         )
         assert "plugin" in json.dumps(json_schema())
@@ -395,14 +395,14 @@ def test_a_list_of_neighbourhoods_is_evaluated_one_after_the_other() -> None:
         "worst_case: changed_explanation",
         "aopc",
     ]
-    brighter = holdfast.neighbourhoods.Brightness()
-    expected = [Rotation(10), JPEG((30, 90)), holdfast.Compose((Rotation((0, 5)), brighter))]
+    brighter = standfast.neighbourhoods.Brightness()
+    expected = [Rotation(10), JPEG((30, 90)), standfast.Compose((Rotation((0, 5)), brighter))]
     assert [getattr(metric, "neighbourhood", None) for metric in found.values()] == [
         *expected,
-        holdfast.LinfBall(0.1),
-        holdfast.L2Ball(1),
+        standfast.LinfBall(0.1),
+        standfast.L2Ball(1),
         JPEG((30, 90)),
-        holdfast.neighbourhoods.Hue(5),
+        standfast.neighbourhoods.Hue(5),
         None,
     ]
     assert study.neighbourhood == tuple(expected)
@@ -520,7 +520,7 @@ def test_schema() -> None:
     validator = jsonschema.Draft202012Validator(schema)
     example = YAML(typ="safe", pure=True).load(EXAMPLE)
     assert [error.message for error in validator.iter_errors(example)] == []
-    full = study_from(words(metrics=sorted(registry), explainers=holdfast.explainers.names())).plain()
+    full = study_from(words(metrics=sorted(registry), explainers=standfast.explainers.names())).plain()
     assert [error.message for error in validator.iter_errors(full)] == []
     places: list[Any] = [[{"linf": 0.1}, "rotation"], "hue"]
     lists = [{"worst_case": {"neighbourhood": place}} for place in places]
@@ -558,14 +558,14 @@ def test_schema_tells_what_options_are() -> None:
     assert worst["event"]["enum"] == ["changed_explanation", "changed_class", "misclassification"]
     for kind in [
         *(registry[name] for name in registry),
-        *(holdfast.algorithms.searches[n] for n in holdfast.algorithms.searches),
+        *(standfast.algorithms.searches[n] for n in standfast.algorithms.searches),
     ]:
         missing = {f.name for f in dataclasses.fields(kind)} - set(describe_options(kind))
         assert not missing, f"{kind.__name__} does not describe {missing}"
 
 
-def test_importing_holdfast_leaves_pydantic_alone() -> None:
-    code = "import sys, holdfast; print([m for m in ('pydantic', 'ruamel.yaml', 'PIL') if m in sys.modules])"
+def test_importing_standfast_leaves_pydantic_alone() -> None:
+    code = "import sys, standfast; print([m for m in ('pydantic', 'ruamel.yaml', 'PIL') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pydantic" not in done.stdout
     assert "ruamel" not in done.stdout

@@ -12,16 +12,16 @@ import torch.nn.functional as F
 from small_networks import SMALL, drawn, fixed, noise
 from torch import Tensor, nn
 
-from holdfast import zoo
-from holdfast.errors import ArgumentError, UnknownNameError
-from holdfast.zoo import DLA34, VGG16, MobileNetV1, MobileNetV2, ResNet18, ResNet20, VisionTransformer, architectures
-from holdfast.zoo.networks import dla
-from holdfast.zoo.networks import mobilenet_v1 as v1
-from holdfast.zoo.networks import mobilenet_v2 as v2
-from holdfast.zoo.networks.encoder import EncoderLayer
-from holdfast.zoo.networks.mobilenet_v2 import InvertedResidual
-from holdfast.zoo.networks.resnet import BasicBlock
-from holdfast.zoo.training.classifier import initialize, train_classifier
+from standfast import zoo
+from standfast.errors import ArgumentError, UnknownNameError
+from standfast.zoo import DLA34, VGG16, MobileNetV1, MobileNetV2, ResNet18, ResNet20, VisionTransformer, architectures
+from standfast.zoo.networks import dla
+from standfast.zoo.networks import mobilenet_v1 as v1
+from standfast.zoo.networks import mobilenet_v2 as v2
+from standfast.zoo.networks.encoder import EncoderLayer
+from standfast.zoo.networks.mobilenet_v2 import InvertedResidual
+from standfast.zoo.networks.resnet import BasicBlock
+from standfast.zoo.training.classifier import initialize, train_classifier
 
 RECTIFIERS = {"resnet20": 19, "mobilenet_v1": 27, "mobilenet_v2": 35, "vgg16": 13, "vgg16-plain": 15, "dla": 33}
 each = pytest.mark.parametrize("name", SMALL)

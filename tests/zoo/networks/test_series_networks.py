@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast
-from holdfast.data import synthetic_waves
-from holdfast.errors import ArgumentError, ModelError
-from holdfast.explainers import (
+import standfast
+from standfast.data import synthetic_waves
+from standfast.errors import ArgumentError, ModelError
+from standfast.explainers import (
     LRP,
     DeepLift,
     DeepSHAP,
@@ -25,13 +25,13 @@ from holdfast.explainers import (
     KernelSHAP,
     ShapleySampling,
 )
-from holdfast.explainers.completeness import CompletenessWarning, completeness_gap
-from holdfast.zoo.networks.bilstm import BiLSTM
-from holdfast.zoo.networks.encoder import SelfAttention
-from holdfast.zoo.networks.series_cnn import SeriesCNN
-from holdfast.zoo.networks.series_models import SERIES_MODELS
-from holdfast.zoo.networks.series_transformer import SeriesTransformer, encode_positions
-from holdfast.zoo.training.classifier import initialize
+from standfast.explainers.completeness import CompletenessWarning, completeness_gap
+from standfast.zoo.networks.bilstm import BiLSTM
+from standfast.zoo.networks.encoder import SelfAttention
+from standfast.zoo.networks.series_cnn import SeriesCNN
+from standfast.zoo.networks.series_models import SERIES_MODELS
+from standfast.zoo.networks.series_transformer import SeriesTransformer, encode_positions
+from standfast.zoo.training.classifier import initialize
 
 SMALL: dict[str, Callable[..., nn.Module]] = {
     "cnn": partial(SeriesCNN, width=8, hidden=8),
@@ -61,9 +61,9 @@ def series(rows: int = 8, seed: int = 0, double: bool = False) -> Tensor:
     return inputs.double() if double else inputs
 
 
-def classifier(name: str, batch_size: int = 64, double: bool = False) -> holdfast.Classifier:
+def classifier(name: str, batch_size: int = 64, double: bool = False) -> standfast.Model:
     bounds = (-math.inf, math.inf)
-    return holdfast.Classifier(randomise(name, double), bounds=bounds, device="cpu", batch_size=batch_size)
+    return standfast.Model(randomise(name, double), bounds=bounds, device="cpu", batch_size=batch_size)
 
 
 def parameters(module: nn.Module) -> int:
@@ -253,7 +253,7 @@ SIX: dict[str, Callable[[], Explainer]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.explainers.completeness.CompletenessWarning")
+@pytest.mark.filterwarnings("ignore::standfast.explainers.completeness.CompletenessWarning")
 @each
 @pytest.mark.parametrize("explainer", SIX)
 def test_the_papers_explainers_run_and_do_not_depend_on_the_batch(name: str, explainer: str) -> None:
@@ -288,7 +288,7 @@ def test_which_attributions_add_up(name: str, explainer: str) -> None:
             completeness_gap(classifier(name), explain, made, x, baseline, targets=1)
 
 
-@pytest.mark.filterwarnings("ignore::holdfast.explainers.completeness.CompletenessWarning")
+@pytest.mark.filterwarnings("ignore::standfast.explainers.completeness.CompletenessWarning")
 @pytest.mark.parametrize("name", ["bilstm", "bilstm-last", "transformer"])
 def test_deeplift_uses_the_gradient_of_gates_and_attention(name: str) -> None:
     """If all ReLUs are far from their kinks, no rule applies, and DeepLIFT equals gradient x input."""
@@ -298,10 +298,10 @@ def test_deeplift_uses_the_gradient_of_gates_and_attention(name: str) -> None:
         for layer in module.modules():
             if isinstance(layer, nn.Linear | nn.Conv1d) and layer.bias is not None:
                 layer.bias.fill_(30.0)
-    shifted = holdfast.Classifier(module, bounds=(-math.inf, math.inf), device="cpu", batch_size=64)
+    shifted = standfast.Model(module, bounds=(-math.inf, math.inf), device="cpu", batch_size=64)
     x = series()
     lift = DeepLift()(shifted, x, 1)
-    product = holdfast.explainers.InputXGradient()(shifted, x, 1)
+    product = standfast.explainers.InputXGradient()(shifted, x, 1)
     assert torch.allclose(lift, product, rtol=1e-3, atol=1e-6 * float(product.abs().max()))
 
 
@@ -324,9 +324,9 @@ class Square(nn.Module):
 
 def test_the_gap_in_closed_form(recwarn: pytest.WarningsRecorder) -> None:
     """For a sum of squares, gradient x input adds up to twice the change; integrated gradients add up to the change."""
-    model = holdfast.Classifier(Square(), bounds=(-9.0, 9.0), device="cpu", batch_size=32)
+    model = standfast.Model(Square(), bounds=(-9.0, 9.0), device="cpu", batch_size=32)
     x = torch.tensor([[1.0, 2.0], [0.5, -1.0], [0.01, 0.0]])
-    doubled, fine = holdfast.explainers.InputXGradient(), IntegratedGradients(steps=4)
+    doubled, fine = standfast.explainers.InputXGradient(), IntegratedGradients(steps=4)
     with pytest.warns(CompletenessWarning) as caught:
         gap = completeness_gap(model, doubled, doubled(model, x, 1), x, targets=1)
     assert torch.allclose(gap, x.double().square().sum(1), atol=1e-6)
@@ -342,7 +342,7 @@ def test_the_gap_in_closed_form(recwarn: pytest.WarningsRecorder) -> None:
 
 @pytest.mark.parametrize("baseline", [0.5, [0.5, 0.25], "set"])
 def test_the_gap_from_a_baseline_or_a_set_of_them(baseline: Any) -> None:
-    model = holdfast.Classifier(Square(), bounds=(-9.0, 9.0), device="cpu", batch_size=32)
+    model = standfast.Model(Square(), bounds=(-9.0, 9.0), device="cpu", batch_size=32)
     x = torch.randn(4, 2, 6, generator=torch.Generator().manual_seed(0))
     points = torch.randn(3, 2, 6, generator=torch.Generator().manual_seed(1)) if baseline == "set" else None
     if points is None:
@@ -364,7 +364,7 @@ def test_the_gap_from_a_baseline_or_a_set_of_them(baseline: Any) -> None:
 @pytest.mark.parametrize("shape", [(3, 12), (3, 2, 12), (3, 2, 6, 8)])
 def test_a_segment_counts_once(shape: tuple[int, ...]) -> None:
     """For any number of positions and channels with its value."""
-    model = holdfast.Classifier(Square(), bounds=(-9.0, 9.0), device="cpu", batch_size=32)
+    model = standfast.Model(Square(), bounds=(-9.0, 9.0), device="cpu", batch_size=32)
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     explain = ShapleySampling(segments=5)
     assert float(completeness_gap(model, explain, explain(model, x, 1), x, targets=1).abs().max()) < 1e-4
@@ -381,7 +381,7 @@ def test_a_segment_counts_once(shape: tuple[int, ...]) -> None:
     ],
 )
 def test_arguments_of_the_check(changes: dict[str, Any], complaint: str) -> None:
-    model = holdfast.Classifier(Square(), bounds=(-9.0, 9.0), device="cpu", batch_size=32)
+    model = standfast.Model(Square(), bounds=(-9.0, 9.0), device="cpu", batch_size=32)
     arguments = {"attributions": torch.zeros(2, 2), "x": torch.ones(2, 2), "baseline": 0.0, "targets": 1} | changes
     with pytest.raises(ArgumentError, match=complaint):
         completeness_gap(model, DeepLift(), **arguments)

@@ -12,14 +12,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast
-from holdfast import data, zoo
-from holdfast.errors import ArgumentError
-from holdfast.neighbourhoods import LinfBall
-from holdfast.zoo import LeNet5, MobileNetV1, MobileNetV2, ResNet20
-from holdfast.zoo.networks.layers import find_activation
-from holdfast.zoo.training.adversarial import Pgd, robust_accuracy
-from holdfast.zoo.training.classifier import accuracy
+import standfast
+from standfast import data, zoo
+from standfast.errors import ArgumentError
+from standfast.neighbourhoods import LinfBall
+from standfast.zoo import LeNet5, MobileNetV1, MobileNetV2, ResNet20
+from standfast.zoo.networks.layers import find_activation
+from standfast.zoo.training.adversarial import Pgd, robust_accuracy
+from standfast.zoo.training.classifier import accuracy
 
 LENET: Callable[..., nn.Module] = partial(LeNet5, activation="tanh", pooling="average", side=32)
 SMOOTH: dict[str, tuple[Callable[..., nn.Module], int]] = {
@@ -59,8 +59,8 @@ def image(name: str, rows: int = 1, seed: int = 1) -> Tensor:
 
 
 def explain(module: nn.Module, explainer: str, inputs: Tensor) -> Tensor:
-    classifier = holdfast.Classifier(module, bounds=(0.0, 1.0), device="cpu", batch_size=64)
-    return holdfast.explainers.get(explainer)(classifier, inputs, 3)
+    classifier = standfast.Model(module, bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    return standfast.explainers.get(explainer)(classifier, inputs, 3)
 
 
 # architectures
@@ -159,7 +159,7 @@ _OF_LAYERS = ["deconvolution", "deep_taylor", "deeplift", "fullgrad", "gradcam",
     ("name", "explainer"),
     [
         ("lenet5-tanh-mnist-plain", name)
-        for name in holdfast.explainers.names()
+        for name in standfast.explainers.names()
         if not name.startswith(("attention_", "transformer_"))
     ]
     + [("resnet20-cifar10-softplus", name) for name in _OF_LAYERS],
@@ -244,7 +244,7 @@ def test_weights_and_cards(name: str) -> None:
     assert card["scheme"].startswith(SCHEMES[name.removeprefix("lenet5-tanh-mnist")])
     assert card["architecture"] == 'LeNet5(activation="tanh", pooling="average", side=32)'
     assert card["parameters"] == 61_706
-    weights = (files("holdfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
+    weights = (files("standfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
     assert hashlib.sha256(weights).hexdigest() == card["weights_sha256"]
     assert accuracy(model, digits.inputs, digits.labels) > 0.95
     try:

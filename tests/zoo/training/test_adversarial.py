@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import holdfast
-from holdfast import data, zoo
-from holdfast.errors import ArgumentError
-from holdfast.neighbourhoods import L2Ball, LinfBall
-from holdfast.zoo.training.adversarial import Ball, Pgd, pgd, project_offset, robust_accuracy
-from holdfast.zoo.training.classifier import Epoch, accuracy, initialize, train_classifier
+import standfast
+from standfast import data, zoo
+from standfast.errors import ArgumentError
+from standfast.neighbourhoods import L2Ball, LinfBall
+from standfast.zoo.training.adversarial import Ball, Pgd, pgd, project_offset, robust_accuracy
+from standfast.zoo.training.classifier import Epoch, accuracy, initialize, train_classifier
 
 BALLS = [L2Ball(1.5), LinfBall(0.15)]
 each_ball = pytest.mark.parametrize("ball", BALLS, ids=["l2", "linf"])
@@ -334,7 +334,7 @@ def test_weights_and_card(name: str) -> None:
     assert card["test_accuracy"] > 0.95
     assert card["under_attack"]["radius"] == NETWORKS[name]
     assert card["under_attack"]["test_accuracy"] > 0.94
-    weights = (files("holdfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
+    weights = (files("standfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
     assert hashlib.sha256(weights).hexdigest() == card["weights_sha256"]
 
 
@@ -378,6 +378,6 @@ def test_the_accuracies_on_the_card_are_those_on_the_test_set(name: str) -> None
 
 def test_they_work_as_classifiers(digits: data.Dataset) -> None:
     for name in NETWORKS:
-        classifier = holdfast.Classifier(zoo.load(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
-        maps = holdfast.explainers.get("saliency")(classifier, digits.inputs[:2])
+        model = standfast.Model(zoo.load(name), bounds=(0.0, 1.0), device="cpu", batch_size=64)
+        maps = standfast.explainers.get("saliency")(model, digits.inputs[:2])
         assert maps.abs().sum() > 0

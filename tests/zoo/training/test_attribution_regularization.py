@@ -13,16 +13,16 @@ from scipy.integrate import quad_vec
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from holdfast.errors import ArgumentError
-from holdfast.zoo.training.attribution_regularization import (
+from standfast.errors import ArgumentError
+from standfast.zoo.training.attribution_regularization import (
     AttributionAscent,
     LossPath,
     compute_loss_attributions,
     compute_loss_path,
 )
-from holdfast.zoo.training.classifier import accuracy, initialize, train_classifier
-from holdfast.zoo.training.objective import Batch, Scheme
-from holdfast.zoo.training.schemes import IgNorm, IgSumNorm, Natural
+from standfast.zoo.training.classifier import accuracy, initialize, train_classifier
+from standfast.zoo.training.objective import Batch, Scheme
+from standfast.zoo.training.schemes import IgNorm, IgSumNorm, Natural
 
 LABELS = torch.tensor([0, 1, 2, 0, 1])
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from holdfast import zoo
-from holdfast.data import Dataset
-from holdfast.errors import ArgumentError
-from holdfast.zoo.training.regularization import (
+from standfast import zoo
+from standfast.data import Dataset
+from standfast.errors import ArgumentError
+from standfast.zoo.training.regularization import (
     InputDerivatives,
     compute_gradient_norms,
     compute_hessian_norms,

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from holdfast.errors import ArgumentError, UnknownNameError
-from holdfast.neighbourhoods import L2Ball, LinfBall
-from holdfast.registry import build
-from holdfast.zoo.training.adversarial import Pgd
-from holdfast.zoo.training.attribution_regularization import AttributionAscent
-from holdfast.zoo.training.classifier import accuracy, initialize, train_classifier
-from holdfast.zoo.training.loop import Training
-from holdfast.zoo.training.objective import Batch, Scheme
-from holdfast.zoo.training.schemes import (
+from standfast.errors import ArgumentError, UnknownNameError
+from standfast.neighbourhoods import L2Ball, LinfBall
+from standfast.registry import build
+from standfast.zoo.training.adversarial import Pgd
+from standfast.zoo.training.attribution_regularization import AttributionAscent
+from standfast.zoo.training.classifier import accuracy, initialize, train_classifier
+from standfast.zoo.training.loop import Training
+from standfast.zoo.training.objective import Batch, Scheme
+from standfast.zoo.training.schemes import (
     Adversarial,
     GradientHessian,
     GradientNorm,

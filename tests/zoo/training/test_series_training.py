@@ -13,20 +13,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from typer.testing import CliRunner
 
-from holdfast import data, train
-from holdfast.cli import app
-from holdfast.data import Dataset, synthetic_waves
-from holdfast.errors import ArgumentError, ModelError
-from holdfast.registry import build
-from holdfast.study.file.spec import study_from
-from holdfast.train import Plan
-from holdfast.zoo.networks.names import architectures
-from holdfast.zoo.networks.series_cnn import SeriesCNN
-from holdfast.zoo.training.calibration import Calibrated, find_best_probability
-from holdfast.zoo.training.classifier import accuracy, initialize, random_noise_blocks, train_classifier
-from holdfast.zoo.training.loop import Training, get_extra
-from holdfast.zoo.training.objective import Batch
-from holdfast.zoo.training.schemes import Natural, schemes, spell_scheme
+from standfast import data, train
+from standfast.cli import app
+from standfast.data import Dataset, synthetic_waves
+from standfast.errors import ArgumentError, ModelError
+from standfast.registry import build
+from standfast.study.file.spec import study_from
+from standfast.train import Plan
+from standfast.zoo.networks.names import architectures
+from standfast.zoo.networks.series_cnn import SeriesCNN
+from standfast.zoo.training.calibration import Calibrated, find_best_probability
+from standfast.zoo.training.classifier import accuracy, initialize, random_noise_blocks, train_classifier
+from standfast.zoo.training.loop import Training, get_extra
+from standfast.zoo.training.objective import Batch
+from standfast.zoo.training.schemes import Natural, schemes, spell_scheme
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -208,7 +208,7 @@ def test_values_that_a_scheme_needs_must_be_there() -> None:
 @pytest.mark.parametrize("weight", [0.0, 1.0, 2.5])
 def test_the_calibrated_loss_equals_both_forms_of_the_paper(weight: float) -> None:
     """Eqs. D.1 and D.2 are one number, since the two probabilities add up to 1."""
-    from holdfast.zoo.training.loop import BatchWithExtras
+    from standfast.zoo.training.loop import BatchWithExtras
 
     module, inputs, labels = problem(20)
     wanted = torch.rand(20, generator=generator(5))
@@ -258,7 +258,7 @@ def test_the_papers_example() -> None:
         def forward(self, inputs: Tensor) -> Tensor:
             return logits
 
-    from holdfast.zoo.training.loop import BatchWithExtras
+    from standfast.zoo.training.loop import BatchWithExtras
 
     batch = BatchWithExtras(Known(), waves.inputs, waves.labels, generator(), 1.0, extras={"f_norm": place})
     (part,) = Calibrated(1e6).parts(batch)
@@ -269,7 +269,7 @@ def test_the_papers_example() -> None:
 @pytest.mark.parametrize("place", [0.05, 0.45, 0.5, 0.6, 0.9])
 def test_the_minimum_of_the_loss(place: float, weight: float) -> None:
     """The scheme's loss by its slope on a grid of logits: with the paper's weight the minimum is at certainty."""
-    from holdfast.zoo.training.loop import BatchWithExtras
+    from standfast.zoo.training.loop import BatchWithExtras
 
     class Same(nn.Module):
         def forward(self, inputs: Tensor) -> Tensor:
@@ -346,7 +346,7 @@ def test_cards_without_an_optimizer_mean_adamw(tmp_path: Path) -> None:
 def test_plans_take_sets_of_the_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import numpy as np
 
-    monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
+    monkeypatch.setenv("STANDFAST_DATA", str(tmp_path))
     (tmp_path / "ucr").mkdir()
     numbers = np.random.default_rng(0)
     series = {f"X_{split}": numbers.normal(size=(24, 3, 20)).astype(np.float32) for split in ("train", "test")}
@@ -365,7 +365,7 @@ def test_plans_take_sets_of_the_archives(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_command_with_the_papers_settings(tmp_path: Path) -> None:
-    """From the command line to a line in a study file, and the classifier of that study."""
+    """From the command line to a line in a study file, and the model of that study."""
     options = "--model little_cnn --data small_waves:train --scheme calibrated --optimizer radam --learning-rate 0.001"
     options += f" --batch-size 64 --weight-decay 0.001 --augment noise_blocks --epochs 2 --device cpu --out {tmp_path}"
     found = CliRunner().invoke(app, ["train", *options.split()])
@@ -385,7 +385,7 @@ def test_the_command_with_the_papers_settings(tmp_path: Path) -> None:
     grid = study_from(study, tmp_path).grid()
     samples = grid.data["waves"]
     assert samples.bounds == (-math.inf, math.inf)
-    ready = grid.models["mine"].classifier(samples, "cpu")
+    ready = grid.models["mine"].model(samples, "cpu")
     assert ready.logits(samples.inputs).shape == (2, 2)
 
 

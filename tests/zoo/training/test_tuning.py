@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from holdfast.data import Dataset, synthetic_waves
-from holdfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError
-from holdfast.zoo.training import tuning
-from holdfast.zoo.training.calibration import Calibrated
-from holdfast.zoo.training.loop import DivergedError
-from holdfast.zoo.training.tuning import COMMON, SPACES, build_network, collect_architecture_options, tune
+from standfast.data import Dataset, synthetic_waves
+from standfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError
+from standfast.zoo.training import tuning
+from standfast.zoo.training.calibration import Calibrated
+from standfast.zoo.training.loop import DivergedError
+from standfast.zoo.training.tuning import COMMON, SPACES, build_network, collect_architecture_options, tune
 
 FIXED = {"series_cnn": {"width": 4, "hidden": 4}, "bilstm": {"units": (4,), "patch": 5}}
 
@@ -161,7 +161,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'series_cnn'"):
         tune("serie_cnn", waves)
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(MissingExtraError, match=r"holdfast\[timeseries\]"):
+    with pytest.raises(MissingExtraError, match=r"standfast\[timeseries\]"):
         tune("series_cnn", waves)
 
 

@@ -1,0 +1,100 @@
+"""standfast: how far can the explanations of a trained classifier be trusted?
+
+Nothing is imported until it is asked for: `import standfast` takes milliseconds, and `standfast.data` brings the data
+sets without the metrics. `dir(standfast)` shows all names from the start.
+"""
+
+import logging
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+# Otherwise the last bits of matrix products depend on where in memory a row lies, on AMD's CPUs and on those without
+# AVX-512. MKL reads it at the first product. It costs no time.
+os.environ.setdefault("MKL_CBWR", "AUTO")
+
+if TYPE_CHECKING:
+    from standfast import algorithms, data, explainers, export, metrics, neighbourhoods, similarity, zoo
+    from standfast.checks import check
+    from standfast.errors import ArgumentError, MissingExtraError, ModelError, StandfastError
+    from standfast.evaluation import Evaluation, estimate, evaluate, run_study
+    from standfast.findings import load_results
+    from standfast.model import Model
+    from standfast.neighbourhoods import Compose, L2Ball, LinfBall, Neighbourhood
+    from standfast.plots import show
+    from standfast.study.results import Results
+
+    __version__: str
+
+__all__ = [
+    "ArgumentError",
+    "Compose",
+    "Evaluation",
+    "L2Ball",
+    "LinfBall",
+    "MissingExtraError",
+    "Model",
+    "ModelError",
+    "Neighbourhood",
+    "Results",
+    "StandfastError",
+    "__version__",
+    "algorithms",
+    "check",
+    "data",
+    "estimate",
+    "evaluate",
+    "explainers",
+    "export",
+    "load_results",
+    "metrics",
+    "neighbourhoods",
+    "run_study",
+    "show",
+    "similarity",
+    "zoo",
+]
+
+logging.getLogger("standfast").addHandler(logging.NullHandler())  # silent unless the user asks for messages
+
+#: the modules of the public names that are no modules themselves
+_HOMES = {
+    "checks": ("check",),
+    "errors": ("ArgumentError", "StandfastError", "MissingExtraError", "ModelError"),
+    "evaluation": ("Evaluation", "estimate", "evaluate", "run_study"),
+    "model": ("Model",),
+    "neighbourhoods": ("Compose", "L2Ball", "LinfBall", "Neighbourhood"),
+    "findings": ("load_results",),
+    "plots": ("show",),
+    "study.results": ("Results",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def _get(name: str) -> object:
+    """A public name at its first use (PEP 562); it is an ordinary attribute from then on."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: object = version("standfast")
+    elif name in _HOME_OF:
+        value = getattr(import_module(f"standfast.{_HOME_OF[name]}"), name)
+    elif name.startswith("_"):
+        raise AttributeError(f"module 'standfast' has no attribute {name!r}")
+    else:
+        try:
+            value = import_module(f"standfast.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"standfast.{name}":  # it is there, and something that it needs is not
+                raise
+            raise AttributeError(f"module 'standfast' has no attribute {name!r}") from None
+    globals()[name] = value
+    return value
+
+
+if not TYPE_CHECKING:  # type checkers would take any name for granted
+    __getattr__ = _get
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

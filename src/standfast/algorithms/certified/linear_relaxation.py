@@ -1,0 +1,244 @@
+"""Bounds of a network's logits over a ball around an input, by backward linear relaxation.
+
+A linear function of a layer's values is carried back through the layers. Each nonlinear layer is replaced by lines that
+bound it. The result is a linear function of the input that is a lower bound of the first one, and its minimum over the
+permitted inputs is known. Applied to single units, layer after layer, this bounds the inputs of each rectifier and
+pooling, which determine the lines. Applied to margins, it certifies the class.
+
+Source: Zhang, Weng, Chen, Hsieh and Daniel, "Efficient neural network robustness certification with general activation
+functions" (NeurIPS 2018), Theorem 3.2 and Corollary 3.3 ("CROWN"). Departures: pooling (`MaxPool`); the permitted
+inputs are a ball within a box, not a ball alone; the bounds are intersected with interval bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from standfast.algorithms.certified.network_rules import Affine, MaxPool, Nonlinear, Sum, dot
+from standfast.algorithms.certified.network_trace import Network
+
+Method = Literal["crown", "interval"]
+_NUMBERS = 1 << 20  # float64 numbers in the widest layer's coefficients at once: 8 MB, about the size of a cache
+_ROUNDS = 12  # of the search for the multiplier of a ball within a box; the bound is valid after any number of rounds
+_WIDEN = 1e-11  # relative widening of the bounds, for the rounding of their own computation in float64
+
+
+@dataclass(frozen=True)
+class PermittedInputs:
+    """The permitted inputs `(N, n)`: from `centre + below` to `centre + above`, and within the L2 distance `radius`.
+
+    `below <= 0 <= above`; both are zero for features that are held fixed. `radius` is `(N,)`, or None for boxes alone.
+    """
+
+    centre: Tensor
+    below: Tensor
+    above: Tensor
+    radius: Tensor | None
+
+    def minimum(self, a: Tensor, owner: Tensor) -> Tensor:
+        """Lower bounds `(rows,)` of `a . x` over the permitted inputs x of sample `owner`; coefficients `(rows, n)`.
+
+        Exact for boxes. For a ball within a box this is the Lagrangian dual of the ball's constraint, which is a lower
+        bound for every multiplier m: `sum_i min over the box of a_i d_i + m d_i^2 / 2`, minus `m radius^2 / 2`.
+        The first m is that of the ball alone, |a| / radius. Each round computes the m that is optimal if exactly the
+        features now at the edge of the box stay there. These m decrease to the optimum in finitely many rounds; we do
+        at most `_ROUNDS`.
+        """
+        start = dot(a, _rows_of(self.centre, owner))
+        below, above = _rows_of(self.below, owner), _rows_of(self.above, owner)
+        if self.radius is not None:
+            a, below, above = _pack(a, below, above)
+        best = torch.where(a > 0, a * below, a * above).sum(1)
+        if self.radius is None:
+            return start + best
+        radius = self.radius[owner]
+        free = a * (above > below)
+        square = free * free
+        m = square.sum(1).sqrt() / radius
+        for _ in range(_ROUNDS):
+            m = m.clamp(min=1e-200)
+            d = torch.minimum(torch.maximum(-free / m[:, None], below), above)
+            bound = (free * d).sum(1) + m / 2 * ((d * d).sum(1) - radius**2)
+            best = torch.maximum(best, bound)
+            inside = (d > below) & (d < above)
+            room = radius**2 - torch.where(inside, 0.0, d * d).sum(1)
+            rest = torch.where(inside, square, 0.0).sum(1)
+            update = torch.where(room > 0, (rest / room.clamp(min=1e-300)).sqrt(), 0.0)
+            if bool((update >= m * (1 - 1e-4)).all()):
+                break
+            m = torch.minimum(m, update)
+        return start + best
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds `(N, *shape)` of the values of every step, and the lines of the nonlinear steps."""
+
+    lower: list[Tensor]
+    upper: list[Tensor]
+    lines: list[tuple[Tensor, ...] | None]
+    errors: list[Tensor | None]  # upper bounds of the rounding errors
+
+
+def bound_values(
+    network: Network, permitted: PermittedInputs, method: Method, unit: float = 0.0, product: float = 0.0
+) -> Bounds:
+    """Bounds of every step's values over the permitted inputs, for arithmetic with unit roundoff `unit`.
+
+    The value of a step is its exact function of the values before it, plus an error of at most `Rule.rounding`.
+    The bounds hold for all such errors.
+    """
+    shape = network.nodes[0].shape
+    inputs = (permitted.centre + permitted.below, permitted.centre + permitted.above)
+    bounds = Bounds([inputs[0].reshape(-1, *shape)], [inputs[1].reshape(-1, *shape)], [None], [None])
+    before_nonlinear = {s for node in network.nodes if isinstance(node.rule, Nonlinear) for s in node.sources}
+    for index, node in enumerate(network.nodes[1:], 1):
+        assert node.rule is not None
+        low = [bounds.lower[s] for s in node.sources]
+        high = [bounds.upper[s] for s in node.sources]
+        lower, upper = _widen(*node.rule.interval(low, high))
+        sizes = [torch.maximum(a.abs(), b.abs()) for a, b in zip(low, high, strict=True)]
+        error = node.rule.rounding(sizes, unit, product)
+        if error is not None:
+            lower, upper = lower - error, upper + error
+        bounds.errors.append(error)
+        bounds.lower.append(lower)
+        bounds.upper.append(upper)
+        bounds.lines.append(node.rule.lines(low[0], high[0]) if isinstance(node.rule, Nonlinear) else None)
+        # the output of a rectifier is already bounded by the tightened bounds of its input
+        if method == "crown" and index in before_nonlinear and not isinstance(node.rule, Nonlinear):
+            _tighten(network, permitted, bounds, index)
+    return bounds
+
+
+def bound_margins(network: Network, permitted: PermittedInputs, bounds: Bounds, targets: Tensor) -> Tensor:
+    """Lower bounds `(N, classes)` of `logit_target - logit_j` over the permitted inputs; infinite for the target."""
+    last, classes = len(network.nodes) - 1, network.nodes[-1].shape[0]
+    out = torch.full((len(targets), classes), torch.inf, dtype=torch.float64, device=targets.device)
+    rival = torch.ones_like(out, dtype=torch.bool).scatter_(1, targets[:, None], False)
+    pairs = rival.nonzero()
+    for owner, unit in _chunks(network, pairs):
+        a = torch.zeros(len(owner), classes, dtype=torch.float64, device=targets.device)
+        a.scatter_(1, unit[:, None], -1.0).scatter_(1, targets[owner][:, None], 1.0)
+        out[owner, unit] = _lower_bound(network, permitted, bounds, last, a, owner)
+    # the intervals of the logits may give a higher bound
+    from_intervals = bounds.lower[-1].gather(1, targets[:, None]) - bounds.upper[-1]
+    return torch.where(rival, torch.maximum(out, from_intervals), out)
+
+
+def _tighten(network: Network, permitted: PermittedInputs, bounds: Bounds, index: int) -> None:
+    """Intersect the intervals of the units whose bounds matter with backward bounds."""
+    node = network.nodes[index]
+    lower, upper = bounds.lower[index].flatten(1), bounds.upper[index].flatten(1)
+    error = bounds.errors[index]
+    noise = _WIDEN * torch.maximum(lower.abs(), upper.abs()) + (0.0 if error is None else error.flatten(1))
+    # a unit that no free feature changes has an interval of the width of the rounding errors, which cannot shrink
+    wanted = _find_units_to_tighten(network, index, lower, upper) & (upper - lower > 4 * noise)
+    for owner, unit in _chunks(network, wanted.nonzero()):
+        a = torch.zeros(len(owner), lower.shape[1], dtype=torch.float64, device=lower.device)
+        a.scatter_(1, unit[:, None], 1.0)
+        a = a.reshape(-1, *node.shape)
+        if node.affine:  # the same linear function is the lower and the upper bound
+            a, constant, slack = _carry_back(network, bounds, index, a, owner)
+            low = permitted.minimum(a, owner) + constant - slack
+            high = constant + slack - permitted.minimum(-a, owner)
+        else:
+            low = _lower_bound(network, permitted, bounds, index, a, owner)
+            high = -_lower_bound(network, permitted, bounds, index, -a, owner)
+        low, high = _widen(low, high)
+        lower[owner, unit] = torch.maximum(low, lower[owner, unit])
+        upper[owner, unit] = torch.minimum(high, upper[owner, unit])
+    bounds.lower[index], bounds.upper[index] = (part.reshape(-1, *node.shape) for part in (lower, upper))
+
+
+def _find_units_to_tighten(network: Network, index: int, lower: Tensor, upper: Tensor) -> Tensor:
+    """Mask of the units whose bounds matter.
+
+    These are all units if a pooling follows, directly or after a rectifier; else the units whose sign is not decided.
+    """
+    after, pooled = {index}, False
+    for position, node in enumerate(network.nodes[index + 1 :], index + 1):
+        if after & set(node.sources) and isinstance(node.rule, Nonlinear):
+            after.add(position)
+            pooled = pooled or isinstance(node.rule, MaxPool)
+    # a pooling compares its candidates, so their bounds matter whatever their sign
+    return torch.ones_like(lower, dtype=torch.bool) if pooled else (lower < 0) & (upper > 0)
+
+
+def _lower_bound(
+    network: Network, permitted: PermittedInputs, bounds: Bounds, index: int, a: Tensor, owner: Tensor
+) -> Tensor:
+    """Lower bounds `(rows,)` of `sum(a * values)` of the step `index`."""
+    a, constant, error = _carry_back(network, bounds, index, a, owner)
+    return permitted.minimum(a, owner) + constant - error
+
+
+def _carry_back(
+    network: Network, bounds: Bounds, index: int, a: Tensor, owner: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A linear function of the input that is a lower bound of `sum(a * values)` of the step `index`.
+
+    Returns its coefficients `(rows, n)`, its constants `(rows,)`, and an upper bound `(rows,)` of the rounding errors.
+    """
+    constant, slack = a.new_zeros(len(a)), a.new_zeros(len(a))
+    pending = {index: a}
+    for position in range(index, 0, -1):
+        if position not in pending:
+            continue
+        a = pending.pop(position)
+        node = network.nodes[position]
+        shape = network.nodes[node.sources[0]].shape
+        error = bounds.errors[position]
+        if error is not None:
+            slack = slack + dot(a.abs(), _rows_of(error, owner))
+        if isinstance(node.rule, Affine):
+            if node.rule.offset is not None:
+                constant = constant + dot(a, node.rule.offset[None])
+            parts = [node.rule.adjoint(a, shape)]
+        elif isinstance(node.rule, Sum):
+            parts = [a, node.rule.sign * a]
+        else:
+            assert isinstance(node.rule, Nonlinear)
+            lines = bounds.lines[position]
+            assert lines is not None
+            a, shift = node.rule.backward(a, tuple(_rows_of(line, owner) for line in lines), shape)
+            constant, parts = constant + shift, [a]
+        for source, part in zip(node.sources, parts, strict=True):
+            pending[source] = pending[source] + part if source in pending else part
+    return pending[0].flatten(1), constant, slack
+
+
+def _pack(a: Tensor, below: Tensor, above: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Keep only features with a nonzero coefficient, if they are few: units of early convolutions see a small patch."""
+    count = int((a != 0).sum(1).max())
+    if 4 * count > a.shape[1]:
+        return a, below, above
+    kept = a.abs().topk(max(count, 1)).indices
+    below, above = (side.expand_as(a).gather(1, kept) for side in (below, above))
+    return a.gather(1, kept), below, above
+
+
+def _rows_of(values: Tensor, owner: Tensor) -> Tensor:
+    """`values[owner]` for owners in ascending order; a single row if all owners are equal."""
+    if int(owner[0]) == int(owner[-1]):
+        return values[int(owner[0])][None]
+    return values[owner]
+
+
+def _chunks(network: Network, pairs: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Owners and units of `pairs`, as many at once as fit into memory."""
+    if not len(pairs):
+        return
+    widest = max(node.shape.numel() for node in network.nodes)
+    for chunk in torch.split(pairs, max(8, _NUMBERS // widest)):
+        yield chunk[:, 0], chunk[:, 1]
+
+
+def _widen(lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    slack = _WIDEN * torch.maximum(lower.abs(), upper.abs())
+    return lower - slack, upper + slack

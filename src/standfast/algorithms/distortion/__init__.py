@@ -1,0 +1,23 @@
+"""The least change of the free features that changes a prediction: `minimal_distortion` and its attacks."""
+
+from standfast.algorithms.distortion.augmented_lagrangian import AugmentedLagrangian
+from standfast.algorithms.distortion.base import Attack, attacks
+from standfast.algorithms.distortion.carlini_wagner import CarliniWagner
+from standfast.algorithms.distortion.decoupled_direction import DecoupledDirection
+from standfast.algorithms.distortion.fast_minimum_norm import FastMinimumNorm
+from standfast.algorithms.distortion.gradient_sign import GradientSign, IteratedGradient
+from standfast.algorithms.distortion.minimal import MinimalDistortion, estimate_lower_limit, minimal_distortion
+
+__all__ = [
+    "Attack",
+    "AugmentedLagrangian",
+    "CarliniWagner",
+    "DecoupledDirection",
+    "FastMinimumNorm",
+    "GradientSign",
+    "IteratedGradient",
+    "MinimalDistortion",
+    "attacks",
+    "estimate_lower_limit",
+    "minimal_distortion",
+]

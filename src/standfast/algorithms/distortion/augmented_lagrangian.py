@@ -1,0 +1,108 @@
+"""The augmented Lagrangian attack (ALMA): descent on the distance plus a penalty whose weight follows the constraint.
+
+    min ||delta|| / D + P(g, rho, mu),     g = -margin(x + delta) / |margin(x)|,
+
+with the penalty function P2 of Birgin, Castillo and Martinez (2005):
+
+    P = mu g + mu rho g^2 + rho^2 g^3 / 6  for g >= 0,     mu g / (1 - max(rho, 1) g)  else.
+
+The multiplier mu follows the slope of P by a moving average. rho grows where no point has changed the class and the
+constraint has not improved. The steps are those of RMSProp with momentum, and become smaller once a point has changed
+the class.
+
+We depart from the paper in scale: the constraint is the margin as a share of the margin at the input, where the paper
+has the difference of logits ratio, and distances are shares of D, the distance to the linearised boundary, or to the
+nearest point that an earlier search has found. So nothing depends on the units of inputs and logits.
+
+Source: Rony, Granger, Pedersoli and Ben Ayed, "Augmented Lagrangian adversarial attacks" (ICCV 2021), Algorithm 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from standfast.algorithms.distortion.base import Attack, attacks
+from standfast.algorithms.distortion.geometry import norm_of
+from standfast.algorithms.distortion.space import FreeSpace, Nearest
+from standfast.errors import ArgumentError, check, check_integer
+from standfast.tensors import Streams, raise_power
+
+_SMOOTH = 0.9  # of the moving averages: multiplier, squared gradients, momentum
+_GROWTH, _IMPROVED, _EVERY = 1.2, 0.95, 10  # rho grows by the first every so many steps without such an improvement
+_OVERSHOOT = 1e-3
+
+
+@attacks.register("alma")
+@dataclass(frozen=True)
+class AugmentedLagrangian(Attack):
+    """The augmented Lagrangian attack in the 2-norm.
+
+    Args:
+        steps: how many, at a gradient each.
+        step: of the first steps, as a share of D.
+        reduction: the share of its size to which the step falls after the first change of class.
+    """
+
+    steps: int = 130
+    step: float = 0.1
+    reduction: float = 0.01
+    name: ClassVar[str] = "alma"
+
+    def __post_init__(self) -> None:
+        check_integer(self.steps, "steps")
+        check(self.step > 0, "step", "a number above 0", self.step)
+        check(0 < self.reduction <= 1, "reduction", "a number above 0 and at most 1", self.reduction)
+
+    def expected_evaluations(self) -> int:
+        """A gradient for each step, and the last point."""
+        return self.steps + 1
+
+    def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:
+        """From the input, or from `start`."""
+        if space.norm != 2:
+            raise ArgumentError("norm", "2 for the attack 'alma'", repr(space.norm))
+        rows, x = space.rows, space.x
+        margin, gradient = space.margin_gradient(x, rows)
+        unit = margin.abs().clamp(min=1e-30)
+        distance = (unit / norm_of(gradient, 2).clamp(min=1e-30)).clamp(1e-12, 1e12)
+        distance = torch.where(nearest.found, nearest.distortion, distance)
+        points = x if start is None else space.clip(torch.where(space.free, start, x), rows)
+        mu, rho = torch.ones_like(unit), torch.ones_like(unit)
+        square, speed = torch.ones_like(x), torch.zeros_like(x)
+        seen = torch.zeros_like(nearest.found)
+        since = torch.full_like(unit, self.steps)
+        last = torch.ones_like(unit)
+        best = torch.full_like(nearest.distortion, torch.inf)
+        for number in range(self.steps):
+            margin, gradient = space.margin_gradient(points, rows)
+            size, flips = nearest.offer(points, margin, rows)
+            best = torch.where(flips, torch.minimum(best, size), best)
+            g = _OVERSHOOT - (margin / unit).clamp(-1e6, 1e6)
+            since = torch.where(flips & ~seen, number, since)
+            seen = seen | flips
+            if number and not number % _EVERY:
+                rho = torch.where(seen | (g < _IMPROVED * last), rho, _GROWTH * rho)
+                last = g
+            if number:
+                mu = (_SMOOTH * mu + (1 - _SMOOTH) * _slope(g, rho, mu)).clamp(1e-6, 1e12)
+            pull = (points - x) / size.clamp(min=1e-30)[:, None]
+            push = (_slope(g, rho, mu) * distance / unit)[:, None] * gradient
+            change = pull - push  # by delta in units of `distance`
+            square = _SMOOTH * square + (1 - _SMOOTH) * change.square()
+            speed = _SMOOTH * speed + change / (square.sqrt() + 1e-8)
+            done = (number - since).clamp(min=0) / (self.steps - since).clamp(min=1)
+            fade = raise_power(self.reduction, done)
+            points = space.clip(points - (self.step * distance * fade)[:, None] * speed, rows)
+        size, flips = nearest.offer(points, space.margin(points, rows), rows)
+        nearest.record(torch.where(flips, torch.minimum(best, size), best)[:, None])
+
+
+def _slope(g: Tensor, rho: Tensor, mu: Tensor) -> Tensor:
+    """The derivative of P2 by the constraint."""
+    return torch.where(
+        g >= 0, mu + 2 * mu * rho * g + rho.square() * g.square() / 2, mu / (1 - rho.clamp(min=1) * g.clamp(max=0)) ** 2
+    )

@@ -1,0 +1,237 @@
+"""The fast minimum-norm attack: it starts at the nearest linearised boundaries and ends with a polish at the boundary.
+
+Four stages, all batched over inputs:
+
+1. *Feet.* The margins of the other classes are linearised at the input. For each class the foot is the nearest point
+   within the bounds at which it would win. This is exact for an affine classifier, whose nearest face may differ from
+   the one that steepest descent from the input reaches, and from that of the likeliest other class. With more than 128
+   other classes only those are linearised whose boundary may be the nearest, see `FreeSpace.order_rivals`.
+   (DeepFool of Moosavi-Dezfooli et al., CVPR 2016,
+   with the bounds inside of the projection as in Croce and Hein, "Minimally distorted adversarial examples with a fast
+   adaptive boundary attack", ICML 2020.)
+2. *Fast minimum norm.* Pintor et al., "Fast minimum-norm adversarial attacks through adaptive norm constraints"
+   (NeurIPS 2021), Algorithm 1: a step along the normalised gradient of the margin, then a projection onto the ball of
+   the current radius and into the bounds. The radius shrinks by a share gamma where the point changes the class, and
+   grows where it does not. Step and gamma fall like a cosine. It runs towards the few classes with the nearest feet, in
+   parallel. We depart from it in scale: the step is a share of the radius, so that inputs in any unit are treated in
+   the same way. And until a point has changed the class, the radius grows beyond the linear estimate of the distance,
+   which alone might approach the boundary and never reach it.
+   Sometimes nothing is found, for example where features differ much in scale or an input lies in a corner of the box.
+   Then stage 2 runs once more, from the nearest of some random points that changes the class.
+3. *A second search* of another kind, which starts from the input and is told only how far the first one had to go:
+   the augmented Lagrangian attack, or decoupled direction and norm for the maximum norm. It often ends elsewhere. So it
+   finds smaller changes, and how far the two searches are apart says how much the result can be trusted.
+4. *Polish.* The margin is linearised again at z, the nearest point found. The foot of that plane is where the boundary
+   would be nearest if it were flat. Points between the foot and z are evaluated together, and the nearest one that
+   changes the class is the next z.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from standfast.algorithms.distortion.augmented_lagrangian import AugmentedLagrangian
+from standfast.algorithms.distortion.base import Attack, attacks
+from standfast.algorithms.distortion.decoupled_direction import DecoupledDirection
+from standfast.algorithms.distortion.geometry import dual_norm_of, nearest_on_plane, norm_of, row_sums, shrink
+from standfast.algorithms.distortion.space import DIRECTIONS, MANY, FreeSpace, Nearest
+from standfast.errors import check, check_integer
+from standfast.tensors import Streams
+
+_TOGETHER = 9  # how many classes are linearised together
+_BETWEEN = 8  # how many points of an input are evaluated together
+_OVERSHOOT = 1e-4  # how far beyond a flat boundary its foot is placed, as a share of the distance
+
+
+@attacks.register("fmn")
+@dataclass(frozen=True)
+class FastMinimumNorm(Attack):
+    """Fast minimum norm between a start at the linearised boundary and a polish.
+
+    Args:
+        steps: how many in stage 2, at a gradient each for each rival.
+        rivals: how many classes stage 2 moves towards: those with the nearest feet.
+        second: how many steps in stage 3, at a gradient each; 0 for none.
+        polish: rounds of stage 4, at a gradient and 16 evaluations each.
+        step: the first one, as a share of the radius; it falls to a hundredth of that.
+        gamma: the first relative change of the radius; it falls to a fiftieth of that.
+        restarts: further runs of stage 2, each from a random direction and towards any class.
+        scatter: how many random points of the box, half of them corners, are evaluated where nothing was found.
+    """
+
+    steps: int = 40
+    rivals: int = 3
+    second: int = 50
+    polish: int = 10
+    step: float = 1.0
+    gamma: float = 0.05
+    restarts: int = 0
+    scatter: int = 64
+    name: ClassVar[str] = "fmn"
+    points_in_memory: ClassVar[int] = 9
+
+    def __post_init__(self) -> None:
+        for what in ("steps", "rivals", "second", "polish", "restarts", "scatter"):
+            value, least = getattr(self, what), int(what == "rivals")
+            check_integer(value, what, least)
+        check(self.step > 0, "step", "a number above 0", self.step)
+        check(0 < self.gamma < 1, "gamma", "a number between 0 and 1", self.gamma)
+
+    def expected_evaluations(self) -> int:
+        """Those for ten classes."""
+        return self.expected_for(None)
+
+    def expected_for(self, classes: int | None) -> int:
+        """The gradients of the feet of all other classes and of every step, and what each polish takes.
+
+        Of more than 129 classes only some have a gradient of their own, and directional derivatives find out which. (Of
+        a module that cannot be differentiated twice, all have one, which is more than this number.)
+        """
+        rivals = _TOGETHER if classes is None else classes - 1
+        descended = min(self.rivals, rivals)
+        feet = rivals if rivals <= MANY else DIRECTIONS + max(_TOGETHER, descended)
+        descents = descended + self.restarts
+        return feet + (self.steps + 1) * descents + self.second + (2 * _BETWEEN + 1) * self.polish
+
+    def run(self, space: FreeSpace, nearest: Nearest, streams: Streams, start: Tensor | None) -> None:
+        """The feet, the descents from them and from `start`, further ones where nothing was found, and the polish."""
+        points, rivals = self._find_feet(space, nearest, streams)
+        nearest.evaluate(points, space.rows)
+        nearest.record(self._descend(space, nearest, points, rivals))
+        if start is not None:
+            nearest.record(self._descend(space, nearest, self._follow_ray(space, nearest, start)[:, None]))
+        for _ in range(self.restarts):
+            direction = streams.normal((space.x.shape[1],), space.x.dtype) * space.free
+            radius = torch.where(nearest.found, nearest.distortion, nearest.searched)
+            scale = radius / norm_of(direction, space.norm).clamp(min=1e-30)
+            begin = space.clip(space.x + direction * scale[:, None], space.rows)
+            nearest.record(self._descend(space, nearest, begin[:, None]))
+        if self.second:
+            second = AugmentedLagrangian if space.norm == 2 else DecoupledDirection
+            second(self.second).run(space, nearest, streams, None)
+        self._scatter(space, nearest, streams)
+        for _ in range(self.polish):
+            self._polish(space, nearest)
+
+    def _find_feet(self, space: FreeSpace, nearest: Nearest, streams: Streams) -> tuple[Tensor, Tensor]:
+        """The nearest points of the nearest linearised boundaries `(N, k, d)`, and their classes `(N, k)`."""
+        order, least = space.order_rivals(streams)
+        count = min(self.rivals, order.shape[1])
+        feet, classes = space.x[:, None].repeat(1, count, 1), order[:, :count].clone()
+        distance = torch.full(classes.shape, torch.inf, dtype=space.x.dtype, device=space.x.device)
+        rows = space.rows
+        together = max(_TOGETHER, count)
+        for first in range(0, order.shape[1], together):
+            rows = rows[(least[rows, first] < distance[rows, 0]) | distance[rows, 0].isinf()]
+            if not len(rows):
+                break
+            rivals = order[rows, first : first + together]
+            owner = rows.repeat_interleave(rivals.shape[1])
+            margin, gradient = space.margin_gradient(space.x[owner], owner, rivals.flatten())
+            x, low, high = space.x[owner], space.lower[owner], space.upper[owner]
+            foot, reached = nearest_on_plane(x, gradient, -margin * (1 + _OVERSHOOT), low, high, space.norm)
+            size = torch.where(reached, space.size(foot, owner), torch.inf).reshape(rivals.shape)
+            foot = foot.reshape(*rivals.shape, -1)
+            if first:  # those known so far come first, also among boundaries that the bounds keep out of reach
+                size, rivals = torch.cat([distance[rows], size], 1), torch.cat([classes[rows], rivals], 1)
+                foot = torch.cat([feet[rows], foot], 1)
+            best = size.sort(dim=1, stable=True)
+            distance[rows], chosen = best.values[:, :count], best.indices[:, :count]
+            classes[rows] = rivals.gather(1, chosen)
+            feet[rows] = foot[torch.arange(len(rows), device=rows.device)[:, None], chosen]
+        return feet, classes
+
+    def _follow_ray(self, space: FreeSpace, nearest: Nearest, start: Tensor) -> Tensor:
+        """The first of some points on the ray through `start` `(N, d)` that changes the class, or `start` itself."""
+        delta = torch.where(space.free, start - space.x, 0.0)
+        scale = torch.linspace(1.0, 2.0, _BETWEEN, dtype=delta.dtype, device=delta.device)
+        points = torch.stack([space.clip(space.x + s * delta, space.rows) for s in scale], dim=1)
+        known = nearest.distortion.clone()
+        nearest.evaluate(points, space.rows)
+        return torch.where((nearest.distortion < known)[:, None], nearest.points, points[:, 0])
+
+    def _scatter(self, space: FreeSpace, nearest: Nearest, streams: Streams) -> None:
+        """Where nothing was found: stage 2 again, from the nearest of some points of the box that changes the class."""
+        rows = (~nearest.found).nonzero().flatten()
+        if not self.scatter or not len(rows):
+            return
+        x, wide = space.x[rows], (10 * nearest.searched[rows].clamp(min=1.0))[:, None]
+        low, high = torch.maximum(space.lower[rows], x - wide), torch.minimum(space.upper[rows], x + wide)
+        own = streams.select(rows.tolist())
+        for done in range(0, self.scatter, _BETWEEN):
+            share = own.uniform((min(_BETWEEN, self.scatter - done), x.shape[1]), x.dtype)
+            share[:, ::2] = share[:, ::2].round()  # corners
+            nearest.evaluate(low[:, None] + share * (high - low)[:, None], rows)
+        rows = rows[nearest.found[rows]]
+        if not len(rows):
+            return
+        near = space.x[rows]
+        for _ in range(3):
+            far = nearest.points[rows]
+            part = torch.arange(1, _BETWEEN, dtype=far.dtype, device=far.device) / _BETWEEN
+            nearest.evaluate(near[:, None] + part[:, None] * (far - near)[:, None], rows)
+            near = nearest.points[rows] + (near - far) / _BETWEEN
+        self._descend(space, nearest, nearest.points[rows][:, None], rows=rows)
+
+    def _descend(
+        self,
+        space: FreeSpace,
+        nearest: Nearest,
+        starts: Tensor,
+        rivals: Tensor | None = None,
+        rows: Tensor | None = None,
+    ) -> Tensor:
+        """Stage 2, from points `(n, k, d)` of `rows` `(n,)`, each towards its class of `rivals` `(n, k)` if given.
+
+        Returns:
+            The least distortions at which each descent has changed the class `(n, k)`, infinite without one.
+        """
+        owner = (space.rows if rows is None else rows).repeat_interleave(starts.shape[1])
+        towards = None if rivals is None else rivals.flatten()
+        points, x = starts.flatten(0, 1), space.x[owner]
+        radius = space.size(points, owner)
+        best, seen = torch.full_like(radius, torch.inf), torch.zeros_like(radius, dtype=torch.bool)
+        for number in range(self.steps):
+            fade = (1 + math.cos(math.pi * number / self.steps)) / 2
+            step, gamma = self.step * (0.01 + 0.99 * fade), self.gamma * (0.02 + 0.98 * fade)
+            margin, gradient = space.margin_gradient(points, owner, towards)
+            size, flips = nearest.offer(points, margin, owner)
+            best = torch.where(flips, torch.minimum(best, size), best)
+            estimate = size - margin / dual_norm_of(gradient, space.norm).clamp(min=1e-30)
+            estimate = torch.where(margin.isfinite(), estimate, radius)  # of a NaN nothing is known
+            grown = torch.where(seen, radius, torch.maximum(radius, estimate)) * (1 + gamma)
+            radius = torch.where(flips, torch.minimum(radius * (1 - gamma), best), grown)
+            seen = seen | flips
+            if space.norm == 2:
+                direction = gradient / norm_of(gradient, 2).clamp(min=1e-30)[:, None]
+            else:
+                direction = gradient.sign()
+            moved = points - x + (step * radius)[:, None] * direction
+            points = space.clip(x + shrink(moved, radius, space.norm), owner)
+        if self.steps:
+            size, flips = nearest.offer(points, space.margin(points, owner), owner)
+            best = torch.where(flips, torch.minimum(best, size), best)
+        return best.reshape(starts.shape[:2])
+
+    def _polish(self, space: FreeSpace, nearest: Nearest) -> None:
+        """Stage 4, one round, for the inputs that have a point."""
+        rows = nearest.found.nonzero().flatten()
+        if not len(rows):
+            return
+        z, x = nearest.points[rows], space.x[rows]
+        margin, gradient = space.margin_gradient(z, rows)
+        rise = row_sums(gradient * (z - x)) - margin
+        foot, _ = nearest_on_plane(x, gradient, rise, space.lower[rows], space.upper[rows], space.norm)
+        far, near = z, foot
+        for _ in range(2):
+            share = torch.arange(_BETWEEN, dtype=z.dtype, device=z.device) / _BETWEEN
+            points = near[:, None] + share[:, None] * (far - near)[:, None]
+            last = nearest.distortion[rows]
+            nearest.evaluate(points, rows)
+            far = nearest.points[rows]
+            near = torch.where((nearest.distortion[rows] < last)[:, None], far + (near - far) / _BETWEEN, near)

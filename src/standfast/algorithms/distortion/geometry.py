@@ -1,0 +1,97 @@
+"""Distances and nearest points in the 2- and the maximum norm, for many flat vectors at once."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from standfast.errors import ArgumentError
+
+Norm = Literal[2, "inf"]
+
+# distances and divisors are limited to these: float32 can still square the first and divide by the second
+_FAR, _TINY = 1e18, 1e-30
+
+
+def check_norm(norm: float | str) -> Norm:
+    """2 or `"inf"`, from 2, 2.0, `"inf"` or `math.inf`; raises `ArgumentError` for anything else.
+
+    >>> check_norm(2.0), check_norm(float("inf"))
+    (2, 'inf')
+    """
+    if norm == 2:
+        return 2
+    if norm == "inf" or norm == float("inf"):
+        return "inf"
+    raise ArgumentError("norm", "2 or 'inf'", repr(norm))
+
+
+def norm_of(delta: Tensor, norm: Norm) -> Tensor:
+    """`||delta||` of the rows of `delta` `(M, d)`; `(M,)`."""
+    size: Tensor = torch.linalg.vector_norm(delta, ord=2 if norm == 2 else torch.inf, dim=1)
+    return size
+
+
+def dual_norm_of(gradient: Tensor, norm: Norm) -> Tensor:
+    """By how much a step of size 1 in the norm can raise a linear function: the 2-norm, or the 1-norm for `"inf"`."""
+    return norm_of(gradient, 2) if norm == 2 else row_sums(gradient.abs())
+
+
+def row_sums(x: Tensor) -> Tensor:
+    """The sums `(M,)` of the rows of `x` `(M, d)`, one entry after the other.
+
+    `sum` splits a long row between threads if it is the only one, and not if there are others. So its last bits would
+    depend on the other rows.
+    """
+    return x.double().cumsum(1)[:, -1].to(x.dtype)
+
+
+def shrink(delta: Tensor, radius: Tensor, norm: Norm) -> Tensor:
+    """The nearest points to `delta` `(M, d)` in balls of `radius` `(M,)` around 0."""
+    if norm == "inf":
+        return delta.clamp(-radius[:, None], radius[:, None])
+    return delta * (radius / norm_of(delta, 2).clamp(min=1e-30)).clamp(max=1.0)[:, None]
+
+
+def nearest_on_plane(
+    x: Tensor, normal: Tensor, rise: Tensor, lower: Tensor, upper: Tensor, norm: Norm
+) -> tuple[Tensor, Tensor]:
+    """The nearest points `z` to `x` `(M, d)` within `[lower, upper]` where `normal . (z - x) >= rise`. Exact.
+
+    `z = clip(x + t v)`, with `v = normal` for the 2-norm and its signs for the maximum norm, and the least t that is
+    large enough. The rise is piecewise linear in t, with a break where an entry meets its bound.
+
+    Args:
+        x: within the bounds.
+        normal: `(M, d)`.
+        rise: `(M,)`.
+        lower, upper: `(M, d)`.
+
+    Returns:
+        The points, and which of them reach the rise, bool `(M,)`; the others lie as far as the bounds allow.
+
+    >>> x, high = torch.zeros(1, 2), torch.tensor([[1.0, 9.0]])
+    >>> nearest_on_plane(x, torch.tensor([[3.0, 4.0]]), torch.tensor([7.0]), x, high, 2)[0]
+    tensor([[0.84, 1.12]])
+    >>> nearest_on_plane(x, torch.tensor([[3.0, 4.0]]), torch.tensor([11.0]), x, high, 2)[0]
+    tensor([[1., 2.]])
+    """
+    room = torch.where(normal > 0, upper - x, x - lower).clamp(max=_FAR)
+    weight = normal.abs()
+    speed = weight if norm == 2 else (weight > 0).to(weight.dtype)
+    moving = (speed > 0) & (room > 0)
+    end = torch.where(moving, room / speed.clamp(min=_TINY), 0.0).clamp(max=_FAR)  # where an entry meets its bound
+    ends, order = end.sort(dim=1)
+    slope = torch.where(moving, weight * speed, 0.0).gather(1, order)
+    left = slope.flip(1).cumsum(1).flip(1)  # of the entries that still move just before each end
+    gained = (left * torch.diff(ends, dim=1, prepend=torch.zeros_like(ends[:, :1]))).cumsum(1)
+    place = (gained < rise[:, None]).sum(1, keepdim=True).clamp(max=x.shape[1] - 1)
+    reached = gained[:, -1] >= rise
+    before = torch.where(place > 0, gained.gather(1, (place - 1).clamp(min=0)), 0.0)
+    start = torch.where(place > 0, ends.gather(1, (place - 1).clamp(min=0)), 0.0)
+    t = start + (rise[:, None] - before) / left.gather(1, place).clamp(min=_TINY)
+    t = torch.where(reached[:, None], t, ends[:, -1:]).clamp(min=0.0)
+    step = torch.minimum(t * speed, room)
+    return x + normal.sign() * torch.where(moving, step, 0.0), reached

@@ -1,0 +1,228 @@
+"""Inputs of which some features may change, as flat vectors: margins at points, and the nearest point so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from standfast.algorithms.distortion.geometry import Norm, norm_of
+from standfast.algorithms.subject import Subject
+from standfast.errors import ModelError
+from standfast.function_calls import check_has_gradients
+from standfast.tensors import Streams
+
+MANY = 128  # up to so many rivals, a gradient for each costs little more than to estimate which ones matter
+DIRECTIONS, _TOGETHER = 64, 8  # how many directional derivatives estimate a norm, and how many share a forward pass
+_SAFETY = 1.65  # sqrt(64 / q) for the quantile q of chi^2 with 64 degrees of freedom at 1e-6
+
+
+class FreeSpace:
+    """N inputs `(N, ...)` and the features `free` `(N, ...)` of each that may change, within the bounds.
+
+    Only the free features are variables: fixed ones cannot move and have no gradient, so that norms, steps and moments
+    are those of the smaller space. (c-Eval, Sec. III: blocking the fixed features only after the step converges badly.)
+
+    For use inside `model.session()`. Points are flat, `(M, d)`; `rows` `(M,)` are the inputs that they belong to.
+    """
+
+    def __init__(self, model: Subject, inputs: Tensor, targets: Tensor, free: Tensor, norm: Norm) -> None:
+        self.model, self.targets, self.norm = model, targets, norm
+        self.shape = inputs.shape[1:]
+        self.x, self.free = inputs.flatten(1), free.flatten(1)
+        lower, upper = (bound.expand(inputs.shape).flatten(1) for bound in model.bounds)
+        self.lower, self.upper = torch.where(self.free, lower, self.x), torch.where(self.free, upper, self.x)
+        self.rows = torch.arange(len(inputs), device=inputs.device)
+        self.evaluations = torch.zeros(len(inputs), dtype=torch.int64, device=inputs.device)
+        self.gradients = torch.zeros_like(self.evaluations)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def order_rivals(self, streams: Streams) -> tuple[Tensor, Tensor]:
+        """All classes but the target, in the order in which their linearised boundaries are worth a gradient.
+
+        For few classes this is the order of the logits. For more than `MANY` the norms of all gradients are estimated
+        from directional derivatives, at which one costs little more for all classes than for one: in a direction `v`
+        of standard normal numbers, `(v . g)^2` has the mean `||g||^2`. So the classes come in the order of
+        their estimated linearised distances. An estimate from S directions is `||g||^2 chi^2_S / S`. So a norm is at
+        most `_SAFETY` times its estimate with a probability of `1 - 1e-6`.
+
+        Returns:
+            The classes `(N, K - 1)`, and lower bounds of their distances, which never fall along a row; 0 for few
+            classes, and where the module cannot be differentiated twice.
+        """
+
+        def chunk(x: Tensor, classes: Tensor) -> tuple[Tensor]:
+            return (self.model.forward(x).scatter(1, classes[:, None], -torch.inf),)
+
+        with torch.no_grad():
+            (others,) = self.model.map_rows(chunk, self._unflatten(self.x), self.targets)
+        self.evaluations += 1
+        order = others.argsort(dim=1, descending=True, stable=True)[:, :-1]
+        unknown = torch.zeros(order.shape, dtype=self.x.dtype, device=self.x.device)
+        if order.shape[1] <= MANY:
+            return order, unknown
+        try:
+            margin, square = self._estimate_slopes(streams)
+        except ModelError:
+            return order, unknown
+        norm = square.sqrt() * _SAFETY
+        if self.norm == "inf":  # the 1-norm is at most the 2-norm times the root of the number of entries
+            norm = norm * self.free.sum(1, keepdim=True).to(norm.dtype).sqrt()
+        # a class whose slope is zero is reached nowhere, and NaN means that nothing is known
+        least = torch.where(norm > 0, -margin / norm.clamp(min=1e-30), torch.inf).nan_to_num(nan=0.0, posinf=torch.inf)
+        least = least.scatter(1, self.targets[:, None], torch.inf)
+        found = least.sort(dim=1, stable=True)
+        order = found.indices[:, :-1]
+        own = order == self.targets[:, None]  # beside other infinite distances it need not be the last one
+        return torch.where(own, found.indices[:, -1:], order), found.values[:, :-1]
+
+    def _estimate_slopes(self, streams: Streams) -> tuple[Tensor, Tensor]:
+        """The margins of all classes `(N, K)`, and the squared norms of their gradients, estimated."""
+
+        def chunk(x: Tensor, classes: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
+            with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):  # fused attention has no second derivative
+                leaf = x.detach().requires_grad_(True)
+                logits = self.model.forward(leaf.clone())
+                weight = torch.zeros_like(logits, requires_grad=True)
+                (pulled,) = torch.autograd.grad(logits, leaf, weight, create_graph=True)
+                total = torch.zeros_like(logits)
+                for direction in directions.unbind(1):  # derivatives of all logits in one direction
+                    (slope,) = torch.autograd.grad(pulled, weight, direction.reshape(x.shape), retain_graph=True)
+                    total = total + (slope - slope.gather(1, classes[:, None])).square()
+            logits = logits.detach()
+            return logits - logits.gather(1, classes[:, None]), total
+
+        total, margin = None, self.x
+        for _ in range(DIRECTIONS // _TOGETHER):
+            v = streams.normal((_TOGETHER, self.x.shape[1]), self.x.dtype) * self.free[:, None]
+            margin, part = self.model.map_rows(
+                chunk, self._unflatten(self.x), self.targets, v, kind="backward", evaluations=_TOGETHER
+            )
+            total = part if total is None else total + part
+            self.evaluations += _TOGETHER
+            self.gradients += _TOGETHER
+        assert total is not None
+        return margin, total / DIRECTIONS
+
+    def margin(self, points: Tensor, rows: Tensor) -> Tensor:
+        """`max_{j != y} f_j - f_y` `(M,)`: above 0 the prediction has changed. NaN counts as no change."""
+
+        def chunk(x: Tensor, classes: Tensor) -> tuple[Tensor]:
+            return (_margins(self.model.forward(x), classes),)
+
+        with torch.no_grad():
+            (margin,) = self.model.map_rows(chunk, self._unflatten(points), self.targets[rows])
+        self.evaluations.index_add_(0, rows, torch.ones_like(rows))
+        return margin.nan_to_num(nan=-torch.inf)
+
+    def margin_gradient(self, points: Tensor, rows: Tensor, rival: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The margin `(M,)`, of the class `rival` `(M,)` alone if given, and its gradient by free features `(M, d)`."""
+        return self._differentiate(_margins, points, rows, *([] if rival is None else [rival]))
+
+    def loss_gradient(self, points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The margin `(M,)`, and the gradient `(M, d)` of the cross-entropy of the target by the free features."""
+        return self._differentiate(partial(torch.nn.functional.cross_entropy, reduction="sum"), points, rows)
+
+    def _differentiate(
+        self, function: Callable[..., Tensor], points: Tensor, rows: Tensor, *rivals: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The margin, and the gradient of the sum of `function(logits, targets, *rivals)`."""
+
+        def chunk(x: Tensor, *classes: Tensor) -> tuple[Tensor, Tensor]:
+            with torch.enable_grad():
+                leaf = x.detach().requires_grad_(True)
+                logits = self.model.forward(
+                    leaf.clone()
+                )  # a module whose first layer works in place must not change the leaf
+                check_has_gradients(logits, leaf)
+                (gradient,) = torch.autograd.grad(function(logits, *classes).sum(), leaf)
+            return _margins(logits.detach(), *classes), gradient
+
+        columns = [self._unflatten(points), self.targets[rows], *rivals]
+        margin, gradient = self.model.map_rows(chunk, *columns, kind="backward")
+        return self._count(margin, gradient, rows)
+
+    def _count(self, margin: Tensor, gradient: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        for counter in (self.evaluations, self.gradients):
+            counter.index_add_(0, rows, torch.ones_like(rows))
+        gradient = torch.where(self.free[rows], gradient.flatten(1), 0.0).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+        return margin.nan_to_num(nan=-torch.inf), gradient
+
+    def _unflatten(self, points: Tensor) -> Tensor:
+        return points.reshape(-1, *self.shape)
+
+    def clip(self, points: Tensor, rows: Tensor) -> Tensor:
+        """The points `(M, d)` within the bounds, with fixed features as they were."""
+        return torch.minimum(torch.maximum(points, self.lower[rows]), self.upper[rows])
+
+    def size(self, points: Tensor, rows: Tensor) -> Tensor:
+        """The distortions `(M,)` of points `(M, d)`."""
+        return norm_of(points - self.x[rows], self.norm)
+
+
+class Nearest:
+    """The nearest point found so far at which the prediction of each input has changed."""
+
+    def __init__(self, space: FreeSpace) -> None:
+        self.space = space
+        self.points = space.x.clone()
+        self.distortion = torch.full((len(space),), torch.inf, dtype=space.x.dtype, device=space.x.device)
+        #: the largest distortion of a point that did not change the prediction
+        self.searched = torch.zeros_like(self.distortion)
+        self._searches: list[Tensor] = []
+
+    @property
+    def found(self) -> Tensor:
+        """Which inputs have a point, bool `(N,)`."""
+        return self.distortion.isfinite()
+
+    def record(self, distortions: Tensor) -> None:
+        """Note what separate searches found, `(N, k)`, infinite for nothing.
+
+        Separate searches do not use the points that others have found.
+        """
+        self._searches.extend(distortions.unbind(1))
+
+    @property
+    def second(self) -> Tensor:
+        """The second smallest of the separate searches' distortions `(N,)`; infinite where fewer than two found one."""
+        if len(self._searches) < 2:
+            return torch.full_like(self.distortion, torch.inf)
+        return torch.maximum(torch.stack(self._searches).sort(dim=0).values[1], self.distortion)
+
+    def offer(self, points: Tensor, margin: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Take points `(M, d)` into account, by their margins `(M,)`; an input may have several.
+
+        Returns:
+            The points' distortions and whether they change the prediction, both `(M,)`.
+        """
+        size, flips = self.space.size(points, rows), margin > 0
+        self.searched.scatter_reduce_(0, rows, torch.where(flips, 0.0, size).nan_to_num(nan=0.0), "amax")
+        worth = torch.where(flips, size, torch.inf)
+        least = torch.full_like(self.distortion, torch.inf).scatter_reduce_(0, rows, worth, "amin")
+        chosen = flips & (worth == least[rows]) & (worth < self.distortion[rows])
+        place = torch.arange(len(rows), device=rows.device)
+        first = torch.full_like(self.space.rows, len(rows)).scatter_reduce_(
+            0, rows, torch.where(chosen, place, len(rows)), "amin"
+        )
+        better = (first < len(rows)).nonzero().flatten()
+        self.points[better], self.distortion[better] = points[first[better]], size[first[better]]
+        return size, flips
+
+    def evaluate(self, points: Tensor, rows: Tensor) -> None:
+        """Evaluate points `(n, S, d)` of the inputs `rows` `(n,)` at once, and keep the nearest that change."""
+        owner = rows.repeat_interleave(points.shape[1])
+        flat = points.flatten(0, 1)
+        self.offer(flat, self.space.margin(flat, owner), owner)
+
+
+def _margins(logits: Tensor, classes: Tensor, rival: Tensor | None = None) -> Tensor:
+    own = logits.gather(1, classes[:, None])[:, 0]
+    if rival is not None:
+        return logits.gather(1, rival[:, None])[:, 0] - own
+    return logits.scatter(1, classes[:, None], -torch.inf).amax(1) - own

@@ -1,0 +1,202 @@
+"""What the rare-event estimators share: the form of a score, and the result that they return."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from standfast.distributions import proportion_interval, t_quantile
+from standfast.errors import ArgumentError, check
+
+Score = Callable[..., Tensor]
+
+#: with fewer families left, neither an estimate nor its standard error can be relied on
+FEWEST_FAMILIES = 2.0
+#: the same for families whose members are still similar, since they have moved little since their common ancestor
+FEWEST_INDEPENDENT = 5.0
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The levels of one problem's run: the curve of ln P against the threshold, which costs nothing extra.
+
+    Attributes:
+        stage: the column of the score that the level belongs to, int `(L,)`.
+        threshold: the level of that column; 0 is the stage's failure threshold. `(L,)`
+        log_probability: ln P(score at or above the level), `(L,)`.
+        std_error: of `log_probability`, `(L,)`.
+        acceptance: share of accepted moves after the level (NaN where none were made), `(L,)`.
+        families: effective number of families: first ancestors that the survivors of the level descend from, `(L,)`.
+        independent: the same, but descent is counted from the latest level whose positions the particles have
+            forgotten. If they move slowly, this is `families`. `(L,)`
+        degrees: degrees of freedom of `std_error`, `(L,)`.
+    """
+
+    stage: Tensor
+    threshold: Tensor
+    log_probability: Tensor
+    std_error: Tensor
+    acceptance: Tensor
+    families: Tensor
+    independent: Tensor
+    degrees: Tensor
+
+    @property
+    def trusted(self) -> Tensor:
+        """Whether enough families are left for the level's estimate and its standard error, bool `(L,)`."""
+        return (self.families >= FEWEST_FAMILIES) & (self.independent >= FEWEST_INDEPENDENT)
+
+    def bound(self, level: float = 0.95) -> float:
+        """An upper limit of ln P: the upper end of the last trusted level's two-sided interval.
+
+        The event lies within every level, so P is at most the probability of each.
+        """
+        trusted = self.trusted.nonzero()[:, 0]
+        if not len(trusted):
+            return 0.0
+        last = trusted[-1:]
+        _, high = compute_log_interval(self.log_probability[last], self.std_error[last], self.degrees[last], level)
+        return min(0.0, float(high))
+
+
+@dataclass(frozen=True)
+class RareEventEstimate:
+    """ln P for each of P problems, with standard errors that allow for dependent particles.
+
+    Attributes:
+        log_probability: natural logarithm of the probability; where `censored`, the upper end of the interval. `(P,)`
+        own_error: standard error of `log_probability` by the run's own account; NaN where `censored`. It is too small
+            where not `resolved`; see `std_error`. `(P,)`
+        censored: the run stopped before the event was reached: below the floor, without a single hit, on a plateau of
+            equal scores, or at the end of the budget. `(P,)` bool
+        resolved: whether the interval can be relied on as it is. False if too few families of particles are left
+            (`Levels.trusted`), if the budget ended first, if the run stalled, or if runs or both directions contradict
+            each other. Then the interval reaches up to the last level with enough families, and the estimate may be far
+            too low. A way to the event that no particle took cannot be seen. `(P,)` bool
+        stalled: it stopped because of such a plateau, or of the limit on levels. `(P,)` bool
+        acceptance: share of accepted moves over the whole run; NaN without moves. `(P,)`
+        model_evaluations: scores computed. int `(P,)`
+        levels: the levels of each problem, of its last run where several were pooled; empty for plain Monte Carlo.
+        extreme: the input of the last population that is nearest to the event or deepest in it, `(P, *shape)`.
+        degrees: degrees of freedom of `own_error`, for the interval's t quantile; `inf`: normal. `(P,)`
+        hits, samples: plain Monte Carlo's counts, `(P,)` and a number; None otherwise.
+        runs: the runs of each problem that were pooled; empty where there was one.
+        from_event, from_event_error: ln P from the event back to the prior, which tends to be too large, and its
+            standard error, `(P,)`. NaN where the event was not reached; None if this was not asked for.
+        from_witnesses: whether `from_event` started at witnesses, too. Where it is False, it started at the particles
+            of this run only. Then it cannot see a way to the event that the run missed, and its agreement confirms
+            nothing about such ways. `(P,)` bool; None if `from_event` is.
+    """
+
+    log_probability: Tensor
+    own_error: Tensor
+    censored: Tensor
+    resolved: Tensor
+    stalled: Tensor
+    acceptance: Tensor
+    model_evaluations: Tensor
+    levels: tuple[Levels, ...]
+    extreme: Tensor
+    degrees: Tensor
+    hits: Tensor | None = None
+    samples: int | None = None
+    runs: tuple[tuple[RareEventEstimate, ...], ...] = ()
+    from_event: Tensor | None = None
+    from_event_error: Tensor | None = None
+    from_witnesses: Tensor | None = None
+
+    @property
+    def from_prior(self) -> Tensor:
+        """ln P from the prior to the event, which tends to be too small; NaN where `censored`, `(P,)`."""
+        return torch.where(self.censored, torch.nan, self.log_probability)
+
+    @property
+    def std_error(self) -> Tensor:
+        """Standard error of `log_probability`; NaN where `censored`. `(P,)`
+
+        Where a run is not `resolved`, the genealogy of its particles shows only a part of its error. There it is the
+        width of the 95% interval divided by 3.92 (a normal interval of this width has that error), if that is larger.
+        """
+        width = self.interval().diff(dim=1)[:, 0] / (2 * t_quantile(0.975, math.inf))
+        return torch.where(self.resolved | self.censored, self.own_error, torch.maximum(self.own_error, width))
+
+    def interval(self, level: float = 0.95) -> Tensor:
+        """Confidence interval for ln P, `(P, 2)`; from minus infinity where `censored`.
+
+        Clopper-Pearson for plain Monte Carlo; otherwise that of `compute_log_interval`, whose middle lies above
+        `log_probability`. Where `censored`, or not `resolved`, its upper end comes from the last level with enough
+        families. Where runs or directions contradict each other it contains the intervals of all.
+        """
+        check(0 < level < 1, "level", "a number between 0 and 1", level)
+        if self.hits is not None and self.samples is not None:
+            return clopper_pearson(self.hits, self.samples, level)
+        low, high = compute_log_interval(self.log_probability, self.own_error, self.degrees, level)
+        bounds = torch.tensor([run.bound(level) for run in self.levels], dtype=torch.float64, device=low.device)
+        low, high = torch.where(self.censored, -torch.inf, low), torch.where(self.censored, bounds, high)
+        high = torch.where(self.resolved, high, torch.maximum(high, bounds))
+        found = torch.stack([low, high.clamp(max=0.0)], dim=1)
+        for row, own in enumerate(self.runs):
+            if own and not bool(self.resolved[row]):  # they contradict each other
+                ends = torch.cat([run.interval(level) for run in own])
+                found[row, 0] = torch.minimum(found[row, 0], ends[:, 0].min())
+                found[row, 1] = torch.maximum(found[row, 1], ends[:, 1].max())
+        back = self.interval_from_event(level)
+        if back is not None:
+            include = (~self.resolved & ~back[:, 0].isnan())[:, None]
+            wider = torch.stack([torch.minimum(found[:, 0], back[:, 0]), torch.maximum(found[:, 1], back[:, 1])], dim=1)
+            found = torch.where(include, wider, found)
+        return found
+
+    def interval_from_event(self, level: float = 0.95) -> Tensor | None:
+        """`from_event` plus and minus a normal quantile of its standard error, at most 0, `(P, 2)`."""
+        if self.from_event is None or self.from_event_error is None:
+            return None
+        width = t_quantile(0.5 + level / 2, math.inf) * self.from_event_error
+        return torch.stack([self.from_event - width, (self.from_event + width).clamp(max=0.0)], dim=1)
+
+    def contradicts(self, level: float) -> Tensor:
+        """Whether the intervals of both directions have no common point, bool `(P,)`."""
+        back, forward = self.interval_from_event(level), self.interval(level)
+        if back is None:
+            return torch.zeros_like(self.resolved)
+        return (back[:, 0] > forward[:, 1]) | (back[:, 1] < forward[:, 0])
+
+    def monte_carlo_samples(self) -> Tensor:
+        """How many samples plain Monte Carlo would need for the same relative error (Table 2), `(P,)`."""
+        return (-torch.expm1(self.log_probability)) / self.log_probability.exp() / self.std_error**2
+
+
+def compute_log_interval(logarithm: Tensor, error: Tensor, degrees: Tensor, level: float) -> tuple[Tensor, Tensor]:
+    """The ends of Student's interval for ln P, from the logarithm of an estimate of P that is unbiased; all `(P,)`.
+
+    Such a logarithm is too small by half its variance, on average (that is exact if it has a normal distribution). So
+    the middle of the interval lies that much above it.
+
+    >>> one = torch.ones(1, dtype=torch.float64)
+    >>> low, high = compute_log_interval(-9 * one, 0.5 * one, 3 * one, 0.95)
+    >>> round(float(low), 3), round(float(high), 3)
+    (-10.466, -7.284)
+    """
+    quantiles = [t_quantile(0.5 + level / 2, number) for number in degrees.tolist()]
+    width = torch.tensor(quantiles, dtype=torch.float64, device=error.device) * error
+    middle = logarithm + error**2 / 2
+    return middle - width, middle + width
+
+
+def clopper_pearson(hits: Tensor, samples: int, level: float) -> Tensor:
+    """Exact interval for ln of a proportion; `(P, 2)`. See `proportion_interval`."""
+    ends = [proportion_interval(k, samples, level) for k in hits.tolist()]
+    return torch.tensor(ends, dtype=torch.float64, device=hits.device).view(-1, 2).log()
+
+
+def as_columns(values: Tensor, rows: int) -> Tensor:
+    """A score's return value as float64 `(rows, stages)`, with NaN as minus infinity, which is never the event."""
+    if not isinstance(values, Tensor) or values.shape[:1] != (rows,) or values.ndim not in (1, 2):
+        got = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+        raise ArgumentError("score", f"a function that returns shape ({rows},) or ({rows}, stages)", got)
+    columns = values.detach().reshape(rows, -1).to(torch.float64)
+    return torch.where(columns.isnan(), -torch.inf, columns)

@@ -1,0 +1,149 @@
+"""The genealogy of a particle population, and the variance of ln P that can be read from it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from standfast.algorithms.rare_events.estimate import Levels
+
+# above this probability that two random survivors have one first ancestor, too few families are left for a variance
+_DEGENERATE = 0.5
+# A branching process that neither grows nor dies out leaves families of exponential sizes w (Yaglom 1947). The sum of
+# their w^2 has a relative variance of three over their effective number: two over that are its degrees of freedom.
+_DEGREES_OF_FAMILY = 2 / 3
+# ln of the correlation below which a particle's position counts as independent of an earlier one
+_FORGOTTEN = math.log(0.5)
+
+
+@dataclass
+class History:
+    """One problem's levels, the survivors of each, and the parent of each particle afterwards."""
+
+    stage: list[int] = field(default_factory=list)
+    threshold: list[float] = field(default_factory=list)
+    log_probability: list[float] = field(default_factory=list)
+    acceptance: list[float] = field(default_factory=list)
+    memory: list[float] = field(default_factory=list)  # ln of the correlation of positions before and after the moves
+    survivors: list[Tensor] = field(default_factory=list)  # bool (N,): at or above each level
+    parents: list[Tensor] = field(default_factory=list)  # int (N,): after each level but the last
+
+    def record(self, stage: int, threshold: float, log_probability: float, above: Tensor) -> None:
+        """Add a level; its acceptance is set after particles have moved within it."""
+        self.stage.append(stage)
+        self.threshold.append(threshold)
+        self.log_probability.append(log_probability)
+        self.acceptance.append(math.nan)
+        self.memory.append(0.0)
+        self.survivors.append(above)
+
+    def levels(self) -> tuple[Levels, float]:
+        """The levels with their standard errors, and the last one's degrees of freedom."""
+        variance = self.variance()
+        levels = Levels(
+            stage=torch.tensor(self.stage),
+            threshold=torch.tensor(self.threshold, dtype=torch.float64),
+            log_probability=torch.tensor(self.log_probability, dtype=torch.float64),
+            std_error=torch.tensor([math.sqrt(v) for v, _ in variance], dtype=torch.float64),
+            acceptance=torch.tensor(self.acceptance),
+            families=torch.tensor(self.count_families(), dtype=torch.float64),
+            independent=torch.tensor(self.count_independent(), dtype=torch.float64),
+            degrees=torch.tensor([degrees for _, degrees in variance], dtype=torch.float64),
+        )
+        return levels, variance[-1][1]
+
+    def count_families(self) -> list[float]:
+        """The effective number of families at each level, `1 / sum_e w_e^2`: w_e is the share of first ancestor e."""
+        ancestors, found = torch.arange(len(self.survivors[0])), []
+        for level, above in enumerate(self.survivors):
+            found.append(_count_effective(ancestors[above]))
+            if level < len(self.parents):
+                ancestors = ancestors[self.parents[level]]
+        return found
+
+    def count_independent(self) -> list[float]:
+        """The same, with descent counted from the latest level whose positions the particles have forgotten."""
+        found, start, ancestors = [], 0, torch.arange(len(self.survivors[0]))
+        for level, above in enumerate(self.survivors):
+            if level:
+                ancestors = ancestors[self.parents[level - 1]]
+                if (forgotten := self.find_forgotten(level)) > start:
+                    start, ancestors = forgotten, torch.arange(len(self.survivors[forgotten]))
+                    for parents in self.parents[start:level]:
+                        ancestors = ancestors[parents]
+            found.append(_count_effective(ancestors[above]))
+        return found
+
+    def find_forgotten(self, level: int) -> int:
+        """The latest level whose positions a level's particles have forgotten; 0 if there is none."""
+        kept = 0.0
+        for start in range(level - 1, -1, -1):
+            kept += self.memory[start]
+            if kept < _FORGOTTEN:
+                return start
+        return 0
+
+    def variance(self) -> list[tuple[float, float]]:
+        """Variance of ln P at each level and its degrees of freedom, from the genealogy of the particles.
+
+        Lee and Whiteley, "Variance estimation in the particle filter" (Biometrika 2018): with w_e the share of a
+        level's survivors that descend from first ancestor e, the relative variance of P is estimated by
+        `1 - (N / (N - 1))^levels (1 - sum_e w_e^2)`. For ln P we take minus the logarithm of the product, with the
+        constant of our resampling (`reduce_shared_parents`) in place of the multinomial one. Particles that mix slowly
+        stay similar to their ancestors, so some families grow, and with them the variance. Where few families are left
+        the estimate degenerates. So a new block of the genealogy starts there, and the blocks add up. The degrees of
+        freedom are two thirds of the effective number of families, with blocks combined after Welch and Satterthwaite,
+        and at least one.
+
+        The variance of ln P cannot fall from level to level, but its estimate does where a family that had grown dies
+        out. So the largest one up to the level is taken, with its degrees of freedom. This matters, because low
+        estimates and small variances come together: in such a run no particle got far ahead of the others, so no family
+        grew large.
+        """
+        out: list[tuple[float, float]] = []
+        ancestors = torch.arange(len(self.survivors[0]))
+        done = done_squared = block = largest = 0.0
+        degrees = math.inf
+        for level, above in enumerate(self.survivors):
+            count = len(above)
+            family = torch.bincount(ancestors[above]).double()
+            concentration = float(((family / family.sum()) ** 2).sum())
+            block -= 1 / count
+            lineage = -math.log(max(1 - concentration, 1 / count))
+            variance = max(lineage + block, 0.0)
+            total, squared = done + variance, done_squared + variance**2 * concentration
+            if total >= largest:
+                largest = total
+                degrees = max(1.0, _DEGREES_OF_FAMILY * total**2 / squared) if squared > 0 else math.inf
+            out.append((largest, degrees))
+            if level < len(self.parents):
+                block += reduce_shared_parents(int(above.sum()), len(self.parents[level]))
+                parents = self.parents[level]
+                ancestors = ancestors[parents]
+                if concentration > _DEGENERATE:
+                    done, done_squared, block = total, squared, 0.0
+                    ancestors = parents
+        return out
+
+
+def _count_effective(ancestors: Tensor) -> float:
+    """The number of families with the same concentration as these particles' ancestors."""
+    family = torch.bincount(ancestors).double()
+    return float(family.sum() ** 2 / (family**2).sum())
+
+
+def reduce_shared_parents(kept: int, count: int) -> float:
+    """By how much two particles share a parent less often than if all N were drawn from the survivors.
+
+    The paper draws all N. Here the K survivors stay, and only the others are drawn. So a parent has `1 + B` children,
+    B binomial, and a pair shares its parent with probability `q = K E[(1 + B) B] / (N (N - 1))`, where multinomial
+    resampling has `1 / K`. A smaller population is drawn from the survivors without replacement: no pair shares one.
+    """
+    if count <= kept:
+        return 1 / kept
+    drawn = (count - kept) / kept
+    pairs = kept * (drawn * (1 - 1 / kept) + drawn**2 + drawn) / (count * (count - 1))
+    return 1 / kept - pairs

@@ -1,0 +1,262 @@
+"""The Metropolis moves of subset simulation: how a particle's next position is proposed.
+
+`GaussianMoves` are the default. They work in Gaussian space. In turns, they change all features a little, and replace a
+block of features by new random values:
+
+- all features: `z' = sqrt(1 - b^2) z + b xi` (preconditioned Crank-Nicolson, Cotter et al. 2013; Papaioannou et al.
+  2015 for subset simulation). This preserves the prior in any dimension, so only the level rejects moves.
+- a block of neighbouring positions of an image or a series: `z' = xi` within a random rectangle, `z' = z` outside it.
+  The map of a network with rectifiers jumps where a unit switches. A small move of size b of all pixels switches a
+  number of units that is proportional to b, but it forgets only b^2 / 2 of the position. For a block both are
+  proportional to its share of the pixels. Each part of the image has its own block size, since a level that hardly
+  depends on the border would otherwise decide how large blocks in the middle are. Where a block lies does not depend on
+  the particle, so the prior is preserved.
+
+Features without an order (inputs of one axis) have no blocks. There a few features often decide, and a block that
+misses them is accepted without changing anything that matters.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from standfast.algorithms.rare_events.priors import Prior
+from standfast.tensors import Streams, broadcast_rows
+
+_JITTER = 0.7  # the logarithm of a block's side varies by that much
+_PARTS = 16  # parts of an image or a series whose blocks have a size of their own, about
+_SHORTEST = 0.5  # positions of the longest axis; each block has at least one
+_SHARED_STEPS = 5.0  # to the steps of a part, so many with the acceptance of all parts are added: few say little
+_FROZEN = 0.1  # share of the features that may have forgotten less than what counts as forgotten
+
+
+class Moves:
+    """What all kinds of moves share: a size, adapted to a target acceptance, and what particles forget.
+
+    Args:
+        state: the first particles, `(P, n, *shape)`.
+        kinds: how many kinds of moves take turns.
+        size: the first size.
+        largest: the largest size, one for each problem or one for all.
+
+    Attributes:
+        size: of each problem's steps of all features, `(P,)`. It is one for all particles of a problem, and is adapted
+            in steps that shrink within a level, which keeps the bias of adaptation small.
+        kind: of the current step; it is the same for all problems.
+        memory: ln of the correlation with the positions at the beginning of the level, `(P,)`. For moves of all
+            features it is an average over features. For blocks, which may leave some features where they are, it is
+            what nine tenths of the features have at least forgotten.
+    """
+
+    target = 0.0
+
+    def __init__(self, state: Tensor, kinds: int, size: float, largest: Tensor | float) -> None:
+        self.size = torch.full((len(state),), size, device=state.device)
+        self.largest = torch.as_tensor(largest, device=state.device).to(self.size.dtype).expand(len(state))
+        self.kinds, self.kind = kinds, kinds - 1
+        self.begin_level(state)
+
+    def begin_level(self, state: Tensor) -> None:
+        """Start to count steps, and what they forget of these positions `(P, n, *shape)`."""
+        self.steps = [0] * self.kinds
+        self.lost = torch.zeros_like(self.size)  # by moves of all features
+        self.lost_in_blocks = torch.zeros_like(state[:, 0], dtype=self.size.dtype)
+
+    def begin_move(self) -> None:
+        """Start a move of all particles, which `propose` and `record` may take chunk by chunk."""
+        self.kind = (self.kind + 1) % self.kinds
+        self.tried, self.accepted = 0, torch.zeros_like(self.size)
+        self.square = torch.zeros_like(self.lost_in_blocks)
+
+    def propose(self, state: Tensor, streams: Streams) -> tuple[Tensor, Tensor | float]:
+        """Proposed states, and the log of the probability of the reverse step over that of the step, `(P, n)`."""
+        raise NotImplementedError
+
+    def record(self, step: Tensor, accept: Tensor) -> None:
+        """Count the steps `(P, n, *shape)` that were accepted, `(P, n)`; `step` is overwritten."""
+        self.tried += accept.shape[1]
+        self.accepted += accept.sum(1)
+        self.square += step.square_().mul_(broadcast_rows(accept, step)).sum(1).to(self.square.dtype)
+
+    def end_move(self) -> Tensor:
+        """Adapt the size to the share of accepted steps, and return this share, `(P,)`."""
+        rate = self.accepted / self.tried
+        self.steps[self.kind] += 1
+        self.adapt(rate, 1 / math.sqrt(self.steps[self.kind]))
+        # half the mean square of the steps, in units of the prior's, is forgotten
+        square = self.square / self.tried
+        if self.kind == 0:
+            self.lost -= torch.log1p(-(square.flatten(1).mean(1) / 2).clamp(max=0.99))
+        else:
+            self.lost_in_blocks -= torch.log1p(-(square / 2).clamp(max=0.99))
+        return rate
+
+    def adapt(self, rate: Tensor, gain: float) -> None:
+        """Change the size of this kind of moves by the share of accepted steps, `(P,)`."""
+        self.size = torch.minimum(self.size * torch.exp(gain * (rate - self.target)), self.largest)
+
+    @property
+    def memory(self) -> Tensor:
+        """See the class."""
+        of_features = self.lost_in_blocks.flatten(1).sort(1).values
+        return -self.lost - of_features[:, int(_FROZEN * of_features.shape[1])]
+
+    def select(self, index: Tensor) -> None:
+        """Keep these problems only."""
+        self.size, self.largest = self.size[index], self.largest[index]
+
+
+class GaussianMoves(Moves):
+    """Moves of all features (kind 0) and, for images and series, of blocks (kind 1), in Gaussian space.
+
+    A block is a rectangle in the axes after the channels, with all channels. The image has about 16 parts, and
+    each has its own block size, adapted to the acceptance of its blocks. A block's part follows from its random offset.
+
+    Args:
+        state: the first particles, `(P, n, *shape)`.
+
+    Attributes:
+        share: of the positions that a block of each part covers, `(P, parts)`, in (0, 1].
+    """
+
+    target = 0.35  # Papaioannou et al. 2015
+
+    def __init__(self, state: Tensor) -> None:
+        self.grid = state.shape[3:]
+        self.parts = plan_parts(self.grid)
+        self.share = torch.ones((len(state), math.prod(self.parts)), device=state.device)
+        super().__init__(state, kinds=2 if self.grid else 1, size=0.8, largest=1.0)
+
+    def begin_move(self) -> None:
+        """Start a move of all particles, which `propose` and `record` may take chunk by chunk."""
+        super().begin_move()
+        self.tried_in_part, self.accepted_in_part = torch.zeros_like(self.share), torch.zeros_like(self.share)
+
+    def propose(self, state: Tensor, streams: Streams) -> tuple[Tensor, Tensor | float]:
+        """Proposed states; steps and their reverse are equally probable."""
+        noise = streams.normal(state.shape[1:], state.dtype)
+        if self.kind == 0:
+            width = broadcast_rows(self.size.to(state.dtype), state)
+            return torch.sqrt(1 - width**2) * state + width * noise, 0.0
+        inside, self.part = draw_blocks(self.share, self.parts, state.shape[1], self.grid, streams)
+        return torch.where(inside[:, :, None], noise, state), 0.0
+
+    def record(self, step: Tensor, accept: Tensor) -> None:
+        """Count the accepted steps, and of blocks also those of each part."""
+        super().record(step, accept)
+        if self.kind == 1:
+            accepted = accept.to(self.share.dtype)
+            self.tried_in_part.scatter_add_(1, self.part, torch.ones_like(accepted))
+            self.accepted_in_part.scatter_add_(1, self.part, accepted)
+
+    def adapt(self, rate: Tensor, gain: float) -> None:
+        """Change the size of moves of all features, or those of all parts' blocks."""
+        if self.kind == 0:
+            super().adapt(rate, gain)
+        else:
+            accepted = self.accepted_in_part + _SHARED_STEPS * rate[:, None]
+            surplus = accepted / (self.tried_in_part + _SHARED_STEPS) - self.target
+            smallest = (_SHORTEST / max(self.grid)) ** len(self.grid)
+            self.share = (self.share * torch.exp(gain * surplus)).clamp(smallest, 1.0)
+
+    def select(self, index: Tensor) -> None:
+        """Keep these problems only."""
+        super().select(index)
+        self.share = self.share[index]
+
+
+class RandomWalk(Moves):
+    """The paper's moves: uniform around each feature, cut off at the box's faces as in the authors' code.
+
+    The acceptance ratio is that of Eq. 23 with numerator and denominator exchanged, which is the correct form. The
+    width is adapted for all particles together, not for each from its own history.
+    """
+
+    target = 0.234  # SAFARI's choice
+
+    def __init__(self, prior: Prior, state: Tensor) -> None:
+        # the first step is as wide as the prior, feature by feature
+        scale = state.std(dim=1, keepdim=True)
+        self.prior = prior
+        super().__init__(state, kinds=1, size=1.0, largest=self._widest(scale))
+        self.scale = scale
+
+    def propose(self, state: Tensor, streams: Streams) -> tuple[Tensor, Tensor | float]:
+        """Proposed states, and the log of the probability of the reverse step over that of the step, `(P, n)`."""
+        reach = broadcast_rows(self.size.to(state.dtype), state) * self.scale
+        noise = streams.uniform(state.shape[1:], state.dtype)
+        if self.prior.box is None:
+            return state + reach * (2 * noise - 1), 0.0
+        lower, upper = (face[:, None] for face in self.prior.box)
+
+        def ends(x: Tensor) -> tuple[Tensor, Tensor]:
+            return torch.maximum(x - reach, lower), torch.minimum(x + reach, upper)
+
+        (low, high), roomy = ends(state), upper > lower
+        proposed = torch.lerp(low, high, noise)
+        back_low, back_high = ends(proposed)
+        # a feature whose box has no width stays where it is
+        ratio = torch.where(roomy, high - low, 1.0) / torch.where(roomy, back_high - back_low, 1.0)
+        return proposed, ratio.log().flatten(2).sum(2)
+
+    def record(self, step: Tensor, accept: Tensor) -> None:
+        """Count the accepted steps, in units of the prior's standard deviation."""
+        super().record(step / self.scale.clamp(min=1e-30), accept)
+
+    def select(self, index: Tensor) -> None:
+        """Keep these problems only."""
+        super().select(index)
+        self.scale, self.prior = self.scale[index], self.prior.select(index)
+
+    def _widest(self, scale: Tensor) -> Tensor | float:
+        """The largest width `(P,)`. Above it the proposal no longer changes, and adaptation would not recover."""
+        if self.prior.box is None:
+            return torch.inf
+        room, scale = (self.prior.box[1] - self.prior.box[0]).flatten(1), scale[:, 0].flatten(1)
+        reach = torch.where((room > 0) & (scale > 0), room / scale.clamp(min=1e-30), 0.0)
+        return reach.amax(1).clamp(min=1.0)
+
+
+def plan_parts(grid: torch.Size) -> tuple[int, ...]:
+    """Into how many parts each axis is divided, so that there are about 16 in all.
+
+    >>> plan_parts(torch.Size([28, 28])), plan_parts(torch.Size([140])), plan_parts(torch.Size([]))
+    ((4, 4), (16,), ())
+    """
+    return tuple(min(length, round(_PARTS ** (1 / len(grid)))) for length in grid)
+
+
+def draw_blocks(
+    share: Tensor, parts: tuple[int, ...], count: int, grid: torch.Size, streams: Streams
+) -> tuple[Tensor, Tensor]:
+    """`count` random blocks for each problem, bool `(P, count, *grid)`, and the part of each, `(P, count)`.
+
+    Their sides vary by a factor of two in both directions, and are at least one position long. Blocks may stick out (so
+    that positions at the edge are drawn as often as the others), which makes large ones smaller.
+
+    Args:
+        share: of the positions that a block of each part covers, about; `(P, prod(parts))`, in (0, 1].
+        parts: into how many parts each axis is divided.
+    """
+    axes = len(grid)
+    numbers = streams.uniform((count, 1 + 2 * axes), torch.float32)
+    stretch = torch.exp(_JITTER * (2 * numbers[..., :1] - 1))
+    offsets = numbers[..., 1 + axes :]
+    part = torch.zeros((), dtype=torch.int64, device=share.device)
+    for axis, divided in enumerate(parts):
+        part = part * divided + (offsets[..., axis] * divided).long().clamp(max=divided - 1)
+    own = share.gather(1, part)[..., None]
+    # a power of 1/3 would have other last bits in another batch
+    own_side = own ** (1 / axes) if axes <= 2 else torch.exp(torch.log(own) / axes)
+    inside = torch.ones((), dtype=torch.bool, device=share.device)
+    for axis, length in enumerate(grid):
+        rounding, offset = numbers[..., 1 + axis, None], offsets[..., axis, None]
+        side = (own_side * stretch * length + rounding).floor().clamp(1, length)
+        first = (offset * (length + side - 1)).floor() - (side - 1)
+        place = torch.arange(length, device=share.device)
+        within = (place >= first) & (place < first + side)
+        inside = inside & within.reshape(*within.shape[:2], *(length if other == axis else 1 for other in range(axes)))
+    return inside, part

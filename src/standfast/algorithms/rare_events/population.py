@@ -1,0 +1,185 @@
+"""The particles of several problems: their scores, and how they move within a level."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from standfast.algorithms.rare_events.estimate import Score, as_columns
+from standfast.algorithms.rare_events.moves import GaussianMoves, Moves, RandomWalk
+from standfast.algorithms.rare_events.priors import Prior
+from standfast.tensors import Streams, broadcast_rows
+
+Proposal = Literal["gaussian", "random_walk"]
+
+CHUNK_ELEMENTS = 1 << 23  # numbers in the particles of one problem that are moved together
+
+
+class Population:
+    """The particles of P problems. Proposals, inputs and maps exist for one chunk of them at a time.
+
+    Attributes:
+        problems: the numbers of the problems, int64 `(P,)`.
+        state: the particles in Gaussian space, or as inputs for the random walk, `(P, n, *shape)`.
+        scores: `(P, n, S)`.
+    """
+
+    kernel: Moves
+
+    def __init__(
+        self, score: Score, prior: Prior, problems: Tensor, streams: Streams, proposal: Proposal, indexed: bool
+    ) -> None:
+        self.score, self.indexed, self.proposal = score, indexed, proposal
+        self.prior, self.problems, self.streams = prior, problems, streams
+
+    def __len__(self) -> int:
+        return len(self.problems)
+
+    @property
+    def count(self) -> int:
+        """How many particles each problem has."""
+        return self.state.shape[1]
+
+    def draw(self, count: int) -> None:
+        """Draw `count` particles for each problem from the prior."""
+        self.state = torch.empty(
+            (len(self), count, *self.prior.shape), dtype=self.prior.dtype, device=self.prior.device
+        )
+        for part in self._chunks(count):
+            drawn = self.prior.sample_gaussian(part.stop - part.start, self.streams)
+            self.state[:, part] = self.prior.from_gaussian(drawn) if self.proposal == "random_walk" else drawn
+        self._begin(self.state)
+
+    def place(self, state: Tensor) -> None:
+        """Start with these particles, `(P, n, *shape)`."""
+        self.state = state
+        walk = self.proposal == "random_walk"  # its steps are as wide as the prior, and these particles may not be
+        drawn = self.streams.normal((256, *self.prior.shape), self.prior.dtype) if walk else state
+        self._begin(self.prior.from_gaussian(drawn) if walk else state)
+
+    def _begin(self, drawn: Tensor) -> None:
+        """Score the particles, and make their moves; `drawn` is as wide as the prior."""
+        weights, scores = [], []
+        for part in self._chunks(self.count):
+            points = self.points(self.state[:, part])
+            weights.append(self._log_target(points))
+            scores.append(self.evaluate(points))
+        self.weight = None if weights[0] is None else torch.cat([w for w in weights if w is not None], dim=1)
+        self.scores = torch.cat(scores, dim=1)
+        walk = self.proposal == "random_walk"
+        self.kernel = RandomWalk(self.prior, drawn) if walk else GaussianMoves(self.state)
+
+    def points(self, state: Tensor) -> Tensor:
+        """The inputs of these particles."""
+        return state if self.proposal == "random_walk" else self.prior.from_gaussian(state)
+
+    def point(self, row: int, particle: int) -> Tensor:
+        """The input of one particle of one problem."""
+        state = self.state[row : row + 1, particle : particle + 1]
+        return (state if self.proposal == "random_walk" else self.prior.select([row]).from_gaussian(state))[0, 0]
+
+    def keep(self, rows: list[int]) -> None:
+        """Keep these problems only."""
+        if len(rows) == len(self):
+            return
+        self.prior, self.streams = self.prior.select(rows), self.streams.select(rows)
+        index = torch.tensor(rows, device=self.problems.device, dtype=torch.int64)
+        self.problems, self.state, self.scores = self.problems[index], self.state[index], self.scores[index]
+        if self.weight is not None:
+            self.weight = self.weight[index]
+        self.kernel.select(index)
+
+    def refill(self, survivors: Sequence[Tensor], count: int) -> Tensor:
+        """`count` particles from each problem's `survivors`, bool `(n,)`: these and random copies; the parents."""
+        alive = [above.nonzero()[:, 0].to(self.state.device) for above in survivors]
+        picks = self.streams.refill([len(a) for a in alive], count)
+        parents = torch.stack([survivor[pick] for survivor, pick in zip(alive, picks, strict=True)])
+        rows = torch.arange(len(alive), device=parents.device)[:, None]
+        self.state, self.scores = take_particles(self.state, parents), self.scores[rows, parents]
+        if self.weight is not None:
+            self.weight = self.weight[rows, parents]
+        return parents
+
+    def move(self, moves: int, stage: Tensor, value: Tensor) -> Tensor:
+        """Metropolis steps of every particle within its problem's level; the size of the steps adapts.
+
+        Args:
+            stage, value: the levels, each `(P, 1)`.
+
+        Returns:
+            The share of accepted steps, and what is left of the positions (`Moves.memory`), `(2, P)`.
+        """
+        accepted = torch.zeros(len(self), device=self.state.device)
+        self.kernel.begin_level(self.state)
+        for _ in range(moves):
+            self.kernel.begin_move()
+            for part in self._chunks(self.count):
+                self._move_part(part, stage, value)
+            accepted += self.kernel.end_move()
+        return torch.stack([accepted / moves, self.kernel.memory])
+
+    def _move_part(self, part: slice, stage: Tensor, value: Tensor) -> None:
+        """One Metropolis step of some of the particles; the others stay as they are."""
+        state = self.state[:, part]
+        proposed, correction = self.kernel.propose(state, self.streams)
+        points = self.points(proposed)
+        weight = self._log_target(points)
+        scores = self.evaluate(points)
+        del points
+        accept = is_within(scores, stage, value)
+        if weight is not None and self.weight is not None:
+            chance = self.streams.uniform(weight.shape[1:], weight.dtype)
+            accept &= torch.log(chance) < weight - self.weight[:, part] + correction
+            self.weight[:, part] = torch.where(accept, weight, self.weight[:, part])
+        self.kernel.record(proposed - state, accept)
+        self.state[:, part] = torch.where(broadcast_rows(accept, state), proposed, state)
+        self.scores[:, part] = torch.where(accept[..., None], scores, self.scores[:, part])
+
+    def evaluate(self, points: Tensor) -> Tensor:
+        """Scores `(P, n, S)` of points `(P, n, *shape)`."""
+        rows = points.shape[0] * points.shape[1]
+        flat = points.reshape(rows, *points.shape[2:])
+        if self.indexed:
+            values = self.score(flat, self.problems.repeat_interleave(points.shape[1]))
+        else:
+            values = self.score(flat)
+        return as_columns(values, rows).reshape(*points.shape[:2], -1)
+
+    def _log_target(self, points: Tensor) -> Tensor | None:
+        """Log density of the target relative to the distribution that the proposal preserves."""
+        return self.prior.log_density(points) if self.proposal == "random_walk" else self.prior.log_weight(points)
+
+    def _chunks(self, count: int) -> list[slice]:
+        """The particles, in parts whose size depends on the features only: a problem's bits depend on it."""
+        size = max(1, CHUNK_ELEMENTS // math.prod(self.prior.shape))
+        return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+def order_keys(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """What particles are ordered by: how many stages each has passed, and its value in the next one; `(P, n)` each."""
+    passed = (scores >= 0).to(torch.int64).cumprod(-1).sum(-1)
+    padded = torch.cat([scores, scores[..., -1:]], dim=-1)  # after the last stage the last column decides
+    return passed, padded.gather(-1, passed[..., None])[..., 0]
+
+
+def is_within(scores: Tensor, stage: Tensor, value: Tensor) -> Tensor:
+    """Whether particles are at or above their problem's level, bool `(P, n)`."""
+    stages, values = order_keys(scores)
+    return (stages > stage) | ((stages == stage) & (values >= value))
+
+
+def take_particles(state: Tensor, parents: Tensor) -> Tensor:
+    """The particles `(P, n, *shape)` with these numbers `(P, m)`; in place, feature by feature, where m = n."""
+    rows = torch.arange(len(parents), device=parents.device)[:, None]
+    same = parents.shape[1] == state.shape[1]
+    out = state if same else state.new_empty((*parents.shape, *state.shape[2:]))
+    before, after = state.flatten(2), out.flatten(2)
+    features = max(1, CHUNK_ELEMENTS // max(parents.shape[1], state.shape[1]))
+    for start in range(0, before.shape[2], features):
+        part = slice(start, start + features)
+        after[:, :, part] = before[:, :, part][rows, parents]
+    return out

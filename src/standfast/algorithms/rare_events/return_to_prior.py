@@ -1,0 +1,112 @@
+"""ln P from the event back to the prior: a check of subset simulation, whose errors go the other way.
+
+    P = prod_i P(score >= L_i | score >= L_{i-1})
+
+Subset simulation goes from the prior to the event, and a mode that its particles lose makes P too small. Here particles
+start in the event and go back through the same levels `L_i`. In each level they make `moves` Metropolis steps, and the
+share of them that is still at or above the next higher level estimates that level's factor.
+
+Particles that have not moved enough are still too high, so P comes out too large: if x is drawn from the distribution
+within `L_i`, and moves by an even number k of steps of a reversible kernel within `L_{i-1}`, the mean of the share is
+`||K^{k/2} f||^2 / ||f||_1 >= P(L_i | L_{i-1})` with f the indicator of `L_i`. (Steps that adapt, or that take turns
+with blocks, are not exactly such a kernel.) Together both directions bracket ln P, as in Grosse, Ghahramani and Adams,
+"Sandwiching the marginal likelihood using bidirectional Monte Carlo" (2015). Their argument needs exact draws of the
+event. Here the particles are those of the last population, and witnesses, after some steps within the event. So this is
+a check and not a proof. It cannot see a mode in which no particle starts.
+
+Particles of the population and witnesses go back apart from each other (`join_groups`). In a joint group each share
+would be a mean over both parts of the event. A witness in a part that gets rare faster than the others would make every
+share too small, and P too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from standfast.algorithms.rare_events.population import Population, is_within
+
+Level = tuple[int, float]  # the column of the score, and its threshold
+
+_PRIOR: Level = (-1, 0.0)  # every score is above it
+
+
+def estimate_from_event(
+    population: Population, levels: Sequence[Sequence[Level]], moves: int, first_moves: int
+) -> tuple[Tensor, Tensor]:
+    """Estimate each problem's ln P from particles within its event.
+
+    Args:
+        population: the particles, all within the events.
+        levels: of each problem, from the lowest to the event.
+        moves: steps within each level.
+        first_moves: steps within the event, before the first level.
+
+    Returns:
+        ln P and its standard error, both `(P,)`. The error takes each starting point as one observation, so starting
+        points that are alike make it too small.
+    """
+    device, total = population.state.device, len(population)
+    paths = [[_PRIOR, *own] for own in levels]
+    active = list(range(total))
+    count = population.count
+    # `certain` is the variance of levels in which all or no particles are above
+    logarithm, error, certain = torch.zeros((3, total), dtype=torch.float64, device=device)
+    influence = torch.zeros((total, count), dtype=torch.float64, device=device)
+    depth = 0  # how many levels the particles have gone back
+    while active:
+        stage, value = _as_columns([paths[place][-1 - depth] for place in active], device)
+        population.move(moves if depth else first_moves, stage, value)
+        if depth:
+            above = _as_columns([paths[place][-depth] for place in active], device)
+            inside = is_within(population.scores, *above).double()
+            hits = inside.sum(1)
+            # without a particle left above, half a particle is counted
+            share = hits.clamp(min=0.5) / count
+            influence += torch.where(hits > 0, inside.T / share - 1, 0.0).T
+            spread = torch.polygamma(1, hits + 0.5) - torch.polygamma(1, torch.full_like(hits, count + 1.0))
+            certain[active] += torch.where((hits == 0) | (hits == count), spread, 0.0)
+            logarithm[active] += share.log()
+            error[active] = (influence.square().mean(1) / count + certain[active]).sqrt()
+        depth += 1
+        going_on = [row for row, place in enumerate(active) if depth < len(paths[place])]
+        active = [active[row] for row in going_on]
+        influence = influence[going_on]
+        if active:
+            population.keep(going_on)
+    return logarithm, error
+
+
+def join_groups(estimates: Sequence[tuple[Tensor, Tensor]], alike: Tensor) -> tuple[Tensor, Tensor]:
+    """ln P and its standard error, both `(P,)`, from those of one or two groups of particles.
+
+    If the groups A and B start in two parts of the event and meet at level L, they estimate `P(L) P_A / P_A(L)` and
+    `P(L) P_B / P_B(L)`, where `P_A` is the probability of part A and `P_A(L)` that of what belongs to it within L. The
+    larger one is at least `P(L) (P_A + P_B) / (P_A(L) + P_B(L))`, which lies between them. This is at least P, since no
+    point of L belongs to both parts. So the larger one errs to the expected side, and is taken. Where both groups see
+    the same parts, the larger of two noisy estimates is too large by half of their standard error, on average.
+
+    Args:
+        estimates: of each group, one or two.
+        alike: `(P,)`, both groups started at the same particles: the mean of P is taken.
+    """
+    if len(estimates) == 1:
+        return estimates[0]
+    (value_a, error_a), (value_b, error_b) = estimates
+    # torch's logaddexp and hypot have other last bits in other batches
+    mean = torch.maximum(value_a, value_b) + torch.log1p(torch.exp(-(value_a - value_b).abs())) - math.log(2)
+    parts = ((value_a - mean).exp() * error_a).square() + ((value_b - mean).exp() * error_b).square()
+    larger = value_b > value_a
+    value = torch.where(alike, mean, torch.where(larger, value_b, value_a))
+    error = torch.where(alike, parts.sqrt() / 2, torch.where(larger, error_b, error_a))
+    return value, error
+
+
+def _as_columns(levels: Sequence[Level], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Stages and values, each `(P, 1)`."""
+    stage = torch.tensor([level[0] for level in levels], device=device)
+    value = torch.tensor([level[1] for level in levels], device=device, dtype=torch.float64)
+    return stage[:, None], value[:, None]

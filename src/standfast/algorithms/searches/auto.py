@@ -1,0 +1,62 @@
+"""The search that suits the region: a grid for few parameters, else gradient search and block search.
+
+Problem: `max value(x) subject to violation(x) <= 0` over the region.
+
+- In a region of at most `few` parameters, such as the angle of a rotation, this is the grid search.
+- In others with a gradient objective, the gradient search gets the share `white` of the budget. Block search spends the
+  rest on small changes of the best point: the smoothed objective leads near an optimum of the true one, and block
+  search asks the true one only.
+- Without a gradient objective, and where the model turns out to have no second derivatives, this is block search.
+
+Source: see `grid`, `gradient` and `block`.
+
+Cost: `budget` evaluations for each problem.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from standfast.algorithms.searches.base import FEW, Search, SearchRun, searches
+from standfast.algorithms.searches.block import BlockSearch
+from standfast.algorithms.searches.gradient import GradientSearch
+from standfast.algorithms.searches.grid import GridSearch
+from standfast.errors import NoGradientsError, SecondDerivativeError, check, check_integer
+from standfast.tensors import Streams
+
+
+@searches.register("auto")
+@dataclass(frozen=True)
+class AutoSearch(Search):
+    """Grid search for few parameters; else gradient and then block search, or block search alone without gradients.
+
+    Args:
+        white: share of the budget that the gradient search gets where there are gradients.
+        start: share of the features in the first blocks after it.
+        few: the most parameters for which it is the grid search.
+    """
+
+    white: float = 0.85
+    start: float = 0.02
+    few: int = FEW
+    name: ClassVar[str] = "auto"
+    takes_gradient: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check(0 < self.white <= 1, "white", "a share above 0 and at most 1", self.white)
+        check(0 < self.start <= 1, "start", "a share above 0 and at most 1", self.start)
+        check_integer(self.few, "few", 0)
+
+    def search(self, run: SearchRun, streams: Streams) -> None:
+        """Search a grid; or follow gradients, and change blocks of what they led to."""
+        if run.region.shape.numel() <= self.few:
+            return GridSearch().search(run, streams)
+        block = BlockSearch()
+        if not run.white_box:
+            return block.search(run, streams)
+        try:
+            GradientSearch().ascend(run, streams, max(1, round(self.white * run.left)))
+        except (NoGradientsError, SecondDerivativeError):  # such as a frozen backbone, and a compiled model
+            return block.search(run, streams)
+        return block.refine(run, streams, self.start)

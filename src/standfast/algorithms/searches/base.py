@@ -1,0 +1,300 @@
+"""What the searches for a worst case share: the objective, the order of candidates, a run and its accounts, the result.
+
+A search maximises `value(x)` subject to `violation(x) < 0` or `<= 0` over the region around each of P centres, for all
+of them at once. The objective is a black box, and the search knows nothing of explanations.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from standfast.errors import ArgumentError, check_integer
+from standfast.neighbourhoods import Region
+from standfast.records import ConfigurationType
+from standfast.registry import Registry
+from standfast.tensors import Streams, broadcast_rows
+
+#: the key of an outcome with a NaN, below all others
+NAN_KEY = -(1 << 63)
+
+#: a region of at most so many parameters has optima inside its box, and few that are worth a visit
+FEW = 4
+
+_TRACE_POINTS = 200  # about how many entries a trace has at most
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the objective says of M points.
+
+    Attributes:
+        value: what is maximised, `(M,)`.
+        violation: how far the constraint is from being met; at most 0 where it is met. `(M,)`
+    """
+
+    value: Tensor
+    violation: Tensor
+
+    def key(self) -> Tensor:
+        """Integers in the order of preference, int64 `(M,)`.
+
+        Feasible points are ordered by value. All others lie below them, ordered by violation (Deb 2000). NaN comes
+        last. The order is exact for float32: unequal values never tie.
+
+        >>> seen = Outcome(torch.tensor([1.0, 2.0, 9.0, torch.nan]), torch.tensor([0.0, -1.0, 0.5, -1.0]))
+        >>> seen.key().argsort(descending=True).tolist()
+        [1, 0, 2, 3]
+        """
+        return self._key
+
+    @cached_property
+    def _key(self) -> Tensor:  # a search asks several times
+        value, violation = _to_integers(torch.stack([self.value.double(), self.violation.double()]))
+        key = torch.where(self.violation <= 0, value + (1 << 62), -violation)
+        return torch.where(self.value.isnan() | self.violation.isnan(), NAN_KEY, key)
+
+    def gather(self, rows: Tensor) -> Outcome:
+        """Of an outcome `(P, n)` the points numbered `rows` `(P, k)` of each problem, `(P, k)`."""
+        return Outcome(self.value.gather(1, rows), self.violation.gather(1, rows))
+
+
+def _to_integers(x: Tensor) -> Tensor:
+    """Integers of at most `2^61` in magnitude, in the order of float64 `x`: their bits, in two's complement."""
+    bits = (x + 0.0).view(torch.int64)
+    return torch.where(bits < 0, bits ^ ((1 << 63) - 1), bits) >> 2
+
+
+class Objective(Protocol):
+    """A black box: the outcome of points `(M, *shape)`; `problem` `(M,)` says to which problem each point belongs."""
+
+    def __call__(self, x: Tensor, problem: Tensor) -> Outcome: ...
+
+
+class GradientObjective(Protocol):
+    """The directions of steepest ascent at points `(M, *shape)`, on a smoothed model; for white-box searches only.
+
+    Where `feasible` `(M,)` holds, the gradient of the value; elsewhere the gradient of minus the violation. Shaped like
+    `x`, without NaN. The implementation cuts the work to what fits into memory. `sharpness` above 1 asks for a smoothed
+    model that is nearer to the true one by this factor; below 1 for a smoother one.
+    """
+
+    def __call__(self, x: Tensor, problem: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor: ...
+
+
+def differentiate_outcome(outcome: Outcome, x: Tensor, feasible: Tensor) -> Tensor:
+    """What a `GradientObjective` returns, from an outcome whose graph leads to `x`; zeros where no graph does."""
+    goal = torch.where(feasible, outcome.value, -outcome.violation)
+    if not goal.requires_grad:
+        return torch.zeros_like(x)
+    (direction,) = torch.autograd.grad(goal.sum(), x, materialize_grads=True)
+    return direction.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The outcome of the best candidate after some of the evaluations.
+
+    Attributes:
+        evaluations: for each problem so far, `(T,)`.
+        value, violation: of the best candidate, `(P, T)`.
+    """
+
+    evaluations: Tensor
+    value: Tensor
+    violation: Tensor
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The best point of each problem, as the search saw it; the caller re-evaluates it.
+
+    Attributes:
+        inputs: `(P, *shape)`.
+        value, violation: `(P,)`.
+        trace: the best outcome against the number of evaluations.
+        population: the last one, `(P, n, *shape)`; None for a search without one, and where the budget was spent on
+            the centres.
+        followed_gradients: whether the search used the gradient objective.
+        gap: an estimate of how far the true optimum may be above `value`, `(P,)`, from a search that has one (`grid`);
+            it is no bound. Infinite where nothing feasible was found; None from the other searches.
+    """
+
+    inputs: Tensor
+    value: Tensor
+    violation: Tensor
+    trace: Trace
+    population: Tensor | None = None
+    followed_gradients: bool = False
+    gap: Tensor | None = None
+
+
+class SearchRun:
+    """One run of a search: it queries the objective, counts evaluations, and keeps the best point of each problem.
+
+    It starts with the centres, at one evaluation each. So a search for an event that the centre satisfies always ends
+    with a point that meets the constraint. Of equally good points the first one stays.
+
+    Attributes:
+        region: where all points must lie.
+        budget: evaluations of each problem at most.
+        spent: evaluations of each problem so far.
+        best_inputs, best, best_key: the best point of each problem `(P, *shape)`, its outcome and its key `(P,)`.
+        followed_gradients: whether the gradient objective was used.
+        gap: for a search that estimates it, to set at its end; see `SearchResult`.
+    """
+
+    gap: Tensor | None = None
+
+    def __init__(
+        self, objective: Objective, region: Region, budget: int, gradient: GradientObjective | None = None
+    ) -> None:
+        self._objective, self._gradient = objective, gradient
+        self.region, self.budget, self.spent = region, budget, 0
+        self.followed_gradients = False
+        self._every, self._next = max(1, budget // _TRACE_POINTS), 0
+        self._trace: list[tuple[int, Outcome]] = []
+        self.best_inputs = region.centre.clone()
+        seen = self._evaluate(self.best_inputs[:, None])
+        self.best = Outcome(seen.value[:, 0].clone(), seen.violation[:, 0].clone())
+        self.best_key = self.best.key()
+        self._note()
+
+    @property
+    def left(self) -> int:
+        """Evaluations of each problem that the budget still allows."""
+        return self.budget - self.spent
+
+    def query(self, x: Tensor) -> Outcome:
+        """The outcome `(P, n)` of n candidates for each problem, `(P, n, *shape)`; better ones become the best."""
+        seen = self._evaluate(x)
+        key, row = seen.key().max(dim=1)
+        better, row = key > self.best_key, row[:, None]
+        found = seen.gather(row)
+        self.best_key = torch.where(better, key, self.best_key)
+        self.best_inputs = torch.where(
+            broadcast_rows(better, self.best_inputs), take_points(x, row)[:, 0], self.best_inputs
+        )
+        self.best = Outcome(
+            torch.where(better, found.value[:, 0], self.best.value),
+            torch.where(better, found.violation[:, 0], self.best.violation),
+        )
+        self._note()
+        return seen
+
+    @property
+    def white_box(self) -> bool:
+        """Whether there is a gradient objective."""
+        return self._gradient is not None
+
+    def find_ascent(self, x: Tensor, feasible: Tensor, sharpness: float = 1.0) -> Tensor:
+        """The gradient objective's directions, like `x` `(P, n, *shape)`; `feasible` `(P, n)`. One evaluation each."""
+        assert self._gradient is not None
+        found = self._gradient(x.flatten(0, 1), _number_problems(x), feasible.flatten(), sharpness)
+        self.followed_gradients = True
+        self.spent += x.shape[1]
+        return found.reshape(x.shape)
+
+    def result(self, population: Tensor | None = None) -> SearchResult:
+        """The best points, and how the run came to them."""
+        self._note(last=True)
+        evaluations, outcomes = zip(*self._trace, strict=True)
+        trace = Trace(
+            torch.tensor(evaluations),
+            torch.stack([outcome.value for outcome in outcomes], dim=1),
+            torch.stack([outcome.violation for outcome in outcomes], dim=1),
+        )
+        best = self.best
+        return SearchResult(
+            self.best_inputs, best.value, best.violation, trace, population, self.followed_gradients, self.gap
+        )
+
+    def _evaluate(self, x: Tensor) -> Outcome:
+        seen = self._objective(x.flatten(0, 1), _number_problems(x))
+        self.spent += x.shape[1]
+        return Outcome(seen.value.reshape(x.shape[:2]), seen.violation.reshape(x.shape[:2]))
+
+    def _note(self, last: bool = False) -> None:
+        """Add the best outcome to the trace, in steps of equal length."""
+        known = bool(self._trace) and self._trace[-1][0] == self.spent
+        if not known and (last or self.spent >= self._next):
+            self._next = self.spent + self._every
+            self._trace.append((self.spent, self.best))
+
+
+@dataclass(frozen=True)
+class Search(metaclass=ConfigurationType):
+    """One way to search: options in the constructor, and the method in `search`."""
+
+    name: ClassVar[str]
+    #: whether it needs the gradient objective
+    white_box: ClassVar[bool] = False
+    #: whether it uses the gradient objective where there is one
+    takes_gradient: ClassVar[bool] = False
+
+    def run(
+        self,
+        objective: Objective,
+        region: Region,
+        budget: int,
+        seed: int,
+        gradient: GradientObjective | None = None,
+    ) -> SearchResult:
+        """Search around each centre of `region`, with at most `budget` evaluations for each, the centre's included.
+
+        Every point handed to `objective` lies in the region. Random numbers come from `region.streams(seed)`.
+
+        Raises:
+            ArgumentError: a budget below 1, or no `gradient` for a white-box search.
+        """
+        check_integer(budget, "budget")
+        if self.white_box and gradient is None:
+            raise ArgumentError("gradient", "an objective that can be differentiated", None)
+        run = SearchRun(objective, region, budget, gradient)
+        return run.result(self.search(run, region.streams(seed)) if run.left else None)
+
+    @abstractmethod
+    def search(self, run: SearchRun, streams: Streams) -> Tensor | None:
+        """Spend what is left of the budget, by `run.query`; the last population if the search keeps one, else None.
+
+        At least one evaluation is left. `streams` has a random stream for each problem.
+        """
+
+
+searches: Registry[type[Search]] = Registry("search")
+
+
+def take_points(x: Tensor, rows: Tensor) -> Tensor:
+    """The points numbered `rows` `(P, k)` of each problem's points `x` `(P, n, *shape)`."""
+    return x[torch.arange(len(x), device=x.device)[:, None], rows]
+
+
+def draw_starts(region: Region, count: int, streams: Streams) -> Tensor:
+    """Points `(P, count, *shape)` to start from: drawn from the region, or spread over the box of few parameters.
+
+    In a box of at most `FEW` parameters they are a Kronecker sequence with a random shift, which leaves no large part
+    of the box empty: point i has `shift + i / g^d` modulo 1 along parameter d, with `g^(D + 1) = g + 1`. Source:
+    Roberts, "The unreasonable effectiveness of quasirandom sequences" (2018).
+    """
+    size = region.shape.numel()
+    if size > FEW:
+        return region.project(region.sample(count, streams))
+    ratio = 1.5
+    for _ in range(60):
+        ratio = (1 + ratio) ** (1 / (size + 1))
+    powers = torch.arange(1, size + 1, device=region.device, dtype=torch.float64)
+    steps = torch.arange(count, device=region.device, dtype=torch.float64)[:, None] * ratio**-powers
+    share = (streams.uniform((1, size), torch.float64) + steps) % 1
+    share = share.to(region.dtype).reshape(len(region), count, *region.shape)
+    lower, upper = (face[:, None].expand_as(share) for face in region.box)
+    return region.project(torch.lerp(lower, upper, share))
+
+
+def _number_problems(x: Tensor) -> Tensor:
+    """The number of the problem of each of the points `(P, n, *shape)`, `(P * n,)`."""
+    return torch.arange(len(x), device=x.device).repeat_interleave(x.shape[1])

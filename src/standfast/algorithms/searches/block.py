@@ -1,0 +1,395 @@
+"""Structured random search: change shrinking blocks of the input, and keep a change that improves.
+
+Problem: `max value(x) subject to violation(x) <= 0` over the region. The objective is a black box, and each problem has
+one incumbent. The search starts at the best of some vertices of the box that are constant on coarse patches. Then each
+proposal changes one contiguous block (of an image, a series or a flat vector; in a random set of channels) by one of
+the moves below. A round evaluates `proposals` points at once. The best replaces the incumbent if `Outcome.key` prefers
+it (feasible points by value, the others by violation). The moves:
+
+- `vertex`: the block becomes constant, at one end of the box, more likely at the one further from its middle;
+- `centre`: the block goes back to the centre;
+- `scale`: the block's offset from the centre shrinks by a random factor;
+- `nudge`: the block moves up or down by a share of the box from 1 to 2^-8;
+- `relax`: the offset of the whole input shrinks or grows by such a share.
+
+In a box the move is `vertex` as long as the incumbent violates the constraint or has a better value than the centre.
+Where leaving the centre costs value, and in an L2 ball, a move is drawn in proportion to its recent successes. A small
+share of the moves is drawn uniformly at random. The share of the features in a block falls from `start` to a single
+feature as `(1 - spent / budget)^power`.
+
+A round also tells what each single change does to the value and to the violation. The next round therefore tries
+`merges` combinations of them: all that pay if both were linear in the changes (a fractional knapsack, see
+`_choose_changes`), the better half, the better quarter. Combinations trade one block for another, so the search also
+moves along a tight constraint.
+
+In a region of few parameters, such as an angle, the search starts at the best of points that are spread over the
+box, a third of its budget, instead of at a vertex, and all moves serve from the start.
+
+Blocks are placed where changes have made a difference, and where no block was tried recently (`_Influence`).
+
+Source: Andriushchenko et al., "Square Attack: a query-efficient black-box adversarial attack via random search" (ECCV
+2020). We depart from it as follows. Many proposals are evaluated at once, for full batches, and combined. The share
+falls along a smooth curve, not by a table, and the blocks of one round have several sizes. A block takes the opposite
+vertex, since a random one is half the time the vertex where it was. Places are learnt, not uniform. The moves besides
+`vertex` are ours, because the most similar explanation under a changed class (SAFARI's second kind) lies on the
+decision boundary and not in a corner. In an L2 ball a vertex is one of a random smaller box, of half width between
+`radius / sqrt(features)` and `radius`, and every proposal is projected.
+
+Cost: `budget` evaluations for each problem, the first of them at the centre.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from standfast.algorithms.searches.base import (
+    FEW,
+    NAN_KEY,
+    Outcome,
+    Search,
+    SearchRun,
+    draw_starts,
+    searches,
+    take_points,
+)
+from standfast.errors import check, check_integer
+from standfast.neighbourhoods import Region
+from standfast.tensors import Streams, broadcast_rows, raise_power
+
+_MOVES = 5
+_VERTEX, _CENTRE, _SCALE, _NUDGE, _RELAX = range(_MOVES)
+_FEWEST = 16  # proposals of a round, unless fewer are asked for: batches have at least that many rows anyway
+_ALIGNED = 8  # proposals of a round are a multiple of it, as the rows of a batch are
+_ROUNDS = 64  # of small budgets, about
+_SPREAD = 3.0  # the shares of the blocks of one round lie between the current one over and times this
+_MARGIN = 0.02  # of a typical change of the violation
+_PATCHES = 7  # along each axis, in the vertices to start from
+
+
+@searches.register("block")
+@dataclass(frozen=True)
+class BlockSearch(Search):
+    """Structured random search after Square Attack, with moves that also leave the corners.
+
+    Args:
+        proposals: how many are evaluated at once at most, and so how large a batch one problem fills. A round has about
+            1.5% of the budget, in multiples of 8, but at least 16: more rounds are worth more than larger ones.
+        merges: how many combinations of the last round's changes are among them.
+        starts: how many patchwork vertices are tried first, at most a tenth of the budget.
+        start: share of the features in the first blocks.
+        power: how fast blocks shrink.
+        explore: share of moves drawn at random instead of by success.
+        memory: the factor by which the weight of a success falls with each further round.
+    """
+
+    proposals: int = 80
+    merges: int = 3
+    starts: int = 400
+    start: float = 0.1
+    power: float = 4.0
+    explore: float = 0.02
+    memory: float = 0.98
+    name: ClassVar[str] = "block"
+
+    def __post_init__(self) -> None:
+        for option in ("proposals", "merges", "starts"):
+            count = getattr(self, option)
+            check_integer(count, option)
+        check(0 < self.start <= 1, "start", "a share above 0 and at most 1", self.start)
+        check(self.power >= 0, "power", "a number of at least 0", self.power)
+        check(0 < self.explore <= 1, "explore", "a share above 0 and at most 1", self.explore)
+        check(0 <= self.memory < 1, "memory", "a number in [0, 1)", self.memory)
+
+    def search(self, run: SearchRun, streams: Streams) -> None:
+        """Query vertices, then one round of proposals after the other."""
+        if run.region.shape.numel() <= FEW:  # the optimum may be anywhere, and there are few vertices
+            run.query(draw_starts(run.region, min(run.left, max(1, run.budget // 3)), streams))
+            self.refine(run, streams, 1.0)
+            return
+        canvas = _Canvas(run.region)
+        home, x = run.best, canvas.patchwork(min(self.starts, max(1, run.budget // 10)), streams)
+        # the incumbent is the best vertex, not the centre, which is often feasible and hard to leave
+        now = _Incumbent(run.region.centre[:, None], home, torch.full_like(run.best_key, NAN_KEY))
+        now.accept(x, run.query(x))
+        now.key = torch.where(now.key == NAN_KEY, home.key(), now.key)  # where all vertices gave NaN
+        # in a box corners serve while leaving the centre gains value; where it costs value, and in a ball, any move
+        self._improve(run, streams, canvas, now, self.start, lambda: (now.key > 0) & (now.seen.value < home.value))
+
+    def refine(self, run: SearchRun, streams: Streams, start: float) -> None:
+        """Spend what is left of the budget on any moves of the best point; the first blocks have the share `start`."""
+        now = _Incumbent(run.best_inputs[:, None], run.best, run.best_key)
+        self._improve(run, streams, _Canvas(run.region), now, start, lambda: torch.ones_like(now.key, dtype=torch.bool))
+
+    def _improve(
+        self,
+        run: SearchRun,
+        streams: Streams,
+        canvas: _Canvas,
+        now: _Incumbent,
+        start: float,
+        leaves_corners: Callable[[], Tensor],
+    ) -> None:
+        """Rounds of proposals, from the incumbent `now`, until the budget is spent."""
+        region, first = run.region, run.spent
+        count = min(self.proposals, max(_FEWEST, round(run.budget / _ROUNDS / _ALIGNED) * _ALIGNED))
+        corner = torch.eye(_MOVES, dtype=torch.float64, device=region.device)[_VERTEX]
+        credit = torch.ones(len(region), _MOVES, dtype=torch.float64, device=region.device)
+        influence = _Influence(len(region), canvas.size, region.device)
+        strata = torch.arange(count, device=region.device, dtype=torch.float32)
+        # neighbours in the order of places get sides of different sizes: 37 has no divisor in common with most counts
+        spread = _SPREAD ** (2 * ((strata * 37 + 0.5) % count) / count - 1)
+        merged = fresh = None
+        while run.left:
+            u = streams.uniform((count, canvas.draws), torch.float32)[:, : run.left]
+            inner = leaves_corners() if region.radius is None else torch.ones_like(now.key, dtype=torch.bool)
+            wanted = torch.where(inner[:, None], credit / credit.sum(1, keepdim=True), corner)
+            chance = self.explore / _MOVES + (1 - self.explore) * wanted
+            move = torch.searchsorted(chance.cumsum(1), u[..., 0].double().contiguous()).clamp(max=_MOVES - 1)
+            share = start * (1 - (run.spent - first) / (run.budget - first)) ** self.power
+            side = canvas.sides(share * spread[: u.shape[1]])
+            block, middle = canvas.place_block(side, influence.draw((strata[: u.shape[1]] + u[..., 1]) / count))
+            y, inside = canvas.propose(now.x, move, block, middle, u[..., 2:])
+            single = torch.ones_like(move, dtype=torch.bool)
+            if merged is not None and fresh is not None:  # combinations take the place of the first proposals
+                rows = min(merged.shape[1], y.shape[1])
+                single[:, :rows] = ~fresh[:, :rows]
+                y[:, :rows] = torch.where(broadcast_rows(single[:, :rows], y), y[:, :rows], merged[:, :rows])
+            seen = run.query(y)
+            gain = seen.value - now.seen.value[:, None]
+            rise = (seen.violation - now.seen.violation[:, None]).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+            influence.learn(block, single, gain)
+            better = (seen.key() > now.key[:, None]) & single
+            credit = (self.memory * credit + (1 - self.memory) * 1e-2).scatter_add(1, move, better.double())
+            now.accept(y, seen)
+            usable = single & (move != _RELAX) & gain.isfinite()
+            amounts, score = _choose_changes(
+                torch.where(usable, gain, 0.0).double(),
+                torch.where(usable, rise, 0.0).double(),
+                now.seen.violation.double(),
+                self.merges,
+            )
+            merged, fresh = canvas.merge(now.x, y, inside, amounts, score), (amounts > 0).sum(2) > 1
+
+
+class _Incumbent:
+    """The point `(P, 1, *shape)` of each problem that proposals change, its outcome and its key, `(P,)` each."""
+
+    def __init__(self, x: Tensor, seen: Outcome, key: Tensor) -> None:
+        self.x, self.seen, self.key = x, seen, key
+
+    def accept(self, y: Tensor, seen: Outcome) -> None:
+        """The best of the points `y` `(P, n, *shape)` becomes the incumbent where it is better."""
+        key, row = seen.key().max(dim=1)
+        better, row = key > self.key, row[:, None]
+        found = seen.gather(row)
+        self.key = torch.where(better, key, self.key)
+        self.x = torch.where(broadcast_rows(better, self.x), take_points(y, row), self.x)
+        self.seen = Outcome(
+            torch.where(better, found.value[:, 0], self.seen.value),
+            torch.where(better, found.violation[:, 0], self.seen.violation),
+        )
+
+
+class _Canvas:
+    """The P inputs as channels over a line, a plane, ...: `(P, n, C, S)`, where S is the product of the extents."""
+
+    def __init__(self, region: Region) -> None:
+        self.region, shape = region, tuple(region.shape)
+        self.channels, self.extents = (shape[0], shape[1:]) if len(shape) > 1 else (1, shape)
+        self.size = math.prod(self.extents)
+        flat = (len(region), 1, self.channels, self.size)
+        self.centre = region.centre.reshape(flat)
+        self.lower, self.upper = region.lower.reshape(flat), region.upper.reshape(flat)
+        #: how many random numbers one proposal uses: move, place, box, amount, sign, end, channels
+        self.draws = 6 + self.channels
+
+    def patchwork(self, count: int, streams: Streams) -> Tensor:
+        """Random vertices `(P, count, *shape)`, constant on patches, `_PATCHES` of them along each axis."""
+        patches = [min(_PATCHES, extent) for extent in self.extents]
+        up = streams.uniform((count, self.channels, *patches), torch.float32) < 0.5
+        for axis, (extent, parts) in enumerate(zip(self.extents, patches, strict=True)):
+            up = up.index_select(3 + axis, torch.arange(extent, device=up.device) * parts // extent)
+        up = up.flatten(3)
+        lower, upper = self._box(torch.zeros(up.shape[:2], device=up.device))
+        return self._project(torch.where(up, upper, lower))
+
+    def propose(self, x: Tensor, move: Tensor, block: Tensor, middle: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        """Changed copies `(P, n, *shape)` of the incumbents `x` `(P, 1, *shape)`, and where each was changed.
+
+        `move` `(P, n)`, `u` uniform; the places are bool `(P, n, C, S)`.
+        """
+        x, n = x.reshape(self.centre.shape), move.shape[1]
+        box, amount, sign, end, channels = torch.split(u, [1, 1, 1, 1, self.channels], dim=2)
+        chosen = channels < 0.5
+        inside = block[:, :, None].clone()
+        if self.channels > 1:
+            inside = inside & (chosen | ~chosen.any(2, keepdim=True))[..., None]
+        lower, upper = self._box(box[..., 0])
+        at, low, high = (
+            values.expand(-1, n, -1, -1).gather(3, middle[..., None, None].expand(-1, -1, self.channels, 1))
+            for values in (x, lower, upper)
+        )
+        # from inside the box either end; the further one is the likelier
+        y = torch.where(at - low < end[..., None] * (high - low), upper, lower)
+        rows = torch.nonzero(move != _VERTEX, as_tuple=True)
+        if len(rows[0]):  # in a box they are few
+            kind, part = move[rows], amount[rows].to(x.dtype)
+            step = torch.where(sign[rows] < 0.5, -1.0, 1.0).to(x.dtype) * raise_power(2.0, -8 * part)
+            now, centre, width = (each.expand(-1, n, -1, -1)[rows] for each in (x, self.centre, upper - lower))
+            y[rows] = _change_inside(kind, now, centre, width, part, step)
+            inside[rows] |= (kind == _RELAX)[:, None, None]
+        return self._project(torch.where(inside, y, x)), inside
+
+    def merge(self, x: Tensor, y: Tensor, inside: Tensor, amounts: Tensor, score: Tensor) -> Tensor:
+        """Combinations `(P, T, *shape)` of the changes `y` `(P, n, *shape)`, made in `inside`, of incumbents `x`.
+
+        Combination t moves features by `amounts` `(P, T, n)` of the way to where the changes have them; a feature that
+        several changes contain goes to the one with the highest `score` `(P, n)`.
+        """
+        # most changes are in no combination, and the first has those of all others
+        most = int((amounts[:, 0] > 0).sum(1).max())
+        used = (amounts[:, 0] > 0).to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, : max(1, most)]
+        x, y = x.reshape(self.centre.shape), take_points(y, used).reshape(*used.shape, self.channels, self.size)
+        inside, score = take_points(inside, used), score.gather(1, used)
+        merged = []
+        for amount in (take_points(each, used) for each in amounts.unbind(1)):
+            rank = torch.where(amount > 0, score, -torch.inf)[..., None, None]
+            top, owner = torch.where(inside, rank, -torch.inf).max(dim=1, keepdim=True)
+            share = amount.to(x.dtype)[..., None, None].expand(-1, -1, *x.shape[2:]).gather(1, owner)
+            merged.append(torch.where(top > -torch.inf, torch.lerp(x, y.gather(1, owner), share), x))
+        return self._project(torch.cat(merged, dim=1))
+
+    def sides(self, share: Tensor) -> Tensor:
+        """Sides `(n,)` of blocks with these shares of the features, at least 1."""
+        return (share * self.size).pow(1 / len(self.extents)).round().clamp(min=1).to(torch.int64)
+
+    def place_block(self, side: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
+        """The block of each side `(n,)` around each feature `place` `(P, n)`, within the canvas.
+
+        Returns:
+            A mask `(P, n, S)` and the block's middle `(P, n)`.
+        """
+        mask = torch.ones((*place.shape, 1), dtype=torch.bool, device=place.device)
+        middle, stride = torch.zeros_like(place), self.size
+        for extent in self.extents:
+            stride //= extent
+            length = side.clamp(max=extent)
+            first = torch.minimum((place // stride % extent - length // 2).clamp(min=0), extent - length)
+            line = torch.arange(extent, device=place.device) - first[..., None]
+            mask = (mask[..., None] & ((line >= 0) & (line < length[:, None]))[:, :, None]).flatten(2)
+            middle = middle * extent + first + length // 2
+        return mask, middle
+
+    def _box(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """Ends of the box for each proposal; in an L2 ball those of a smaller box, whose size `u` `(P, n)` sets."""
+        if self.region.radius is None:
+            return self.lower, self.upper
+        features = self.channels * self.size
+        share = raise_power(features, -0.5 * (1 - u))[..., None, None].to(self.centre.dtype)
+        width = self.region.radius * share
+        return torch.maximum(self.lower, self.centre - width), torch.minimum(self.upper, self.centre + width)
+
+    def _project(self, x: Tensor) -> Tensor:
+        return self.region.project(x.reshape(*x.shape[:2], *self.region.shape))
+
+
+class _Influence:
+    """Where a change makes a difference, learnt from the proposals of each problem, and where none was tried recently.
+
+    Most features of a picture hardly matter, and a feature that was just tried without success is not worth another
+    try soon. So a place is drawn in proportion to its mean change of value per feature, times the number of rounds
+    since it was last in a block, mixed with a small share of the mean.
+    """
+
+    _FADE, _PRIOR, _FLOOR = 0.999, 0.5, 0.1
+
+    def __init__(self, problems: int, size: int, device: torch.device) -> None:
+        self._change = torch.zeros((problems, size), dtype=torch.float64, device=device)
+        self._tries, self._idle = torch.zeros_like(self._change), torch.zeros_like(self._change)
+
+    def draw(self, u: Tensor) -> Tensor:
+        """Features `(P, n)` for uniform numbers of that shape."""
+        # sums along a row by cumsum: its bits do not depend on the number of rows
+        changes, tries = (each.cumsum(1)[:, -1:] for each in (self._change, self._tries))
+        mean = changes / tries.clamp(min=1e-9)
+        influence = (self._change + self._PRIOR * mean) / (self._tries + self._PRIOR) + 1e-12
+        weight = influence * (self._idle + 1)
+        ladder = (weight + self._FLOOR * weight.cumsum(1)[:, -1:] / weight.shape[1]).cumsum(1)
+        rungs = u.double() * ladder[:, -1:]
+        return torch.searchsorted(ladder, rungs).clamp(max=ladder.shape[1] - 1)
+
+    def learn(self, block: Tensor, single: Tensor, change: Tensor) -> None:
+        """Learn from the changes of value `(P, n)` that the blocks `(P, n, S)` made, where they are `single` ones."""
+        places = block.double().mul_(single.double()[..., None])  # counts are whole numbers, so sums of them are exact
+        size = places.sum(2, keepdim=True).clamp(min=1)
+        each = change.double().abs().nan_to_num(nan=0.0, posinf=0.0)[..., None] / size
+        fade, tries = self._FADE ** (block.shape[1] / 2), places.sum(1)
+        self._change = fade * self._change + (places * each).sum(1)
+        self._tries = fade * self._tries + tries
+        self._idle = torch.where(tries > 0, 0.0, self._idle + 1)
+
+
+def _change_inside(kind: Tensor, x: Tensor, centre: Tensor, width: Tensor, factor: Tensor, step: Tensor) -> Tensor:
+    """What moves of these kinds `(k,)`, no vertices, make of incumbents `x` `(k, C, S)`; amounts are `(k, 1)`."""
+    kind = kind[:, None]
+    scale = torch.where(kind == _CENTRE, 0.0, torch.where(kind == _SCALE, factor, 1.0))
+    scale = torch.where(kind == _RELAX, 1 + step, scale)
+    shift = torch.where(kind == _NUDGE, step, 0.0)
+    return centre + (x - centre) * scale[..., None] + width * shift[..., None]
+
+
+def _choose_changes(gain: Tensor, rise: Tensor, violation: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Which of n single changes to make at once, if value and violation were linear in them.
+
+    A fractional knapsack: the room is what the constraint leaves, at an incumbent of this `violation` `(P,)`. Changes
+    that gain value and do not raise the violation are free. Those that gain value and raise the violation cost room.
+    Those that lose value and lower the violation make room. The linear programme is solved exactly, by the order of
+    value per violation; its dual, the price of room, scores the changes.
+
+    Args:
+        gain, rise: the changes of value and violation, `(P, n)`; both 0 for a change that must not be used.
+        violation: of the incumbents, `(P,)`.
+        count: how many combinations; each next one uses half as many of the changes, the best.
+
+    Returns:
+        How much of each change to make, from 0 to 1, `(P, count, n)`; the scores `(P, n)`.
+    """
+    free = (gain >= 0) & (rise <= 0) & (gain - rise > 0)
+    traded = gain * rise > 0
+    pays = traded & (rise < 0)
+    rate = torch.where(traded, gain / torch.where(traded, rise, 1.0), -1.0)
+    order = rate.argsort(dim=1, descending=True, stable=True)
+    # a little less than all room, since value and violation are not quite linear
+    typical = rise.abs().sum(1, keepdim=True) / (rise != 0).sum(1, keepdim=True).clamp(min=1)
+    room = -violation[:, None] - _MARGIN * typical
+
+    expense = rise.abs()
+
+    def solve(kept: Tensor) -> Tensor:
+        """The amounts `(P, T, n)` for T sets of changes, those that are `kept`, of the same shape."""
+        places = order[:, None].expand_as(kept)
+        cost = torch.where(traded[:, None] & kept, expense[:, None], 0.0).gather(2, places)
+        certain = torch.where((free | pays)[:, None] & kept, rise[:, None], 0.0).sum(2, keepdim=True)
+        left = room[:, None] - certain - (cost.cumsum(2) - cost)
+        bought = (left / cost.clamp(min=1e-30)).clamp(0, 1)
+        bought = torch.zeros_like(bought).scatter(2, places, bought)  # of those that pay: what is not made
+        made = torch.where(traded[:, None], bought, free[:, None].double())
+        return torch.where(pays[:, None], 1 - bought, made) * kept
+
+    first = solve(torch.ones_like(free)[:, None])
+    amount = first[:, 0]
+    bought = traded & torch.where(pays, amount < 1, amount > 0)
+    price = torch.where(bought, rate, torch.inf).amin(1, keepdim=True)
+    price = torch.where(price.isinf(), rate.amax(1, keepdim=True).clamp(min=0), price)
+    score = gain - price * rise
+    place = torch.where(amount > 0, score, -torch.inf).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
+    number = (amount > 0).sum(1, keepdim=True).double()
+    parts = 0.5 ** torch.arange(1, count, dtype=torch.float64, device=gain.device)
+    kept = place[:, None] < (number * parts).ceil()[..., None]
+    return torch.cat([first, solve(kept)], dim=1), score

@@ -1,0 +1,150 @@
+"""The genetic algorithm of SAFARI: a population that selects, crosses and mutates.
+
+Problem: `max value(x) subject to violation(x) <= 0` over the region. While fewer than half of a population meets the
+constraint, the fitness is `F1 = -violation`. Afterwards it is `F2`, the value, and individuals that violate the
+constraint come after all that meet it (Eq. 7 and 8).
+
+Source: Huang et al., "SAFARI: Versatile and Efficient Evaluations for Robustness of Interpretability" (ICCV 2023),
+Sec. 4 and App. 8.3. Where we depart from it, or fill in what it leaves open:
+- Selection in proportion to fitness (Eq. 20) needs positive fitness. Ours is in proportion to linear ranks: the best
+  individual is `pressure` times as likely a parent as the average, the worst `2 - pressure` times.
+- "Children and parents will be the individuals for the next generation": the best half of both together (mu + lambda).
+- Crossover exchanges each element with probability 1/2. "Some elements are altered": each with probability `mutation`,
+  either sampled again from the region's box or moved by normal noise, with equal probability, and then projected.
+- In a region of few parameters, such as an angle, 60% of the budget go to points that are spread over the box. The best
+  of them are the first population, with at most a twentieth of the budget, and the fitness is always F2. At least half
+  of the elements are altered, and a single one always, by normal noise only. It has a size of its own each time, from a
+  fifth of `noise` down to 1/256 of that.
+- The centre is evaluated first and belongs to the initial population; it is the result if nothing better is found.
+
+Cost: `budget` evaluations for each problem, `population` of them for each generation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from standfast.algorithms.searches.base import FEW, Outcome, Search, SearchRun, draw_starts, searches, take_points
+from standfast.errors import check, check_integer
+from standfast.neighbourhoods import Region
+from standfast.tensors import Streams, raise_power
+
+_RARE = 1e-3  # a smaller `mutation` is drawn in float64
+_SPREAD = 0.6  # of the budget, for points that are spread over the box of few parameters
+
+
+@searches.register("genetic")
+@dataclass(frozen=True)
+class GeneticSearch(Search):
+    """SAFARI's genetic algorithm.
+
+    Args:
+        population: individuals, the centre among them; as many children in each generation.
+        mutation: expected share of a child's elements that are altered.
+        noise: standard deviation of the normal mutations, as a share of the box's half width.
+        pressure: of linear ranking, in [1, 2].
+        patience: stop after this many generations in which no problem's best improved; None: never.
+    """
+
+    population: int = 1000
+    mutation: float = 0.02
+    noise: float = 0.5
+    pressure: float = 2.0
+    patience: int | None = None
+    name: ClassVar[str] = "genetic"
+
+    def __post_init__(self) -> None:
+        check_integer(self.population, "population", 2)
+        check(0 <= self.mutation <= 1, "mutation", "a share between 0 and 1", self.mutation)
+        check(self.noise > 0, "noise", "a number above 0", self.noise)
+        check(1 <= self.pressure <= 2, "pressure", "a number between 1 and 2", self.pressure)
+        check_integer(self.patience, "patience", also=(None,))
+
+    def search(self, run: SearchRun, streams: Streams) -> Tensor:
+        """Generation after generation."""
+        region, size, few = run.region, run.region.shape.numel(), max(2, run.budget // 20)
+        share, starts = max(0.5, 1 / size), self.population - 1
+        if size <= FEW:
+            if self.population > few or self.mutation < share:
+                fitted = replace(self, population=min(self.population, few), mutation=max(self.mutation, share))
+                return fitted.search(run, streams)
+            starts = max(starts, round(_SPREAD * run.left))
+        first = draw_starts(region, starts, streams)[:, : run.left]
+        centre = Outcome(run.best.value[:, None], run.best.violation[:, None])
+        x, seen = torch.cat([run.best_inputs[:, None], first], dim=1), _join(centre, run.query(first))
+        idle = 0
+        while run.left and (self.patience is None or idle < self.patience):
+            order = _rank_fitness(seen, run)[:, : self.population]  # more only at the start
+            x, seen = take_points(x, order), seen.gather(order)
+            children = self._breed(x, region, streams)[:, : run.left]
+            before = run.best_key
+            x, seen = torch.cat([x, children], dim=1), _join(seen, run.query(children))
+            idle = 0 if bool((run.best_key > before).any()) else idle + 1
+            best = _rank_fitness(seen, run)[:, : self.population]
+            x, seen = take_points(x, best), seen.gather(best)
+        return x
+
+    def _breed(self, x: Tensor, region: Region, streams: Streams) -> Tensor:
+        """As many children as there are individuals `x` `(P, n, *shape)`, which are sorted by fitness."""
+        pairs = (x.shape[1] + 1) // 2
+        ranks = torch.linspace(self.pressure, 2 - self.pressure, x.shape[1], device=x.device, dtype=torch.float64)
+        ladder = (ranks / ranks.sum()).cumsum(0)
+        draws = streams.uniform((2, pairs), torch.float64)
+        parents = torch.searchsorted(ladder, draws).clamp(max=x.shape[1] - 1)
+        mother, father = take_points(x, parents[:, 0]), take_points(x, parents[:, 1])
+        exchanged = streams.uniform(mother.shape[1:], x.dtype) < 0.5
+        # filled in place: joining two halves would copy them
+        children = mother.new_empty((len(x), 2 * pairs, *x.shape[2:]))
+        torch.where(exchanged, father, mother, out=children[:, :pairs])
+        torch.where(exchanged, mother, father, out=children[:, pairs:])
+        return self._mutate(children, region, streams)
+
+    def _mutate(self, x: Tensor, region: Region, streams: Streams) -> Tensor:
+        """The children `x` `(P, n, *shape)`, contiguous, with some elements altered, in the region; `x` is overwritten.
+
+        One uniform number decides for each element whether it is altered, how, and by how much; for few parameters a
+        second one decides about the size of the noise.
+        """
+        few, children, features = region.shape.numel() <= FEW, x.shape[1], region.shape.numel()
+        dtype = torch.float64 if self.mutation < _RARE else torch.float32  # few float32 values are that small
+        chance = streams.uniform((children * features,), dtype).flatten()
+        altered = torch.nonzero(chance < self.mutation)[:, 0]  # a small share, and only this is computed
+        place = altered // (children * features) * features + altered % features
+        lower, upper = (face.flatten().index_select(0, place) for face in (region.lower, region.upper))
+        chance = chance.index_select(0, altered)
+        share = chance / max(self.mutation, 1e-12)  # uniform in [0, 1)
+        # the starts for few parameters were spread over the box, so nothing is drawn again from all of it
+        noise = self.noise / 2 * _to_normal(share if few else 2 * share - 1)
+        if few:
+            size = streams.uniform(x.shape[1:], torch.float32).flatten().index_select(0, altered)
+            noise = 0.2 * noise * raise_power(2.0, -8 * size)
+        flat = x.view(-1)
+        moved = flat.index_select(0, altered) + (noise * (upper - lower)).to(x.dtype)
+        if not few:
+            moved = torch.where(share < 0.5, (lower + (upper - lower) * (2 * share)).to(x.dtype), moved)
+        flat.index_copy_(0, altered, moved)
+        return region.project(x)
+
+
+def _to_normal(u: Tensor) -> Tensor:
+    """Standard normal numbers from uniform ones in [0, 1); those below 0 count as 0."""
+    step = 2.0**-24
+    normal: Tensor = torch.special.ndtri(u.clamp(step, 1 - step))
+    return normal
+
+
+def _rank_fitness(seen: Outcome, run: SearchRun) -> Tensor:
+    """The numbers of the individuals `(P, n)`, the fittest first, by F1 or F2; for few parameters always by F2."""
+    if run.region.shape.numel() <= FEW:  # the constraint may exclude most of the box, and must not blind the search
+        return seen.key().argsort(dim=1, descending=True, stable=True)
+    few = (seen.violation <= 0).double().mean(dim=1, keepdim=True) < 0.5
+    satisfied = Outcome(-seen.violation, torch.where(seen.violation.isnan(), torch.nan, -torch.inf))
+    return torch.where(few, satisfied.key(), seen.key()).argsort(dim=1, descending=True, stable=True)
+
+
+def _join(a: Outcome, b: Outcome) -> Outcome:
+    return Outcome(torch.cat([a.value, b.value], dim=1), torch.cat([a.violation, b.violation], dim=1))

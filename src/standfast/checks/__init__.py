@@ -1,0 +1,12 @@
+"""Requirements on stored results: pass, fail or undecided, each with its interval; for pipelines and audits.
+
+`base` decides requirements, `decision` says what came out, `sequence` evaluates more samples until they are decided,
+`baseline` freezes results as a reference, `formats` writes the decisions for people and for other programs.
+"""
+
+from standfast.checks.base import decide_requirements
+from standfast.checks.baseline import freeze_baseline
+from standfast.checks.decision import Decision, Decisions
+from standfast.checks.sequence import check
+
+__all__ = ["Decision", "Decisions", "check", "decide_requirements", "freeze_baseline"]

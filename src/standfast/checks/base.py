@@ -1,0 +1,322 @@
+"""Decide requirements on stored results.
+
+A requirement is checked for every data set, model, metric and explainer that it names: each of these is one decision.
+All decisions of one check hold together with the level that is asked for (`spend_level`).
+
+- A limit on values is a statement about the share of all samples that meet it (by default half of them: the median).
+  The share has an exact interval. The requirement passes if the whole interval is at or above the wanted share, and
+  fails if it is below it. A value that is only a bound counts as unknown where the bound does not decide. Of a
+  probability the interval of each sample counts instead of its estimate.
+- A limit on the mean uses the wider of Student's interval and Hall's; see `estimate_mean`.
+- `better_than` is Wilcoxon's signed-rank test of differences on the same samples, in both directions.
+- `no_worse_than` is a limit on differences from a stored baseline, on the same samples.
+
+Samples that were skipped (misclassified, constant maps) do not count; a decision says how many there are. The intervals
+treat the samples as drawn at random from those on which the model will be used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from standfast.checks.baseline import Baseline, read_baseline
+from standfast.checks.decision import Better, Decision, Decisions
+from standfast.checks.values import SampleValues, read_values
+from standfast.distributions import normal_quantile
+from standfast.errors import ArgumentError, UnknownNameError
+from standfast.findings import Findings, describe_failures
+from standfast.report.failures import shorten_error
+from standfast.report.views import Contents
+from standfast.statistics.decisions import (
+    Estimate,
+    Outcome,
+    count_met,
+    estimate_mean,
+    estimate_share,
+    foresee_mean,
+    foresee_share,
+    spend_level,
+)
+from standfast.statistics.paired import signed_rank, subtract
+from standfast.study.file.requirements import RequirementEntry
+
+#: what the values of a comparison with a baseline are
+_LOSS = "loss against the baseline"
+
+
+def decide_requirements(
+    findings: Findings,
+    requirements: Sequence[RequirementEntry],
+    look: int | Mapping[tuple[str, str], int] = 1,
+    folder: str | Path = ".",
+) -> Decisions:
+    """Decide requirements on stored results.
+
+    Args:
+        findings: the results.
+        requirements: as in a study file.
+        look: the number of this look at growing results, from 1; or one for each pair of data and model.
+        folder: that baselines are relative to.
+
+    Raises:
+        UnknownNameError, ArgumentError: a requirement names what the results do not have.
+    """
+    return decide_with_baselines(findings, requirements, look, read_baselines(requirements, folder))
+
+
+def read_baselines(requirements: Sequence[RequirementEntry], folder: str | Path) -> dict[str, Baseline]:
+    """The baselines that requirements name.
+
+    Raises:
+        ArgumentError: there is no such baseline.
+    """
+    return {e.no_worse_than: read_baseline(e.no_worse_than, folder) for e in requirements if e.no_worse_than}
+
+
+def decide_with_baselines(
+    findings: Findings,
+    requirements: Sequence[RequirementEntry],
+    look: int | Mapping[tuple[str, str], int],
+    baselines: Mapping[str, Baseline],
+) -> Decisions:
+    """As `decide_requirements`, with baselines that were read before."""
+    contents = findings.contents
+    cases = [(entry, *place) for entry in requirements for place in _list_places(contents, entry, contents.pairs)]
+    found = []
+    for entry, data, model, label, explainer in cases:
+        own = look[data, model] if isinstance(look, Mapping) else look
+        # what more samples would decide is decided at the next look, which has a smaller part of the error
+        levels = (spend_level(entry.confidence, turn, len(cases)) for turn in (own, own + 1))
+        case = _Case(contents, entry, data, model, label, explainer, *levels)
+        found.append(case.decide(baselines.get(entry.no_worse_than or "")))
+    counts = [int(about.get("samples") or 0) for about in (findings.manifest.get("data") or {}).values()]
+    most = max(look.values(), default=1) if isinstance(look, Mapping) else look
+    errors = tuple(describe_failures(findings))
+    return Decisions(tuple(found), most, max(counts, default=0), findings.failures.height, errors)
+
+
+def check_requirement(contents: Contents, entry: RequirementEntry, baseline: Baseline | None) -> None:
+    """Check a requirement before anything is evaluated.
+
+    Args:
+        contents: of results with the manifest of the study and without numbers.
+        entry: the requirement.
+        baseline: the one that it names.
+
+    Raises:
+        ArgumentError: no results of this study could decide it.
+    """
+    manifest = contents.manifest
+    for data, model, label, explainer in _list_places(contents, entry, manifest["pairs"]):
+        case = _Case(contents, entry, data, model, label, explainer, entry.confidence, entry.confidence)
+        case.check_metric()
+        if baseline is not None and not find_misfit(manifest, label, explainer):
+            baseline.find_rows(data, model, label, explainer, manifest)
+
+
+def find_misfit(manifest: Mapping[str, Any], label: str, explainer: str) -> str:
+    """Why a study left an explainer out of a metric, so that no number of samples decides anything; may be empty."""
+    return str(((manifest.get("misfits") or {}).get(label) or {}).get(explainer) or "")
+
+
+def _list_places(
+    contents: Contents, entry: RequirementEntry, pairs: Sequence[Sequence[str]]
+) -> Iterator[tuple[str, str, str, str]]:
+    """The data, models, labels and explainers that a requirement names."""
+    known = contents.labels
+    if entry.metric is None:
+        labels = [name for name, label in known.items() if label.reading.direction]
+    else:
+        labels = [name for name, label in known.items() if entry.metric in (name, label.metric)]
+        if not labels:
+            raise UnknownNameError("metric", entry.metric, list(known))
+    names = list(contents.explainers)
+    others = [name for name in names if name not in contents.controls and name != entry.better_than]
+    if entry.better_than is not None and entry.better_than not in names:
+        raise UnknownNameError("explainer", entry.better_than, names)
+    explainers = _choose("explainer", entry.explainer, names) if entry.explainer else others
+    data, models = _choose("data", entry.data, contents.data), _choose("model", entry.model, contents.models)
+    for own_data, own_model in pairs:
+        if own_data in data and own_model in models:
+            for label in labels:
+                for explainer in explainers:
+                    yield own_data, own_model, label, explainer
+
+
+def _choose(kind: str, wanted: Sequence[str] | None, known: Sequence[str]) -> list[str]:
+    for name in wanted or ():
+        if name not in known:
+            raise UnknownNameError(kind, name, list(known))
+    return list(wanted or known)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One requirement for one explainer."""
+
+    contents: Contents
+    entry: RequirementEntry
+    data: str
+    model: str
+    label: str
+    explainer: str
+    level: float
+    next_level: float
+
+    def decide(self, baseline: Baseline | None) -> Decision:
+        """The decision."""
+        self.check_metric()
+        own = self._read(self.explainer)
+        if self.entry.better_than is not None:
+            return self._compare(own, self._read(self.entry.better_than))
+        if baseline is not None and len(own.samples):
+            return self._compare_with_baseline(own, baseline)
+        if baseline is not None:
+            return self._decide_values(own, self.entry.by, "lower", _LOSS)
+        reading = self.contents.labels[self.label].reading
+        return self._decide_values(own, self.entry.limit, self.entry.side, reading.axis)
+
+    def check_metric(self) -> None:
+        """Check that the limit is one for this metric.
+
+        Raises:
+            ArgumentError: it is not.
+        """
+        reading = self.contents.labels[self.label].reading
+        if self.entry.kind in ("at_most_ln", "at_most_one_in") and not reading.log_probability:
+            raise ArgumentError(self.entry.kind, "a metric that measures a probability", repr(self.label))
+        if self.entry.kind in ("better_than", "no_worse_than") and reading.direction is None:
+            raise ArgumentError("metric", "one that ranks explainers, for a comparison", repr(self.label))
+
+    def _compare_with_baseline(self, own: SampleValues, baseline: Baseline) -> Decision:
+        """Whether the values are not worse than those of a baseline on the same samples."""
+        reference = baseline.values(self.data, self.model, self.label, self.explainer, self.contents)
+        gain = self._subtract(own, reference)
+        loss = replace(gain, low=-gain.high, high=-gain.low)
+        count = baseline.count_samples(self.data)
+        found = self._decide_values(loss, self.entry.by, "lower", _LOSS, count)
+        return replace(found, middle_of="loss", baseline_samples=count)
+
+    def _read(self, explainer: str) -> SampleValues:
+        rows = self.contents.rows(self.data, self.model, self.label, explainer)
+        return read_values(self.contents.labels[self.label].reading, rows)
+
+    def _find_error(self) -> str:
+        """Why a job failed; empty if none did."""
+        place = {"data": self.data, "model": self.model, "label": self.label, "explainer": self.explainer}
+        own = self.contents.results.failures.filter(*(pl.col(column) == name for column, name in place.items()))
+        return f"jobs failed: {shorten_error(own['error'][0])}" if len(own) else ""
+
+    def _subtract(self, own: SampleValues, other: SampleValues) -> SampleValues:
+        """By how much the own values are better, on the samples that both have."""
+        _, mine, theirs = np.intersect1d(own.samples, other.samples, return_indices=True)
+        difference = subtract((own.low[mine], own.high[mine]), (other.low[theirs], other.high[theirs]))
+        if self.contents.labels[self.label].reading.direction == "lower":
+            difference = (-difference[1], -difference[0])
+        skipped = own.skipped + len(own.samples) - len(mine)
+        return SampleValues(own.samples[mine], *difference, skipped, own.mistaken + other.mistaken)
+
+    def _make(self, outcome: Outcome, what: str, estimate: Estimate | None, **others: Any) -> Decision:
+        names = (self.data, self.model, self.explainer, self.label)
+        requested = {"requested": self.entry.confidence, **others}
+        same = [label for label in self.contents.labels.values() if self.entry.metric in (None, label.metric)]
+        several = self.entry.metric is None or (self.entry.metric != self.label and len(same) > 1)
+        words = self.entry.describe(self.label if several else None)
+        return Decision(words, *names, outcome, what, estimate, **requested)
+
+    def _decide_values(
+        self, values: SampleValues, limit: float, better: Better, axis: str, baseline: int | None = None
+    ) -> Decision:
+        """A limit on values: of their mean, or of the share of samples that meet it."""
+        count, share = len(values.samples), self.entry.share
+        if self.entry.mean:
+            exact = values.low == values.high
+            estimate = estimate_mean(values.low[exact], self.level)
+            outcome = estimate.decide(limit, better) if exact.all() else "undecided"
+            needed = foresee_mean(estimate_mean(values.low[exact], self.next_level), limit) if exact.all() else None
+            what, target = f"mean of {axis}", limit
+            unknown, side = int((~exact).sum()), better
+        else:
+            met, unmet, unknown = count_met(values.low, values.high, limit, better)
+            estimate = estimate_share(met, unmet, unknown, self.level, values.mistaken)
+            outcome = estimate.decide(share, "higher")
+            ahead = estimate_share(met, unmet, unknown, self.next_level, values.mistaken)
+            needed = foresee_share(ahead, share, values.mistaken)
+            what, target, side = "share of samples", share, "higher"
+        if not count:
+            none = "no sample was evaluated" + (f"; {values.skipped} were skipped" if values.skipped else "")
+            reason = find_misfit(self.contents.manifest, self.label, self.explainer) or self._find_error()
+            none += f", because {reason}" if reason else ""
+            return self._make("undecided", what, None, limit=target, better=side, skipped=values.skipped, advice=none)
+        advice = ""
+        if outcome == "undecided":
+            advice = _advise(needed, unknown, self.entry.mean, baseline)
+            if not self.entry.mean and unknown:
+                # would it be undecided if all of the unknown values were known, whatever they are?
+                extremes = (met + unknown, unmet), (met, unmet + unknown)
+                known = (estimate_share(*counts, 0, self.level, values.mistaken) for counts in extremes)
+                if all(each.decide(share, "higher") == "undecided" for each in known):
+                    advice = _advise(needed, 0, False, baseline)
+        return self._make(
+            outcome,
+            what,
+            estimate,
+            limit=target,
+            better=side,
+            middle=_find_middle(values),
+            unknown=unknown,
+            skipped=values.skipped,
+            needed=needed if outcome == "undecided" else None,
+            advice=advice,
+        )
+
+    def _compare(self, own: SampleValues, other: SampleValues) -> Decision:
+        """Whether the explainer is better than another one on the same samples."""
+        gain = self._subtract(own, other)
+        count = len(gain.samples)
+        p, effect, _ = signed_rank(gain.low, gain.high) if count else (1.0, 0.0, 0)
+        better, worse = (p / 2, 1 - p / 2) if effect > 0 else (1 - p / 2, p / 2) if effect < 0 else (1.0, 1.0)
+        tail = (1 - self.level) / 2  # as an interval with two ends has
+        outcome: Outcome = "pass" if better <= tail else "fail" if worse <= tail else "undecided"
+        needed = None
+        if outcome == "undecided" and 0 < min(better, worse) < 0.4:
+            ends = min(better, worse), (1 - self.next_level) / 2
+            seen, wanted = (abs(float(normal_quantile(each))) for each in ends)
+            needed = max(count + 1, math.ceil(count * (wanted / seen) ** 2))
+        unknown = int(((gain.low < 0) & (gain.high > 0)).sum())
+        return self._make(
+            outcome,
+            "rank correlation of differences",
+            Estimate(effect, math.nan, math.nan, self.level, count) if count else None,
+            limit=0.0,
+            better="higher",
+            p=min(better, worse) if count else None,
+            unknown=unknown,
+            skipped=gain.skipped,
+            needed=needed,
+            advice=_advise(needed, unknown, False) if outcome == "undecided" else "",
+        )
+
+
+def _find_middle(values: SampleValues) -> float | None:
+    """The median of the values; None where it is not known exactly."""
+    low, high = float(np.median(values.low)), float(np.median(values.high))
+    return low if low == high and math.isfinite(low) else None
+
+
+def _advise(needed: int | None, unknown: int, mean: bool, baseline: int | None = None) -> str:
+    """What would decide a requirement, of a comparison with a baseline of so many samples if it is one."""
+    if unknown:
+        what = "have no mean, since a bound is not a number" if mean else "are known only as bounds"
+        return f"{unknown} values {what}: more model evaluations for each sample"
+    if needed is None:
+        return "too close to the limit to foresee how many samples decide it"
+    more = ", and a baseline with as many" if baseline is not None and needed > baseline else ""
+    return f"about {needed:,} samples{more}"

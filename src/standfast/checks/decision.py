@@ -1,0 +1,175 @@
+"""What a requirement comes to: decisions, and what they say in words."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from dataclasses import dataclass
+from typing import Literal
+
+from standfast.presentation.wording import format_count
+from standfast.statistics.decisions import Estimate, Outcome
+
+Better = Literal["higher", "lower"]
+
+#: what an outcome is called in output
+WORDS = {"pass": "PASS", "fail": "FAIL", "undecided": "UNDECIDED"}
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The outcome of one requirement for one explainer.
+
+    Attributes:
+        requirement: in words.
+        data, model, explainer, metric: what it was decided for; the metric by its label.
+        outcome: `"pass"`, `"fail"` or `"undecided"`.
+        what: what the estimate is, such as `"share of samples"`.
+        estimate: the number with its interval at the level of this decision; None where no sample counts.
+        limit: what the estimate is compared with.
+        better: which side of the limit is wanted.
+        requested: the level of the requirement, which all decisions share.
+        middle: the median of the values, for a requirement on values; None where it is not known exactly.
+        middle_of: what the values are, such as `"loss"`; empty for those of the metric.
+        p: of the test that decides, for `better_than`.
+        unknown: samples whose value is only a bound, so that it is not known whether they meet the limit.
+        skipped: samples that do not count, since they were not evaluated.
+        baseline_samples: how many samples of the data the baseline has; None without one.
+        needed: about how many samples would decide it; None where it is decided, or cannot be foreseen.
+        advice: what would decide it, in words; empty where it is decided.
+    """
+
+    requirement: str
+    data: str
+    model: str
+    explainer: str
+    metric: str
+    outcome: Outcome
+    what: str
+    estimate: Estimate | None
+    limit: float
+    better: Better
+    requested: float = 0.95
+    middle: float | None = None
+    middle_of: str = ""
+    p: float | None = None
+    unknown: int = 0
+    skipped: int = 0
+    baseline_samples: int | None = None
+    needed: int | None = None
+    advice: str = ""
+
+    @property
+    def name(self) -> str:
+        """The requirement and what it was decided for, in one line; the same in every run."""
+        return " / ".join((self.data, self.model, self.explainer, self.requirement))
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """All decisions of a check, at one look at the results.
+
+    Attributes:
+        decisions: in the order of the requirements.
+        look: the number of this look; each look at more samples takes its part of the allowed error.
+        samples: how many samples of each data set the study has.
+        failed: how many jobs failed, so that samples are missing.
+        errors: why, a sentence for each reason.
+    """
+
+    decisions: tuple[Decision, ...]
+    look: int = 1
+    samples: int = 0
+    failed: int = 0
+    errors: tuple[str, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        """`"fail"` if any requirement fails, `"pass"` if all pass, else `"undecided"`."""
+        outcomes = {decision.outcome for decision in self.decisions}
+        return "fail" if "fail" in outcomes else "pass" if outcomes == {"pass"} else "undecided"
+
+    @property
+    def exit_code(self) -> int:
+        """0 all pass, 1 some fail, 3 none fails and some are undecided; 2 if a job failed."""
+        return 2 if self.failed else {"pass": 0, "fail": 1, "undecided": 3}[self.outcome]
+
+    def __str__(self) -> str:
+        return format_text(self)
+
+
+def describe_estimate(decision: Decision) -> str:
+    """The estimate with its interval, and what it is compared with."""
+    found = decision.estimate
+    if found is None:
+        return decision.advice
+    share = decision.what == "share of samples"
+    number = _percent if share else _number
+    words = (
+        f"{decision.what} that meet the limit {number(found.value)}"
+        if share
+        else f"{decision.what} {number(found.value)}"
+    )
+    if share and decision.middle is not None:
+        words = f"median{f' {decision.middle_of}' if decision.middle_of else ''} {_number(decision.middle)}; {words}"
+    if not (math.isnan(found.low) or math.isnan(found.high)):
+        words += f" [{number(found.low)}, {number(found.high)}]"
+    if decision.p is not None:
+        words += f", p = {decision.p:.2g}"
+    words += f", n = {found.count}"
+    wanted = "at least" if decision.better == "higher" else "at most"
+    return words + ("" if decision.p is not None else f"; {wanted} {number(decision.limit)} wanted")
+
+
+def _number(value: float) -> str:
+    return "-inf" if value == -math.inf else "inf" if value == math.inf else f"{value:z.4g}"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:z.3g}%"
+
+
+def describe_notes(decision: Decision) -> str:
+    """What would decide it, and what does not count."""
+    notes = []
+    if decision.outcome == "undecided" and decision.estimate is not None and decision.advice:
+        notes.append(f"to decide: {decision.advice}")
+    if decision.skipped and decision.estimate is not None:
+        notes.append(f"{format_count(decision.skipped, 'sample')} not counted")
+    if decision.baseline_samples is not None:
+        notes.append(f"the baseline has {format_count(decision.baseline_samples, 'sample')}")
+    return "; ".join(notes)
+
+
+def describe_outcome(found: Decisions) -> str:
+    """The outcome of all requirements, in one line."""
+    counts = {key: sum(each.outcome == key for each in found.decisions) for key in ("pass", "fail", "undecided")}
+    passed, failed, undecided = counts.values()
+    looks = f" (look {found.look})" if found.look > 1 else ""
+    words = f"{WORDS[found.outcome]}: {passed} passed, {failed} failed, {undecided} undecided{looks}"
+    if found.failed:
+        words = f"ERROR: {format_count(found.failed, 'job')} failed, so samples are missing. Without these: {words}"
+    wrong = max((1 - each.requested for each in found.decisions), default=0.0)
+    words += f". A wrong decision among them, over all looks, has a probability of at most {100 * wrong:.3g}%."
+    means = any(each.what.startswith("mean of") for each in found.decisions)
+    return words + (" For means this is an approximation." if means else "")
+
+
+def format_text(found: Decisions) -> str:
+    """Lines for a terminal.
+
+    >>> from standfast.statistics.decisions import Estimate
+    >>> share = Estimate(0.75, 0.5, 0.9, 0.95, 20)
+    >>> place = ("digits", "lenet", "saliency", "worst case")
+    >>> one = Decision("worst_case: median at least 0.6", *place, "pass", "share of samples", share, 0.5, "higher")
+    >>> print(format_text(Decisions((one,))).splitlines()[0])
+    PASS       saliency: worst_case: median at least 0.6
+    """
+    several = len({(each.data, each.model) for each in found.decisions}) > 1
+    lines = []
+    for each in found.decisions:
+        where = f" ({each.model} on {each.data})" if several else ""
+        lines.append(f"{WORDS[each.outcome]:<10} {each.explainer}: {each.requirement}{where}")
+        for text in (describe_estimate(each), describe_notes(each)):
+            lines += textwrap.wrap(text, 100, initial_indent=" " * 11, subsequent_indent=" " * 13) if text else []
+    return "\n".join([*lines, "", *textwrap.wrap(describe_outcome(found), 110)])

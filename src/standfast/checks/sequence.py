@@ -1,0 +1,310 @@
+"""Check a study: run it, decide its requirements, and evaluate more samples until they are decided.
+
+Looking at growing results again and again, until they please, is no test. So the looks at a study's results are
+counted in `looks.json` beside them, each takes its own part of the allowed error, and a requirement that was decided at
+one look stays decided. A look at the same results as an earlier one is the same look. A model with other values is
+another model: its looks are counted from 1, and no decision on the old one holds for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import torch
+
+from standfast.checks.base import check_requirement, decide_with_baselines, find_misfit, read_baselines
+from standfast.checks.baseline import Baseline
+from standfast.checks.decision import Decision, Decisions
+from standfast.errors import ArgumentError, StandfastError, check_integer
+from standfast.errors import check as check_argument
+from standfast.evaluation import default_folder, run_study
+from standfast.findings import Findings, describe_failures
+from standfast.report.views import Contents
+from standfast.statistics.decisions import Estimate
+from standfast.study.executors import Executor
+from standfast.study.file.problems import Collector, Problem, StudyError, misfit
+from standfast.study.file.spec import Study, load_study, study_from
+from standfast.study.folders import Folder, open_folder
+from standfast.study.grid import Grid
+from standfast.study.plan import describe_grid
+from standfast.study.results import JOB_COLUMNS, SAMPLE_COLUMNS, Results
+from standfast.study.store import Store
+
+_LOOKS = "looks.json"
+
+
+def check(
+    study: Study | Mapping[str, Any] | str | Path,
+    out: str | Path | None = None,
+    *,
+    until_decided: bool = False,
+    most_samples: int | None = None,
+    executor: Executor | None = None,
+    progress: bool = True,
+    tell: Callable[[Decisions], None] = lambda found: None,
+) -> Decisions:
+    """Run a study and decide its requirements.
+
+    Args:
+        study: a study file with `requirements`, its content as a mapping, or the result of `load_study`.
+        out: a folder or an fsspec address for the results; by default `results/<name of the file>`.
+        until_decided: evaluate twice as many samples, again and again, until all requirements are decided or there are
+            no more samples.
+        most_samples: of each data set at most; None for all.
+        executor: does the jobs; None for the study's.
+        progress: show a progress bar.
+        tell: is called with the decisions of each look.
+
+    Returns:
+        The decisions of the last look, with those that were made at earlier ones.
+
+    Raises:
+        StudyError: something in the file does not fit, or it has no requirements.
+        ArgumentError: an option out of range, or no such baseline.
+
+    >>> import standfast
+    >>> study = {
+    ...     "data": {"digits": "digits"},
+    ...     "samples": 10,
+    ...     "models": {"lenet": "lenet5-mnist"},
+    ...     "explainers": ["saliency"],
+    ...     "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.01}, "samples": 5}}],
+    ...     "requirements": [{"metric": "max_sensitivity", "at_most": 100}],
+    ... }
+    >>> found = check(study, out="memory://checked", progress=False)
+    >>> found.outcome, found.decisions[0].estimate.count
+    ('pass', 10)
+    """
+    check_argument(isinstance(until_decided, bool), "until_decided", "True or False", repr(until_decided))
+    check_integer(most_samples, "most_samples", also=(None,))
+    check_argument(until_decided or most_samples is None, "most_samples", "None without until_decided", most_samples)
+    if isinstance(study, Mapping):
+        study = study_from(study)
+    elif not isinstance(study, Study):
+        study = load_study(study)
+    if not study.requirements:
+        raise StudyError(study.name, [Problem(("requirements",), "at least one requirement", "none")])
+    if most_samples is not None:
+        expected = "None where the study has all samples" if study.samples is None else f"at least {study.samples}"
+        fits = study.samples is not None and most_samples >= study.samples
+        check_argument(fits, "most_samples", f"{expected}, as the study says", most_samples)
+    baselines = _check_requirements(study)  # what does not fit is found now, and not after hours of evaluation
+    target = str(out or default_folder(study))
+    most = _count_samples(study, most_samples) if until_decided else None
+    while True:
+        found = run_study(study, target, executor=executor, progress=progress, command=f"standfast check {study.name}")
+        decisions = _look(found.results, target, study, baselines)
+        tell(decisions)
+        about = found.results.manifest
+        undecided = any(
+            each.outcome == "undecided"
+            and not find_misfit(about, each.metric, each.explainer)
+            and not _is_baseline_used_up(each, study)
+            for each in decisions.decisions
+        )
+        if most is None or study.samples is None or not undecided or study.samples >= most:
+            return decisions
+        study = _with_samples(study, min(2 * study.samples, most))
+
+
+def _check_requirements(study: Study) -> dict[str, Baseline]:
+    """The baselines that the requirements name, after a check that the study can decide each requirement.
+
+    Raises:
+        StudyError: it cannot.
+        ArgumentError: there is no such baseline.
+    """
+    baselines = read_baselines(study.requirements, study.base)
+    if all(entry.kind in ("at_least", "at_most") for entry in study.requirements):
+        return baselines
+    grid = study.grid(check=False)
+    baselines = {name: _find_first_samples(baseline, study, grid) for name, baseline in baselines.items()}
+    samples, jobs = pl.DataFrame(schema=SAMPLE_COLUMNS), pl.DataFrame(schema=JOB_COLUMNS)
+    contents = Contents(Results(Store("memory://requirements"), describe_grid(grid), samples, jobs, 0))
+    found = Collector()
+    for index, entry in enumerate(study.requirements):
+        with found.at("requirements", index):
+            try:
+                check_requirement(contents, entry, baselines.get(entry.no_worse_than or ""))
+            except ArgumentError as error:
+                raise misfit(error.expected, error.got, error.argument) from error
+    if found.problems:
+        raise study._document.error(found.problems)
+    return baselines
+
+
+def _find_first_samples(baseline: Baseline, study: Study, grid: Grid) -> Baseline:
+    """The baseline, with the data sets that begin with its samples."""
+    first = []
+    for name, samples in grid.data.items():
+        inputs = samples.inputs
+        if baseline.count_samples(name) > len(inputs):  # the samples here may be the first ones of the baseline
+            with contextlib.suppress(StandfastError):
+                more = study.data[name].value.load(study.base, baseline.count_samples(name)).inputs
+                inputs = more if torch.equal(more[: len(inputs)], inputs) else inputs
+        first += [name] if baseline.begins(name, inputs) else []
+    return dataclasses.replace(baseline, first=frozenset(first))
+
+
+def _is_baseline_used_up(decision: Decision, study: Study) -> bool:
+    """Whether all samples of the baseline were compared, so that more samples decide nothing."""
+    count = decision.baseline_samples
+    return count is not None and study.samples is not None and study.samples >= count
+
+
+def _count_samples(study: Study, most: int | None) -> int | None:
+    """How many samples of each data set the study can have; None where it has all of them already."""
+    if study.samples is None:
+        return None
+    counts = [len(entry.value.load(study.base, None)) for entry in study.data.values() if entry.value.samples is None]
+    return min([*counts, *([most] if most else [])]) if counts else None
+
+
+def _with_samples(study: Study, samples: int) -> Study:
+    """The same study with another number of samples."""
+    changed = study.model_copy(update={"samples": samples})
+    changed._document = study._document
+    return changed
+
+
+def read_decisions(findings: Findings) -> Decisions | None:
+    """The decisions of the look at these results; None if nobody looked.
+
+    Raises:
+        StandfastError: the file of the looks is damaged, or the results are others than at each look.
+    """
+    folder = findings.store.folder
+    looks, asked = _read_looks(folder), (findings.manifest.get("study") or {}).get("requirements") or []
+    if not looks or not asked:
+        return None
+    states = _describe_states(findings, _digest(asked))
+    found = next((look for look in looks if look["states"] == states), None)
+    if found is None:
+        words = "the results have changed since their requirements were decided; run `standfast check` again"
+        raise StandfastError(f"{folder.address}: {words}")
+    numbers = [_count_look(looks, state) for state in states]
+    decisions = tuple(map(_restore, found["decisions"]))
+    samples = max(_count_each(findings).values(), default=0)
+    failed, errors = findings.failures.height, tuple(describe_failures(findings))
+    return Decisions(decisions, max(numbers, default=1), samples, failed, errors)
+
+
+def _look(found: Findings, target: str, study: Study, baselines: Mapping[str, Baseline]) -> Decisions:
+    """Decide the requirements, count the look, and keep what was decided at an earlier one."""
+    folder = open_folder(target)
+    looks = _read_looks(folder)
+    digest = _digest([entry.model_dump(mode="json", exclude_none=True) for entry in study.requirements])
+    states = _describe_states(found, digest)
+    numbers = {(state["data"], state["model"]): _count_look(looks, state) for state in states}
+    now = decide_with_baselines(found, study.requirements, numbers, baselines)
+    earlier = [look for look in looks if look["states"] != states]
+    made = [_find_earlier(earlier, found, each, digest) or each for each in now.decisions]
+    entries = [_to_json({"requirements": digest, **dataclasses.asdict(each)}) for each in made]
+    look = {"states": states, "samples": _count_each(found), "jobs": found.manifest["jobs"], "decisions": entries}
+    place = next((place for place, each in enumerate(looks) if each["states"] == states), len(looks))
+    looks[place : place + 1] = [look]
+    folder.write(_LOOKS, json.dumps({"looks": looks}, indent=1, allow_nan=False).encode())
+    return dataclasses.replace(now, decisions=tuple(made))
+
+
+def _count_each(found: Findings) -> dict[str, int]:
+    return {name: int(about["samples"]) for name, about in found.manifest["data"].items()}
+
+
+def _digest(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _describe_states(found: Findings, requirements: str) -> list[dict[str, str]]:
+    """For each data set and model: the values of the model, and a digest of all that its decisions are made on.
+
+    Jobs are known by their content, so their identities stand for data, model, metrics, explainers and seed.
+    """
+    states = []
+    for data, model in found.contents.pairs:
+        own = found.jobs.filter((pl.col("data") == data) & (pl.col("model") == model))
+        content = {"values": str((found.manifest["models"][model] or {}).get("digest"))}
+        states.append(
+            {"data": data, "model": model, **content, "state": _digest([requirements, sorted(own["job"].to_list())])}
+        )
+    return states
+
+
+def _count_look(looks: list[dict[str, Any]], state: Mapping[str, str]) -> int:
+    """The number of a look at the results of one model; looks at a model with other values are not counted."""
+    seen: dict[str, int] = {}
+    for each in (each for look in looks for each in look["states"]):
+        if (each["data"], each["values"]) == (state["data"], state["values"]):
+            seen.setdefault(each["state"], len(seen) + 1)
+    return seen.get(state["state"], len(seen) + 1)
+
+
+def _find_earlier(looks: list[dict[str, Any]], found: Findings, now: Decision, requirements: str) -> Decision | None:
+    """What an earlier look decided, if the jobs of its samples are those of now: the same data, model and settings."""
+    place = {"data": now.data, "model": now.model, "explainer": now.explainer, "label": now.metric}
+    own = found.jobs.filter(*(pl.col(column) == name for column, name in place.items()))
+    full = own.filter(pl.col("stop") % found.manifest["samples_per_job"] == 0)  # the last one may have grown since
+    for look in looks:
+        jobs = full.filter(pl.col("stop") <= look["samples"].get(now.data, 0))["job"].to_list()
+        if not jobs or not set(jobs) <= set(look["jobs"]):
+            continue
+        for entry in look["decisions"]:
+            decision = _restore(entry)
+            same = entry["requirements"] == requirements and (decision.name, decision.metric) == (now.name, now.metric)
+            if same and decision.outcome != "undecided":
+                return decision
+    return None
+
+
+def _to_json(content: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has no NaN and no infinity: null for NaN, and the text `"inf"` or `"-inf"`."""
+    found: dict[str, Any] = {}
+    for name, value in content.items():
+        if isinstance(value, Mapping):
+            found[name] = _to_json(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            found[name] = None if math.isnan(value) else str(value)
+        else:
+            found[name] = value
+    return found
+
+
+def _restore(stored: Mapping[str, Any]) -> Decision:
+    """A decision of an earlier look."""
+    names = {field.name for field in dataclasses.fields(Decision)}
+    content = {name: value for name, value in stored.items() if name in names}
+    estimate = content.get("estimate")
+    if estimate is not None:
+        ends = {
+            name: math.nan if estimate[name] is None else float(estimate[name]) for name in ("value", "low", "high")
+        }
+        content["estimate"] = Estimate(**{**estimate, **ends})
+    return Decision(**content)
+
+
+def _read_looks(folder: Folder) -> list[dict[str, Any]]:
+    """The looks so far.
+
+    Raises:
+        StandfastError: the file cannot be read, so that it is not known how often somebody looked.
+    """
+    if not folder.exists(_LOOKS):
+        return []
+    try:
+        looks = json.loads(folder.read(_LOOKS))["looks"]
+        for look in looks:
+            look["jobs"], look["samples"], [each["state"] for each in look["states"]]
+            for entry in look["decisions"]:
+                _restore(entry)
+    except (ValueError, KeyError, TypeError) as error:
+        why = "damaged or of an earlier version, so earlier looks cannot be counted"
+        raise StandfastError(f"{folder.address}/{_LOOKS}: {why}; delete the results and start again") from error
+    return list(looks)

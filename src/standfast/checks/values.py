@@ -1,0 +1,54 @@
+"""The values of samples that requirements are decided on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from standfast.presentation import Reading
+from standfast.report.summary import read_samples
+from standfast.statistics.paired import to_bounds
+from standfast.tensors import Array
+
+
+@dataclass(frozen=True)
+class SampleValues:
+    """The values of one explainer: numbers of samples `(n,)`, and the bounds between which each value lies.
+
+    `mistaken` is the probability that a value lies beyond one of its bounds: 0 but for intervals of estimates.
+    """
+
+    samples: Array
+    low: Array
+    high: Array
+    skipped: int
+    mistaken: float = 0.0
+
+
+#: metrics give intervals at 95%, with the same error at each end
+_BEYOND_AN_END = 0.025
+
+
+def read_mistaken(reading: Reading) -> float:
+    """The probability that a value lies beyond one end of its interval."""
+    return _BEYOND_AN_END if reading.log_probability else 0.0
+
+
+def read_values(reading: Reading, rows: pl.DataFrame) -> SampleValues:
+    """The values of the samples that count; over repeats their median."""
+    valid = reading.select_valid(rows)
+    skipped = rows["sample"].n_unique() - valid["sample"].n_unique() if len(rows) else 0
+    if reading.log_probability and {"low", "high"} <= set(rows.columns):  # an estimate, so its interval counts
+        valid = valid.filter(pl.col("high").is_not_null())
+        found = valid.group_by("sample").agg(pl.col("low").fill_null(-math.inf).min(), pl.col("high").max())
+        found = found.sort("sample")
+        low, high = (np.asarray(found[name].cast(pl.Float64).to_numpy()) for name in ("low", "high"))
+        return SampleValues(found["sample"].to_numpy(), low, high, skipped, read_mistaken(reading))
+    if not len(valid):
+        none = np.zeros(0)
+        return SampleValues(none, none, none, skipped)
+    samples, numbers, flags = read_samples(reading, valid)
+    return SampleValues(samples, *to_bounds(numbers, flags, reading.censored_side), skipped)

@@ -1,0 +1,1014 @@
+"""The command line: it reads the arguments, calls the library, and prints where the results are."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import json
+import re
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+from typer.core import TyperGroup
+
+from standfast.cli.kinds import KINDS, describe_names, get_kind
+from standfast.errors import ArgumentError, StandfastError, UnknownNameError
+
+if TYPE_CHECKING:
+    from standfast.study.results import Results
+
+
+class _Commands(TyperGroup):
+    """The commands; an unknown one raises an error that suggests the nearest, like every other unknown name."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first argument names, with the others."""
+        if not ctx.resilient_parsing and args and args[0] not in self.commands:
+            raise UnknownNameError("command", args[0], self.commands)
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="How far can the explanations of a trained classifier be trusted?",
+    epilog="Start with: standfast demo. For a model of your own: standfast init.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        import platform
+        from importlib.metadata import version
+
+        typer.echo(f"standfast {version('standfast')}\ntorch {version('torch')}\npython {platform.python_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the versions, and exit."),
+    ] = False,
+) -> None:
+    """How far can the explanations of a trained classifier be trusted?"""
+
+
+# Completion of names in the shell
+
+
+def _complete(*kinds: str) -> Callable[[str], list[str]]:
+    """What completes a word with the names of these kinds; of the last of several, after a comma."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        names = sorted({name for kind in kinds for name in KINDS[kind].load()})
+        return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
+
+    return complete
+
+
+def _complete_kind(incomplete: str) -> list[str]:
+    return [kind for kind in KINDS if kind.startswith(incomplete)]
+
+
+def _complete_source(incomplete: str) -> list[str]:
+    """The first parts of the names of data sets: `mnist` of `mnist:test`."""
+    names = dict.fromkeys(name.partition(":")[0] for name in KINDS["datasets"].load())
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _complete_study(incomplete: str) -> list[str]:
+    """Study files, and folders that may have some."""
+    folder = Path(incomplete) if incomplete.endswith("/") else Path(incomplete).parent
+    found = sorted(folder.iterdir()) if folder.is_dir() else []
+    paths = [f"{p}/" if p.is_dir() else str(p) for p in found if p.is_dir() or p.suffix in (".yaml", ".yml")]
+    return [path for path in paths if path.startswith(incomplete)]
+
+
+def _complete_preset(incomplete: str) -> list[str]:
+    return [preset for preset in ("quick", "standard", "paper") if preset.startswith(incomplete)]
+
+
+class Scale(enum.StrEnum):
+    """How much of a paper's table to run."""
+
+    small = "small"
+    full = "full"
+
+
+class Format(enum.StrEnum):
+    """What `standfast export` writes."""
+
+    csv = "csv"
+    latex = "latex"
+    parquet = "parquet"
+
+
+class What(enum.StrEnum):
+    """The rows that `standfast export` writes."""
+
+    samples = "samples"
+    summary = "summary"
+
+
+Out = Annotated[Path, typer.Option(help="Folder for the results and the report.")]
+Seed = Annotated[int, typer.Option(help="Of all random numbers.")]
+Samples = Annotated[int, typer.Option(help="Digits to evaluate, 1 to 300.", min=1, max=300)]
+
+
+@app.command(epilog="Example: standfast demo --out demo")
+def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24) -> None:
+    """Evaluate six explainers of the bundled digit classifier in about a minute, and write a report.
+
+    After an interruption, the same command continues.
+    """
+    from standfast.demo import describe_findings, run_demo
+
+    with _resumable():
+        report, found = run_demo(out, seed, samples)
+    typer.echo(f"\n{describe_findings(found)}\n\nreport: {report}")
+    if failures := len(found.failures):
+        typer.echo(f"{failures} jobs failed; the report lists them, and the same command tries them again", err=True)
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: standfast verify results/study")
+def verify(
+    results: Annotated[
+        str, typer.Argument(help="A folder, or an fsspec address, of stored results; or an evidence pack.")
+    ],
+    key: Annotated[
+        Path | None, typer.Option(help="Of an evidence pack: the public key (PEM) that must have signed it.")
+    ] = None,
+) -> None:
+    """Read every file of stored results or of an evidence pack, and compare each with its SHA-256.
+
+    Exit codes: 0 all files are as they were written, 1 something is damaged, missing, added or not signed.
+    """
+    from standfast.evidence.pack import is_pack
+    from standfast.study.results import verify_results
+
+    if is_pack(results):
+        _verify_pack(results, key)
+        return
+    if key is not None:
+        raise ArgumentError("results", "an evidence pack, since --key is given", results)
+    found = verify_results(results)
+    for name, problem in found.damaged.items():
+        typer.echo(f"damaged: {name}: {problem}", err=True)
+    typer.echo(f"{found.files} file{'s' * (found.files != 1)}: {len(found.damaged)} damaged")
+    if found.unsealed:
+        typer.echo(f"{found.unsealed} files of an earlier version have no SHA-256, and could only be opened")
+    if "manifest.json" in found.damaged:
+        typer.echo("planned jobs: not known without manifest.json")
+    else:
+        typer.echo(f"planned jobs: {found.missing} not run yet, {found.failed} failed")
+    if not found.fine:
+        delete = "delete what is damaged, and " * any(problem != "missing" for problem in found.damaged.values())
+        typer.echo(f"{delete}run the study again: it keeps finished jobs, and does the others", err=True)
+        raise typer.Exit(1)
+
+
+def _verify_pack(path: str, key: Path | None) -> None:
+    """`standfast verify` for an evidence pack."""
+    from standfast.evidence import verify_pack
+
+    found = verify_pack(path, key)
+    for name, problem in found.problems.items():
+        # names in a pack may be anything, such as codes that change what a terminal shows
+        typer.echo(f"{name if name.isprintable() else ascii(name)}: {problem}", err=True)
+    typer.echo(f"{found.files} files: {len(found.problems)} problems")
+    typer.echo(f"digest of the pack: {found.digest}")
+    if found.signed:
+        whose = "the given key" if key else "the key in the pack, which anybody can have added: give --key"
+        typer.echo(f"signed by {whose}; fingerprint {found.key}")
+    elif found.fine:
+        typer.echo("not signed: only the digest, noted elsewhere, shows that nobody made another pack")
+    if not found.fine:
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: standfast evidence results/study --out pack --sign key.pem")
+def evidence(
+    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    out: Annotated[Path, typer.Option(help="A new folder for the pack.")],
+    sign: Annotated[
+        Path | None, typer.Option(help="An ed25519 private key (PEM): openssl genpkey -algorithm ed25519 -out key.pem")
+    ] = None,
+    arrays: Annotated[
+        bool, typer.Option("--arrays", help="Also the stored inputs, maps and curves of each sample.")
+    ] = False,
+) -> None:
+    """Make an evidence pack: report, numbers, configuration, software, digests, model card and crosswalk.
+
+    The report in it shows pictures of some inputs, also without --arrays.
+    """
+    from standfast.evidence import make_pack
+    from standfast.findings import load_results
+
+    findings = load_results(results)
+    found = make_pack(findings, out, sign, arrays)
+    typer.echo(f"evidence pack: {out} ({found.files} files)")
+    typer.echo(f"digest of the pack: {found.digest}")
+    typer.echo(f"signed; fingerprint of the key {found.key}" if found.signed else "not signed (see --sign)")
+    _warn_of_gaps(findings)
+
+
+@app.command(epilog="Example: standfast replay pack --jobs 10")
+def replay(
+    pack: Annotated[Path, typer.Argument(help="A folder with an evidence pack.")],
+    base: Annotated[
+        Path, typer.Option(help="The folder that the study's paths and functions are relative to.")
+    ] = Path(),
+    jobs: Annotated[int, typer.Option(help="How many, drawn at random.", min=1)] = 5,
+    seed: Annotated[int | None, typer.Option(help="Of the choice of jobs; a new one if not given.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The public key (PEM) that must have signed the pack.")] = None,
+) -> None:
+    """Evaluate some jobs of an evidence pack again, and compare the numbers.
+
+    This runs the functions that the pack names: do it only with a pack and with code that you trust.
+
+    Exit codes: 0 all agree, 1 some differ, or the model, data or code are others.
+    """
+    from standfast.evidence import replay as run_replay
+
+    found = run_replay(pack, base, jobs, seed, tell=typer.echo, key=key)
+    for change in found.changed:
+        typer.echo(f"not the same here: {change}", err=True)
+    counts = {word: list(found.jobs.values()).count(word) for word in dict.fromkeys(found.jobs.values())}
+    summary = ", ".join(f"{count} {word}" for word, count in counts.items()) or "nothing to compare"
+    typer.echo(f"{len(found.jobs)} of {found.planned} jobs evaluated again (seed {found.seed}): {summary}")
+    if not found.fine:
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: standfast submission results/study --out study.json.gz --by 'A. Person'")
+def submission(
+    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    out: Annotated[Path, typer.Option(help="The file: .json, or .json.gz for a compressed one.")],
+    name: Annotated[str, typer.Option(help="What a board calls it; the title of the study by default.")] = "",
+    by: Annotated[str, typer.Option(help="Who submits it, as a board shows it.")] = "",
+    note: Annotated[str, typer.Option(help="Anything that a reader should know.")] = "",
+) -> None:
+    """Write the results of a study as one file for a board: configuration, digests, and the numbers of each sample.
+
+    Inputs, maps and weights are not in it.
+    """
+    from standfast.board import make_submission
+
+    made = make_submission(results, out, name, by, note)
+    done = made.results.jobs.height - made.results.failures.height
+    typer.echo(f"submission: {out} ({done} of {made.results.planned} jobs)")
+    typer.echo(f"digest: {made.digest}")
+    _warn_of_gaps(made.results)
+
+
+@app.command(epilog="Example: standfast board submissions/ --out site --verify 5 --base studies")
+def board(
+    submissions: Annotated[list[Path], typer.Argument(help="Files of `standfast submission`, or folders of them.")],
+    out: Annotated[Path, typer.Option(help="A new folder for the site, or that of an earlier one.")],
+    title: Annotated[str, typer.Option(help="Of the first page.")] = "Which explanations hold?",
+    verify: Annotated[
+        int, typer.Option(help="How many jobs of each submission to evaluate again, drawn at random.", min=0)
+    ] = 0,
+    base: Annotated[
+        Path, typer.Option(help="The folder that paths and functions of the studies are relative to.")
+    ] = Path(),
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(help="A digest, or its first 16 digits or more: of a submission whose functions may be run."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of the choice of jobs; a new one if not given.")] = None,
+) -> None:
+    """Write a static site that compares submissions where they are comparable. It never gives an overall score.
+
+    Nothing in a submission is run. With --verify jobs are evaluated again with data and models that are here; a
+    submission that names functions, or things of other packages, needs --trust, because these are then run.
+
+    Exit codes: 0 the site is written, 1 it is written, and some file is no submission or some submission differs.
+    """
+    from standfast.board import build_site
+
+    found = build_site(submissions, out, title, verify, base, trust or (), seed, typer.echo)
+    submitted, boards = len(found.submissions), found.boards
+    counts = f"{submitted} submission{'s' * (submitted != 1)} on {boards} board{'s' * (boards != 1)}"
+    typer.echo(f"{counts}: {found.folder / 'index.html'}")
+    differs = sum(state.state == "differs" for state in found.states.values())
+    for count, words in ((len(found.problems), "not on a board"), (differs, "with other numbers than reported")):
+        if count:
+            typer.echo(f"{count} {words}", err=True)
+    if found.problems or differs:
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: standfast run study.yaml --dry-run, and then: standfast run study.yaml --workers auto")
+def run(
+    study: Annotated[Path, typer.Argument(help="A study file.", show_default=False, autocompletion=_complete_study)],
+    out: Annotated[
+        str | None, typer.Option(help="Folder or fsspec address of the results; results/<name of the file> by default.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be done, and about how long it takes.")
+    ] = (False),
+    executor: Annotated[str | None, typer.Option(help="local, ray or slurm, instead of what the file says.")] = None,
+    workers: Annotated[str | None, typer.Option(help="How many, or auto, instead of what the file says.")] = None,
+    address: Annotated[str | None, typer.Option(help="Of a Ray cluster, such as auto or host:6379.")] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="quick, standard or paper for the metrics, instead of what the file says; with --out, results of"
+            " different presets stay apart.",
+            autocompletion=_complete_preset,
+        ),
+    ] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds that a job may take.")] = None,
+    memory_gb: Annotated[float | None, typer.Option(help="Memory that a worker may take.")] = None,
+    retries: Annotated[int | None, typer.Option(help="How often a job is tried again whose worker was lost.")] = None,
+    html: Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")] = True,
+) -> None:
+    """Run a study. Started again, it continues, and tries again what failed.
+
+    Exit codes: 0 all jobs are done, 1 some failed, 2 the study file is wrong or a file cannot be written, 130
+    interrupted.
+    """
+    from standfast.evaluation import default_folder, executor_of, run_study
+    from standfast.metrics.base import check_preset
+    from standfast.study.executors import InProcess, Limits, Processes
+    from standfast.study.file.spec import load_study
+    from standfast.study.store import Store
+
+    if preset is not None:
+        check_preset(preset, "--preset")
+    loaded = load_study(study, preset)
+    target = out or str(default_folder(loaded))
+    if address is not None and (executor or loaded.executor.name) != "ray":
+        raise ArgumentError("--address", "none, but for the executor ray", address)
+    chosen = executor_of(loaded, executor, _count(workers), address, Limits(timeout, memory_gb, retries))
+    if isinstance(chosen, InProcess) and not dry_run and Store(target).begun()[0]:
+        typer.echo("the last run was lost in the middle of a job, so this one does its jobs in a process of its own")
+        chosen = Processes(1)
+    if dry_run:
+        from standfast.dry_runs import dry_run as describe
+
+        describe(loaded, target)
+        return
+    command = f"standfast run {study}" + (f" --preset {preset}" if preset else "") + (f" --out {out}" if out else "")
+    with _resumable():
+        found = run_study(loaded, out, executor=chosen, command=command)
+    summary = found.summary
+    typer.echo(
+        f"{summary.planned} jobs: {summary.earlier} were done before, {summary.done} now, {len(summary.failed)} failed"
+    )
+    typer.echo(f"results: {target}")
+    if html:
+        local = target.removeprefix("file://")
+        where = Path(local) / "report" / "index.html" if "://" not in local else Path(f"{study.stem}-report.html")
+        typer.echo(f"report: {found.to_html(where)}")
+    if summary.failed:
+        for line in _failures(found.failures):
+            typer.echo(line, err=True)
+        raise typer.Exit(1)
+
+
+@app.command(
+    epilog="Example: standfast check policy.yaml --write junit=check.xml --write markdown=check.md",
+)
+def check(
+    policy: Annotated[
+        Path,
+        typer.Argument(help="A study file with requirements.", show_default=False, autocompletion=_complete_study),
+    ],
+    out: Annotated[
+        str | None, typer.Option(help="Folder or fsspec address of the results; results/<name of the file> by default.")
+    ] = None,
+    until_decided: Annotated[
+        bool,
+        typer.Option("--until-decided", help="Evaluate twice as many samples until all requirements are decided."),
+    ] = False,
+    most_samples: Annotated[int | None, typer.Option(help="With --until-decided, of each data set.", min=1)] = None,
+    write: Annotated[
+        list[str] | None,
+        typer.Option(help="FORMAT=FILE, with the formats text, json, junit, markdown and sarif; may be repeated."),
+    ] = None,
+    workers: Annotated[str | None, typer.Option(help="How many, or auto, instead of what the file says.")] = None,
+) -> None:
+    """Run a study and decide its requirements: pass, fail or undecided, each with its interval.
+
+    Exit codes: 0 all requirements pass, 1 some fail, 2 the file is wrong or a job failed, 3 none fails and some are
+    undecided, 130 interrupted.
+    """
+    from standfast.checks import check as run_check
+    from standfast.checks.formats import FORMATS, format_sarif
+    from standfast.evaluation import default_folder, executor_of
+    from standfast.findings import load_results
+    from standfast.study.file.spec import load_study
+
+    targets = [_split_target(text, list(FORMATS)) for text in write or ()]
+    loaded = load_study(policy)
+    with _resumable():
+        found = run_check(
+            loaded,
+            out,
+            until_decided=until_decided,
+            most_samples=most_samples,
+            executor=executor_of(loaded, workers=_count(workers)),
+            tell=lambda look: typer.echo(f"{look.samples} samples: {look.outcome}") if until_decided else None,
+        )
+    typer.echo(str(found))
+    results = out or str(default_folder(loaded))
+    typer.echo(f"results: {results}")
+    if found.failed:
+        report = f"the report, which `standfast report {results}` writes"
+        for line in _failures(load_results(results).failures.to_dicts(), report):
+            typer.echo(line, err=True)
+    for form, path in targets:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = format_sarif(found, policy.as_posix()) if form == "sarif" else FORMATS[form](found)
+        path.write_text(text, encoding="utf-8")
+    if found.exit_code:
+        raise typer.Exit(found.exit_code)
+
+
+def _split_target(text: str, formats: list[str]) -> tuple[str, Path]:
+    """`junit=check.xml` as a format and a file."""
+    form, equals, path = text.partition("=")
+    if not (equals and path and form in formats):
+        raise ArgumentError("--write", f"FORMAT=FILE, with a format of {', '.join(formats)}", text)
+    return form, Path(path)
+
+
+@app.command(epilog="Example: standfast baseline results/study --out baseline/2026-10")
+def baseline(
+    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    out: Annotated[Path, typer.Option(help="A new folder.")],
+) -> None:
+    """Freeze results as a reference, for requirements such as {no_worse_than: baseline/2026-10, by: 0.05}."""
+    from standfast.checks import freeze_baseline
+    from standfast.findings import load_results
+
+    findings = load_results(results)
+    typer.echo(f"baseline: {freeze_baseline(findings, out)}")
+    _warn_of_gaps(findings)
+
+
+def _warn_of_gaps(results: Results) -> None:
+    """Say how many jobs failed or were not run, so that their numbers are not there."""
+    counts = {"failed": results.failures.height, "were not run": results.missing}
+    words = " and ".join(f"{count} {what}" for what, count in counts.items() if count)
+    if words:
+        typer.echo(f"warning: of {results.planned} jobs {words}, so their numbers are missing", err=True)
+
+
+def _count(workers: str | None) -> int | str | None:
+    return int(workers) if workers is not None and re.fullmatch(r"-?[0-9]+", workers) else workers
+
+
+def _failures(failures: list[dict[str, Any]], report: str = "the report", most: int = 5) -> list[str]:
+    """The failures as lines, with equal errors together, and how to continue."""
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for failure in failures:
+        kinds.setdefault(str(failure["error"]).partition("\n")[0][:160], []).append(failure)
+    lines = [f"{len(failures)} jobs failed:"]
+    for error, group in list(kinds.items())[:most]:
+        first = group[0]
+        where = f"{first['label']}, {first['explainer']}, {first['model']} on {first['data']}"
+        lines.append(f"  {len(group)} x {error} (first: {where}, samples {first['start']} to {first['stop'] - 1})")
+    if len(kinds) > most:
+        lines.append(f"  and {len(kinds) - most} other errors")
+    return [*lines, f"tracebacks are in {report}; the same command tries only these jobs again"]
+
+
+@contextlib.contextmanager
+def _resumable() -> Iterator[None]:
+    """After Ctrl-C, print how to continue."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("\ninterrupted; what is done is stored, and the same command continues from there", err=True)
+        raise typer.Exit(130) from None
+
+
+@app.command(epilog="Example: standfast train --model lenet5 --data mnist --scheme pgd:radius=0.3 --epochs 5")
+def train(
+    model: Annotated[
+        str,
+        typer.Option(
+            help="Architecture, with options such as its width and depth, as series_cnn:width=32,layers=2;"
+            " `standfast list architectures` shows them.",
+            autocompletion=_complete("architectures"),
+        ),
+    ] = "lenet5",
+    data: Annotated[
+        str,
+        typer.Option(
+            help="Data set; NAME:train is trained on, NAME:test measured on.", autocompletion=_complete_source
+        ),
+    ] = "mnist",
+    scheme: Annotated[
+        str,
+        typer.Option(
+            help="With options, as pgd:radius=0.3,steps=7; `standfast list schemes` shows them.",
+            autocompletion=_complete("schemes"),
+        ),
+    ] = "natural",
+    epochs: Annotated[int, typer.Option(help="Passes over the data.", min=1)] = 10,
+    batch_size: Annotated[int, typer.Option(help="Samples per step.", min=1)] = 128,
+    learning_rate: Annotated[float, typer.Option(help="Its peak.")] = 2e-3,
+    weight_decay: Annotated[float, typer.Option(help="Decoupled, of either optimizer.")] = 0.01,
+    seed: Seed = 0,
+    augment: Annotated[
+        str, typer.Option(help="none; of images shift, flip or shift_flip; of standardised series noise_blocks.")
+    ] = "none",
+    optimizer: Annotated[str, typer.Option(help="adamw or radam.")] = "adamw",
+    out: Annotated[Path, typer.Option(help="Folder for the weights and the card.")] = Path("models"),
+    name: Annotated[str | None, typer.Option(help="Of the files; MODEL-DATA-SCHEME by default.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")] = "auto",
+    precision: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    attack: Annotated[
+        str | None, typer.Option(help="Also measure the accuracy under it, as pgd:radius=0.3,steps=20.")
+    ] = None,
+    download: Annotated[bool, typer.Option("--download", help="Fetch missing data.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Delete what there is under that name, and start again.")
+    ] = False,
+) -> None:
+    """Train a classifier by a scheme. After an interruption, the same command continues after the last complete epoch.
+
+    Exit codes: 0 done, 2 an option or the data is wrong, 130 interrupted.
+    """
+    from standfast.train import Plan, fit
+
+    plan = Plan(
+        model,
+        data,
+        scheme,
+        epochs,
+        batch_size,
+        learning_rate,
+        weight_decay,
+        seed,
+        augment,
+        precision,
+        device,
+        optimizer=optimizer,
+    )
+    with _resumable():
+        found = fit(plan, out, name=name, attack=attack, restart=restart, download=download, show=True)
+    card = found.card
+    if found.was_there:
+        typer.echo("this model exists already, with the same options")
+    typer.echo(f"accuracy: train {card['train_accuracy']:.2%}, test {card['test_accuracy']:.2%}")
+    if attack is not None:
+        under = card["under_attack"]
+        typer.echo(f"accuracy: test {under['test_accuracy']:.2%} after {under['attack']}")
+    typer.echo(f"weights: {found.weights}")
+    typer.echo(f"in a study beside it: {found.study_entry()}")
+
+
+@app.command(epilog="Example: standfast schema --out study.schema.json")
+def schema(
+    out: Annotated[Path | None, typer.Option(help="The file to write; standard output by default.")] = None,
+) -> None:
+    """Print the JSON schema of study files, with which editors complete and check them.
+
+    In VS Code, put `# yaml-language-server: $schema=study.schema.json` on the file's first line.
+    """
+    from standfast.study.file.schema import json_schema
+    from standfast.study.folders import write_atomically
+
+    text = json.dumps(json_schema(), indent=1) + "\n"
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write_atomically(out, text.encode())
+        typer.echo(f"schema: {out}")
+
+
+@app.command(epilog="Example: standfast report results/study --out report.html --figures figures")
+def report(
+    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    out: Annotated[Path | None, typer.Option(help="The file to write; RESULTS/report/index.html by default.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Also write every figure here, as SVG and PDF.")] = None,
+) -> None:
+    """Build the report of stored results."""
+    from standfast.report import Report
+
+    built = Report(results)
+    if out is None:
+        out = Path("report.html") if "://" in results else Path(results) / "report" / "index.html"
+    typer.echo(f"report: {built.to_html(out)}")
+    if figures is not None:
+        typer.echo(f"figures: {len(built.figures(figures))} files in {figures}")
+
+
+@app.command(epilog="Example: standfast export results/study --out table.tex")
+def export(
+    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    out: Annotated[Path | None, typer.Option(help="The file to write; standard output by default.")] = None,
+    format: Annotated[Format | None, typer.Option(help="By default, from the ending of --out, or else csv.")] = None,
+    what: Annotated[
+        What | None, typer.Option(help="All samples (the default), or medians with intervals (for LaTeX always).")
+    ] = None,
+) -> None:
+    """Write stored results as CSV, as Parquet, or as a LaTeX table for the package booktabs."""
+    import standfast.export as exports
+
+    endings = {".csv": Format.csv, ".tex": Format.latex, ".parquet": Format.parquet}
+    if format is None:
+        if out is not None and out.suffix not in endings:
+            raise ArgumentError(
+                "--format", f"a format, or --out with one of the endings {', '.join(endings)}", str(out)
+            )
+        format = Format.csv if out is None else endings[out.suffix]
+    if format is Format.latex:
+        if what is What.samples:
+            raise ArgumentError("--what", "summary, for a table of explainers and metrics", what.value)
+        text = exports.to_latex(results, out)
+    elif format is Format.csv:
+        text = exports.to_csv(results, out, (what or What.samples).value)
+    else:
+        if out is None:
+            raise ArgumentError("--out", "a file to write Parquet to", "none")
+        exports.to_parquet(results, out, (what or What.samples).value)
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        typer.echo(f"{format.value}: {out}")
+
+
+@app.command("reproduce", epilog="Example: standfast reproduce senc-mnist --scale small")
+def reproduce_table(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="Which table or figure; `standfast list reproductions` shows them.",
+            autocompletion=_complete("reproductions"),
+        ),
+    ],
+    scale: Annotated[Scale, typer.Option(help="small is for a laptop, full for a GPU.")] = Scale.small,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results/reproduce"),
+    workers: Annotated[str | None, typer.Option(help="How many, or auto.")] = None,
+    study: Annotated[Path | None, typer.Option(help="Write the study files into this folder, and run nothing.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be done, about how long it takes, and what is missing.")
+    ] = (False),
+) -> None:
+    """Run a published table or figure as a study, and print our numbers beside the paper's."""
+    from standfast.reproduce import print_table, reproduce, reproductions, write_studies
+
+    if study is not None:
+        for file in write_studies(name, scale.value, study):
+            typer.echo(f"study: {file}")
+        return
+    typer.echo(reproductions[name].title)
+    if dry_run:
+        from standfast.dry_runs import dry_run_reproduction
+
+        if dry_run_reproduction(name, scale.value, out):
+            raise typer.Exit(1)
+        return
+    with _resumable():
+        tables = reproduce(
+            name, scale.value, out, workers=_count(workers), show=lambda table: print_table(table, scale.value)
+        )
+    typer.echo(f"results: {out}")
+    if any(table.failures for table in tables):
+        raise typer.Exit(1)
+
+
+@app.command("list", epilog="Example: standfast list metrics. In a script: standfast list metrics --names")
+def list_names(
+    kind: Annotated[
+        str | None, typer.Argument(help="Such as metrics; all kinds if left out.", autocompletion=_complete_kind)
+    ] = None,
+    names: Annotated[bool, typer.Option("--names", help="Print the names alone, one on each line.")] = False,
+) -> None:
+    """List what can be named: a line for each name, and what it needs.
+
+    The output is the same in a terminal, in a file and in a pipe: one line for each name.
+    """
+    if kind is None:
+        width = max(map(len, KINDS))
+        for word, each in KINDS.items():
+            typer.echo(word if names else f"{word:{width}}  {each.about}")
+        return
+    found = get_kind(kind)
+    if names:
+        for name in found.load().names():
+            typer.echo(name)
+        return
+    lines = describe_names(found)
+    width = max(len(line.name) for line in lines)
+    for line in lines:
+        typer.echo(line.format(width))
+    if found.elsewhere:
+        typer.echo(f"also: {found.elsewhere}", err=True)
+    typer.echo(f"more about one of them: standfast explain {lines[0].name}", err=True)
+
+
+@app.command(epilog="Example: standfast explain worst_case. If several things have the name: --kind searches")
+def explain(
+    name: Annotated[
+        str,
+        typer.Argument(help="Of anything that `standfast list` shows.", autocompletion=_complete(*KINDS)),
+    ],
+    kind: Annotated[
+        str | None,
+        typer.Option(help="Such as searches, to see only that of several things.", autocompletion=_complete_kind),
+    ] = None,
+) -> None:
+    """Explain a name: what it is, its options, an example and the source."""
+    import shutil
+
+    from standfast.cli.explanations import explain_name
+
+    typer.echo(explain_name(name, kind, width=min(100, shutil.get_terminal_size((100, 24)).columns)))
+
+
+class Norm(enum.StrEnum):
+    """The norm of a neighbourhood."""
+
+    linf = "linf"
+    l2 = "l2"
+
+
+def _complete_names(*kinds: str) -> Callable[[str], list[str]]:
+    """Names of these kinds, or files."""
+    complete = _complete(*kinds)
+
+    def complete_either(incomplete: str) -> list[str]:
+        folder = Path(incomplete).parent
+        files = sorted(map(str, folder.iterdir())) if folder.is_dir() else []
+        return [*complete(incomplete), *(file for file in files if file.startswith(incomplete))]
+
+    return complete_either
+
+
+@app.command(
+    epilog="Example: standfast init. Without questions:"
+    " standfast init --yes --model mymodel:build --data mydata.npz --radius 0.05"
+)
+def init(
+    study: Annotated[Path, typer.Argument(help="The study file to write.")] = Path("study.yaml"),
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="A name (`standfast list models`), a TorchScript (.pt) or torch.export (.pt2) file, or module:function"
+            " that returns the module. The Python file lies beside the study file.",
+            autocompletion=_complete_names("models"),
+        ),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="Of a module:function: a .safetensors file, or a torch file of tensors.")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="A name (`standfast list datasets`), a file of arrays or a table, a folder of images, or"
+            " module:function that returns inputs, or (inputs, labels).",
+            autocompletion=_complete_names("datasets"),
+        ),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            help="The column of a .csv table that has the classes; by default one called label, labels, y, class or"
+            " target."
+        ),
+    ] = None,
+    bounds: Annotated[
+        str | None, typer.Option(help="Valid values of an input, as 0,1; those of the data set if it has some.")
+    ] = None,
+    explainers: Annotated[
+        str | None,
+        typer.Option(help="Names with commas between them.", autocompletion=_complete("explainers")),
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option(help="Names with commas between them.", autocompletion=_complete("metrics"))
+    ] = None,
+    radius: Annotated[str | None, typer.Option(help="How far inputs are perturbed, in their own units.")] = None,
+    norm: Annotated[Norm, typer.Option(help="In which the radius is measured.")] = Norm.linf,
+    samples: Annotated[int | None, typer.Option(help="How many samples to evaluate.", min=1)] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="quick, standard or paper.", autocompletion=_complete_preset)
+    ] = None,
+    trust: Annotated[bool, typer.Option("--trust", help="Open a .pt2 file, which can run code that is in it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing; take the defaults.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+) -> None:
+    """Write a commented study file for a model and data, and check that they fit.
+
+    In a terminal, it asks for what the options do not say. Elsewhere, and with --yes, it takes the defaults, and
+    --model and --data must be given. The model and all explainers are run once, on one sample; explainers that fail
+    are left out.
+    """
+    from standfast.cli import new_study
+    from standfast.data.user_files import list_columns
+    from standfast.metrics.base import check_preset
+    from standfast.study.folders import write_atomically
+
+    if preset is not None:
+        check_preset(preset, "--preset")
+    ask = _Questions(not yes and _is_terminal())
+    folder = study.parent.resolve()
+    if study.exists() and not force and not ask.whether(f"{study} exists. Replace it?"):
+        raise ArgumentError("study", "the name of a new file, or --force", str(study))
+
+    def read_model(text: str) -> new_study.Source:
+        return new_study.read_source(text, "--model", folder, weights, trust)
+
+    def read_data(text: str) -> new_study.Source:
+        return new_study.read_source(text, "--data", folder)
+
+    def find_setting() -> new_study.Setting:
+        of_model = ask.what("--model", model, "Model (a name, a file, or module:function)", read_model, "lenet5-mnist")
+        own = "digits" if of_model.entry.get("name") in KINDS["models"].load() else None  # they fit no other model
+        before = ask.answers.get("--data")
+        of_data = ask.what("--data", data, "Data (a name, a file, a folder, or module:function)", read_data, own)
+        if ask.answers.get("--data") != before:
+            for option in ("--bounds", "--label"):  # those of other data
+                ask.answers.pop(option, None)
+        columns = {} if label else list_columns(folder / str(of_data.entry.get("path", "")))
+        column = label
+        if columns and ask.asks:  # no name says which one has the classes
+            texts = [name for name, numbers in columns.items() if not numbers]
+            likely = texts[0] if len(texts) == 1 else "none"
+            question = f"Column of the table with the classes, or none ({', '.join(columns)})"
+            read = partial(new_study.read_label, columns=tuple(columns))
+            column = ask.what("--label", None, question, read, likely, required=False)
+        if column:
+            of_data = of_data.with_label(column)
+        seen = None if bounds else new_study.observe_range(of_model, of_data, folder, samples)
+        if bounds or seen:
+            question = "Valid values of an input, lowest and highest (here those that occur)"
+            offered = f"{seen[0]},{seen[1]}" if seen else None
+            within = ask.what("--bounds", bounds, question, new_study.read_bounds, offered, required=False)
+            of_data = of_data.with_bounds(within)
+        return new_study.try_setting(of_model, of_data, folder, samples)
+
+    setting = ask.until_it_fits(find_setting, again=model is None or data is None)
+    shape = " x ".join(map(str, setting.shape))
+    typer.echo(
+        f"{setting.model.label} takes the inputs of {setting.data.label} ({shape}) and returns {setting.classes} logits"
+    )
+    if setting.bounds_assumed:
+        typer.echo("valid values of an input: [0, 1] is assumed; if that is wrong, give --bounds LOWEST,HIGHEST")
+    if uneven := setting.uneven_columns:
+        typer.echo(
+            f"warning: {uneven} (standard deviations), but one radius holds for all columns; give the model scaled"
+            " columns, and scale the table in the same way",
+            err=True,
+        )
+
+    def read_explainers(text: str) -> tuple[str, ...]:
+        return new_study.read_names(text, "--explainers")
+
+    def read_metrics(text: str) -> tuple[str, ...]:
+        return new_study.read_names(text, "--metrics")
+
+    def write() -> tuple[str, dict[str, str]]:
+        names = ",".join(setting.default_explainers())
+        chosen = ask.what("--explainers", explainers, "Explainers", read_explainers, names, required=False)
+        names = ",".join(setting.default_metrics())
+        measured = ask.what("--metrics", metrics, "Metrics", read_metrics, names, required=False)
+        size = min(new_study.SAMPLES, len(setting.samples)) if samples is None else samples
+        distance = ask.what(
+            "--radius",
+            radius,
+            "Radius of the perturbations",
+            setting.read_radius,
+            f"{setting.default_radius():g}",
+            required=False,
+        )
+        plan = new_study.Plan(chosen, measured, distance, norm.value, size, preset or "quick")
+        return new_study.write_study(setting, plan, str(study))
+
+    text, left_out = ask.until_it_fits(write, again=explainers is None or metrics is None)
+    for name, reason in left_out.items():
+        typer.echo(f"left out, because it fails on this model: {name}: {reason}", err=True)
+    write_atomically(study, text.encode())
+    typer.echo(f"study: {study}\nnext: standfast run {study} --dry-run")
+
+
+T = TypeVar("T")
+
+
+class _Questions:
+    """Asks for what the options of the command line do not say, if anybody can answer."""
+
+    def __init__(self, asks: bool) -> None:
+        self.asks = asks
+        self.answers: dict[str, str] = {}  # by the option
+        self.refused = False  # an option of the command, which no answer can replace
+
+    def until_it_fits(self, step: Callable[[], T], again: bool) -> T:
+        """What a step with questions gives; after an error it starts again, and offers the answers that were given.
+
+        Args:
+            step: asks, and tries the answers together.
+            again: whether other answers can change the result.
+        """
+        while True:
+            try:
+                return step()
+            except StandfastError as error:
+                if self.refused or not (self.asks and again):
+                    raise
+                typer.echo(f"error: {error}\nAgain; Enter takes the earlier answer.", err=True)
+
+    def whether(self, question: str) -> bool:
+        """The answer to a question with yes or no; no if nobody can answer."""
+        if not self.asks:
+            return False
+        with _stoppable():
+            return typer.confirm(question)
+
+    def what(
+        self,
+        option: str,
+        given: str | None,
+        question: str,
+        read: Callable[[str], T],
+        default: str | None,
+        required: bool = True,
+    ) -> T:
+        """What `read` makes of the given text, of an answer, or of the default; a wrong answer is asked for again.
+
+        Args:
+            option: as on the command line.
+            given: with the command.
+            question: without a question mark.
+            read: checks a text and converts it.
+            default: offered as the answer.
+            required: the default is an offer only: it must be given where nobody can answer.
+        """
+        if given is not None:
+            try:
+                return read(given)
+            except StandfastError:
+                self.refused = True
+                raise
+        if not self.asks:
+            if required or default is None:
+                way = "leave out --yes" if _is_terminal() else "run in a terminal"
+                raise StandfastError(f"{option} is missing; give it, or {way}, where standfast init asks")
+            return read(default)
+        while True:
+            with _stoppable():
+                answer = str(typer.prompt(question, default=self.answers.get(option, default), err=True))
+            try:
+                found = read(answer)
+            except StandfastError as error:
+                typer.echo(f"error: {error}", err=True)
+            else:
+                self.answers[option] = answer
+                return found
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """At a question, Ctrl-C and Ctrl-D end the command with exit code 130."""
+    if sys.platform != "win32":
+        # polars, once it is imported, has the system wait for the answer also after Ctrl-C
+        signal.siginterrupt(signal.SIGINT, True)
+    try:
+        yield
+    except typer.Abort:
+        typer.echo(err=True)
+        raise typer.Exit(130) from None
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning in one line, without the place in the code."""
+    typer.echo(f"warning: {' '.join(str(message).split())}", err=True)
+
+
+def main() -> None:
+    """Entry point. Errors of the library are printed in one line, with exit code 2; warnings in one line, too."""
+    warnings.showwarning = _show_warning
+    try:
+        # the name is fixed, because a script of `python -m standfast` would otherwise complete the command python
+        app(standalone_mode=True, prog_name="standfast")
+    except StandfastError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except OSError as error:  # for example, a folder that cannot be written, a full disk, or no answer from an address
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""`Dataset`: labelled inputs in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from standfast.errors import FINITE, check
+from standfast.records import set_fields
+from standfast.tensors import Bound, describe_bounds, describe_no_tensor, read_bounds, suggest_dtype, suggest_layout
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """Inputs with their labels, the names of the classes and the range of the input values.
+
+    A slice of a data set is a data set: a view of the same tensors.
+
+    Args:
+        name: of the data set.
+        inputs: float32 `(N, ...)` within the bounds; images are `(N, C, H, W)`, series `(N, C, T)`, tables `(N, F)`.
+        labels: int64 `(N,)`, each from 0 to the number of classes - 1.
+        classes: the names of the classes.
+        bounds: the smallest and the largest valid value of an input: numbers, or tensors that broadcast against one
+            input, as for a `Model`, whose own bounds are accepted.
+        extras: further tensors `(N, ...)` by name, for example the position of a block that carries the class. They are
+            sliced with the samples.
+        features: the names of the columns of a table, or of the channels of a series: one for each place of the second
+            axis. Tables and figures show them.
+        tokens: for embedded text `(N, dim, T)`: the words of each sample, at most T. They are sliced with the samples.
+
+    Raises:
+        ArgumentError: types or shapes do not match, a label names no class, or an input lies outside the bounds.
+
+    >>> inputs = torch.tensor([0.0, 0.2, 0.4, 0.6]).reshape(4, 1, 1, 1)
+    >>> shades = Dataset("shades", inputs, torch.tensor([0, 0, 1, 1]), ("dark", "light"))
+    >>> len(shades), shades[1:3].labels.tolist()
+    (4, [0, 1])
+    >>> shades
+    Dataset('shades', 4 x (1, 1, 1), 2 classes: dark, light, bounds [0, 1])
+    """
+
+    name: str
+    inputs: Tensor
+    labels: Tensor
+    classes: tuple[str, ...]
+    bounds: tuple[Bound, Bound] = (0.0, 1.0)
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+    features: tuple[str, ...] | None = None
+    tokens: tuple[tuple[str, ...], ...] | None = None
+
+    def __post_init__(self) -> None:
+        check(isinstance(self.inputs, Tensor), "inputs", "a torch.Tensor", describe_no_tensor(self.inputs))
+        fits = self.inputs.dtype == torch.float32
+        check(fits, "inputs", "float32", f"{self.inputs.dtype}: {suggest_dtype(self.inputs, torch.float32)}")
+        check(self.inputs.ndim >= 2, "inputs", "shape (N, ...)", tuple(self.inputs.shape))
+        kind = type(self.labels).__name__
+        fits = isinstance(self.labels, Tensor)
+        check(fits, "labels", "an int64 torch.Tensor", f"{kind}: use torch.as_tensor(labels).long()")
+        check(self.labels.dtype == torch.int64, "labels", "int64", f"{self.labels.dtype}: use labels.long()")
+        count = len(self.inputs)
+        check(self.labels.shape == (count,), "labels", f"shape ({count},)", tuple(self.labels.shape))
+        bounds = [bound if bound.ndim else bound.item() for bound in read_bounds(self.bounds)]
+        set_fields(self, classes=_read_classes(self.classes), bounds=tuple(bounds))
+        if count > 0:
+            known = f"classes 0 .. {len(self.classes) - 1}"
+            least, most = (int(label) for label in self.labels.aminmax())
+            check(least >= 0 and most < len(self.classes), "labels", known, f"{least} .. {most}")
+            check(bool(self.inputs.isfinite().all()), "inputs", FINITE, "NaN or infinity")
+            numbers = all(isinstance(bound, float) for bound in bounds)
+            lowest, highest = self.inputs.aminmax() if numbers else (self.inputs.amin(0), self.inputs.amax(0))
+            inside = bool((bounds[0] <= lowest).all()) and bool((highest <= bounds[1]).all())
+            reached = describe_bounds((lowest, highest))
+            check(inside, "inputs", f"values in {describe_bounds(self.bounds)}", reached)
+        for name, values in self.extras.items():
+            fine = isinstance(values, Tensor) and values.shape[:1] == (count,)
+            got = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+            check(fine, f"extras[{name!r}]", f"a tensor of shape ({count}, ...)", got)
+        set_fields(self, **checked_names(self.features, self.tokens, self.inputs))
+
+    def __repr__(self) -> str:
+        shape = tuple(self.inputs.shape[1:])
+        few = ": " + ", ".join(self.classes) if sum(map(len, self.classes)) <= 60 else ""
+        parts = [repr(self.name), f"{len(self)} x {shape}", f"{len(self.classes)} classes{few}"]
+        parts += [f"bounds {describe_bounds(self.bounds)}"]
+        parts += [f"extras: {', '.join(self.extras)}"] if self.extras else []
+        parts += [word for word in ("features", "tokens") if getattr(self, word) is not None]
+        return f"Dataset({', '.join(parts)})"
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __getitem__(self, index: slice) -> Dataset:
+        check(isinstance(index, slice), "index", "a slice, such as 3:4", repr(index))
+        if index.step is not None and index.step < 0:
+            return self.take(range(len(self))[index])
+        return self._select(lambda values: values[index], range(len(self))[index])
+
+    def take(self, indices: Sequence[int] | Tensor) -> Dataset:
+        """The samples at `indices` (M,), in that order; raises `ArgumentError` if an index is not in 0 .. N - 1."""
+        chosen = torch.as_tensor(indices, device=self.labels.device)
+        if chosen.numel() == 0:
+            return self[:0]
+        check(chosen.ndim == 1, "indices", "a sequence of indices", f"shape {tuple(chosen.shape)}")
+        check(chosen.dtype == torch.int64, "indices", "int64", chosen.dtype)
+        least, most = (int(index) for index in chosen.aminmax())
+        inside = least >= 0 and most < len(self)
+        check(inside, "indices", f"indices in 0 .. {len(self) - 1}", f"{least} .. {most}")
+        return self._select(lambda values: values[chosen.to(values.device)], chosen.tolist())
+
+    def subset(self, n: int, per_class: bool = True) -> Dataset:
+        """The first `n` samples of every class, or, with `per_class=False`, the first `n` of all, in order.
+
+        Nothing is drawn at random: the same call returns the same samples. Raises `ArgumentError` if there are fewer
+        than `n`.
+
+        >>> inputs, labels = torch.zeros(5, 1, 1, 1), torch.tensor([0, 0, 1, 0, 1])
+        >>> zeros = Dataset("zeros", inputs, labels, ("a", "b"))
+        >>> zeros.subset(1).labels.tolist(), zeros.subset(3, per_class=False).labels.tolist()
+        ([0, 1], [0, 0, 1])
+        """
+        check(n >= 1, "n", "at least 1", n)
+        if not per_class:
+            check(n <= len(self), "n", f"at most {len(self)}, the number of samples", n)
+            return self[:n]
+        member = self.labels[:, None] == torch.arange(len(self.classes), device=self.labels.device)  # (N, K)
+        smallest = int(member.sum(dim=0).min())
+        check(n <= smallest, "n", f"at most the {smallest} samples of the smallest class", n)
+        among_first = (member.cumsum(dim=0) <= n) & member
+        return self.take(among_first.any(dim=1).nonzero().squeeze(1))
+
+    def pad(self, pixels: int) -> Dataset:
+        """The same images with a border of `pixels` zeros on each side: inputs (N, C, H + 2 pixels, W + 2 pixels).
+
+        Raises `ArgumentError` if the inputs are not images, if `pixels` is negative, or if zero is not within the
+        bounds. Extras stay as they are.
+
+        >>> ones = Dataset("ones", torch.ones(2, 1, 3, 3), torch.zeros(2, dtype=torch.int64), ("a",))
+        >>> ones.pad(1).inputs.shape
+        torch.Size([2, 1, 5, 5])
+        """
+        check(pixels >= 0, "pixels", "at least 0", pixels)
+        check(self.inputs.ndim == 4, "inputs", "images (N, C, H, W)", tuple(self.inputs.shape))
+        return replace(self, inputs=F.pad(self.inputs, [pixels] * 4))
+
+    def _select(self, rows: Callable[[Tensor], Tensor], places: Sequence[int]) -> Dataset:
+        extras = {name: rows(values) for name, values in self.extras.items()}
+        tokens = None if self.tokens is None else tuple(self.tokens[place] for place in places)
+        return replace(self, inputs=rows(self.inputs), labels=rows(self.labels), extras=extras, tokens=tokens)
+
+
+def checked_names(
+    features: Sequence[str] | None, tokens: Sequence[Sequence[str]] | None, inputs: Tensor
+) -> dict[str, Any]:
+    """`features` and `tokens` as tuples, as `Dataset` holds them; each may be None.
+
+    Args:
+        features: a name for each place of the second axis of `inputs`.
+        tokens: the words of each sample, at most as many as places on the last axis.
+        inputs: `(N, ...)`.
+
+    Raises:
+        ArgumentError: another number of names, or names that are no texts.
+
+    >>> checked_names(["age", "sex"], None, torch.zeros(4, 2))
+    {'features': ('age', 'sex'), 'tokens': None}
+    """
+    width, count, last = inputs.shape[1], len(inputs), inputs.shape[-1]
+    if features is not None:
+        fits = _are_texts(features) and len(features) == width
+        got = f"{len(features)}" if isinstance(features, list | tuple) else repr(features)
+        if (
+            not fits
+            and _are_texts(features)
+            and (hint := suggest_layout(inputs, lambda x: x.shape[:2] == (count, len(features))))
+        ):
+            got += f" for {hint}"
+        check(fits, "features", f"{width} names, one for each column or channel", got)
+    if tokens is not None:
+        fits = isinstance(tokens, list | tuple) and len(tokens) == count
+        got = f"{len(tokens)} samples" if isinstance(tokens, list | tuple) else type(tokens).__name__
+        check(fits, "tokens", f"the words of {count} samples", got)
+        for place, words in enumerate(tokens):
+            fits = _are_texts(words) and len(words) <= last
+            got = f"{len(words)} words" if isinstance(words, list | tuple) else repr(words)
+            check(fits, f"tokens[{place}]", f"at most {last} words, one for each position", got)
+    return {
+        "features": None if features is None else tuple(features),
+        "tokens": None if tokens is None else tuple(map(tuple, tokens)),
+    }
+
+
+def _read_classes(classes: object) -> tuple[str, ...]:
+    """The names of the classes as a tuple; a text alone would be a class for each of its letters."""
+    expected = "the names of the classes, such as ('cat', 'dog')"
+    fits = isinstance(classes, Iterable) and not isinstance(classes, str)
+    names = tuple(classes) if fits else ()  # type: ignore[arg-type]
+    check(fits and _are_texts(names), "classes", expected, repr(classes))
+    return names
+
+
+def _are_texts(values: object) -> bool:
+    return isinstance(values, list | tuple) and all(isinstance(value, str) for value in values)

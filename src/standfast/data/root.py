@@ -1,0 +1,37 @@
+"""The folder of the data sets on this computer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pooch
+
+from standfast.errors import StandfastError, read_variable
+
+VARIABLE = "STANDFAST_DATA"
+
+
+class MissingDataError(StandfastError, FileNotFoundError):
+    """A data set was not found. The message names the folders that were searched and what the user can do."""
+
+
+def data_root() -> Path:
+    """The folder of the data sets, with a subfolder for each (`mnist/`, ...). It may not exist yet.
+
+    It is the value of the environment variable `STANDFAST_DATA` if set. Else it is `../shared/data`, relative to the
+    current folder or to the repository, if that exists. Else it is the user's cache folder for standfast.
+    """
+    named = read_variable("DATA")
+    if named:
+        return Path(named).expanduser()
+    for base in (Path.cwd(), *_find_repository()):
+        shared = base.parent / "shared" / "data"
+        if shared.is_dir():
+            return shared
+    return Path(pooch.os_cache("standfast"))
+
+
+def _find_repository() -> list[Path]:
+    """The root of the checkout with this file, (root)/src/standfast/data/root.py; empty for an installed package."""
+    root = Path(__file__).resolve().parents[3]
+    return [root] if (root / "src" / "standfast").is_dir() else []

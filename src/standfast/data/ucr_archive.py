@@ -1,0 +1,228 @@
+"""Data sets of the UCR and UEA archives of time series, read from files on this computer or loaded by aeon.
+
+Dau et al., The UCR time series archive, IEEE/CAA Journal of Automatica Sinica 6, 2019. Bagnall et al., The UEA
+multivariate time series classification archive, 2018. Most sets state no licence; all are free for research.
+
+The file `<name>.npz`, in the folder `ucr/` under `data_root()`, has the arrays `X_train` and `X_test`, floating
+(N, channels, steps), with NaN after the end of shorter series; `y_train` and `y_test`, whole numbers from 0; and
+`classes`, the labels of the archive. Without such a file, the archive's own files `ucr/<name>/<name>_TRAIN.ts` and
+`<name>_TEST.ts`, or `.tsv`, are read (see `series_files`). A set without any files is loaded by aeon (extra
+`timeseries`): one of the few sets in its package or, with `download`, any set of the archives.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from standfast.data.dataset import Dataset
+from standfast.data.root import VARIABLE, MissingDataError, data_root
+from standfast.data.series_files import ENDINGS, number_labels, read_series
+from standfast.errors import ArgumentError, MissingExtraError, check
+
+PREFIX, FOLDER = "ucr", "ucr"
+SPLITS = ("train", "test")
+
+#: the 19 sets of Wei, Turbe and Mengaldo (2024), Table B.I
+PAPER = (
+    "Blink",
+    "CBF",
+    "ElectricDevices",
+    "EMOPain",
+    "FordA",
+    "FreezerRegularTrain",
+    "GunPointAgeSpan",
+    "ItalyPowerDemand",
+    "MoteStrain",
+    "MotionSenseHAR",
+    "PenDigits",
+    "SonyAIBORobotSurface1",
+    "SonyAIBORobotSurface2",
+    "SpokenArabicDigits",
+    "StarLightCurves",
+    "Strawberry",
+    "TwoLeadECG",
+    "TwoPatterns",
+    "Wafer",
+)
+
+_Array = npt.NDArray[Any]
+_Arrays = tuple[dict[str, _Array], dict[str, npt.NDArray[np.int64]], tuple[str, ...]]
+
+
+def is_archive_name(name: str) -> bool:
+    """Whether a name has the form "ucr:ECG200:train"; the archives may not have this set.
+
+    >>> is_archive_name("ucr:ECG200:train"), is_archive_name("mnist:train")
+    (True, False)
+    """
+    return name.partition(":")[0] == PREFIX and ":" in name
+
+
+def load_from_archive(name: str, download: bool = False) -> Dataset:
+    """Load the data set with the name "ucr:<name>:<split>"; errors are those of `ucr`."""
+    parts = name.split(":")
+    check(len(parts) == 3, "name", "ucr:<name>:train or ucr:<name>:test", repr(name))
+    return ucr(parts[1], parts[2], download)
+
+
+def ucr(name: str, split: str = "train", download: bool = False, *, standardize: bool = True) -> Dataset:
+    """A set of the UCR or UEA archive: inputs (N, channels, steps), unbounded.
+
+    Shorter series and gaps are filled with 0, which is the mean of the channel after `standardize`. In this case
+    `extras["observed"]`, bool with the shape of the inputs, is True for measured values.
+
+    Args:
+        name: the name in the archive, such as "GunPoint".
+        split: "train" or "test".
+        download: let aeon download missing files into `ucr/` under `data_root()`.
+        standardize: subtract from each channel its mean over the training split, and divide by its standard deviation
+            over the training split unless it is 0. Most sets are already normalised series by series; some have raw
+            values of several thousand.
+
+    Raises:
+        ArgumentError: the split is unknown, the name is malformed, or the file has the wrong format.
+        MissingDataError: the set is not on this computer, and `download` is False or the download failed.
+        MissingExtraError: there are no files of the set, and aeon is not installed.
+
+    >>> gun = ucr("GunPoint", "test")  # doctest: +SKIP
+    >>> gun.inputs.shape, gun.classes  # doctest: +SKIP
+    (torch.Size([150, 1, 150]), ('1', '2'))
+    """
+    check(split in SPLITS, "split", " or ".join(SPLITS), repr(split))
+    check(re.fullmatch(r"\w[\w-]*", name) is not None, "name", "the name of a set, such as GunPoint", repr(name))
+    inputs, labels, classes = _find_and_load(name, data_root() / FOLDER, download)
+    series = {each: torch.from_numpy(np.ascontiguousarray(inputs[each], np.float32)) for each in SPLITS}
+    observed = ~series[split].isnan()
+    values = series[split]
+    if standardize:
+        mean, deviation = compute_moments(series["train"])
+        values = (values - mean) / deviation
+    values = torch.where(observed, values, 0.0)
+    check(bool(values.isfinite().all()), f"ucr:{name}", "finite values, or NaN for missing ones", "infinity")
+    extras = {} if bool(observed.all()) else {"observed": observed}
+    targets = torch.from_numpy(labels[split])
+    return Dataset(f"{PREFIX}:{name}:{split}", values, targets, classes, (-math.inf, math.inf), extras)
+
+
+def compute_moments(series: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each channel of `series` (N, C, T), each (C, 1); NaN values are ignored.
+
+    The deviation of a channel that is constant, or has no values, is 1.
+
+    >>> mean, deviation = compute_moments(torch.tensor([[[1.0, 3.0], [5.0, 5.0]], [[1.0, float("nan")], [5.0, 5.0]]]))
+    >>> mean.flatten().tolist(), deviation.flatten().tolist()
+    ([1.6667, 5.0], [0.9428, 1.0])
+    """
+    wide = series.transpose(0, 1).flatten(1).double()  # (C, N T)
+    mean = torch.nan_to_num(wide.nanmean(1, keepdim=True))
+    deviation = torch.nan_to_num((wide - mean).square().nanmean(1, keepdim=True)).sqrt()
+    constant = deviation <= 1e-9 * mean.abs()  # relative to the mean: the units of the sets differ by many orders
+    return mean.to(series.dtype), torch.where(constant, 1.0, deviation).to(series.dtype)
+
+
+def _find_and_load(name: str, folder: Path, download: bool) -> _Arrays:
+    file = folder / f"{name}.npz"
+    if file.is_file():
+        return _load_file(file)
+    texts = _find_texts(folder, name)
+    return _load_texts(texts) if texts else _load_by_aeon(name, file, download)
+
+
+def _find_texts(folder: Path, name: str) -> dict[str, Path]:
+    """The archive's own files of both splits, or nothing."""
+    for ending in ENDINGS:
+        files = {split: folder / name / f"{name}_{split.upper()}{ending}" for split in SPLITS}
+        if all(file.is_file() for file in files.values()):
+            return files
+    return {}
+
+
+def _load_texts(files: Mapping[str, Path]) -> _Arrays:
+    read = {split: read_series(file) for split, file in files.items()}
+    shapes = {split: each.values.shape for split, each in read.items()}
+    same = shapes["train"][1] == shapes["test"][1]
+    check(same, str(files["test"]), f"{shapes['train'][1]} channels, as in the training split", shapes["test"][1])
+    longest = max(shape[2] for shape in shapes.values())
+    inputs = {
+        split: np.pad(each.values, ((0, 0), (0, 0), (0, longest - each.values.shape[2])), constant_values=np.nan)
+        for split, each in read.items()
+    }
+    for split, each in read.items():
+        check(each.labels is not None, str(files[split]), "the class of each series", "series without classes")
+    classes, labels = number_labels([each.labels or () for each in read.values()])
+    return inputs, dict(zip(read, labels, strict=True)), classes
+
+
+def _load_file(file: Path) -> _Arrays:
+    try:
+        with file.open("rb") as opened, np.load(opened) as stored:
+            arrays = {key: stored[key] for key in stored.files}
+    except (OSError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:  # broken, or contains pickles
+        raise ArgumentError(str(file), "a set of series as .npz", f"a different or broken one ({error})") from error
+    wanted = {"classes", *(f"{what}_{split}" for what in "Xy" for split in SPLITS)}
+    check(wanted <= arrays.keys(), str(file), f"arrays {', '.join(sorted(wanted))}", ", ".join(sorted(arrays)))
+    classes = tuple(str(label) for label in arrays["classes"].reshape(-1))
+    inputs = {split: arrays[f"X_{split}"] for split in SPLITS}
+    labels = {split: arrays[f"y_{split}"] for split in SPLITS}
+    for split in SPLITS:
+        series, where = inputs[split], f"{file}, X_{split}"
+        fine = series.ndim == 3 and series.size > 0 and np.issubdtype(series.dtype, np.floating)
+        check(fine, where, "floating point numbers (N, channels, steps)", f"{series.dtype} {series.shape}")
+        check(series.shape[1:] == inputs["train"].shape[1:], where, "the shape of X_train", series.shape)
+        targets, where = labels[split], f"{file}, y_{split}"
+        fine = targets.shape == series.shape[:1] and np.issubdtype(targets.dtype, np.integer)
+        check(fine, where, f"{len(series)} whole numbers", f"{targets.dtype} {targets.shape}")
+        fine = bool(((targets >= 0) & (targets < len(classes))).all())
+        check(fine, where, f"classes 0 .. {len(classes) - 1}", f"{targets.min()} .. {targets.max()}")
+    return inputs, {split: labels[split].astype(np.int64) for split in SPLITS}, classes
+
+
+def _load_by_aeon(name: str, file: Path, download: bool) -> _Arrays:
+    try:
+        archive: Any = importlib.import_module("aeon.datasets")
+    except ImportError as error:
+        raise MissingExtraError(
+            f"ucr:{name} (there are no files of it in {file.parent}) through aeon ({error})", "timeseries"
+        ) from error
+    folder = None if _find_texts(Path(str(archive.__file__)).parent / "data", name) else file.parent
+    if folder is not None and not download:
+        raise MissingDataError(
+            f"ucr:{name}: there is no {file}, there are no {name}/{name}_TRAIN.ts and {name}_TEST.ts (or .tsv) next to"
+            f" it, and aeon's package does not contain the set. Put the files there, set {VARIABLE} to the folder that"
+            f" contains {FOLDER}/, or pass download=True."
+        )
+    loaded = {}
+    try:
+        for split in SPLITS:  # unchanged as published: we pad shorter series ourselves
+            loaded[split] = archive.load_classification(
+                name,
+                split=split,
+                extract_path=None if folder is None else str(folder),
+                load_equal_length=False,
+                load_no_missing=False,
+            )
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:  # no network, no such set, broken files
+        raise MissingDataError(f"ucr:{name}: aeon could not load it: {type(error).__name__}: {error}") from error
+    longest = max(np.shape(each)[1] for split in SPLITS for each in loaded[split][0])
+    inputs = {split: _pad(loaded[split][0], longest) for split in SPLITS}
+    classes, labels = number_labels([[str(label) for label in loaded[split][1]] for split in SPLITS])
+    return inputs, dict(zip(SPLITS, labels, strict=True)), classes
+
+
+def _pad(series: Sequence[_Array], steps: int) -> _Array:
+    """N series (C, T_i) as one array (N, C, steps), with NaN after the end of each."""
+    filled = np.full((len(series), np.shape(series[0])[0], steps), np.nan, np.float32)
+    for row, each in zip(filled, series, strict=True):
+        row[:, : np.shape(each)[1]] = each
+    return filled

@@ -1,0 +1,333 @@
+"""Inputs and labels from files: NumPy arrays, safetensors, CSV tables, series of the UCR archive, folders of images.
+
+Nothing in them is ever executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import polars as pl
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_safetensors
+from torch import Tensor
+
+from standfast.data.conversion import from_pillow, resize
+from standfast.data.series_files import ENDINGS, number_labels, read_series
+from standfast.errors import FINITE, ArgumentError, check, suggest_name, warn_user
+from standfast.tensors import suggest_layout, widen_half
+
+INPUTS, LABELS = ("inputs", "x"), ("labels", "y")
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+#: the columns of a table that may have the labels
+LABEL_COLUMNS = ("label", "labels", "y", "class", "target")
+_KINDS = "a .npz, .npy, .safetensors, .csv, .ts or .tsv file, or a folder of images"
+
+
+@dataclass(frozen=True, eq=False)
+class Content:
+    """The data in a file.
+
+    Attributes:
+        inputs: `(N, ...)`, floats.
+        labels: int64 `(N,)`, or None.
+        about: plain values that describe the source: the name of the file, its checksum or the number of images, the
+            names of the classes.
+        features: the names of the columns of a table; None where there are none.
+        bounds: the valid values of an input, where the kind of file says that: series have none.
+    """
+
+    inputs: Tensor
+    labels: Tensor | None
+    about: Mapping[str, Any]
+    features: tuple[str, ...] | None = None
+    bounds: tuple[float, float] = (0.0, 1.0)
+
+
+def read_data(
+    path: Path,
+    count: int | None = None,
+    size: tuple[int, int] | None = None,
+    grayscale: bool | None = None,
+    label: str | None = None,
+) -> Content:
+    """Read inputs and labels from a file or a folder of images.
+
+    Args:
+        path: a `.npz` (arrays `inputs` or `x`, `labels` or `y`, and names of `features`), `.npy`, `.safetensors` or
+            `.csv` file (see `read_table`), a `.ts` or `.tsv` file (see `read_labelled_series`), or a folder.
+        count: read at most this many images.
+        size: resize images to `(height, width)`.
+        grayscale: whether images get one channel or three; by default one if all images have one.
+        label: the column of a table that has the classes; by default see `read_table`.
+
+    uint8 values are divided by 255. Other values stay as they are; NumPy's doubles become single precision, with which
+    most models were trained.
+
+    Raises:
+        ArgumentError: the file is missing, of another kind or broken, or its content is not valid. Its argument is
+            `path`, or the option that is wrong.
+    """
+    check(path.exists(), "path", "a file or a folder that exists", repr(str(path)))
+    is_table = path.suffix.lower() == ".csv" and path.is_file()
+    check(label is None or is_table, "label", "no label but for a .csv table", f"one for {path.name}")
+    if path.is_dir():
+        return read_images(path, count, size, grayscale)
+    for option, value in (("size", size), ("grayscale", grayscale)):
+        check(value is None, option, f"no {option} for a file: only a folder of images has it", f"one for {path.name}")
+    if is_table:
+        return read_table(path, label)
+    if path.suffix.lower() in ENDINGS:
+        return read_labelled_series(path)
+    readers = {".npz": _read_npz, ".npy": _read_npy, ".safetensors": _read_safetensors}
+    check(path.suffix.lower() in readers, "path", _KINDS, repr(path.name))
+    try:
+        content = path.read_bytes()
+        arrays = readers[path.suffix.lower()](content)
+    except (OSError, ValueError, EOFError, KeyError, BadZipFile, SafetensorError, TypeError) as error:
+        if isinstance(error, ArgumentError):
+            raise
+        reason = " ".join(str(error).split())
+        if "allow_pickle" in reason or "pickled" in reason:
+            reason = "Python objects, which are refused because they could run code"
+        raise ArgumentError("path", f"a {path.suffix} file of numbers", f"{path.name}: {reason}") from error
+    inputs, labels = _find_array(arrays, INPUTS), _find_array(arrays, LABELS)
+    if inputs is None:
+        raise ArgumentError("path", "an array called inputs or x", f"{path.name} with {', '.join(arrays) or 'none'}")
+    about = {"path": path.name, "sha256": hashlib.sha256(content).hexdigest()}
+    names = arrays.get("features")
+    features = None if names is None else tuple(str(name) for name in np.asarray(names).reshape(-1))
+    return Content(as_inputs(inputs), None if labels is None else as_labels(labels), about, features)
+
+
+def read_table(path: Path, label: str | None = None) -> Content:
+    """Read a CSV table with a header: a row for each sample, and a column of numbers for each feature.
+
+    Args:
+        path: the file.
+        label: the column with the classes; by default the one called label, labels, y, class or target, if there is
+            one. It has whole numbers of at least 0, or texts, whose sorted order numbers the classes.
+
+    Raises:
+        ArgumentError: the file is no such table; a cell is empty or no number.
+    """
+    try:
+        content = path.read_bytes()
+        table = pl.read_csv(io.BytesIO(content), infer_schema_length=None)
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise ArgumentError("path", "a .csv table", f"{path.name}: {' '.join(str(error).split())}") from error
+    named = [name for name in table.columns if name.lower() in LABEL_COLUMNS] if label is None else [label]
+    check(len(named) <= 1, "path", "one column of labels", f"{path.name} with {', '.join(named)}")
+    hint = "" if label is None else suggest_name(label, table.columns)
+    check(not named or named[0] in table.columns, "label", f"one of {', '.join(table.columns)}", f"{label!r}{hint}")
+    features = [name for name in table.columns if name not in named]
+    check(bool(features) and table.height > 0, "path", "columns of numbers", f"{path.name} without any")
+    for name in table.columns:
+        empty = table[name].null_count()
+        cells = "1 empty cell" if empty == 1 else f"{empty} empty cells"
+        check(empty == 0, "path", "a value in every cell", f"{path.name}: {cells} in the column {name}")
+        numbers = name in named or table[name].dtype.is_numeric()
+        expected = "columns of numbers" + ("" if named else ", and the name of the column of classes as `label`")
+        check(numbers, "path", expected, f"{path.name}: the column {name} has {table[name].dtype} values")
+    about: dict[str, Any] = {"path": path.name, "sha256": hashlib.sha256(content).hexdigest()}
+    labels = None
+    if named:
+        column = table[named[0]]
+        if not column.dtype.is_integer():
+            classes = sorted(str(value) for value in column.unique())
+            about["classes"] = classes
+            column = pl.Series([classes.index(str(value)) for value in column], dtype=pl.Int64)
+        labels = as_labels(torch.tensor(column.to_list(), dtype=torch.int64))
+    return Content(as_inputs(table.select(features).cast(pl.Float32).to_numpy()), labels, about, tuple(features))
+
+
+def read_labelled_series(path: Path) -> Content:
+    """Read a `.ts` or `.tsv` file: series `(N, channels, steps)` as they are, and their classes; no bounds.
+
+    Raises:
+        ArgumentError: the file does not have the format (see `series_files`), values are missing, or series have
+            different lengths.
+    """
+    found = read_series(path)
+    wanted = "series of one length without missing values (a set of the archives, ucr:<name>, may have both)"
+    lengths = f"{found.steps.min()} to {found.steps.max()} steps"
+    check(bool((found.steps == found.steps[0]).all()), "path", wanted, f"{path.name} with series of {lengths}")
+    holes = int(np.isnan(found.values).any((1, 2)).sum())
+    got = f"{path.name} with missing values in {holes} of {len(found.values)} series"
+    check(not holes, "path", wanted, got)
+    about: dict[str, Any] = {"path": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    labels = None
+    if found.labels is not None:
+        classes, (numbers,) = number_labels([found.labels])
+        about["classes"], labels = list(classes), as_labels(numbers)
+    return Content(as_inputs(found.values), labels, about, bounds=(-math.inf, math.inf))
+
+
+def _read_npz(content: bytes) -> dict[str, Any]:
+    if not content.startswith(b"PK"):  # NumPy takes every other file for a pickle
+        raise ValueError("another kind of file")
+    with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files if name in (*INPUTS, *LABELS, "features")} or dict.fromkeys(
+            stored.files
+        )
+
+
+def _read_npy(content: bytes) -> dict[str, Any]:
+    if not content.startswith(b"\x93NUMPY"):
+        raise ValueError("another kind of file")
+    return {"inputs": np.load(io.BytesIO(content), allow_pickle=False)}
+
+
+def _read_safetensors(content: bytes) -> dict[str, Any]:
+    return dict(load_safetensors(content))
+
+
+def _find_array(arrays: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    return next((arrays[name] for name in names if arrays.get(name) is not None), None)
+
+
+def as_inputs(values: Any, argument: str = "path") -> Tensor:
+    """Convert an array or a tensor to inputs: uint8 is scaled to [0, 1], NumPy's doubles become single precision.
+
+    Raises:
+        ArgumentError: the values have another type, fewer than two dimensions or no entries, or are NaN or infinite.
+
+    >>> as_inputs(np.array([[0, 255]], dtype=np.uint8))
+    tensor([[0., 1.]])
+    """
+    if isinstance(values, np.ndarray):
+        check(values.dtype.kind in "fu", argument, "inputs as floats or uint8", f"values of type {values.dtype}")
+        values = values.astype(np.float32) if values.dtype.kind == "f" else values
+        values = torch.from_numpy(np.ascontiguousarray(values))
+    check(isinstance(values, Tensor), argument, "inputs as a tensor or an array", type(values).__name__)
+    inputs = widen_half(values.detach().cpu())
+    warn_of_pictures(inputs)
+    if inputs.dtype == torch.uint8:
+        inputs = inputs.to(torch.float32).div_(255)
+    check(inputs.is_floating_point(), argument, "inputs as floats or uint8", f"values of type {inputs.dtype}")
+    shape = tuple(inputs.shape)
+    check(inputs.ndim >= 2 and inputs.numel() > 0, argument, "inputs of shape (N, ...)", f"shape {shape}")
+    check(bool(torch.isfinite(inputs).all()), argument, FINITE, "NaN or infinity among them")
+    return inputs.contiguous()
+
+
+def warn_of_pictures(inputs: Tensor) -> None:
+    """Warn if uint8 inputs look like pictures `(N, H, W)` or `(N, H, W, C)`: as inputs they are `(N, C, H, W)`."""
+    hint = suggest_layout(inputs, lambda x: x.ndim == 4 and len(x) == len(inputs) and x.shape[1] in (1, 3, 4))
+    if hint and inputs.dtype == torch.uint8 and inputs.ndim > 2 and inputs.shape[1] > 4:
+        shape = tuple(inputs.shape)
+        kind = "series (N, C, T)" if inputs.ndim == 3 else "images (N, C, H, W)"
+        warn_user(f"inputs: shape {shape} is read as {kind}. If that is wrong, they are {hint}")
+
+
+def list_columns(path: Path) -> dict[str, bool]:
+    """The columns of a CSV table, and which have numbers; empty if it is none, or has a column of labels by its name.
+
+    Raises:
+        ArgumentError: the file cannot be read as a CSV table.
+    """
+    if path.suffix.lower() != ".csv" or not path.is_file():
+        return {}
+    try:
+        schema = pl.read_csv(path, infer_schema_length=None).schema
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise ArgumentError("path", "a .csv table", f"{path.name}: {' '.join(str(error).split())}") from error
+    if any(name.lower() in LABEL_COLUMNS for name in schema):
+        return {}
+    return {name: kind.is_numeric() for name, kind in schema.items()}
+
+
+def as_labels(values: Any, argument: str = "path") -> Tensor:
+    """Convert an array or a tensor to labels, int64 `(N,)`.
+
+    Raises:
+        ArgumentError: the values are not whole numbers of at least 0 in one dimension.
+
+    >>> as_labels(np.array([1, 0], dtype=np.uint8))
+    tensor([1, 0])
+    """
+    labels = torch.as_tensor(np.asarray(values) if not isinstance(values, Tensor) else values.detach().cpu())
+    whole = not labels.is_floating_point() and not labels.is_complex() and labels.dtype != torch.bool
+    got = f"{labels.dtype} of shape {tuple(labels.shape)}"
+    check(whole and labels.ndim == 1, argument, "labels as whole numbers of shape (N,)", got)
+    labels = labels.to(torch.int64)
+    check(
+        not len(labels) or int(labels.min()) >= 0,
+        argument,
+        "labels of at least 0",
+        int(min(labels.tolist(), default=0)),
+    )
+    return labels
+
+
+def read_images(
+    folder: Path, count: int | None = None, size: tuple[int, int] | None = None, grayscale: bool | None = None
+) -> Content:
+    """Read the images in a folder, `(N, channels, height, width)` in [0, 1], in the order of their names.
+
+    Subfolders are classes, in the order of their names, and give the labels. Then the samples are the
+    first image of each class, the second of each, and so on, so the first few samples have all classes.
+    Images have one channel if all of them are gray, else three; transparency is ignored.
+
+    Raises:
+        ArgumentError: there are no images; there are images both in the folder and in its subfolders; a file is not an
+            image; the images have several sizes.
+    """
+    classes = sorted(p.name for p in folder.iterdir() if p.is_dir() and _list_images(p))
+    flat = _list_images(folder)
+    check(not (classes and flat), "path", "images in the folder or in its subfolders", f"both in {folder.name}")
+    rounds = itertools.zip_longest(*([(f, n) for f in _list_images(folder / c)] for n, c in enumerate(classes)))
+    found: list[tuple[Path, int | None]] = [(file, None) for file in flat] or [
+        pair for turn in rounds for pair in turn if pair is not None
+    ]
+    check(len(found) > 0, "path", f"images ({', '.join(IMAGES)})", f"none in {folder.name}")
+    chosen = found if count is None else found[:count]
+    pictures = [_read_picture(file, folder) for file, _ in chosen]
+    gray = all(len(p) == 1 for p in pictures) if grayscale is None else grayscale
+    pictures = [_to_channels(p, gray) for p in pictures]
+    if size is not None:
+        pictures = [resize(p, size) for p in pictures]
+    for (file, _), picture in zip(chosen, pictures, strict=True):
+        if picture.shape != pictures[0].shape:
+            first, other = (f"{p.shape[1]} x {p.shape[2]}" for p in (pictures[0], picture))
+            got = f"{first} ({chosen[0][0].name}) and {other} ({file.name})"
+            raise ArgumentError("path", "images of one size, or size: [height, width] to resize them", got)
+    labels = torch.tensor([label for _, label in chosen if label is not None]) if classes else None
+    about: dict[str, Any] = {"path": folder.name, "images": len(found)}
+    return Content(torch.stack(pictures), labels, about | ({"classes": classes} if classes else {}))
+
+
+def _list_images(folder: Path) -> list[Path]:
+    files = (p for p in folder.iterdir() if p.suffix.lower() in IMAGES and not p.name.startswith(".") and p.is_file())
+    return sorted(files, key=lambda file: file.name)
+
+
+def _read_picture(file: Path, folder: Path) -> Tensor:
+    """One image `(1 or 3, height, width)` in [0, 1]."""
+    from PIL import Image
+
+    try:
+        with Image.open(file) as image:
+            return from_pillow(image)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        got = f"{file.relative_to(folder)}: {' '.join(str(error).split())}".replace(str(file), file.name)
+        raise ArgumentError("path", "images that Pillow can read", got) from error
+
+
+def _to_channels(picture: Tensor, gray: bool) -> Tensor:
+    if gray == (len(picture) == 1):
+        return picture
+    if not gray:
+        return picture.expand(3, -1, -1).contiguous()
+    weights = torch.tensor([0.299, 0.587, 0.114])  # ITU-R BT.601, as Pillow's
+    return (picture * weights[:, None, None]).sum(0, keepdim=True).clamp_(0, 1)

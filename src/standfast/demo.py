@@ -1,0 +1,95 @@
+"""The demonstration: how stable and how faithful six explainers of the bundled digit classifier are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from standfast import data, zoo
+from standfast.evaluation import Evaluation, evaluate
+from standfast.explainers import get
+from standfast.findings import format_text
+from standfast.metrics import AOPC, MaxSensitivity, Metric, MisinterpretationProbability, WorstCase
+from standfast.model import Model
+from standfast.neighbourhoods import LinfBall
+from standfast.presentation.wording import join_names
+
+RADIUS = 0.1  # of pixel values between 0 and 1: noise that can be seen, and that leaves every digit readable
+UNRECOGNISABLE = 0.4  # maps with a smaller correlation show something else (SAFARI, Sec. 3)
+EXPLAINERS = {
+    "saliency": "saliency",
+    "input x gradient": "input_x_gradient",
+    "integrated gradients": "integrated_gradients:steps=4",
+    "guided backprop": "guided_backprop",
+    "DeepLift": "deeplift",
+    "Grad-CAM": "gradcam",
+}
+WORST = "worst case: changed explanation"
+FAITHFUL = "faithfulness (AOPC)"
+
+
+def demo_metrics() -> dict[str, Metric]:
+    """The metrics, with budgets for one minute.
+
+    The search is the same for all explainers: `auto` would follow gradients of five of them, and not those of guided
+    backprop. The threshold of the probability is one that random noise reaches, so few estimates are only bounds.
+    """
+    ball = LinfBall(RADIUS)
+    return {
+        WORST: WorstCase(ball, "changed_explanation", search="block", threshold=UNRECOGNISABLE, budget=1000),
+        "probability: correlation below 0.97": MisinterpretationProbability(
+            ball, "changed_explanation", threshold=0.97, particles=100, first=4.0, moves=3
+        ),
+        "max sensitivity": MaxSensitivity(ball, samples=50, normalise=True),
+        FAITHFUL: AOPC(),
+    }
+
+
+def run_demo(out: Path, seed: int, samples: int) -> tuple[Path, Evaluation]:
+    """Evaluate the first `samples` bundled digits; return the path of the report and the results."""
+    digits = data.bundled("digits")[:samples]
+    card = zoo.card("lenet5-mnist")
+    model = Model(zoo.load("lenet5-mnist"), bounds=digits.bounds)
+    found = evaluate(
+        model,
+        {name: get(text) for name, text in EXPLAINERS.items()},
+        digits,
+        demo_metrics(),
+        seed=seed,
+        out=out / "results",
+        samples_per_job=12,
+        workers="auto",
+        about={
+            "title": "How far can these explanations of a digit classifier be trusted?",
+            "model": f"lenet5-mnist, {card['test_accuracy']:.2%} test accuracy"
+            if "test_accuracy" in card
+            else "lenet5-mnist",
+            "data": f"handwritten digits, {len(digits)} of the MNIST test set",
+            "command": f"standfast demo --seed {seed} --samples {samples}",
+        },
+    )
+    return found.to_html(out / "report" / "index.html"), found
+
+
+def describe_findings(found: Evaluation) -> str:
+    """What was found: the worst cases, whether the map that held is also the most faithful, and the table."""
+    worst = found.frame().filter((pl.col("label") == WORST) & (pl.col("status") == "ok"))
+    changed = worst.group_by("explainer", maintain_order=True).agg(
+        (pl.col("value") < UNRECOGNISABLE).sum().alias("count"), pl.len().alias("of"), pl.col("value").median()
+    )
+    lines = []
+    if len(changed):
+        rows = changed.sort("count", "value", descending=[False, True]).to_dicts()
+        least, most = rows[0], rows[-1]
+        lines = [
+            f"A change of at most {RADIUS} in each pixel turns the map of {most['explainer']} into a different one "
+            f"(correlation below {UNRECOGNISABLE}) on {most['count']} of {most['of']} digits,",
+            f"and the map of {least['explainer']} on {least['count']} of {least['of']}.",
+        ]
+        best = found.best().get(FAITHFUL)
+        if best is not None and best.shown and least["explainer"] not in best.explainers:
+            who = join_names(best.explainers)
+            lines.append(f"Stable is not faithful: replacing what the map of {who} puts first costs most probability.")
+        lines.append("")
+    return "\n".join([*lines, format_text(found.results, hint=False)]).rstrip()

@@ -1,0 +1,289 @@
+"""Exceptions, and checks of arguments. A message names the argument, what was expected and what was given."""
+
+from __future__ import annotations
+
+import difflib
+import operator
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeGuard
+
+#: what is expected of inputs, and what to do about cells without a value
+FINITE = "finite values (impute missing ones, as by the column's mean; another column can say which were missing)"
+#: of this project before its first release; what bears it is made again
+FORMER_NAME = "holdfast"
+_PACKAGE = str(Path(__file__).parent)
+#: the numbers of a tensor, an array or a list as Python shows them
+_NUMBERS = re.compile(
+    r"[\[(](?:[-+\d.,\s\[\]()]|tensor|array|nan|inf|True|False|e[-+]|dtype=[\w.]+|grad_fn=<\w+>){100,}"
+)
+
+
+def shorten_numbers(text: str) -> str:
+    """A text in which tensors, arrays and lists show only their first numbers, in one line.
+
+    >>> shorten_numbers(f"got {[0.25] * 1000}")
+    'got [0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, ...'
+    """
+    return _NUMBERS.sub(lambda found: " ".join(found[0].split())[:61].rpartition(" ")[0] + " ...", text)
+
+
+class StandfastError(Exception):
+    """Base class of every exception that standfast raises on purpose. No message has all numbers of a tensor."""
+
+    def __init__(self, *parts: object) -> None:
+        super().__init__(*(shorten_numbers(part) if isinstance(part, str) else part for part in parts))
+
+
+class ArgumentError(StandfastError, ValueError):
+    """An argument has a type, shape or value that the function does not accept.
+
+    >>> raise ArgumentError("radius", "a number above 0", -1)
+    Traceback (most recent call last):
+        ...
+    standfast.errors.ArgumentError: radius: expected a number above 0, got -1
+    """
+
+    def __init__(self, argument: str, expected: str, got: object) -> None:
+        self.argument, self.expected, self.got = argument, expected, got
+        super().__init__(f"{argument}: expected {expected}, got {got}")
+
+
+class FormerNameError(StandfastError):
+    """A file, a variable or a plug-in bears the name that this project had before its first release.
+
+    >>> raise FormerNameError("results/study", "run the study again")
+    Traceback (most recent call last):
+        ...
+    standfast.errors.FormerNameError: results/study is of holdfast, the former name of standfast; run the study again
+    """
+
+    def __init__(self, what: str, advice: str) -> None:
+        super().__init__(f"{what} is of {FORMER_NAME}, the former name of standfast; {advice}")
+
+
+def check_name(content: Mapping[str, object], what: str, advice: str) -> None:
+    """Raise `FormerNameError` if the content of a JSON file bears the former name, in a key or in its seal."""
+    if any(key.startswith(FORMER_NAME) for key in (*content, str(content.get("seal", "")))):
+        raise FormerNameError(what, advice)
+
+
+def read_variable(name: str) -> str:
+    """The environment variable `STANDFAST_<name>`; empty if it is not set.
+
+    Raises:
+        FormerNameError: only the variable of the former name is set.
+    """
+    variable, former = f"STANDFAST_{name}", f"{FORMER_NAME.upper()}_{name}"
+    if former in os.environ and variable not in os.environ:
+        raise FormerNameError(f"the environment variable {former}", f"call it {variable}")
+    return os.environ.get(variable, "")
+
+
+class ModelError(StandfastError, RuntimeError):
+    """The user's module does not behave like a model on these inputs."""
+
+
+class SecondDerivativeError(ModelError):
+    """The user's module cannot be differentiated twice, as a white-box search or attack needs."""
+
+
+class NoGradientsError(ModelError):
+    """What was to be differentiated has no gradients: a function (`Model.from_callable`), or the user's module."""
+
+
+class MissingExtraError(StandfastError, ImportError):
+    """An optional package is missing. The message names the extra that installs it."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs an optional dependency: pip install 'standfast[{extra}]'")
+
+
+class UnknownNameError(ArgumentError):
+    """A name is not in a registry; the message suggests the nearest. `name` is the unknown name, `names` are all."""
+
+    def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
+        self.name, self.names = name, sorted(known)
+        known = self.names
+        super().__init__(kind, f"one of {', '.join(known)}", f"{name!r}{suggest_name(name, known)}")
+
+
+#: what other packages (Captum, Quantus, shap, LIME, Foolbox) call an option, and what it is called here
+SYNONYMS = {
+    **dict.fromkeys(("n_steps", "num_steps", "iterations", "n_iter", "num_iter", "max_iter"), ("steps",)),
+    **dict.fromkeys(
+        ("n_samples", "nb_samples", "num_samples", "nsamples", "nt_samples", "nr_samples", "n_perturb_samples"),
+        ("samples", "permutations", "particles"),
+    ),
+    **dict.fromkeys(("n_masks", "num_masks", "nr_masks"), ("masks", "samples")),
+    **dict.fromkeys(("baselines", "perturb_baseline", "reference"), ("baseline", "background", "replacement")),
+    **dict.fromkeys(("references", "background_data", "feature_background"), ("background", "baseline")),
+    **dict.fromkeys(("eps", "epsilon", "epsilons", "perturb_radius", "perturb_std"), ("radius", "neighbourhood")),
+    **dict.fromkeys(("stdevs", "std", "stdev", "noise_level"), ("sigma", "noise")),
+    **dict.fromkeys(("sliding_window_shapes", "patch_size", "window"), ("size", "region", "width")),
+    **dict.fromkeys(("strides",), ("stride",)),
+    **dict.fromkeys(("feature_mask", "segmentation"), ("segments",)),
+    **dict.fromkeys(("similarity_func", "sim_func", "metric"), ("similarity",)),
+    **dict.fromkeys(("normalize", "normalise_attributions"), ("normalise",)),
+    **dict.fromkeys(("max_evals", "n_evals", "max_queries", "n_queries"), ("budget",)),
+    **dict.fromkeys(("topk", "top_k", "num_features"), ("k", "fraction")),
+    **dict.fromkeys(("random_state", "random_seed"), ("seed",)),
+    **dict.fromkeys(("target_layer", "layer_name"), ("layer",)),
+    **dict.fromkeys(("normal", "gaussian"), ("truncated_normal",)),
+}
+#: options of other packages that belong to another place here
+ELSEWHERE = {
+    **dict.fromkeys(
+        ("internal_batch_size", "batch_size", "perturbations_per_eval"),
+        "the batch size belongs to the model: standfast.Model(module, bounds, batch_size=...)",
+    ),
+    **dict.fromkeys(("device",), "the device belongs to the model: standfast.Model(module, bounds, device=...)"),
+    **dict.fromkeys(("target", "targets"), "targets are an argument of the call: standfast.evaluate(..., targets=...)"),
+    **dict.fromkeys(
+        ("multiply_by_inputs",), "input x gradient is an explainer of its own, and integrated gradients multiply"
+    ),
+    **dict.fromkeys(
+        ("display_progressbar", "show_progress"),
+        "progress is an argument of the call: standfast.evaluate(..., progress=...)",
+    ),
+}
+
+
+def nearest_name(name: object, known: Iterable[str]) -> str | None:
+    """The known name that somebody may have meant: what other packages call it so, the one spelled most like it, or the
+    shortest that contains it.
+
+    >>> nearest_name("n_steps", ["steps", "baseline"]), nearest_name("radios", ["radius", "norm"])
+    ('steps', 'radius')
+    >>> nearest_name("rollout", ["lrp", "attention_rollout"])
+    'attention_rollout'
+    """
+    names = list(known)
+    synonyms = (other for other in SYNONYMS.get(str(name).lower(), ()) if other in names)
+    near = difflib.get_close_matches(str(name), names, n=1)
+    if not near and len(str(name)) > 3:
+        near = sorted((other for other in names if str(name).lower() in str(other).lower()), key=len)[:1]
+    return next(synonyms, near[0] if near and near[0] != name else None)
+
+
+def suggest_name(name: object, known: Iterable[str]) -> str:
+    """A hint at the name that may be meant, for the end of a message; empty if there is none.
+
+    >>> suggest_name("radios", ["radius", "norm"])
+    " (did you mean 'radius'?)"
+    """
+    near = nearest_name(name, known)
+    if near is None and str(name) in ELSEWHERE:
+        return f" ({ELSEWHERE[str(name)]})"
+    return f" (did you mean {near!r}?)" if near else ""
+
+
+def _find_kind(value: Any) -> Any:
+    """The function or class that a value is or is made from; the class of the object that a method is bound to."""
+    value = value.func if isinstance(value, partial) else value
+    value = getattr(value, "__self__", value)
+    return value if hasattr(value, "__qualname__") else type(value)
+
+
+def find_package(value: object, packages: Iterable[str]) -> str:
+    """Which of the packages an object, class, function or bound method comes from; empty for none of them.
+
+    >>> from fractions import Fraction
+    >>> find_package(Fraction(1, 2).limit_denominator, ["fractions"])
+    'fractions'
+    """
+    package = str(getattr(_find_kind(value), "__module__", "")).partition(".")[0].removeprefix("pytorch_")
+    return package if package in packages else ""
+
+
+def describe_foreign(value: object, packages: Iterable[str], adapters: bool = False) -> str:
+    """An object, class or function for the end of a message; if it is of another package, how to give it.
+
+    Args:
+        value: of any kind.
+        packages: those whose classes and functions can be given by name.
+        adapters: whether there is a function `from_captum` and so on for each of them.
+
+    >>> from fractions import Fraction
+    >>> describe_foreign(Fraction(1, 2), ["fractions"])
+    "Fraction of fractions: use 'fractions:Fraction'"
+    """
+    package, kind = find_package(value, packages), _find_kind(value)
+    if not package:
+        return repr(value)
+    title = kind.__name__
+    use = f"{f'{package}:{title}'!r}{f', or standfast.explainers.from_{package}' if adapters else ''}"
+    return f"{title} of {package}: use {use}"
+
+
+class UnknownOptionError(ArgumentError, TypeError):
+    """An option that a class does not have; the message suggests the nearest."""
+
+    def __init__(self, owner: str, option: str, value: object, known: Sequence[str]) -> None:
+        expected = f"an option of {owner}: {', '.join(known)}" if known else f"no options for {owner}"
+        super().__init__(option, expected, f"{option}={value!r}{suggest_name(option, known)}")
+
+
+def as_number(value: Any) -> Any:
+    """A number of NumPy or torch as an `int` or a `float`, also within a list or tuple; anything else as it is.
+
+    >>> import numpy, torch
+    >>> as_number(numpy.int64(3)), as_number(torch.tensor(3)), as_number((numpy.float32(0.5), True))
+    (3, 3, (0.5, True))
+    """
+    if type(value) in (list, tuple):
+        return type(value)(as_number(each) for each in value)
+    kind = str(getattr(value, "dtype", "")).removeprefix("torch.")
+    if getattr(value, "shape", None) != ():
+        return value
+    if kind.startswith(("int", "uint")):
+        return operator.index(value)
+    return float(value) if kind.startswith("float") else value
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is an `int` or a `float`, and no `bool`; infinity and NaN count.
+
+    >>> is_number(3), is_number(True), is_number("3")
+    (True, False, False)
+    """
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_integer(value: object, argument: str, least: int = 1, also: Sequence[str | None] = ()) -> None:
+    """Raise `ArgumentError` unless `value` is a whole number of at least `least`, or one of `also`.
+
+    Whole numbers of NumPy and torch are accepted; booleans and floats are refused.
+
+    >>> check_integer(0, "steps")
+    Traceback (most recent call last):
+        ...
+    standfast.errors.ArgumentError: steps: expected a whole number of at least 1, got 0
+    """
+    value = as_number(value)
+    fits = (type(value) is int and value >= least) or any(
+        type(value) is type(other) and value == other for other in also
+    )
+    check(fits, argument, ", or ".join([f"a whole number of at least {least}", *map(repr, also)]), repr(value))
+
+
+def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn, at the line of the user's code that called standfast."""
+    frame: FrameType | None = sys._getframe()
+    level = found = 1
+    while frame is not None:
+        found = level + 1 if frame.f_code.co_filename.startswith(_PACKAGE) else found
+        frame, level = frame.f_back, level + 1
+    warnings.warn(shorten_numbers(text), category, stacklevel=found)
+
+
+def check(condition: bool, argument: str, expected: str, got: object) -> None:
+    """Raise `ArgumentError` unless `condition` holds."""
+    if not condition:
+        raise ArgumentError(argument, expected, got)

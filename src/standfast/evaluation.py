@@ -1,0 +1,579 @@
+"""`evaluate` runs metrics for explainers on inputs, `run_study` runs a study; the result gives frames and a report.
+
+`estimate` says what `evaluate` would cost.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import shutil
+import sys
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import torch
+from torch import Tensor, nn
+
+from standfast.data import Dataset
+from standfast.errors import ArgumentError, as_number, check, describe_foreign, warn_user
+from standfast.explainers import Edges, Explainer, InputCopy, RandomExplainer, RandomisedExplainer
+from standfast.explainers import get as get_explainer
+from standfast.explainers.adapters.packages import ADAPTERS
+from standfast.explainers.base import check_channels
+from standfast.findings import Best, Findings, describe_failures, load_results
+from standfast.metrics import Metric
+from standfast.metrics.base import Preset, check_preset, warn_of_radius
+from standfast.metrics.base import metrics as registry
+from standfast.model import Model, module_name
+from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
+from standfast.progress import watch
+from standfast.study.cost import Estimate, estimate_plan
+from standfast.study.executors import Executor, Limits, local
+from standfast.study.executors.base import UNLIMITED
+from standfast.study.grid import Grid, LoadedModel, Samples
+from standfast.study.plan import make_plan
+from standfast.study.run import Summary, has_neighbourhood, named_metrics, run_grid
+from standfast.study.store import Store
+from standfast.tensors import Bound, describe_bounds, describe_no_tensor, suggest_dtype
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from standfast.study.file.spec import Study
+
+logger = logging.getLogger(__name__)
+
+
+class Evaluation:
+    """Stored results of `evaluate` or of `run_study`.
+
+    `print` shows what was found: a table of explainers and metrics, with the best of each marked, and what failed. A
+    notebook shows the same as HTML.
+
+    Attributes:
+        address: the folder or the fsspec address of the results.
+        summary: what this run did.
+        results: everything that is stored, as tidy frames.
+    """
+
+    def __init__(self, address: str | Path, summary: Summary, temporary: bool = False) -> None:
+        self.address, self.summary = address, summary
+        self._results: Findings | None = None
+        if temporary:  # the folder lives as long as this object
+            weakref.finalize(self, shutil.rmtree, address, ignore_errors=True)
+
+    def __repr__(self) -> str:
+        return f"Evaluation({self.results.scope()}; print it for the table)"
+
+    def __str__(self) -> str:
+        return str(self.results)
+
+    def _repr_html_(self) -> str:
+        return self.results._repr_html_()
+
+    @property
+    def results(self) -> Findings:
+        """Everything that is stored."""
+        if self._results is None:
+            self._results = load_results(self.address)
+        return self._results
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """The jobs that failed, with their tracebacks."""
+        return self.results.failures.to_dicts()
+
+    def frame(self, metric: str | None = None) -> pl.DataFrame:
+        """A row for each explainer, metric, repeat and sample.
+
+        Args:
+            metric: only the rows of this one, by its label or its name, such as `"worst case"`, with all of its
+                columns that have a value. By default all metrics, with the columns that all of them have: see
+                `standfast.findings.Findings.frame`. `results.samples` has all columns of all metrics.
+
+        Raises:
+            UnknownNameError: there is no such metric.
+        """
+        return self.results.frame(metric)
+
+    def table(self) -> pl.DataFrame:
+        """A row for each explainer and metric: the median over samples, its interval and the verdict.
+
+        `standfast.findings.Findings.table` describes the columns.
+        """
+        return self.results.table()
+
+    def best(self, data: str | None = None, model: str | None = None) -> dict[str, Best]:
+        """The best explainers by each metric that ranks them, and whether the tests show it.
+
+        Args:
+            data, model: where there are several, which of them.
+
+        Raises:
+            ArgumentError: there is no such data set or model, or there are several and none is given.
+        """
+        return self.results.best(data, model)
+
+    def plot(self, data: str | None = None, model: str | None = None) -> list[Axes]:
+        """Draw a panel for each metric with matplotlib: the median and its interval for each explainer.
+
+        Args:
+            data, model: only these; by default all, in rows.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed (`pip install 'standfast[plot]'`).
+        """
+        return self.results.plot(data, model)
+
+    def to_html(self, path: str | Path = "report.html") -> Path:
+        """Write the report as one self-contained file, and return its path."""
+        return self.results.to_html(path)
+
+
+#: what `evaluate` accepts as an explainer
+ExplainerLike = Explainer | str | Callable[..., Tensor]
+ExplainersLike = Mapping[str, ExplainerLike] | Sequence[ExplainerLike] | ExplainerLike
+#: what it accepts as metrics
+MetricsLike = Mapping[str, Metric | str] | Sequence[Metric | str] | Metric | str
+NeighbourhoodsLike = Neighbourhood | Sequence[Neighbourhood]
+ModelLike = Model | nn.Module
+#: the name of the data in `evaluate` where a tensor has none
+DATA = "inputs"
+#: the fact in the manifest and the report
+_DEFAULT_NEIGHBOURHOOD = "default neighbourhood"
+_SEVERAL = "one, several in a list, or a mapping from names"
+
+
+def evaluate(
+    model: ModelLike,
+    explainers: ExplainersLike,
+    inputs: Tensor | Dataset,
+    metrics: MetricsLike,
+    *,
+    neighbourhood: NeighbourhoodsLike | None = None,
+    preset: Preset = "standard",
+    controls: bool | ExplainersLike = True,
+    targets: Tensor | int | None = None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    repeats: int = 1,
+    samples_per_job: int = 4,
+    workers: int | str = 1,
+    executor: Executor | None = None,
+    about: Mapping[str, Any] | None = None,
+    progress: bool = True,
+) -> Evaluation:
+    """Evaluate every metric for every explainer on `inputs`.
+
+    Args:
+        model: the model; or a module alone. Its bounds are then those of the data set; for a tensor they are
+            taken as [0, 1] if the inputs look like it, with a warning.
+        explainers: one, a list, or a mapping from the names for the report. Each is a registered name, a name of
+            another package (`"captum:Saliency"`), an explainer, or a function
+            `fn(module, inputs, targets) -> attributions`.
+        inputs: `(N, ...)` within the model's bounds; or a data set, for metrics that use its `extras`. Labels of
+            the data set are not used.
+        metrics: configured metrics or their names, as `standfast.metrics.get` takes them (`"aopc"`,
+            `"quantus:Sparseness"`); one, a list, or a mapping from labels to them.
+        neighbourhood: for the metrics that are given by name and have one, such as `"worst_case"`. With a list of
+            several, each of these metrics is evaluated in each of them, and its label says in which. By default an
+            `LinfBall` whose radius is one tenth of the range of the inputs: 0.1 for bounds (0, 1). The report says so,
+            and a line before the progress.
+        preset: for the metrics that are given by name: `"quick"` for an answer in seconds, `"standard"` for the
+            defaults, `"paper"` for what the publications used. `"aopc:preset=quick"` is for one metric only. Configured
+            metrics keep their options; there is a warning if no metric is given by name. Do not compare values of
+            different presets.
+        controls: control explainers, which metrics that say something about the model (`Metric.controls`) evaluate
+            beside the others: names and so on, as for `explainers`. The report says which explainers do better than all
+            of them. True for `random`, `input_copy`, `edges` (but not of a table), and `randomised` of the first
+            explainer (`docs/controls.md`); each costs as much as an explainer. False for none.
+        targets: classes `(N,)`, or None for the model's own predictions.
+        seed: of all random numbers.
+        out: a folder or an fsspec address for the results. Results that are there already are not computed again, so an
+            interrupted evaluation can be continued. By default, the results exist as long as the returned object.
+        repeats: how often everything is done, each time with other random numbers.
+        samples_per_job: the number of samples between two writes; results do not depend on it.
+        workers: the number of processes on this computer; `"auto"` for one for each GPU, or else for each core. A
+            script that uses several needs `if __name__ == "__main__":`, as always with processes in Python.
+        executor: another place to do the jobs, or limits of time and memory for each, such as
+            `Processes(2, limits=Limits(timeout=600))`; see `standfast.study.executors`.
+        about: the title, the model, the data and other facts for the report. By default the model and the data have the
+            names of the module's class and of the data set; what `about` says of them, up to the first comma, is used
+            instead.
+        progress: show a progress bar.
+
+    If a job fails, its traceback is stored, and the other jobs continue. A warning says which explainers failed by
+    which metrics, and why.
+
+    Raises:
+        ArgumentError: an argument does not fit, an unknown name among them; a metric by name needs a neighbourhood, and
+            the bounds of the inputs give no range for the default; a module alone, and the inputs show no bounds.
+        ModelError: the module fails on the inputs, or does not return logits.
+
+    >>> import standfast
+    >>> digits = standfast.data.bundled("digits")[:2]
+    >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> def brightness(module, inputs, targets):
+    ...     return inputs
+    >>> metrics = ["worst_case:budget=20", standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=5)]
+    >>> found = standfast.evaluate(model, ["saliency", brightness], digits, metrics, progress=False)
+    >>> found.frame().shape[0], found.failures
+    (8, [])
+    >>> print(str(found).splitlines()[0])
+    2 explainers of LeNet5 on 2 samples of digits. Median over samples [interval of at least 50%]:
+    >>> found.best()["max_sensitivity"]
+    Best(explainers=('brightness', 'saliency'), shown=False, samples=2)
+    """
+    seed, repeats, samples_per_job = (as_number(number) for number in (seed, repeats, samples_per_job))
+    check(type(seed) is int, "seed", "a whole number", repr(seed))
+    check(about is None or isinstance(about, Mapping), "about", "a mapping from names, or None", repr(about))
+    facts = dict(about or {})
+    for name, fact in facts.items():
+        try:
+            json.dumps({name: fact})
+        except (TypeError, ValueError):
+            expected = "a text, a number, or a list or mapping of them"
+            raise ArgumentError(f"about[{name!r}]", expected, type(fact).__name__) from None
+    grid, notes = _make_grid(
+        *(model, explainers, inputs, metrics, neighbourhood, preset, controls),
+        *(targets, seed, repeats, samples_per_job, facts),
+    )
+    if progress and _DEFAULT_NEIGHBOURHOOD in notes:
+        print(f"neighbourhood: {notes[_DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
+    address = tempfile.mkdtemp(prefix="standfast-") if out is None else out
+    with watch(progress) as report_progress:
+        summary = run_grid(
+            grid,
+            Store(address),
+            executor=executor or local(workers, device=grid.device),
+            about={**notes, **facts},
+            progress=report_progress,
+        )
+    found = Evaluation(address, summary, temporary=out is None)
+    _warn_of_failures(found)
+    return found
+
+
+def _warn_of_failures(found: Evaluation) -> None:
+    """Warn of the jobs that failed now: which explainers, by which metrics, and why."""
+    failed, planned = len(found.summary.failed), found.summary.planned
+    if failed:
+        lines = [f"{failed} of {planned} jobs failed:"]
+        lines += [f"  {line}" for line in describe_failures(found.results)]
+        warn_user("\n".join([*lines, "  (.failures has the tracebacks)"]))
+
+
+def _make_grid(
+    model: ModelLike,
+    explainers: ExplainersLike,
+    inputs: Tensor | Dataset,
+    metrics: MetricsLike,
+    neighbourhood: NeighbourhoodsLike | None,
+    preset: Preset,
+    controls: bool | ExplainersLike,
+    targets: Tensor | int | None,
+    seed: int,
+    repeats: int,
+    samples_per_job: int,
+    about: Mapping[str, Any],
+) -> tuple[Grid, dict[str, Any]]:
+    """The grid of `evaluate`, and what the report says of its defaults."""
+    notes: dict[str, Any] = {}
+    if isinstance(model, nn.Module):
+        bounds, notes["bounds"] = _find_bounds(inputs)
+        model = Model(model, bounds)
+    expected = "a standfast Model or a torch.nn.Module"
+    check(isinstance(model, Model), "model", expected, type(model).__name__)
+    if isinstance(metrics, str | Metric | type):
+        metrics = [metrics]
+    check(isinstance(metrics, Iterable), "metrics", _SEVERAL, describe_foreign(metrics, registry.packages))
+    ready = _name_explainers(explainers, "explainers")
+    data = inputs if isinstance(inputs, Dataset) else None
+    x = model.check_inputs(inputs if data is None else data.inputs)  # type: ignore[arg-type]
+    with model.naming(x):  # a module that cannot predict fails here, in words, and not in every job
+        model.logits(x[:1])
+    checked = None if targets is None else model.check_targets(targets, x).cpu()
+    lower, upper = model.bounds
+    listed = list(metrics.values() if isinstance(metrics, Mapping) else metrics)
+    check_preset(preset)
+    if preset != "standard" and not any(isinstance(m, str) for m in listed):
+        words = "has no effect, because no metric is given by name; configured metrics keep their options"
+        warn_user(f"preset={preset!r} {words}")
+    if neighbourhood is not None and not any(isinstance(m, str) and has_neighbourhood(m) for m in listed):
+        warn_user(
+            "neighbourhood= has no effect, because no metric that has one is given by name; configured metrics keep"
+            " their options"
+        )
+    if neighbourhood is None and any(isinstance(m, str) and has_neighbourhood(m, required=True) for m in listed):
+        neighbourhood = default_neighbourhood(model)
+        words = f"LinfBall({neighbourhood.radius:g}), one tenth of the range of the inputs, because none was given"
+        notes[_DEFAULT_NEIGHBOURHOOD] = words
+        logger.info("neighbourhood: %s", words)
+    samples = Samples(x.cpu(), checked, (lower.cpu(), upper.cpu()))
+    if data is not None:
+        extras = {name: values.cpu() for name, values in data.extras.items()}
+        samples = replace(samples, extras=extras, features=data.features, tokens=data.tokens)
+    if neighbourhood is not None:
+        several = neighbourhood if isinstance(neighbourhood, list | tuple) else [neighbourhood]
+        check(len(several) > 0, "neighbourhood", "a neighbourhood, or a list of at least one", "an empty list")
+        for each in several:
+            check_neighbourhood(each)
+    configured = named_metrics(metrics, neighbourhood, preset)
+    for part in (*ready.values(), *configured.values()):
+        check_channels(part, x)
+    for metric in configured.values():
+        warn_of_radius(metric, model, x)
+    beside: dict[str, Explainer] = {}
+    if controls is not False and any(metric.controls for metric in configured.values()):
+        wanted = _choose_controls(model, ready, x) if controls is True else _name_explainers(controls, "controls")
+        beside = {name: control for name, control in wanted.items() if control not in ready.values()}
+        for name in beside:
+            check(name not in ready, "controls", "names that differ from those of the explainers", repr(name))
+    grid = Grid(
+        data={_short(about.get("data")) or (data.name if data is not None else "") or DATA: samples},
+        models={_short(about.get("model")) or module_name(model.module): LoadedModel(model)},
+        explainers={**ready, **beside},
+        controls=tuple(beside),
+        metrics=configured,
+        seed=seed,
+        repeats=repeats,
+        samples_per_job=samples_per_job,
+        device=model.device.type,
+    )
+    return grid, notes
+
+
+def _name_explainers(explainers: ExplainersLike, argument: str) -> dict[str, Explainer]:
+    """Explainers by name."""
+    if isinstance(explainers, str | Explainer) or callable(explainers):
+        explainers = [explainers]
+    if isinstance(explainers, Mapping):
+        given = dict(explainers)
+    else:
+        got = describe_foreign(explainers, ADAPTERS, adapters=True)
+        check(isinstance(explainers, Iterable), argument, _SEVERAL, got)
+        given = {}
+        for explainer in explainers:
+            name = explainer if isinstance(explainer, str) else get_explainer(explainer).label
+            check(name not in given, argument, "names that differ, or a mapping from names", f"{name!r} twice")
+            given[name] = explainer
+    return {name: get_explainer(explainer) for name, explainer in given.items()}
+
+
+def _choose_controls(model: Model, explainers: Mapping[str, Explainer], x: Tensor) -> dict[str, Explainer]:
+    """The controls that fit the model and the data, unless the explainers are nothing but controls themselves."""
+    first = next((name for name, explainer in explainers.items() if not explainer.control), None)
+    if first is None:
+        return {}
+    found: list[Explainer] = [RandomExplainer(), InputCopy(), *([Edges()] if x.ndim > 2 else [])]
+    found += [RandomisedExplainer(explainers[first])] if any(True for _ in model.module.parameters()) else []
+    return {e.label if e.name != RandomisedExplainer.name else f"{e.name}:{first}": e for e in found}
+
+
+def _short(fact: object) -> str:
+    """The name in a text such as "lenet5, 99% test accuracy"."""
+    return str(fact or "").partition(",")[0].strip()
+
+
+def _find_bounds(inputs: object) -> tuple[tuple[Bound, Bound], str]:
+    """The bounds for a module alone, and where they come from.
+
+    Raises:
+        ArgumentError: the inputs are no data set, and do not look like values in [0, 1].
+    """
+    if isinstance(inputs, Dataset):
+        source = f"{describe_bounds(inputs.bounds)}, those of the data set {inputs.name}"
+        logger.info("bounds of the inputs: %s", source)
+        return inputs.bounds, source
+    check(isinstance(inputs, Tensor), "inputs", "a torch.Tensor or a Dataset", describe_no_tensor(inputs))
+    assert isinstance(inputs, Tensor)
+    got = f"{inputs.dtype}: {suggest_dtype(inputs, torch.float32)}"
+    check(inputs.is_floating_point(), "inputs", "floating-point numbers", got)
+    check(inputs.numel() > 0, "inputs", "a non-empty batch of shape (N, ...)", f"shape {tuple(inputs.shape)}")
+    least, most = (float(value) for value in inputs.aminmax())
+    # values that reach the upper half, but nothing beyond, are most often scaled to [0, 1]
+    check(
+        least >= 0 and 0.5 < most <= 1,
+        "bounds",
+        "the range of all valid inputs, as in standfast.Model(net, bounds=(low, high)), because these inputs do not"
+        " look like values in [0, 1]",
+        f"a module alone, and inputs with values in [{least:g}, {most:g}]",
+    )
+    warn_user(
+        f"bounds: taken as [0, 1], because all inputs lie in [{least:g}, {most:g}]; if other values are valid, say so"
+        " with standfast.Model(net, bounds=(low, high))"
+    )
+    return (0.0, 1.0), f"[0, 1], assumed because all inputs lie in [{least:g}, {most:g}]"
+
+
+def estimate(
+    model: ModelLike,
+    explainers: ExplainersLike,
+    inputs: Tensor | Dataset,
+    metrics: MetricsLike,
+    *,
+    neighbourhood: NeighbourhoodsLike | None = None,
+    preset: Preset = "standard",
+    controls: bool | ExplainersLike = True,
+    targets: Tensor | int | None = None,
+    repeats: int = 1,
+    samples_per_job: int = 4,
+    seconds: float = 1.0,
+) -> Estimate:
+    """Estimate what `evaluate` would cost: evaluations, time and memory for every metric and explainer.
+
+    Every metric is tried with every explainer on the first samples, which takes at most about `5 * seconds` for each
+    pair. A cost that depends on what is found, as for a probability, is known to about a factor of two. `standfast run
+    --dry-run` prints the same for a study.
+
+    Args:
+        model, explainers, inputs, metrics, neighbourhood, preset, controls, targets, repeats, samples_per_job: as
+            for `evaluate`.
+        seconds: how long a trial of a metric and explainer may take, about. If it does not end, a cheaper configuration
+            of the metric is tried for up to twice as long, and once more if that takes below two seconds.
+
+    Returns:
+        The costs for one worker: `evaluations`, `seconds`, `memory` (in bytes; a lower bound where a trial was
+        stopped), and `frame()` with a row for each metric and explainer.
+
+    Raises:
+        ArgumentError: an argument does not fit.
+
+    >>> import standfast
+    >>> digits = standfast.data.bundled("digits")[:8]
+    >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> costs = standfast.estimate(model, ["saliency", "gradcam"], digits.inputs, ["aopc", "max_sensitivity"])
+    >>> costs.evaluations, costs.seconds > 0
+    (24864, True)
+    """
+    grid, _ = _make_grid(
+        *(model, explainers, inputs, metrics, neighbourhood, preset, controls),
+        *(targets, 0, repeats, samples_per_job, {}),
+    )
+    return estimate_plan(make_plan(grid), set(), seconds=seconds)
+
+
+def default_neighbourhood(model: Model) -> LinfBall:
+    """What `evaluate` takes where no neighbourhood is given: one tenth of the range of the inputs.
+
+    Raises:
+        ArgumentError: the bounds are infinite, or the channels have different ranges.
+
+    >>> from torch import nn
+    >>> default_neighbourhood(Model(nn.Linear(2, 2), bounds=(-1.0, 1.0), device="cpu"))
+    LinfBall(radius=0.2, distribution='uniform', sigma=None)
+    """
+    lower, upper = model.bounds
+    ranges = sorted({float(f"{width:.6g}") for width in (upper - lower).double().flatten().tolist()})
+    expected = "a neighbourhood, such as LinfBall(0.1): its default is one tenth of the one finite range of all inputs"
+    fits = len(ranges) == 1 and math.isfinite(ranges[0])
+    check(fits, "neighbourhood", expected, f"None, for ranges of {', '.join(f'{width:g}' for width in ranges)}")
+    return LinfBall(float(f"{0.1 * ranges[0]:.6g}"))
+
+
+def run_study(
+    study: Study | Mapping[str, Any] | str | Path,
+    out: str | Path | None = None,
+    *,
+    executor: Executor | None = None,
+    command: str | None = None,
+    progress: bool = True,
+) -> Evaluation:
+    """Run a study. Jobs that an earlier run has done are not done again.
+
+    Args:
+        study: a study file, its content as a mapping, or the result of `load_study`.
+        out: a folder or an fsspec address for the results; by default, `results/<name of the file>`.
+        executor: does the jobs; None for the executor of the study.
+        command: the command that reproduces the results, for the report; a command says itself what failed.
+        progress: show a progress bar.
+
+    A warning says which explainers failed by which metrics, and why, unless there is a `command`.
+
+    Raises:
+        ArgumentError: `study` is something else.
+        StudyError: something in the file does not fit.
+
+    >>> import standfast
+    >>> ball = {"linf": 0.1}
+    >>> found = standfast.run_study(
+    ...     {
+    ...         "data": {"digits": "digits"},
+    ...         "samples": 2,
+    ...         "models": {"lenet": "lenet5-mnist"},
+    ...         "explainers": ["saliency", "gradcam"],
+    ...         "metrics": [{"max_sensitivity": {"neighbourhood": ball, "samples": 5}}],
+    ...     },
+    ...     out="memory://example",
+    ...     progress=False,
+    ... )
+    >>> found.frame().shape[0], found.failures
+    (4, [])
+    """
+    from standfast.study.file.spec import Study, load_study, study_from
+
+    expected = "a study file, its content as a mapping, or the result of load_study"
+    check(isinstance(study, Study | Mapping | str | Path), "study", expected, type(study).__name__)
+    if isinstance(study, Mapping):
+        study = study_from(study)
+    elif not isinstance(study, Study):
+        study = load_study(study)
+    if out is None:
+        _check_own(default_folder(study), study)
+    grid = study.grid()
+    with watch(progress) as report_progress:
+        summary = run_grid(
+            grid,
+            Store(address := out or default_folder(study)),
+            executor=executor or executor_of(study),
+            about={"title": study.title, "command": command} if command else {"title": study.title},
+            origin=str(Path(study.name).resolve()),
+            study=study.plain(),
+            progress=report_progress,
+            folder=study.base,
+        )
+    found = Evaluation(address, summary)
+    if command is None:
+        _warn_of_failures(found)
+    return found
+
+
+def _check_own(folder: Path, study: Study) -> None:
+    """Raise `ArgumentError` if the default folder has results of another study file of the same name."""
+    store = Store(folder)
+    if store.folder.exists("manifest.json"):
+        origin = store.manifest().get("origin")
+        own = str(Path(study.name).resolve())
+        check(origin in (None, own), "out", f"a folder of its own, since {folder} has results of {origin}", "none")
+
+
+def default_folder(study: Study) -> Path:
+    """The folder for the results of a study, if none is given."""
+    return Path("results") / (Path(study.name).stem or "study")
+
+
+def executor_of(
+    study: Study,
+    name: str | None = None,
+    workers: int | str | None = None,
+    address: str | None = None,
+    limits: Limits = UNLIMITED,
+) -> Executor:
+    """The executor of a study; the arguments, if given, replace what the study says."""
+    from standfast.study.file.entries import EXECUTORS
+
+    entry = study.executor
+    check(name is None or name in EXECUTORS, "executor", "local, ray or slurm", repr(name))
+    if name is not None and name != entry.name:
+        shared = {"workers", "threads", *vars(limits)}
+        entry = EXECUTORS[name](**entry.model_dump(include=shared, exclude_unset=True))
+    said = {"workers": workers, "address": address, **vars(limits)}
+    changed = entry.model_copy(update={key: value for key, value in said.items() if value is not None})
+    return changed.executor(study.device)

@@ -1,0 +1,358 @@
+"""Make an evidence pack, and verify it.
+
+A pack is a folder. `evidence.json` lists every other file with its size and SHA-256, and has its own SHA-256 in it. So
+a change of any file, a missing one and an added one are found. Somebody who changes a file can write a new
+`evidence.json` as well. Two things show that: the digest that `standfast evidence` prints, if it was noted elsewhere;
+and a signature, if the public key is known from elsewhere.
+
+The digest is that of the whole pack: it depends on every byte of every file but the signature and its key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import stat
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from standfast import export
+from standfast.checks.decision import Decisions
+from standfast.checks.formats import FORMATS
+from standfast.checks.sequence import read_decisions
+from standfast.errors import ArgumentError, MissingExtraError, check, check_name
+from standfast.evidence.crosswalk import write_crosswalk
+from standfast.evidence.model_card import write_model_card
+from standfast.evidence.software import describe_software
+from standfast.findings import Findings, load_results
+from standfast.report import Report
+from standfast.study.folders import write_atomically
+from standfast.study.results import verify_results
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+LIST, SIGNATURE, KEY = "evidence.json", "evidence.sig", "evidence.pub"
+_SCHEMA = 1
+_README = """# Evidence pack
+
+Made by standfast {version} on {date} from the results of a study{title}.
+
+| file | what it is |
+| --- | --- |
+| `report.html` | the report, with all figures; it loads nothing from elsewhere |
+| `summary.csv` | the median of each explainer and metric, with its interval and verdict |
+| `samples.parquet` | all numbers, sample by sample |
+{checks}| `MODEL_CARD.md` | the numbers as a section of a model card, with metadata in Hugging Face's format |
+| `CROSSWALK.md` | which numbers speak to which clause of standards and laws, and what they do not show |
+| `software.cdx.json` | the installed software where the pack was made, as a CycloneDX list |
+| `results/manifest.json` | configuration, seeds, environment, and digests of data, models and code |
+| `results/jobs/` | the stored results, a file for each job with its own SHA-256 |
+| `evidence.json` | all files with their SHA-256 |
+{signature}
+To verify that nothing was changed: `standfast verify FOLDER`.
+To evaluate some of the jobs again: `standfast replay FOLDER`, with the study's data, model and code at hand.
+"""
+
+
+@dataclass(frozen=True)
+class PackVerification:
+    """What `verify_pack` found.
+
+    Attributes:
+        digest: SHA-256 of `evidence.json`, which stands for the whole pack.
+        files: how many files it lists.
+        problems: what is wrong, by the name of the file.
+        signed: None without a signature; else whether it is that of the key in the pack, or of the given key.
+        key: the fingerprint of the key that the signature is of; empty without one.
+    """
+
+    digest: str
+    files: int
+    problems: dict[str, str]
+    signed: bool | None = None
+    key: str = ""
+
+    @property
+    def fine(self) -> bool:
+        """Whether nothing was changed, and a signature, if there is one, is right."""
+        return not self.problems
+
+
+def make_pack(
+    results: str | Path | Findings, out: str | Path, key: str | Path | None = None, arrays: bool = False
+) -> PackVerification:
+    """Make an evidence pack of stored results, in a new folder.
+
+    Args:
+        results: a folder or an fsspec address of stored results, or opened ones.
+        out: the folder of the pack.
+        key: a file with an ed25519 private key in PEM format without a password, which signs the pack.
+        arrays: also the stored arrays, which are the inputs, the maps and the curves of each sample.
+
+    Returns:
+        The verification of the pack that was made.
+
+    Raises:
+        ArgumentError: no results, damaged ones, a folder that is not empty, or no such key.
+        MissingExtraError: a key without the package cryptography.
+    """
+    findings = results if isinstance(results, Findings) else load_results(results)
+    folder = Path(out)
+    empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    check(empty, "out", "a new or an empty folder", str(out))
+    private = None if key is None else _read_private_key(Path(key))
+    done = findings.jobs.height - findings.failures.height
+    check(done > 0, "results", "results with a job that is done", repr(findings))
+    stored = verify_results(findings.store)
+    fine = "results of which every file is as it was written (see `standfast verify`)"
+    check(not stored.damaged, "results", fine, f"{len(stored.damaged)} damaged files")
+    decisions = read_decisions(findings)
+    files = _write_parts(findings, decisions, private is not None)
+    _copy_results(findings, files, arrays)
+    listed = {name: {"sha256": _digest(content), "bytes": len(content)} for name, content in sorted(files.items())}
+    listing = _seal(
+        {
+            "standfast_evidence": _SCHEMA,
+            "created": _now(),
+            "results": _describe_results(findings),
+            "outcome": None if decisions is None else decisions.outcome,
+            "files": listed,
+        }
+    )
+    for name, content in files.items():
+        write_atomically(folder / name, content, lasting=False)
+    if private is not None:
+        write_atomically(folder / KEY, _write_public_key(private))
+        write_atomically(folder / SIGNATURE, private.sign(listing))
+    write_atomically(folder / LIST, listing)
+    return verify_pack(folder)
+
+
+def verify_pack(path: str | Path, key: str | Path | None = None) -> PackVerification:
+    """Compare every file of a pack with its digest, and the signature with the key.
+
+    Args:
+        path: the folder.
+        key: a file with the public key (PEM) that must have signed the pack; None for the key in the pack, which only
+            shows that the pack was signed by whoever added that key.
+
+    Raises:
+        ArgumentError: no evidence pack, or no such key.
+        MissingExtraError: a signature or a key without the package cryptography.
+    """
+    folder = Path(path)
+    check((folder / LIST).is_file(), "path", f"an evidence pack, which has the file {LIST}", str(path))
+    content = (folder / LIST).read_bytes()
+    problems: dict[str, str] = {}
+    listed: dict[str, Any] = {}
+    try:
+        about = json.loads(content)
+        check_name(about, f"the pack {folder}", "make it again from new results")
+        if about.get("standfast_evidence") != _SCHEMA:
+            problems[LIST] = f"not of version {_SCHEMA}"
+        if _seal({name: value for name, value in about.items() if name != "seal"}) != content:
+            problems[LIST] = "changed: its own SHA-256 differs"
+        listed = dict(about["files"])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        problems[LIST] = f"damaged: {error}"
+    places = ((place, place.lstat().st_mode) for place in sorted(folder.rglob("*")))
+    present = {place.relative_to(folder).as_posix(): mode for place, mode in places if not stat.S_ISDIR(mode)}
+    for name, entry in listed.items():
+        if name not in present:
+            problems[name] = "missing"
+        elif stat.S_ISREG(present[name]) and not _is_as_listed(folder / name, entry):
+            problems[name] = "changed: its SHA-256 differs"
+    for name, mode in present.items():
+        if stat.S_ISLNK(mode):
+            problems[name] = "a link to elsewhere"
+        elif not stat.S_ISREG(mode):
+            problems[name] = "neither a file nor a folder"
+        elif name not in listed and name not in (LIST, SIGNATURE, KEY):
+            problems[name] = "not listed: added later"
+    signed, fingerprint = _check_signature(folder, content, key, problems)
+    return PackVerification(_digest(content), len(listed), problems, signed, fingerprint)
+
+
+def _is_as_listed(file: Path, entry: object) -> bool:
+    """Whether a file has the size and the SHA-256 of its entry."""
+    if not isinstance(entry, dict) or file.stat().st_size != entry.get("bytes"):
+        return False
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest() == entry.get("sha256")
+
+
+def _write_parts(findings: Findings, decisions: Decisions | None, signed: bool) -> dict[str, bytes]:
+    """The files that are made for the pack, by name."""
+    with tempfile.TemporaryDirectory() as place:
+        report = Report(findings).to_html(Path(place) / "report.html").read_bytes()
+        samples = export.to_parquet(findings, Path(place) / "samples.parquet").read_bytes()
+    files = {
+        "report.html": report,
+        "samples.parquet": samples,
+        "summary.csv": export.to_csv(findings, what="summary").encode(),
+        "MODEL_CARD.md": write_model_card(findings, decisions).encode(),
+        "CROSSWALK.md": write_crosswalk(findings, decisions).encode(),
+        "software.cdx.json": describe_software().encode(),
+    }
+    rows = ""
+    if decisions is not None:
+        files["check.json"] = FORMATS["json"](decisions).encode()
+        files["check.md"] = FORMATS["markdown"](decisions).encode()
+        rows = "| `check.md`, `check.json` | the requirements: which pass, fail and are undecided |\n"
+    environment = findings.manifest.get("environment") or {}
+    title = (findings.manifest.get("about") or {}).get("title") or ""
+    files["README.md"] = _README.format(
+        version=environment.get("standfast", "?"),
+        date=_now()[:10],
+        title=f": {_one_line(title)}" if title else "",
+        checks=rows,
+        signature=f"| `{SIGNATURE}`, `{KEY}` | the signature of `{LIST}`, and its public key |\n" if signed else "",
+    ).encode()
+    return files
+
+
+def _copy_results(findings: Findings, files: dict[str, bytes], arrays: bool) -> None:
+    """Add the stored results: the manifest, the jobs, the looks, and the arrays if they are wanted."""
+    folder = findings.store.folder
+    parts = ["jobs", *(["artefacts"] if arrays else [])]
+    names = ["manifest.json", *(f"{part}/{name}" for part in parts for name in folder.names(part))]
+    names += [name for name in ("looks.json",) if folder.exists(name)]
+    for name in names:
+        files[f"results/{name}"] = folder.read(name)
+
+
+def _describe_results(findings: Findings) -> dict[str, Any]:
+    """Digests and seeds, from the manifest."""
+    manifest = findings.manifest
+    digests = {
+        section: {name: (about or {}).get("digest") for name, about in (manifest.get(section) or {}).items()}
+        for section in ("data", "models")
+    }
+    return {
+        **digests,
+        "code": manifest.get("code") or {},
+        "seed": manifest.get("seed"),
+        "repeats": manifest.get("repeats"),
+        "jobs": findings.planned,
+        "failed": findings.failures.height,
+        "missing": findings.missing,
+    }
+
+
+def _seal(content: dict[str, Any]) -> bytes:
+    """The only bytes that this content has: sorted, with the SHA-256 of the rest in it."""
+    sealed = hashlib.sha256(_dump(content)).hexdigest()
+    return _dump({**content, "seal": sealed})
+
+
+def _dump(content: dict[str, Any]) -> bytes:
+    return (json.dumps(content, indent=1, sort_keys=True, ensure_ascii=True) + "\n").encode()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip()
+
+
+# Signatures
+
+
+def _read_private_key(path: Path) -> Ed25519PrivateKey:
+    serialization, ed25519, exceptions = _import_cryptography()
+    expected = "a file with an ed25519 private key in PEM format, without a password"
+    try:
+        found = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    except OSError as error:
+        raise ArgumentError("key", expected, f"{path}: {error.strerror}") from error
+    except (ValueError, TypeError, exceptions.UnsupportedAlgorithm) as error:
+        raise ArgumentError("key", expected, f"{path}, which is none") from error
+    check(isinstance(found, ed25519.Ed25519PrivateKey), "key", expected, f"{path}, a key of another kind")
+    private: Ed25519PrivateKey = found
+    return private
+
+
+def _read_public_key(content: bytes, name: str) -> Ed25519PublicKey:
+    serialization, ed25519, exceptions = _import_cryptography()
+    expected = "a file with an ed25519 public key in PEM format"
+    try:
+        found = serialization.load_pem_public_key(content)
+    except (ValueError, exceptions.UnsupportedAlgorithm) as error:
+        raise ArgumentError("key", expected, f"{name}, which is none") from error
+    check(isinstance(found, ed25519.Ed25519PublicKey), "key", expected, f"{name}, a key of another kind")
+    public: Ed25519PublicKey = found
+    return public
+
+
+def _write_public_key(private: Ed25519PrivateKey) -> bytes:
+    serialization, _, _ = _import_cryptography()
+    return _canonical_key(private.public_key(), serialization)
+
+
+def _import_cryptography() -> tuple[Any, Any, Any]:
+    try:
+        from cryptography import exceptions
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError as error:
+        raise MissingExtraError("cryptography", "evidence") from error
+    return serialization, ed25519, exceptions
+
+
+def _check_signature(
+    folder: Path, content: bytes, key: str | Path | None, problems: dict[str, str]
+) -> tuple[bool | None, str]:
+    """Whether the signature is right, and the key's fingerprint; adds to the problems."""
+    signature, own = folder / SIGNATURE, folder / KEY
+    if not signature.is_file():
+        if key is not None:
+            problems[SIGNATURE] = "missing: the pack is not signed"
+        elif own.exists():
+            problems[SIGNATURE] = "missing, though there is a public key"
+        return (False if key is not None else None), ""
+    try:
+        given = own.read_bytes() if key is None else Path(key).read_bytes()
+    except OSError as error:
+        if key is not None:
+            raise ArgumentError("key", "a file with a public key", f"{key}: {error.strerror}") from error
+        problems[KEY] = "missing"
+        return False, ""
+    serialization, _, exceptions = _import_cryptography()
+    try:
+        public = _read_public_key(given, str(key or KEY))
+    except ArgumentError:
+        if key is not None:
+            raise
+        problems[KEY] = "damaged: not a public key"
+        return False, ""
+    raw = public.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    if own.is_file() and own.read_bytes() != _canonical_key(public, serialization):
+        problems[KEY] = "changed" if key is None else "another key than the given one"
+    try:
+        public.verify(signature.read_bytes(), content)
+    except exceptions.InvalidSignature:
+        problems[SIGNATURE] = "not the signature of this list by this key"
+        return False, _digest(raw)[:16]
+    return True, _digest(raw)[:16]
+
+
+def _canonical_key(public: Ed25519PublicKey, serialization: Any) -> bytes:
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    content: bytes = public.public_bytes(serialization.Encoding.PEM, form)
+    return content
+
+
+def is_pack(path: str | Path) -> bool:
+    """Whether a folder is an evidence pack."""
+    return (Path(path) / LIST).is_file()

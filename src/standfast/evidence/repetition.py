@@ -1,0 +1,265 @@
+"""Evaluate some of the jobs of an evidence pack again, and compare the numbers.
+
+On a machine of the same type the numbers are the same to the last bit. Elsewhere kernels round differently, and one
+comparison that comes out differently may send a search or a Markov chain elsewhere. Then a number is compared with the
+stored interval of its sample, where there is one, and else by how far it is from the stored one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+
+from standfast.errors import ArgumentError, check, check_integer
+from standfast.evidence.pack import verify_pack
+from standfast.study.file.imports import importing_from
+from standfast.study.file.spec import Study, study_from
+from standfast.study.plan import Job, make_plan
+from standfast.study.results import load_results
+from standfast.study.store import Store
+from standfast.study.worker import Worker
+from standfast.tensors import Array
+
+Agreement = Literal["same bits", "within rounding", "within the interval", "different", "failed"]
+_WORSE: tuple[Agreement, ...] = ("same bits", "within rounding", "within the interval", "different", "failed")
+_ROUNDING = 1e-4  # relative to the largest stored value of the job
+#: where a job belongs: two jobs with the same identity have the same places
+PLACES = ("data", "model", "explainer", "label", "repeat", "start", "stop")
+#: what a manifest says of data and of models that must be the same here; a board is found by it
+IDENTITY = {
+    "data": ("digest", "samples", "bounds", "targets", "targets_digest", "extras"),
+    "models": ("digest", "network"),
+}
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What `replay` found.
+
+    Attributes:
+        jobs: how each job that was evaluated again agrees with the stored one, by its coordinates.
+        planned: how many jobs the pack has.
+        changed: what is not the same here as when the results were made, such as a model; then no job is comparable.
+        seed: of the choice of jobs.
+    """
+
+    jobs: dict[str, Agreement] = field(default_factory=dict)
+    planned: int = 0
+    changed: tuple[str, ...] = ()
+    seed: int = 0
+
+    @property
+    def fine(self) -> bool:
+        """Whether all that was evaluated agrees."""
+        return bool(self.jobs) and not self.changed and not {"different", "failed"} & set(self.jobs.values())
+
+
+def replay(
+    path: str | Path,
+    base: str | Path = ".",
+    jobs: int = 5,
+    seed: int | None = None,
+    tell: Callable[[str], None] = lambda line: None,
+    key: str | Path | None = None,
+) -> Replay:
+    """Evaluate a random sample of the jobs of a pack again.
+
+    This imports the functions that the pack names, and runs them: the study's own ones, or any other that is installed.
+    So do it only with a pack and with code that you trust.
+
+    Args:
+        path: the folder of the pack, which must verify.
+        base: the folder that paths and functions of the study are relative to.
+        jobs: how many jobs.
+        seed: of the choice of jobs; None for a new one, which nobody who made the pack can have known.
+        tell: is called with a line for each job.
+        key: a file with the public key (PEM) that must have signed the pack.
+
+    Raises:
+        ArgumentError: no pack, or one that does not verify; results that come from no study.
+        StudyError: data, models or functions of the study are not here.
+    """
+    check_integer(jobs, "jobs")
+    verified = verify_pack(path, key)
+    intact = "a pack of which nothing was changed (see `standfast verify`)"
+    check(verified.fine, "path", intact, f"{len(verified.problems)} problems")
+    stored = load_results(Path(path) / "results")
+    content = stored.manifest.get("study")
+    if not content:
+        raise ArgumentError(
+            "path", "results of a study file, which says how to make them again", "results of `evaluate`"
+        )
+    done = stored.jobs.filter(pl.col("status") == "done")
+    names = ("job", *PLACES)
+    records = {str(row["job"]): tuple(row[name] for name in PLACES) for row in done.select(names).iter_rows(named=True)}
+
+    def read(job: str) -> tuple[pl.DataFrame, Mapping[str, Array]]:
+        return stored.store.read(job)[1], stored.artefacts(job)
+
+    return repeat_jobs(study_from(content, base), stored.manifest, records, read, stored.planned, jobs, seed, tell)
+
+
+def repeat_jobs(
+    study: Study,
+    manifest: Mapping[str, Any],
+    records: Mapping[str, tuple[Any, ...]],
+    read: Callable[[str], tuple[pl.DataFrame, Mapping[str, Array]]],
+    planned: int,
+    jobs: int,
+    seed: int | None = None,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Replay:
+    """Evaluate a random sample of stored jobs again. This imports the functions that the study names, and runs them.
+
+    Args:
+        study: says how to make the results again.
+        manifest: of the stored results.
+        records: `PLACES` of each finished job, by its identity.
+        read: gives the stored rows of a job, and those of its arrays that are stored.
+        planned: how many jobs the stored results should have.
+        jobs, seed, tell: as of `replay`.
+
+    Raises:
+        StudyError: data, models or functions of the study are not here.
+    """
+    seed = secrets.randbits(32) if seed is None else seed
+    grid = study.grid()
+    with importing_from(grid.paths):
+        plan = make_plan(grid)
+        known = [job for job in plan.jobs if records.get(job.identity) == tuple(getattr(job, name) for name in PLACES)]
+        changed = _find_changes(manifest, plan.manifest)
+        if not known:
+            return Replay(planned=planned, changed=changed or ("no job of the study is among the results",), seed=seed)
+        if len(known) < len(records):
+            changed += (f"{len(records) - len(known)} of {len(records)} jobs are not jobs of the study here",)
+        chosen = random.Random(seed).sample(known, min(jobs, len(known)))
+        worker, found = Worker(grid), {}
+        for job in sorted(chosen, key=lambda each: (each.data, each.model)):
+            name = _name(job)
+            found[name] = _compare(worker, job, *read(job.identity))
+            tell(f"{name}: {found[name]}")
+    return Replay(found, planned, changed, seed)
+
+
+def _name(job: Job) -> str:
+    where = f"{job.label}, {job.explainer}, {job.model} on {job.data}"
+    return f"{where}, samples {job.start} to {job.stop - 1}, repeat {job.repeat}"
+
+
+def _find_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
+    """Data, models, options and code that are not those of the results."""
+    found = []
+    for section in ("data", "models"):
+        for name, about in (then.get(section) or {}).items():
+            here = (now.get(section) or {}).get(name) or {}
+            before = about or {}
+            if here.get("digest") != before.get("digest"):
+                found.append(f"{section} {name!r}: other values (digest {here.get('digest')} here)")
+            else:
+                other = [key for key in IDENTITY[section] if _as_stored(before.get(key)) != _as_stored(here.get(key))]
+                found += [f"{section} {name!r}: another {key}" for key in other]
+    for section in ("explainers", "metrics"):
+        for name, about in (then.get(section) or {}).items():
+            if _as_stored(about) != _as_stored((now.get(section) or {}).get(name)):
+                found.append(f"{section} {name!r}: other options")
+    found += [f"{key}: {now.get(key)} here" for key in ("seed", "repeats", "controls") if then.get(key) != now.get(key)]
+    before, after = then.get("code") or {}, now.get("code") or {}
+    found += [f"code {name!r}: changed" for name in sorted(before) if before[name] != after.get(name)]
+    return tuple(found)
+
+
+def _as_stored(value: object) -> object:
+    """A value as it comes back from a file, with infinity and NaN as the texts that a submission has."""
+    names = {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}
+    return json.loads(json.dumps(value, default=str), parse_constant=names.__getitem__)
+
+
+def _compare(worker: Worker, job: Job, then: pl.DataFrame, arrays: Mapping[str, Array]) -> Agreement:
+    """Evaluate a job and compare its values, and those of its arrays that are stored, with the stored ones."""
+    packed = worker.run(job)
+    if packed.failed:
+        return "failed"
+    scratch = Store("memory://standfast-replay")
+    scratch.put(packed)
+    _, now = scratch.read(job.identity)
+    made = scratch.read_artefacts(job.identity) if arrays else {}
+    scratch.forget(job.identity)
+    aligned = _align(then, now)
+    if aligned is None:
+        return "different"
+    found: Agreement = "same bits" if aligned.equals(then, null_equal=True) else compare_values(then, aligned)
+    worst: tuple[Agreement, ...] = (found, *(_compare_arrays(arrays[name], made.get(name)) for name in arrays))
+    return max(worst, key=_WORSE.index)
+
+
+def _align(then: pl.DataFrame, now: pl.DataFrame) -> pl.DataFrame | None:
+    """The columns that are stored; None if one of them is missing now, or if one with values now is not stored."""
+    others = now.drop(then.columns, strict=False)
+    if any(column.null_count() < len(column) for column in others.get_columns()):
+        return None
+    return now.select(then.columns) if set(then.columns) <= set(now.columns) else None
+
+
+def _compare_arrays(then: Array, now: Array | None) -> Agreement:
+    """How two arrays agree."""
+    if now is None or now.shape != then.shape:
+        return "different"
+    if now.dtype == then.dtype and now.tobytes() == then.tobytes():
+        return "same bits"
+    before, after = (np.asarray(each, dtype=float) for each in (then, now))
+    finite = np.abs(before[np.isfinite(before)])
+    slack = _ROUNDING * float(finite.max(initial=0.0))
+    return "within rounding" if np.allclose(before, after, rtol=0, atol=slack, equal_nan=True) else "different"
+
+
+def compare_values(then: pl.DataFrame, now: pl.DataFrame) -> Agreement:
+    """How the rows of the same samples agree, by value, interval and flags.
+
+    A flag, such as whether a search found anything, must be the same. A value is within the interval if each of the two
+    lies in the interval of the other one, because a stored interval can be as wide as its author likes.
+
+    >>> then = pl.DataFrame({"sample": [0], "status": ["ok"], "value": [1.0], "low": [0.5], "high": [2.0]})
+    >>> compare_values(then, then.with_columns(value=pl.lit(1.5)))
+    'within the interval'
+    """
+    flags = [name for name, kind in then.schema.items() if pl.Boolean in (kind, now.schema.get(name))]
+    keys = ["sample", "status", *flags]
+    if now.height != then.height or not set(keys) <= set(now.columns) or not now.select(keys).equals(then.select(keys)):
+        return "different"  # also flags of another type
+    before, after = ({name: _numbers(frame, name) for name in ("value", "low", "high")} for frame in (then, now))
+    scale = max((abs(value) for value in before["value"] if math.isfinite(value)), default=0.0)
+    near = {
+        name: [_is_near(a, b, _ROUNDING * scale) for a, b in zip(before[name], after[name], strict=True)]
+        for name in before
+    }
+    if all(all(each) for each in near.values()):
+        return "within rounding"
+    inside = [
+        fine
+        or all(
+            ends["low"][at] <= other["value"][at] <= ends["high"][at]
+            for ends, other in ((before, after), (after, before))
+        )
+        for at, fine in enumerate(near["value"])
+    ]
+    return "within the interval" if all(inside) else "different"
+
+
+def _numbers(frame: pl.DataFrame, name: str) -> list[float]:
+    """A column as floats, NaN where there is nothing."""
+    if name not in frame.columns:
+        return [math.nan] * frame.height
+    return frame[name].cast(pl.Float64).fill_null(math.nan).to_list()
+
+
+def _is_near(a: float, b: float, slack: float) -> bool:
+    return a == b or (math.isnan(a) and math.isnan(b)) or abs(a - b) <= slack

@@ -1,0 +1,207 @@
+"""Explainers: feature attributions behind one interface, by class or by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from standfast.errors import check, describe_foreign, find_package
+from standfast.explainers.adapters.callables import from_callable, from_captum
+from standfast.explainers.adapters.grad_cam import from_grad_cam
+from standfast.explainers.adapters.lime import from_lime
+from standfast.explainers.adapters.packages import ADAPTERS
+from standfast.explainers.adapters.quantus import from_quantus
+from standfast.explainers.adapters.shap import from_shap
+from standfast.explainers.adapters.zennit import from_zennit
+from standfast.explainers.attention.attention_relevance import AttentionRelevance
+from standfast.explainers.attention.attention_rollout import AttentionRollout
+from standfast.explainers.attention.transformer_attribution import TransformerAttribution
+from standfast.explainers.base import Explainer
+from standfast.explainers.baselines import CentreExplainer, Edges, InputCopy, RandomExplainer
+from standfast.explainers.cam.full_grad import FullGrad, FullGradient
+from standfast.explainers.cam.gradcam import GradCAM
+from standfast.explainers.cam.guided_gradcam import GuidedGradCAM
+from standfast.explainers.gradients.gradient_shap import GradientSHAP
+from standfast.explainers.gradients.input_gradients import InputXGradient, IntegratedGradients, Saliency, SmoothGrad
+from standfast.explainers.gradients.surrogates import smooth_relu
+from standfast.explainers.perturbation.extremal_perturbations import ExtremalPerturbations
+from standfast.explainers.perturbation.kernel_shap import KernelSHAP
+from standfast.explainers.perturbation.lime import LIME
+from standfast.explainers.perturbation.occlusion import Occlusion
+from standfast.explainers.perturbation.rise import RISE
+from standfast.explainers.perturbation.shapley_sampling import ShapleySampling
+from standfast.explainers.propagation.attn_lrp import AttnLRP
+from standfast.explainers.propagation.backward_rules import LRP, Deconvolution, DeepLift, GuidedBackprop, LRPEpsilon
+from standfast.explainers.propagation.deep_shap import DeepSHAP
+from standfast.explainers.propagation.deep_taylor import DeepTaylor
+from standfast.explainers.propagation.lrp_composites import (
+    LRPComposite,
+    LRPEpsilonAlpha2Beta1,
+    LRPEpsilonAlpha2Beta1Flat,
+    LRPEpsilonGammaBox,
+    LRPEpsilonPlus,
+    LRPEpsilonPlusFlat,
+)
+from standfast.explainers.randomised import RandomisedExplainer
+from standfast.records import Background
+from standfast.registry import Registry, build
+
+__all__ = [
+    "LIME",
+    "LRP",
+    "RISE",
+    "AttentionRelevance",
+    "AttentionRollout",
+    "AttnLRP",
+    "Background",
+    "CentreExplainer",
+    "Deconvolution",
+    "DeepLift",
+    "DeepSHAP",
+    "DeepTaylor",
+    "Edges",
+    "Explainer",
+    "ExtremalPerturbations",
+    "FullGrad",
+    "FullGradient",
+    "GradCAM",
+    "GradientSHAP",
+    "GuidedBackprop",
+    "GuidedGradCAM",
+    "InputCopy",
+    "InputXGradient",
+    "IntegratedGradients",
+    "KernelSHAP",
+    "LRPComposite",
+    "LRPEpsilon",
+    "LRPEpsilonAlpha2Beta1",
+    "LRPEpsilonAlpha2Beta1Flat",
+    "LRPEpsilonGammaBox",
+    "LRPEpsilonPlus",
+    "LRPEpsilonPlusFlat",
+    "Occlusion",
+    "RandomExplainer",
+    "RandomisedExplainer",
+    "Saliency",
+    "ShapleySampling",
+    "SmoothGrad",
+    "TransformerAttribution",
+    "explainers",
+    "from_callable",
+    "from_captum",
+    "from_grad_cam",
+    "from_lime",
+    "from_quantus",
+    "from_shap",
+    "from_zennit",
+    "get",
+    "names",
+    "smooth_relu",
+]
+
+explainers: Registry[type[Explainer]] = Registry(
+    "explainer",
+    "standfast.explainers",
+    lambda kind: isinstance(kind, type) and issubclass(kind, Explainer),
+    named=True,
+    packages={
+        **dict.fromkeys(ADAPTERS, "standfast.explainers.adapters.packages:find_adapter"),
+        RandomisedExplainer.name: "standfast.explainers:find_randomised",
+    },
+)
+for _kind in (
+    Saliency,
+    InputXGradient,
+    IntegratedGradients,
+    SmoothGrad,
+    GradientSHAP,
+    GuidedBackprop,
+    Deconvolution,
+    DeepLift,
+    DeepSHAP,
+    LRP,
+    LRPEpsilon,
+    LRPComposite,
+    LRPEpsilonPlus,
+    LRPEpsilonPlusFlat,
+    LRPEpsilonAlpha2Beta1,
+    LRPEpsilonAlpha2Beta1Flat,
+    LRPEpsilonGammaBox,
+    AttnLRP,
+    DeepTaylor,
+    GradCAM,
+    GuidedGradCAM,
+    FullGrad,
+    AttentionRollout,
+    AttentionRelevance,
+    TransformerAttribution,
+    LIME,
+    KernelSHAP,
+    ShapleySampling,
+    Occlusion,
+    RISE,
+    ExtremalPerturbations,
+    RandomExplainer,
+    CentreExplainer,
+    InputCopy,
+    Edges,
+    RandomisedExplainer,
+):
+    explainers.add(_kind.name, _kind)
+
+
+def find_randomised(name: str) -> Callable[..., Explainer]:
+    """The function of options that stands for a name such as `"randomised:saliency"`; options are the explainer's."""
+    _, _, inner = name.partition(":")
+    explainers[inner]  # an unknown name is an error of its own
+    return lambda **options: RandomisedExplainer(get(inner, **options))
+
+
+def names() -> list[str]:
+    """The names of all registered explainers, sorted; those of other packages are not listed (see `get`)."""
+    return explainers.names()
+
+
+def get(explainer: str | Explainer | Callable[..., Tensor], /, **options: Any) -> Explainer:
+    """An explainer from a name and options, or from a function; a ready explainer is returned as it is.
+
+    Args:
+        explainer: one of:
+
+            - a registered name, such as `"lrp"`, or a name with options, `"name:option=value,option=value"`;
+            - the name of another package's explainer: `"captum:IntegratedGradients"`, `"shap:KernelExplainer"`,
+              `"lime:LimeImageExplainer"`, `"zennit:EpsilonPlusFlat"`, `"grad_cam:GradCAM"`. `from_captum`, `from_shap`
+              and so on describe their options;
+            - an explainer for the model with shuffled weights, as a control: `"randomised:saliency"`;
+            - a function `fn(module, inputs, targets) -> attributions`, which `from_callable` wraps;
+            - an `Explainer`.
+        options: of the explainer, or of the function that wraps it.
+
+    Raises:
+        MissingExtraError: the other package cannot be imported.
+        ArgumentError: an unknown name (the nearest one is suggested), an unknown option, or a value out of range.
+
+    >>> get("integrated_gradients", steps=64)
+    IntegratedGradients(steps=64, baseline=0.0, method='gausslegendre')
+    >>> get("integrated_gradients:steps=64,method=riemann_middle")
+    IntegratedGradients(steps=64, baseline=0.0, method='riemann_middle')
+    >>> get("captum:IntegratedGradients", n_steps=20).rows_per_input
+    20
+    >>> get("salience")
+    Traceback (most recent call last):
+        ...
+    standfast.errors.UnknownNameError: explainer: expected ... got 'salience' (did you mean 'saliency'?)
+    """
+    if isinstance(explainer, Explainer):
+        check(not options, "options", f"none for the ready explainer {explainer.label}", ", ".join(options))
+        return explainer
+    if callable(explainer) and not isinstance(explainer, type) and not find_package(explainer, ADAPTERS):
+        return from_callable(explainer, **options)
+    expected = "a name, an Explainer (from_captum and others make one) or a function of module, inputs and targets"
+    check(isinstance(explainer, str), "explainer", expected, describe_foreign(explainer, ADAPTERS, adapters=True))
+    assert isinstance(explainer, str)
+    if isinstance(options.get("explainer"), str):  # of an explainer that wraps another one
+        options["explainer"] = get(options["explainer"])
+    return build(explainers, explainer, options)

@@ -1,0 +1,250 @@
+"""TreeSHAP: Shapley values of trees, computed from the trees themselves by the package `shap`.
+
+Lundberg, Erion, Chen et al., From local explanations to global understanding with explainable AI for trees, Nature
+Machine Intelligence 2020. With a background the game is `v(S) = mean_b f(x_S, b_rest)` over reference rows b
+(interventional); without one it follows the shares of training rows in the branches (path-dependent).
+
+Two departures from calling the package. It compares features with thresholds in single precision, which sends a row to
+the wrong side where it lies on a threshold, as rows of the training data do. So features and thresholds are replaced by
+their ranks, which are exact. And what is returned is checked: attributions add up to the model's own answer, and for
+each model once also on rows mixed of the inputs, the background and values beside thresholds.
+
+Cost: one call of the model for each chunk, and `rows x references x leaves` steps in shap's compiled code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from standfast.errors import ArgumentError, ModelError, check
+from standfast.explainers.adapters.base import get_class
+from standfast.explainers.background import resolve_background
+from standfast.explainers.base import Baseline, Explainer
+from standfast.model import Model, Output, module_name
+from standfast.records import Background
+from standfast.tensors import Array
+
+#: how far the probabilities that attributions add up to may be from the model's; XGBoost has single precision
+_TOLERANCE = 1e-3
+#: rows on which trees are compared with the model, once
+_TRIED = 128
+
+
+@dataclass(frozen=True)
+class TreeSHAPExplainer(Explainer):
+    """An explainer that calls `shap.TreeExplainer`; made by `from_shap`.
+
+    Attributions of class c add up to the difference of its score from that of the background. With `output="logit"` the
+    score is what the trees add up to: the log-odds of a boosted model of two classes (for class 0 with the other sign),
+    the margin of each class for more of them, and of a forest, whose trees average probabilities, the probability.
+
+    Raises:
+        ArgumentError: in the call, the model is no estimator's own method (`Model.from_callable`), it has a
+            preprocessing, or shap cannot read its trees.
+        ModelError: attributions do not add up to the answers of the model.
+    """
+
+    method: Any
+    background: Baseline | Background | None = None
+    output: Output = "logit"
+    name: ClassVar[str] = "shap"
+    needs: ClassVar[str] = "trees: a model from a method of scikit-learn's, XGBoost's or LightGBM's estimator"
+    differentiable: ClassVar[bool] = False
+
+    @property
+    def label(self) -> str:
+        return f"shap.{get_class(self.method).__name__}"
+
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        self._check_graph(create_graph)
+        with torch.no_grad():
+            logits = model.forward(x.detach())
+        trees = self._read_trees(model, x)
+        values = trees.compute(x.detach().cpu().numpy())
+        _check_sums(self.label, trees.predict(values), logits, model)
+        classes = logits.argmax(1) if targets is None else targets
+        found = torch.from_numpy(values).to(x.device)
+        if found.shape[2] == 1:  # of two classes, shap explains class 1
+            maps = torch.where(classes[:, None] == 1, found[..., 0], -found[..., 0])
+        else:
+            maps = found.gather(2, classes[:, None, None].expand(-1, x.shape[1], 1))[..., 0]
+        return maps.to(x.dtype), logits
+
+    def _read_trees(self, model: Model, x: Tensor) -> _Trees:
+        """The trees of the model, read once for each of them."""
+        known = _TREES.setdefault(model.module, {})
+        if self not in known:
+            known[self] = self._build(model, x)
+        return known[self]
+
+    def _build(self, model: Model, x: Tensor) -> _Trees:
+        box = model.black_box
+        estimator = None if box is None else box.estimator
+        name = module_name(model.module)
+        expected = "a model of an estimator's own method, as Model.from_callable(model.predict_proba, ...)"
+        check(estimator is not None, "model", f"{expected}, since {self.label} reads its trees", name)
+        check(model.preprocess is None, "model", f"no preprocessing for {self.label}", "one")
+        check(x.ndim == 2, "inputs", f"rows (N, features) for {self.label}", f"shape {tuple(x.shape)}")
+        references: Array | None = None
+        if self.background is not None:
+            references = resolve_background(model, x, self.background).cpu().numpy()
+        with _silence(), torch.no_grad():
+            if isinstance(self.method, type):
+                explainer = self._construct(estimator, name, references)
+            else:
+                explainer, references = self.method, self.method.data
+            logits = None
+            if references is not None:
+                rows = torch.as_tensor(references, dtype=model.dtype, device=model.device)
+                (logits,) = model.map_rows(lambda z: (model.forward(z),), rows)
+            trees = _Trees(explainer, logits, self.output, rank=isinstance(self.method, type))
+            if isinstance(self.method, type):
+                self._check_splits(trees, model, x, references)
+            return trees
+
+    def _check_splits(self, trees: _Trees, model: Model, x: Tensor, references: Array | None) -> None:
+        """Raise `ModelError` unless the trees give the model's answers on both sides of all kinds of splits.
+
+        The sum of a row's attributions says nothing about rows mixed of it and the background. So rows are tried whose
+        features are drawn from the inputs, the background, and between the thresholds.
+        """
+        seen = x.detach().cpu().numpy()
+        rows = trees.mix_rows(seen if references is None else np.concatenate([seen, references]))
+        given = torch.as_tensor(rows, dtype=x.dtype, device=x.device).clamp(*model.bounds)
+        (logits,) = model.map_rows(lambda z: (model.forward(z),), given)
+        _check_sums(self.label, trees.predict(trees.compute(given.cpu().numpy())), logits, model)
+
+    def _construct(self, estimator: object, name: str, references: Array | None) -> Any:
+        from shap.maskers import Independent
+
+        # by default shap draws 100 of the references
+        masker = None if references is None else Independent(references, max_samples=len(references))
+        construct = partial(self.method, estimator, masker)
+        try:
+            found = construct()
+            if self.output == "probability" and found.model.tree_output != "probability":
+                expected = f"'logit', or a background beside 'probability', for {self.label}"
+                check(references is not None, "output", expected, "'probability' without a background")
+                found = construct(model_output="probability")
+            return found
+        except ArgumentError:
+            raise
+        except Exception as error:  # shap has several kinds, among them a bare Exception
+            expected = f"a model of trees that {self.label} can read"
+            raise ArgumentError("model", expected, f"{name}: {type(error).__name__}: {error}") from error
+
+
+class _Trees:
+    """A `shap.TreeExplainer`, with ranks in place of features and thresholds where its own compiled code runs.
+
+    Args:
+        explainer: of shap.
+        logits: of the model at the references `(B, classes)`; None without references.
+        output: what is explained.
+        rank: whether `explainer` is ours to change.
+    """
+
+    def __init__(self, explainer: Any, logits: Tensor | None, output: Output, rank: bool) -> None:
+        self.explainer, self.model, self.logits = explainer, explainer.model, logits
+        self.of_probabilities = output == "probability" or self.model.tree_output == "probability"
+        inner = self.model.children_left >= 0
+        #: the thresholds of each feature
+        self.splits: dict[int, Array] = {}
+        for feature in np.unique(self.model.features[inner]).tolist():
+            found = self.model.thresholds[inner & (self.model.features == feature)]
+            self.splits[feature] = np.unique(found[np.isfinite(found)])
+        self.cuts: dict[int, Array] = {}
+        compiled = explainer.feature_perturbation == "interventional" or self.model.model_type == "internal"
+        if rank and compiled and not np.any(self.model.threshold_types):
+            self._rank_thresholds()
+
+    def _rank_thresholds(self) -> None:
+        """`x <= t` if and only if the number of thresholds below x is at most the number of those below t."""
+        model, inner = self.model, self.model.children_left >= 0
+        thresholds, ranks = model.thresholds, np.zeros_like(model.thresholds)
+        for feature in np.unique(model.features[inner]).tolist():
+            at = inner & (model.features == feature)
+            self.cuts[feature] = np.unique(thresholds[at])
+            ranks[at] = np.searchsorted(self.cuts[feature], thresholds[at])
+        model.thresholds = ranks
+        if self.explainer.data is not None:
+            self.explainer.data = self._rank(self.explainer.data)
+
+    def _rank(self, rows: Array) -> Array:
+        rows = rows.astype(self.model.input_dtype)
+        ranks = np.zeros_like(rows)
+        for feature, cuts in self.cuts.items():
+            ranks[:, feature] = np.searchsorted(cuts, rows[:, feature].astype(np.float64))
+        return ranks
+
+    def mix_rows(self, known: Array) -> Array:
+        """Rows `(N, features)`, each feature drawn from that of `known` rows or from between and beyond thresholds."""
+        generator = np.random.default_rng(0)
+        mixed = generator.choice(known, _TRIED)
+        for feature in range(known.shape[1]):
+            cuts = self.splits.get(feature, np.zeros(0))
+            between = [cuts[:1] - 1, (cuts[1:] + cuts[:-1]) / 2, cuts[-1:] + 1]
+            mixed[:, feature] = generator.choice(np.concatenate([*between, known[:, feature]]), _TRIED)
+        return mixed
+
+    def compute(self, rows: Array) -> Array:
+        """Attributions `(N, features, outputs)`, float64."""
+        with _silence():
+            found = self.explainer.shap_values(self._rank(rows) if self.cuts else rows, check_additivity=False)
+        values = np.asarray(found, dtype=np.float64)
+        return values[..., None] if values.ndim == 2 else values
+
+    def predict(self, values: Array) -> Array:
+        """The probabilities `(N, classes)` that attributions `(N, features, outputs)` add up to."""
+        sums = values.sum(1)
+        if self.logits is not None and sums.shape[1] > 1 and not self.of_probabilities:
+            # shap's own base is wrong for XGBoost with several classes; a constant for all classes cancels
+            base = self.logits.double().log_softmax(1).mean(0).cpu().numpy()
+        else:
+            base = np.asarray(self.explainer.expected_value, dtype=np.float64).reshape(-1)
+        sums = sums + base
+        if sums.shape[1] == 1:
+            half = sums / 2
+            sums = np.concatenate([1 - sums, sums] if self.of_probabilities else [-half, half], axis=1)
+        if self.of_probabilities:
+            return np.asarray(sums)
+        shares = np.exp(sums - sums.max(1, keepdims=True))
+        return np.asarray(shares / shares.sum(1, keepdims=True))
+
+
+#: the trees of each model, read by each explainer
+_TREES: WeakKeyDictionary[nn.Module, dict[TreeSHAPExplainer, _Trees]] = WeakKeyDictionary()
+
+
+def _check_sums(label: str, found: Array, logits: Tensor, model: Model) -> None:
+    """Raise `ModelError` unless probabilities `(N, classes)` are those of the model."""
+    own = logits.double().softmax(1).cpu().numpy()
+    name = module_name(model.module)
+    if found.shape != own.shape:
+        raise ModelError(f"{label}: expected {own.shape[1]} classes, got {found.shape[1]} from the trees of {name}")
+    difference = float(np.nan_to_num(np.abs(found - own)).max())
+    if difference > _TOLERANCE:
+        raise ModelError(
+            f"{label}: expected attributions that add up to the answers of {name}, got probabilities that differ by up"
+            f" to {difference:.3g}. Was it fitted again, or does it have splits or a loss that shap cannot read?"
+        )
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Hide warnings of shap, and of estimators that shap calls."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

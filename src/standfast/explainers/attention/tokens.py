@@ -1,0 +1,78 @@
+"""Where the tokens of a transformer lie in its input."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from standfast.errors import ModelError, as_number, check
+
+#: tokens beside those of positions (classes, registers) that are believed without an option that says so
+_MOST_SPECIAL = 16
+Grid = Sequence[int]
+
+
+def check_grid(grid: Grid | None) -> tuple[int, ...] | None:
+    """The grid as a tuple, or `None`; raises `ArgumentError` unless it is whole numbers of at least 1."""
+    fine = grid is None or (isinstance(grid, list | tuple) and len(grid) > 0)
+    fine = fine and all(type(as_number(n)) is int and n >= 1 for n in grid or ())
+    check(fine, "grid", "None, or whole numbers of at least 1 such as (14, 14)", repr(grid))
+    return None if grid is None else tuple(int(as_number(n)) for n in grid)
+
+
+def find_token_grid(
+    tokens: int, shape: Sequence[int], wanted: Grid | None, convolved: Grid | None, who: str
+) -> tuple[int, ...]:
+    """The grid `(h, w)` or `(t,)` of the positions among `tokens`; the other tokens are special ones.
+
+    It is, in this order: the grid that the user names; that of the last convolution before the first attention; the
+    finest grid of equal patches that divide the input and of which there are not more than tokens.
+
+    Args:
+        tokens: how many there are, special ones (class, distillation, registers) included.
+        shape: of one input: `(C, H, W)`, `(C, T)`, or `(F,)`, of which every feature is a position.
+        wanted: the user's, or None.
+        convolved: that of a convolution, or None.
+        who: the name of the explainer, for messages.
+
+    Raises:
+        ArgumentError: the user's grid does not fit, or leaves out patches that a convolution makes.
+        ModelError: no grid, or one that leaves more than 16 special tokens.
+
+    >>> find_token_grid(197, (3, 224, 224), None, None, "attention_rollout")
+    (14, 14)
+    """
+    places = tuple(shape[1:]) if len(shape) > 1 else tuple(shape)
+    seen = tuple(convolved) if convolved is not None and len(convolved) == len(places) else None
+    if wanted is not None:
+        fits = len(wanted) == len(places) and math.prod(wanted) <= tokens
+        expected = f"{len(places)} numbers with a product of at most {tokens}, the number of tokens"
+        check(fits, "grid", expected, repr(wanted))
+        if seen is not None and 0 <= tokens - math.prod(seen) <= _MOST_SPECIAL:  # else patches would be left out
+            expected = f"{len(places)} numbers with a product of at least {math.prod(seen)}, since patches are {seen}"
+            check(math.prod(wanted) >= math.prod(seen), "grid", expected, repr(wanted))
+        return tuple(wanted)
+    candidates = [] if seen is None else [seen]
+    divisor = math.gcd(*places) if len(shape) > 1 else 1
+    candidates += [tuple(n // p for n in places) for p in range(1, divisor + 1) if divisor % p == 0]
+    for grid in candidates:
+        if 0 <= tokens - math.prod(grid) <= _MOST_SPECIAL:
+            return grid
+    raise ModelError(
+        f"{who}: expected tokens that are patches of an input of shape {tuple(shape)} (and at most {_MOST_SPECIAL}"
+        f" others), got {tokens} tokens; its option `grid` can say how many rows and columns of patches there are"
+    )
+
+
+def arrange_tokens(tokens: Tensor, grid: tuple[int, ...]) -> Tensor:
+    """Tokens `(N, T, K)` as a grid `(N, K, *grid)`; special tokens, which come first, are left out.
+
+    >>> import torch
+    >>> arrange_tokens(torch.arange(5.0).reshape(1, 5, 1), (2, 2))
+    tensor([[[[1., 2.],
+              [3., 4.]]]])
+    """
+    kept = tokens[:, tokens.shape[1] - math.prod(grid) :]
+    return kept.transpose(1, 2).reshape(len(tokens), tokens.shape[2], *grid)

@@ -1,0 +1,70 @@
+"""Reference points that an input is compared with: a baseline, or a set of reference inputs (a background)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from standfast.errors import ArgumentError, check
+from standfast.explainers.base import Baseline, check_baseline, make_baseline
+from standfast.model import Model
+from standfast.records import Background
+
+_EXPECTED = "a finite number, one for each channel, or reference inputs (a Background or a tensor (B, ...))"
+
+#: the types of the option `background` of explainers and metrics
+References = Baseline | Background | Tensor
+
+
+def check_background(background: References) -> Baseline | Background:
+    """The reference points in a form that a frozen configuration can hold: a number, a tuple or a `Background`.
+
+    Raises:
+        ArgumentError: it is none of these.
+
+    >>> check_background([0.0, 0.5])
+    (0.0, 0.5)
+    >>> check_background(torch.zeros(3, 4)).shape
+    (3, 4)
+    """
+    if isinstance(background, Tensor):
+        return Background(background)
+    if isinstance(background, Background):
+        return background
+    try:
+        check_baseline(background)
+    except ArgumentError as error:
+        raise ArgumentError("background", _EXPECTED, error.got) from None
+    return background if isinstance(background, int | float) else tuple(background)
+
+
+def count_references(background: References) -> int:
+    """The number of reference points."""
+    return len(background) if isinstance(background, Background | Tensor) else 1
+
+
+def resolve_background(model: Model, x: Tensor, background: References) -> Tensor:
+    """The reference points `(B, ...)` with the sample shape, dtype and device of the inputs `x` `(N, ...)`.
+
+    Raises:
+        ArgumentError: they have another shape than the inputs, or lie outside of the model's bounds.
+    """
+    background = check_background(background)
+    if isinstance(background, Background):
+        shape = tuple(x.shape[1:])
+        check(background.shape[1:] == shape, "background", f"reference inputs of shape (B, *{shape})", background.shape)
+        rows = _place(background, x.dtype, x.device)
+    else:
+        try:
+            rows = make_baseline(background, x).expand(1, *x.shape[1:])
+        except ArgumentError as error:
+            raise ArgumentError("background", error.expected, error.got) from None
+    return model.check_inputs(rows, "background")
+
+
+@lru_cache(maxsize=8)
+def _place(background: Background, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The reference inputs on a device, moved there once for all chunks. Do not write to them."""
+    return background.inputs.to(device, dtype)

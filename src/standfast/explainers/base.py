@@ -1,0 +1,405 @@
+"""`Explainer`, and what explainers share: leaves of the graph, target logits, gradients, seeds and baselines."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from traceback import walk_tb
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from standfast.errors import ArgumentError, ModelError, StandfastError, as_number, check, warn_user
+from standfast.function_calls import check_has_gradients, run_eagerly
+from standfast.gating import rows_of
+from standfast.model import ROW_ALIGNMENT, Model, count_padding, module_name, pad_rows
+from standfast.records import ConfigurationType
+from standfast.tensors import describe_bounds, widen_half
+
+#: the explainers, by their labels, that have looked at a module for columns that they cannot see
+_EXAMINED: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
+
+
+class Explainer(metaclass=ConfigurationType):
+    """Feature attributions: `(model, inputs, targets) -> attributions`, shaped like the inputs.
+
+    Concrete explainers are frozen dataclasses: options in the constructor, data in the call. An explanation depends on
+    the input, the target and the model alone. It does not depend on the other inputs in the batch, nor on the global
+    random state.
+    """
+
+    name: ClassVar[str]
+    #: what the model or the data must have, in a few words for lists; empty if predictions are enough, and it begins
+    #: with "gradients" or "a module" if they are not
+    needs: ClassVar[str] = ""
+    #: the points beside the inputs at which it runs the module, which may fail there
+    visits: ClassVar[str] = "copies with other values: they may be outside of the bounds, or no codes of categories"
+    #: why attributions that should add up may not, and what to do
+    gap_cause: ClassVar[str] = (
+        "It uses the gradient where it has no rule: gates of LSTMs, softmax, products (attention), layer normalisation,"
+        " codes of categories"
+    )
+    #: whether attributions can be differentiated with respect to the inputs
+    differentiable: ClassVar[bool]
+    #: whether weights may be masked by gates (see `standfast.gating`): the explainer uses the module only to run it
+    #: forward and backward, each row on its own, on the rows of its chunk or on others within
+    #: `standfast.gating.rows_of`
+    gateable: ClassVar[bool] = False
+    #: whether its maps say nothing about what the model has learned: a reference for the other explainers
+    control: ClassVar[bool] = False
+
+    @property
+    def rows_per_input(self) -> int:
+        """Rows that the module forwards for one input, such as the steps of a path."""
+        return 1
+
+    @property
+    def label(self) -> str:
+        """The name of this explainer in messages and tables."""
+        return self.name
+
+    def __call__(self, model: Model, inputs: Tensor, targets: Tensor | int | None = None) -> Tensor:
+        """Attributions of `inputs` `(N, ...)` for the classes `targets`; same shape, detached.
+
+        Args:
+            model: the model to explain. Its flags and hooks are restored afterwards.
+            inputs: within the model's bounds.
+            targets: classes `(N,)`, one class for all, or `None` for the class predicted at each input.
+
+        Raises:
+            ArgumentError: a module alone; inputs or targets that do not fit the model.
+            ModelError: the module fails on them, or logits or attributions are not finite.
+        """
+        fits = hasattr(model, "check_inputs")
+        check(fits, "model", "standfast.Model(module, bounds=(low, high))", f"a {type(model).__name__}")
+        self.check_classifier(model)
+        with torch.inference_mode(False):
+            inputs = model.check_inputs(inputs)
+            classes = None if targets is None else model.check_targets(targets, inputs)
+            with model.naming(inputs), model.session():
+                attributions, logits = self.attribute_all(model, inputs, classes)
+        for what, values in (("module: expected finite logits", logits), (self.label, attributions)):
+            if not torch.isfinite(values).all():
+                rows = int((~torch.isfinite(values)).flatten(1).any(1).sum())
+                what = what if values is logits else f"{self.label}: expected finite attributions"
+                raise ModelError(f"{what}, got NaN or infinity for {rows} of {len(inputs)} inputs")
+        return attributions.detach()
+
+    def check_classifier(self, model: Model) -> None:
+        """Raise `ArgumentError` if the explainer needs a module, and the model is a function of arrays.
+
+        What an explainer does not declare by `needs` is an error of the function, when it is to be differentiated.
+        """
+        if model.differentiable or not self.needs.startswith(("gradients", "a module")):
+            return
+        why = f"{module_name(model.module)} has no gradients"
+        expected = f"one that needs predictions alone (kernel_shap, lime, occlusion, ...), since {why}"
+        raise ArgumentError("explainer", expected, f"{self.label}, which needs {self.needs}")
+
+    @abstractmethod
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Explain one chunk that fits into memory: attributions like `x` `(N, ...)`, and the logits `(N, K)` at `x`.
+
+        For use inside `model.session()`; arguments are not checked.
+
+        Args:
+            model: the model to explain.
+            x: inputs, on its device. With `create_graph` they must require gradients.
+            targets: classes `(N,)`, or `None` for the class predicted at each row.
+            create_graph: both results can be differentiated with respect to `x`; otherwise they are detached.
+        """
+
+    def attribute_all(
+        self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """`attribute` for any number of inputs, in chunks that fit into memory: detached maps and logits.
+
+        For use inside `model.session()`; arguments are not checked.
+
+        Args:
+            model: the model to explain.
+            x: inputs `(M, ...)`.
+            targets: classes `(M,)`, or `None` for the class predicted at each input.
+            fixed: for perturbed copies, their rows `(M, ...)` of `fixed_part`.
+        """
+
+        def run(x: Tensor, *more: Tensor) -> tuple[Tensor, Tensor]:
+            classes = None if targets is None else more[0]
+            if fixed is None:
+                return self.attribute(model, x, classes)
+            return self.attribute_copies(model, x, classes, more[-1])
+
+        columns = [each for each in (x, targets, fixed) if each is not None]
+        try:
+            # what is not known to run the module only forward and backward may use hooks
+            with contextlib.nullcontext() if self.gateable else run_eagerly():
+                maps, logits = model.map_rows(run, *columns, rows_per_input=self.rows_per_input, kind="backward")
+        except Exception as error:
+            if self._is_refused(error, model, x):
+                where = f"{module_name(model.module)} runs on the inputs, but not on {self.visits}"
+                raise ModelError(f"{self.label}: {where}. It says: {type(error).__name__}: {error}") from error
+            raise
+        maps, logits = widen_half(maps), widen_half(logits)
+        if fixed is None:
+            classes = logits.argmax(1) if targets is None else targets
+            self.check_maps(model, x, maps, logits, classes)
+            if x.ndim == 2 and self.needs.startswith("gradients"):
+                _warn_of_flat_columns(self.label, model, x[:64], maps[:64], classes[:64])
+        return maps, logits
+
+    def _is_refused(self, error: Exception, model: Model, x: Tensor) -> bool:
+        """Whether the module raised the error itself, at other points than the inputs `x`."""
+        if isinstance(error, StandfastError):
+            reported = str(error).startswith(("module: failed on", "function: expected"))
+            if not reported or (self.needs and not self.gateable):
+                return False  # hooks and modes of ours may have failed inside of the module
+        traces = [each.__traceback__ for each in (error, error.__cause__) if each]
+        callers = [frame.f_locals.get("self") for trace in traces for frame, _ in walk_tb(trace)]
+        differentiates = self.needs.startswith("gradients")
+
+        def run(rows: Tensor) -> tuple[Tensor]:
+            return (model.forward(rows.clone().requires_grad_(differentiates)).detach(),)
+
+        with contextlib.suppress(Exception), torch.set_grad_enabled(differentiates):  # whatever the module raises
+            model.map_rows(run, x, evaluations=0)
+            return any(caller is model.module for caller in callers)
+        return False
+
+    def check_maps(self, model: Model, x: Tensor, maps: Tensor, logits: Tensor, classes: Tensor) -> None:
+        """Warn of what is wrong with attributions `maps` of inputs `x` for `classes` `(N,)`; by default of nothing.
+
+        It is called for the user's inputs and for perturbed ones, but not while the module has other weights.
+        """
+
+    def for_entries(self) -> Explainer:
+        """The explainer to evaluate in a metric of single entries of an input, where others look at whole pixels.
+
+        By default this explainer itself. One that can give each channel values of its own returns a copy that does.
+        """
+        return self
+
+    def fixed_part(self, inputs: Tensor) -> Tensor | None:
+        """What explanations of perturbed copies reuse from the original `inputs` `(N, ...)`, a row for each of them.
+
+        None for nearly all explainers: their explanation depends on the copy alone.
+        """
+        return None
+
+    def attribute_copies(self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor) -> tuple[Tensor, Tensor]:
+        """`attribute` for perturbed copies `x`, with the rows of `fixed_part` that belong to them."""
+        raise NotImplementedError(f"{self.label} reuses nothing of the original inputs")
+
+    def _check_graph(self, create_graph: bool) -> None:
+        if create_graph and not self.differentiable:
+            raise ArgumentError("create_graph", f"False for {self.label}, which has no derivative", create_graph)
+
+
+def _warn_of_flat_columns(label: str, model: Model, x: Tensor, maps: Tensor, classes: Tensor) -> None:
+    """Warn of columns of a table `x` `(N, F)` that an explainer by gradients cannot see, once for each module.
+
+    Their maps and gradients are exactly 0, here and with the values of other rows, and these change the logit: codes of
+    categories, numbers that are compared with thresholds. It costs passes only if a column has a map of zeros.
+    """
+    known, unseen = _EXAMINED.setdefault(model.module, set()), []
+    if label in known or bool((x == x[:1]).all()):
+        return
+    known.add(label)
+    columns = (maps == 0).all(0).nonzero()[:64, 0].tolist()
+    here, at = compute_input_gradient(model, x, classes, False) if columns else (maps, maps)
+    for column in columns:
+        moved = x.clone()
+        moved[:, column] = x[:, column].flip(0)
+        with contextlib.suppress(Exception):  # the module may refuse such rows
+            there, after = compute_input_gradient(model, moved, classes, False)
+            change = (select_logits(after, classes) - select_logits(at, classes)).abs().max()
+            flat = not bool(here[:, column].any() | there[:, column].any())
+            unseen += [str(column)] if flat and change > 1e-4 * (1 + at.abs().max()) else []
+    if unseen:
+        warn_user(
+            f"{label}: the gradient by column{'s' * (len(unseen) > 1)} {', '.join(unseen)} is exactly 0, but other"
+            f" values change the logit. Is it a code of categories, or compared with thresholds? {label} does not see"
+            " that; occlusion, kernel_shap and shapley_sampling do"
+        )
+
+
+class PreprocessedModule(nn.Module):
+    """The model's preprocessing and the user's module in one, for methods that need a single module."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.module = model.module
+        self.preprocess = model.preprocess
+        self.training = getattr(model.module, "training", False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of inputs within the model's bounds."""
+        out: Tensor = self.module(x if self.preprocess is None else self.preprocess(x))
+        return out
+
+
+def join_preprocessing(model: Model) -> nn.Module:
+    """One module from inputs to logits: the user's own if there is no preprocessing."""
+    return model.module if model.preprocess is None else PreprocessedModule(model)
+
+
+_CHOICES: ContextVar[dict[str, str]] = ContextVar("choices of explainers")
+
+
+@contextlib.contextmanager
+def collect_choices() -> Iterator[dict[str, str]]:
+    """What explainers that run inside choose by themselves, such as their layer, by the name of the option."""
+    token = _CHOICES.set({})
+    try:
+        yield _CHOICES.get()
+    finally:
+        _CHOICES.reset(token)
+
+
+def record_choice(option: str, chosen: str) -> None:
+    """Say, to whoever collects it, what an explainer uses for an option; the last one counts."""
+    _CHOICES.get({})[option] = chosen
+
+
+def make_leaf(x: Tensor, create_graph: bool) -> Tensor:
+    """A tensor to differentiate by: `x` itself with `create_graph`, else a detached copy that requires gradients."""
+    if not create_graph:
+        return x.detach().requires_grad_(True)
+    check(x.requires_grad, "x", "an input that requires gradients (create_graph=True)", "one that does not")
+    return x
+
+
+def select_logits(logits: Tensor, targets: Tensor | None) -> Tensor:
+    """The logits `(N,)` of the target classes `(N,)`, or of the predicted classes for `None`."""
+    classes = logits.detach().argmax(1) if targets is None else targets
+    return logits.gather(1, classes[:, None])[:, 0]
+
+
+def compute_gradient(
+    scores: Tensor, x: Tensor, create_graph: bool = False, *, retain_graph: bool | None = None
+) -> Tensor:
+    """Row-wise gradient of `scores` `(N,)` by `x` `(N, ...)`.
+
+    Raises:
+        ModelError: no graph leads from `x` to the scores, so zeros would say nothing about the model.
+    """
+    check_has_gradients(scores, x)
+    options: dict[str, Any] = {"create_graph": create_graph, "retain_graph": retain_graph, "materialize_grads": True}
+    return torch.autograd.grad(scores.sum(), x, **options)[0]
+
+
+def compute_input_gradient(
+    model: Model,
+    x: Tensor,
+    targets: Tensor | None,
+    create_graph: bool,
+    forward: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Gradient of the target logit by `x` `(N, ...)`, and the logits `(N, K)`: one forward and one backward pass.
+
+    `forward` runs in the place of `model.forward`.
+    """
+    with torch.enable_grad():
+        leaf = make_leaf(x, create_graph)
+        logits = (forward or model.forward)(leaf.clone())  # an in-place first layer must not write into x
+        gradient = compute_gradient(select_logits(logits, targets), leaf, create_graph)
+    return gradient, logits if create_graph else logits.detach()
+
+
+def choose_chunk_rows(model: Model, x: Tensor, rows_per_input: int) -> int:
+    """Rows to forward at once: the row budget, as a multiple of `ROW_ALIGNMENT` if it is large enough."""
+    budget = model.row_budget(x, rows_per_input, "backward")  # which is halved when memory runs out
+    return budget - budget % ROW_ALIGNMENT if budget >= ROW_ALIGNMENT else budget
+
+
+def compute_path_gradients(
+    model: Model, x: Tensor, points: Tensor, targets: Tensor | None, create_graph: bool
+) -> tuple[Tensor, Tensor]:
+    """Gradients of the target logit at `points` `(N, S, ...)`, and the logits at `x` `(N, ...)`.
+
+    The rows of `x` and of all points form one flat batch. It is split only where it exceeds the model's row
+    budget. `x` comes first, so that the predicted classes are known before a gradient needs them.
+    """
+    count, steps = points.shape[:2]
+    owners = torch.arange(count, device=x.device)
+    owners = torch.cat([owners, owners.repeat_interleave(steps)])
+    size = choose_chunk_rows(model, x, steps + 1)
+    gradients: list[Tensor] = []
+    at_x: list[Tensor] = []
+    with torch.enable_grad():
+        flat = torch.cat([x, points.flatten(0, 1)])
+        if not create_graph:
+            flat = flat.detach()
+        for start in range(0, len(flat), size):
+            rows = flat[start : start + size]
+            used = len(rows)
+            padding = count_padding(used, size)
+            rows = make_leaf(pad_rows(rows, padding), create_graph)
+            whose = owners[start : start + used]
+            with rows_of(pad_rows(whose, padding)):
+                logits = model.forward(rows.clone())
+                if start < count:
+                    at_x.append(logits[: min(used, count - start)])
+                classes = targets if targets is not None else torch.cat(at_x).detach().argmax(1)
+                scores = select_logits(logits[:used], classes[whose])
+                gradients.append(compute_gradient(scores, rows, create_graph)[:used])
+    gradient = gradients[0] if len(gradients) == 1 else torch.cat(gradients)
+    logits = at_x[0] if len(at_x) == 1 else torch.cat(at_x)
+    return gradient[count:].reshape(points.shape), logits if create_graph else logits.detach()
+
+
+def check_seed(seed: int) -> None:
+    """Raise `ArgumentError` unless it is a whole number that a `torch.Generator` accepts as a seed."""
+    fine = type(as_number(seed)) is int and -(1 << 63) <= seed < 1 << 63
+    check(fine, "seed", "a whole number of at most 63 bits", repr(seed))
+
+
+Baseline = float | Sequence[float]
+
+
+def check_baseline(baseline: Baseline) -> None:
+    """Raise `ArgumentError` unless it is a finite number, or a list or tuple of them."""
+    values = [baseline] if isinstance(baseline, int | float) else baseline
+    fine = isinstance(values, list | tuple) and len(values) > 0
+    fine = fine and all(isinstance(v, int | float) and abs(v) < float("inf") for v in values)
+    shape = getattr(baseline, "shape", None)
+    hint = ": use its .tolist()" if shape is not None and len(shape) == 1 else ""
+    got = repr(baseline) if shape is None else f"a {type(baseline).__name__} of shape {tuple(shape)}{hint}"
+    check(fine, "baseline", "a finite number, or one for each channel", got)
+
+
+def make_baseline(baseline: Baseline, x: Tensor) -> Tensor:
+    """The baseline as a tensor that broadcasts against `x` `(N, C, ...)`: one number, or one for each channel."""
+    if isinstance(baseline, int | float):
+        return torch.tensor(float(baseline), dtype=x.dtype, device=x.device)
+    expected = f"one number, or {x.shape[1]} (one for each channel)"
+    check(len(baseline) == x.shape[1], "baseline", expected, f"{len(baseline)} numbers")
+    return torch.tensor(list(baseline), dtype=x.dtype, device=x.device).reshape(-1, *[1] * (x.ndim - 2))
+
+
+def check_channels(configured: object, x: Tensor) -> None:
+    """Raise `ArgumentError` if an explainer or metric of ours has a baseline for another number of channels than `x`.
+
+    Every job would raise the same error.
+    """
+    baseline = getattr(configured, "baseline", None)
+    if isinstance(baseline, list | tuple) and type(configured).__module__.startswith("standfast."):
+        make_baseline(baseline, x)
+
+
+def resolve_baseline(model: Model, inputs: Tensor, baseline: Baseline) -> Tensor:
+    """The baseline as a tensor that broadcasts against the inputs `(N, C, ...)` and lies within the bounds.
+
+    Raises:
+        ArgumentError: it lies outside of the bounds, or has another number of channels.
+    """
+    value, (lower, upper) = make_baseline(baseline, inputs), model.bounds
+    slack = 1e-5 * (upper - lower).clamp(max=1e30)
+    fits = bool(((value >= lower - slack) & (value <= upper + slack)).all())
+    check(fits, "baseline", f"values within the bounds {describe_bounds(model.bounds)}", baseline)
+    return value.clamp(lower, upper)

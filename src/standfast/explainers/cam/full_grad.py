@@ -1,0 +1,264 @@
+"""FullGrad: gradients by the input and by every bias, which together add up to the logit."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from standfast.errors import ModelError, check
+from standfast.explainers.base import Explainer, make_leaf, select_logits
+from standfast.explainers.cam.gradcam import resize
+from standfast.function_calls import FunctionMode, check_has_gradients
+from standfast.gating import CONVOLUTIONS, weight_layers
+from standfast.model import Model
+
+Rescale = Literal["channel", "layer"]
+
+_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+_SHIFT = "preprocess"
+# a map that varies by less than this many units in the last place of its maximum counts as constant
+_ROUNDING = 16
+
+
+@dataclass(frozen=True, eq=False)
+class FullGradient:
+    """The contributions of the input and of every layer's biases to a logit, by the full-gradient decomposition.
+
+    Attributes:
+        input: `x * d f_t / d x`, `(N, ...)`.
+        biases: `sum of b * d f_t / d b` for each layer (and for `"preprocess"`), each `(N,)`.
+        logits: `f_t(x)`, `(N,)`.
+    """
+
+    input: Tensor
+    biases: dict[str, Tensor]
+    logits: Tensor
+
+    @property
+    def total(self) -> Tensor:
+        """The sum of all contributions, `(N,)`. It equals the logits where the decomposition is complete."""
+        total = self.input.flatten(1).sum(1)
+        for bias in self.biases.values():
+            total = total + bias
+        return total
+
+
+@dataclass(frozen=True)
+class FullGrad(Explainer):
+    """The gradient times the input, plus that of every layer's biases, as one map.
+
+    `psi(x * d f_t / d x) + sum over layers l, channels c of psi(b_lc * d f_t / d z_lc)`, z_l a layer's output.
+
+    Srinivas and Fleuret, Full-gradient representation for neural network visualization, NeurIPS 2019, Equation 4;
+    `psi` takes absolute values, rescales them to [0, 1] and upsamples bilinearly (linearly for series). The map is the
+    same in all channels. For images `(N, C, H, W)`, series `(N, C, T)` and flat features `(N, F)`.
+
+    Cost: one forward and one backward pass for each input.
+
+    Which biases count:
+
+    - those of convolutions (also transposed ones) and of batch normalisations, whose implicit bias is
+      `beta - gamma * mean / sqrt(var + eps)`; for a layer that runs twice, at each run;
+    - a shift in the preprocessing `p`, such as a normalisation's mean. Gradients are by the input within its bounds,
+      and `p(0)` is the bias. It counts in the map if it has the axes of the inputs;
+    - those of linear layers count in `full_gradient` only. They belong to no place in the input, so the map leaves
+      them out, as the paper does.
+
+    Biases are found by hooks on layers. An exported program has none, and code that calls no functions of torch from
+    Python (TorchScript, a `torch.autograd.Function`) may have some; both are refused. Hooks do not see a bias that a
+    function gets without its layer, constants that the module adds (such as a normalisation of images inside it), and
+    layer, group and instance normalisations.
+
+    For flat inputs every feature is a position. No layer's biases lie on these positions, so the map consists of the
+    input's term and of the preprocessing's shift.
+
+    `full_gradient` gives the decomposition itself. It adds up to the logit for networks of such layers, ReLUs, pooling
+    and sums (the paper's Proposition 1). If it does not add up, hooks have missed a bias.
+
+    Args:
+        rescale: `"channel"`: `psi` rescales each channel by itself, as in the paper's equation. `"layer"`: it rescales
+            all channels of a layer at once, as in the authors' code, so that they keep their relative sizes.
+
+    >>> from standfast.model import Model
+    >>> _ = torch.manual_seed(0)
+    >>> module = nn.Sequential(nn.Conv1d(2, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(18, 2))
+    >>> model, x = Model(module, bounds=(0.0, 1.0), device="cpu"), torch.rand(5, 2, 8)
+    >>> FullGrad()(model, x).shape
+    torch.Size([5, 2, 8])
+    >>> found = FullGrad().full_gradient(model, x, 1)
+    >>> list(found.biases), torch.allclose(found.total, model.logits(x)[:, 1], atol=1e-6)
+    (['0', '3'], True)
+    """
+
+    rescale: Rescale = "channel"
+    name: ClassVar[str] = "fullgrad"
+    needs: ClassVar[str] = "gradients"
+    differentiable: ClassVar[bool] = True
+    gateable: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        known = get_args(Rescale)
+        check(self.rescale in known, "rescale", f"one of {', '.join(known)}", repr(self.rescale))
+
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        product, terms, logits = _compute_terms(model, x, targets, create_graph)
+        with torch.set_grad_enabled(create_graph):
+            maps = self._psi(product, x)
+            for name, layer, bias in terms:
+                placed = bias.ndim == x.ndim if x.ndim > 2 else bias.shape == x.shape and layer is None
+                if placed and not isinstance(layer, nn.Linear):
+                    _check_rows(name, bias, x)
+                    maps = maps + self._psi(bias, x)
+            return maps.expand_as(x).contiguous(), logits
+
+    def full_gradient(self, model: Model, inputs: Tensor, targets: Tensor | int | None = None) -> FullGradient:
+        """The decomposition of the target's logit at `inputs` `(N, ...)`, detached.
+
+        Args:
+            model: the model to explain.
+            inputs: within the model's bounds.
+            targets: classes `(N,)`, one class for all, or `None` for the class predicted at each input.
+
+        Raises:
+            ArgumentError: inputs or targets that do not fit the model.
+            ModelError: the module fails on them, or folds several inputs or time steps into the first axis of a layer.
+        """
+        names: list[str] = []
+
+        def explain(x: Tensor, classes: Tensor) -> tuple[Tensor, ...]:
+            product, terms, logits = _compute_terms(model, x, classes, create_graph=False)
+            sums: dict[str, Tensor] = {}
+            for name, _, bias in terms:
+                _check_rows(name, bias, x)
+                sums[name] = sums.get(name, 0.0) + bias.flatten(1).sum(1)
+            names[:] = sums
+            return product, select_logits(logits, classes), *sums.values()
+
+        with torch.inference_mode(False):
+            inputs = model.check_inputs(inputs)
+            classes = model.check_targets(targets, inputs)
+            with model.session():
+                product, logits, *sums = model.map_rows(explain, inputs, classes, kind="backward")
+        return FullGradient(product, dict(zip(names, sums, strict=True)), logits)
+
+    def _psi(self, values: Tensor, like: Tensor) -> Tensor:
+        """`|values|` `(N, C, positions...)`, rescaled to [0, 1], summed over channels and resized to `like`."""
+        values = values.abs()
+        if like.ndim == 2:
+            values = values[:, None]  # features are positions
+        axes = tuple(range(2 if self.rescale == "channel" else 1, values.ndim))
+        low, high = values.amin(axes, keepdim=True), values.amax(axes, keepdim=True)
+        varies = (high - low).detach() > _ROUNDING * torch.finfo(values.dtype).eps * high.detach()
+        values = torch.where(varies, (values - low) / torch.where(varies, high - low, 1.0), 0.0)
+        if like.ndim == 2:
+            return values[:, 0]
+        # upsampling is linear, so it may follow the sum
+        return resize(values.sum(1, keepdim=True), like[:, :1], "linear")
+
+
+def _check_rows(name: str, values: Tensor, x: Tensor) -> None:
+    if len(values) != len(x):
+        got = f"{len(values)} for {len(x)} inputs"
+        raise ModelError(f"fullgrad: expected the output of layer {name!r} to have a row for each input, got {got}")
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run of a layer with a bias: where the gradient by its output flows, and the bias in the output's shape."""
+
+    name: str
+    layer: nn.Module | None
+    edge: GradientEdge
+    bias: Tensor
+
+
+def _compute_terms(
+    model: Model, x: Tensor, targets: Tensor | None, create_graph: bool
+) -> tuple[Tensor, list[tuple[str, nn.Module | None, Tensor]], Tensor]:
+    """`x * gradient`; for each run of a layer its name, the layer and `bias * gradient` at its output; the logits."""
+    runs: list[_Run] = []
+    with torch.enable_grad():
+        leaf = make_leaf(x, create_graph)
+        with _record_runs(model, x, runs), FunctionMode() as mode:
+            logits = mode.run_module("fullgrad", model.forward, leaf.clone())
+        scores = select_logits(logits, targets)
+        check_has_gradients(scores, leaf)
+        edges = [get_gradient_edge(leaf), *(run.edge for run in runs)]
+        gradients = torch.autograd.grad(scores.sum(), edges, create_graph=create_graph, allow_unused=True)
+    with torch.set_grad_enabled(create_graph):
+        product = x * gradients[0]
+        terms = [
+            (run.name, run.layer, torch.zeros_like(run.bias) if gradient is None else gradient * run.bias)
+            for run, gradient in zip(runs, gradients[1:], strict=True)
+        ]
+    return product, terms, logits if create_graph else logits.detach()
+
+
+@contextlib.contextmanager
+def _record_runs(model: Model, x: Tensor, runs: list[_Run]) -> Iterator[None]:
+    """Add to `runs` every layer with a bias that runs inside, the preprocessing first."""
+    for program in model.module.modules():
+        if isinstance(program, torch.fx.GraphModule) and not weight_layers(program):
+            raise ModelError(
+                "fullgrad: expected a module whose layers are modules, got an exported program without any"
+            )
+    handles = []
+
+    def watch(name: str, layer: nn.Module, bias: Tensor) -> None:
+        def record_run(_layer: nn.Module, _args: Any, out: Tensor) -> Tensor | None:
+            constant = not out.requires_grad  # it does not depend on the input, but the logit depends on it
+            if constant:
+                out = out.detach().requires_grad_(True)
+            runs.append(_Run(name, layer, get_gradient_edge(out), _expand_bias(layer, bias, out)))
+            return out.clone() if constant else None
+
+        handles.append(layer.register_forward_hook(record_run))
+
+    def record_shift(_module: nn.Module, args: Any) -> None:
+        assert model.preprocess is not None
+        preprocessed = args[0]
+        if preprocessed.requires_grad:
+            with torch.no_grad():
+                shift = model.preprocess(torch.zeros_like(x[:1])).expand_as(preprocessed)
+            runs.append(_Run(_SHIFT, None, get_gradient_edge(preprocessed), shift))
+
+    try:
+        if model.preprocess is not None:
+            handles.append(model.module.register_forward_pre_hook(record_shift))
+        for name, layer in model.module.named_modules():
+            bias = _find_bias(layer)
+            if bias is not None:
+                watch(name or "module", layer, bias)
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _find_bias(layer: nn.Module) -> Tensor | None:
+    """The constant that a layer adds, one number for each output channel; `None` if it adds none."""
+    if isinstance(layer, _NORMS):
+        if layer.running_mean is None or layer.running_var is None:
+            return None  # it normalises by the statistics of its batch
+        scale = (layer.running_var + layer.eps).rsqrt()
+        scale = scale if layer.weight is None else scale * layer.weight.detach()
+        shift = -layer.running_mean * scale
+        return shift if layer.bias is None else shift + layer.bias.detach()
+    if isinstance(layer, (*CONVOLUTIONS, nn.Linear)):
+        return layer.bias.detach() if isinstance(layer.bias, Tensor) else None
+    return None
+
+
+def _expand_bias(layer: nn.Module, bias: Tensor, out: Tensor) -> Tensor:
+    """The bias `(K,)` in the shape of the output, along the axis of the layer's channels."""
+    if isinstance(layer, nn.Linear):
+        return bias.expand_as(out)
+    return bias.reshape(-1, *[1] * (out.ndim - 2)).expand_as(out)

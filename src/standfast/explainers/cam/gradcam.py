@@ -1,0 +1,419 @@
+"""Grad-CAM: a coarse map of where the output of one layer supports the target class."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.graph import Node, get_gradient_edge
+
+from standfast.errors import ModelError, check, warn_user
+from standfast.explainers.attention.attention_calls import AttentionWatch
+from standfast.explainers.attention.tokens import Grid, arrange_tokens, check_grid, find_token_grid
+from standfast.explainers.base import Explainer, compute_gradient, make_leaf, record_choice, select_logits
+from standfast.function_calls import (
+    FunctionMode,
+    check_has_gradients,
+    find_sources,
+    run_eagerly,
+    split_names,
+    walk_graph,
+)
+from standfast.model import Model, module_name
+from standfast.records import set_fields
+
+Interpolation = Literal["linear", "nearest"]
+_CONVOLUTIONS = (nn.modules.conv._ConvNd,)
+_TOKEN_NORMS = (nn.LayerNorm, nn.RMSNorm)
+_FEATURES_LAST = (*_TOKEN_NORMS, nn.Linear, nn.MultiheadAttention)
+_FEATURES_SECOND = (*_CONVOLUTIONS, nn.modules.batchnorm._BatchNorm, nn.GroupNorm)
+_CONCATENATIONS = split_names("cat concat concatenate")
+# nodes of the graph, without the number at the end of the name
+_SUMS, _PRODUCTS = {"AddBackward", "SubBackward"}, {"MulBackward", "DivBackward"}
+
+
+@dataclass(frozen=True)
+class GradCAM(Explainer):
+    """The channels of a late layer, weighted by their mean gradients, at the input's size.
+
+    `relu(sum over k of a_k A^k)`, `a_k` the mean over positions of `d f_t / d A^k`.
+
+    Selvaraju et al., Grad-CAM: visual explanations from deep networks via gradient-based localization, ICCV 2017,
+    Equations 1 and 2. `A` `(N, K, h, w)` is the output of `layer`. The map `(N, 1, h, w)` is resized to the input's
+    spatial size and repeated over its channels. For images `(N, C, H, W)`, series and embedded text `(N, C, T)`.
+
+    In a transformer the positions are tokens: `A` is `(N, T, K)`, with the tokens of the patches in reading order after
+    special ones (class, distillation, registers), which are left out; or `(N, h, w, K)`, as in Swin. Layers whose
+    features are on the last axis (layer normalisation, linear layers, and blocks of these without a convolution) are
+    read in this way.
+
+    By default the layer is the last convolution that feeds the logits: of those that run in this forward pass and whose
+    outputs have more than one position, the last one on the way to the logits. So it is no gate behind a global
+    pooling (squeeze and excitation), no auxiliary head, and no layer that does not run. More exactly:
+
+    - Of a sum, the longest branch counts, and not its shortcut. A gate computed from the features that it weights does
+      not count.
+    - What is concatenated along the channels counts as one layer (Inception, DenseNet), whose parts `A` has side by
+      side.
+    - Of other branches that run side by side, the longest one is taken, the last one of equals; a warning names them.
+    - Of a layer that runs several times, the last run is taken.
+    - If no convolution has more than one position, it is the last one; a warning says that its map is constant.
+    - If attention runs after the convolution, as in a vision transformer, it is the last layer normalisation before the
+      last attention (in timm's ViT `blocks.11.norm1`). Behind the last attention of a network with a class token the
+      logits depend on that token alone, and gradients by all patches are zero. In a transformer whose normalisation is
+      no `nn.LayerNorm` or `nn.RMSNorm`, it is the convolution that embeds the patches.
+
+    The results of metrics name the layer and its grid (`Result.choices`), and so does the report of a study.
+
+    Cost: one forward pass for each input, and the backward pass from the logits to the layer.
+
+    Args:
+        layer: the layer's name as in `module.named_modules()`; by default chosen as above.
+        relu: set negative values of the map to zero, as the paper does. A map without positive values is then zero
+            everywhere. (Captum's default is `False`.)
+        interpolation: `"linear"` (bilinear for images) or `"nearest"`.
+        grid: rows and columns of the patches among tokens `(N, T, K)`, such as `(14, 14)`; by default found from the
+            model (see `find_token_grid`).
+
+    Raises:
+        ArgumentError: on a call, there is no such layer, its outputs have no positions, or the grid does not fit.
+        ModelError: on a call, the named layer does not run exactly once or does not feed the logits, there is no layer
+            to choose, or its tokens cannot be placed in the input.
+
+    >>> from standfast.model import Model
+    >>> _ = torch.manual_seed(0)
+    >>> module = nn.Sequential(nn.Conv1d(2, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(18, 2))
+    >>> GradCAM()(Model(module, bounds=(0.0, 1.0), device="cpu"), torch.rand(5, 2, 8)).shape
+    torch.Size([5, 2, 8])
+    """
+
+    layer: str | None = None
+    relu: bool = True
+    interpolation: Interpolation = "linear"
+    grid: Grid | None = None
+    name: ClassVar[str] = "gradcam"
+    needs: ClassVar[str] = "gradients; a convolution or a transformer, or layer=NAME; images or series"
+    differentiable: ClassVar[bool] = True
+    gateable: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_interpolation(self.interpolation)
+        set_fields(self, grid=check_grid(self.grid))
+
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        with (
+            keep_layer_output(
+                model.module, self.layer, x, self.label, detached=not create_graph, grid=self.grid
+            ) as kept,
+            torch.enable_grad(),
+        ):
+            logits = model.forward(make_leaf(x, True) if create_graph else x.detach().clone())
+            output = kept.find(logits)
+            gradient = compute_gradient(select_logits(logits, targets), output, create_graph)
+        with torch.set_grad_enabled(create_graph):
+            maps = compute_activation_map(kept.arrange(gradient), kept.arrange(output), self.relu)
+            maps = resize(maps, x, self.interpolation)
+        return (maps, logits) if create_graph else (maps.detach(), logits.detach())
+
+
+@dataclass(eq=False)
+class _Run:
+    """One run of a layer, or without a layer a concatenation of the outputs of layers along the channels.
+
+    Attributes:
+        name: of the layer.
+        output: of the layer.
+        attentions: how many of them ran before it.
+        parts: the runs that its inputs come from without another run in between.
+        before: all runs that its inputs come from.
+        depth: the number of runs on the longest way from the input to its output.
+    """
+
+    name: str
+    layer: nn.Module | None
+    output: Tensor
+    attentions: int
+    parts: frozenset[_Run] = frozenset()
+    before: frozenset[_Run] = frozenset()
+    depth: int = 1
+
+
+class KeptOutput(FunctionMode):
+    """The output of one layer while a module runs, so that it can be differentiated by.
+
+    Args:
+        module: runs once.
+        wanted: the layer's name, or `None` for the layer that `GradCAM` takes by default.
+        x: the inputs of the forward pass.
+        who: the name of the explainer, for messages.
+        detached: leave what comes before the layer, or before the first one to choose from, out of the graph.
+        grid: that of the patches, if the user names one.
+    """
+
+    names: ClassVar[frozenset[str] | None] = _CONCATENATIONS
+
+    def __init__(
+        self, module: nn.Module, wanted: str | None, x: Tensor, who: str, *, detached: bool, grid: Grid | None
+    ) -> None:
+        super().__init__()
+        self.module, self.wanted, self.x, self.who = module, wanted, x, who
+        self.detached, self.grid = detached, grid
+        self.norms = _list_layers(module, _TOKEN_NORMS)
+        #: attention is looked for only where layer normalisation is
+        self.watch = AttentionWatch(len(x)) if self.norms else None
+        self.runs: list[_Run] = []
+        #: what `find` has found: the layer, or the parts of a concatenation; and whether its positions are tokens
+        self.found: list[nn.Module] = []
+        self.of_tokens = False
+
+    def layers(self) -> list[tuple[str, nn.Module]]:
+        """The layers whose outputs have to be kept."""
+        if self.wanted is not None:
+            return [(self.wanted, find_layer(self.module, self.wanted))]
+        return _list_layers(self.module, _CONVOLUTIONS) + self.norms
+
+    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Keep what is concatenated along the channels."""
+        out = func(*args, **kwargs)
+        fits = out.requires_grad and out.ndim == self.x.ndim >= 3 and len(out) == len(self.x)
+        axes = [*args[1:], *kwargs.values()]
+        return self._keep("", None, out) if fits and axes and axes[-1] in (1, 1 - out.ndim) else out
+
+    def keep(self, name: str, layer: nn.Module, out: Any) -> Any:
+        """Keep the output of one run of a layer; what the module goes on with."""
+        fits = self._has_positions(layer, out)
+        if self.wanted is None:
+            return self._keep(name, layer, out) if fits and self._has_tokens(layer, out) else out
+        got = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+        expected = f"a layer with outputs (N, channels, positions...) for inputs of shape {tuple(self.x.shape)}"
+        check(fits, "layer", expected, f"{name!r} with output {got}")
+        return self._keep(name, layer, out)
+
+    def _keep(self, name: str, layer: nn.Module | None, out: Tensor) -> Tensor:
+        if self.detached and not out.requires_grad:
+            out = out.detach().requires_grad_(True)
+        self.runs.append(_Run(name, layer, out, len(self.watch.weights) if self.watch else 0))
+        return out.clone()  # the next layer may work in place
+
+    def _has_positions(self, layer: nn.Module, out: Any) -> bool:
+        """Whether it has a value for each channel at each position, or for each feature of each token."""
+        if not isinstance(out, Tensor) or out.ndim < 3 or len(out) != len(self.x):
+            return False
+        return out.ndim == self.x.ndim or (out.ndim == 3 < self.x.ndim and not isinstance(layer, _FEATURES_SECOND))
+
+    def _has_tokens(self, layer: nn.Module, out: Tensor) -> bool:
+        """Whether a layer normalisation is that of tokens, not of channels `(N, K, h, w)` or of a head's queries."""
+        if not isinstance(layer, _TOKEN_NORMS):
+            return True
+        if out.shape[-1] != layer.normalized_shape[-1]:
+            return False
+        return out.ndim == 3 or out.shape[1] * self.x.shape[3] == out.shape[2] * self.x.shape[2]
+
+    def find(self, logits: Tensor) -> Tensor:
+        """The output as the layer gave it, once the module has run and returned `logits`.
+
+        Warns if the layer has a single position, or if branches that run beside it feed the logits, too.
+
+        Raises:
+            ModelError: the logits have no gradients by the layer; it did not run exactly once; or none is named, and
+                there is none to choose.
+        """
+        if self.wanted is not None and len(self.runs) != 1:
+            text = f"expected layer {self.wanted!r} to run once a forward pass, ran {len(self.runs)}x"
+            raise ModelError(f"{self.who}: {text}")
+        run = self._choose(logits) if self.wanted is None else self.runs[0]
+        name = self._describe(run)
+        check_has_gradients(logits, run.output, f"layer {name}")
+        self.found = [part.layer for part in self._list_parts(run) if part.layer is not None]
+        self.of_tokens = run.output.ndim < self.x.ndim or (run.layer is not None and _has_features_last(run.layer))
+        places = self.arrange(run.output).shape[2:]
+        size = " x ".join(map(str, places))
+        record_choice("layer", f"{name} ({size} positions)")
+        if math.prod(places) == 1:
+            warn_user(
+                f"{self.who}: the map is constant, because layer {name} has a {size} grid; name another by `layer`"
+            )
+        return run.output
+
+    def _choose(self, logits: Tensor) -> _Run:
+        of_convolution = [run for run in self.runs if not isinstance(run.layer, _TOKEN_NORMS)]
+        wide = [run for run in of_convolution if math.prod(run.output.shape[2:]) > 1]
+        flows = _find_runs_below(logits, wide or of_convolution)
+        last = flows.get(logits.grad_fn, frozenset())
+        ends = [run for run in of_convolution if run in last and not any(run in other.before for other in last)]
+        ends.sort(key=lambda run: run.depth)  # of branches the longest one comes last
+        weights = self.watch.weights if self.watch else []
+        attentions = max((n for n, own in enumerate(weights, 1) if _find_node(own) in flows), default=0)
+        if not ends or ends[-1].attentions < attentions:
+            norms = [run for run in self.runs if isinstance(run.layer, _TOKEN_NORMS) and run.attentions < attentions]
+            ends = [run for run in norms if _find_node(run.output) in flows][-1:] or ends
+        for run in self.runs[-1:] if not ends else []:
+            check_has_gradients(logits, run.output, "a layer with positions")
+        if not ends:
+            words = "with outputs (N, channels, positions...) that it can see (not in TorchScript or a program)"
+            raise ModelError(
+                f"{self.who} needs a convolution, and this {module_name(self.module)} has none {words}; its option"
+                " `layer` can name another layer"
+            )
+        if len(ends) > 1:
+            *beside, taken = map(self._describe, ends)
+            others = " and ".join(beside)
+            warn_user(f"{self.who}: the map is that of layer {taken}, and not of {others} beside it; choose by `layer`")
+        return ends[-1]
+
+    def _list_parts(self, run: _Run) -> list[_Run]:
+        """The layers whose outputs are concatenated, in the order in which they ran; of a layer itself."""
+        parts = [run] if run.layer is not None else [p for part in run.parts for p in self._list_parts(part)]
+        return [each for each in self.runs if each in parts]
+
+    def _describe(self, run: _Run) -> str:
+        parts = self._list_parts(run)
+        if len(parts) == 1:
+            return repr(parts[0].name)
+        joint = "and" if len(parts) == 2 else "to"
+        return f"{parts[0].name!r} {joint} {parts[-1].name!r}, {len(parts)} layers concatenated"
+
+    def arrange(self, values: Tensor) -> Tensor:
+        """Values in the shape of the output, as channels at positions: `(N, K, positions...)`."""
+        if not self.of_tokens:
+            return values
+        if values.ndim > 3:
+            return values.movedim(-1, 1)
+        convolved = self.watch.grid if self.watch else None
+        grid = find_token_grid(values.shape[1], self.x.shape[1:], self.grid, convolved, self.who)
+        return arrange_tokens(values, grid)
+
+
+@contextlib.contextmanager
+def keep_layer_output(
+    module: nn.Module, wanted: str | None, x: Tensor, who: str, *, detached: bool, grid: Grid | None = None
+) -> Iterator[KeptOutput]:
+    """Keep the output of one layer while `module` runs inside; the arguments are those of `KeptOutput`.
+
+    Raises:
+        ArgumentError: there is no such layer; on the forward pass, its outputs have no positions.
+    """
+    kept = KeptOutput(module, wanted, x, who, detached=detached, grid=grid)
+    handles = [
+        layer.register_forward_hook(lambda own, args, out, name=name: kept.keep(name, own, out))
+        for name, layer in kept.layers()
+    ]
+    try:
+        with kept if wanted is None else run_eagerly(), kept.watch or contextlib.nullcontext():
+            yield kept
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _find_node(values: Tensor) -> Node | None:
+    return get_gradient_edge(values).node if values.requires_grad else None
+
+
+def _find_runs_below(logits: Tensor, runs: Sequence[_Run]) -> dict[Node | None, frozenset[_Run]]:
+    """Which of these runs each node of the graph of the logits comes from, without another run in between."""
+    at, flows = {_find_node(run.output): run for run in runs}, dict[Node | None, frozenset[_Run]]()
+    for node in walk_graph(logits):
+        last, run = frozenset[_Run]().union(*(flows[source] for source in find_sources(node))), at.get(node)
+        last = _drop_side_branches(node, last)
+        if run is not None and (run.layer is not None or len(last) > 1):
+            run.parts, run.before = last, last.union(*(part.before for part in last))
+            run.depth, last = 1 + max((part.depth for part in last), default=0), frozenset({run})
+        flows[node] = last
+    return flows
+
+
+def _drop_side_branches(node: Node, runs: frozenset[_Run]) -> frozenset[_Run]:
+    """Those of the runs before a node that count.
+
+    Of a sum at positions this is the longest branch, and not its shortcut. A factor that is computed from another one
+    is a gate, and does not count.
+    """
+    if len(runs) > 1 and any(math.prod(each.shape[2:]) > 1 for each in node._input_metadata):
+        if type(node).__name__[:-1] in _SUMS:
+            return frozenset(run for run in runs if run.depth == max(each.depth for each in runs))
+        if type(node).__name__[:-1] in _PRODUCTS:
+            return frozenset(run for run in runs if not run.before & runs)
+    return runs
+
+
+def _list_layers(module: nn.Module, kinds: tuple[type[nn.Module], ...]) -> list[tuple[str, nn.Module]]:
+    return [(name, layer) for name, layer in module.named_modules() if isinstance(layer, kinds)]
+
+
+def _has_features_last(layer: nn.Module) -> bool:
+    """Whether the features of a layer's outputs are on the last axis, by the layers that it is made of."""
+    parts = list(layer.modules())
+    return any(isinstance(part, _FEATURES_LAST) for part in parts) and not any(
+        isinstance(part, _FEATURES_SECOND) for part in parts
+    )
+
+
+def compute_activation_map(gradient: Tensor, activation: Tensor, relu: bool) -> Tensor:
+    """Grad-CAM's map `(N, 1, positions...)` from a layer's activation and the gradient of the target's logit by it."""
+    weights = gradient.mean(tuple(range(2, gradient.ndim)), keepdim=True)
+    maps = (weights * activation).sum(1, keepdim=True)
+    return F.relu(maps) if relu else maps
+
+
+def check_interpolation(interpolation: Interpolation) -> None:
+    """Raise `ArgumentError` unless it is `"linear"` or `"nearest"`."""
+    modes = get_args(Interpolation)
+    check(interpolation in modes, "interpolation", f"one of {', '.join(modes)}", repr(interpolation))
+
+
+def resize(maps: Tensor, like: Tensor, interpolation: Interpolation) -> Tensor:
+    """`maps` `(N, 1 or C, h, w)` or `(N, 1 or C, t)`, resized to `like` `(N, C, H, W)` or `(N, C, T)`.
+
+    A single channel is repeated over all channels.
+    """
+    mode = "nearest" if interpolation == "nearest" else {3: "linear", 4: "bilinear", 5: "trilinear"}[like.ndim]
+    if maps.shape[2:] != like.shape[2:]:
+        maps = F.interpolate(maps, like.shape[2:], mode=mode, align_corners=None if mode == "nearest" else False)
+    return maps.expand_as(like).contiguous()
+
+
+def find_layer(module: nn.Module, wanted: str) -> nn.Module:
+    """The layer called `wanted`, as in `module.named_modules()`; `ArgumentError` if there is none."""
+    layers: dict[str, nn.Module] = dict(module.named_modules())
+    check(wanted in layers, "layer", f"one of {', '.join(repr(n) for n in layers if n)}", repr(wanted))
+    return layers[wanted]
+
+
+def find_layers(
+    model: Model, wanted: Sequence[str | None], x: Tensor, who: str
+) -> tuple[list[nn.Module], dict[str, Any]]:
+    """The layers of these names; for `None` that which `GradCAM` takes, or those that it concatenates.
+
+    Args:
+        model: has the layers.
+        wanted: their names.
+        x: inputs `(N, ...)`, which are forwarded if a name is `None`.
+        who: the name of the explainer, for messages.
+
+    Returns:
+        The layers; and where `GradCAM` would take tokens, how to arrange them, as pytorch_grad_cam's option
+        `reshape_transform`.
+
+    Raises:
+        ArgumentError: there is no layer of this name.
+        ModelError: there is no layer to choose.
+
+    >>> module = nn.Sequential(nn.Conv1d(2, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(18, 2))
+    >>> find_layers(Model(module, bounds=(0.0, 1.0), device="cpu"), [None], torch.rand(5, 2, 8), "example")
+    ([Conv1d(2, 3, kernel_size=(3,), stride=(1,))], {})
+    """
+    named = [find_layer(model.module, name) for name in wanted if name is not None]
+    if len(named) == len(wanted):
+        return named, {}
+    with keep_layer_output(model.module, None, x, who, detached=True) as kept, torch.enable_grad():
+        kept.find(model.forward(x.detach().clone()))
+    return named + kept.found, {"reshape_transform": kept.arrange} if kept.of_tokens else {}

@@ -1,0 +1,132 @@
+"""Scores of perturbed copies of inputs; the copies of all inputs of a chunk are forwarded as one flat batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import get_args
+
+import torch
+from torch import Tensor
+
+from standfast.errors import check
+from standfast.explainers.base import choose_chunk_rows
+from standfast.gating import rows_of
+from standfast.model import Model, Output, count_padding, pad_rows, score_classes
+from standfast.segments import spatial_shape
+
+
+def check_output(output: str) -> None:
+    """Raise `ArgumentError` unless it is `"probability"` or `"logit"`."""
+    check(output in get_args(Output), "output", f"one of {', '.join(get_args(Output))}", repr(output))
+
+
+def get_map_shape(x: Tensor, labels: Tensor | None = None) -> tuple[int, ...]:
+    """The shape of a map with a single channel for one input of `x` `(N, ...)`; flat features have no channel axis.
+
+    With `labels` `(N, places)` that have a place for each entry of an input, it is the shape of the input.
+
+    >>> get_map_shape(torch.zeros(2, 3, 8, 9)), get_map_shape(torch.zeros(2, 7))
+    ((1, 8, 9), (7,))
+    >>> get_map_shape(torch.zeros(2, 3, 8), torch.zeros(2, 8)), get_map_shape(torch.zeros(2, 3, 8), torch.zeros(2, 24))
+    ((1, 8), (3, 8))
+    """
+    if labels is not None and labels.shape[1] == x[0].numel():
+        return tuple(x.shape[1:])
+    return spatial_shape(x) if x.ndim == 2 else (1, *spatial_shape(x))
+
+
+@dataclass(frozen=True)
+class CopyNumbers:
+    """Numbers of the perturbed copies of all inputs of a chunk, one input after the other.
+
+    An input belongs to a group, by its number of features, and has one copy for each row of the group's table. The
+    tables of all groups are stacked.
+
+    Attributes:
+        total: how many copies there are.
+        owners: the input that each copy is made from, int64 `(total,)`.
+        starts: the number of each input's first copy, int64 `(N,)`.
+        shifts: int64 `(N,)`; a copy's number plus the shift of its input is its row in the stacked table.
+    """
+
+    total: int
+    owners: Tensor
+    starts: Tensor
+    shifts: Tensor
+
+
+def number_copies(sizes: dict[int, int], counts: list[int], device: torch.device) -> CopyNumbers:
+    """Number the copies of inputs with `counts` features each; `sizes` has the rows of each group's table.
+
+    >>> numbers = number_copies({2: 3, 5: 4}, [5, 2, 2], torch.device("cpu"))
+    >>> numbers.owners.tolist(), numbers.starts.tolist()
+    ([0, 0, 0, 0, 1, 1, 1, 2, 2, 2], [0, 4, 7])
+    >>> (torch.arange(numbers.total) + numbers.shifts[numbers.owners]).tolist()
+    [3, 4, 5, 6, 0, 1, 2, 0, 1, 2]
+    """
+    tops = dict(zip(sizes, find_starts(sizes.values()), strict=True))
+    rows, top = torch.tensor([[sizes[m] for m in counts], [tops[m] for m in counts]], device=device)
+    total = sum(sizes[m] for m in counts)
+    starts = rows.cumsum(0) - rows
+    owners = torch.arange(len(counts), device=device).repeat_interleave(rows, output_size=total)
+    return CopyNumbers(total, owners, starts, top - starts)
+
+
+def find_starts(lengths: Iterable[int]) -> list[int]:
+    """Where each block starts if blocks of these lengths follow one another.
+
+    >>> find_starts([3, 4, 2])
+    [0, 3, 7]
+    """
+    return list(accumulate(lengths, initial=0))[:-1]
+
+
+def score_copies(
+    model: Model,
+    x: Tensor,
+    targets: Tensor | None,
+    find_owners: Callable[[Tensor], Tensor],
+    make_copies: Callable[[int, Tensor], Tensor],
+    total: int,
+    output: Output,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores of `total` perturbed copies of the rows of `x` `(N, ...)`. For use within `torch.no_grad()`.
+
+    The rows of `x` are forwarded first, so that the predicted classes are known before a copy's score needs them. Only
+    the score of a copy is kept.
+
+    Args:
+        model: within its session.
+        x: one chunk of inputs.
+        targets: classes `(N,)`; None for the predicted ones.
+        find_owners: numbers of copies, int64 `(rows,)`, to the rows of `x` that they are copies of.
+        make_copies: the first of some consecutive numbers, and these numbers `(rows,)`, to new copies `(rows, ...)`.
+        total: how many copies there are.
+        output: the score.
+
+    Returns:
+        Scores of the copies `(total,)` and of `x` itself `(N,)`, float64; the logits `(N, K)` at `x`.
+    """
+    count = len(x)
+    size = choose_chunk_rows(model, x, -(-total // count) + 1)
+    own, at_x, scores = [], [], []
+    for start in range(0, count + total, size):
+        stop = min(start + size, count + total)
+        numbers = torch.arange(start, stop, device=x.device)
+        plain, other = numbers[: max(count - start, 0)], numbers[max(count - start, 0) :] - count
+        whose = torch.cat([plain, find_owners(other)])
+        rows = make_copies(max(start - count, 0), other) if len(other) else x[:0]
+        if len(plain):
+            rows = torch.cat([x.index_select(0, plain), rows])
+        padding = count_padding(len(rows), size)
+        with rows_of(pad_rows(whose, padding)):
+            logits = model.forward(pad_rows(rows, padding))[: len(whose)]
+        if len(plain):
+            at_x.append(logits[: len(plain)])
+        classes = targets if targets is not None else (at_x[0] if len(at_x) == 1 else torch.cat(at_x)).argmax(1)
+        found = score_classes(logits, classes[whose], output)
+        own.append(found[: len(plain)])
+        scores.append(found[len(plain) :])
+    return torch.cat(scores), torch.cat(own), torch.cat(at_x)

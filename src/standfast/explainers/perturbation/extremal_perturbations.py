@@ -1,0 +1,228 @@
+"""Extremal perturbations: smooth masks of a given area that keep the score of the class as high as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from standfast.errors import check, check_integer
+from standfast.explainers.base import (
+    Baseline,
+    Explainer,
+    check_baseline,
+    choose_chunk_rows,
+    compute_gradient,
+    make_baseline,
+)
+from standfast.explainers.perturbation.copies import check_output
+from standfast.explainers.perturbation.smooth_masks import SmoothMask, blur_images, find_area_target
+from standfast.gating import rows_of
+from standfast.model import Model, Output, count_padding, score_classes
+from standfast.records import set_fields
+
+Perturbation = Literal["auto", "blur", "fade"]
+
+# by how much the weight of the area grows during the optimisation: as in the paper's 800 steps, for any number of steps
+_GROWTH = 1.0035**800
+# how many blurred versions of an image masks interpolate between; cells of a mask that the learning rate refers to
+_LEVELS, _CELLS = 8, 1024
+
+
+@dataclass(frozen=True)
+class ExtremalPerturbations(Explainer):
+    """The mean over several areas of the smooth mask with the highest score.
+
+    Fong, Patrick and Vedaldi, Understanding deep networks via extremal perturbations and smooth masks, ICCV 2019, the
+    preservation game: for each area `a` it finds `argmax over m of f(m * x) - w |vecsort(M) - r_a|^2`.
+
+    - The mask `M` is the smooth max-convolution of cells `m` in [0, 1] (see
+      `standfast.explainers.perturbation.smooth_masks.SmoothMask`).
+    - `r_a` is a vector of zeros followed by a share `a` of ones. So the sorted mask approaches an area of exactly `a`.
+      The area loss is taken per pixel, as in the authors' code.
+    - Where `M` is 1, the model sees the input; where it is 0, the input blurred with a standard deviation of `blur`.
+      Between 0 and 1 it sees a milder blur (interpolated linearly between 8 levels, as in the authors' code). With
+      `perturbation="fade"` it sees a mixture with a baseline.
+    - Cells start at 1 and follow stochastic gradient descent with momentum and dampening, clamped to [0, 1]. `w` grows
+      by a factor of 16 during the optimisation (the paper's factor of 1.0035 in each of 800 steps).
+
+    Attributions `(N, ...)` are from 0 to 1 and the same in all channels. The value of a pixel is the share of the
+    areas that it belongs to, so pixels of the smallest area rank first. For images and series (as images of one row).
+    Flat features have no neighbours: each has a cell of its own. There is no randomness: unlike in the authors' code,
+    inputs are not flipped or shifted between the steps. Not differentiable.
+
+    Cost: all areas of all inputs of a chunk are optimised together. A step is one forward and one backward pass of
+    `len(areas)` rows for each input; memory is planned for these rows. In all, `steps` times as many rows are
+    forwarded. A dry run shows this in its time, not in the number of rows that it lists.
+
+    A result does not depend on the batch. But many steps amplify rounding errors. So results may differ slightly
+    between devices, and where memory is too short for 16 rows at once.
+
+    Args:
+        areas: shares of the mask that are 1, each above 0 and at most 1.
+        steps: of the optimisation, at least 1. The paper takes 800, with a tenth of this learning rate.
+        perturbation: `"blur"`, as in the paper, for images and series; `"fade"` to a baseline; `"auto"`: blur, but fade
+            for flat features.
+        blur: the largest standard deviation, as a share of the shorter side, above 0 (in the paper 20 of 224 pixels).
+        smoothness: the width `sigma` of the max-convolution's kernel, as a share of the shorter side, at least 0 (in
+            the paper 21 of 224 pixels).
+        baseline: what a masked pixel fades to: a number, or one for each channel.
+        output: the score: `"logit"`, as in the paper, or `"probability"`.
+        learning_rate: above 0, for a mask of 32x32 cells as in the paper. For other masks it is multiplied by their
+            number of cells over that of 32x32.
+        momentum: at least 0, below 1.
+        area_weight: `w` at the first step, above 0. The paper's 300 is too large for small images: it fixes the mask
+            before the score has an influence. (On digits, masks of a tenth of the image then keep a sixth of the score
+            that they keep with 50.)
+
+    Raises:
+        ArgumentError: an option out of range; in the call, inputs that are not images, series or flat features, or a
+            blur of flat features.
+
+    >>> from standfast.model import Model
+    >>> module = torch.nn.Linear(4, 2, bias=False)
+    >>> _ = module.weight.data.copy_(torch.tensor([[1.0, -2.0, 0.0, 4.0], [0.0, 0.0, 0.0, 0.0]]))
+    >>> model = Model(module, bounds=(0.0, 1.0), device="cpu")
+    >>> ExtremalPerturbations(areas=(0.25, 0.5))(model, torch.full((1, 4), 0.5), 0).round(decimals=1) + 0.0
+    tensor([[0.5000, 0.0000, 0.0000, 1.0000]])
+    """
+
+    areas: Sequence[float] = (0.05, 0.1, 0.2)
+    steps: int = 100
+    perturbation: Perturbation = "auto"
+    blur: float = 0.09
+    smoothness: float = 0.09
+    baseline: Baseline = 0.0
+    output: Output = "logit"
+    learning_rate: float = 0.1
+    momentum: float = 0.9
+    area_weight: float = 50.0
+    name: ClassVar[str] = "extremal_perturbations"
+    needs: ClassVar[str] = "gradients"
+    differentiable: ClassVar[bool] = False
+    gateable: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        areas = tuple(self.areas) if isinstance(self.areas, list | tuple) else ()
+        fine = len(areas) > 0 and all(isinstance(a, int | float) and 0 < a <= 1 for a in areas)
+        check(fine, "areas", "a list of shares, each above 0 and at most 1", repr(self.areas))
+        set_fields(self, areas=areas)
+        check_integer(self.steps, "steps")
+        kinds = get_args(Perturbation)
+        check(self.perturbation in kinds, "perturbation", f"one of {', '.join(kinds)}", repr(self.perturbation))
+        for option in ("blur", "learning_rate", "area_weight"):
+            value = getattr(self, option)
+            fine = isinstance(value, int | float) and 0 < value < float("inf")
+            check(fine, option, "a finite number above 0", repr(value))
+        fine = isinstance(self.smoothness, int | float) and 0 <= self.smoothness < float("inf")
+        check(fine, "smoothness", "a finite number of at least 0", repr(self.smoothness))
+        fine = isinstance(self.momentum, int | float) and 0 <= self.momentum < 1
+        check(fine, "momentum", "a number of at least 0 and below 1", repr(self.momentum))
+        check_baseline(self.baseline)
+        check_output(self.output)
+
+    @property
+    def rows_per_input(self) -> int:
+        return len(self.areas)
+
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        self._check_graph(create_graph)
+        masks, logits = self.find_masks(model, x, targets)
+        total = masks[:, 0]
+        for area in range(1, masks.shape[1]):
+            total = total + masks[:, area]
+        maps = total / masks.shape[1]
+        return maps.reshape(len(x), *([1] if x.ndim > 2 else []), *maps.shape[1:]).expand_as(x).contiguous(), logits
+
+    def find_masks(self, model: Model, x: Tensor, targets: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The masks of one chunk `(N, areas, *spatial)`, and the logits `(N, K)` at `x`. For use within a session."""
+        check(2 <= x.ndim <= 4, "inputs", "images (N, C, H, W), series (N, C, T) or flat features (N, F)", x.shape)
+        kind = self.perturbation if self.perturbation != "auto" else ("fade" if x.ndim == 2 else "blur")
+        check(x.ndim > 2 or kind == "fade", "perturbation", "'fade' for flat features", repr(kind))
+        with torch.no_grad():
+            x = x.detach()
+            count, many = len(x), len(self.areas)
+            size = choose_chunk_rows(model, x, many)
+            starts = range(0, count, size)
+            logits = torch.cat([_compute_logits(model, x, start, size) for start in starts])
+            classes = logits.argmax(1) if targets is None else targets
+            spatial = tuple(x.shape[1:]) if x.ndim == 2 else tuple(x.shape[2:])
+            found = []
+            for start in range(0, count * many, size):
+                stop = min(start + size, count * many)
+                rows = torch.arange(start, stop + count_padding(stop - start, size), device=x.device).clamp(
+                    max=stop - 1
+                )
+                first, last = start // many, (stop - 1) // many
+                masks = self._optimise(model, x[first : last + 1], first, classes, rows, kind)
+                found.append(masks[: stop - start])
+            return torch.cat(found).reshape(count, many, *spatial), logits
+
+    def _optimise(self, model: Model, x: Tensor, first: int, classes: Tensor, rows: Tensor, kind: str) -> Tensor:
+        """The masks `(B, H, W)` with the numbers `rows` `(B,)`; `x` are their inputs, from number `first` on."""
+        owners, areas = rows // len(self.areas), rows % len(self.areas)
+        classes, own = classes[owners], owners - first
+        height, width = x.shape[2:] if x.ndim == 4 else (1, x.shape[-1])
+        shorter = min(height, width) if x.ndim == 4 else width
+        smooth = SmoothMask((height, width), self.smoothness * shorter if x.ndim > 2 else 0.0)
+        pixels, cells = height * width, smooth.cells[0] * smooth.cells[1]
+        ones = [min(max(round(area * pixels), 1), pixels) for area in self.areas]
+        target_area = torch.tensor(ones, device=x.device)[areas]
+        perturb = _make_blur(x, own, self.blur * shorter) if kind == "blur" else _make_fade(x, own, self.baseline)
+        rate = self.learning_rate * cells / _CELLS
+        mask_cells = x.new_ones(len(owners), *smooth.cells)
+        velocity = torch.zeros_like(mask_cells)
+        for step in range(self.steps):
+            masks = smooth(mask_cells)
+            weight = self.area_weight * _GROWTH ** (step / self.steps)
+            flat = masks.flatten(1)
+            gradient = ((2 * weight / pixels) * (flat - find_area_target(flat, target_area))).reshape(masks.shape)
+            with torch.enable_grad(), rows_of(owners):
+                leaf = smooth.crop_to_image(masks).contiguous().requires_grad_(True)
+                scores = score_classes(model.forward(perturb(leaf)), classes, self.output)
+                smooth.crop_to_image(gradient).sub_(compute_gradient(scores, leaf))
+            by_cells = smooth.propagate_gradient(gradient)
+            dampening = self.momentum if step else 0.0
+            velocity = self.momentum * velocity + (1 - dampening) * by_cells
+            mask_cells = (mask_cells - rate * velocity).clamp(0, 1)
+        return smooth.crop_to_image(smooth(mask_cells))
+
+
+def _compute_logits(model: Model, x: Tensor, start: int, size: int) -> Tensor:
+    """Logits at `x[start : start + size]`, padded to a batch that is large enough."""
+    stop = min(start + size, len(x))
+    rows = torch.arange(start, stop + count_padding(stop - start, size), device=x.device).clamp(max=stop - 1)
+    with rows_of(rows):
+        return model.forward(x[rows])[: stop - start]
+
+
+def _make_fade(x: Tensor, owners: Tensor, baseline: Baseline) -> Callable[[Tensor], Tensor]:
+    """A function from masks `(B, H, W)` to the rows `x[owners]`, faded to the baseline where they are masked."""
+    other = make_baseline(baseline, x)
+    difference = (x - other)[owners]
+    spatial = x.shape[1:] if x.ndim == 2 else (1, *x.shape[2:])
+    return lambda masks: other + difference * masks.reshape(len(masks), *spatial)
+
+
+def _make_blur(x: Tensor, owners: Tensor, sigma: float) -> Callable[[Tensor], Tensor]:
+    """A function from masks `(B, H, W)` to the rows `x[owners]`, each pixel blurred as strongly as its mask says."""
+    images = x if x.ndim == 4 else x[:, :, None]
+    # levels from the strongest blur to none, and the differences between consecutive levels
+    levels = torch.stack([blur_images(images, sigma * (1 - k / (_LEVELS - 1))) for k in range(_LEVELS)], 1)
+    steps = levels.diff(dim=1, append=levels[:, -1:])
+    numbers = images[0].numel()
+    at_first = (_LEVELS * numbers * owners)[:, None] + torch.arange(numbers, device=x.device)
+    at_first = at_first.reshape(-1, *images.shape[1:])
+
+    def perturb(masks: Tensor) -> Tensor:
+        position = (_LEVELS - 1) * masks[:, None]
+        level = position.detach().floor().clamp(max=_LEVELS - 2)
+        index = at_first + numbers * level.long()
+        return (levels.take(index) + steps.take(index) * (position - level)).reshape(-1, *x.shape[1:])
+
+    return perturb

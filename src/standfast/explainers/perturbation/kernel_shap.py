@@ -1,0 +1,143 @@
+"""KernelSHAP: Shapley values of an input's segments by weighted least squares."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from standfast.errors import check
+from standfast.explainers.perturbation.coalitions import CoalitionExplainer, Coalitions, solve_least_squares
+from standfast.model import Output
+
+
+@dataclass(frozen=True)
+class KernelSHAP(CoalitionExplainer):
+    """Shapley values of the segments, by a weighted least squares fit to the scores of masked copies.
+
+    In the game, a coalition of segments is worth the score of the input with all other segments masked.
+
+    Lundberg and Lee, A unified approach to interpreting model predictions, NeurIPS 2017, Theorem 2: the minimum of
+    `sum over z of k(z) (f(z) - f(0) - sum over i in z of phi_i)^2` subject to `sum of phi = f(1) - f(0)`, with
+    `k(z) = (m - 1) / (C(m, s) s (m - s))` for a coalition of `s` out of `m` segments. The constraint always holds
+    exactly.
+
+    Which coalitions are used: sizes are taken in pairs `s` and `m - s`, beginning with `s = 1`. They are enumerated in
+    full as long as their share of the budget, in proportion to the kernel's mass, is large enough for that. The rest of
+    the budget is drawn at random, in pairs of a coalition and its complement, with sizes in proportion to the remaining
+    mass. With `samples >= 2^m - 2` all coalitions are used, and the values are exact. With fewer they depend on the
+    seed; their bias decreases faster than their spread. With fewer pairs than segments there are many solutions; the
+    one nearest to equal values is taken.
+
+    Inputs and attributions `(N, ...)`. Every pixel has its segment's value in all channels (or each channel has values
+    of its own, `per_channel`), not divided by the segment's size, as in Captum. So pixels have the same order as their
+    segments. The values of all segments, counted once each, add up to `f(x) - f(baseline)`; the sum over pixels does
+    not.
+
+    The coalitions are drawn once for each number of segments, from `seed`, and are the same for all inputs. So the
+    explanation is a deterministic function of the input. Equal coalitions are forwarded once. Not differentiable.
+
+    Args:
+        samples: coalitions, at least 2; the input and the baseline are forwarded in addition.
+        segments: the players: `"auto"`, `"slic"`, `"quickshift"`, `"grid"`, `"windows"`, `"columns"`; a number, about
+            how many segments; labels of the spatial shape (see `standfast.segments.segment`); or `"pixels"`: each
+            pixel, time step or flat feature is a player.
+        baseline: the values of masked segments: a number, or one for each channel, in or out of the bounds.
+        output: the score: `"logit"`, as for integrated gradients and DeepLift, or `"probability"`.
+        seed: of the samples.
+        segmentation: in metrics that explain perturbed copies: `"each"` copy is segmented by itself, or all have the
+            segments of the original input (`"fixed"`).
+        per_channel: whether every channel has segments of its own, so that there are as many times more. A number of
+            segments is then that of each channel. `"auto"`: only in a metric that looks at single entries of an input
+            (`unit="entry"`).
+
+    Raises:
+        ArgumentError: an option out of range; in the call, segments that do not fit the inputs.
+
+    >>> from standfast.model import Model
+    >>> module = torch.nn.Linear(4, 2, bias=False)
+    >>> _ = module.weight.data.copy_(torch.tensor([[1.0, -2.0, 0.0, 4.0], [0.0, 0.0, 0.0, 0.0]]))
+    >>> model = Model(module, bounds=(0.0, 1.0), device="cpu")
+    >>> KernelSHAP()(model, torch.full((1, 4), 0.5), 0).round(decimals=4) + 0.0
+    tensor([[ 0.5000, -1.0000,  0.0000,  2.0000]])
+    """
+
+    output: Output = "logit"
+    name: ClassVar[str] = "kernel_shap"
+
+    @property
+    def rows_per_input(self) -> int:
+        return self.samples + 2
+
+    def draw_coalitions(self, features: int, device: torch.device) -> Coalitions:
+        check(features >= 2, "segments", "at least 2 segments", features)
+        return _draw_coalitions(self.samples, features, self.seed, device)
+
+
+@lru_cache(maxsize=64)
+def _draw_coalitions(samples: int, features: int, seed: int, device: torch.device) -> Coalitions:
+    """The coalitions; drawn on the CPU, so that they are the same on every device. Do not write to them."""
+    masks, weights = draw_shapley_coalitions(samples, features, torch.Generator().manual_seed(seed))
+    share = masks.double().mean(1)
+    # phi = (f(1) - f(0)) / m + u, where u adds up to 0 and is fitted to f(z) - f(0) - share (f(1) - f(0))
+    inner = solve_least_squares(masks.double() - share[:, None], weights)
+    inner = inner - inner.mean(0)  # it adds up to 0 already, up to rounding
+    even = torch.full((features, 1), 1 / features, dtype=torch.float64)
+    full, empty = even - inner @ share[:, None], -even - inner @ (1 - share[:, None])
+    ends = torch.tensor([[True], [False]]).expand(2, features)
+    return Coalitions(torch.cat([ends, masks]), torch.cat([full, empty, inner], 1)).to(device)
+
+
+def draw_shapley_coalitions(samples: int, features: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Different coalitions of m features, neither full nor empty: bool `(R, m)`, and their weights, float64 `(R,)`.
+
+    R is at most `samples`. The weights estimate the kernel; where all coalitions of a size are enumerated, they are the
+    kernel.
+
+    >>> masks, weights = draw_shapley_coalitions(6, 3, torch.Generator())
+    >>> masks.sum(1).tolist(), weights.tolist()
+    ([1, 1, 1, 2, 2, 2], [0.333, 0.333, 0.333, 0.333, 0.333, 0.333])
+    """
+    m = features
+    halves = range(1, m // 2 + 1)
+    # each size together with the size of its complements
+    sizes = {s: math.comb(m, s) * (1 if 2 * s == m else 2) for s in halves}
+    masses = {s: (m - 1) / (s * (m - s)) * (1 if 2 * s == m else 2) for s in halves}
+    left, mass = samples, sum(masses.values())
+    masks, weights = [torch.zeros(0, m, dtype=torch.bool)], [torch.zeros(0, dtype=torch.float64)]
+    for s in halves:
+        if left * masses[s] < sizes[s] * mass * (1 - 1e-9):
+            break
+        small = torch.zeros(math.comb(m, s), m, dtype=torch.bool)
+        small.scatter_(1, torch.tensor(list(combinations(range(m), s))), True)
+        masks += [small] if 2 * s == m else [small, ~small]
+        weights.append(torch.full((sizes[s],), masses[s] / sizes[s], dtype=torch.float64))
+        left, mass = left - sizes[s], mass - masses[s]
+        del masses[s]
+    pairs = left // 2
+    if masses and pairs:
+        drawn, counts = _draw_pairs(pairs, m, masses, generator)
+        masks.append(drawn)
+        weights.append(counts * (mass / (2 * pairs)))
+    return torch.cat(masks), torch.cat(weights)
+
+
+def _draw_pairs(
+    pairs: int, features: int, masses: dict[int, float], generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Random coalitions and their complements, and how often each was drawn."""
+    # sizes at equal steps through their distribution, from a random start: less noise than independent draws
+    shares = torch.tensor(list(masses.values()), dtype=torch.float64).cumsum(0)
+    offset = torch.rand(1, generator=generator, dtype=torch.float64)
+    steps = (torch.arange(pairs) + offset) / pairs * shares[-1]
+    sizes = torch.tensor(list(masses))[torch.searchsorted(shares, steps).clamp(max=len(masses) - 1)]
+    order = torch.rand(pairs, features, generator=generator, dtype=torch.float64).argsort(1)
+    small = torch.zeros(pairs, features, dtype=torch.bool)
+    small.scatter_(1, order, torch.arange(features) < sizes[:, None])
+    drawn, counts = torch.unique(torch.cat([small, ~small]), dim=0, return_counts=True)
+    return drawn, counts

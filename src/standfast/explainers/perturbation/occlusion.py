@@ -1,0 +1,172 @@
+"""Occlusion: how much the score drops when a sliding window is covered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from standfast.errors import check
+from standfast.explainers.base import Baseline, Explainer, check_baseline, make_baseline
+from standfast.explainers.perturbation.copies import check_output, get_map_shape, score_copies
+from standfast.model import Model, Output
+from standfast.records import set_fields
+from standfast.segments import spatial_shape
+
+Sides = int | Sequence[int] | None
+
+# by default: how many windows fit side by side along a side, and how many steps the length of a window takes
+_WINDOWS, _STEPS = 8, 2
+# default number of windows of a 28x28 image, for estimates: the inputs' size is known in the call only
+_USUAL = 169
+
+
+@dataclass(frozen=True)
+class Occlusion(Explainer):
+    """How far the score drops when a window is covered, averaged over all windows that cover a pixel.
+
+    The drop is `f(x) - f(x with the window covered)`.
+
+    Zeiler and Fergus, Visualizing and understanding convolutional networks, ECCV 2014, Section 4.2: a square of a
+    baseline's colour slides over the image, and the score of the class is recorded. Windows start every `stride`
+    pixels from the corner until one reaches the far end; if they do not fit exactly, the border cuts off the last one.
+    They cover all channels. This is Captum's `Occlusion` with a window over all channels, and its mean over windows.
+
+    Inputs and attributions `(N, ...)`: images, series (windows of time) and flat features (windows of neighbouring
+    columns); the map is the same in all channels. All windows of all inputs are forwarded as one flat batch: one row
+    for each window, `product over axes of 1 + ceil((size - window) / stride)`, and one for the input. The size is known
+    in the call only; estimates of the cost assume the 169 windows that a 28x28 image has by default. Not
+    differentiable.
+
+    Args:
+        window: sides of the window: a number for all axes, or one for each, from 1 to the input's side. By default an
+            eighth of each side of images and series, rounded, and 1 for flat features.
+        stride: steps between windows: a number for all axes, or one for each, from 1 to the window's side, so that
+            every pixel is covered. By default half the window, rounded up.
+        baseline: the values of covered pixels: a number, or one for each channel.
+        output: the score: `"probability"`, as in the paper, or `"logit"`.
+
+    Raises:
+        ArgumentError: an option out of range; in the call, windows that do not fit the inputs.
+
+    >>> from standfast.model import Model
+    >>> module = torch.nn.Linear(4, 2, bias=False)
+    >>> _ = module.weight.data.copy_(torch.tensor([[1.0, -2.0, 0.0, 4.0], [0.0, 0.0, 0.0, 0.0]]))
+    >>> model = Model(module, bounds=(0.0, 1.0), device="cpu")
+    >>> Occlusion(output="logit")(model, torch.full((1, 4), 0.5), 0)
+    tensor([[ 0.5000, -1.0000,  0.0000,  2.0000]])
+    >>> Occlusion(window=2, stride=2, output="logit")(model, torch.full((1, 4), 0.5), 0)
+    tensor([[-0.5000, -0.5000,  2.0000,  2.0000]])
+    """
+
+    window: Sides = None
+    stride: Sides = None
+    baseline: Baseline = 0.0
+    output: Output = "probability"
+    name: ClassVar[str] = "occlusion"
+    differentiable: ClassVar[bool] = False
+    gateable: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for option in ("window", "stride"):
+            sides = getattr(self, option)
+            if isinstance(sides, list):
+                sides = tuple(sides)
+                set_fields(self, **{option: sides})
+            each = sides if isinstance(sides, tuple) else (1 if sides is None else sides,)
+            fine = len(each) > 0 and all(type(n) is int and n >= 1 for n in each)
+            check(fine, option, "a whole number of at least 1, or one for each axis", repr(sides))
+        check_baseline(self.baseline)
+        check_output(self.output)
+
+    @property
+    def rows_per_input(self) -> int:
+        return _USUAL + 1
+
+    def lay_out_windows(self, spatial: tuple[int, ...], flat: bool = False) -> list[tuple[int, int, int]]:
+        """For each axis the window's side, the step, and the number of windows along it.
+
+        Args:
+            spatial: the sides of the inputs.
+            flat: they are flat features.
+
+        >>> Occlusion().lay_out_windows((28, 28)), Occlusion(window=5, stride=3).lay_out_windows((7,))
+        ([(4, 2, 13), (4, 2, 13)], [(5, 3, 2)])
+        """
+        sides = _expand_sides("window", self.window, [1 if flat else max(1, round(n / _WINDOWS)) for n in spatial])
+        strides = _expand_sides("stride", self.stride, [-(-n // _STEPS) for n in sides])
+        for size, side, stride in zip(spatial, sides, strides, strict=True):
+            check(side <= size, "window", f"at most the inputs' size {spatial}", self.window)
+            check(stride <= side, "stride", f"at most the window {tuple(sides)}, so that it covers all", self.stride)
+        each = zip(spatial, sides, strides, strict=True)
+        return [(side, stride, 1 + -(-(size - side) // stride)) for size, side, stride in each]
+
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        self._check_graph(create_graph)
+        with torch.no_grad():
+            x = x.detach()
+            spatial = spatial_shape(x)
+            axes = self.lay_out_windows(spatial, flat=x.ndim == 2)
+            counts = [count for _, _, count in axes]
+            many = math.prod(counts)
+            inside = [_mark_windows(size, *axis, x) for size, axis in zip(spatial, axes, strict=True)]
+            other, shape = make_baseline(self.baseline, x), get_map_shape(x)
+
+            def make_copies(_first: int, numbers: Tensor) -> Tensor:
+                number, covered = numbers % many, x.new_ones(len(numbers), *[1] * len(spatial))
+                for axis in reversed(range(len(spatial))):
+                    along = inside[axis].index_select(0, number % counts[axis])
+                    covered = covered * along.reshape(-1, *[n if a == axis else 1 for a, n in enumerate(spatial)])
+                    number = number // counts[axis]
+                # lerp is exact at weights 0 and 1
+                return torch.lerp(x.index_select(0, numbers // many), other, covered.reshape(-1, *shape))
+
+            scores, own, at_x = score_copies(
+                model, x, targets, lambda numbers: numbers // many, make_copies, many * len(x), self.output
+            )
+            drops = (own[:, None] - scores.reshape(len(x), many)).reshape(len(x), *counts)
+            for axis, size in enumerate(spatial):
+                drops = _average_windows(drops, axis + 1, size, *axes[axis])
+            maps = drops.reshape(len(x), *shape)
+            return maps.to(x.dtype).expand_as(x).contiguous(), at_x
+
+
+def _expand_sides(name: str, given: Sides, usual: list[int]) -> list[int]:
+    """An option as one number for each axis; `usual` are its defaults."""
+    if given is None:
+        return usual
+    if isinstance(given, int):
+        return [given] * len(usual)
+    check(len(given) == len(usual), name, f"one number, or {len(usual)} (one for each axis)", len(given))
+    return list(given)
+
+
+def _mark_windows(size: int, side: int, stride: int, count: int, x: Tensor) -> Tensor:
+    """Which positions of an axis each window covers: ones and zeros `(count, size)`."""
+    start = stride * torch.arange(count, device=x.device)[:, None]
+    position = torch.arange(size, device=x.device)
+    return ((position >= start) & (position < start + side)).to(x.dtype)
+
+
+def _average_windows(values: Tensor, axis: int, size: int, side: int, stride: int, count: int) -> Tensor:
+    """The mean over the windows that cover each position, along one axis: from `count` entries to `size`.
+
+    The windows that cover a position have consecutive numbers. They are added one by one, so that the last bits do not
+    depend on the number of inputs.
+    """
+    position = torch.arange(size, device=values.device)
+    last = (position // stride).clamp(max=count - 1)
+    first = ((position - side) // stride + 1).clamp(min=0)
+    covering = last - first + 1
+    shape = [-1 if a == axis else 1 for a in range(values.ndim)]
+    total = values.index_select(axis, first)
+    for offset in range(1, -(-side // stride)):
+        covers = (offset < covering).reshape(shape)
+        total = total + torch.where(covers, values.index_select(axis, (first + offset).clamp(max=count - 1)), 0.0)
+    return total / covering.reshape(shape)

@@ -1,0 +1,207 @@
+"""RISE: the mean of random masks, each weighted by the score of the masked input."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from standfast.errors import check, check_integer
+from standfast.explainers.base import Baseline, Explainer, check_baseline, check_seed, make_baseline
+from standfast.explainers.perturbation.copies import check_output, get_map_shape, score_copies
+from standfast.model import Model, Output
+from standfast.records import set_fields
+from standfast.segments import WINDOWS, spatial_shape
+
+# cells along a side of an image
+_CELLS = 7
+# masks of at most this many entries in all (32 MB) are kept between calls; others are made again, block by block
+_KEPT = 1 << 23
+# masks in a block that are weighted and added up
+_BLOCK = 64
+
+
+@dataclass(frozen=True)
+class RISE(Explainer):
+    """The mean of smooth random masks, weighted by the score of the masked input.
+
+    `S = 1 / (E[M] N) * sum over i of f(x * M_i) M_i` for N random masks `M_i`, `E[M] = keep`.
+
+    Petsiuk, Das and Saenko, RISE: randomized input sampling for explanation of black-box models, BMVC 2018, Equations
+    4 to 6 and Section 3.2. A mask is made from a coarse grid of `h x w` cells, each 1 with probability `keep`, else 0.
+    The grid is enlarged bilinearly to `(h + 1) C x (w + 1) C'` pixels, with cells of `C = ceil(H / h)` by
+    `C' = ceil(W / w)` (rounded up as in the authors' code, so that it is large enough). It is then cropped at a random
+    offset of less than one cell along each axis. A pixel with mask value `m` becomes `m` times itself plus `1 - m`
+    times the baseline.
+
+    `S` estimates `E[f(x * M) M] / E[M]`. For masks of zeros and ones this is the expected score given that the pixel is
+    kept (Equation 3). It is positive where the score is, and only its differences between pixels have a meaning.
+
+    Inputs and attributions `(N, ...)`: images, and series (with cells along time); the map is the same in all
+    channels. Flat features have no neighbours: each of them is a cell. The masks are drawn once for each size, from
+    `seed`, and are the same for all inputs. So the explanation is a deterministic function of the input.
+    `samples + 1` rows for each input. Not differentiable.
+
+    Args:
+        samples: masks, at least 1. The paper uses 4000 to 8000 for photos. 500 are enough to rank the 49 cells of small
+            images; the noise decreases with the square root of the number.
+        cells: of the grid along each axis: a number, or one for each axis, at least 1. An axis never has more cells
+            than positions. By default 7 along each side of an image (as in the paper), 20 along a series.
+        keep: the probability that a cell is kept, above 0 and below 1.
+        baseline: the values where a mask is 0: a number, or one for each channel.
+        output: the score: `"probability"`, as in the paper, or `"logit"`.
+        seed: of the masks.
+
+    Raises:
+        ArgumentError: an option out of range; in the call, cells for flat features, or for another number of axes.
+
+    >>> from standfast.model import Model
+    >>> module = torch.nn.Linear(4, 2, bias=False)
+    >>> _ = module.weight.data.copy_(torch.tensor([[1.0, -2.0, 0.0, 4.0], [0.0, 0.0, 0.0, 0.0]]))
+    >>> model = Model(module, bounds=(0.0, 1.0), device="cpu")
+    >>> RISE()(model, torch.full((1, 4), 0.5), 0).argsort().tolist()
+    [[1, 2, 0, 3]]
+    """
+
+    samples: int = 500
+    cells: int | Sequence[int] | None = None
+    keep: float = 0.5
+    baseline: Baseline = 0.0
+    output: Output = "probability"
+    seed: int = 0
+    name: ClassVar[str] = "rise"
+    differentiable: ClassVar[bool] = False
+    gateable: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_integer(self.samples, "samples")
+        if isinstance(self.cells, list):
+            set_fields(self, cells=tuple(self.cells))
+        each = self.cells if isinstance(self.cells, tuple) else (1 if self.cells is None else self.cells,)
+        fine = len(each) > 0 and all(type(n) is int and n >= 1 for n in each)
+        check(fine, "cells", "a whole number of at least 1, or one for each axis", repr(self.cells))
+        fine = isinstance(self.keep, int | float) and 0 < self.keep < 1
+        check(fine, "keep", "a number above 0 and below 1", repr(self.keep))
+        check_baseline(self.baseline)
+        check_output(self.output)
+        check_seed(self.seed)
+
+    @property
+    def rows_per_input(self) -> int:
+        return self.samples + 1
+
+    def draw_masks(self, x: Tensor) -> Callable[[int, int], Tensor]:
+        """Draw the masks for inputs with the shape of `x` `(N, ...)`.
+
+        Returns a function of two numbers, `start` and `stop`, that gives the masks between them.
+
+        >>> RISE(samples=9).draw_masks(torch.zeros(1, 3, 28, 28))(2, 6).shape
+        torch.Size([4, 28, 28])
+        """
+        spatial = spatial_shape(x)
+        drawing = Drawing(self.samples, self._choose_grid(x), spatial, x.ndim == 2, float(self.keep), self.seed)
+        if not drawing.flat and self.samples * math.prod(spatial) > _KEPT:
+            grids, offsets = _draw_grids(drawing, x.device)
+            return lambda start, stop: enlarge_grids(grids[start:stop].to(x.dtype), offsets[start:stop], spatial)
+        kept = _make_masks(drawing, x.device, x.dtype)
+        return lambda start, stop: kept[start:stop]
+
+    def _choose_grid(self, x: Tensor) -> tuple[int, ...]:
+        """The number of cells along each axis."""
+        spatial = spatial_shape(x)
+        if x.ndim == 2:
+            check(self.cells is None, "cells", "None for flat features, each of which is a cell", self.cells)
+            return spatial
+        usual = _CELLS if len(spatial) > 1 else WINDOWS
+        cells = usual if self.cells is None else self.cells
+        each = tuple(cells) if isinstance(cells, Sequence) else (cells,) * len(spatial)
+        check(len(each) == len(spatial), "cells", f"one number, or {len(spatial)} (one for each axis)", len(each))
+        return tuple(min(n, size) for n, size in zip(each, spatial, strict=True))
+
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        self._check_graph(create_graph)
+        with torch.no_grad():
+            x, count = x.detach(), len(x)
+            masks, shape = self.draw_masks(x), get_map_shape(x)
+            other = make_baseline(self.baseline, x)
+            away = x - other
+
+            # all inputs with the first mask, then all with the second: a mask is made once for all inputs of the chunk.
+            # Product and sum are separate steps: a fused operation rounds differently at the end of a row
+            def make_copies(first: int, numbers: Tensor) -> Tensor:
+                start, stop = first // count, (first + len(numbers) - 1) // count + 1
+                block = masks(start, stop).reshape(-1, *shape).index_select(0, numbers // count - start)
+                return away.index_select(0, numbers % count).mul_(block).add_(other)
+
+            scores, _, at_x = score_copies(
+                model, x, targets, lambda numbers: numbers % count, make_copies, count * self.samples, self.output
+            )
+            scores = scores.reshape(self.samples, count, *[1] * len(shape)) / (self.keep * self.samples)
+            total = scores.new_zeros(count, *shape)
+            for start in range(0, self.samples, _BLOCK):
+                block = masks(start, start + _BLOCK).double().reshape(-1, *shape)
+                # not a matrix product: its last bits depend on the number of inputs
+                for mask, score in zip(block, scores[start : start + _BLOCK], strict=True):
+                    total += score * mask
+            return total.to(x.dtype).expand_as(x).contiguous(), at_x
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """All that the masks depend on."""
+
+    samples: int  # how many masks
+    grid: tuple[int, ...]  # cells along each axis
+    spatial: tuple[int, ...]  # the size of a mask
+    flat: bool  # for flat features: cells are not enlarged
+    keep: float  # the probability that a cell is kept
+    seed: int
+
+
+@lru_cache(maxsize=16)
+def _draw_grids(drawing: Drawing, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Grids, bool `(R, *grid)`, and offsets `(R, axes)`; drawn on the CPU, so the same on every device."""
+    generator = torch.Generator().manual_seed(drawing.seed)
+    uniform = torch.rand(drawing.samples, *drawing.grid, generator=generator, dtype=torch.float64)
+    cell = torch.tensor([-(-size // cells) for size, cells in zip(drawing.spatial, drawing.grid, strict=True)])
+    offsets = torch.rand(drawing.samples, len(cell), generator=generator, dtype=torch.float64) * cell
+    return (uniform < drawing.keep).to(device), offsets.long().to(device)
+
+
+@lru_cache(maxsize=4)
+def _make_masks(drawing: Drawing, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """All masks `(R, *spatial)`. Do not write to them."""
+    grids, offsets = _draw_grids(drawing, device)
+    return grids.to(dtype) if drawing.flat else enlarge_grids(grids.to(dtype), offsets, drawing.spatial)
+
+
+def enlarge_grids(grids: Tensor, offsets: Tensor, spatial: tuple[int, ...]) -> Tensor:
+    """Grids `(R, *cells)` enlarged linearly to one cell more than `spatial`, and cropped at `offsets` `(R, axes)`.
+
+    The interpolation is that of `torch.nn.functional.interpolate` without `align_corners`, one axis after the other.
+
+    >>> enlarge_grids(torch.tensor([[0.0, 1.0]]), torch.tensor([[0]]), (4,))
+    tensor([[0.0000, 0.0000, 0.3333, 0.6667]])
+    """
+    masks = grids
+    for axis, size in enumerate(spatial):
+        cells = grids.shape[1 + axis]
+        scale = cells / ((cells + 1) * -(-size // cells))
+        position = offsets[:, axis, None] + torch.arange(size, device=grids.device)
+        position = ((position.double() + 0.5) * scale - 0.5).clamp(min=0)
+        low = position.long().clamp(max=cells - 1)
+        part = (position - low).to(grids.dtype)
+        shape = [len(grids), *[1] * axis, size, *[1] * (len(spatial) - axis - 1)]
+        wide = [size if a == axis + 1 else n for a, n in enumerate(masks.shape)]
+        below, above = (
+            masks.gather(axis + 1, index.reshape(shape).expand(wide)) for index in (low, (low + 1).clamp(max=cells - 1))
+        )
+        masks = below + part.reshape(shape) * (above - below)
+    return masks

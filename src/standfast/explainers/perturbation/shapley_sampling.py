@@ -1,0 +1,224 @@
+"""Shapley value sampling: mean marginal contributions of an input's segments over random orders."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import permutations
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from standfast.errors import check, check_integer
+from standfast.explainers.base import Baseline, check_baseline, check_seed, make_baseline
+from standfast.explainers.perturbation.copies import (
+    check_output,
+    find_starts,
+    get_map_shape,
+    number_copies,
+    score_copies,
+)
+from standfast.explainers.perturbation.segmented import Features, PerChannel, Segmentation, SegmentedExplainer
+from standfast.model import Model, Output
+from standfast.segments import WINDOWS, LabelMap
+
+# the largest number of features for which a coalition fits into the bits of one int64
+_BITS = 62
+
+
+@dataclass(frozen=True)
+class Walks:
+    """Orders of m features, and the coalitions that arise when features are added one by one in these orders.
+
+    Attributes:
+        ranks: the position of each feature in each of P orders, int64 `(P, m)`.
+        order, size: the R different coalitions, each as the first `size` features of an order, int64 `(R,)`. The first
+            is the empty one. The full one, which is the input itself, is not among them.
+        before, after: the numbers of the coalitions before and after a feature is added, int64 `(P, m)`; R stands for
+            the full coalition.
+    """
+
+    ranks: Tensor
+    order: Tensor
+    size: Tensor
+    before: Tensor
+    after: Tensor
+
+    def to(self, device: torch.device) -> Walks:
+        """A copy on another device."""
+        return Walks(*(t.to(device) for t in vars(self).values()))
+
+
+@dataclass(frozen=True)
+class ShapleySampling(SegmentedExplainer):
+    """Shapley values of the segments, from random orders in which they are added.
+
+    `phi_i = mean over orders of f(before i, and i) - f(before i)`.
+
+    Castro, Gómez and Tejada, Polynomial calculation of the Shapley value based on sampling, Computers & Operations
+    Research 36(5), 2009; for models, Štrumbelj and Kononenko, An efficient explanation of individual classifications
+    using game theory, JMLR 11, 2010. The game is that of `KernelSHAP`: a coalition of segments is worth the score of
+    the input with all other segments masked by the baseline. The estimate is unbiased. For additive models, a single
+    order gives the exact values. For any orders, the values of all segments, counted once each, add up to
+    `f(x) - f(baseline)`.
+
+    Inputs and attributions `(N, ...)`. Every pixel has its segment's value in all channels (or each channel has values
+    of its own, `per_channel`), not divided by the segment's size, as in Captum. The orders are drawn once for each
+    number of segments, from `seed`, and are the same for all inputs. So the explanation is a deterministic function of
+    the input. Not differentiable.
+
+    Cost: up to `permutations * (m - 1) + 2` rows for an input of m segments, the input itself included. A coalition
+    that occurs in several orders is forwarded once, so few segments cost less. m is known in the call only; estimates
+    of the cost assume 20 segments, unless `segments` says how many there are, and a single channel. A photo of 224 x
+    224 pixels has about 1000 segments by default, which cost 24,000 rows: there `segments=50` or so is better.
+
+    Args:
+        permutations: orders, at least 1. If there are at most that many different orders (m!), all are used once, and
+            the values are exact.
+        antithetic: after every order use its reverse, within the number of `permutations` (if that is odd, the last
+            order has no reverse). Early and late contributions of a feature are then averaged in pairs, which cancels
+            what is linear in its position. Mitchell, Cooper, Frank and Holmes, Sampling permutations for Shapley value
+            estimation, JMLR 23, 2022.
+        segments: the players: `"auto"`, `"slic"`, `"quickshift"`, `"grid"`, `"windows"`, `"columns"`; a number, about
+            how many segments; labels of the spatial shape (see `standfast.segments.segment`); or `"pixels"`: each
+            pixel, time step or flat feature is a player.
+        baseline: the values of masked segments: a number, or one for each channel, in or out of the bounds.
+        output: the score: `"logit"` or `"probability"`.
+        seed: of the orders.
+        segmentation: in metrics that explain perturbed copies: `"each"` copy is segmented by itself, or all have the
+            segments of the original input (`"fixed"`).
+        per_channel: whether every channel has segments of its own, so that there are as many times more. A number of
+            segments is then that of each channel. `"auto"`: only in a metric that looks at single entries of an input
+            (`unit="entry"`).
+
+    Raises:
+        ArgumentError: an option out of range; in the call, segments that do not fit the inputs.
+
+    >>> from standfast.model import Model
+    >>> module = torch.nn.Linear(4, 2, bias=False)
+    >>> _ = module.weight.data.copy_(torch.tensor([[1.0, -2.0, 0.0, 4.0], [0.0, 0.0, 0.0, 0.0]]))
+    >>> model = Model(module, bounds=(0.0, 1.0), device="cpu")
+    >>> ShapleySampling()(model, torch.full((1, 4), 0.5), 0).round(decimals=4) + 0.0
+    tensor([[ 0.5000, -1.0000,  0.0000,  2.0000]])
+    """
+
+    permutations: int = 24
+    antithetic: bool = True
+    segments: Features = "auto"
+    baseline: Baseline = 0.0
+    output: Output = "logit"
+    seed: int = 0
+    segmentation: Segmentation = "each"
+    per_channel: PerChannel = "auto"
+    name: ClassVar[str] = "shapley_sampling"
+    differentiable: ClassVar[bool] = False
+    gateable: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_integer(self.permutations, "permutations")
+        check(isinstance(self.antithetic, bool), "antithetic", "True or False", repr(self.antithetic))
+        self._check_segments()
+        check_baseline(self.baseline)
+        check_output(self.output)
+        check_seed(self.seed)
+
+    @property
+    def rows_per_input(self) -> int:
+        features = WINDOWS
+        if isinstance(self.segments, int):
+            features = self.segments
+        elif isinstance(self.segments, LabelMap):
+            features = len(self.segments.labels.unique())
+        return self.permutations * (features - 1) + 2
+
+    def draw_walks(self, features: int, device: torch.device) -> Walks:
+        """The orders for inputs with that many features, the same on every call."""
+        return _draw_walks(self.permutations, self.antithetic, features, self.seed, device)
+
+    def attribute_segments(
+        self, model: Model, x: Tensor, targets: Tensor | None, labels: Tensor, counts: list[int]
+    ) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            groups = {m: self.draw_walks(m, x.device) for m in sorted(set(counts))}
+            most = max(groups)
+            # the orders of all groups, one below the other; features that a group does not have come last
+            ranks = torch.cat([F.pad(walks.ranks, (0, most - m), value=most) for m, walks in groups.items()])
+            orders = find_starts(len(walks.ranks) for walks in groups.values())
+            shared = labels.stride(0) == 0  # all inputs have one label map, so there is one group
+            # int32 halves the memory traffic of gather; a shared label map is looked up once
+            ranks = ranks.to(torch.int32)[:, labels[0] if shared else slice(None)]
+            order = torch.cat([walks.order + top for walks, top in zip(groups.values(), orders, strict=True)])
+            size = torch.cat([walks.size for walks in groups.values()])
+            copies = number_copies({m: len(walks.size) for m, walks in groups.items()}, counts, x.device)
+            other, spatial = make_baseline(self.baseline, x), get_map_shape(x, labels)
+
+            def make_copies(_first: int, numbers: Tensor) -> Tensor:
+                whose = copies.owners[numbers]
+                coalition = numbers + copies.shifts[whose]
+                positions = ranks.index_select(0, order[coalition])
+                if not shared:
+                    positions = positions.gather(1, labels.index_select(0, whose))
+                kept = (positions < size[coalition, None]).to(x.dtype).reshape(len(numbers), *spatial)
+                return torch.lerp(other, x.index_select(0, whose), kept)
+
+            scores, full, at_x = score_copies(
+                model, x, targets, lambda numbers: copies.owners[numbers], make_copies, copies.total, self.output
+            )
+            values = scores.new_zeros(len(x), most)
+            for features, walks in groups.items():
+                members = torch.tensor([i for i, m in enumerate(counts) if m == features], device=x.device)
+                own = scores[copies.starts[members, None] + torch.arange(len(walks.size), device=x.device)]
+                own = torch.cat([own, full[members, None]], 1)
+                found = own.new_zeros(len(members), features)
+                for before, after in zip(walks.before, walks.after, strict=True):  # one order after the other
+                    found += own[:, after] - own[:, before]
+                values[members, :features] = found / len(walks.ranks)
+            maps = values.gather(1, labels).reshape(len(x), *spatial)
+            return maps.to(x.dtype).expand_as(x).contiguous(), at_x
+
+
+@lru_cache(maxsize=64)
+def _draw_walks(count: int, antithetic: bool, features: int, seed: int, device: torch.device) -> Walks:
+    """The orders; drawn on the CPU, so that they are the same on every device. Do not write to them."""
+    orders = draw_orders(count, antithetic, features, torch.Generator().manual_seed(seed))
+    count = len(orders)
+    ranks = torch.empty_like(orders).scatter_(1, orders, torch.arange(features).expand(count, features))
+    # the code of a coalition is the sum of its members' codes. Up to 62 features it identifies the coalition; with more
+    # features, two coalitions have both 63-bit sums in common with a probability below 2^-80
+    if features <= _BITS:
+        codes = (1 << torch.arange(features))[:, None]
+    else:
+        codes = torch.randint(-(1 << 62), 1 << 62, (features, 2), generator=torch.Generator().manual_seed(1))
+    sums = F.pad(codes[orders].cumsum(1), (0, 0, 1, 0))[:, :-1]  # (P, m, words), without the full coalition
+    number = torch.unique(sums.flatten(0, 1), dim=0, return_inverse=True)[1]
+    # number the coalitions by size, the empty one first, each by the first order in which it occurs
+    by_size = torch.arange(features).repeat(count, 1).T.flatten()
+    walk = torch.arange(count).repeat(features)
+    number = number.reshape(count, features).T.flatten()
+    different = int(number.max()) + 1
+    first = torch.full((different,), len(number)).scatter_reduce(0, number, torch.arange(len(number)), "amin")
+    sorted_first, order_of = first.sort()
+    new = torch.empty_like(order_of).scatter_(0, order_of, torch.arange(different))
+    along = F.pad(new[number].reshape(features, count).T, (0, 1), value=different)  # (P, m + 1)
+    before, after = along[:, :-1].gather(1, ranks), along[:, 1:].gather(1, ranks)
+    return Walks(ranks, walk[sorted_first], by_size[sorted_first], before, after).to(device)
+
+
+def draw_orders(count: int, antithetic: bool, features: int, generator: torch.Generator) -> Tensor:
+    """Random orders of the features, int64 `(count, features)`; all orders if there are at most `count`.
+
+    >>> draw_orders(4, True, 5, torch.Generator().manual_seed(0)).tolist()
+    [[2, 4, 1, 3, 0], [0, 3, 1, 4, 2], [1, 4, 2, 3, 0], [0, 3, 2, 4, 1]]
+    >>> len(draw_orders(30, True, 4, torch.Generator()))
+    24
+    """
+    if features <= _BITS and math.factorial(features) <= count:
+        return torch.tensor(list(permutations(range(features))))
+    draws = -(-count // 2) if antithetic else count
+    drawn = torch.rand(draws, features, generator=generator, dtype=torch.float64).argsort(1)
+    if antithetic:
+        drawn = torch.stack([drawn, drawn.flip(1)], 1).flatten(0, 1)[:count]
+    return drawn.contiguous()

@@ -1,0 +1,302 @@
+"""Relevance in transformers: what modes of rules share, and the rules of AttnLRP as such a mode.
+
+Backward passes carry relevance divided by the value that it belongs to, `g_i = R_i / x_i`. In this form most rules are
+ordinary gradients: the epsilon rule of linear functions and sums without the stabiliser, which is not needed because
+nothing is divided, and the Taylor rule of the softmax. The other rules are the gradients of a substitute, a function
+with the same value:
+
+- activation `f`, by the identity rule: `z * c` with the constant `c = f(z) / z`;
+- normalisation, by the identity rule for its divisor: `(x - mean(x)) * c * w + b`, with the constant `c = 1 / std(x)`;
+- product of two factors that both depend on the input, by the uniform rule: half of the gradient to each of them;
+- linear layer, by the gamma rule: `(z + gamma p) c` with the positive contributions `p` where `z > 0`, and the negative
+  ones elsewhere, and with the constant `c = z / (z + gamma p)`.
+
+"Constant" means that relevance does not flow into it. The derivative of the relevance does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.autograd import Function
+
+from standfast.errors import ModelError
+from standfast.explainers.propagation.difference_rules import (
+    MAX_POOLS,
+    compute_slope,
+    differentiate,
+    find_carriers,
+    take_inplace_flag,
+    trace_slope,
+)
+from standfast.explainers.propagation.relevance_rules import (
+    LINEAR,
+    LINEAR_IN_ONE,
+    MOVES,
+    PASS_THROUGH,
+    QUOTIENTS,
+    make_rule_error,
+)
+from standfast.function_calls import FunctionMode, find_tensors, is_decomposed, split_names, strip_underscore
+
+# functions that move, copy or drop values
+MOVING = frozenset({*MAX_POOLS, *MOVES}) | split_names(
+    "where masked_fill roll repeat expand_as type_as half bfloat16 type tile index_select gather repeat_interleave"
+    " broadcast_to __get__ __iter__ copy fill zero"
+)
+ACTIVATIONS = PASS_THROUGH
+CONVOLUTIONS = split_names("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")
+PRODUCTS = LINEAR_IN_ONE | split_names("bmm baddbmm einsum __rmatmul__")
+NORMALISATIONS = split_names("layer_norm rms_norm")
+# the gradient of rectifiers and of the softmax passes on `g`; softplus is a smooth rectifier
+_BY_GRADIENT = MOVING | LINEAR | split_names("relu softplus softmax neg __neg__")
+# divisors of normalisations that are written out
+_DIVISORS = split_names("rsqrt sqrt norm linalg_norm linalg_vector_norm")
+_OPERATORS = {"__iadd__": "add", "__isub__": "sub", "__imul__": "mul", "__itruediv__": "div"}
+_THRESHOLD = 1e-10  # nearer to zero than this, f(z) / z is the derivative at 0
+
+
+class _Route(Function):
+    """Returns `out`; the backward pass goes through `substitute` while the mode follows its rules, else `out`."""
+
+    @staticmethod
+    def forward(ctx: Any, out: Tensor, substitute: Tensor, mode: RelevanceMode) -> Tensor:
+        ctx.mode = mode
+        ctx.set_materialize_grads(False)
+        return out.clone()  # the module may overwrite it
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        (g,) = gradients
+        return (None, g, None) if ctx.mode.follows_rules else (g, None, None)
+
+
+class _Weaken(Function):
+    """The identity; the backward pass multiplies by a factor while the mode follows its rules."""
+
+    @staticmethod
+    def forward(ctx: Any, out: Tensor, factor: float, mode: RelevanceMode) -> Tensor:
+        ctx.mode, ctx.factor = mode, factor
+        ctx.set_materialize_grads(False)
+        return out.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None, None]:
+        (g,) = gradients
+        if g is None or not ctx.mode.follows_rules:
+            return g, None, None
+        return (g * ctx.factor if ctx.factor else None), None, None
+
+
+class _Refuse(Function):
+    """The identity; relevance cannot pass it."""
+
+    @staticmethod
+    def forward(ctx: Any, out: Tensor, error: ModelError, mode: RelevanceMode) -> Tensor:
+        ctx.mode, ctx.error = mode, error
+        ctx.set_materialize_grads(False)
+        return out.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None, None]:
+        if gradients[0] is not None and ctx.mode.follows_rules:
+            raise ctx.error
+        return gradients[0], None, None
+
+
+class RelevanceMode(FunctionMode):
+    """Inside, modules run such that backward passes within `follow_rules()` follow rules of relevance.
+
+    Other backward passes through the same graph compute true gradients. Attention is seen if the mode is entered
+    outside of `PlainAttention` or `AttentionWatch`.
+
+    Args:
+        explainer: its name, for messages.
+        attached: keep the graph of true gradients. So what was propagated by the rules can itself be differentiated.
+    """
+
+    def __init__(self, explainer: str, attached: bool) -> None:
+        super().__init__()
+        self.explainer, self.attached = explainer, attached
+        self.follows_rules = False
+        self._constants: dict[int, Tensor] = {}  # with gradients, but without relevance
+
+    @contextlib.contextmanager
+    def follow_rules(self) -> Iterator[None]:
+        """Let backward passes inside follow the rules."""
+        self.follows_rules = True
+        try:
+            yield
+        finally:
+            self.follows_rules = False
+
+    @abstractmethod
+    def apply(
+        self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], carrying: list[Tensor]
+    ) -> Any:
+        """The result of a function that does not work in place, by its rule; NotImplemented if it has none.
+
+        Args:
+            name, func, args, kwargs: the call.
+            carrying: the tensors among its arguments that relevance can flow into, at least one.
+        """
+
+    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Call a function of torch, so that its backward pass follows its rule."""
+        # the second argument of `expand_as` and others gives its shape only
+        found = find_carriers(args[:1] if name.endswith("_as") else [*args, *kwargs.values()])
+        carrying = [value for value in found if not self.is_constant(value)]
+        if not carrying:
+            result = func(*args, **kwargs)
+            for value in find_tensors([result]) if found else ():
+                self._constants[id(value)] = value
+            return result
+        plain = _OPERATORS.get(name, strip_underscore(name))
+        if plain in MOVING:
+            return func(*args, **kwargs)
+        if plain in ACTIVATIONS:
+            z = args.pop(0) if args else kwargs.pop("input")
+            in_place = take_inplace_flag(name, args, kwargs)
+            source = z.clone() if in_place else z
+            result = self.activate(plain, lambda values: func(values, *args, **kwargs), source)
+            return z.copy_(result) if in_place else result
+        if plain != name:  # in place: compute in new memory, then write
+            twin: Any = getattr(torch, plain, None) or getattr(F, plain, func)
+            return args[0].copy_(self.run(plain, twin, [args[0].clone(), *args[1:]], kwargs))
+        if name in _DIVISORS:
+            return self.hold(func(*args, **kwargs))
+        if name == "normalize":
+            return self._normalize_vectors(*args, **kwargs)
+        result = self.apply(name, func, args, kwargs, carrying)
+        if result is not NotImplemented:
+            return result
+        result = func(*args, **kwargs)
+        error = make_rule_error(self.explainer, name, func, attention=True)
+        if isinstance(result, Tensor) and result.requires_grad:  # its relevance may never be asked for
+            return _Refuse.apply(result, error, self)  # type: ignore[no-untyped-call]
+        if find_carriers([result]):
+            raise error
+        return result
+
+    @abstractmethod
+    def activate(self, name: str, function: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
+        """`function(z)` of an activation, by its rule."""
+
+    def hold(self, value: Tensor) -> Tensor:
+        """The value as a constant, into which no relevance flows."""
+        if not self.attached:
+            return value.detach()
+        held = self.weaken(value, 0.0)
+        self._constants[id(held)] = held
+        return held
+
+    def is_constant(self, value: Tensor) -> bool:
+        """Whether no relevance flows into a value that requires gradients."""
+        return id(value) in self._constants
+
+    def weaken(self, value: Tensor, factor: float) -> Tensor:
+        """The value; what is passed back by the rules is multiplied by the factor."""
+        return _Weaken.apply(value, factor, self)  # type: ignore[no-untyped-call,no-any-return]
+
+    def route(self, out: Tensor, substitute: Tensor) -> Tensor:
+        """The values of `out`; backward passes by the rules go through the substitute, of the same shape."""
+        return _Route.apply(out, substitute, self)  # type: ignore[no-untyped-call,no-any-return]
+
+    def _normalize_vectors(
+        self, x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None
+    ) -> Tensor:
+        """`torch.nn.functional.normalize`, by the rule of a quotient."""
+        divisor = self.hold(x.norm(p, dim, keepdim=True).clamp_min(eps))
+        return self.run("div", torch.div, [x, divisor], {})  # type: ignore[no-any-return]
+
+
+class AttentionRule(RelevanceMode):
+    """The rules of AttnLRP: gradients that come in and go out are relevance divided by the values.
+
+    Args:
+        explainer, attached: as for `RelevanceMode`.
+        gamma: of linear layers; 0 is the epsilon rule.
+        convolution_gamma: of convolutions.
+    """
+
+    def __init__(self, explainer: str, attached: bool, gamma: float, convolution_gamma: float) -> None:
+        super().__init__(explainer, attached)
+        self.gamma, self.convolution_gamma = gamma, convolution_gamma
+
+    def apply(
+        self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], carrying: list[Tensor]
+    ) -> Any:
+        of_batch = name == "bmm" and isinstance(func, OpOverload) and len(carrying) == 1
+        if self.gamma and (of_batch or is_decomposed(name, func)):
+            return NotImplemented
+        gamma = self.gamma if name == "linear" else self.convolution_gamma if name in CONVOLUTIONS else 0.0
+        if gamma and len(carrying) == 1 and kwargs.get("input", *args[:1]) is carrying[0]:
+            return self._enlarge(gamma, func, args, kwargs)
+        if name in _BY_GRADIENT:
+            return func(*args, **kwargs)
+        if name in PRODUCTS and len(carrying) <= 2 and not adds_first(name, args, carrying):
+            result = func(*args, **kwargs)
+            return result if len(carrying) == 1 else self.weaken(result, 0.5)
+        if name in QUOTIENTS and len(carrying) == 1 and args[0] is carrying[0]:
+            return func(*args, **kwargs)
+        return self._normalise(name, func, args, kwargs) if name in NORMALISATIONS else NotImplemented
+
+    def activate(self, name: str, function: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
+        """The identity rule for a function with f(0) = 0."""
+        if name in _BY_GRADIENT:
+            return function(z)
+        with torch.set_grad_enabled(self.attached):
+            out = function(z)
+        with torch.no_grad():
+            slope = compute_slope(z, out, differentiate(function, z.new_zeros(1)), _THRESHOLD)
+        if self.attached:
+            near = z.abs() < torch.finfo(z.dtype).eps ** 0.25
+            slope = trace_slope(slope, z, out, near, lambda: differentiate(function, z * (2 / 3), create_graph=True))
+        return self.route(out, z * self.hold(slope))
+
+    def _normalise(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
+        """The identity rule for the divisor of a normalisation over the last axes."""
+        names = ("input", "normalized_shape", "weight", *(("bias",) if name == "layer_norm" else ()), "eps")
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        x, shape = given["input"], given["normalized_shape"]
+        axes = tuple(range(-(1 if isinstance(shape, int) else len(shape)), 0))
+        eps = given.get("eps", 1e-5 if name == "layer_norm" else None)
+        centred = x - x.mean(axes, keepdim=True) if name == "layer_norm" else x
+        with torch.set_grad_enabled(self.attached):
+            out = func(*args, **kwargs)
+            variance = centred.square().mean(axes, keepdim=True)
+            scale = (variance + (torch.finfo(x.dtype).eps if eps is None else eps)).rsqrt()
+        substitute = centred * self.hold(scale)
+        return self.route(out, substitute if given.get("weight") is None else substitute * given["weight"])
+
+    def _enlarge(self, gamma: float, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
+        """The gamma rule of a linear layer or a convolution, for inputs of both signs."""
+        given = {**dict(zip(("input", "weight", "bias"), args, strict=False)), **kwargs}
+        x, w, b = given["input"], given["weight"], given.get("bias")
+        options = {key: value for key, value in kwargs.items() if key not in ("input", "weight", "bias")}
+        up = torch.where(x > 0, x, 0.0)
+        out = func(*args, **kwargs)
+        plus = func(up, w.clamp(min=0), None if b is None else b.clamp(min=0), *args[3:], **options)
+        plus = plus + func(x - up, w.clamp(max=0), None, *args[3:], **options)
+        enlarged = out + gamma * torch.where(out > 0, plus, out - plus)
+        with torch.set_grad_enabled(self.attached):
+            ratio = divide(out, enlarged)
+        return self.route(out if self.attached else out.detach(), enlarged * self.hold(ratio))
+
+
+def adds_first(name: str, args: list[Any], carrying: list[Tensor]) -> bool:
+    """Whether relevance can flow into the first argument of a product, which is added to it."""
+    return name in ("addmm", "baddbmm") and args[0] is carrying[0]
+
+
+def divide(a: Tensor, b: Tensor) -> Tensor:
+    """`a / b`, and 0 where `b` is 0; with finite gradients."""
+    empty = b == 0
+    return torch.where(empty, 0.0, a / torch.where(empty, 1.0, b))

@@ -1,0 +1,347 @@
+"""The backward rules of DeepLift, as modes that replace the backward pass of the functions that the module calls."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd import Function
+
+from standfast.errors import ModelError
+from standfast.function_calls import FunctionMode, find_tensors, is_decomposed, split_names
+
+_RECTIFIERS = frozenset({"relu", "relu_"})
+# elementwise functions: each output depends on one input
+_ELEMENTWISE = _RECTIFIERS | split_names(
+    "elu elu_ leaky_relu leaky_relu_ gelu silu mish selu celu softplus sigmoid sigmoid_ tanh tanh_ hardtanh"
+    " relu6 hardsigmoid hardswish log_sigmoid"
+)
+# piecewise linear functions, and those of them that `smooth_relu` replaces by smooth ones
+_PIECEWISE_LINEAR = _RECTIFIERS | split_names("leaky_relu leaky_relu_ hardtanh relu6 hardsigmoid")
+_REPLACED = _RECTIFIERS | split_names("relu6 hardtanh")
+MAX_POOLS: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
+    "max_pool1d": F.max_pool1d_with_indices,
+    "max_pool2d": F.max_pool2d_with_indices,
+    "max_pool3d": F.max_pool3d_with_indices,
+    "adaptive_max_pool1d": F.adaptive_max_pool1d_with_indices,
+    "adaptive_max_pool2d": F.adaptive_max_pool2d_with_indices,
+    "adaptive_max_pool3d": F.adaptive_max_pool3d_with_indices,
+}
+
+
+class _Slope(Function):
+    """Returns `out`; in the backward pass, the derivative by `z` is `slope`."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, out: Tensor, slope: Tensor) -> Tensor:
+        ctx.save_for_backward(slope)
+        return out.clone()  # the module may overwrite it
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (slope,) = ctx.saved_tensors
+        return gradients[0] * slope, None, None
+
+
+class _PoolSlope(Function):
+    """Max-pooling whose backward pass distributes the change of each maximum, divided by the changes of its inputs.
+
+    The part above the baseline's maximum goes to the position of the input's maximum, the rest to the position of the
+    baseline's maximum.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, z_b: Tensor, pooled: Any, pooled_b: Any, epsilon: float) -> Tensor:
+        (out, places), (out_b, places_b) = pooled, pooled_b
+        ctx.save_for_backward(z - z_b, out, out_b, places, places_b)
+        ctx.epsilon = epsilon
+        return out.clone()  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return _propagate_pool(gradients[0], ctx.saved_tensors, ctx.epsilon), None, None, None, None
+
+
+def _propagate_pool(g: Tensor, saved: Sequence[Tensor], epsilon: float) -> Tensor:
+    """What the rule for max-pooling passes back, given the gradient `g` by the output."""
+    change, out, out_b, places, places_b = saved
+
+    def scatter_to(values: Tensor, where: Tensor) -> Tensor:
+        flat = values.new_zeros((*change.shape[:2], change[0, 0].numel()))
+        return flat.scatter_add(2, where.expand_as(values).flatten(2), values.flatten(2)).view_as(change)
+
+    top, unchanged = torch.maximum(out, out_b), change.abs() <= epsilon
+    shared = scatter_to(g * (top - out_b), places) + scatter_to(g * (out - top), places_b)
+    if change.requires_grad:  # the unused branch of `where` still needs a finite gradient
+        change = torch.where(unchanged, 1.0, change)
+    return torch.where(unchanged, scatter_to(g, places), shared / change)
+
+
+class _Switch(Function):
+    """Returns `out`; the backward pass goes to `z` by the slope if `rule.follows_slopes`, and else through `out`."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, out: Tensor, slope: Tensor, rule: DifferenceRule) -> Tensor:
+        ctx.save_for_backward(slope)
+        ctx.rule = rule
+        return out.clone()  # the module may overwrite it
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (slope,) = ctx.saved_tensors
+        return (gradients[0] * slope, None, None, None) if ctx.rule.follows_slopes else (None, gradients[0], None, None)
+
+
+class _PoolSwitch(Function):
+    """The same for max-pooling."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, out: Tensor, change: Tensor, others: Any, rule: DifferenceRule) -> Tensor:
+        out_b, places, places_b = others
+        ctx.save_for_backward(change, out, out_b, places, places_b)
+        ctx.rule = rule
+        return out.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        if not ctx.rule.follows_slopes:
+            return None, gradients[0], None, None, None
+        return _propagate_pool(gradients[0], ctx.saved_tensors, ctx.rule.epsilon), None, None, None, None
+
+
+class _PairedSlope(Function):
+    """Returns `out`; the slopes are from the references that `rule.which` names when the backward pass runs."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, z: Tensor, out: Tensor, local: Tensor, z_b: Tensor, out_b: Tensor, rule: PairedRule
+    ) -> Tensor:
+        # copies, since the module may overwrite the input and the output
+        ctx.save_for_backward(z.clone(), out, local, z_b, out_b)
+        ctx.rule = rule
+        return out.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        z, out, local, z_b, out_b = ctx.saved_tensors
+        which = ctx.rule.which
+        slope = compute_slope(
+            z - z_b.index_select(0, which), out - out_b.index_select(0, which), local, ctx.rule.epsilon
+        )
+        return gradients[0] * slope, None, None, None, None, None
+
+
+class _PairedPoolSlope(Function):
+    """The same for max-pooling."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, z_b: Tensor, pooled: Any, pooled_b: Any, rule: PairedRule) -> Tensor:
+        ctx.save_for_backward(z.clone(), z_b, *pooled, *pooled_b)
+        ctx.rule = rule
+        return pooled[0].clone()  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        z, z_b, out, places, out_b, places_b = ctx.saved_tensors
+        z_b, out_b, places_b = (part.index_select(0, ctx.rule.which) for part in (z_b, out_b, places_b))
+        saved = (z - z_b, out, out_b, places, places_b)
+        return _propagate_pool(gradients[0], saved, ctx.rule.epsilon), None, None, None, None
+
+
+def compute_slope(change: Tensor, difference: Tensor, local: Tensor, epsilon: float) -> Tensor:
+    """`difference / change`, and the derivative `local` where the change is at most `epsilon` (0 in float16)."""
+    return torch.where(change.abs() <= epsilon, local, difference / change)
+
+
+def trace_slope(
+    slope: Tensor, change: Tensor, difference: Tensor, near: Tensor, beside: Callable[[], Tensor] | None
+) -> Tensor:
+    """Exactly the values of `slope`, with the derivative of `difference / change`.
+
+    For a small change, rounding of the order eps / change^2 dominates the derivative of the slope. But the slope is
+    also the mean of f' between z_b and z. So its derivative is the mean of t f''(z_b + t change) over t in [0, 1],
+    which a single point at t = 2/3 gives to the second order.
+
+    Args:
+        slope, change, difference: the slope between z_b and z, `z - z_b` and `f(z) - f(z_b)`.
+        near: where the change is small.
+        beside: gives f' at `z_b + 2/3 change`; None for a piecewise linear function, whose slope is constant there.
+    """
+    nearby = slope if beside is None else 0.75 * beside()
+    traced = torch.where(near, nearby, difference / torch.where(near, 1.0, change))
+    return slope + (traced - traced.detach())
+
+
+class DifferenceRule(FunctionMode):
+    """DeepLift's Rescale rule: in the backward pass, slopes between the baseline's and the input's activations.
+
+    First use `record()` around a forward pass of equal rows of the baseline, of which the first `rows` are kept. Then
+    use `replay()` around the forward pass of the inputs.
+
+    With `attached=True` the slopes stay in the graph of the inputs. Backward passes inside of `follow_slopes()` use the
+    slopes, others the true derivatives. So a result that was passed back by slopes can itself be differentiated.
+    """
+
+    def __init__(self, epsilon: float, rows: int = 1) -> None:
+        super().__init__()
+        self.epsilon, self.rows = epsilon, rows
+        self.follows_slopes = False
+        self._units: list[tuple[str, Tensor, Any]] = []
+        self._next: int | None = None
+        self._attached = self._smooth = False
+
+    @contextlib.contextmanager
+    def record(self) -> Iterator[None]:
+        """Store the input and output of every activation."""
+        with self:
+            yield
+
+    @contextlib.contextmanager
+    def replay(self, attached: bool = False) -> Iterator[None]:
+        """Compare activations with the stored ones, in the same order."""
+        self._next, self._attached = 0, attached
+        self._smooth = bool(torch.relu(torch.zeros(1)) > 0)  # inside of `smooth_relu`
+        with self:
+            yield
+
+    @contextlib.contextmanager
+    def follow_slopes(self) -> Iterator[None]:
+        """Let backward passes inside use the slopes of what was attached."""
+        self.follows_slopes = True
+        try:
+            yield
+        finally:
+            self.follows_slopes = False
+
+    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        if is_decomposed(name, func):
+            raise ModelError(
+                f"{self.who}: expected a program exported without run_decompositions, got one with {name!r}"
+            )
+        if name not in _ELEMENTWISE and name not in MAX_POOLS:
+            return func(*args, **kwargs)
+        z = args.pop(0) if args else kwargs.pop("input")
+        in_place = take_inplace_flag(name, args, kwargs)
+        if name in MAX_POOLS:
+            kwargs.pop("return_indices", None)
+            pool = MAX_POOLS[name]
+            result = self._pool(name, z, lambda z: pool(z, *args, **kwargs))
+        else:
+            result = self._activate(name, z.clone() if in_place else z, lambda z: func(z, *args, **kwargs))
+        return z.copy_(result) if in_place else result
+
+    def _recall_unit(self, name: str, z: Tensor) -> tuple[Tensor, Any]:
+        """The stored input and output of the baseline, for the activation that runs now."""
+        assert self._next is not None
+        known = self._next < len(self._units)
+        before, z_b, out_b = self._units[self._next] if known else ("nothing", z, z)
+        if before != name or z_b.shape[1:] != z.shape[1:]:
+            raise ModelError(
+                f"deeplift: expected the module to run the same activations for inputs and baseline, got"
+                f" {name} of {tuple(z.shape[1:])} for {before} of {tuple(z_b.shape[1:])}"
+            )
+        self._next += 1
+        return z_b, out_b
+
+    def _activate(self, name: str, z: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        if self._attached and self._next is not None and z.requires_grad:
+            return self._apply_switch(name, z, function)
+        with torch.no_grad():
+            out = function(z.detach().clone())
+        if self._next is None:
+            self._units.append((name, z.detach()[: self.rows].clone(), out[: self.rows].clone()))
+            return out
+        z_b, out_b = self._recall_unit(name, z)
+        return self._apply_slope(z, out, self._compute_local_slope(name, z.detach(), function), z_b, out_b)
+
+    def _compute_local_slope(self, name: str, z: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """The derivative at `z`."""
+        rectifies = name in _RECTIFIERS and not self._smooth
+        return (z > 0).to(z.dtype) if rectifies else differentiate(function, z)
+
+    def _apply_slope(self, z: Tensor, out: Tensor, local: Tensor, z_b: Tensor, out_b: Tensor) -> Tensor:
+        with torch.no_grad():
+            slope = compute_slope(z - z_b, out - out_b, local, self.epsilon)
+        return _Slope.apply(z, out, slope)  # type: ignore[no-untyped-call,no-any-return]
+
+    def _apply_switch(self, name: str, z: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        z_b, out_b = self._recall_unit(name, z)
+        out, change = function(z.clone()), z - z_b
+        with torch.no_grad():
+            slope = compute_slope(
+                change, out - out_b, self._compute_local_slope(name, z.detach(), function), self.epsilon
+            )
+        linear = name in _PIECEWISE_LINEAR and not (self._smooth and name in _REPLACED)
+        near = change.abs() <= (self.epsilon if linear else torch.finfo(z.dtype).eps ** 0.25)
+        beside = None if linear else lambda: differentiate(function, z_b + change * (2 / 3), create_graph=True)
+        slope = trace_slope(slope, change, out - out_b, near, beside)
+        return _Switch.apply(z, out, slope, self)  # type: ignore[no-untyped-call,no-any-return]
+
+    def _pool(self, name: str, z: Tensor, function: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
+        if self._attached and self._next is not None and z.requires_grad:
+            z_b, (out_b, places_b) = self._recall_unit(name, z)
+            out, places = function(z)
+            others = (out_b, places, places_b)
+            return _PoolSwitch.apply(z, out, z - z_b, others, self)  # type: ignore[no-untyped-call,no-any-return]
+        with torch.no_grad():
+            pooled = function(z.detach())
+        if self._next is None:
+            self._units.append((name, z.detach()[: self.rows].clone(), tuple(p[: self.rows].clone() for p in pooled)))
+            return pooled[0]
+        z_b, pooled_b = self._recall_unit(name, z)
+        return self._apply_pool(z, z_b, pooled, pooled_b)
+
+    def _apply_pool(self, z: Tensor, z_b: Tensor, pooled: Any, pooled_b: Any) -> Tensor:
+        return _PoolSlope.apply(z, z_b, pooled, pooled_b, self.epsilon)  # type: ignore[no-untyped-call,no-any-return]
+
+
+class PairedRule(DifferenceRule):
+    """The same rule for many references: inputs are forwarded once, and each backward pass may use other references.
+
+    First use `record()` around `rows` references, then `replay()` around the inputs. Before a backward pass, set
+    `which`: the number of the reference of each row of the inputs, int64 `(rows of inputs,)`.
+    """
+
+    which: Tensor
+
+    def _recall_unit(self, name: str, z: Tensor) -> tuple[Tensor, Any]:
+        z_b, out_b = super()._recall_unit(name, z)
+        if len(z) != len(self.which) or len(z_b) != self.rows:
+            raise ModelError(
+                f"deep_shap: expected activations with a row for each input as first axis, got {name} of"
+                f" {tuple(z.shape)} for {len(self.which)} inputs"
+            )
+        return z_b, out_b
+
+    def _apply_slope(self, z: Tensor, out: Tensor, local: Tensor, z_b: Tensor, out_b: Tensor) -> Tensor:
+        return _PairedSlope.apply(z, out, local, z_b, out_b, self)  # type: ignore[no-untyped-call,no-any-return]
+
+    def _apply_pool(self, z: Tensor, z_b: Tensor, pooled: Any, pooled_b: Any) -> Tensor:
+        # autograd does not see tensors within tuples as inputs; here they need no gradient
+        return _PairedPoolSlope.apply(z, z_b, pooled, pooled_b, self)  # type: ignore[no-untyped-call,no-any-return]
+
+
+def differentiate(function: Callable[[Tensor], Tensor], z: Tensor, create_graph: bool = False) -> Tensor:
+    with torch.enable_grad():
+        leaf = z if create_graph else z.clone().requires_grad_(True)
+        (slope,) = torch.autograd.grad(function(leaf.clone()).sum(), leaf, create_graph=create_graph)
+    return slope
+
+
+def take_inplace_flag(name: str, args: list[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether a call writes into its first argument, which is not in `args`; removes the flag from the arguments."""
+    if kwargs.pop("inplace", False):
+        return True
+    if name == "relu" and args and args[0]:
+        args.clear()
+        return True
+    return name.endswith("_") and not name.startswith("__")
+
+
+def find_carriers(values: Sequence[Any]) -> list[Tensor]:
+    """The tensors among `values`, also within lists, that require a gradient: relevance can flow back through them."""
+    return [value for value in find_tensors(values) if value.requires_grad]

@@ -1,0 +1,158 @@
+"""Layer-wise relevance propagation with a rule for each kind of layer: composites, named as in the package zennit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, get_args
+
+import torch
+from torch import Tensor
+
+from standfast.errors import check
+from standfast.explainers.base import Explainer, compute_gradient, make_leaf, select_logits
+from standfast.explainers.propagation.backward_rules import preprocess_copy, preprocess_within
+from standfast.explainers.propagation.composite_rules import CompositeRule, RuleName
+from standfast.model import Model
+
+
+@dataclass(frozen=True)
+class LRPComposite(Explainer):
+    """Layer-wise relevance propagation with one rule for convolutions and one for linear layers.
+
+    The rules are `"epsilon"`, `"z_plus"`, `"alpha2_beta1"`, `"gamma"`, `"flat"` and, for the layers that read the
+    input, `"box"`. `standfast.explainers.propagation.composite_rules` has their formulas and sources. Kohlbrenner et
+    al., "Towards best practice in explaining neural network decisions with LRP" (IJCNN 2020), compare composites. The
+    subclasses are those that the package zennit (Anders et al. 2021) offers by the same names, with the same numbers.
+
+    Relevance starts as the target's logit (zennit's examples start with 1). Sums, averages and products with constant
+    matrices follow the epsilon rule. Max-pooling passes relevance to the largest value. Activations with `f(0) = 0`,
+    softplus, and shifts and scalings of single values pass it on. A batch normalisation is merged into the layer before
+    it; without such a layer it passes relevance on. The rules are for functions and not for layers, as in `LRP`. So
+    functional calls, flattening, series, residual sums and layers that run twice work. Inputs and attributions
+    `(N, ...)`; an attribution does not depend on the other inputs of the batch. With a preprocessing, relevance is that
+    of the preprocessed input.
+
+    Biases take part in the denominators, so they absorb relevance. Cost: one forward pass, and in the backward pass two
+    to eight passes through each weighted layer, depending on the rule.
+
+    Args:
+        convolution, dense: the rules of convolutions and of linear layers.
+        first: the rule of the layers that read the input, moved or scaled; None if they follow the other two options.
+        epsilon: the stabiliser of all rules, at least 0.
+        gamma: of the rule `"gamma"`, at least 0.
+
+    Raises:
+        ArgumentError: an option out of range; on a call with the box rule, the model has infinite bounds.
+        ModelError: on a call, the module uses a function without a rule (such as an attention), which is named.
+
+    >>> from standfast.model import Model
+    >>> _ = torch.manual_seed(0)
+    >>> lower, upper = torch.nn.Linear(4, 8, bias=False), torch.nn.Linear(8, 2, bias=False)
+    >>> module = torch.nn.Sequential(lower, torch.nn.ReLU(), upper)
+    >>> model, x = Model(module, bounds=(0.0, 1.0), device="cpu"), torch.rand(3, 4)
+    >>> maps = LRPComposite(dense="gamma")(model, x, 1)
+    >>> torch.allclose(maps.sum(1), model.logits(x)[:, 1], atol=1e-4)
+    True
+    """
+
+    convolution: RuleName = "z_plus"
+    dense: RuleName = "epsilon"
+    first: RuleName | None = None
+    epsilon: float = 1e-6
+    gamma: float = 0.25
+    name: ClassVar[str] = "lrp_composite"
+    needs: ClassVar[str] = "gradients; layers that have a rule"
+    differentiable: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        rules = get_args(RuleName)
+        for what in ("convolution", "dense", "first"):
+            rule = getattr(self, what)
+            known = rules if what == "first" else tuple(name for name in rules if name != "box")
+            fine = rule in known or (what == "first" and rule is None)
+            check(fine, what, f"one of {', '.join(known)}", repr(rule))
+        for what in ("epsilon", "gamma"):
+            value = getattr(self, what)
+            fine = isinstance(value, int | float) and 0 <= value < float("inf")
+            check(fine, what, "a finite number of at least 0", repr(value))
+
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        self._check_graph(create_graph)
+        if self.first == "box":
+            inputs, low, high = preprocess_within(self.name, model, x)
+        else:  # any box marks the layers that read the input
+            inputs = preprocess_copy(self.name, model, x)
+            low, high = torch.zeros_like(inputs[:1]), torch.zeros_like(inputs[:1])
+        with torch.enable_grad():
+            leaf = make_leaf(inputs, create_graph=False)
+            inputs = leaf.clone()  # an in-place first layer must not write into the leaf
+            rule = CompositeRule(self.convolution, self.dense, self.first, self.epsilon, self.gamma)
+            rule.begin(inputs, low.expand_as(inputs), high.expand_as(inputs))
+            with rule:
+                logits = rule.run_module(self.label, model.module, inputs)
+            scores = select_logits(logits, targets)
+            return compute_gradient(scores * scores.detach(), leaf), logits.detach()
+
+
+@dataclass(frozen=True)
+class LRPEpsilonPlus(LRPComposite):
+    """LRP with the z-plus rule in convolutions and the epsilon rule in linear layers.
+
+    The z-plus rule passes relevance on through positive contributions only. The package zennit calls this composite
+    `EpsilonPlus`. Kohlbrenner et al. (IJCNN 2020) compare such composites; `LRPComposite` names the formulas.
+    """
+
+    name: ClassVar[str] = "lrp_epsilon_plus"
+
+
+@dataclass(frozen=True)
+class LRPEpsilonAlpha2Beta1(LRPComposite):
+    """LRP with the alpha-beta rule (2 and 1) in convolutions and the epsilon rule in linear layers.
+
+    The alpha-beta rule weights positive contributions by 2 and negative ones by -1. The package zennit calls this
+    composite `EpsilonAlpha2Beta1`. Kohlbrenner et al. (IJCNN 2020) compare such composites; `LRPComposite` names the
+    formulas.
+    """
+
+    convolution: RuleName = "alpha2_beta1"
+    name: ClassVar[str] = "lrp_epsilon_alpha2_beta1"
+
+
+@dataclass(frozen=True)
+class LRPEpsilonPlusFlat(LRPEpsilonPlus):
+    """`lrp_epsilon_plus`, but with the flat rule in the layers that read the input.
+
+    The flat rule divides relevance equally among all inputs of a unit, so maps are smoother. The package zennit calls
+    this composite `EpsilonPlusFlat`; `LRPComposite` names the formulas.
+    """
+
+    first: RuleName | None = "flat"
+    name: ClassVar[str] = "lrp_epsilon_plus_flat"
+
+
+@dataclass(frozen=True)
+class LRPEpsilonAlpha2Beta1Flat(LRPEpsilonAlpha2Beta1):
+    """`lrp_epsilon_alpha2_beta1`, but with the flat rule in the layers that read the input.
+
+    The flat rule divides relevance equally among all inputs of a unit, so maps are smoother. The package zennit calls
+    this composite `EpsilonAlpha2Beta1Flat`; `LRPComposite` names the formulas.
+    """
+
+    first: RuleName | None = "flat"
+    name: ClassVar[str] = "lrp_epsilon_alpha2_beta1_flat"
+
+
+@dataclass(frozen=True)
+class LRPEpsilonGammaBox(LRPComposite):
+    """LRP with the gamma rule in convolutions, the epsilon rule in linear layers and the box rule at the input.
+
+    The gamma rule favours positive contributions. The box rule is for inputs between known bounds: those of the
+    model, which must be finite. The package zennit calls this composite `EpsilonGammaBox`; `LRPComposite` names
+    the formulas.
+    """
+
+    convolution: RuleName = "gamma"
+    first: RuleName | None = "box"
+    name: ClassVar[str] = "lrp_epsilon_gamma_box"

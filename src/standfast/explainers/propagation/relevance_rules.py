@@ -1,0 +1,143 @@
+"""The epsilon rule of LRP, as a mode that replaces the backward pass of the functions that the module calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from standfast.errors import ModelError
+from standfast.explainers.propagation.difference_rules import MAX_POOLS, find_carriers, take_inplace_flag
+from standfast.function_calls import FunctionMode, is_decomposed, split_names, strip_underscore
+
+# elementwise functions: they pass relevance on unchanged. All have f(0) = 0, except softplus, a smooth rectifier.
+PASS_THROUGH = split_names("relu tanh elu leaky_relu gelu silu mish selu celu hardtanh relu6 hardswish softplus")
+# linear functions: they follow the epsilon rule
+LINEAR = frozenset(MAX_POOLS) | split_names(
+    "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d batch_norm mean sum"
+    " avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d"
+    " interpolate add sub __add__ __radd__ __sub__ __rsub__ rsub"
+)
+# products: they follow the rule if only one factor depends on the input
+LINEAR_IN_ONE = split_names("mul __mul__ __rmul__ matmul __matmul__ mm addmm")
+QUOTIENTS = split_names("div true_divide __truediv__")
+# functions without an epsilon rule that mark a transformer: an error then names an explainer with rules for them
+_OF_TRANSFORMERS = split_names("softmax layer_norm rms_norm scaled_dot_product_attention multi_head_attention_forward")
+# functions that often turn logits into something else at the end of a module
+_OF_OUTPUTS = split_names("softmax log_softmax softmin logsumexp sigmoid logsigmoid log_sigmoid")
+# functions that move values: relevance moves with them (dropout is off)
+MOVES = split_names(
+    "flatten view reshape permute transpose squeeze unsqueeze cat concat stack __getitem__ contiguous expand"
+    " pad chunk split unflatten movedim swapaxes t dropout dropout1d dropout2d dropout3d alpha_dropout"
+    " feature_dropout clone select narrow flip to unbind view_as reshape_as float double"
+)
+
+
+class _TimesInput(Function):
+    """The identity; the backward pass multiplies by the input, which turns weights of the input into its relevance."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> Tensor:
+        ctx.save_for_backward(a)
+        return a.view_as(a)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        (a,) = ctx.saved_tensors
+        return gradients[0] * a  # type: ignore[no-any-return]
+
+
+class _OverOutput(Function):
+    """The identity; the backward pass divides relevance by the output plus or minus epsilon."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, epsilon: float) -> Tensor:
+        ctx.save_for_backward(z)
+        ctx.epsilon = epsilon
+        return z.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (z,) = ctx.saved_tensors
+        divisor = torch.where(z >= 0, z + ctx.epsilon, z - ctx.epsilon)
+        empty = divisor == 0  # only if epsilon is 0 or vanishes in rounding; such units pass on no relevance
+        return torch.where(empty, 0.0, gradients[0] / torch.where(empty, 1.0, divisor)), None
+
+
+class PassThrough(Function):
+    """Returns `function(z)`; the backward pass gives the relevance to `z` unchanged.
+
+    The function must return new memory.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        return function(z)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0], None
+
+
+def make_rule_error(who: str, name: str, func: Callable[..., Any], attention: bool = False) -> ModelError:
+    """The error of an explainer for a function without a rule, with what the user can do.
+
+    Args:
+        who: the explainer.
+        name, func: the function and its name.
+        attention: the explainer has rules for attention.
+    """
+    plain = name.strip("_")  # of `_log_softmax`, which is `log_softmax` in a program of torch.export
+    hints = ""
+    if plain in _OF_OUTPUTS:
+        hints += f"; if it is the last step, return the logits: remove the {plain} at the end"
+    if plain in _OF_TRANSFORMERS and not attention:
+        hints += "; attn_lrp has rules for transformers"
+    if is_decomposed(name, func):
+        hints += "; export the program without run_decompositions"
+    return ModelError(f"{who}: expected a module made of functions with a rule, got {name!r}, which has none{hints}")
+
+
+class EpsilonRule(FunctionMode):
+    """Inside, backward passes propagate relevance by the epsilon rule."""
+
+    def __init__(self, epsilon: float) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+
+    def run(self, name: str, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        carrying = find_carriers([*args, *kwargs.values()])
+        if not carrying or name in MOVES:
+            return func(*args, **kwargs)
+        plain = strip_underscore(name)
+        if plain in PASS_THROUGH:
+            z = args.pop(0) if args else kwargs.pop("input")
+            in_place = take_inplace_flag(name, args, kwargs)
+            result = PassThrough.apply(z, lambda z: func(z.clone(), *args, **kwargs))  # type: ignore[no-untyped-call]
+            return z.copy_(result) if in_place else result
+        alone = len(carrying) == 1
+        by_constant = alone and plain in QUOTIENTS and args[0] is carrying[0]
+        if plain in LINEAR or (plain in LINEAR_IN_ONE and alone) or by_constant:
+            if plain == name:
+                return self._share(func, args, kwargs)
+            # in place: compute in new memory, then write
+            twin = getattr(torch, plain)
+            return args[0].copy_(self._share(twin, [args[0].clone(), *args[1:]], kwargs))
+        result = func(*args, **kwargs)
+        if find_carriers([result]):
+            raise make_rule_error(self.who, name, func)
+        return result
+
+    def _share(self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
+        """Call a linear function such that its backward pass follows the epsilon rule."""
+
+        def weigh(value: Any) -> Any:
+            if isinstance(value, Tensor) and value.requires_grad:
+                return _TimesInput.apply(value)  # type: ignore[no-untyped-call]
+            return value
+
+        out = func(*[weigh(a) for a in args], **{key: weigh(value) for key, value in kwargs.items()})
+        return _OverOutput.apply(out, self.epsilon)  # type: ignore[no-untyped-call,no-any-return]

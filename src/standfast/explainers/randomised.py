@@ -1,0 +1,196 @@
+"""The control that looks at a model that has learned nothing: an explainer on the model with shuffled weights."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from standfast.errors import check, check_integer
+from standfast.explainers.base import Explainer, check_seed
+from standfast.explainers.gradients.input_gradients import Saliency
+from standfast.model import Model, module_name
+from standfast.tensors import mix64
+
+
+@dataclass(frozen=True)
+class RandomisedExplainer(Explainer):
+    """The maps of another explainer for the model with shuffled weights; the logits are those of the model itself.
+
+    Each weight and bias keeps its values, in a random order. So the network has the same architecture and weights of
+    the same size, but nothing of what it has learned. An explainer whose maps score no better than these does not show
+    what the model has learned. This is the test by randomised parameters of Adebayo et al., "Sanity checks for saliency
+    maps" (NeurIPS 2018, Sec. 4). They draw new weights; we shuffle, which needs no knowledge of how the weights were
+    initialised and keeps the scale that training gave them. As there, `layers` counts from the output on: 1 shuffles
+    the last layer only, and by default the cascade has reached the input. Buffers, such as the running means of batch
+    normalisation, stay.
+
+    The model is not copied and not changed. Only while maps are computed, the parameters have other values.
+
+    Options of a study file are `{randomised: {explainer: saliency, layers: 1}}`. As a name it is `randomised:saliency`,
+    or with options of the explainer `randomised:integrated_gradients:steps=16`.
+
+    Cost: that of the explainer, and one more forward pass for each input, for the logits.
+
+    Args:
+        explainer: whose maps to take.
+        layers: how many layers to shuffle, counted from the output, in the order in which the module registers them;
+            None for all.
+        seed: of the shuffling.
+
+    Raises:
+        ArgumentError: in the call, a module without parameters.
+
+    >>> from standfast.model import Model
+    >>> model = Model(torch.nn.Linear(5, 2), bounds=(0.0, 1.0), device="cpu")
+    >>> x = torch.rand(3, 5)
+    >>> shuffled = RandomisedExplainer(Saliency())(model, x, 0)
+    >>> set(shuffled[0].tolist()) <= set(model.module.weight.abs().flatten().tolist())
+    True
+    >>> bool((shuffled == Saliency()(model, x, 0)).all())
+    False
+    """
+
+    explainer: Explainer = field(default_factory=Saliency)
+    layers: int | None = None
+    seed: int = 0
+    name: ClassVar[str] = "randomised"
+    needs: ClassVar[str] = "a module with parameters"
+    differentiable: ClassVar[bool] = False
+    control: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        expected = "an explainer, such as standfast.explainers.get('saliency')"
+        check(isinstance(self.explainer, Explainer), "explainer", expected, repr(self.explainer))
+        check_integer(self.layers, "layers", also=(None,))
+        check_seed(self.seed)
+
+    @property
+    def gateable(self) -> bool:  # type: ignore[override]
+        """As of the explainer. Gates mask the shuffled weights of a layer as they mask the model's own.
+
+        Masked weights are another thing: they are shuffled with their zeros. So an explainer that is not gateable is a
+        weaker control of parameter SenC.
+        """
+        return self.explainer.gateable
+
+    @property
+    def rows_per_input(self) -> int:
+        return self.explainer.rows_per_input
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}:{self.explainer.label}"
+
+    def attribute(
+        self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        self._check_graph(create_graph)
+        logits, classes = self._predict(model, x, targets)
+        with self._shuffling(model.module):
+            return self.explainer.attribute(model, x, classes)[0], logits
+
+    def fixed_part(self, inputs: Tensor) -> Tensor | None:
+        return self.explainer.fixed_part(inputs)
+
+    def attribute_copies(self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor) -> tuple[Tensor, Tensor]:
+        logits, classes = self._predict(model, x, targets)
+        with self._shuffling(model.module):
+            return self.explainer.attribute_copies(model, x, classes, fixed)[0], logits
+
+    def _predict(self, model: Model, x: Tensor, targets: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The model's own logits, and the classes to explain."""
+        with torch.no_grad():
+            logits = model.forward(x.detach().clone())
+        return logits, logits.argmax(1) if targets is None else targets
+
+    @contextlib.contextmanager
+    def _shuffling(self, module: nn.Module) -> Iterator[None]:
+        """Inside, the parameters have their shuffled values; afterwards their own, also after an exception."""
+        parameters = list(_select_parameters(module, self.layers).values())
+        expected = "a module with parameters to shuffle"
+        check(len(parameters) > 0, "model", expected, module_name(module))
+        shuffled = _shuffle(module, parameters, self.layers, self.seed)
+        originals = [parameter.data for parameter in parameters]
+        try:
+            _set_values(parameters, shuffled)
+            yield
+        finally:
+            try:
+                _set_values(parameters, originals)
+            finally:  # also after a Ctrl-C in the line above
+                _set_values(parameters, originals)
+
+
+def _set_values(parameters: list[nn.Parameter], values: list[Tensor]) -> None:
+    for parameter, each in zip(parameters, values, strict=True):
+        parameter.data = each
+
+
+def _select_parameters(module: nn.Module, layers: int | None) -> dict[str, nn.Parameter]:
+    """The floating-point parameters of the last `layers` layers that have some, by name; shared ones once."""
+    owners: dict[str, list[str]] = {}
+    found = {n: p for n, p in module.named_parameters() if p.is_floating_point() or p.is_complex()}
+    for name in found:
+        owners.setdefault(name.rpartition(".")[0], []).append(name)
+    chosen = list(owners.values())[-layers if layers is not None else None :]
+    return {name: found[name] for names in chosen for name in names}
+
+
+@dataclass(frozen=True)
+class _Shuffled:
+    """Shuffled values of parameters, and what says whether the parameters have changed since.
+
+    Attributes:
+        originals: the values that were shuffled; while they are held, no other tensor has their place in memory.
+        versions: of the parameters, which count changes in place.
+        sums: of the originals, for changes through `parameter.data`, which no version counts.
+        values: shuffled.
+    """
+
+    originals: list[Tensor]
+    versions: list[int]
+    sums: list[float]
+    values: list[Tensor]
+
+    def is_of(self, parameters: list[nn.Parameter]) -> bool:
+        """Whether the parameters have the values that were shuffled."""
+        places = [each.data_ptr() for each in self.originals]
+        same = places == [p.data.data_ptr() for p in parameters] and self.versions == [p._version for p in parameters]
+        return same and self.sums == _sum(parameters)
+
+
+_SHUFFLED: WeakKeyDictionary[nn.Module, dict[tuple[int | None, int], _Shuffled]] = WeakKeyDictionary()
+
+
+def _shuffle(module: nn.Module, parameters: list[nn.Parameter], layers: int | None, seed: int) -> list[Tensor]:
+    """The shuffled values of the parameters, which are kept until the parameters change.
+
+    Each parameter has an order of its own, from the seed and its place, counted from the output. So a longer cascade
+    shuffles the last layers as a shorter one does.
+    """
+    known = _SHUFFLED.setdefault(module, {})
+    found = known.get((layers, seed))
+    if found is None or not found.is_of(parameters):
+        # the same numbers whatever the device
+        keys = mix64(mix64(torch.tensor([seed])) + torch.arange(len(parameters), 0, -1)).tolist()
+        values = []
+        for key, parameter in zip(keys, parameters, strict=True):
+            generator = torch.Generator().manual_seed(key & ((1 << 63) - 1))
+            order = torch.randperm(parameter.numel(), generator=generator).to(parameter.device)
+            values.append(parameter.data.reshape(-1)[order].reshape(parameter.shape))
+        versions = [parameter._version for parameter in parameters]
+        found = _Shuffled([p.data for p in parameters], versions, _sum(parameters), values)
+        known[layers, seed] = found
+    return found.values
+
+
+def _sum(parameters: list[nn.Parameter]) -> list[float]:
+    kind = torch.complex128 if any(p.is_complex() for p in parameters) else torch.float64
+    sums = torch.stack([parameter.data.sum(dtype=kind) for parameter in parameters])
+    return list(torch.view_as_real(sums).flatten().tolist() if sums.is_complex() else sums.tolist())

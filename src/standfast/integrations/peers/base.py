@@ -1,0 +1,229 @@
+"""Metrics of Quantus and Captum ("peers") as standfast metrics: `quantus:MaxSensitivity`, `captum:infidelity`.
+
+Each metric is called, not reimplemented. It becomes a `Metric` whose options are those of the peer's constructor or
+function. So a study can compare them with ours on the same models, inputs and explainers, in one report. Around a call:
+
+* Peers draw from the global generators and compute on whole batches. Here each sample is passed on its own, with the
+  global generators seeded from its content and restored afterwards. So no result depends on the batch size, the order
+  or the other samples. (Quantus normalises maps by the largest value of the batch; here, by that of the sample.)
+* If a sample yields NaN or infinity, or its values cause an error, the sample is flagged, and the column `failure` has
+  the message. The other samples are evaluated. A wrong option raises an error.
+* Inputs that a peer perturbs may lie outside the model's bounds, as in the peer's own package.
+
+Cost: all model evaluations that the peer requests, predictions and explanations.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+import polars as pl
+import torch
+from torch import Tensor
+
+from standfast.errors import ArgumentError, StandfastError
+from standfast.explainers import Explainer
+from standfast.integrations.peers.sample import Sample, isolate
+from standfast.metrics import get
+from standfast.metrics.base import Direction, Metric, plain
+from standfast.metrics.probe import Probe
+from standfast.metrics.result import Result
+from standfast.model import Model
+from standfast.records import set_fields
+from standfast.tensors import content_keys, draw_seed
+
+Reduce = Literal["mean", "last", "max"]
+
+#: errors that do not depend on a sample's values: the peer does not run here, or its options contradict each other
+_PROGRAMMING_ERRORS = (AttributeError, ImportError, NameError, NotImplementedError, TypeError)
+
+
+class Source(Protocol):
+    """The functions that differ between packages. The modules `captum` and `quantus` have this interface."""
+
+    #: the base class of the metrics of this package
+    Base: type[PeerMetric]
+
+    def version(self) -> str:
+        """The name of the package and its version."""
+
+    def metrics(self) -> Mapping[str, Callable[..., Any]]:
+        """The metrics of the package by name."""
+
+    def explain_refusal(self, title: str) -> str:
+        """The reason why a metric cannot be used here; empty if it can."""
+
+    def find_direction(self, title: str) -> Literal["higher", "lower"] | None:
+        """The direction that the package states for a metric."""
+
+    def make_fields(self, title: str) -> tuple[list[tuple[str, Any, Any]], tuple[str, ...], dict[str, Any]]:
+        """The options as dataclass fields, the names of those passed to the package, and further class attributes."""
+
+
+@dataclass(frozen=True)
+class PeerResult(Result):
+    """The result of a metric of another package.
+
+    Attributes:
+        score: the value of the metric, float64 `(N,)`; NaN if there is none.
+        failed: True if the metric gave NaN or infinity or raised an error for the sample, bool `(N,)`; the status of
+            the sample is then `"nonfinite"`.
+        failure: the error message or another reason for a failure; None for samples without one.
+    """
+
+    score: Tensor
+    failed: Tensor
+    failure: tuple[str | None, ...] = ()
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of `Result`, and `failure`."""
+        return {**super().columns(), "failure": pl.Series(list(self.failure), dtype=pl.String)}
+
+
+@dataclass(frozen=True)
+class PeerMetric(Metric):
+    """A metric of another package; `standfast.integrations.peers.names.peer_class` makes the concrete classes."""
+
+    #: the direction that the package states, for its default options
+    stated: ClassVar[Direction] = None
+    #: the options of the peer's constructor or function, which are passed unchanged
+    peer_options: ClassVar[tuple[str, ...]] = ()
+    #: the package's name and version: part of a job's identity
+    package: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        # an attribute of the object, not only of the class: identities are computed from an object's attributes
+        set_fields(self, _package=self.package)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return get, (self.name,), {"given": given}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        set_fields(self, **state["given"])
+
+    @classmethod
+    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
+        """The direction that the package states."""
+        return cls.stated
+
+    def options(self) -> dict[str, Any]:
+        """The options as plain values, functions by their names; and the package with its version."""
+        return {f.name: _describe(getattr(self, f.name)) for f in dataclasses.fields(self)} | {"package": self.package}
+
+    def expected_evaluations(self) -> int:
+        """The number of samples that the peer draws, if an option gives it; else an estimate."""
+        counts = (getattr(self, name, None) for name in ("nr_samples", "n_perturb_samples", "nr_runs"))
+        return 1 + next((count for count in counts if isinstance(count, int)), 50)
+
+    def score_one(self, sample: Sample) -> object:
+        """The peer's answer for one sample: a number, or the numbers of a curve."""
+        raise NotImplementedError
+
+    def reduce_answer(self, answer: object) -> float:
+        """Reduce the answer to one number.
+
+        Raises:
+            ArgumentError: the answer has several numbers, and `reduce` is not set.
+        """
+        values = _flatten(answer)
+        if len(values) == 1:
+            return values[0]
+        how: Reduce | None = getattr(self, "reduce", None)
+        if how is None or not values:
+            expected = f"mean, last or max, because {self.name} has {len(values)} numbers for a sample"
+            raise ArgumentError("reduce", expected, how)
+        return {"mean": math.fsum(values) / len(values), "last": values[-1], "max": max(values)}[how]
+
+    def evaluate(
+        self,
+        model: Model,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> PeerResult:
+        """Evaluate the samples one at a time, as the module's docstring describes."""
+        probe = Probe(model, explainer, inputs, targets)
+        seeds = content_keys(inputs, draw_seed(generator)).tolist()
+        score = torch.full((len(inputs),), torch.nan, dtype=torch.float64, device=inputs.device)
+        failure: list[str | None] = [None] * len(inputs)
+        for row in probe.usable().tolist():
+            part = slice(row, row + 1)
+            maps, classes = probe.maps[part], probe.logits.shape[1]
+            sample = Sample(model, explainer, inputs[part], probe.targets[part], maps, classes)
+            with isolate(sample, seeds[row]):
+                value, failure[row] = self._score_sample(sample)
+            probe.charge(probe.usable().new_tensor([row]), sample.evaluations)
+            score[row] = value if failure[row] is None else torch.nan
+        failed = torch.tensor([message is not None for message in failure], device=inputs.device)
+        probe.skip(failed, "nonfinite")
+        return PeerResult(
+            **probe.common_fields(self),
+            value=score,
+            score=score,
+            failed=failed,
+            failure=tuple(failure),
+        )
+
+    def _score_sample(self, sample: Sample) -> tuple[float, str | None]:
+        """The value of one sample and None, or NaN and the reason for the failure."""
+        try:
+            answer = self.score_one(sample)
+        except StandfastError:  # an error of the user's explainer or model
+            raise
+        except _PROGRAMMING_ERRORS as error:
+            raise StandfastError(f"{self.name} of {self.package} does not run: {_describe_error(error)}") from error
+        except Exception as error:
+            if sample.error is not None:
+                raise sample.error from error
+            return math.nan, _describe_error(error)
+        value = self.reduce_answer(answer)
+        return (value, None) if math.isfinite(value) else (math.nan, f"{self.name} gave {value}")
+
+
+def _flatten(answer: object) -> list[float]:
+    """All numbers of an answer, which is a number, or an array, a list or a mapping of numbers."""
+    if isinstance(answer, Tensor):
+        answer = answer.detach().cpu().numpy()
+    if isinstance(answer, Mapping):
+        return [number for value in answer.values() for number in _flatten(value)]
+    if isinstance(answer, list | tuple | np.ndarray) and np.ndim(answer) > 0:
+        return [number for value in answer for number in _flatten(value)]
+    return [float(answer)]  # type: ignore[arg-type]
+
+
+def _describe_error(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".rstrip(": ")
+
+
+def _describe(value: object) -> Any:
+    if callable(value):
+        return getattr(value, "__qualname__", type(value).__name__)
+    if isinstance(value, Mapping):
+        return {str(key): _describe(entry) for key, entry in value.items()}
+    return plain(value)
+
+
+def read_options(function: Callable[..., Any], left_out: frozenset[str]) -> list[tuple[str, Any, Any]]:
+    """The options of a constructor or function, as `(name, type, field)`; the default determines the type."""
+    found: list[tuple[str, Any, Any]] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        variadic = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        if name in left_out or name == "self" or variadic:
+            continue
+        default = None if parameter.default is parameter.empty else parameter.default
+        kind = type(default) if isinstance(default, bool | int | float) else Any
+        option = dataclasses.field(default=default)
+        if isinstance(default, list | dict | set):
+            option = dataclasses.field(default_factory=partial(copy.copy, default))
+        found.append((name, kind, option))
+    return found

@@ -1,0 +1,83 @@
+"""Metrics of other packages by name: `"quantus:MaxSensitivity"`, `"captum:infidelity"`."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+
+from standfast.errors import ArgumentError, UnknownNameError
+from standfast.integrations.peers import captum, quantus
+from standfast.integrations.peers.base import PeerMetric, Source
+from standfast.integrations.peers.publications import CITATIONS, DIRECTIONS, bibtex
+
+#: the packages whose metrics have names; the package comes before a colon
+SOURCES: dict[str, Source] = {"captum": captum, "quantus": quantus}  # type: ignore[dict-item]
+
+
+def peer_names(package: str) -> list[str]:
+    """The names of all usable metrics of `"captum"` or `"quantus"`, with the package before a colon, sorted.
+
+    Raises:
+        UnknownNameError: there is no such package.
+        MissingExtraError: the package is not installed.
+
+    >>> peer_names("captum")
+    ['captum:infidelity', 'captum:sensitivity_max']
+    """
+    source = _find_source(package)
+    return [f"{package}:{title}" for title in sorted(source.metrics()) if not source.explain_refusal(title)]
+
+
+@cache
+def peer_class(name: str) -> type[PeerMetric]:
+    """The class of a metric such as `"quantus:MaxSensitivity"` or `"captum:infidelity"`: a dataclass, like our own.
+
+    Its options are those options of the peer's constructor or function that change a value, with the same defaults.
+    Further options are:
+
+    * `reduce`: how several numbers for a sample become one: their `"mean"`, the `"last"` one or the `"max"`. With None,
+      several numbers are an error.
+    * `softmax` (Quantus): whether predictions are probabilities; None for the metric's own default.
+    * `noise` (`captum:infidelity`, which has no default perturbation): the standard deviation of normal noise.
+
+    Quantus's functions can be given by name: `similarity_func: correlation_spearman`.
+
+    Raises:
+        UnknownNameError: the package has no such metric.
+        ArgumentError: the metric compares samples with each other, or needs masks of objects.
+        MissingExtraError: Quantus is not installed.
+
+    >>> kind = peer_class("captum:sensitivity_max")
+    >>> kind().direction, kind(n_perturb_samples=5).options()["perturb_radius"]
+    ('lower', 0.02)
+    """
+    package, _, title = name.partition(":")
+    source = _find_source(package)
+    known = source.metrics()
+    if title not in known:
+        raise UnknownNameError(f"metric of {package}", title, known)
+    if reason := source.explain_refusal(title):
+        expected = f"a metric of {package} that evaluates each sample on its own"
+        raise ArgumentError("metric", expected, f"{title}, which {reason}")
+    fields, peer_options, attributes = source.make_fields(title)
+    namespace = {
+        "__module__": __name__,
+        "__doc__": f"`{title}` of {source.version()}; the package documents its options.",
+        "__post_init__": source.Base.__post_init__,
+        "name": name,
+        "stated": DIRECTIONS.get(name, source.find_direction(title)),
+        "citation": CITATIONS.get(name, package),
+        "bibtex": bibtex(name),
+        "peer_options": peer_options,
+        "package": source.version(),
+        **attributes,
+    }
+    kind = dataclasses.make_dataclass(title, fields, bases=(source.Base,), namespace=namespace, frozen=True)
+    assert issubclass(kind, PeerMetric)
+    return kind
+
+
+def _find_source(package: str) -> Source:
+    if package not in SOURCES:
+        raise UnknownNameError("package", package, SOURCES)
+    return SOURCES[package]

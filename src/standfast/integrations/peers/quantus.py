@@ -1,0 +1,184 @@
+"""The metrics of Quantus as a `Source` of peer metrics.
+
+Quantus is under the LGPL. Its code is called, not copied.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version as installed
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import nn
+
+from standfast.errors import ArgumentError, MissingExtraError, ModelError, UnknownNameError, check, check_integer
+from standfast.integrations.peers.base import PeerMetric, Reduce, read_options
+from standfast.integrations.peers.sample import Sample
+from standfast.metrics.base import Direction
+
+#: options that aggregate, plot or print, and do not change the value of a sample
+_OUTPUT = frozenset(
+    {"return_aggregate", "aggregate_func", "default_plot_func", "disable_warnings", "display_progressbar"}
+)
+#: metrics that compare the samples of a batch with each other, so a single sample has no value
+_OF_BATCHES = ("Consistency", "SensitivityN", "Sufficiency")
+#: metrics with several numbers per sample, points of a curve; their mean is its area, for steps of equal width
+_CURVES = ("PixelFlipping", "RegionPerturbation", "Selectivity", "ROAD")
+#: metrics with a number per layer, of which Quantus can return the average
+_OVER_LAYERS = ("MPRT", "SmoothMPRT")
+
+
+def version() -> str:
+    """The name of the package and its version."""
+    _import_quantus()
+    return f"quantus {installed('quantus')}"
+
+
+def _import_quantus() -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return import_module("quantus")
+    except ImportError as error:
+        raise MissingExtraError(f"a metric of Quantus ({error})", "peers") from error
+
+
+@cache
+def metrics() -> dict[str, type[Any]]:
+    """Quantus's classes of metrics by name."""
+    groups = _import_quantus().AVAILABLE_METRICS.values()
+    return {kind.__name__: kind for group in groups for kind in group.values()}
+
+
+def explain_refusal(title: str) -> str:
+    """The reason why a metric cannot be used here; empty if it can."""
+    if title in _OF_BATCHES:
+        return "compares samples with each other, so its value depends on the batch"
+    if str(getattr(metrics()[title], "evaluation_category", "")).endswith("LOCALISATION"):
+        return "needs a mask of the object for each sample (s_batch)"
+    return ""
+
+
+def find_direction(title: str) -> Literal["higher", "lower"] | None:
+    """The direction that Quantus states for a metric."""
+    stated = str(getattr(getattr(metrics()[title], "score_direction", None), "value", ""))
+    return "higher" if stated == "higher" else "lower" if stated == "lower" else None
+
+
+def make_fields(title: str) -> tuple[list[tuple[str, Any, Any]], tuple[str, ...], dict[str, Any]]:
+    """The options as dataclass fields, the names of those passed to the constructor, and further class attributes."""
+    own = []
+    for name, kind, option in read_options(metrics()[title].__init__, _OUTPUT):
+        if name == "num_classes":  # None stands for the model's number of classes
+            kind, option = int | None, field(default=None)
+        elif name == "return_average_correlation" and title in _OVER_LAYERS:
+            option = field(default=True)
+        elif callable(option.default):  # None stands for Quantus's default function
+            kind, option = Any, field(default=None)
+        own.append((name, kind, option))
+    ours = [
+        ("softmax", bool | None, field(default=None)),
+        ("reduce", Reduce | None, field(default="mean" if title in _CURVES else None)),
+    ]
+    return [*own, *ours], tuple(name for name, *_ in own), {"title": title}
+
+
+@dataclass(frozen=True)
+class Base(PeerMetric):
+    """A metric of Quantus."""
+
+    title: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        reduce = getattr(self, "reduce", None)
+        check(reduce in (None, "mean", "last", "max"), "reduce", "mean, last, max or None", repr(reduce))
+        softmax = getattr(self, "softmax", None)
+        check(softmax is None or isinstance(softmax, bool), "softmax", "True, False or None", repr(softmax))
+        for name in ("nr_samples", "nr_runs", "features_in_step", "n_perturb_samples", "patch_size", "nr_steps"):
+            value = getattr(self, name, 1)
+            check_integer(value, name)
+        self._build(2)  # raises an error for a wrong option
+
+    @classmethod
+    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
+        """The direction that Quantus states; least relevant first reverses it."""
+        if cls.stated is None or options.get("order") != "lerf":
+            return cls.stated
+        return "lower" if cls.stated == "higher" else "higher"
+
+    def _build(self, classes: int) -> Any:
+        """Make Quantus's metric for a model with so many classes."""
+        options = {}
+        for name in self.peer_options:
+            value = getattr(self, name)
+            if name == "num_classes" and value is None:
+                value = classes
+            if value is not None:
+                options[name] = _find_function(name, value) if name.endswith("_func") else value
+        if getattr(self, "perturb_func_kwargs", None) is not None:
+            options["perturb_func_kwargs"] = dict(self.perturb_func_kwargs)  # type: ignore[attr-defined]
+        quiet = {"disable_warnings": True, "display_progressbar": False}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                return metrics()[self.title](**options, **quiet)
+            except Exception as error:
+                got = f"{type(error).__name__}: {error}".rstrip(": ")
+                raise ArgumentError("options", f"options that {self.name} accepts", got) from error
+
+    def score_one(self, sample: Sample) -> object:
+        """Quantus's value of one sample."""
+        if sample.model.dtype != torch.float32:
+            raise ModelError(f"{self.name}: expected a module in float32, because Quantus converts all inputs to it")
+        metric = self._build(sample.classes)
+
+        def explain(model: nn.Module, inputs: Any, targets: Any, **_: Any) -> np.ndarray[Any, Any]:
+            x, classes = torch.as_tensor(np.asarray(inputs)), torch.as_tensor(np.asarray(targets))
+            return sample.explain(x, classes, model).cpu().numpy()
+
+        accepted = inspect.signature(type(metric).__call__).parameters
+        softmax = {} if getattr(self, "softmax", None) is None else {"softmax": self.softmax}  # type: ignore[attr-defined]
+        answer = metric(
+            model=sample.module,
+            x_batch=sample.inputs.cpu().numpy(),
+            y_batch=sample.targets.cpu().numpy(),
+            a_batch=sample.maps.cpu().numpy(),
+            s_batch=None,
+            channel_first=True,
+            explain_func=explain,
+            device=str(sample.model.device),
+            **{name: value for name, value in softmax.items() if name in accepted},
+        )
+        if isinstance(answer, Mapping) and self.title in _OVER_LAYERS:  # the first entry, the original model, is 1
+            answer = {layer: values for layer, values in answer.items() if layer != "original"}
+        return answer
+
+
+def _find_function(option: str, value: object) -> Callable[..., Any]:
+    """The function that an option gives: a function, or the name of a function of Quantus."""
+    if not isinstance(value, str):
+        check(callable(value), option, "a function, or the name of a function of Quantus", repr(value))
+        return value  # type: ignore[return-value]
+    constants: Any = import_module("quantus.helpers.constants")
+    tables: dict[str, Mapping[str, Any]] = {
+        "similarity_func": constants.AVAILABLE_SIMILARITY_FUNCTIONS,
+        "perturb_func": constants.AVAILABLE_PERTURBATION_FUNCTIONS,
+        "normalise_func": constants.AVAILABLE_NORMALISATION_FUNCTIONS,
+    }
+    if option == "loss_func":
+        return value  # type: ignore[return-value]
+    known = tables.get(option, {})
+    if not known:
+        raise ArgumentError(option, "a function (Quantus has no names for this option)", repr(value))
+    if value not in known:
+        raise UnknownNameError(option, value, known)
+    found: Callable[..., Any] = known[value]
+    return found

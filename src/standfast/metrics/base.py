@@ -1,0 +1,403 @@
+"""`Metric`: one published evaluation. Options in the constructor, data in the call."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Literal, TypeVar, get_args
+
+import torch
+from torch import Tensor, nn
+
+from standfast.errors import ArgumentError, StandfastError, check, suggest_name
+from standfast.explainers import Explainer
+from standfast.explainers import get as get_explainer
+from standfast.explainers.base import collect_choices
+from standfast.metrics.result import Result
+from standfast.model import Model, module_name
+from standfast.neighbourhoods import Neighbourhood, NormBall
+from standfast.records import ConfigurationType, set_fields
+from standfast.registry import Registry
+from standfast.segments import LabelMap, check_one_for_all
+from standfast.similarity import Similarity
+from standfast.similarity import get as get_similarity
+
+T = TypeVar("T")
+M = TypeVar("M", bound="Metric")
+
+#: which value is better; None where the values do not rank explainers
+Direction = Literal["higher", "lower"] | None
+#: the role of an option that leaves the value as it is
+NO_EFFECT: Final = "no effect"
+
+
+@dataclass(frozen=True)
+class PartOf:
+    """The role of an option that has an effect only with some values of another option, and so belongs to it.
+
+    Attributes:
+        option: the other option.
+        only: the names with which this one has an effect; or all, except
+        unless: the names with which it has none.
+    """
+
+    option: str
+    only: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+
+
+#: what an option means where configurations of a metric are compared
+Role = PartOf | Literal["no effect"]
+
+#: a set of options by name: for an answer in seconds, the defaults, and what the metric's publication used
+Preset = Literal["quick", "standard", "paper"]
+PRESETS: tuple[Preset, ...] = get_args(Preset)
+#: the options of each preset of a metric, where they differ from the defaults
+Presets = Mapping[Preset, Mapping[str, Any]]
+
+
+def check_preset(preset: object, argument: str = "preset") -> None:
+    """Raise `ArgumentError` unless `preset` is the name of one."""
+    near = suggest_name(preset, PRESETS) if isinstance(preset, str) else ""
+    check(preset in PRESETS, argument, f"one of {', '.join(PRESETS)}", f"{preset!r}{near}")
+
+
+def preset_options(kind: type[Metric], preset: Preset) -> dict[str, Any]:
+    """The options that a preset sets, without those that a class has taken out of its constructor."""
+    fixed = {f.name for f in dataclasses.fields(kind) if not f.init}
+    return {option: value for option, value in kind.presets.get(preset, {}).items() if option not in fixed}
+
+
+class _PresetsApplied(ConfigurationType):
+    """The class of metric classes: when a metric is made, its preset fills in the options that are not given.
+
+    Only the call knows which options were given, so this cannot be done in `__post_init__`.
+    """
+
+    def __call__(cls: type[T], *values: Any, **options: Any) -> T:
+        preset = options.get("preset", "standard")
+        check_preset(preset)
+        kind: Any = cls  # a class of metrics
+        positional = [f.name for f in dataclasses.fields(kind) if f.init and not f.kw_only]
+        given = {*positional[: len(values)], *options}
+        own = {option: value for option, value in preset_options(kind, preset).items() if option not in given}
+        try:
+            made: T = ConfigurationType.__call__(cls, *values, **options, **own)
+            return made
+        except ArgumentError as error:
+            if not own:
+                raise
+            ConfigurationType.__call__(cls, *values, **options)  # raises if the preset is not the cause
+            named = {error.argument: own[error.argument]} if error.argument in own else own
+            sets = ", ".join(f"{option}={value!r}" for option, value in named.items())
+            got = f"{error.got} (preset {preset!r} sets {sets})"
+            raise ArgumentError(error.argument, error.expected, got) from error
+
+
+@dataclass(frozen=True)
+class Metric(metaclass=_PresetsApplied):
+    """The base of every metric: `metric(model, explainer, inputs, targets=None, *, generator=None) -> Result`.
+
+    A metric is a frozen dataclass. Its fields are its options, and `evaluate` is its method; the page "Extending
+    standfast" of the documentation builds two. `standfast.testing.check_metric` checks what is promised here.
+
+    The result for a sample is a function of the sample, its target, the model, the explainer, the options and the
+    generator's seed. It does not depend on the batch size, on the order of the samples or on the other samples of the
+    batch. For that, every sample draws from a random stream of its own, whose seed is made of the generator's seed and
+    the sample's values (`standfast.tensors.Streams`). So two equal samples get equal results. Without a generator the
+    seed is always the same.
+
+    Args:
+        preset: a set of values for the options that are not given: `"quick"` answers in seconds for a small network,
+            with fewer draws or a smaller budget; `"standard"` stands for the defaults; `"paper"` is what the metric's
+            publication used. Do not compare values of different presets: a search with a smaller budget finds less. The
+            other options show the result; `preset` only says where they come from, so `dataclasses.replace` does not
+            apply another one: make a new metric instead.
+
+    Attributes:
+        name: under which the metric is registered, such as `"worst_case"`.
+        direction: whether an explainer with a `"higher"` or a `"lower"` value is better; None for a metric that does
+            not rank explainers. A metric in which that depends on the options overrides `direction_of` instead.
+        category: what the metric asks, in the field's word: `"faithfulness"`, `"robustness"`, `"localisation"`, ...;
+            may be empty.
+        needs: what the model, the explainer or the data must have, in a few words for lists; may be empty. Options
+            without a default are known anyway. With `"gradients"` alone the metric refuses a function of arrays
+            (`Model.from_callable`) before any work.
+        controls: whether control explainers (`Explainer.control`) are shown beside the others by default, and tests
+            say which explainers do better than all of them. For metrics that claim to say something about the model.
+        citation, bibtex: the key of the publication and its BibTeX entry, for the report; both may be empty.
+        roles: the options that do not always have an effect on the value: `NO_EFFECT`, or `PartOf` another one. A
+            report compares configurations by all other options: numbers on an axis, and anything else as a category.
+        mask_option: the option that may name a data set's masks, one for each sample, for `for_data`; empty if there is
+            none.
+        presets: the options of a preset, where they differ from the defaults: `{"quick": {"samples": 10}}`.
+
+    Raises:
+        ArgumentError: when a metric is made with an unknown preset.
+        ArgumentError: when a class is created whose `name` is no text, or whose `direction` is missing or is none of
+            the above.
+
+    >>> import standfast
+    >>> digits = standfast.data.bundled("digits")[:2]
+    >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> metric = standfast.metrics.get("max_sensitivity", neighbourhood=standfast.LinfBall(0.02), samples=5)
+    >>> result = metric(model, "saliency", digits.inputs)
+    >>> result.status, result.value.shape, result.model_evaluations.tolist()
+    (('ok', 'ok'), torch.Size([2]), [6, 6])
+    """
+
+    name: ClassVar[str]
+    category: ClassVar[str] = ""
+    needs: ClassVar[str] = ""
+    controls: ClassVar[bool] = False
+    citation: ClassVar[str] = ""
+    bibtex: ClassVar[str] = ""
+    roles: ClassVar[Mapping[str, Role]] = {}
+    mask_option: ClassVar[str] = ""
+    presets: ClassVar[Presets] = {}
+
+    # equal options make equal metrics, whichever preset they come from
+    preset: Preset = field(default="standard", kw_only=True, repr=False, compare=False)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "name" not in vars(cls):
+            return  # a base of other metrics: those that can be used have a name of their own
+        own = cls.__qualname__
+        check(isinstance(cls.name, str) and bool(cls.name), f"{own}.name", "a text", repr(cls.name))
+        if cls.direction is not Metric.direction:
+            fine = isinstance(cls.direction, str | None) and cls.direction in ("higher", "lower", None)
+            check(fine, f"{own}.direction", "'higher' or 'lower' (which value is better) or None", repr(cls.direction))
+        else:
+            given = cls.direction_of.__func__ is not Metric.direction_of.__func__  # type: ignore[attr-defined]
+            check(given, f"{own}.direction", "'higher' or 'lower' (which value is better) or None", "nothing")
+
+    @property
+    def direction(self) -> Direction:
+        """Which value is better, a `"higher"` or a `"lower"` one; None for a metric that does not rank explainers."""
+        return self.direction_of(self.options())
+
+    @classmethod
+    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
+        """`direction`, given the options as `options()` has them; by default the same for all of them."""
+        return cls.direction  # type: ignore[return-value]  # the class's own attribute, not the property
+
+    @abstractmethod
+    def evaluate(
+        self,
+        model: Model,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> Result:
+        """The method itself. `__call__` has checked the arguments and runs it inside `model.session()`.
+
+        Args:
+            model: the model, in evaluation mode and without gradients of its parameters.
+            explainer: what is evaluated.
+            inputs: `(N, ...)`, within the bounds, on the model's device. Do not write into them.
+            targets: classes int64 `(N,)`, or None for the predicted ones. A `Probe` takes them as they are.
+            generator: for `standfast.tensors.draw_seed`, in a metric that draws random numbers.
+        """
+
+    def __call__(
+        self,
+        model: Model,
+        explainer: Explainer | str | Callable[..., Tensor],
+        inputs: Tensor,
+        targets: Tensor | int | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> Result:
+        """Evaluate `explainer` on `inputs` `(N, ...)`.
+
+        Args:
+            model: the model, its bounds and device.
+            explainer: an explainer, the name of one, or a function `(module, inputs, targets) -> attributions`.
+            inputs: clean inputs within the bounds: `(N, C, H, W)`, `(N, C, T)` or `(N, F)`.
+            targets: classes `(N,)` to explain, one class for all, or None for the model's own predictions. A sample
+                that the model does not put into its target class is skipped, with status `"misclassified"`.
+            generator: the seed of all random numbers is drawn from it.
+
+        Raises:
+            ArgumentError: for arguments that do not fit the model.
+            ModelError: the module returns no logits.
+        """
+        check(isinstance(model, Model), "model", "a standfast Model", type(model).__name__)
+        made = generator is None or isinstance(generator, torch.Generator)
+        check(made, "generator", "a torch.Generator or None", repr(generator))
+        explainer = get_explainer(explainer)
+        if self.needs == "gradients" and not model.differentiable:
+            got = f"{module_name(model.module)}, a function without them"
+            raise ArgumentError("model", f"a module with gradients, which {self.name} needs", got)
+        explainer.check_classifier(model)
+        with torch.inference_mode(False):
+            inputs = model.check_inputs(inputs)
+            check_one_for_all(explainer, inputs)
+            checked = None if targets is None else model.check_targets(targets, inputs)
+            warn_of_radius(self, model, inputs)
+            with model.naming(inputs), model.session(), collect_choices() as choices:
+                result = self.evaluate(model, explainer, inputs, checked, generator)
+        set_fields(result, choices=choices)
+        return result
+
+    @classmethod
+    def example(cls) -> Metric:
+        """A configuration that takes seconds, for trying the metric out and for the tests that all metrics pass.
+
+        By default the metric with its default options. A metric that has an option without a default, or whose
+        defaults take long, overrides it.
+        """
+        return cls()
+
+    def for_samples(self, inputs: Tensor, rows: slice) -> Metric:
+        """The metric that a study evaluates the samples `rows` of `inputs` `(N, ...)` with.
+
+        A study cuts a data set into jobs. This is the metric itself, unless it holds something for each sample (masks,
+        segments), of which it then holds these rows.
+
+        Raises:
+            ArgumentError: it holds something for another number of samples.
+        """
+        return self
+
+    def for_data(self, extras: Mapping[str, Tensor]) -> Metric:
+        """The metric that a study evaluates a data set with, which has `extras` `(N, ...)` beside its inputs.
+
+        This is the metric itself, unless one of its options names one of them (`Dataset.extras`): the option then
+        holds the tensor.
+
+        Raises:
+            ArgumentError: there is none of that name, or the option cannot hold it.
+        """
+        return self
+
+    def for_study(self, metrics: Collection[Metric]) -> Metric:
+        """The metric that a study with these `metrics` evaluates, this one among them; by default the metric itself.
+
+        A metric that can use what another metric finds returns a copy whose options say how, and repeats that
+        computation with the same seed. Jobs run in any order and on any machine, so no job waits for another.
+        """
+        return self
+
+    def describe_misfit(self, explainer: Explainer) -> str:
+        """Why this configuration cannot evaluate an explainer on any input, in words; by default empty, for "it can".
+
+        A study makes no jobs of the two, and says so.
+        """
+        return ""
+
+    def for_module(self, module: nn.Module) -> Metric:
+        """The metric with those options as values that a module decides, for an estimate of what it costs.
+
+        By default the metric itself. A metric of layers returns itself with the names of the module's layers.
+        """
+        return self
+
+    @property
+    def own_label(self) -> str:
+        """What the metric is called where the user gives it no label: its name."""
+        return self.name
+
+    def expected_evaluations(self) -> int:
+        """About how many model evaluations a sample takes, for progress bars and estimates of the time."""
+        return 1
+
+    def expected_for(self, classes: int | None) -> int:
+        """`expected_evaluations` for a model of so many classes; None: not known. By default they do not matter."""
+        return self.expected_evaluations()
+
+    def expected_explanations(self) -> int:
+        """How many of these evaluations make an explanation. By default all of them.
+
+        A metric that explains the sample once, and then only predicts its copies, returns 1.
+        """
+        return self.expected_evaluations()
+
+    def pilot(self) -> Metric:
+        """A cheaper configuration that shows before a run what this one costs; by default the preset `"quick"`.
+
+        It runs for a second or so. Its `expected_evaluations` should be as far from the truth as those of this one.
+        """
+        return dataclasses.replace(self, **preset_options(type(self), "quick"))
+
+    def options(self) -> dict[str, Any]:
+        """The configuration as plain values, for reports and files."""
+        return {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
+
+    @classmethod
+    def has_effect(cls, option: str, options: Mapping[str, Any]) -> bool:
+        """Whether the value depends on an option, given all of them as `options()` has them."""
+        role = NO_EFFECT if option == "preset" else cls.roles.get(option)
+        if not isinstance(role, PartOf):
+            return role != NO_EFFECT
+        owner = options.get(role.option)
+        name = str(owner.get("name") if isinstance(owner, Mapping) else owner).partition(":")[0]
+        return name in role.only if role.only else name not in role.unless
+
+
+def warn_of_radius(metric: Metric, model: Model, inputs: Tensor) -> None:
+    """Warn, once for each model, if the neighbourhood of a metric reaches beyond the range of the inputs."""
+    ball = getattr(metric, "neighbourhood", None)
+    excess = ball.describe_excess(inputs.shape[1:], model.bounds) if isinstance(ball, Neighbourhood) else ""
+    if excess:
+        model.warn_once(excess)
+
+
+def of_samples(metric: M, inputs: Tensor, rows: slice) -> M:
+    """`Metric.for_samples` for a metric whose option `segments` may hold a label map for each sample."""
+    segments = metric.segments  # type: ignore[attr-defined]
+    if not isinstance(segments, LabelMap):
+        return metric
+    own = segments.of_samples(inputs, rows)
+    return metric if own is segments else dataclasses.replace(metric, segments=own)  # type: ignore[call-arg]
+
+
+def find_similarity(options: Mapping[str, Any]) -> Similarity | None:
+    """The similarity in the options of a metric; None where it is not known here, such as a function of the user."""
+    try:
+        return get_similarity(str(options.get("similarity")))
+    except StandfastError:
+        return None
+
+
+def larger_is_closer(options: Mapping[str, Any]) -> bool:
+    """Whether the similarity in the options is larger for more similar maps; assumed where it is not known here.
+
+    >>> larger_is_closer({"similarity": "pearson"}), larger_is_closer({"similarity": "mse"})
+    (True, False)
+    """
+    known = find_similarity(options)
+    return True if known is None else known.larger_is_closer
+
+
+metrics: Registry[type[Metric]] = Registry(
+    "metric",
+    "standfast.metrics",
+    lambda kind: isinstance(kind, type) and issubclass(kind, Metric),
+    named=True,
+    packages=dict.fromkeys(("captum", "quantus"), "standfast.integrations.peers:peer_class"),
+)
+
+
+def plain(value: object) -> Any:
+    """A value of the configuration as something that JSON can hold. A function becomes `"module:name"`."""
+    if isinstance(value, Similarity):
+        return value.name
+    if isinstance(value, Neighbourhood):
+        key = "norm" if isinstance(value, NormBall) else "transformation"
+        return {key: type(value).__name__, **{f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"name": getattr(value, "name", type(value).__name__), **fields}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if callable(value):
+        kind = value if hasattr(value, "__qualname__") else type(value)
+        return f"{kind.__module__}:{kind.__qualname__}"
+    return value if isinstance(value, int | float | str | bool | None) else repr(value)

@@ -1,0 +1,62 @@
+"""`c(empty)`, the distortion with no feature fixed: computed once for an input and a model, for all explainers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from standfast.algorithms.distortion import Attack, minimal_distortion
+from standfast.model import Model
+
+_KEPT = 1 << 26  # bytes of points that are remembered for one model
+
+Key = tuple[object, ...]
+_Entry = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+_remembered: WeakKeyDictionary[Model, OrderedDict[Key, _Entry]] = WeakKeyDictionary()
+
+
+def find_empty_distortion(
+    model: Model, inputs: Tensor, targets: Tensor, norm: float | str, attack: Attack, seed: int
+) -> _Entry:
+    """`minimal_distortion` of `inputs` `(N, ...)` with all features free; remembered by content.
+
+    A distortion does not depend on the rest of the batch, so no result depends on what was computed before. The key
+    has a digest of the weights, buffers and bounds, so further training is noticed. Changes of other attributes of the
+    module, or of the preprocessing, are not: they need a new `Model`.
+
+    Returns:
+        Distortions, whether they were found, the second smallest ones of the attack's separate searches, and
+        evaluations, each `(N,)`; the points `(N, ...)`.
+    """
+    common = (norm, attack, seed, _digest(model))
+    keys = [
+        (*common, int(target), hashlib.sha256(x.contiguous().view(torch.uint8).numpy().tobytes()).digest())
+        for x, target in zip(inputs.detach().cpu(), targets.tolist(), strict=True)
+    ]
+    known = _remembered.setdefault(model, OrderedDict())
+    missing = [row for row, key in enumerate(keys) if key not in known]
+    fresh: dict[Key, _Entry] = {}
+    if missing:
+        rows = torch.tensor(missing, device=inputs.device)
+        generator = torch.Generator().manual_seed(seed)
+        found = minimal_distortion(model, inputs[rows], targets[rows], None, norm, attack, generator=generator)
+        columns = (found.distortion, found.found, found.second, found.model_evaluations, found.inputs)
+        fresh = {keys[row]: entry for row, entry in zip(missing, zip(*columns, strict=True), strict=True)}
+    entries = [fresh[key] if key in fresh else known[key] for key in keys]
+    known.update(fresh)
+    most = max(1, _KEPT // (inputs[0].numel() * inputs.element_size()))
+    while len(known) > most:
+        known.popitem(last=False)
+    distortion, flips, second, evaluations, points = (torch.stack(column) for column in zip(*entries, strict=True))
+    return distortion, flips, second, evaluations, points
+
+
+def _digest(model: Model) -> bytes:
+    digest = hashlib.sha256()
+    for tensor in (*model.module.parameters(), *model.module.buffers(), *model.bounds):
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.digest()

@@ -1,0 +1,445 @@
+"""Corruption curves: how much of the prediction is lost as relevant positions are replaced, coarse to fine.
+
+Problem: a map of the predicted class gives each position a relevance. Only positive relevance counts. For a share k,
+replace the `floor(k n_plus)` most relevant (`top`) or least relevant (`bottom`) of the `n_plus` positions with positive
+relevance. With S the probability of the class, the drop is
+
+    drop_k = (S(x) - S(x_k)) / S(x),   averaged over random draws of the replacement
+
+Over a data set the mean drop makes the coarse numbers (areas, F1). The distribution of the drops over samples at each k
+makes the fine numbers: skewness and kurtosis. See `summary`. Source: Wei, Turbe and Mengaldo, "Revisiting the
+robustness of post-hoc interpretability methods" (2024), Sec. 3 and App. A; the framework is that of Turbe, Bjelogrlic,
+Lovis and Mengaldo, "Evaluation of post-hoc interpretability methods in time-series classification", Nature Machine
+Intelligence 5, 2023.
+
+A position is an entry of any channel, as in the paper; or a pixel (a time step) with all its channels. A sample without
+positive relevance is flagged and counts with a drop of 0. Of positions with equal relevance the first one comes first.
+
+We add replacements that are the same for all explainers, so that explainers differ by their relevance alone. We also
+add an area for each sample, its value: the area under the sample's own drop over its own share of replaced
+positions, with the standard error due to the draws. (The mean of these areas is not the area under the mean curve,
+which is `auc_top`.) We change one thing: normal noise is clipped to the model's bounds, because no input may leave
+them. So by default it has the scale of the bounds. Infinite bounds clip nothing; there it is N(0, 1), as in the paper.
+
+Cost for each sample: at most `samples * orders * K` predictions, and one with explanation. The copy with all positive
+positions replaced is the same in both orders, and is forwarded once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from standfast.errors import ArgumentError, check, check_integer
+from standfast.explainers import Background, Explainer
+from standfast.explainers.background import check_background
+from standfast.explainers.base import Baseline, check_baseline
+from standfast.metrics.base import Direction, Metric, PartOf, Presets, Role, metrics
+from standfast.metrics.coarse_to_fine.replacement import (
+    CorruptedScores,
+    Fields,
+    Fill,
+    find_levels,
+    make_constant_fields,
+    make_filled_fields,
+    make_gaussian_fields,
+    make_sample_fields,
+)
+from standfast.metrics.coarse_to_fine.statistics import compute_area, compute_quantile, compute_share_above
+from standfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
+from standfast.metrics.positions import Order, Unit, adapt_explainer, warn_of_coarse_maps
+from standfast.metrics.probe import Probe
+from standfast.metrics.replaced_copies import make_sample_keys
+from standfast.metrics.result import Result
+from standfast.model import Model, score_classes
+from standfast.records import set_fields
+from standfast.tensors import Array, broadcast_rows, draw_seed
+
+Replacement = Literal["gaussian", "constant", "sample"]
+
+#: the paper's shares of the positive positions
+FRACTIONS = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95, 1.0)
+
+
+#: inputs with more entries than this are not stored for pictures
+MOST_ENTRIES = 1 << 18
+_SHADES = 255
+_ELEMENTS = 1 << 19  # numbers that are shaded at a time
+
+
+@dataclass(frozen=True)
+class CorruptionCurveResult(Result):
+    """The drops of each sample; the numbers of the whole data set are properties.
+
+    Attributes:
+        area_top, area_bottom: the area under a sample's own drop over its own `corrupted_share`, with the most or the
+            least relevant positions first; NaN for skipped samples and for an order that was not measured. At most 1.
+            `(N,)`
+        std_error: the standard error of `area_top` (of `area_bottom` if only that was measured) due to the random
+            replacements, from its spread over draws; NaN with a single draw. `(N,)`
+        score: `S(x)`, the probability of the class at the sample itself. `(N,)`
+        positive: n_plus, how many positions have positive relevance. `(N,)`
+        positive_share: their share of all positions. `(N,)`
+        no_positive: whether there are none; then all drops are 0. `(N,)` bool
+        clipped: the share of replacements that lay outside of the model's bounds. `(N,)`
+        drop_top, drop_bottom: the mean drop over draws at each k; NaN for skipped samples, where the model was not
+            finite in any draw, and for an order that was not measured. `(N, K)`
+        corrupted_share: `floor(k n_plus)` over the number of all positions. `(N, K)`
+        fractions: the shares k.
+        shades, shade_range: the inputs for pictures, see `shade_inputs`; `(N, ...)` and `(N, 2)`.
+        replaced_at: for pictures, at which share each position is replaced, see `find_levels`; `(N, ...)`.
+        noise_key: the key of the replacements of each sample, `(N,)`. Results with the same keys, shapes and `samples`
+            saw the same values in the same places under every explainer, so their differences are paired.
+    """
+
+    area_top: Tensor
+    area_bottom: Tensor
+    std_error: Tensor
+    score: Tensor
+    positive: Tensor
+    positive_share: Tensor
+    no_positive: Tensor
+    clipped: Tensor
+    drop_top: Tensor
+    drop_bottom: Tensor
+    corrupted_share: Tensor
+    fractions: tuple[float, ...]
+    shades: Tensor
+    shade_range: Tensor
+    replaced_at: Tensor
+    noise_key: Tensor = field(metadata={"per_sample": False})
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The drops of the measured orders, with their shares, the keys of the noise, and the tensors for pictures."""
+        shares = torch.tensor(self.fractions, dtype=torch.float64).expand(len(self), -1)
+        return {
+            **{f"drop_{order}": drops.contiguous() for order, drops in self.score_drop.items()},
+            "corrupted_share": self.corrupted_share.contiguous(),
+            "fractions": shares.contiguous(),
+            "noise_key": self.noise_key.contiguous(),
+            **{name: getattr(self, name) for name in ("shades", "shade_range", "replaced_at")},
+        }
+
+    @property
+    def score_drop(self) -> dict[str, Tensor]:
+        """Mean drops `(N, K)` of the orders that were measured."""
+        return {order: getattr(self, f"drop_{order}") for order in self.options["order"]}
+
+    def curves(self) -> Curves:
+        """The drops of all samples as arrays, for `summarise` and `compare_curves`."""
+        drops = {order: values.double().cpu().numpy() for order, values in self.score_drop.items()}
+        share = self.corrupted_share.double().cpu().numpy().copy()
+        share[[status != "ok" for status in self.status]] = math.nan
+        return Curves(drops.get("top"), drops.get("bottom"), share, np.array(self.fractions))
+
+    def summary(self, *, tau: float = 0.5, q: float = 0.25, resamples: int = 2000, seed: int = 0) -> CorruptionSummary:
+        """All numbers of these samples, with intervals; see `standfast.metrics.coarse_to_fine.summary.summarise`."""
+        return summarise(self.curves(), tau=tau, q=q, resamples=resamples, seed=seed)
+
+    @cached_property
+    def _numbers(self) -> CorruptionSummary:
+        return self.summary(resamples=0)
+
+    @property
+    def auc_top(self) -> float:
+        """The area under the mean drop, most relevant first, over the mean share of replaced positions."""
+        return self._numbers.auc_top
+
+    @property
+    def auc_bottom(self) -> float:
+        """The same area with the least relevant positions first."""
+        return self._numbers.auc_bottom
+
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of `auc_top` and `1 - auc_bottom`."""
+        return self._numbers.f1
+
+    @property
+    def f1_paper(self) -> float:
+        """F1 as the paper prints it, without the factor 2."""
+        return self._numbers.f1_paper
+
+    @property
+    def f1_framework(self) -> float:
+        """F1 as the authors' program computes it: as printed, from areas that end at the last measured point."""
+        return self._numbers.f1_framework
+
+    @property
+    def skewness(self) -> Array:
+        """Skewness of the drops at each k, most relevant first, `(K,)`."""
+        return self._numbers.skewness
+
+    @property
+    def kurtosis(self) -> Array:
+        """Excess kurtosis of the drops at each k, most relevant first, `(K,)`."""
+        return self._numbers.kurtosis
+
+    @property
+    def auc_skewness(self) -> float:
+        """1 minus the area under the skewness over k, on the absolute scale; `compare_curves` gives the other scale."""
+        return self._numbers.auc_skewness
+
+    @property
+    def auc_kurtosis(self) -> float:
+        """The area under the kurtosis over k, on the absolute scale; `compare_curves` gives the other scale."""
+        return self._numbers.auc_kurtosis
+
+    def share_above(self, tau: float) -> Array:
+        """The share of samples whose drop is at least tau, most relevant first, `(K,)`."""
+        return compute_share_above(self._top_drops(), tau)
+
+    def quantile(self, q: float) -> Array:
+        """The q-quantile of the drops, most relevant first, `(K,)`."""
+        check(0 < q < 1, "q", "a number between 0 and 1, exclusive", q)
+        return compute_quantile(self._top_drops(), q)
+
+    def _top_drops(self) -> Array:
+        curves = self.curves()
+        check(curves.top is not None, "order", "one with 'top'", self.options["order"])
+        drops: Array = curves.select(curves.find_complete()).top  # type: ignore[assignment]
+        return drops
+
+
+@metrics.register("corruption_curve")
+@dataclass(frozen=True)
+class CorruptionCurve(Metric):
+    """How much of the prediction is lost as the most, or least, relevant positions are replaced (Wei et al. 2024).
+
+    Args:
+        fractions: shares k of the positions with positive relevance, in (0, 1], increasing.
+        order: which positions come first: the most relevant, `"top"`, the least relevant, `"bottom"`, or both orders.
+        replacement: the values of replaced positions: `"gaussian"` noise, a `"constant"`, a `"sample"` of the
+            background, or a function `(inputs, uniform) -> values`. The function gets inputs `(m, ...)` and uniform
+            numbers in (0, 1) of the same shape, and returns values of that shape. Each row of the values must depend on
+            that row alone.
+        samples: how many random draws of the replacement; a constant needs only one.
+        mean, sd: of the noise: one number, or one for each channel. Best are the mean and the standard deviation of the
+            training data. By default, for finite bounds of the model, their middle and a quarter of their range;
+            for infinite bounds 0 and 1, as in the paper, whose inputs are standardised.
+        baseline: the constant: one number, or one for each channel; within the bounds.
+        background: reference inputs for `"sample"`: each draw uses one of them, whole.
+        unit: what counts as one position: an `"entry"`, of any channel, or a `"pixel"` (a time step) with all its
+            channels. The relevance of a pixel is the sum over its channels.
+
+    Raises:
+        ArgumentError: options out of range; in the call, a mean, baseline or background that does not fit the inputs,
+            or a function that does not return finite values of the inputs' shape.
+
+    >>> import standfast
+    >>> digits = standfast.data.bundled("digits")[:4]
+    >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> curve = CorruptionCurve(fractions=(0.1, 0.5, 1.0), samples=2, mean=0.13, sd=0.31)
+    >>> result = curve(model, "integrated_gradients", digits.inputs)
+    >>> result.score_drop["top"].shape, bool(result.auc_top > result.auc_bottom)
+    (torch.Size([4, 3]), True)
+    """
+
+    name: ClassVar[str] = "corruption_curve"
+    category: ClassVar[str] = "faithfulness"
+    controls: ClassVar[bool] = True
+    citation: ClassVar[str] = "wei2024revisiting"
+    bibtex: ClassVar[str] = """@article{wei2024revisiting,
+  title   = {Revisiting the Robustness of Post-hoc Interpretability Methods},
+  author  = {Wei, Jiawen and Turb{\\'e}, Hugues and Mengaldo, Gianmarco},
+  journal = {arXiv preprint arXiv:2407.19683},
+  year    = {2024}
+}"""
+    roles: ClassVar[Mapping[str, Role]] = {
+        "mean": PartOf("replacement", only=("gaussian",)),
+        "sd": PartOf("replacement", only=("gaussian",)),
+        "baseline": PartOf("replacement", only=("constant",)),
+        "background": PartOf("replacement", only=("sample",)),
+        "samples": PartOf("replacement", unless=("constant",)),
+    }
+    presets: ClassVar[Presets] = {"quick": {"samples": 1}, "paper": {"samples": 1, "mean": 0.0, "sd": 1.0}}
+
+    fractions: tuple[float, ...] = FRACTIONS
+    order: Order | tuple[Order, ...] = ("top", "bottom")
+    replacement: Replacement | Fill = "gaussian"
+    samples: int = 5
+    mean: Baseline | None = None
+    sd: Baseline | None = None
+    baseline: Baseline = 0.0
+    background: Background | Tensor | None = None
+    unit: Unit = "entry"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.order, str):
+            set_fields(self, order=(self.order,))
+        for name in ("fractions", "order", "mean", "sd", "baseline"):
+            value = getattr(self, name)
+            set_fields(self, **{name: tuple(value) if isinstance(value, list) else value})
+        shares = self.fractions if isinstance(self.fractions, tuple) else ()
+        within = len(shares) > 0 and all(isinstance(k, int | float) and 0 < k <= 1 for k in shares)
+        increasing = within and all(a < b for a, b in pairwise(shares))
+        check(increasing, "fractions", "increasing numbers above 0, up to 1", repr(self.fractions))
+        orders = self.order if isinstance(self.order, tuple) else ()
+        known = len(orders) > 0 and set(orders) <= set(get_args(Order)) and len(set(orders)) == len(orders)
+        check(known, "order", "'top', 'bottom', or a list of both", repr(self.order))
+        known = callable(self.replacement) or self.replacement in get_args(Replacement)
+        check(known, "replacement", "'gaussian', 'constant', 'sample' or a function", repr(self.replacement))
+        check_integer(self.samples, "samples")
+        for name in ("mean", "sd", "baseline"):
+            if name == "baseline" or getattr(self, name) is not None:
+                self._check_numbers(name)
+        sd = 1.0 if self.sd is None else self.sd
+        spread = [sd] if isinstance(sd, int | float) else sd
+        check(all(value > 0 for value in spread), "sd", "numbers above 0", repr(self.sd))
+        check(self.unit in get_args(Unit), "unit", "'entry' or 'pixel'", repr(self.unit))
+        got = repr(self.background)
+        if self.replacement == "sample":
+            given = isinstance(self.background, Background | Tensor)
+            check(given, "background", "reference inputs (B, ...), as the replacement is 'sample'", got)
+            set_fields(self, background=check_background(self.background))  # type: ignore[arg-type]
+        else:
+            check(self.background is None, "background", "None, as the replacement is not 'sample'", got)
+
+    def _check_numbers(self, name: str) -> None:
+        try:
+            check_baseline(getattr(self, name))
+        except ArgumentError as error:
+            raise ArgumentError(name, error.expected, error.got) from None
+
+    @classmethod
+    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
+        """A large drop is better, unless only the least relevant positions are replaced first."""
+        return "higher" if "top" in (options.get("order") or ("top",)) else "lower"
+
+    @classmethod
+    def example(cls) -> CorruptionCurve:
+        """Three shares and two draws."""
+        return cls(fractions=(0.2, 0.6, 1.0), samples=2)
+
+    def expected_evaluations(self) -> int:
+        """The copies and the sample itself; fewer are needed where few positions have positive relevance."""
+        copies = len(self.order) * len(self.fractions) - (len(self.order) - 1) * (self.fractions[-1] == 1)
+        return 1 + self._draws * copies
+
+    def expected_explanations(self) -> int:
+        """That of the sample itself."""
+        return 1
+
+    @property
+    def _draws(self) -> int:
+        return 1 if self.replacement == "constant" else self.samples
+
+    def _make_fields(self, model: Model, inputs: Tensor) -> Fields:
+        if self.replacement == "gaussian":
+            return make_gaussian_fields(model, inputs, self.mean, self.sd)
+        if self.replacement == "constant":
+            return make_constant_fields(model, inputs, self.baseline)
+        if self.replacement == "sample":
+            assert isinstance(self.background, Background)  # since `__post_init__`
+            return make_sample_fields(model, inputs, self.background)
+        return make_filled_fields(self.replacement)
+
+    def evaluate(
+        self,
+        model: Model,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> CorruptionCurveResult:
+        """Replace positions of every sample in each order, and measure the drops."""
+        fields = self._make_fields(model, inputs)
+        probe = Probe(model, explainer := adapt_explainer(explainer, self.unit), inputs, targets)
+        warn_of_coarse_maps(self.own_label, model, explainer, probe.maps, self.unit)
+        keys, usable = make_sample_keys(inputs, draw_seed(generator)), probe.usable()
+        orders: tuple[Order, ...] = tuple(order for order in get_args(Order) if order in self.order)
+        corrupted = CorruptedScores(probe, inputs, self.unit, self.fractions, orders, keys, self._draws, fields)
+        start = score_classes(probe.logits, probe.targets, "probability")
+        share = corrupted.counts.double() / corrupted.positions
+        levels = (len(inputs), len(self.fractions))
+        drop = {o: torch.full(levels, torch.nan, dtype=torch.float64, device=inputs.device) for o in get_args(Order)}
+        areas = {o: torch.full_like(start, torch.nan) for o in get_args(Order)}
+        error = torch.full_like(start, torch.nan)
+        for rows, scores in corrupted.scores(usable):
+            drops = 1 - scores / start[rows, None, None, None]
+            for place, order in enumerate(orders):
+                drop[order][rows] = _average_draws(drops[:, :, place])
+                areas[order][rows] = compute_area(share[rows], drop[order][rows])
+            if self._draws > 1:
+                of_draws = compute_area(share[rows, None], drops[:, :, 0])
+                variance = _average_draws((of_draws - _average_draws(of_draws)[:, None]) ** 2)
+                error[rows] = (variance / ((~of_draws.isnan()).sum(1) - 1)).sqrt()
+        no_positive = torch.zeros_like(corrupted.positive, dtype=torch.bool)
+        no_positive[usable] = corrupted.positive[usable] == 0
+        return CorruptionCurveResult(
+            **probe.common_fields(self),
+            value=areas[orders[0]],
+            area_top=areas["top"],
+            area_bottom=areas["bottom"],
+            std_error=error,
+            score=start,
+            positive=corrupted.positive,
+            positive_share=corrupted.positive.double() / corrupted.positions,
+            no_positive=no_positive,
+            clipped=corrupted.clipped,
+            drop_top=drop["top"],
+            drop_bottom=drop["bottom"],
+            corrupted_share=share,
+            fractions=tuple(float(k) for k in self.fractions),
+            **make_picture_fields(inputs, probe.maps, corrupted.counts, self.unit),
+            noise_key=keys,
+        )
+
+
+def _average_draws(values: Tensor) -> Tensor:
+    """The mean over the second axis of `(n, draws, ...)`, without NaN; NaN if all are NaN.
+
+    Draws are added one by one: the last bits of a sum depend on how a tensor lies in memory, and that depends on how
+    many samples there are.
+    """
+    total, count = torch.zeros((2, *values[:, 0].shape), dtype=values.dtype, device=values.device)
+    for draw in values.unbind(1):
+        finite = ~draw.isnan()
+        total, count = total + torch.where(finite, draw, 0.0), count + finite
+    mean: Tensor = total / count
+    return mean
+
+
+def make_picture_fields(inputs: Tensor, maps: Tensor, counts: Tensor, unit: Unit) -> dict[str, Any]:
+    """The fields of the result from which a report draws pictures: two bytes for each entry of an input.
+
+    They are empty, `(N, 0)`, for inputs with more than `MOST_ENTRIES` entries.
+    """
+    if inputs[0].numel() > MOST_ENTRIES:
+        empty = torch.empty((len(inputs), 0), dtype=torch.uint8, device=inputs.device)
+        return {"shades": empty, "shade_range": empty.to(inputs.dtype), "replaced_at": empty}
+    shades, shade_range = shade_inputs(inputs)
+    return {"shades": shades, "shade_range": shade_range, "replaced_at": find_levels(maps, counts, unit)}
+
+
+def shade_inputs(inputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Inputs `(N, ...)` in steps of 1/255 of their range, uint8 of their shape, and the range `(N, 2)`.
+
+    >>> shades, shade_range = shade_inputs(torch.tensor([[0.0, 1.0, 0.5], [2.0, 2.0, 2.0]]))
+    >>> shades.tolist(), shade_range.tolist()
+    ([[0, 255, 128], [0, 0, 0]], [[0.0, 1.0], [2.0, 2.0]])
+    """
+    low, high = inputs.flatten(1).aminmax(dim=1)
+    columns = inputs, broadcast_rows(low, inputs), broadcast_rows(torch.where(high > low, high - low, 1.0), inputs)
+    size = max(1, _ELEMENTS // inputs[0].numel())
+    parts = zip(*(torch.split(column, size) for column in columns), strict=True)
+    shades = [((part - start) / span * _SHADES).round().to(torch.uint8) for part, start, span in parts]
+    return torch.cat(shades), torch.stack((low, high), dim=1)
+
+
+def restore_input(shades: Array, shade_range: Array) -> Array:
+    """One input again, from its shades and their range; in steps of 1/255 of the range.
+
+    >>> restore_input(np.array([0, 255, 51], dtype=np.uint8), np.array([-1.0, 4.0])).round(6).tolist()
+    [-1.0, 4.0, 0.0]
+    """
+    low, high = (float(end) for end in shade_range)
+    return low + shades.astype(float) / _SHADES * (high - low)

@@ -1,0 +1,290 @@
+"""Copies of inputs whose most, or least, relevant positions are replaced; and the class's probability at them.
+
+Only positive relevance counts. Of the `n_plus` positions with positive relevance, the first `floor(k n_plus)` are
+replaced, for several shares k. One draw of the replacement is one field of values over the whole input, and a copy
+takes the values that it needs from it. So the copies of one draw are nested, and they are the same for both orders and
+for all explainers. Fields come from keys, one for each sample and draw, made from the sample's content and the seed. No
+batch, chunk or device changes them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from standfast.errors import ArgumentError, check
+from standfast.explainers import Background
+from standfast.explainers.background import resolve_background
+from standfast.explainers.base import Baseline, make_baseline, resolve_baseline
+from standfast.metrics.positions import Order, Unit, compute_relevance, count_positions
+from standfast.metrics.probe import Probe
+from standfast.metrics.replaced_copies import PerturbationCurves, ReplacedCopies, make_draw_keys
+from standfast.model import Model, score_classes
+from standfast.segments import spatial_shape
+from standfast.similarity.rows import order_rows
+from standfast.tensors import describe_bounds, hashed_uniform
+
+#: from inputs `(m, ...)` and uniform numbers in (0, 1) of the same shape to values of that shape, each row by itself
+Fill = Callable[[Tensor, Tensor], Tensor]
+#: from inputs `(m, ...)` and their keys `(m,)` to a field of values for each, `(m, ...)`; or `(1, ...)`, one for all
+Fields = Callable[[Tensor, Tensor], Tensor]
+
+_ELEMENTS = 1 << 21  # numbers in the relevance that is ranked at a time: 8 MB, and a few times that
+_DRAWN = 1 << 16  # normal numbers drawn at a time: what is computed on the way stays in the cache
+_MUCH = 0.5  # the share of noise outside of the bounds that is warned of
+_ROUNDING = 1e-9  # k n_plus may be 20.999999999999996 where it should be 21
+
+
+def count_replaced(positive: Tensor, fractions: Sequence[float]) -> Tensor:
+    """`floor(k n_plus)` for each share k of the `positive` `(N,)` positions; int64 `(N, K)`.
+
+    >>> count_replaced(torch.tensor([0, 7, 100]), (0.05, 0.29, 1.0)).tolist()
+    [[0, 0, 0], [0, 2, 7], [5, 29, 100]]
+    """
+    shares = torch.tensor(list(fractions), dtype=torch.float64, device=positive.device)
+    return (positive[:, None] * shares + _ROUNDING).floor().to(torch.int64)
+
+
+def rank_positive(relevance: Tensor, order: Order) -> Tensor:
+    """The rank of each position, from 0; positions without positive relevance come last, ties keep their order.
+
+    Args:
+        relevance: `(N, P)`.
+        order: whether the most (`"top"`) or the least (`"bottom"`) relevant of the positive ones come first.
+
+    Returns:
+        int32 `(N, P)`.
+
+    >>> relevance = torch.tensor([[0.5, -1.0, 2.0, 0.5, 0.0]])
+    >>> rank_positive(relevance, "top").tolist(), rank_positive(relevance, "bottom").tolist()
+    ([[1, 3, 0, 2, 4]], [[0, 3, 2, 1, 4]])
+    """
+    falling = torch.where(relevance > 0, -relevance if order == "top" else relevance, torch.inf)
+    sorted_positions = order_rows(falling)
+    ranks = torch.arange(relevance.shape[1], device=relevance.device, dtype=torch.int32).expand_as(sorted_positions)
+    return torch.empty_like(ranks, memory_format=torch.contiguous_format).scatter_(1, sorted_positions, ranks)
+
+
+def find_levels(maps: Tensor, counts: Tensor, unit: Unit) -> Tensor:
+    """At which share each position is replaced, with the most relevant ones first.
+
+    Args:
+        maps: `(N, ...)`.
+        counts: how many positions are replaced at each share, `(N, K)`, not decreasing, K at most 254.
+        unit: what counts as one position.
+
+    Returns:
+        uint8, of the shape of the maps, for pixels without channels: 0 without positive relevance, j if it is replaced
+        from the j-th share on, K + 1 if it never is.
+
+    >>> find_levels(torch.tensor([[[0.1, 0.9, -1.0, 0.5]]]), torch.tensor([[1, 2]]), "entry").tolist()
+    [[[3, 1, 0, 2]]]
+    """
+    shape = tuple(maps.shape[1:]) if unit == "entry" else spatial_shape(maps)
+    levels = []
+    size = max(1, _ELEMENTS // 4 // max(1, maps[0].numel()))
+    for part, own_counts in zip(torch.split(maps, size), torch.split(counts, size), strict=True):
+        relevance = compute_relevance(part, unit)
+        ranks = rank_positive(relevance, "top").to(counts.dtype)
+        level = torch.searchsorted(own_counts.contiguous(), ranks, right=True) + 1
+        levels.append(torch.where(relevance > 0, level.clamp(max=255), 0).to(torch.uint8))
+    return torch.cat(levels).reshape(len(maps), *shape)
+
+
+def draw_normal(keys: Tensor, count: int) -> Tensor:
+    """`count` standard normal numbers for each key, float64 `(m, count)`.
+
+    They are quantiles of uniform numbers, which have the same bits on every device.
+    """
+    quantiles: Tensor = torch.special.erfinv(2 * hashed_uniform(keys, count).double() - 1)
+    return quantiles.mul_(math.sqrt(2))
+
+
+def resolve_noise(model: Model, inputs: Tensor, mean: Baseline | None, sd: Baseline | None) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of the noise, float64, which broadcast against the `inputs` `(N, ...)`.
+
+    Without a number they come from the scale of the inputs: the middle of the bounds and a quarter of their range, so
+    that 95% of the noise lies within. Where a bound is infinite they are 0 and 1, for standardised inputs.
+
+    Warns, once for each model, if the noise lies outside of the bounds more often than not.
+
+    >>> inputs = torch.zeros(2, 3, 4)
+    >>> model = Model(torch.nn.Flatten(), bounds=(0.0, 1.0), device="cpu")
+    >>> [float(value) for value in resolve_noise(model, inputs, None, None)]
+    [0.5, 0.25]
+    """
+    lower, upper = (bound.double() for bound in model.bounds)
+    finite = torch.isfinite(lower) & torch.isfinite(upper)
+    centre, scale = torch.where(finite, (lower + upper) / 2, 0.0), torch.where(finite, (upper - lower) / 4, 1.0)
+    centre = centre if mean is None else _broadcast(mean, "mean", inputs)
+    scale = scale if sd is None else _broadcast(sd, "sd", inputs)
+    inside = torch.special.ndtr((upper - centre) / scale) - torch.special.ndtr((lower - centre) / scale)
+    outside = float(1 - inside.mean())
+    if outside > _MUCH:
+        model.warn_once(
+            f"replacement: {outside:.0%} of this noise lies outside of the bounds"
+            f" {describe_bounds(model.bounds)} and is clipped to them; give mean and sd of the"
+            " training data, or leave them out for noise that fits the bounds"
+        )
+    return centre, scale
+
+
+def make_gaussian_fields(
+    model: Model, inputs: Tensor, mean: Baseline | None = None, sd: Baseline | None = None
+) -> Fields:
+    """Fields of `N(mean, sd)`, each one number or one for each channel of `inputs`, or None; see `resolve_noise`."""
+    centre, scale = resolve_noise(model, inputs, mean, sd)
+
+    def fields(x: Tensor, keys: Tensor) -> Tensor:
+        count = x[0].numel()
+        parts = []
+        for own in torch.split(keys, max(1, _DRAWN // count)):
+            values = centre + scale * draw_normal(own, count).reshape(-1, *x.shape[1:])
+            # float64 until here, so that rounding removes the last bits, in which `erfinv` of two devices may differ
+            parts.append(values.to(x.dtype))
+        return torch.cat(parts)
+
+    return fields
+
+
+def make_constant_fields(model: Model, inputs: Tensor, baseline: Baseline) -> Fields:
+    """The baseline as the field of all samples and draws. It must lie within the bounds."""
+    value = resolve_baseline(model, inputs, baseline)
+    return lambda x, keys: value.expand(1, *x.shape[1:])
+
+
+def make_sample_fields(model: Model, inputs: Tensor, background: Background) -> Fields:
+    """Fields that are reference inputs: one whole reference for each key, so that its entries stay together."""
+    references = resolve_background(model, inputs, background)
+
+    def fields(x: Tensor, keys: Tensor) -> Tensor:
+        return references[(hashed_uniform(keys, 1)[:, 0].double() * len(references)).long()]
+
+    return fields
+
+
+def make_filled_fields(fill: Fill) -> Fields:
+    """Fields that a user's function returns.
+
+    Raises:
+        ArgumentError: in use, if the function does not return finite values of the inputs' shape.
+    """
+
+    def fields(x: Tensor, keys: Tensor) -> Tensor:
+        values = fill(x.clone(), hashed_uniform(keys, x[0].numel()).reshape(x.shape).to(x.dtype))
+        fits = isinstance(values, Tensor) and values.shape == x.shape
+        got = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else f"a {type(values).__name__}"
+        check(fits, "replacement", f"a function that returns a tensor of shape {tuple(x.shape)}", got)
+        values = values.detach().to(x)
+        check(
+            bool(torch.isfinite(values).all()),
+            "replacement",
+            "a function that returns finite values",
+            "NaN or infinity",
+        )
+        return values
+
+    return fields
+
+
+def _broadcast(value: Baseline, name: str, inputs: Tensor) -> Tensor:
+    try:
+        return make_baseline(value, inputs).double()
+    except ArgumentError as error:
+        raise ArgumentError(name, error.expected, error.got) from None
+
+
+class CorruptedScores:
+    """Probabilities of the explained classes at copies with positions replaced. For use inside `model.session()`.
+
+    Args:
+        probe: it has the samples' classes and maps, and counts evaluations and copies that are not finite.
+        inputs: the samples, `(N, ...)`.
+        unit: what counts as one position.
+        fractions: shares of the positive positions, K of them, increasing.
+        orders: which positions come first.
+        keys: of the samples, `(N,)`.
+        draws: how many fields each sample has.
+        fields: makes them; their values are clipped to the model's bounds.
+
+    Attributes:
+        positive: how many positions have positive relevance, n_plus, `(N,)`.
+        counts: how many of them are replaced, `(N, K)`.
+        positions: how many positions an input has, P.
+        clipped: the share of a sample's field values that lay outside of the bounds, float64 `(N,)`; NaN until `scores`
+            has come to the sample.
+    """
+
+    def __init__(
+        self,
+        probe: Probe,
+        inputs: Tensor,
+        unit: Unit,
+        fractions: Sequence[float],
+        orders: Sequence[Order],
+        keys: Tensor,
+        draws: int,
+        fields: Fields,
+    ) -> None:
+        self.probe, self.inputs, self.unit, self.orders = probe, inputs, unit, tuple(orders)
+        self.keys, self.fields = make_draw_keys(keys, draws), fields
+        self.positions = count_positions(inputs, unit)
+        group = max(1, _ELEMENTS // self.positions)
+        parts = [(compute_relevance(part, unit) > 0).sum(1) for part in torch.split(probe.maps, group)]
+        self.positive = torch.cat(parts)
+        self.counts = count_replaced(self.positive, fractions)
+        self.clipped = torch.full((len(inputs),), torch.nan, dtype=torch.float64, device=inputs.device)
+        self._outside = torch.zeros_like(self.clipped)
+        self._distinct = self._find_distinct()
+
+    def scores(self, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Groups of the samples `rows` with their probabilities, float64 `(n, draws, orders, K)`.
+
+        NaN where the model was not finite. Equal copies are forwarded once: shares k with the same count, and, in both
+        orders, the copy with all positive positions replaced. A copy without replaced positions is the sample itself.
+        """
+        draws = self.keys.shape[1]
+        curves = PerturbationCurves(
+            ReplacedCopies(self.probe, self.inputs),
+            positions=self.positions,
+            ranks=self._rank,
+            counts=self.counts,
+            wanted=self._distinct,
+            values=self._make_values,
+            draws=draws,
+            score="probability",
+        )
+        for part, scores in curves.scores(rows):
+            self.clipped[part] = self._outside[part] / (draws * self.inputs[0].numel())
+            yield part, self._complete(part, scores)
+
+    def _find_distinct(self) -> Tensor:
+        """Which copies are forwarded, bool `(N, orders, K)`: those that are equal to no copy before them."""
+        more = self.counts.diff(dim=1, prepend=torch.zeros_like(self.counts[:, :1])) > 0
+        distinct = more[:, None].repeat(1, len(self.orders), 1)
+        distinct[:, 1:] &= (self.counts < self.positive[:, None])[:, None]
+        return distinct
+
+    def _rank(self, rows: Tensor) -> Tensor:
+        relevance = compute_relevance(self.probe.maps[rows], self.unit)
+        return torch.cat([rank_positive(relevance, order) for order in self.orders]).float()
+
+    def _make_values(self, rows: Tensor, draws: Tensor) -> Tensor:
+        """Fields, clipped to the bounds; counts how many values were outside."""
+        raw = self.fields(self.inputs.index_select(0, rows), self.keys[rows, draws])
+        values = raw.clamp(*self.probe.model.bounds)
+        self._outside.index_add_(0, rows, (values != raw).flatten(1).sum(1).double().expand(len(rows)))
+        return values
+
+    def _complete(self, part: Tensor, scores: Tensor) -> Tensor:
+        """Fill in the scores of the copies that are equal to others."""
+        distinct, levels = self._distinct[part], torch.arange(scores.shape[-1], device=part.device)
+        source = torch.where(distinct, levels, -1).cummax(2).values[:, None].expand_as(scores)
+        start = score_classes(self.probe.logits[part], self.probe.targets[part], "probability")
+        complete = torch.where(source < 0, start[:, None, None, None], scores.gather(3, source.clamp(min=0)))
+        everything = (self.counts[part] == self.positive[part, None])[:, None]
+        complete[:, :, 1:] = torch.where(everything[:, None], complete[:, :, :1], complete[:, :, 1:])
+        return complete

@@ -1,0 +1,159 @@
+"""Areas, moments and quantiles of drops: pure functions of arrays.
+
+Drops are `(n, K)`: n samples, K shares of their positive positions. `summary` says what the numbers mean.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from torch import Tensor
+
+from standfast.distributions import binomial_cdf
+from standfast.statistics.bootstrap import LEVEL, average_samples
+from standfast.tensors import Array
+
+#: either arrays or tensors
+Numbers = TypeVar("Numbers", Array, Tensor)
+
+_SAME = 1e-15  # drops that differ by less than this share of their size are equal
+_NOTHING = 1e-12  # drops are equal if their variance is below this share of their mean square about the centre
+_LOST = 1e-6  # below this share of the same, a fourth moment has less than four correct digits
+
+
+def compute_area(share: Numbers, drop: Numbers) -> Numbers:
+    """The area under the curve through `(0, 0)` and the points, which is constant from the last point to 1.
+
+    Args:
+        share: in [0, 1], not decreasing, `(..., K)`.
+        drop: `(..., K)`.
+
+    >>> float(compute_area(np.array([0.5, 1.0]), np.array([1.0, 1.0])))
+    0.75
+    """
+    twice: Numbers = share[..., 0] * drop[..., 0]
+    for k in range(1, share.shape[-1]):  # one by one, as the last bits of a sum depend on how an array lies in memory
+        twice = twice + (share[..., k] - share[..., k - 1]) * (drop[..., k] + drop[..., k - 1])
+    found: Numbers = twice / 2 + (1 - share[..., -1]) * drop[..., -1]
+    return found
+
+
+def compute_area_up_to(share: Array, drop: Array, end: Array) -> Array:
+    """The area under the same curve from 0 to `end` `(...)`, which is at most the last share.
+
+    >>> float(compute_area_up_to(np.array([0.5, 1.0]), np.array([1.0, 1.0]), np.array(0.75)))
+    0.5
+    """
+    found = np.zeros(np.broadcast_shapes(share.shape[:-1], drop.shape[:-1], np.shape(end)))
+    left, before = np.zeros_like(found), np.zeros_like(found)
+    for k in range(share.shape[-1]):
+        width = share[..., k] - left
+        part = np.clip(np.where(width > 0, (end - left) / np.where(width > 0, width, 1.0), 0.0), 0.0, 1.0)
+        found = found + part * width * (before + part * (drop[..., k] - before) / 2)
+        left, before = share[..., k], drop[..., k]
+    return np.asarray(found)
+
+
+def integrate_over_fractions(values: Array, fractions: Array) -> Array:
+    """The area under `values` `(..., K)` over the shares `(K,)`, from the first to the last; NaN for a single share."""
+    if len(fractions) < 2:
+        return np.full(values.shape[:-1], np.nan)
+    return np.asarray(((values[..., 1:] + values[..., :-1]) * np.diff(fractions)).sum(-1) / 2)
+
+
+def compute_printed_f1(top: Array, bottom: Array) -> Array:
+    """`A_top (1 - A_bottom) / (A_top + 1 - A_bottom)`, at most 0.5; NaN where the sum is not above 0.
+
+    >>> compute_printed_f1(np.array([1.0, 0.2]), np.array([0.0, 0.2])).round(3).tolist()
+    [0.5, 0.16]
+    """
+    top, kept = np.asarray(top, dtype=float), 1 - np.asarray(bottom, dtype=float)
+    total = top + kept
+    return np.where(total > 0, top * kept / np.where(total > 0, total, 1.0), np.nan)
+
+
+def compute_moments(drops: Array) -> tuple[Array, Array, Array]:
+    """Biased skewness and excess kurtosis of each column, and whether the column is constant, so that both are 0.
+
+    >>> skewness, kurtosis, flat = compute_moments(np.array([[0.0, 0.5], [0.0, 0.5], [1.0, 0.5]]))
+    >>> skewness.round(3).tolist(), kurtosis.round(3).tolist(), flat.tolist()
+    ([0.707, 0.0], [-1.5, 0.0], [False, True])
+    """
+    drops = np.asarray(drops, dtype=float)
+    powers = compute_centred_powers(drops, average_samples(drops))
+    return compute_shape(*(average_samples(power) for power in powers))
+
+
+def compute_centred_powers(drops: Array, centre: Array) -> tuple[Array, Array, Array, Array]:
+    """The deviations of each column from its `centre`, to the powers 1 to 4; exactly 0 if the column is constant."""
+    if not len(drops):
+        return drops, drops, drops, drops
+    off = drops - centre
+    same = np.ptp(drops, axis=0) <= _SAME * np.abs(drops).max(0)
+    off = np.where(same, 0.0, off)
+    return off, off**2, off**3, off**4
+
+
+def compute_shape(first: Array, second: Array, third: Array, fourth: Array) -> tuple[Array, Array, Array]:
+    """Skewness, excess kurtosis, and whether both are 0 for lack of spread; from mean powers about any point.
+
+    NaN where the spread is so small, compared with the distance from that point, that rounding errors dominate.
+    """
+    k2 = second - first**2
+    k3 = third - 3 * first * second + 2 * first**3
+    k4 = fourth - 4 * first * third + 6 * first**2 * second - 3 * first**4
+    flat = k2 <= _NOTHING * second
+    spread = np.where(flat, 1.0, np.where(k2 > _LOST * second, k2, np.nan))
+    return np.where(flat, 0.0, k3 / spread**1.5), np.where(flat, 0.0, k4 / spread**2 - 3), flat
+
+
+def rescale_skewness(skewness: Array) -> Array:
+    """An increasing function to (0, 1), with 1/2 for 0: `(1 + s / (1 + |s|)) / 2`."""
+    return np.asarray((1 + skewness / (1 + np.abs(skewness))) / 2)
+
+
+def rescale_kurtosis(kurtosis: Array) -> Array:
+    """An increasing function to [0, 1), with 0 for -2 (the minimum) and 1/2 for 0 (a normal): `(e + 2) / (e + 4)`."""
+    return np.asarray((kurtosis + 2) / (kurtosis + 4))
+
+
+def rescale_over(values: Array, axes: tuple[int, ...]) -> Array:
+    """Rescale linearly, so that the least value along the axes is 0 and the largest is 1; 1/2 if all are equal.
+
+    >>> rescale_over(np.array([[3.0, 1.0, 2.0], [4.0, 4.0, 4.0]]), (1,)).tolist()
+    [[1.0, 0.0, 0.5], [0.5, 0.5, 0.5]]
+    """
+    low, high = values.min(axes, keepdims=True), values.max(axes, keepdims=True)
+    same = high == low
+    return np.where(same, 0.5, (values - low) / np.where(same, 1.0, high - low))
+
+
+def compute_share_above(drops: Array, tau: float) -> Array:
+    """The share of samples with a drop of at least tau, for each column; NaN for no samples."""
+    return average_samples((drops >= tau).astype(float))
+
+
+def compute_quantile(drops: Array, q: float) -> Array:
+    """The least drop that at least a share q of the samples does not exceed, for each column; NaN for no samples."""
+    if not len(drops):
+        return np.full(drops.shape[1], np.nan)
+    return np.asarray(np.quantile(drops, q, axis=0, method="inverted_cdf"))
+
+
+def compute_quantile_interval(drops: Array, q: float) -> tuple[Array, Array]:
+    """Two order statistics with the q-quantile between them, with at least 95% probability for any distribution.
+
+    An end is NaN if there are too few samples for it.
+
+    >>> low, high = compute_quantile_interval(np.arange(1.0, 101.0)[:, None], 0.5)
+    >>> low.tolist(), high.tolist()
+    ([40.0], [61.0])
+    """
+    count, ordered, missing = len(drops), np.sort(drops, axis=0), np.full(drops.shape[1], np.nan)
+    if not count:
+        return missing, missing
+    below = binomial_cdf(count, q)
+    # the j-th smallest lies above the quantile with P(B < j) and below it with P(B >= j): 2.5% at most for each end
+    low, high = np.searchsorted(below, (1 - LEVEL) / 2), np.searchsorted(below, (1 + LEVEL) / 2) + 1
+    return ordered[low - 1] if low >= 1 else missing, ordered[high - 1] if high <= count else missing

@@ -1,0 +1,283 @@
+"""AOPC: how fast the prediction falls when regions are replaced in the order of the explanation.
+
+Problem: cut the input into regions and score each region by the sum of the map over it. Take the regions in the order
+of their scores and replace one after the other: x^(0) = x, and x^(k) has the first k regions replaced by random values.
+With f the score of the explained class, the area over the perturbation curve is
+
+    AOPC_L = 1 / (L + 1) * mean over random draws of  sum_{k=0}^{L} f(x^(0)) - f(x^(k))
+
+If the most relevant regions come first ("MoRF"), a good map makes it large. If the least relevant regions come first
+("LeRF"), a good map makes it small. Source: Samek, Binder, Montavon, Lapuschkin and Mueller, "Evaluating the
+visualization of what a deep neural network has learned", IEEE TNNLS 28(11), 2017: the definitions of region
+perturbation and of AOPC. There the mean is also over a data set. Here every sample has its own value. They use regions
+of 9x9 pixels, 100 steps and uniform values.
+
+We add the standard error due to the finite number of draws, and random values that are the same for all explainers.
+Regions with equal scores are put in order at random, again in the same way for all explainers.
+
+AOPC measures how faithful a map is to the model. It does not measure whether the map stays the same when the input
+changes. The model was not trained on inputs with replaced regions, and part of every fall is due to that: compare with
+`RandomExplainer`.
+
+Cost: `samples * steps` predictions for each input, and one with explanation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from standfast.errors import ArgumentError, check, check_integer
+from standfast.explainers import Explainer
+from standfast.explainers.base import Baseline, check_baseline, resolve_baseline
+from standfast.metrics.base import Direction, Metric, PartOf, Presets, Role, metrics, of_samples
+from standfast.metrics.faithfulness.regions import cut_regions, sum_over_regions
+from standfast.metrics.positions import Order, rank_with_random_ties
+from standfast.metrics.probe import Probe
+from standfast.metrics.replaced_copies import (
+    PerturbationCurves,
+    ReplacedCopies,
+    make_draw_keys,
+    make_sample_keys,
+)
+from standfast.metrics.result import Result
+from standfast.model import Model, Output, score_classes
+from standfast.records import set_fields
+from standfast.segments import Method, check_segments
+from standfast.tensors import draw_seed, hashed_uniform
+
+
+@dataclass(frozen=True)
+class AOPCResult(Result):
+    """The area over the perturbation curve of each sample. A sample whose regions have equal scores is `"degenerate"`.
+
+    Attributes:
+        aopc: the mean of `curve` up to the sample's last step; NaN for skipped samples. Between -1 and 1 for
+            probabilities. `(N,)`
+        std_error: the standard error of `aopc` due to the random values, from its spread over draws; NaN with a single
+            draw. `(N,)`
+        score: `f(x^(0))`, the probability or logit of the class at the sample itself. `(N,)`
+        regions: how many regions each sample has. `(N,)`
+        steps: how many of them are replaced at the last step. `(N,)`
+        grid_fallback: superpixels were not found, and a grid is used instead. `(N,)` bool
+        curve: `f(x^(0)) - f(x^(k))` for k from 0, averaged over draws; NaN after a sample's last step. `(N, L + 1)`
+        noise_key: the key of the random values of each sample, `(N,)`. Results with the same keys, shapes and `samples`
+            saw the same values in the same places under every explainer, so their differences are paired.
+    """
+
+    aopc: Tensor
+    std_error: Tensor
+    score: Tensor
+    regions: Tensor
+    steps: Tensor
+    grid_fallback: Tensor
+    curve: Tensor
+    noise_key: Tensor = field(metadata={"per_sample": False})
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The curves, and the keys of the random values."""
+        return {"curve": self.curve.contiguous(), "noise_key": self.noise_key.contiguous()}
+
+
+@metrics.register("aopc")
+@dataclass(frozen=True)
+class AOPC(Metric):
+    """Area over the perturbation curve: how fast the prediction falls as regions are replaced (Samek et al. 2017).
+
+    Args:
+        region: the width of the cells, in pixels or time steps; 1 for single pixels. None for a 25th of the shorter
+            side, at least 2 (9x9 pixels of 224x224, 2x2 of 28x28); then each flat feature is a region.
+        steps: how many regions to replace, L; all of them if there are fewer.
+        samples: how many random draws of the values; a constant needs only one.
+        order: the most relevant regions first, `"top"` (MoRF), or the least relevant first, `"bottom"` (LeRF).
+        replacement: `"uniform"` values within the model's bounds, or a `"constant"`, the baseline.
+        baseline: the constant: one number, or one for each channel; within the bounds.
+        absolute: score regions by the absolute map; the paper uses signed maps.
+        score: of the explained class: its `"probability"` or its `"logit"`.
+        segments: regions that are not cells: a method, about how many, or a tensor of labels; see
+            `standfast.segments.segment`. Labels for each sample are in the order of the samples.
+
+    Raises:
+        ArgumentError: options out of range; in the call, cells so large that there are fewer than two, a baseline
+            outside the bounds, uniform values within bounds that are infinite.
+
+    >>> import standfast
+    >>> digits = standfast.data.bundled("digits")[:2]
+    >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> result = AOPC(steps=20, samples=2)(model, "input_x_gradient", digits.inputs)
+    >>> result.curve.shape, result.regions.tolist(), bool((result.aopc > 0).all())
+    (torch.Size([2, 21]), [196, 196], True)
+    """
+
+    name: ClassVar[str] = "aopc"
+    category: ClassVar[str] = "faithfulness"
+    controls: ClassVar[bool] = True
+    citation: ClassVar[str] = "samek2017evaluating"
+    bibtex: ClassVar[str] = """@article{samek2017evaluating,
+  title   = {Evaluating the Visualization of What a Deep Neural Network Has Learned},
+  author  = {Samek, Wojciech and Binder, Alexander and Montavon, Gr{\\'e}goire and Lapuschkin, Sebastian and
+             M{\\"u}ller, Klaus-Robert},
+  journal = {IEEE Transactions on Neural Networks and Learning Systems},
+  volume  = {28},
+  number  = {11},
+  pages   = {2660--2673},
+  year    = {2017}
+}"""
+    roles: ClassVar[Mapping[str, Role]] = {
+        "samples": PartOf("replacement", unless=("constant",)),
+        "baseline": PartOf("replacement", only=("constant",)),
+    }
+    presets: ClassVar[Presets] = {"quick": {"steps": 30, "samples": 2}}
+
+    region: int | None = None
+    steps: int = 100
+    samples: int = 5
+    order: Order = "top"
+    replacement: Literal["uniform", "constant"] = "uniform"
+    baseline: Baseline = 0.0
+    absolute: bool = False
+    score: Output = "probability"
+    segments: Method | int | Tensor | None = None
+
+    def __post_init__(self) -> None:
+        check_integer(self.region, "region", also=(None,))
+        check_integer(self.steps, "steps")
+        check_integer(self.samples, "samples")
+        check(self.order in get_args(Order), "order", "'top' or 'bottom' (of the relevance, first)", repr(self.order))
+        kinds = ("uniform", "constant")
+        check(self.replacement in kinds, "replacement", "'uniform' or 'constant'", repr(self.replacement))
+        check_baseline(self.baseline)
+        check(isinstance(self.absolute, bool), "absolute", "True or False", repr(self.absolute))
+        check(self.score in get_args(Output), "score", "'probability' or 'logit'", repr(self.score))
+        if self.segments is not None:
+            check(self.region is None, "region", "None where segments are given", repr(self.region))
+            try:
+                set_fields(self, segments=check_segments(self.segments))
+            except ArgumentError as error:
+                raise ArgumentError("segments", f"None (for cells), {error.expected}", error.got) from None
+
+    @classmethod
+    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
+        """A large fall is better with the most relevant regions first, a small one with the least relevant."""
+        return "lower" if options.get("order") == "bottom" else "higher"
+
+    @classmethod
+    def example(cls) -> AOPC:
+        """A few steps and draws."""
+        return cls(steps=6, samples=2)
+
+    def for_samples(self, inputs: Tensor, rows: slice) -> AOPC:
+        """The metric with the label maps of these samples, if each sample has its own."""
+        return of_samples(self, inputs, rows)
+
+    def expected_evaluations(self) -> int:
+        """The copies and the sample itself; fewer are needed where there are fewer regions than steps."""
+        return 1 + self._draws * self.steps
+
+    def expected_explanations(self) -> int:
+        """That of the sample itself."""
+        return 1
+
+    @property
+    def _draws(self) -> int:
+        return self.samples if self.replacement == "uniform" else 1  # a constant is the same in every draw
+
+    def evaluate(
+        self,
+        model: Model,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> AOPCResult:
+        """Score the regions, replace them step by step, and average the fall of the class's score."""
+        constant = None
+        if self.replacement == "constant":
+            constant = resolve_baseline(model, inputs, self.baseline).expand(1, *inputs.shape[1:])
+        else:
+            finite = all(bool(torch.isfinite(bound).all()) for bound in model.bounds)
+            check(finite, "replacement", "'constant', as the model's bounds are infinite", "'uniform'")
+        assert not isinstance(self.segments, Tensor)  # since `__post_init__`
+        cut = cut_regions(inputs, self.region, self.segments)
+        probe = Probe(model, explainer, inputs, targets, absolute=self.absolute)
+        region_scores = sum_over_regions(probe.reference, cut)
+        probe.skip_constant(probe.reference)
+        probe.skip(_are_equal(region_scores))
+        keys = make_sample_keys(inputs, draw_seed(generator))
+        region_ranks = rank_with_random_ties(-region_scores if self.order == "bottom" else region_scores, keys)
+        steps = cut.count.clamp(max=self.steps)
+        levels = torch.arange(1, min(self.steps, cut.width) + 1, device=inputs.device).expand(len(inputs), -1)
+        keys_of_draws = make_draw_keys(keys, self._draws)
+
+        def make_values(rows: Tensor, draws: Tensor) -> Tensor:
+            return constant if constant is not None else draw_uniform(keys_of_draws[rows, draws], inputs, *bounds)
+
+        bounds = model.bounds
+        curves = PerturbationCurves(
+            ReplacedCopies(probe, inputs),
+            positions=cut.labels[0].numel(),
+            ranks=lambda rows: region_ranks[rows].gather(1, cut.labels[rows].flatten(1)).float(),
+            counts=levels,
+            wanted=(levels <= steps[:, None])[:, None],
+            values=make_values,
+            draws=self._draws,
+            score=self.score,
+        )
+        start = score_classes(probe.logits, probe.targets, self.score)
+        aopc, error = torch.full((2, len(inputs)), torch.nan, dtype=torch.float64, device=inputs.device)
+        curve = torch.full((len(inputs), levels.shape[1] + 1), torch.nan, dtype=torch.float64, device=inputs.device)
+        for rows, scores in curves.scores(probe.usable()):
+            drops = start[rows, None, None] - scores[:, :, 0]
+            curve[rows, 0], curve[rows, 1:] = 0.0, drops.nanmean(1)
+            counted = levels[rows] <= steps[rows, None]
+            terms = (steps[rows] + 1).double()
+            # NaN before a sample's last step stays NaN in its sum: no score was finite there
+            aopc[rows] = torch.where(counted, curve[rows, 1:], 0.0).sum(1) / terms
+            aopc_of_draws = torch.where(counted[:, None], drops, 0.0).sum(2) / terms[:, None]
+            if self._draws > 1:
+                # the mean of a row's squares by itself: `std(1)` rounds differently for another number of rows
+                deviation = aopc_of_draws - sum_columns(aopc_of_draws)[:, None] / self._draws
+                variance = sum_columns(deviation**2) / (self._draws - 1)
+                error[rows] = (variance / self._draws).sqrt()
+        return AOPCResult(
+            **probe.common_fields(self),
+            value=aopc,
+            aopc=aopc,
+            std_error=error,
+            score=start,
+            regions=cut.count,
+            steps=steps,
+            grid_fallback=cut.fallback,
+            curve=curve,
+            noise_key=keys,
+        )
+
+
+def draw_uniform(keys: Tensor, like: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """Uniform values from `lower` to `upper`: one draw for each of the `keys` `(m,)`; `(m, ...)` as the inputs `like`.
+
+    >>> low, high = torch.tensor(-1.0), torch.tensor(1.0)
+    >>> draw_uniform(torch.tensor([3, 5, 3]), torch.zeros(1, 2, 4), low, high).shape
+    torch.Size([3, 2, 4])
+    """
+    shape = like.shape[1:]
+    return lower + (upper - lower) * hashed_uniform(keys, shape.numel()).to(like.dtype).reshape(-1, *shape)
+
+
+def _are_equal(region_scores: Tensor) -> Tensor:
+    """Whether all regions of a row have the same score `(N, width)`, NaN beyond its last region; bool `(N,)`."""
+    missing = region_scores.isnan()
+    low, high = (region_scores.masked_fill(missing, end) for end in (torch.inf, -torch.inf))
+    return low.amin(1) >= high.amax(1)
+
+
+def sum_columns(values: Tensor) -> Tensor:
+    """The sum over the second axis of `(n, draws)`, one column after the other: its bits do not depend on n."""
+    total = torch.zeros_like(values[:, 0])
+    for column in values.unbind(1):
+        total = total + column
+    return total

@@ -1,0 +1,324 @@
+"""Localisation: how much of an explanation's positive relevance lies where the class is known to be.
+
+Problem: for each sample it is known which positions M carry the class: the blocks of a synthetic series, the object of
+a rendered scene. With R the relevance of the P positions, and R+ its positive part,
+
+    mass accuracy = sum over M of R+ / sum over all positions of R+
+    rank accuracy = the share of the |M| most relevant positions that lie in M
+    pointing hit  = whether the most relevant position lies in M
+
+Sources: Arras, Osman and Samek, "CLEVR-XAI: a benchmark dataset for the ground truth evaluation of neural network
+explanations", Information Fusion 81, 2022, Sec. 3.3 (relevance mass and rank accuracy); Zhang, Bargal, Lin, Brandt,
+Shen and Sclaroff, "Top-down neural attention by excitation backprop", IJCV 126, 2018 (pointing game; ours has no
+tolerance around M).
+
+The chance level is |M| / P for all three. It is the expected value for a map whose values at all positions are
+exchangeable, such as a map of `random`. The values of smooth maps, and of maps that follow edges, are not exchangeable:
+compare with `random` and `centre`.
+
+A map is compared with the ground truth of the task, not with the model. Low values are the explainer's fault only if
+the model uses M, so the model must be right, and far better than chance.
+
+A sample without positive relevance is flagged and counts with 0. Of positions with equal relevance the first one comes
+first. A region that is empty or covers all positions says nothing: its sample is `"degenerate"`.
+
+Cost for each sample: one prediction with explanation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, get_args
+
+import torch
+from torch import Tensor
+
+from standfast.errors import ArgumentError, check
+from standfast.explainers import Explainer
+from standfast.metrics.base import Direction, Metric, metrics
+from standfast.metrics.positions import Unit, adapt_explainer, compute_relevance
+from standfast.metrics.probe import Probe
+from standfast.metrics.result import Result
+from standfast.model import Model
+from standfast.records import TensorOption, set_fields
+from standfast.similarity.rows import row_sum
+
+_ELEMENTS = 1 << 22  # numbers in the relevance that is sorted at a time: 16 MB, and about four times that on the way
+_EXPECTED = "the region of each sample, bool (or 0 and 1)"
+
+#: a function from inputs `(N, ...)` to their regions; each row depends on that row alone
+FindRegions = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, init=False)
+class Regions(TensorOption):
+    """The true regions as an option of a frozen configuration: compared, hashed and written down by their digest.
+
+    Args:
+        regions: `(N, ...)`, or `(1, ...)` for one region for all samples; bool, or only 0 and 1. Copied.
+
+    Raises:
+        ArgumentError: the tensor does not have this form.
+
+    >>> a, b = (Regions(torch.tensor([[True, False, True]])) for _ in range(2))
+    >>> a == b, a.shape, a.values.tolist()
+    (True, (1, 3), [[True, False, True]])
+    """
+
+    def __init__(self, regions: Tensor) -> None:
+        got = f"{regions.dtype} of shape {tuple(regions.shape)}"
+        check(regions.ndim >= 2 and regions.numel() > 0 and not regions.is_complex(), "regions", _EXPECTED, got)
+        if regions.dtype != torch.bool:
+            check(bool(((regions == 0) | (regions == 1)).all()), "regions", _EXPECTED, got)
+        super().__init__(regions.to(torch.bool))
+
+    @property
+    def values(self) -> Tensor:
+        """The regions themselves, bool on the CPU."""
+        return self.tensor
+
+    def of_samples(self, inputs: Tensor, rows: slice) -> Regions:
+        """The regions of the samples `rows` of all `inputs`; the same object if there is one region for all.
+
+        >>> regions = Regions(torch.tensor([[0, 0, 1], [1, 0, 0]]))
+        >>> regions.of_samples(torch.zeros(2, 3), slice(1, 2)).values.tolist()
+        [[True, False, False]]
+        """
+        expand_regions(self.values, inputs)
+        return self if len(self.values) == 1 else Regions(self.values[rows])
+
+
+def expand_regions(regions: Tensor, inputs: Tensor) -> Tensor:
+    """Expand regions to the shape of `inputs` `(N, C, *spatial)`, as a view on their device.
+
+    Args:
+        regions: `(N, C, *spatial)`, or `(N, 1, *spatial)` or `(N, *spatial)` for the same region in all channels; with
+            1 for N, one region for all samples.
+        inputs: the samples.
+
+    Raises:
+        ArgumentError: regions of another shape.
+
+    >>> expand_regions(torch.tensor([[True, False]]), torch.zeros(3, 4, 2)).shape
+    torch.Size([3, 4, 2])
+    """
+    count, *each = inputs.shape
+    spatial = each[1:] or each
+    shapes = list(dict.fromkeys((tuple(each), (1, *spatial)[-len(each) :], tuple(spatial))))
+    words = " or ".join(str((count, *shape)) for shape in shapes)
+    fits = tuple(regions.shape[1:]) in shapes and len(regions) in (1, count)
+    check(fits, "regions", f"shape {words}, or 1 for the {count} samples", tuple(regions.shape))
+    regions = regions.to(inputs.device)
+    return (regions if regions.ndim == inputs.ndim else regions[:, None]).expand(inputs.shape)
+
+
+@dataclass(frozen=True)
+class LocalisationResult(Result):
+    """How much relevance lies inside the regions; `"degenerate"` where a region is empty or covers all positions.
+
+    Attributes:
+        mass_accuracy: the share of the positive relevance that lies inside, in [0, 1]; NaN for skipped samples. `(N,)`
+        rank_accuracy: the share of the |M| most relevant positions that lies inside; NaN for skipped samples. `(N,)`
+        pointing_hit: whether the most relevant position lies inside; False for skipped samples. `(N,)` bool
+        chance: |M| / P, the expected value of all three for a map of exchangeable values. `(N,)`
+        region_size: |M|, how many positions lie inside. `(N,)` int
+        positive_share: the share of all positions that have positive relevance; NaN for skipped samples. `(N,)`
+        no_positive: whether no position has; then all three are 0. `(N,)` bool
+        trivial_region: whether the region is empty or covers all positions. `(N,)` bool
+    """
+
+    mass_accuracy: Tensor
+    rank_accuracy: Tensor
+    pointing_hit: Tensor
+    chance: Tensor
+    region_size: Tensor
+    positive_share: Tensor
+    no_positive: Tensor
+    trivial_region: Tensor
+
+
+@metrics.register("relevance_localisation")
+@dataclass(frozen=True)
+class RelevanceLocalisation(Metric):
+    """How much of the positive relevance lies inside the true region (relevance mass accuracy, Arras et al. 2022).
+
+    Args:
+        regions: where the class is known to be. One of: the name of one of the data set's `extras` (in a study, and in
+            `standfast.evaluate` of a data set); a tensor in the order of the samples, bool (or 0 and 1); a function
+            from inputs to such a tensor, in which each row depends on that row alone. The tensor has the shape of the
+            inputs `(N, C, ...)`, or `(N, ...)` or `(N, 1, ...)` for the same region in all channels; with 1 for N, one
+            region for all samples.
+        unit: what counts as one position: an `"entry"`, of any channel; or a `"pixel"` (a time step) with all its
+            channels. The relevance of a pixel is the sum over its channels, and it lies inside if any channel does.
+        absolute: use the relevance without its sign, for explainers whose sign has no meaning.
+
+    Raises:
+        ArgumentError: options out of range; in the call, regions that do not fit the inputs, or a name outside of a
+            study or a data set.
+
+    >>> import standfast
+    >>> digits = standfast.data.bundled("digits")[:4]
+    >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> metric = RelevanceLocalisation(regions=digits.inputs > 0.5)  # the digit's ink
+    >>> result = metric(model, "integrated_gradients", digits.inputs)
+    >>> bool((result.mass_accuracy > result.chance).all()), result.pointing_hit.tolist()
+    (True, [True, True, True, True])
+    """
+
+    name: ClassVar[str] = "relevance_localisation"
+    needs: ClassVar[str] = "regions: where the class is known to lie"
+    category: ClassVar[str] = "localisation"
+    controls: ClassVar[bool] = True
+    direction: ClassVar[Direction] = "higher"
+    citation: ClassVar[str] = "arras2022clevr"
+    mask_option: ClassVar[str] = "regions"
+    bibtex: ClassVar[str] = """@article{arras2022clevr,
+  title   = {{CLEVR-XAI}: A benchmark dataset for the ground truth evaluation of neural network explanations},
+  author  = {Arras, Leila and Osman, Ahmed and Samek, Wojciech},
+  journal = {Information Fusion},
+  volume  = {81},
+  pages   = {14--40},
+  year    = {2022}
+}"""
+
+    regions: str | Tensor | FindRegions = "regions"
+    unit: Unit = "entry"
+    absolute: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.regions, Tensor):  # becomes a value that can be compared, hashed and written down
+            set_fields(self, regions=Regions(self.regions))
+        named = isinstance(self.regions, str) and bool(self.regions)
+        valid = named or isinstance(self.regions, Regions) or callable(self.regions)
+        words = "the name of an extra of the data set, a tensor of regions, or a function"
+        check(valid, "regions", words, repr(self.regions))
+        check(self.unit in get_args(Unit), "unit", "'entry' or 'pixel'", repr(self.unit))
+        check(isinstance(self.absolute, bool), "absolute", "True or False", self.absolute)
+
+    @classmethod
+    def example(cls) -> RelevanceLocalisation:
+        """The first half of every input as its region."""
+        return cls(_mark_first_half)
+
+    def for_data(self, extras: Mapping[str, Tensor]) -> RelevanceLocalisation:
+        """The metric with the regions that its option names."""
+        if not isinstance(self.regions, str):
+            return self
+        words = f"the name of an extra of the data set ({', '.join(sorted(extras)) or 'which has none'})"
+        check(self.regions in extras, "regions", words, repr(self.regions))
+        return dataclasses.replace(self, regions=extras[self.regions])
+
+    def for_samples(self, inputs: Tensor, rows: slice) -> RelevanceLocalisation:
+        """The metric with the regions of these samples, if each sample has its own."""
+        if not isinstance(self.regions, Regions):
+            return self
+        own = self.regions.of_samples(inputs, rows)
+        return self if own is self.regions else dataclasses.replace(self, regions=own)
+
+    def evaluate(
+        self,
+        model: Model,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> LocalisationResult:
+        """Compare the relevance of each sample with its region."""
+        inside = self._find_inside(inputs)
+        probe = Probe(model, adapt_explainer(explainer, self.unit), inputs, targets)
+        size, positions = inside.sum(1), inside.shape[1]
+        trivial = (size == 0) | (size == positions)
+        probe.skip(trivial)
+        columns = {
+            name: torch.full((len(inputs),), torch.nan, dtype=torch.float64, device=inputs.device)
+            for name in ("mass_accuracy", "rank_accuracy", "positive_share")
+        }
+        hit, no_positive = torch.zeros_like(trivial), torch.zeros_like(trivial)
+        for rows in torch.split(probe.usable(), max(1, _ELEMENTS // positions)):
+            maps = probe.maps[rows]
+            found = localise_relevance(
+                compute_relevance(maps.abs() if self.absolute else maps, self.unit), inside[rows]
+            )
+            for name, values in columns.items():
+                values[rows] = getattr(found, name)
+            hit[rows], no_positive[rows] = found.pointing_hit, found.no_positive
+        return LocalisationResult(
+            **probe.common_fields(self),
+            value=columns["mass_accuracy"],
+            mass_accuracy=columns["mass_accuracy"],
+            rank_accuracy=columns["rank_accuracy"],
+            pointing_hit=hit,
+            chance=size.double() / positions,
+            region_size=size,
+            positive_share=columns["positive_share"],
+            no_positive=no_positive,
+            trivial_region=trivial,
+        )
+
+    def _find_inside(self, inputs: Tensor) -> Tensor:
+        """Which positions are inside, bool `(N, P)`."""
+        if isinstance(self.regions, str):
+            words = (
+                "regions; a name has a meaning only in a study, or in `standfast.evaluate` of a data set with extras"
+            )
+            raise ArgumentError("regions", words, repr(self.regions))
+        if isinstance(self.regions, Regions):
+            regions = self.regions.values
+        else:
+            assert callable(self.regions)  # since `__post_init__`
+            found = self.regions(inputs.clone())
+            check(isinstance(found, Tensor), "regions", "a function that returns regions", type(found).__name__)
+            regions = Regions(found).values
+        regions = expand_regions(regions, inputs)
+        if self.unit == "pixel" and inputs.ndim > 2:
+            regions = regions.any(1)
+        return regions.flatten(1)
+
+
+@dataclass(frozen=True)
+class Localisation:
+    """What `localise_relevance` returns, one number for each row; see `LocalisationResult`."""
+
+    mass_accuracy: Tensor
+    rank_accuracy: Tensor
+    pointing_hit: Tensor
+    positive_share: Tensor
+    no_positive: Tensor
+
+
+def localise_relevance(relevance: Tensor, inside: Tensor) -> Localisation:
+    """Mass accuracy, rank accuracy and pointing game.
+
+    Args:
+        relevance: of each position, `(N, P)`.
+        inside: which positions are inside, bool `(N, P)`.
+
+    >>> found = localise_relevance(torch.tensor([[3.0, 1.0, -5.0, 0.0]]), torch.tensor([[True, False, True, False]]))
+    >>> found.mass_accuracy.tolist(), found.rank_accuracy.tolist(), found.pointing_hit.tolist()
+    ([0.75], [0.5], [True])
+    """
+    positive = relevance.double().clamp(min=0)
+    largest = positive.amax(1)
+    none = largest == 0
+    # divided by the row's largest value, so that the sum of tiny values is not 0, and that of huge ones not infinite
+    positive = positive / torch.where(none, 1.0, largest)[:, None]
+    mass = row_sum(torch.where(inside, positive, 0.0)) / torch.where(none, 1.0, row_sum(positive))
+    order = relevance.argsort(dim=1, descending=True, stable=True)
+    hits, size = inside.gather(1, order), inside.sum(1)
+    among = torch.arange(relevance.shape[1], device=relevance.device) < size[:, None]
+    rank = (hits & among).sum(1).double() / size.clamp(min=1)
+    return Localisation(
+        mass_accuracy=mass,
+        rank_accuracy=torch.where(none, 0.0, rank),
+        pointing_hit=hits[:, 0] & ~none,
+        positive_share=(relevance > 0).sum(1).double() / relevance.shape[1],
+        no_positive=none,
+    )
+
+
+def _mark_first_half(inputs: Tensor) -> Tensor:
+    """The first half of the last axis."""
+    length = inputs.shape[-1]
+    return (torch.arange(length, device=inputs.device) < length // 2).expand(inputs.shape)

@@ -1,0 +1,270 @@
+"""Log-odds score: does the prediction turn towards another class when the pixels that speak against it are erased?
+
+Problem: an input of class o is turned towards class t by erasing pixels. With maps S_o and S_t of the two classes, the
+pixels with the largest S_o - S_t are erased: only where it is positive, and at most a fraction of all pixels. The score
+is the change of the log-odds of the two classes:
+
+    [log p_o(x) - log p_t(x)] - [log p_o(x_erased) - log p_t(x_erased)]
+
+which is a difference of logits; larger is better. Source: Shrikumar, Greenside and Kundaje, "Learning Important
+Features Through Propagating Activation Differences" (DeepLIFT), ICML 2017, Sec. 4.1: MNIST, 8 to 3, 8 to 6, 9 to 1, 4
+to 1, up to 20% (157 pixels).
+
+Equal differences are put in order at random, in the same way for all explainers. There are no other random numbers.
+The controls `random`, `centre`, `input_copy` and `edges` (`ModelFreeExplainer`) ignore the class by design, so that
+their S_o - S_t is 0. They erase as many pixels as allowed, largest S_o first. Any other explainer that ignores the
+class has nothing to erase and is `"degenerate"`.
+
+Cost: for each pair of a sample, one explanation and one prediction; and one explanation of the sample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from standfast.errors import check
+from standfast.explainers import Explainer
+from standfast.explainers.base import Baseline, check_baseline, resolve_baseline
+from standfast.explainers.baselines import ModelFreeExplainer
+from standfast.metrics.base import Direction, Metric, Presets, metrics
+from standfast.metrics.positions import count_positions, rank_with_random_ties, sum_channels
+from standfast.metrics.probe import Probe
+from standfast.metrics.replaced_copies import ReplacedCopies, make_sample_keys
+from standfast.metrics.result import Result
+from standfast.model import Model
+from standfast.records import set_fields
+from standfast.segments import spatial_shape
+from standfast.tensors import draw_seed
+
+Pairs = tuple[tuple[int, int], ...]
+
+_ELEMENTS = 1 << 22  # numbers in the maps that are compared at a time: 16 MB
+
+
+@dataclass(frozen=True)
+class LogOddsResult(Result):
+    """Changes of log-odds. A pair belongs to a sample if the sample's class is the first of the pair.
+
+    A sample without pairs is `"ok"` and has no value (NaN). It is `"degenerate"` if for each of its pairs S_o - S_t is
+    the same at all pixels.
+
+    Attributes:
+        log_odds: the mean of `per_pair` over the pairs of a sample; NaN if there are none, or if it was skipped. `(N,)`
+        converted: for which share of these pairs the erased input has a larger logit of t than of o. `(N,)`
+        erased: the mean share of pixels that were erased for them. `(N,)`
+        per_pair: the change for each pair; NaN for a pair that does not belong to the sample. `(N, P)`
+        before, after: the log-odds at the sample and at the erased input; NaN in the same places. `(N, P)`
+        towards: class t; -1 in the same places. Int64 `(N, P)`
+        erased_pixels: which pixels were erased, bool `(N, P, *spatial)`.
+    """
+
+    log_odds: Tensor
+    converted: Tensor
+    erased: Tensor
+    per_pair: Tensor
+    before: Tensor
+    after: Tensor
+    towards: Tensor
+    erased_pixels: Tensor
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The numbers of each pair, and the erased pixels."""
+        names = ("per_pair", "before", "after", "towards", "erased_pixels")
+        return {name: getattr(self, name).contiguous() for name in names}
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of every result, and a column `log_odds_O_T` for every pair of classes."""
+        pairs = name_pair_columns(self.options)
+        return {**super().columns(), **(dict(zip(pairs, self.per_pair.T.tolist(), strict=True)) if pairs else {})}
+
+
+@metrics.register("log_odds")
+@dataclass(frozen=True)
+class LogOdds(Metric):
+    """The change of two classes' log-odds when the pixels that distinguish them are erased (Shrikumar et al. 2017).
+
+    Args:
+        pairs: pairs of classes `(o, t)`: a sample whose explained class is o is turned towards t. None: every sample is
+            turned towards the class with the second largest logit. `preset="paper"` has the paper's pairs of digits.
+        fraction: which share of all pixels, time steps or flat features may be erased (rounded, at least one).
+        baseline: the value of erased pixels: one number, or one for each channel; within the bounds.
+
+    Raises:
+        ArgumentError: options out of range; in the call, classes that the model does not have, a baseline outside the
+            bounds.
+
+    >>> import standfast
+    >>> digits = standfast.data.bundled("digits")[:6]
+    >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> result = LogOdds()(model, "input_x_gradient", digits.inputs)
+    >>> result.per_pair.shape, bool((result.log_odds > 0).all()), bool((result.erased <= 157 / 784).all())
+    (torch.Size([6, 1]), True, True)
+    """
+
+    name: ClassVar[str] = "log_odds"
+    category: ClassVar[str] = "faithfulness"
+    controls: ClassVar[bool] = True
+    direction: ClassVar[Direction] = "higher"
+    citation: ClassVar[str] = "shrikumar2017deeplift"
+    bibtex: ClassVar[str] = """@inproceedings{shrikumar2017deeplift,
+  title     = {Learning Important Features Through Propagating Activation Differences},
+  author    = {Shrikumar, Avanti and Greenside, Peyton and Kundaje, Anshul},
+  booktitle = {Proceedings of the 34th International Conference on Machine Learning (ICML)},
+  year      = {2017}
+}"""
+
+    presets: ClassVar[Presets] = {"paper": {"pairs": ((8, 3), (8, 6), (9, 1), (4, 1))}}
+
+    pairs: Pairs | None = None
+    fraction: float = 0.2
+    baseline: Baseline = 0.0
+
+    def __post_init__(self) -> None:
+        expected = "None, or pairs of different classes such as ((8, 3), (9, 1)), each once"
+        if self.pairs is not None:
+            listed = isinstance(self.pairs, list | tuple) and len(self.pairs) > 0
+            check(listed and all(map(_is_pair, self.pairs)), "pairs", expected, repr(self.pairs))
+            pairs = tuple((int(o), int(t)) for o, t in self.pairs)
+            check(len(set(pairs)) == len(pairs), "pairs", expected, repr(self.pairs))
+            set_fields(self, pairs=pairs)
+        share = isinstance(self.fraction, int | float) and not isinstance(self.fraction, bool)
+        check(share and 0 < self.fraction <= 1, "fraction", "a number above 0, at most 1", repr(self.fraction))
+        check_baseline(self.baseline)
+
+    def expected_evaluations(self) -> int:
+        """The explanations of both classes, and the erased input: most samples have one pair or none."""
+        return 3
+
+    def expected_explanations(self) -> int:
+        """Those of both classes."""
+        return 2
+
+    def evaluate(
+        self,
+        model: Model,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> LogOddsResult:
+        """Erase pixels of every sample for each of its pairs, and compare the log-odds before and after."""
+        baseline = resolve_baseline(model, inputs, self.baseline)
+        probe = Probe(model, explainer, inputs, targets)
+        towards = self._find_second_classes(probe)
+        belongs, shape, spatial = towards >= 0, towards.shape, spatial_shape(inputs)
+        keys = make_sample_keys(inputs, draw_seed(generator))
+        eraser = _Eraser(probe, inputs, keys, baseline, self.fraction)
+        before, after = torch.full((2, *shape), torch.nan, dtype=torch.float64, device=inputs.device)
+        erased = torch.zeros(*shape, math.prod(spatial), dtype=torch.bool, device=inputs.device)
+        constant = torch.zeros(shape, dtype=torch.bool, device=inputs.device)
+        size = max(1, _ELEMENTS // inputs[0].numel())
+        to_erase = belongs.nonzero()
+        for part in torch.split(to_erase, size) if len(to_erase) else ():
+            row, pair = part.unbind(1)
+            other = towards[row, pair]
+            before[row, pair] = _compute_log_odds(probe.logits[row], probe.targets[row], other)
+            erased[row, pair], constant[row, pair], usable = eraser.choose_pixels(row, other)
+            after[row, pair] = torch.where(usable, eraser.query_log_odds(row, erased[row, pair], other), torch.nan)
+        per_pair = before - after
+        counted = per_pair.isfinite()
+        probe.skip(belongs.any(1) & (constant == belongs).all(1))
+        log_odds = _average_counted(per_pair, counted)
+        return LogOddsResult(
+            **probe.common_fields(self),
+            value=log_odds,
+            log_odds=log_odds,
+            converted=_average_counted((after < 0).double(), counted),
+            erased=_average_counted(erased.double().mean(2), counted),
+            per_pair=per_pair,
+            before=before,
+            after=after,
+            towards=towards,
+            erased_pixels=erased.reshape(*shape, *spatial),
+        )
+
+    def _find_second_classes(self, probe: Probe) -> Tensor:
+        """Class t of each pair that belongs to a sample, else -1; int64 `(N, P)`."""
+        own, classes = probe.targets, probe.logits.shape[1]
+        usable = probe.spread(torch.ones_like(probe.usable(), dtype=torch.bool), False)
+        if self.pairs is None:
+            second = probe.logits.scatter(1, own[:, None], -torch.inf).argmax(1)
+            return torch.where(usable, second, -1)[:, None]
+        highest = max(max(pair) for pair in self.pairs)
+        check(highest < classes, "pairs", f"classes from 0 to {classes - 1}, or None", self.pairs)
+        first, second = torch.tensor(self.pairs, device=own.device).T
+        return torch.where(usable[:, None] & (own[:, None] == first), second, -1)
+
+
+class _Eraser:
+    """Chooses the pixels to erase, and queries the model at the erased inputs; the probe counts evaluations."""
+
+    def __init__(self, probe: Probe, inputs: Tensor, keys: Tensor, baseline: Tensor, fraction: float) -> None:
+        self.probe, self.inputs, self.keys, self.baseline = probe, inputs, keys, baseline
+        self.copies = ReplacedCopies(probe, inputs)
+        self.most = max(1, round(fraction * count_positions(inputs, "pixel")))
+
+    def choose_pixels(self, rows: Tensor, other: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Which pixels of the samples `rows` `(M,)` to erase to turn them towards the classes `other` `(M,)`.
+
+        Returns:
+            The pixels, bool `(M, pixels)`; where the difference of the maps is constant, bool `(M,)`; and where it is
+            finite and not constant, bool `(M,)`.
+        """
+        probe, explainer = self.probe, self.probe.explainer
+        own_maps = sum_channels(probe.maps[rows])
+        if isinstance(explainer, ModelFreeExplainer):
+            other_maps = own_maps.amin(1, keepdim=True)
+        else:
+            maps, _ = explainer.attribute_all(probe.model, self.inputs[rows], other)
+            other_maps = sum_channels(maps)
+        difference = own_maps - other_maps
+        finite = torch.isfinite(difference).all(1)
+        eps = torch.finfo(self.inputs.dtype).eps
+        constant = finite & _is_constant(difference, eps * torch.maximum(own_maps.abs(), other_maps.abs()))
+        probe.count(rows, constant, ~finite)
+        usable = finite & ~constant
+        chosen = (rank_with_random_ties(difference, self.keys[rows]) < self.most) & (difference > 0)
+        return chosen & usable[:, None], constant, usable
+
+    def query_log_odds(self, rows: Tensor, pixels: Tensor, other: Tensor) -> Tensor:
+        """The log-odds of the samples `rows` `(M,)` without `pixels` `(M, pixels)`; NaN where they are not finite."""
+
+        def score(logits: Tensor, owner: Tensor, pixels: Tensor, other: Tensor) -> Tensor:
+            return _compute_log_odds(logits, self.probe.targets[owner], other)
+
+        def erase(owner: Tensor, pixels: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+            return pixels.to(self.inputs.dtype), self.baseline
+
+        return self.copies.scores(score, erase, rows, pixels, other)
+
+
+def _is_constant(values: Tensor, rounding: Tensor) -> Tensor:
+    """Whether each row of `values` `(M, m)` is constant, up to rounding errors of size `rounding` `(M, m)`; `(M,)`."""
+    return values.amax(1) - values.amin(1) <= 8 * rounding.amax(1)
+
+
+def _compute_log_odds(logits: Tensor, own: Tensor, other: Tensor) -> Tensor:
+    """`log p_own - log p_other`, float64 `(M,)`: the normalisation cancels. NaN where a logit is not finite."""
+    pair = logits.double().gather(1, torch.stack((own, other), 1))
+    return torch.where(torch.isfinite(logits).all(1), pair[:, 0] - pair[:, 1], torch.nan)
+
+
+def _average_counted(values: Tensor, counted: Tensor) -> Tensor:
+    """The mean over the counted values of each row, `(N,)`; NaN where there are none."""
+    return torch.where(counted, values, 0.0).sum(1) / counted.sum(1)
+
+
+def _is_pair(pair: object) -> bool:
+    listed = isinstance(pair, list | tuple) and len(pair) == 2
+    return listed and all(type(c) is int and c >= 0 for c in pair) and pair[0] != pair[1]  # type: ignore[attr-defined,index]
+
+
+def name_pair_columns(options: Mapping[str, Any]) -> list[str]:
+    """The names of the columns for the pairs; none if every sample is turned towards its second class."""
+    return [f"log_odds_{o}_{t}" for o, t in options.get("pairs") or ()]

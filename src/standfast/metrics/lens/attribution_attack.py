@@ -1,0 +1,487 @@
+"""Attacks on attributions, and how similar the map stays when locality and diversity count.
+
+The attack looks for a perturbed input, in the maximum norm ball and within the bounds, that keeps the class and changes
+the map. It takes steps along the sign of the gradient of an objective (see `attribution_objectives`), through the
+explanation itself, from several random starts. The result is the point with the largest objective among all steps. Then
+the maps of the clean and the perturbed input are compared by all similarities that were asked for. By the top-k
+intersection alone a map that moved by a pixel is a different map. The locality-sensitive similarities say how much of
+the apparent fragility was such a shift.
+
+Source: Kamath, Mittal, Deshpande and Balasubramanian, "Rethinking robustness of model attributions" (AAAI 2024), Sec. 3
+and App. C; the attacks are those of Ghorbani, Abid and Zou, "Interpretation of neural networks is fragile" (AAAI 2019).
+We depart from them in two things. Where a point has left the class, the next step leads back instead of on. And
+gradients are those of the network with softplus of sharpness `beta` for ReLU, while every point is evaluated on the
+network itself. Which sharpness is better depends on explainer and data, so by default the starts share two of them.
+
+The authors' script (github.com/ksandeshk/LENS, with the settings of Chen et al. 2019) departs from the paper, too. With
+`protocol="authors"` every start is the clean input; steps go on where the class is lost; and of all points that keep
+the class the attack takes the one with the smallest Kendall's tau between the maps. At a clean digit less than `t`
+positions have any mass, so the gradient of `top_k` is 0. The script then follows the signs of rounding errors; here the
+first step has random signs.
+
+In a transformation the attack searches its parameters: each step moves every parameter by a share of its range. Maps
+that were moved back are compared where both inputs see a position; for the sets of the report, the other positions have
+no mass.
+
+Cost for each sample: `restarts * (2 * steps + 1) + 3` predictions with explanation, 2 for the random ones; and for the
+guided ones a twentieth more, but at most 100, of predictions only, for the share that keeps the class (`kept_class`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from standfast.algorithms.searches.base import Outcome
+from standfast.algorithms.searches.sign import SignSearch
+from standfast.errors import ArgumentError, check, check_integer
+from standfast.explainers import Explainer
+from standfast.metrics.base import NO_EFFECT, Direction, Metric, PartOf, Presets, Role, larger_is_closer, metrics
+from standfast.metrics.kept_class import KeptClass, NeighbourhoodResult, plan_draws
+from standfast.metrics.lens.attribution_objectives import (
+    BLIND,
+    AttributionObjective,
+    BlindObjective,
+    GuidedObjective,
+    check_count,
+)
+from standfast.metrics.lens.attribution_objectives import get as get_attack
+from standfast.metrics.probe import Probe, check_probe_options, score_kept_class
+from standfast.metrics.probe_objective import ProbeObjective, reevaluate_found
+from standfast.model import ROW_ALIGNMENT, Model, module_name
+from standfast.neighbourhoods import LinfBall, Neighbourhood, Transformation, check_neighbourhood
+from standfast.records import set_fields
+from standfast.similarity import (
+    LensProfile,
+    Similarity,
+    chance_level,
+    correct_for_chance,
+    kendall,
+    lens_profile,
+    per_position,
+)
+from standfast.similarity import get as get_similarity
+from standfast.similarity import similarities as known_similarities
+from standfast.similarity.authors import Protocol, check_protocol
+from standfast.tensors import draw_seed
+
+_PART_ELEMENTS = 1 << 22  # numbers in the maps that are evaluated at once
+_DRAWS = 32  # random pairs for a chance level without a closed form: its standard error is below 0.01 for k = 100
+_LARGE = 1 << 13  # positions from which on a quarter of the draws is enough, since sets are larger
+LENS = """@inproceedings{kamath2024rethinking,
+  title     = {Rethinking Robustness of Model Attributions},
+  author    = {Kamath, Sandesh and Mittal, Sankalp and Deshpande, Amit and Balasubramanian, Vineeth N},
+  booktitle = {Proceedings of the AAAI Conference on Artificial Intelligence},
+  year      = {2024}
+}"""
+
+
+@dataclass(frozen=True)
+class AttributionAttackResult(NeighbourhoodResult):
+    """The perturbed input of each sample, and how similar its map is to that of the clean input.
+
+    A skipped sample (`status`) is compared with the centre of its neighbourhood, mostly with itself, so leave it out.
+
+    Attributes:
+        names: of the similarities; each is a column of the frame, under this name.
+        similarities: `(N, S)`, in the order of `names`; NaN where the map of the perturbed input is not finite.
+        similarity: the first of them, `(N,)`.
+        chance: what each similarity is on average for unrelated maps with the same values and supports, `(N, S)`
+            (`standfast.similarity.chance_level`); NaN for similarities of no LENS kind. The frame has it in the columns
+            `"<name> chance"`, and the similarities corrected for it (`correct_for_chance`) in `"<name> above chance"`:
+            0 for unrelated maps, 1 for equal ones, NaN where unrelated maps are nearly equal.
+        found: a perturbed input was found that keeps the class, `(N,)` bool. Elsewhere `inputs` has the clean one, if
+            the neighbourhood contains it.
+        label_kept: the class is kept at `inputs`, `(N,)` bool. The random attacks may lose it, and guided ones where
+            the neighbourhood does not contain the clean input.
+        margin: J at `inputs`, `(N,)`.
+        predicted: the class at `inputs`, `(N,)`.
+        kept: top-k intersection for the metric's own k, `(N,)`.
+        kept_within_1, kept_within_2: the mean of LENS-precision and LENS-recall at this k, for windows of one and of
+            two positions around, `(N,)`.
+        inputs, origins: perturbed and clean inputs, `(N, ...)`.
+        maps, origin_maps: their explanations, signed, `(N, ...)`.
+        profile: intersections, precision and recall for the k and w of the curves; arrays `(N, K)` and `(N, K, W)`.
+        aligned_maps, parameters: of a transformation, as in `WorstCaseResult`.
+    """
+
+    names: tuple[str, ...]
+    similarities: Tensor
+    similarity: Tensor
+    chance: Tensor
+    found: Tensor
+    label_kept: Tensor
+    margin: Tensor
+    predicted: Tensor
+    kept: Tensor
+    kept_within_1: Tensor
+    kept_within_2: Tensor
+    inputs: Tensor
+    origins: Tensor
+    maps: Tensor
+    origin_maps: Tensor
+    profile: LensProfile
+    aligned_maps: Tensor | None = None
+    parameters: Mapping[str, Tensor] = field(default_factory=dict, metadata={"per_sample": False})
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Inputs, maps, and the curves with their k and w."""
+        profile, rows = self.profile, len(self)
+        curves = ("intersection", "precision", "recall")
+        return {
+            "origins": self.origins,
+            "inputs": self.inputs,
+            "origin_maps": self.origin_maps,
+            "maps": self.maps,
+            **({} if self.aligned_maps is None else {"aligned_maps": self.aligned_maps}),
+            "curve_k": torch.tensor(profile.k).expand(rows, -1),
+            "curve_w": torch.tensor(profile.w).expand(rows, -1),
+            **{f"curve_{name}": getattr(profile, name) for name in curves},
+            **{f"curve_{name}_diverse": getattr(profile, f"{name}_diverse") for name in curves},
+        }
+
+    def columns(self) -> dict[str, Any]:
+        """Further columns of the frame, with one for each similarity and each parameter of a transformation."""
+        found = {**super().columns(), **dict(zip(self.names, self.similarities.T.tolist(), strict=True))}
+        found |= {name: values.tolist() for name, values in self.parameters.items()}
+        for name, value, chance in zip(self.names, self.similarities.T, self.chance.T, strict=True):
+            if not chance.isnan().all():
+                found[name_chance(name)] = chance.tolist()
+                found[name_above_chance(name)] = correct_for_chance(value, chance).tolist()
+        return found
+
+
+def name_chance(similarity: str) -> str:
+    """The column of the frame with the chance level of a similarity."""
+    return f"{similarity} chance"
+
+
+def name_above_chance(similarity: str) -> str:
+    """The column of the frame with a similarity corrected for chance."""
+    return f"{similarity} above chance"
+
+
+@metrics.register("attribution_attack")
+@dataclass(frozen=True)
+class AttributionAttack(Metric):
+    """How similar the map is after an attack on it, by any number of similarities.
+
+    Args:
+        neighbourhood: a `LinfBall` or a transformation; a guided attack needs one that can be differentiated. The
+            random starts are drawn from its distribution.
+        attack: `"top_k"`, `"mass_centre"`, `"target"`, `"lens"`, which need an explainer that can be differentiated
+            (of ours `saliency`, `input_x_gradient`, `integrated_gradients`, `smoothgrad`, `gradient_shap`, `deeplift`,
+            `gradcam` and `fullgrad`); `"random_sign"` or `"universal"`, which need nothing. With options as in
+            `"top_k:t=200"`, or configured.
+        steps: how many from each start, at least 1.
+        step: the length of each in every feature; by default 2.5 times the radius, divided by `steps`. For a
+            transformation None: the same with half the range of each parameter for the radius.
+        restarts: how many random starts, at least 1.
+        similarities: names or similarities, at least one; the first is what explainers are ranked by.
+        k: how many positions the report draws and counts: a number, or a share in (0, 1). By default it is that of the
+            first similarity that has one, or else a tenth.
+        curve_k: numbers of positions of its curves, or shares of them.
+        curve_w: windows of its curves, in positions to each side.
+        absolute: compare absolute attributions.
+        beta: sharpness of the softplus that replaces ReLU where gradients are computed: one number, or several, which
+            the starts use in turn. With a single start it is the first.
+        protocol: `paper`: from random starts, the point with the largest objective; `authors`: the choices of the
+            authors' script (see above). For their sets and windows, give similarities the option of the same name.
+
+    Raises:
+        ArgumentError: an option out of range, or a neighbourhood in another norm; in the call, a guided attack for an
+            explainer or a transformation that cannot be differentiated, or a k that maps of this size do not have.
+
+    >>> import standfast
+    >>> digits = standfast.data.bundled("digits")[:2]
+    >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> similarities = ("topk_intersection:k=100", "lens_precision:k=100,w=1")
+    >>> attack = AttributionAttack(standfast.LinfBall(0.1), "top_k", steps=5, restarts=2, similarities=similarities)
+    >>> result = attack(model, "saliency", digits.inputs)
+    >>> bool((result.similarities[:, 1] >= result.similarities[:, 0]).all()), result.label_kept.tolist()
+    (True, [True, True])
+    """
+
+    name: ClassVar[str] = "attribution_attack"
+    needs: ClassVar[str] = (
+        "gradients and an explainer that can be differentiated, unless attack is random_sign or universal"
+    )
+    category: ClassVar[str] = "robustness"
+    citation: ClassVar[str] = "kamath2024rethinking"
+    bibtex: ClassVar[str] = LENS
+    roles: ClassVar[Mapping[str, Role]] = {
+        **dict.fromkeys(("k", "curve_k", "curve_w"), NO_EFFECT),  # for the report's figures
+        **dict.fromkeys(("steps", "step", "restarts", "beta", "protocol"), PartOf("attack", unless=BLIND)),
+    }
+    presets: ClassVar[Presets] = {"quick": {"steps": 20, "restarts": 1}}
+
+    neighbourhood: Neighbourhood
+    attack: str | AttributionObjective = "top_k"
+    steps: int = 100
+    step: float | None = None
+    restarts: int = 3
+    similarities: tuple[str | Similarity, ...] = ("topk_intersection", "lens_precision", "lens_recall")
+    k: int | float | None = None
+    curve_k: tuple[int | float, ...] = (0.02, 0.05, 0.1, 0.2, 0.4)
+    curve_w: tuple[int, ...] = (1, 2, 3)
+    absolute: bool = True
+    beta: float | tuple[float, ...] = (10.0, 30.0)
+    protocol: Protocol = "paper"
+
+    def __post_init__(self) -> None:
+        check_neighbourhood(self.neighbourhood)
+        fits = isinstance(self.neighbourhood, LinfBall | Transformation)
+        words = "a LinfBall or a transformation, since steps follow signs of gradients"
+        check(fits, "neighbourhood", words, self.neighbourhood)
+        get_attack(self.attack)
+        check(self.step is None or _is_positive(self.step), "step", "a finite number above 0", repr(self.step))
+        fits = self.step is None or isinstance(self.neighbourhood, LinfBall)
+        check(fits, "step", "None for a transformation, each of whose parameters has a range of its own", self.step)
+        betas = tuple(self.beta) if isinstance(self.beta, list | tuple) else (self.beta,)
+        fine = len(betas) > 0 and all(map(_is_positive, betas))
+        check(fine, "beta", "a finite number above 0, or several", repr(self.beta))
+        set_fields(self, beta=betas[0] if len(betas) == 1 else betas)
+        check_protocol(self.protocol)
+        for option in ("steps", "restarts"):
+            value = getattr(self, option)
+            check_integer(value, option)
+        for option in ("similarities", "curve_k", "curve_w"):
+            value = getattr(self, option)
+            listed = isinstance(value, list | tuple) and len(value) > 0
+            check(listed, option, "a list with at least one entry", repr(value))
+            set_fields(self, **{option: tuple(value)})
+        self._check_similarities()
+        if self.k is not None:
+            check_count("k", self.k)
+        if self.k is None:
+            given = (getattr(similarity.function, "keywords", {}).get("k") for similarity in self._similarities())
+            set_fields(self, k=next((k for k in given if isinstance(k, int | float)), None))
+        for count in self.curve_k:
+            check_count("curve_k", count)
+        check(all(type(w) is int and w >= 0 for w in self.curve_w), "curve_w", "whole numbers, 0 or more", self.curve_w)
+        check_probe_options(self.absolute, "origin", "logit")
+
+    def _check_similarities(self) -> None:
+        """Names must be usable as columns, and a report must know the direction of the first from its name."""
+        first, names = self._similarities()[0], [similarity.name for similarity in self._similarities()]
+        check(len(set(names)) == len(names), "similarities", "each of them once", names)
+        taken = {"sample", "status", *(field.name for field in fields(AttributionAttackResult))}
+        for name in names:
+            check(name not in taken, "similarities", "names that are no columns of the result", repr(name))
+        known = first.larger_is_closer or first.name.partition(":")[0] in known_similarities
+        check(known, "similarities", "as the first a similarity, or a registered discrepancy", repr(first.name))
+
+    @classmethod
+    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
+        """Similar explanations are better, by the first similarity."""
+        first = [*(options.get("similarities") or ()), None][0]
+        return "higher" if larger_is_closer({"similarity": first}) else "lower"
+
+    @classmethod
+    def example(cls) -> AttributionAttack:
+        """A configuration that takes seconds."""
+        return cls(LinfBall(0.1), "top_k", steps=5, restarts=2)
+
+    def describe_misfit(self, explainer: Explainer) -> str:
+        """Only blind attacks take an explainer that cannot be differentiated."""
+        guided = isinstance(get_attack(self.attack), GuidedObjective)
+        return "" if explainer.differentiable or not guided else "the explainer cannot be differentiated"
+
+    @property
+    def own_label(self) -> str:
+        """The metric's name and the attack's."""
+        return f"{self.name}: {get_attack(self.attack).name}"
+
+    def options(self) -> dict[str, Any]:
+        """The configuration as plain values, similarities by name."""
+        return {**super().options(), "similarities": [similarity.name for similarity in self._similarities()]}
+
+    def expected_evaluations(self) -> int:
+        """Those of the search, the clean input, the final check and the draws; a blind attack has two of these."""
+        guided = isinstance(get_attack(self.attack), GuidedObjective)
+        return self._search_budget() + 2 + self._count_draws() if guided else 2
+
+    def _similarities(self) -> list[Similarity]:
+        return [get_similarity(similarity) for similarity in self.similarities]
+
+    def _search_budget(self) -> int:
+        """The clean input, the starts, and for each step a gradient and a query."""
+        return 1 + self.restarts * (2 * self.steps + 1)
+
+    def _count_draws(self, probe: Probe | None = None) -> int:
+        """The draws for the share of the neighbourhood that keeps the class."""
+        return plan_draws(self._search_budget(), probe)
+
+    def _search(self) -> SignSearch:
+        """The search, whose sharpness is relative to the first `beta`."""
+        step = self.step
+        if step is None and isinstance(self.neighbourhood, LinfBall):
+            step = 2.5 * self.neighbourhood.radius / self.steps
+        betas = self.beta if isinstance(self.beta, tuple) else (self.beta,)
+        sharpness = tuple(beta / betas[0] for beta in betas)
+        # in a ball of radius 0 the search's own step is 0
+        return SignSearch(self.restarts, step or None, sharpness, from_centre=self.protocol == "authors")
+
+    def evaluate(
+        self,
+        model: Model,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> AttributionAttackResult:
+        """Attack the map of every sample, and compare the maps before and after."""
+        attack, similarities = get_attack(self.attack), self._similarities()
+        if isinstance(attack, GuidedObjective) and not explainer.differentiable:
+            raise ArgumentError(
+                "attack", f"random_sign or universal, since {explainer.label} cannot be differentiated", attack.name
+            )
+        if isinstance(attack, GuidedObjective) and not model.differentiable:
+            name = module_name(model.module)
+            raise ArgumentError("attack", f"random_sign or universal, since {name} has no gradients", attack.name)
+        region = self.neighbourhood.around(inputs, model.bounds)
+        if isinstance(attack, GuidedObjective) and not region.differentiable:
+            kind = type(self.neighbourhood).__name__
+            words = f"random_sign or universal, since {kind} cannot be differentiated by its parameters"
+            raise ArgumentError("attack", words, attack.name)
+        # whatever the similarities are, the report counts the largest positions, which a constant map does not have
+        compared = get_similarity("topk_intersection")
+        probe = Probe(model, explainer, inputs, targets, compared, absolute=self.absolute, region=region)
+        self._check_sizes(probe.reference[:1], attack)
+        usable, seed, points = probe.usable(), draw_seed(generator), region.centre.clone()
+        kept = KeptClass(probe, self._count_draws(probe) if isinstance(attack, GuidedObjective) else 0)
+        if len(usable):
+            own = region.select(usable)
+            if isinstance(attack, GuidedObjective):
+                beta = self.beta[0] if isinstance(self.beta, tuple) else self.beta
+                objective = _AttackObjective(attack, probe, beta, self.protocol)
+                found = objective.run(self._search(), own, self._search_budget(), seed).inputs
+            else:
+                assert isinstance(attack, BlindObjective)
+                found = attack.draw(own, seed)
+            points[usable] = own.project(found[:, None])[:, 0]
+            kept.draw(~seed)
+        return self._result(probe, inputs, points, similarities, kept)
+
+    def _check_sizes(self, maps: Tensor, attack: AttributionObjective) -> None:
+        """Raise before the attack what would be raised after it, such as a k that maps of this size do not have."""
+
+        def attempt(what: str, function: Callable[[], object]) -> None:
+            try:
+                function()
+            except ArgumentError as error:
+                raise ArgumentError(f"{error.argument} of {what}", error.expected, error.got) from error
+
+        for similarity in self._similarities():
+            own = similarity.of_maps(maps)
+            attempt(similarity.name, partial(similarity, own, own))
+        positions = per_position(maps, "abs_sum").abs()
+        if isinstance(attack, GuidedObjective):
+            attempt(f"attack {attack.name}", partial(attack.state, positions))
+        for option, counts in (("k", (0.1 if self.k is None else self.k,)), ("curve_k", self.curve_k)):
+            attempt(f"option {option}", partial(lens_profile, positions, positions, counts, (0,), diverse=False))
+
+    def _result(
+        self, probe: Probe, inputs: Tensor, points: Tensor, similarities: list[Similarity], kept: KeptClass
+    ) -> AttributionAttackResult:
+        """From a new evaluation of the points."""
+        seen, maps, predicted = reevaluate_found(probe, points, compare=False)
+        region, usable = probe.region, probe.usable()
+        assert region is not None
+        everyone, perturbed = torch.arange(len(inputs), device=inputs.device), inputs.clone()
+        perturbed[usable] = region.perturb(points, everyone)[usable]
+        moved_back, visible = probe.align_maps(maps, points, everyone) if region.aligns else (maps, None)
+        before, after = (each.abs() if self.absolute else each for each in (probe.maps, moved_back))
+        pairs = [(similarity, similarity.of_maps(before), similarity.of_maps(after)) for similarity in similarities]
+        if visible is None:
+            values = [similarity(a, b) for similarity, a, b in pairs]
+        else:
+            values = [similarity.compare_seen(a, b, visible) for similarity, a, b in pairs]
+            before, after = (torch.where(visible, each, 0.0) for each in (before, after))
+        chance = [self._find_chance(similarity, before, after) for similarity in similarities]
+        before, after = per_position(before, "sum"), per_position(after, "sum")
+        profile = lens_profile(before, after, self.curve_k, self.curve_w)
+        own = lens_profile(before, after, (0.1 if self.k is None else self.k,), (1, 2), diverse=False)
+        within = (own.precision[:, 0] + own.recall[:, 0]) / 2
+        label_kept = seen.margin < 0
+        moved = (perturbed != inputs).flatten(1).any(1)
+        return AttributionAttackResult(
+            **probe.common_fields(self),
+            **kept.fields(),
+            value=values[0],
+            names=tuple(similarity.name for similarity in similarities),
+            similarities=torch.stack(values, dim=1),
+            similarity=values[0],
+            chance=torch.stack(chance, dim=1),
+            found=label_kept & moved,
+            label_kept=label_kept,
+            margin=seen.margin,
+            predicted=predicted,
+            kept=own.intersection[:, 0],
+            kept_within_1=within[:, 0],
+            kept_within_2=within[:, 1],
+            inputs=perturbed,
+            origins=inputs,
+            maps=maps,
+            origin_maps=probe.maps,
+            profile=profile,
+            aligned_maps=None if visible is None else torch.where(visible, moved_back, torch.nan),
+            parameters=self.neighbourhood.read_parameters(region.settle(points, everyone), inputs.shape[1:]),
+        )
+
+    def _find_chance(self, similarity: Similarity, before: Tensor, after: Tensor) -> Tensor:
+        """The chance level of each pair `(N,)`; NaN for a similarity that has none."""
+        draws = _DRAWS // 4 if before.shape[2:].numel() >= _LARGE else _DRAWS
+        level = chance_level(similarity, similarity.of_maps(before), similarity.of_maps(after), draws)
+        return before.new_full((len(before),), torch.nan) if level is None else level.value
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+class _AttackObjective(ProbeObjective):
+    """How far the attack gets on the model itself, among points that keep the class."""
+
+    def __init__(self, attack: GuidedObjective, probe: Probe, beta: float, protocol: Protocol) -> None:
+        super().__init__(probe, beta)
+        self.attack, self.protocol = attack, protocol
+        self.reference = _sum_magnitudes(probe.maps)
+        self.state = attack.state(self.reference)
+
+    def measure(self, x: Tensor, origin: Tensor) -> Outcome:
+        """What the points reach, in parts whose maps and sets of positions fit into memory."""
+        rows = max(_PART_ELEMENTS // self.reference[0].numel() // ROW_ALIGNMENT, 2) * ROW_ALIGNMENT
+        parts = zip(torch.split(x, rows), torch.split(origin, rows), strict=True)
+        scores, margins = zip(*(self._measure_part(*part) for part in parts), strict=True)
+        return Outcome(torch.cat(scores), -score_kept_class(torch.cat(margins)))
+
+    def _measure_part(self, x: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
+        seen = self.probe.query(x, origin, keep_maps=True, compare=False)
+        assert seen.maps is not None
+        maps = seen.maps
+        if (
+            self.probe.region is not None and self.probe.region.aligns
+        ):  # as for gradients, what is not seen is unchanged
+            aligned, visible = self.probe.align_maps(maps, x, origin)
+            maps = torch.where(visible, aligned, self.probe.maps[origin])
+        maps = _sum_magnitudes(maps)
+        if self.protocol == "authors":
+            return -kendall(self.reference[origin], maps).double(), seen.margin
+        return self.attack.score(self.state[origin], maps), seen.margin
+
+    def ascend(self, maps: Tensor, margin: Tensor, origin: Tensor, feasible: Tensor) -> Tensor:
+        """The attack's goal where the class is kept, and the way back elsewhere; the authors do not turn back."""
+        goal = self.attack.goal(self.state[origin], _sum_magnitudes(maps))
+        return goal if self.protocol == "authors" else torch.where(feasible, goal, -margin)
+
+
+def _sum_magnitudes(maps: Tensor) -> Tensor:
+    """The mass at each position: absolute attributions, added over channels."""
+    return per_position(maps, "abs_sum").abs()

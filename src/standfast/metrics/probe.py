@@ -1,0 +1,442 @@
+"""`Probe`: queries a model and an explainer at perturbed copies of clean inputs, and counts what it does.
+
+A query gives the class margin at a perturbed input, and how similar its explanation is to that of the clean input (its
+origin). The probe shares the forward pass between prediction and explanation, and cuts the work into chunks that fit
+into memory. It counts model evaluations, and records which samples cannot be evaluated and why. Metrics read this
+record with `usable`, and change it with `skip` and `charge`; nobody writes to the probe's fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import get_gradient_edge
+
+from standfast.errors import check
+from standfast.explainers import Explainer, InputCopy
+from standfast.explainers.attention.attention_calls import PlainAttention
+from standfast.explainers.gradients.surrogates import smooth_relu
+from standfast.function_calls import check_has_gradients
+from standfast.metrics.result import Status
+from standfast.model import Model, Output
+from standfast.neighbourhoods import Region
+from standfast.similarity import Similarity, SimilarityFunction, is_degenerate
+from standfast.similarity import get as get_similarity
+from standfast.similarity.rows import extremes, is_constant, working_dtype
+from standfast.tensors import broadcast_rows, widen_half
+
+_MAP_ELEMENTS = 1 << 22  # numbers in the maps that are compared at once: 16 MB
+
+Explain = Literal["predicted", "origin"]
+
+
+class _ConfiguredMetric(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def options(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a query found at M perturbed inputs. NaN where the logits or the explanation were not finite.
+
+    Attributes:
+        margin: `J(x') = max_{i != y} f_i(x') - f_y(x')`, `>= 0` where the class has changed (SAFARI, Eq. 1). `(M,)`
+        similarity: of the explanation to that of the origin, `(M,)`; None where it was not asked for.
+        distance: `||g(x') - g(x)||_2`, `(M,)`; None where it was not asked for.
+        maps, predicted: signed explanations `(M, ...)` and classes `(M,)`; None where they were not asked for.
+    """
+
+    margin: Tensor
+    similarity: Tensor | None = None
+    distance: Tensor | None = None
+    maps: Tensor | None = None
+    predicted: Tensor | None = None
+
+
+class Probe:
+    """Queries perturbed copies of P clean inputs, which are called their origins. For use in `Metric.evaluate`.
+
+    When a probe is made, it predicts and explains each origin once. An origin is skipped, with a status that says why,
+    where the logits or the explanation are not finite, where the model does not predict the target class, and where
+    the explanation is constant although a similarity has to compare it. Queries of skipped origins are allowed; what
+    they return does not count.
+
+    Args:
+        model, explainer: what is evaluated; the model in a session, as it is in `Metric.evaluate`.
+        inputs: the P origins, `(P, C, H, W)`, `(P, C, T)` or `(P, F)`, checked.
+        targets: classes `(P,)`, or None for the predicted ones.
+        similarity: of two attribution maps, as `standfast.similarity.get` takes it: a name, a `Similarity` or a
+            function. None for a metric that compares no maps.
+        absolute: compare absolute attributions.
+        explain: the class explained at a perturbed input: the one of its `"origin"`, or the one `"predicted"` there.
+        margin: from `"logit"`s or from `"probability"`s.
+        region: the neighbourhoods of the P origins. Queries are then at its points, from which it makes the perturbed
+            copies; where it moves positions, the maps of the copies are moved back before they are compared.
+        needs_maps: False for a value that depends on predictions alone. Maps can still be asked for, but no origin is
+            skipped for its map, and margins and gradients are the same for all explainers.
+
+    Raises:
+        UnknownNameError: no similarity has that name.
+        ModelError: the module does not give the same inputs the same logits again.
+
+    Attributes:
+        targets: the classes explained, `(P,)`.
+        maps: signed explanations of the origins, `(P, ...)`.
+        logits: of the origins, `(P, C)`.
+        margin: J of the origins, `(P,)`; see `Measurement`.
+        reference: what the maps of copies are compared with: `maps`, or their absolute values.
+        status: for each origin `"ok"`, or why it is not evaluated.
+        evaluations: model evaluations for each origin so far, int64 `(P,)`.
+
+    >>> import standfast
+    >>> digits = standfast.data.bundled("digits")[:2]
+    >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> with model.session():
+    ...     probe = Probe(model, standfast.explainers.get("saliency"), digits.inputs, similarity="pearson")
+    ...     same = probe.query(digits.inputs)
+    ...     darker = probe.query(0.9 * digits.inputs[[0, 0, 1]], origin=torch.tensor([0, 0, 1]))
+    >>> [round(value, 3) for value in same.similarity.tolist()], darker.similarity.shape
+    ([1.0, 1.0], torch.Size([3]))
+    >>> probe.status, probe.evaluations.tolist()
+    (('ok', 'ok'), [4, 3])
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None = None,
+        similarity: str | Similarity | SimilarityFunction | None = None,
+        *,
+        absolute: bool = False,
+        explain: Explain = "origin",
+        margin: Output = "logit",
+        region: Region | None = None,
+        needs_maps: bool = True,
+    ) -> None:
+        self.model, self.explainer, self.region, self.needs_maps = model, explainer, region, needs_maps
+        self.similarity = None if similarity is None else get_similarity(similarity)
+        self.absolute, self.explain, self.margin_kind = absolute, explain, margin
+        model.check_repeatable(inputs)
+        maps, logits = explainer.attribute_all(model, inputs, targets)
+        self.targets = logits.argmax(1) if targets is None else targets
+        self.maps, self.logits = maps, logits
+        self.fixed = explainer.fixed_part(inputs)
+        self.reference = self._prepare(maps)
+        #: what is compared of it: the reference itself, or one value per position where the similarity asks for that
+        self._compared = self._of_maps(self.reference)
+        self.margin = class_margin(logits, self.targets, margin)
+        self._example = inputs[:1]
+        self._evaluations = torch.ones(len(inputs), dtype=torch.int64, device=inputs.device)
+        self._degenerate = torch.zeros_like(self._evaluations)
+        self._nonfinite = torch.zeros_like(self._evaluations)
+        self._status: list[Status] = ["ok"] * len(inputs)
+        finite = _finite(logits)
+        self.skip(~(finite & _finite(maps) if needs_maps else finite), "nonfinite")
+        self.skip(self.margin >= 0, "misclassified")
+        # a correlation with a constant map says nothing; a distance from one does, if it is not 0 (`skip_unchanged`)
+        compared = self.similarity
+        if needs_maps and compared is not None and (compared.larger_is_closer or compared.ordinal):
+            self.skip_constant(self._compared)
+
+    @property
+    def status(self) -> tuple[Status, ...]:
+        """For each origin `"ok"`, or why it is not evaluated."""
+        return tuple(self._status)
+
+    @property
+    def evaluations(self) -> Tensor:
+        """Model evaluations for each origin so far, int64 `(P,)`: inputs predicted, explained or both."""
+        return self._evaluations
+
+    def usable(self) -> Tensor:
+        """The numbers of the origins that can be evaluated, int64, ascending."""
+        rows = [row for row, status in enumerate(self._status) if status == "ok"]
+        return torch.tensor(rows, device=self.targets.device, dtype=torch.int64)
+
+    def skip(self, which: Tensor, why: Status = "degenerate") -> None:
+        """Skip the origins where `which` holds, bool `(P,)`. One that is skipped already keeps its reason."""
+        for row in which.nonzero().flatten().tolist():
+            if self._status[row] == "ok":
+                self._status[row] = why
+
+    def skip_constant(self, values: Tensor) -> None:
+        """Skip, as `"degenerate"`, the origins whose `values` `(P, ...)`, of a map or its parts, are equal."""
+        self.skip(is_degenerate(values.nan_to_num()))
+
+    def skip_unchanged(self, changes: Tensor) -> None:
+        """Skip, as `"degenerate"`, origins whose map is constant and whose largest change `(P,)` is 0.
+
+        Nothing was explained there, or it does not depend on the input at all. The value 0 would be the best there is.
+        """
+        self.skip(is_degenerate(self.reference.nan_to_num()) & (changes <= 0))
+
+    def spread(self, values: Tensor, fill: float | bool) -> Tensor:
+        """Values of the n usable origins `(n, ...)` among those of all `(P, ...)`; `fill` for the others.
+
+        Floating-point numbers become float64; bool and whole numbers keep their type.
+        """
+        dtype = torch.float64 if values.is_floating_point() else values.dtype
+        whole = torch.full((len(self._status), *values.shape[1:]), fill, dtype=dtype, device=values.device)
+        whole[self.usable()] = values.to(dtype)
+        return whole
+
+    def choose_block_size(self, inputs: Tensor, count: int) -> int:
+        """How many of `count` copies, of the shape of `inputs` `(1 or more, ...)`, to explain before comparing them.
+
+        So many whole chunks that their maps take about 16 MB; at least one chunk.
+        """
+        chunk = self.model.inputs_per_chunk(inputs, self.explainer.rows_per_input, "backward", count)
+        return max(_MAP_ELEMENTS // inputs[0].numel() // chunk, 1) * chunk
+
+    def charge(self, origin: Tensor, evaluations: Tensor | int = 1) -> None:
+        """Count model evaluations, `(M,)` or one number, that were made for the origins numbered `origin` `(M,)`."""
+        counts = torch.as_tensor(evaluations, dtype=torch.int64, device=origin.device)
+        self._evaluations.index_add_(0, origin, counts.expand(len(origin)))
+
+    def common_fields(self, metric: _ConfiguredMetric) -> dict[str, Any]:
+        """The fields of every `Result` but `value`, `low` and `high`: the metric, and what the probe knows."""
+        return {
+            "metric": metric.name,
+            "options": metric.options(),
+            "status": self.status,
+            "targets": self.targets,
+            "model_evaluations": self._evaluations,
+            "degenerate": self._degenerate,
+            "nonfinite": self._nonfinite,
+        }
+
+    def _origin(self, x: Tensor, origin: Tensor | None) -> Tensor:
+        if origin is not None:
+            return origin
+        check(len(x) == len(self.targets), "origin", "the number of each copy's origin", f"None for {len(x)} copies")
+        return torch.arange(len(x), device=x.device)
+
+    def _prepare(self, maps: Tensor) -> Tensor:
+        return maps.abs() if self.absolute else maps
+
+    def _of_maps(self, maps: Tensor) -> Tensor:
+        return maps if self.similarity is None else self.similarity.of_maps(maps)
+
+    def query(
+        self,
+        x: Tensor,
+        origin: Tensor | None = None,
+        want_distance: bool = False,
+        keep_maps: bool = False,
+        compare: bool = True,
+    ) -> Measurement:
+        """Predict and explain perturbed copies; each counts as one model evaluation of its origin.
+
+        Args:
+            x: the copies, `(M, ...)`, or the region's points; as many as you like: they are cut into chunks that fit
+                into memory.
+            origin: the number of the origin of each copy, int64 `(M,)`; None for one copy of every origin, in order.
+            want_distance: measure the distance between the maps too.
+            keep_maps: return the maps and the predicted classes too.
+            compare: False for a caller that compares the maps in another way.
+
+        Returns:
+            Margins and, if the probe has a similarity, similarities; NaN where the model was not finite.
+        """
+        origin = self._origin(x, origin)
+        size = self.choose_block_size(self._example, len(x))
+        parts = [
+            self._query(x[start : start + size], origin[start : start + size], want_distance, keep_maps, compare)
+            for start in range(0, len(x), size)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
+        return Measurement(*(None if c[0] is None else torch.cat(c) for c in columns))  # type: ignore[arg-type]
+
+    def _query(self, x: Tensor, origin: Tensor, want_distance: bool, keep_maps: bool, compare: bool) -> Measurement:
+        """`query` for as many rows as their maps may be held at once."""
+        targets = self.targets[origin]
+        wanted = targets if self.explain == "origin" else None
+        fixed = None if self.fixed is None else self.fixed[origin]
+        signed, logits = self.explainer.attribute_all(self.model, self.perturb(x, origin), wanted, fixed)
+        maps = self._prepare(signed)
+        compared = self._of_maps(maps)
+        low, high = extremes(compared.flatten(1).to(working_dtype(compared)))
+        finite = _finite(logits) & (low.isfinite() & high.isfinite() if compared is maps else _finite(maps))
+        self.count(origin, is_constant(low, high, torch.finfo(compared.dtype).eps) & finite, ~finite)
+        seen = None
+        if self._aligns and (compare or want_distance):
+            maps, seen = self.align_maps(torch.where(broadcast_rows(finite, signed), signed, 0.0), x, origin)
+            maps = self._prepare(maps)
+            compared = self._of_maps(maps)
+        alike = None
+        if compare and self.similarity is not None:
+            if not finite.all():  # some similarities cannot compare NaN
+                compared = torch.where(broadcast_rows(finite, compared), compared, 0.0)
+            alike = torch.where(finite, self._compare(compared, origin, seen), torch.nan)
+        margin = class_margin(logits, targets, self.margin_kind)
+        distance = None
+        if want_distance:
+            whole = self.reference[origin]
+            difference = maps - whole if seen is None else (maps - whole) * seen
+            distance = torch.where(finite, difference.flatten(1).norm(dim=1), torch.nan)
+        return Measurement(
+            torch.where(finite if self.needs_maps else _finite(logits), margin, torch.nan),
+            alike,
+            distance,
+            signed if keep_maps else None,
+            logits.argmax(1) if keep_maps else None,
+        )
+
+    @property
+    def _aligns(self) -> bool:
+        return self.region is not None and self.region.aligns
+
+    def perturb(self, points: Tensor, origin: Tensor) -> Tensor:
+        """The copies `(M, ...)` at the region's points of the origins numbered `origin` `(M,)`."""
+        return points if self.region is None else self.region.perturb(points, origin)
+
+    def align_maps(self, maps: Tensor, points: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
+        """Signed maps `(M, ...)` of copies at the region's `points`, moved back, and what both inputs see of them."""
+        assert self.region is not None
+        return self.region.align_maps(maps, points, origin)
+
+    @cached_property
+    def _compare_whole(self) -> Callable[[Tensor, Tensor], Tensor]:
+        """The similarity of what is compared `(M, ...)` to that of the origins with these numbers `(M,)`."""
+        assert self.similarity is not None
+        return self.similarity.prepare(self._compared)
+
+    def _compare(self, compared: Tensor, origin: Tensor, seen: Tensor | None) -> Tensor:
+        """The same, where it is `seen`."""
+        if seen is None:
+            return self._compare_whole(compared, origin)
+        assert self.similarity is not None
+        seen = seen if seen.ndim == compared.ndim else seen[:, 0]
+        return self.similarity.compare_seen(self._compared[origin], compared, seen)
+
+    def similarity_to(self, origin: Tensor, maps: Tensor) -> Tensor:
+        """The similarity, `(M,)`, of prepared maps `(M, ...)` to those of the origins numbered `origin` `(M,)`."""
+        return self._compare_whole(self._of_maps(maps), origin)
+
+    def query_class(self, x: Tensor, origin: Tensor | None = None) -> Measurement:
+        """Predict perturbed copies without explaining them; arguments and margins are those of `query`."""
+        origin = self._origin(x, origin)
+
+        def chunk(x: Tensor, origin: Tensor) -> tuple[Tensor, Tensor]:
+            logits = self.model.forward(self.perturb(x, origin))
+            return class_margin(logits, self.targets[origin], self.margin_kind), torch.isfinite(logits).all(1)
+
+        with torch.no_grad():
+            margin, finite = self.model.map_rows(chunk, x, origin, like=self._example)
+        self.count(origin, torch.zeros_like(finite), ~finite)
+        return Measurement(torch.where(finite, margin, torch.nan))
+
+    def gradient(
+        self, objective: Callable[..., Tensor], x: Tensor, origin: Tensor, *columns: Tensor, beta: float = 10.0
+    ) -> Tensor:
+        """Gradients, `(M, ...)`, of an objective by perturbed copies; 0 where there is none.
+
+        The maps of a network with ReLU have no useful derivative, so softplus takes its place here. Each copy counts as
+        one model evaluation.
+
+        Args:
+            objective: a function of `maps, margin, origin, *columns` that returns one number for each row, `(M,)`. It
+                gets the maps as they are compared: absolute, if the probe compares absolute attributions.
+            x: the copies, `(M, ...)`, or the region's points; the gradients are by these.
+            origin: the number of the origin of each copy, int64 `(M,)`.
+            columns: further arguments of the objective, `(M, ...)`, cut into chunks as `x` is.
+            beta: the sharpness of softplus.
+        """
+
+        explainer = self.explainer if self.needs_maps else InputCopy()
+
+        def chunk(x: Tensor, origin: Tensor, *columns: Tensor) -> tuple[Tensor]:
+            targets = self.targets[origin]
+            with torch.enable_grad():
+                with smooth_relu(beta) as mode, PlainAttention():  # which run compiled modules eagerly
+                    leaf = x.detach().requires_grad_(True)
+                    copies = self.perturb(leaf, origin)
+                    maps, logits = explainer.attribute(
+                        self.model, copies, targets if self.explain == "origin" else None, create_graph=True
+                    )
+                mode.check_smooth(logits, get_gradient_edge(copies).node)
+                # the user's model does not run in what follows: many small operations, of which the two would look at
+                # each. (A checkpointed layer runs once more in the backward pass, where torch turns the two off. So it
+                # has its own ReLU there, and these directions are less exact.)
+                maps = widen_half(maps)
+                if self._aligns:  # where it is not seen, the map gets the origin's values, which have no gradient
+                    maps, seen = self.align_maps(maps, leaf, origin)
+                    maps = torch.where(seen, maps, self.maps[origin])
+                margin = class_margin(logits, targets, self.margin_kind)
+                goal = objective(self._prepare(maps), margin, origin, *columns)
+                check_has_gradients(logits, leaf)
+                if not goal.requires_grad:
+                    return (torch.zeros_like(x),)
+                (found,) = torch.autograd.grad(goal.sum(), leaf, materialize_grads=True)
+            return (found.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0),)
+
+        # a graph of second order holds about twice what a backward pass does
+        rows = 2 * explainer.rows_per_input
+        (found,) = self.model.map_rows(
+            chunk, x, origin, *columns, like=self._example, rows_per_input=rows, kind="backward"
+        )
+        self.charge(origin)
+        return found
+
+    def count(self, origin: Tensor, constant: Tensor, nonfinite: Tensor) -> None:
+        """Count a query of each of the origins numbered `origin` `(M,)`, with its outcome, bool `(M,)` each.
+
+        For metrics that run the model themselves; `query` and `query_class` count by themselves.
+        """
+        self.charge(origin)
+        self._degenerate.index_add_(0, origin, constant.to(torch.int64))
+        self._nonfinite.index_add_(0, origin, nonfinite.to(torch.int64))
+
+
+def class_margin(logits: Tensor, targets: Tensor, kind: Output = "logit") -> Tensor:
+    """`max_{i != y} f_i - f_y` `(N,)`, `>= 0` where class y is not predicted (SAFARI, Eq. 1).
+
+    >>> class_margin(torch.tensor([[3.0, 1.0, 2.0]]), torch.tensor([0]))
+    tensor([-1.])
+    """
+    # in float32 a confident model's probability rounds to 1, and J to a plateau at -1
+    values = logits if kind == "logit" else logits.double().softmax(1)
+    own = values.gather(1, targets[:, None])
+    others = values.scatter(1, targets[:, None], -torch.inf)
+    return others.amax(1) - own[:, 0]
+
+
+def score_kept_class(margin: Tensor) -> Tensor:
+    """`-J`, `>= 0` where the class is kept; below 0 also at `J = 0`, where the class has changed."""
+    return exclude_zero(-margin)
+
+
+def exclude_zero(score: Tensor) -> Tensor:
+    """A threshold must be crossed, and a score of exactly 0 only touches it: this makes it just below 0."""
+    return torch.where(score == 0, -torch.finfo(score.dtype).tiny, score)
+
+
+def _finite(values: Tensor) -> Tensor:
+    """Whether all values of a row are finite, bool `(N,)`.
+
+    Checks the smallest and the largest value only, which is faster.
+    """
+    flat = values.flatten(1)
+    return torch.isfinite(flat.amin(1)) & torch.isfinite(flat.amax(1))
+
+
+def check_probe_options(absolute: bool, explain: str, margin: str) -> None:
+    """Check the options that metrics share which compare maps with a probe.
+
+    Raises:
+        ArgumentError: one of them is not allowed.
+    """
+    check(isinstance(absolute, bool), "absolute", "True or False", absolute)
+    check(explain in ("predicted", "origin"), "explain", "'predicted' or 'origin'", repr(explain))
+    check(margin in ("logit", "probability"), "margin", "'logit' or 'probability'", repr(margin))

@@ -1,0 +1,158 @@
+"""What every metric's result has: per-sample tensors, a status for each sample, and a tidy frame of both."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Literal, get_args
+
+import polars as pl
+import torch
+from torch import Tensor
+
+from standfast.records import set_fields
+
+#: what happened to a sample: it was evaluated, or why not
+Status = Literal["ok", "misclassified", "degenerate", "nonfinite"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+#: what the frame of every metric begins with
+COMMON_COLUMNS = ("sample", "status", "value", "low", "high")
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """The results of one metric for one explainer, a number for each of N samples.
+
+    A metric that has more to report returns a subclass, a frozen dataclass, with more fields. A field of the subclass
+    that is a tensor with one number for each sample becomes a column of `frame()`, unless it is declared as
+    `field(metadata={"per_sample": False})`.
+
+    Attributes:
+        metric: the name of the metric.
+        options: its configuration, as plain values.
+        status: for each sample `"ok"`, or why it was not evaluated: `"misclassified"` (the model does not predict
+            the given target at the clean input), `"degenerate"` (the explanation of the clean input is constant, so
+            nothing can be compared with it), `"nonfinite"` (NaN or infinity in its logits or explanation). `(N,)`
+        targets: the classes explained, int64 `(N,)`.
+        model_evaluations: how many inputs were predicted, explained or both for each sample, int64 `(N,)`.
+        degenerate: how many of them had a constant explanation (a correlation of 0 by definition), int64 `(N,)`.
+        nonfinite: how many had NaN or infinity in logits or explanation (never counted as the event), int64 `(N,)`.
+        value: the number of each sample, `(N,)`. Numbers in floating point are NaN where the status is not `"ok"`, and
+            where the metric has none for the sample, such as a ratio of two searches that found nothing.
+        low, high: the ends of a 95% interval of `value`, `(N,)`, NaN where the status is not `"ok"`; None for a metric
+            without one.
+        choices: what the explainer has chosen by itself, by the name of its option: the layer of Grad-CAM, with the
+            grid of its positions.
+
+    >>> import standfast
+    >>> digits = standfast.data.bundled("digits")[:2]
+    >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> result = standfast.metrics.AOPC(steps=20, samples=2)(model, "saliency", digits.inputs)
+    >>> result.frame().columns[:8]
+    ['sample', 'status', 'value', 'low', 'high', 'targets', 'model_evaluations', 'degenerate']
+    """
+
+    metric: str
+    options: dict[str, Any]
+    status: tuple[Status, ...]
+    targets: Tensor
+    model_evaluations: Tensor
+    degenerate: Tensor
+    nonfinite: Tensor
+    value: Tensor
+    low: Tensor | None = field(default=None, kw_only=True)
+    high: Tensor | None = field(default=None, kw_only=True)
+    choices: dict[str, str] = field(default_factory=dict, kw_only=True)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__repr__" not in vars(cls):
+            # a dataclass keeps a `__repr__` of the class; its own would print every tensor
+            cls.__repr__ = Result.__repr__  # type: ignore[method-assign]
+
+    def __post_init__(self) -> None:
+        """What a metric fills in for samples that it skips must not be read as a value."""
+        skipped = torch.tensor([status != "ok" for status in self.status], dtype=torch.bool)
+        ends = {name: getattr(self, name) for name in ("value", "low", "high")}
+        blank = {
+            name: values.masked_fill(skipped.to(values.device), torch.nan)
+            for name, values in ends.items()
+            if values is not None and values.is_floating_point()
+        }
+        set_fields(self, **(blank if bool(skipped.any()) else {}))
+
+    def __len__(self) -> int:
+        return len(self.status)
+
+    def __repr__(self) -> str:
+        counts = {status: self.status.count(status) for status in STATUSES if status in self.status}
+        skipped = ", ".join(f"{count} {status}" for status, count in counts.items() if status != "ok")
+        known = [value for value in self.frame()["value"].to_list() if value is not None]
+        middle = f", median {statistics.median(known):z.4g}" if known else ""
+        samples = f"{len(self)} sample{'' if len(self) == 1 else 's'}"
+        return f"{type(self).__name__}({self.metric}, {samples}{f' ({skipped})' if skipped else ''}{middle})"
+
+    @property
+    def interval(self) -> Tensor:
+        """`low` and `high` as `(N, 2)`; NaN for a metric without an interval."""
+        if self.low is None or self.high is None:
+            return torch.full((len(self), 2), torch.nan, dtype=self.value.dtype, device=self.value.device)
+        return torch.stack((self.low, self.high), 1)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Arrays that a study stores beside the frame (pictures, curves), by name; each `(N, ...)`. By default none."""
+        return {}
+
+    def columns(self) -> dict[str, Any]:
+        """The further columns of the frame: by default every other field with one number for each sample."""
+        found: dict[str, Any] = {}
+        for known in dataclasses.fields(self):
+            values = getattr(self, known.name)
+            per_sample = known.metadata.get("per_sample", True)
+            if known.name in COMMON_COLUMNS or not per_sample or not isinstance(values, Tensor):
+                continue
+            if values.shape == (len(self),):
+                found[known.name] = values.tolist()
+        return found
+
+    def frame(self) -> pl.DataFrame:
+        """One row per sample.
+
+        The columns `sample`, `status`, `value`, `low` and `high` are the same for every metric, so frames of several
+        metrics can be put below each other. The last three are null where the sample was not evaluated, where it has
+        no number (NaN), and where the metric has no interval. The columns of `columns` follow.
+        """
+        evaluated = [status == "ok" for status in self.status]
+        common: dict[str, Any] = {"sample": list(range(len(self))), "status": list(self.status)}
+        for name in ("value", "low", "high"):
+            values = getattr(self, name)
+            numbers = [None] * len(self) if values is None else values.tolist()
+            kept = [number if fine else None for number, fine in zip(numbers, evaluated, strict=True)]
+            common[name] = pl.Series(name, kept, dtype=pl.Float64).fill_nan(None)
+        return pl.DataFrame({**common, **self.columns()})
+
+    def plot(
+        self, *, features: Sequence[str] | None = None, tokens: Sequence[Sequence[str]] | None = None
+    ) -> list[Any]:
+        """Draw the values with matplotlib, and the sample with the worst value where its inputs and maps are stored.
+
+        The first axes have a point for each sample, in the order of the values, with its interval. The others show the
+        input and its map, and the perturbed input and its map if there is one, as `standfast.show` does; then, where
+        the metric moved that map back to the positions of the input, the map moved back.
+
+        Args:
+            features: names of the columns of a table or of the channels of a series.
+            tokens: the words of each sample, for embedded text.
+
+        Returns:
+            The matplotlib axes.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed (`pip install 'standfast[plot]'`).
+        """
+        # a metric knows nothing of its presentation, so the plots are found by name, and only when they are asked for
+        drawn: list[Any] = import_module("standfast.plots").plot_result(self, features=features, tokens=tokens)
+        return drawn

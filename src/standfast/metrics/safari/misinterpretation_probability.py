@@ -1,0 +1,462 @@
+"""How probable is a misinterpretation within a neighbourhood?
+
+    P(x) = P(x' in F),  x' drawn from the neighbourhood of x
+
+F is the event `changed_explanation`, `changed_class` or `misclassification` (SAFARI, Eq. 3 and 10). Source: Huang et
+al., "SAFARI: Versatile and Efficient Evaluations for Robustness of Interpretability" (ICCV 2023), Sec. 5 and App. 8.4.
+The estimators, and where they depart from the paper, are in `standfast.algorithms.subset_simulation` and
+`.monte_carlo`.
+
+`changed_class` is reached in two stages: first the class changes, and then, within these inputs, the explanation stays
+(Eq. 13 to 15). So one run also estimates the probability of plain misclassification. `changed_explanation` has the
+class as its first stage as well, which costs nothing as long as most of the neighbourhood keeps the class.
+
+Cost: `particles * (96 + moves * levels)` predictions with explanation for each sample, about `ln P / ln quantile`
+levels; without the large first populations (`first=1`), `particles * (1 + moves * levels)`.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from standfast.algorithms.rare_events.estimate import Levels, RareEventEstimate
+from standfast.algorithms.rare_events.plain_sampling import monte_carlo
+from standfast.algorithms.rare_events.population import Proposal
+from standfast.algorithms.rare_events.subset_sampling import (
+    count_moves,
+    limit_first,
+    plan_return,
+    plan_sizes,
+    subset_simulation,
+)
+from standfast.algorithms.searches.auto import AutoSearch
+from standfast.algorithms.searches.base import Search
+from standfast.errors import StandfastError, check, check_integer
+from standfast.explainers import Explainer, InputCopy
+from standfast.metrics.base import Direction, Metric, PartOf, Presets, Role, metrics
+from standfast.metrics.kept_class import KeptClass, NeighbourhoodResult
+from standfast.metrics.probe import Explain, Probe, check_probe_options
+from standfast.metrics.safari.events import SAFARI, Event, EventName, make_event
+from standfast.metrics.safari.worst_case import EventObjective, WorstCase
+from standfast.model import Model, Output
+from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
+from standfast.similarity import Similarity
+from standfast.similarity import get as get_similarity
+from standfast.tensors import draw_seed
+
+_SEARCH = 500  # evaluations of the short search for witnesses
+_SEARCH_SHARE = 1 / 16  # of the budget, at most
+_STUDY_SHARE = 1 / 4  # what the search of a study may cost, as a share of the evaluations that are expected
+#: what the event depends on: a worst case for the same values of these options can be a witness
+_QUESTION = ("neighbourhood", "event", "similarity", "absolute", "explain", "margin")
+
+
+@dataclass(frozen=True)
+class ProbabilityResult(NeighbourhoodResult):
+    """ln P, the natural logarithm of the probability, for each sample.
+
+    An estimate is censored if the event was not reached: then ln P is only an upper bound. It is not resolved if the
+    simulation cannot say how wrong it is: its interval is wide, and the estimate itself may be far too low. Then
+    `value` is the upper end of the interval, and the frame's column `bound` is true, as for a censored one. A skipped
+    sample is censored at ln P = 0, a bound that says nothing, and not resolved.
+
+    Attributes:
+        log_probability: natural logarithm of the probability; an upper bound where `censored`. `(N,)`
+        std_error: of `log_probability`; NaN where `censored`, and that of the interval where not `resolved`. `(N,)`
+        low, high: the 95% interval of ln P; `low` is minus infinity where `censored`. `(N,)`
+        censored: the event was not reached: it is rarer than the floor, there was no hit, the run stalled, or the
+            sample was skipped. `(N,)` bool
+        resolved: whether the interval can be relied on as it is; see `RareEventEstimate`. `(N,)` bool
+        from_prior: the estimate from the prior to the event; NaN where `censored`. It tends to be too small where
+            `resolved` is False. `(N,)`
+        from_event: the estimate from the event back to the prior, which tends to be too large. NaN if it was not
+            asked for, or the event was not reached. `(N,)`
+        from_event_error: its standard error, `(N,)`.
+        witnessed: a search before the simulation found the event, so it exists. False where it did not, and where there
+            was no search: without `from_event`, with plain Monte Carlo, or with a budget that leaves none. `(N,)` bool
+        stalled: the run ended on a plateau of equal scores. `(N,)` bool
+        acceptance: share of accepted moves, NaN without moves. `(N,)`
+        levels: the levels of each sample, its curve of ln P against the threshold; None for skipped samples and for
+            plain Monte Carlo. A level t in the last stage means a similarity of `threshold - t` for an event with
+            dissimilar maps, and of `threshold + t` for one with similar maps (reversed signs for a discrepancy).
+        extreme: the particle of the last population that is nearest to the event or deepest in it, `(N, ...)`.
+        estimate: the estimator's own result, for the samples of `estimated`; None if all were skipped.
+        estimated: numbers of the samples that were estimated.
+    """
+
+    log_probability: Tensor
+    std_error: Tensor
+    censored: Tensor
+    resolved: Tensor
+    from_prior: Tensor
+    from_event: Tensor
+    from_event_error: Tensor
+    witnessed: Tensor
+    stalled: Tensor
+    acceptance: Tensor
+    levels: tuple[Levels | None, ...]
+    extreme: Tensor
+    estimate: RareEventEstimate | None
+    estimated: Tensor = field(metadata={"per_sample": False})
+
+    def columns(self) -> dict[str, Any]:
+        """Further columns of the frame, and `bound`: whether the value is only an upper bound of ln P."""
+        return {**super().columns(), "bound": (self.censored | ~self.resolved).tolist()}
+
+    def confidence_interval(self, level: float = 0.95) -> Tensor:
+        """Confidence interval for ln P, `(N, 2)`; from minus infinity where `censored`."""
+        out = torch.zeros((len(self), 2), dtype=torch.float64, device=self.targets.device)
+        out[:, 0] = -torch.inf
+        if self.estimate is not None:
+            out[self.estimated] = self.estimate.interval(level)
+        return out
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The curves of ln P against the threshold, padded with NaN to the longest, `(N, L)`."""
+        length = max((len(level.stage) for level in self.levels if level is not None), default=0)
+        out: dict[str, Tensor] = {}
+        for name in ("stage", "threshold", "log_probability", "std_error"):
+            lines = torch.full((len(self), length), torch.nan, dtype=torch.float64)
+            for row, level in enumerate(self.levels):
+                if level is not None:
+                    values = getattr(level, name)
+                    lines[row, : len(values)] = values.double()
+            out[f"level_{name}"] = lines
+        return out
+
+
+@metrics.register("misinterpretation_probability")
+@dataclass(frozen=True)
+class MisinterpretationProbability(Metric):
+    """The probability of a misinterpretation, as ln P with an interval.
+
+    Args:
+        neighbourhood: where perturbed inputs lie and how they are distributed.
+        event: `"changed_explanation"`, `"changed_class"` or `"misclassification"`, which does not run the explainer.
+        similarity: a similarity or its name.
+        threshold: of the similarity. None: the similarity's own (of Pearson's correlation 0.4 for a changed explanation
+            and 0.6 for a kept one).
+        method: `"subset"` simulation, or plain `"monte_carlo"` with `samples`.
+        error: the standard error of ln P that is wanted: runs are repeated until it is reached.
+        budget: model evaluations at most for each sample, the clean input included.
+        from_event: also estimate ln P from the event back to the prior, as a check, if the budget allows. With default
+            settings it costs about half as much again. Where a short search finds a worst case in the event, half of
+            its particles start there: the search `auto`, which follows gradients where there are some, with 500
+            evaluations, or a sixteenth of the budget if that is less.
+        witness_search, witness_budget: a further search for witnesses, as a `WorstCase` with this `search` and `budget`
+            makes it. It has the same seed, so it finds the same inputs. Its evaluations count. A study fills both in
+            where it has such a metric for the same event. None: only the short search.
+        particles, moves, quantile, first, proposal, floor: see `standfast.algorithms.subset_simulation`.
+        samples: of plain Monte Carlo.
+        absolute, explain, margin: as for `WorstCase`.
+
+    >>> import standfast
+    >>> digits = standfast.data.bundled("digits")[:1]
+    >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> metric = MisinterpretationProbability(standfast.LinfBall(0.1), threshold=0.9, particles=100, moves=2)
+    >>> result = metric(model, "input_x_gradient", digits.inputs)
+    >>> bool(result.low < result.log_probability), bool(result.log_probability < result.high)
+    (True, True)
+    """
+
+    name: ClassVar[str] = "misinterpretation_probability"
+    category: ClassVar[str] = "robustness"
+    citation: ClassVar[str] = "huang2023safari"
+    bibtex: ClassVar[str] = SAFARI
+    roles: ClassVar[Mapping[str, Role]] = {
+        **dict.fromkeys(
+            (
+                *("particles", "moves", "quantile", "first", "proposal", "floor", "error", "budget"),
+                *("from_event", "witness_search", "witness_budget"),
+            ),
+            PartOf("method", only=("subset",)),
+        ),
+        "samples": PartOf("method", only=("monte_carlo",)),
+    }
+    presets: ClassVar[Presets] = {
+        "quick": {"particles": 100, "first": 16.0, "moves": 3, "samples": 2000, "budget": 10_000},
+        "paper": {"first": 1.0, "quantile": 0.1, "moves": 250, "proposal": "random_walk"},
+    }
+
+    neighbourhood: Neighbourhood
+    event: EventName = "changed_explanation"
+    similarity: str | Similarity = "pearson"
+    threshold: float | None = None
+    method: Literal["subset", "monte_carlo"] = "subset"
+    particles: int = 1000
+    moves: int = 4
+    quantile: float = 0.5
+    first: float = 32.0
+    proposal: Proposal = "gaussian"
+    floor: float = -100.0
+    error: float | None = None
+    budget: int | None = None
+    from_event: bool = False
+    witness_search: str | Search | None = None
+    witness_budget: int = 5000
+    samples: int = 10_000
+    absolute: bool = True
+    explain: Explain = "predicted"
+    margin: Output = "logit"
+
+    def __post_init__(self) -> None:
+        check_neighbourhood(self.neighbourhood)
+        methods = ("subset", "monte_carlo")
+        check(self.method in methods, "method", f"one of {', '.join(methods)}", repr(self.method))
+        check_integer(self.particles, "particles", 10)
+        check_integer(self.moves, "moves")
+        between = isinstance(self.quantile, int | float) and 0 < self.quantile < 1
+        check(between, "quantile", "a number between 0 and 1", self.quantile)
+        check(self.proposal in ("gaussian", "random_walk"), "proposal", "gaussian or random_walk", self.proposal)
+        check(isinstance(self.floor, int | float) and self.floor < 0, "floor", "a number below 0", self.floor)
+        fits = isinstance(self.first, int | float) and 1 <= self.first < math.inf
+        check(fits, "first", "a number of at least 1", self.first)
+        fits = self.error is None or (isinstance(self.error, int | float) and self.error > 0)
+        check(fits, "error", "a number above 0, or None", self.error)
+        check_integer(self.budget, "budget", self.particles + 1, also=(None,))
+        check_integer(self.samples, "samples")
+        check_probe_options(self.absolute, self.explain, self.margin)
+        self._event()
+        check_integer(self.witness_budget, "witness_budget", WorstCase.own_evaluations + 1)
+        if self.witness_search is not None:
+            self._worst_case()
+
+    @classmethod
+    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
+        """Less probable is better; misclassification says nothing about an explainer."""
+        return None if options.get("event") == "misclassification" else "lower"
+
+    @classmethod
+    def has_effect(cls, option: str, options: Mapping[str, Any]) -> bool:
+        """As of every metric; and a further search for witnesses has none without `from_event`."""
+        if option.startswith("witness_") and not options.get("from_event"):
+            return False
+        if option == "witness_budget" and options.get("witness_search") is None:
+            return False
+        return super().has_effect(option, options)
+
+    @classmethod
+    def example(cls) -> MisinterpretationProbability:
+        """A configuration that takes seconds."""
+        return cls(LinfBall(0.1), threshold=0.95, particles=40, moves=2, floor=-8.0)
+
+    @property
+    def own_label(self) -> str:
+        """The metric's name and the event's."""
+        return f"{self.name}: {self.event}"
+
+    def expected_evaluations(self) -> int:
+        """Those of one run, for an event whose ln P is half the floor."""
+        if self.method == "monte_carlo":
+            return self.samples
+        levels = round(0.5 * self.floor / math.log(self.quantile))
+        sizes = plan_sizes(self.particles, round(self.first * self.particles), 1)
+        sizes += [self.particles] * (levels + 1 - len(sizes))
+        later = (size * count_moves(size, self.particles, self.moves) for size in sizes[1 : levels + 1])
+        total = sizes[0] + sum(later)
+        if self.from_event:
+            searches = sum(evaluations for _, evaluations, _ in self._plan_searches())
+            total += plan_return(self.particles, self.moves, levels)[2] + searches
+        return min(total, self.budget or sys.maxsize)
+
+    def pilot(self) -> MisinterpretationProbability:
+        """A small population goes as deep as a large one, so it shows how many levels there will be."""
+        if self.method == "monte_carlo":
+            return replace(self, samples=min(self.samples, 1000))
+        small = replace(self, particles=min(self.particles, 40), first=4.0, moves=1, error=None, budget=None)
+        return replace(small, witness_search=None)  # which may take long
+
+    def for_study(self, metrics: Collection[Metric]) -> MisinterpretationProbability:
+        """With `from_event`, the metric also makes the study's search for the worst case.
+
+        Of several it makes the longest that costs at most a quarter of the evaluations that are expected.
+        """
+        if not self.from_event or self.method != "subset" or self.witness_search is not None:
+            return self
+        most = _STUDY_SHARE * self.expected_evaluations()
+        found = [metric for metric in metrics if type(metric) is WorstCase and self._asks_the_same(metric)]
+        fitting = [worst for worst in found if worst.budget <= most]
+        if not fitting:
+            return self
+        longest = max(fitting, key=lambda worst: (worst.budget, str(worst.search)))
+        return replace(self, witness_search=longest.search, witness_budget=longest.budget)
+
+    def _asks_the_same(self, worst: WorstCase) -> bool:
+        """Whether a worst case can be a witness of the event."""
+        if self.similarity != worst.similarity and get_similarity(self.similarity) != get_similarity(worst.similarity):
+            return False
+        return all(getattr(self, name) == getattr(worst, name) for name in _QUESTION if name != "similarity")
+
+    def _worst_case(self) -> WorstCase:
+        """The metric that makes the further search for witnesses."""
+        assert self.witness_search is not None
+        question = {name: getattr(self, name) for name in _QUESTION}
+        return WorstCase(**question, search=self.witness_search, budget=self.witness_budget)
+
+    def _event(self) -> Event:
+        return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=True)
+
+    def evaluate(
+        self,
+        model: Model,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> ProbabilityResult:
+        """Estimate the probability of the event around every sample."""
+        event = self._event()
+        region, needed = self.neighbourhood.around(inputs, model.bounds), event.needs_explanation
+        probe = Probe(
+            model,
+            explainer if needed else InputCopy(),  # the number must not depend on an explainer that the event ignores
+            inputs,
+            targets,
+            event.similarity if needed else None,
+            absolute=self.absolute,
+            explain=self.explain,
+            margin=self.margin,
+            region=region,
+        )
+        usable = probe.usable()
+
+        witnesses, witnessed, searched = None, torch.zeros(len(usable), dtype=torch.bool, device=inputs.device), 0
+        if self.from_event and self.method == "subset" and len(usable):
+            objective = EventObjective(event, probe, inputs, track=False)
+            witnesses, witnessed, searched = self._search_witnesses(objective, generator)
+        budget = None if self.budget is None else self.budget - 1 - searched  # the clean input is one
+        wanted = limit_first(self.first * self.particles, budget)
+        first = plan_sizes(self.particles, wanted, region.shape.numel())[0]
+        kept = KeptClass(probe, self.samples if self.method == "monte_carlo" else first)
+
+        def score(x: Tensor, problem: Tensor) -> Tensor:
+            seen = event.query(probe, x, usable[problem])
+            kept.add(seen.margin, usable[problem])  # the first population is drawn from the neighbourhood itself
+            return event.scores(seen)
+
+        estimate = None
+        if len(usable):
+            region = region.select(usable)
+            if self.method == "monte_carlo":
+                estimate = monte_carlo(score, region, self.samples, generator, indexed=True)
+            else:
+                estimate = subset_simulation(
+                    score,
+                    region,
+                    self.particles,
+                    self.moves,
+                    self.quantile,
+                    self.first,
+                    self.proposal,
+                    self.floor,
+                    self.error,
+                    budget,
+                    self.from_event,
+                    witnesses,
+                    generator=generator,
+                    indexed=True,
+                )
+        return self._result(probe, inputs, usable, estimate, kept, witnessed)
+
+    def _plan_searches(self, objective: EventObjective | None = None) -> list[tuple[Search, int, int]]:
+        """The searches for witnesses, as far as the budget allows: each with its evaluations and what changes its seed.
+
+        One of the evaluations checks what was found. The further search has the seed that `WorstCase` gives it, which
+        is that of the simulation. The short one has its own.
+        """
+        most = sys.maxsize if self.budget is None else self.budget
+        room = most - 1 - self.particles  # the simulation needs one population
+        short = min(_SEARCH, int(_SEARCH_SHARE * most), room)
+        planned: list[tuple[Search, int, int]] = [(AutoSearch(), short, 1 << 62)] if short >= 2 else []
+        if self.witness_search is not None:
+            worst = self._worst_case()
+            search, wanted = worst.make_search(), worst.plan_search(objective.probe if objective else None) + 1
+            if wanted <= room - short and (objective is None or objective.differentiable or not search.white_box):
+                planned.append((search, wanted, 0))
+        return planned
+
+    def _search_witnesses(
+        self, objective: EventObjective, generator: torch.Generator | None
+    ) -> tuple[Tensor | None, Tensor, int]:
+        """Make the searches. The generator stays as it is, so that the simulation has the same seed without them.
+
+        Returns:
+            For the U usable origins, what the W searches find, `(U, W, ...)` points of their regions, or None; whether
+            one of them is in the event, `(U,)`; the planned evaluations of each origin.
+        """
+        state = None if generator is None else generator.get_state()
+        seed = draw_seed(generator)
+        if generator is not None and state is not None:
+            generator.set_state(state)
+        probe, event, usable, found, spent = objective.probe, objective.event, objective.usable, [], 0
+        assert probe.region is not None
+        own, witnessed = probe.region.select(usable), torch.zeros_like(usable, dtype=torch.bool)
+        for search, evaluations, change in self._plan_searches(objective):
+            spent += evaluations
+            try:
+                points = own.project(objective.run(search, own, evaluations - 1, seed ^ change).inputs[:, None])
+            except StandfastError as error:  # such as a grid of too many features
+                if change:  # the short search: the simulation would fail, too
+                    raise
+                probe.model.warn_once(f"the search {search.name} for witnesses failed and is left out: {error}")
+                continue
+            found.append(points)
+            witnessed |= (event.scores(event.query(probe, points[:, 0], usable)) >= 0).all(1)
+        return torch.cat(found, dim=1) if found else None, witnessed, spent
+
+    def _result(
+        self,
+        probe: Probe,
+        inputs: Tensor,
+        usable: Tensor,
+        estimate: RareEventEstimate | None,
+        kept: KeptClass,
+        witnessed: Tensor,
+    ) -> ProbabilityResult:
+        def spread(values: Tensor | None, fill: float | bool) -> Tensor:
+            none = torch.tensor([fill], device=inputs.device)[:0]  # without an estimate no sample is usable
+            return probe.spread(none if values is None else values, fill)
+
+        interval = None if estimate is None else estimate.interval()
+        levels: list[Levels | None] = [None] * len(inputs)
+        extreme = inputs.clone()
+        if estimate is not None:
+            extreme[usable] = probe.perturb(estimate.extreme, usable)
+            for place, level in zip(usable.tolist(), estimate.levels, strict=False):
+                levels[place] = level
+        log_probability = spread(None if estimate is None else estimate.log_probability, 0.0)
+        high = spread(None if interval is None else interval[:, 1], 0.0)
+        resolved = spread(None if estimate is None else estimate.resolved, False)
+        censored = spread(None if estimate is None else estimate.censored, True)
+        unknown = torch.full_like(log_probability, torch.nan)
+        checked = estimate is not None and estimate.from_event is not None
+        return ProbabilityResult(
+            **probe.common_fields(self),
+            **kept.fields(),
+            value=torch.where(resolved, log_probability, high),
+            log_probability=log_probability,
+            std_error=spread(None if estimate is None else estimate.std_error, torch.nan),
+            low=spread(None if interval is None else interval[:, 0], -torch.inf),
+            high=high,
+            censored=censored,
+            resolved=resolved,
+            from_prior=torch.where(censored, unknown, log_probability),
+            from_event=spread(estimate.from_event, torch.nan) if estimate is not None and checked else unknown,
+            from_event_error=spread(estimate.from_event_error, torch.nan)
+            if estimate is not None and checked
+            else unknown,
+            witnessed=probe.spread(witnessed, False),
+            stalled=spread(None if estimate is None else estimate.stalled, False),
+            acceptance=spread(None if estimate is None else estimate.acceptance, torch.nan),
+            levels=tuple(levels),
+            extreme=extreme,
+            estimate=estimate,
+            estimated=usable,
+        )

@@ -1,0 +1,404 @@
+"""The worst case: how much can an explanation be changed within a neighbourhood?
+
+Problem, for `changed_explanation` (SAFARI, Eq. 5) and `changed_class` (Eq. 6), s the similarity of explanations:
+
+    min s(g(x), g(x'))  subject to  J(x') < 0        max s(g(x), g(x'))  subject to  J(x') >= 0
+
+over x' in the neighbourhood of x; `misclassification` maximises J. Source: Huang et al., "SAFARI: Versatile and
+Efficient Evaluations for Robustness of Interpretability" (ICCV 2023), Sec. 4 and App. 8.3. We depart from it in the
+default search (`auto`; the paper's is `genetic`) and in working with s instead of 1/s (see `events`).
+
+The result of a search is not trusted: it is projected into the neighbourhood and re-evaluated before it is reported.
+
+Cost: at most `budget` predictions for each sample, all but a few with explanation. One of them is for the clean input,
+and one for the final check. A twentieth, but at most 100, are predictions only, for the share of the neighbourhood that
+keeps the class (`kept_class`). The search has the rest, and queries the centre of the neighbourhood first: the clean
+input, or what is nearest to it where the neighbourhood does not contain it, as `JPEG((30, 90))`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from standfast.algorithms.searches.base import Outcome, Search, Trace, searches
+from standfast.errors import ArgumentError, check
+from standfast.explainers import Explainer
+from standfast.metrics.base import NO_EFFECT, Direction, Metric, Presets, Role, larger_is_closer, metrics
+from standfast.metrics.kept_class import KeptClass, NeighbourhoodResult, plan_draws
+from standfast.metrics.probe import Explain, Probe, check_probe_options
+from standfast.metrics.probe_objective import ProbeObjective, reevaluate_found
+from standfast.metrics.safari.events import SAFARI, Event, EventName, make_event
+from standfast.model import Model, Output
+from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
+from standfast.registry import build
+from standfast.similarity import Similarity
+from standfast.similarity import get as get_similarity
+from standfast.tensors import draw_seed
+
+
+@dataclass(frozen=True)
+class WorstCaseResult(NeighbourhoodResult):
+    """The worst perturbed input of each sample.
+
+    Attributes:
+        similarity: of the explanations at the clean input and at the worst input. `(N,)`
+        margin: J at the worst input, `>= 0` where the class has changed. `(N,)`
+        inputs: the worst inputs, `(N, ...)`; the clean input itself where a sample was skipped.
+        found: an input that meets the constraint was found: its class is kept, or changed, as the event demands. For
+            `changed_explanation` the clean input meets it, so where the neighbourhood contains the clean input, it is
+            False only for skipped samples. Where it is False, `similarity` and `value` are those of an input that does
+            not count. `(N,)` bool
+        misinterpreted: the worst input is an event in the sense of Eq. 3, with its threshold. `(N,)` bool
+        followed_gradients: the search used gradients, and not inputs alone; see `search="auto"`. `(N,)` bool
+        gap: an estimate of how much worse than `value` the true worst case may be, `(N,)`, from a search that has one
+            (`"grid"`, and `"auto"` for a few parameters). It holds as far as explanations change nowhere faster than
+            they were seen to, so it is not a bound; NaN from other searches, infinite where `found` is False and where
+            the budget was too small to vary each parameter.
+        sens_max: largest `||g(x') - g(x)||_2` among all candidates (Table 1); NaN without tracking. `(N,)`
+        sens_lips: largest `||g(x') - g(x)||_2 / ||x' - x||_2` among them; NaN without tracking. `(N,)`
+        predicted: the class predicted at the worst input, `(N,)`.
+        origins: the clean inputs, `(N, ...)`.
+        origin_maps, maps: explanations of the clean and of the worst inputs, signed, `(N, ...)`.
+        trace: best similarity and margin so far against the search's evaluations, for the samples of `traced`.
+        traced: numbers of the samples that the rows of the trace and of the population belong to.
+        population: the search's last one, `(len(traced), n, ...)`, where it keeps one and it was asked for.
+        aligned_maps: where the neighbourhood moves positions, `maps` moved back to those of the clean inputs, NaN where
+            not both inputs see a position, `(N, ...)`.
+        plausibility: of the worst inputs, from 0 to 1, where the neighbourhood can say, as one of tables with training
+            rows can: a small number means that few of these rows are as far from the others; NaN for skipped samples.
+            `(N,)`
+        parameters: of a transformation, by name, those of the worst inputs, `(N,)` each, in their own units; those of
+            the centre where a sample was skipped. Of a row of a table they are the changes that were made, after steps
+            and rules; with a prior from data those that were asked for: then `inputs` says how far the row moved.
+    """
+
+    similarity: Tensor
+    margin: Tensor
+    inputs: Tensor
+    found: Tensor
+    misinterpreted: Tensor
+    followed_gradients: Tensor
+    gap: Tensor
+    sens_max: Tensor
+    sens_lips: Tensor
+    predicted: Tensor
+    origins: Tensor
+    origin_maps: Tensor
+    maps: Tensor
+    trace: WorstCaseTrace
+    traced: Tensor = field(metadata={"per_sample": False})
+    population: Tensor | None = None
+    aligned_maps: Tensor | None = None
+    plausibility: Tensor | None = None
+    parameters: Mapping[str, Tensor] = field(default_factory=dict, metadata={"per_sample": False})
+
+    def columns(self) -> dict[str, Any]:
+        """Further columns of the frame, with one for each parameter of a transformation."""
+        return {**super().columns(), **{name: values.tolist() for name, values in self.parameters.items()}}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Clean and worst inputs, their explanations, and the trace, NaN for skipped samples."""
+        steps = len(self.trace.evaluations)
+        lines = {}
+        for name, values in (("similarity", self.trace.similarity), ("margin", self.trace.margin)):
+            line = torch.full((len(self), steps), torch.nan, dtype=torch.float64, device=self.origins.device)
+            if steps:
+                line[self.traced] = values.double()
+            lines[f"trace_{name}"] = line
+        return {
+            "origins": self.origins,
+            "inputs": self.inputs,
+            "origin_maps": self.origin_maps,
+            "maps": self.maps,
+            **({} if self.aligned_maps is None else {"aligned_maps": self.aligned_maps}),
+            "trace_evaluations": self.trace.evaluations.expand(len(self), steps),
+            **lines,
+        }
+
+
+@dataclass(frozen=True)
+class WorstCaseTrace:
+    """The best input so far of n samples, after some of the search's evaluations.
+
+    Attributes:
+        evaluations: for each sample so far, `(T,)`.
+        similarity, margin: of the best input, `(n, T)`; NaN where the event does not use it.
+    """
+
+    evaluations: Tensor
+    similarity: Tensor
+    margin: Tensor
+
+
+@metrics.register("worst_case")
+@dataclass(frozen=True)
+class WorstCase(Metric):
+    """The worst similarity (or, for `misclassification`, margin) within a neighbourhood.
+
+    Args:
+        neighbourhood: where perturbed inputs may lie.
+        event: `"changed_explanation"`, `"changed_class"` or `"misclassification"`, whose margin does not depend on the
+            explainer.
+        similarity: a similarity or its name.
+        search: `"auto"` (follows gradients where model, explainer and similarity have them, black box elsewhere),
+            `"block"`, `"genetic"`, `"gradient"` or `"sign"` (both white box), `"random"`, `"grid"` (for a few
+            parameters, which is what `"auto"` takes for at most 4 of them), with options as in
+            `"genetic:population=50"`; or a configured search.
+        budget: how many inputs are predicted and explained for each sample at most, at least 3. The clean input, the
+            final check of the result and the draws for `class_kept` are included.
+        threshold: of the event, for `misinterpreted`; None for the similarity's own.
+        absolute: compare absolute attributions, as the authors do.
+        explain: at a perturbed input, explain the class `"predicted"` there or the `"origin"`'s.
+        margin: J from `"logit"`s or from `"probability"`s.
+        track_sensitivity: also keep the largest distance and slope among all candidates.
+        keep_population: return the last population of searches that have one.
+
+    Raises:
+        ArgumentError: an option out of range; in the call, a white-box search for an explainer or a similarity that
+            the event needs and that cannot be differentiated.
+
+    >>> import standfast
+    >>> digits = standfast.data.bundled("digits")[:2]
+    >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> worst = WorstCase(standfast.LinfBall(0.1), budget=20)(model, "input_x_gradient", digits.inputs)
+    >>> worst.found.tolist(), bool((worst.similarity < 1).all())
+    ([True, True], True)
+    """
+
+    name: ClassVar[str] = "worst_case"
+    category: ClassVar[str] = "robustness"
+    citation: ClassVar[str] = "huang2023safari"
+    bibtex: ClassVar[str] = SAFARI
+    roles: ClassVar[Mapping[str, Role]] = {  # the search does not know them
+        "threshold": NO_EFFECT,
+        "track_sensitivity": NO_EFFECT,
+        "keep_population": NO_EFFECT,
+    }
+    presets: ClassVar[Presets] = {
+        "quick": {"budget": 500},
+        "paper": {"search": "genetic", "budget": 500_002},  # a population of 1000, 500 generations
+    }
+    #: evaluations of the budget that the search never has: the clean input and the final check
+    own_evaluations: ClassVar[int] = 2
+
+    neighbourhood: Neighbourhood
+    event: EventName = "changed_explanation"
+    similarity: str | Similarity = "pearson"
+    search: str | Search = "auto"
+    budget: int = 5000
+    threshold: float | None = None
+    absolute: bool = True
+    explain: Explain = "predicted"
+    margin: Output = "logit"
+    track_sensitivity: bool = False
+    keep_population: bool = False
+
+    def __post_init__(self) -> None:
+        check_neighbourhood(self.neighbourhood)
+        expected = "a whole number of at least 3 (the clean input, a query of the search, and the final check)"
+        check(type(self.budget) is int and self.budget > self.own_evaluations, "budget", expected, repr(self.budget))
+        check_probe_options(self.absolute, self.explain, self.margin)
+        for option in ("track_sensitivity", "keep_population"):
+            check(isinstance(getattr(self, option), bool), option, "True or False", repr(getattr(self, option)))
+        self._event()
+        self.make_search()
+
+    @classmethod
+    def direction_of(cls, options: Mapping[str, Any]) -> Direction:
+        """The event decides; a margin says nothing about an explainer."""
+        event = options.get("event")
+        if event == "misclassification":
+            return None
+        return "higher" if (event != "changed_class") == larger_is_closer(options) else "lower"
+
+    @classmethod
+    def example(cls) -> WorstCase:
+        """A configuration that takes seconds."""
+        return cls(LinfBall(0.1), budget=40)
+
+    @property
+    def own_label(self) -> str:
+        """The metric's name and the event's."""
+        return f"{self.name}: {self.event}"
+
+    def expected_evaluations(self) -> int:
+        """The budget."""
+        return self.budget
+
+    @classmethod
+    def plan_budget(cls, evaluations: int) -> int:
+        """The budget of which the search gets `evaluations`.
+
+        >>> WorstCase.plan_budget(200), WorstCase.plan_budget(5000)
+        (212, 5102)
+        """
+        budget = evaluations + cls.own_evaluations
+        while budget - cls.own_evaluations - plan_draws(budget) < evaluations:
+            budget += 1
+        return budget
+
+    def plan_search(self, probe: Probe | None = None) -> int:
+        """How many evaluations of the budget the search gets, around the inputs of a `probe` if one is given.
+
+        >>> WorstCase(LinfBall(0.1), budget=5102).plan_search()
+        5000
+        """
+        return self.budget - self.own_evaluations - plan_draws(self.budget, probe)
+
+    def _event(self) -> Event:
+        return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=False)
+
+    def make_search(self) -> Search:
+        """The configured search."""
+        if isinstance(self.search, Search):
+            return self.search
+        check(isinstance(self.search, str), "search", "a name or a Search", repr(self.search))
+        return build(searches, self.search)
+
+    def describe_misfit(self, explainer: Explainer) -> str:
+        """Only black-box searches take an explainer that cannot be differentiated, for an event of explanations."""
+        fits = explainer.differentiable or self.event == "misclassification" or not self.make_search().white_box
+        return "" if fits else "the explainer cannot be differentiated"
+
+    def evaluate(
+        self,
+        model: Model,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> WorstCaseResult:
+        """Search around every sample, and re-evaluate what was found."""
+        event, search = self._event(), self.make_search()
+        region = self.neighbourhood.around(inputs, model.bounds)
+        needed = event.needs_explanation
+        parts = {
+            "the model": model.differentiable,
+            "the explainer": explainer.differentiable or not needed,
+            "the similarity": event.similarity.differentiable or not needed,
+            "the neighbourhood": region.differentiable,
+        }
+        missing = [part for part, differentiable in parts.items() if not differentiable]
+        if search.white_box and missing:
+            words = f"a black-box search, since {' and '.join(missing)} cannot be differentiated"
+            raise ArgumentError("search", words, repr(search.name))
+        probe = Probe(
+            model,
+            explainer,
+            inputs,
+            targets,
+            event.similarity,
+            absolute=self.absolute,
+            explain=self.explain,
+            margin=self.margin,
+            region=region,
+            needs_maps=needed,
+        )
+        objective = EventObjective(event, probe, inputs, self.track_sensitivity)
+        usable, points, trace, population = objective.usable, region.centre.clone(), _empty_trace(inputs), None
+        followed, gap, kept = False, None, KeptClass(probe, plan_draws(self.budget, probe))
+        if len(usable):
+            own, seed = region.select(usable), draw_seed(generator)
+            found = objective.run(search, own, self.plan_search(probe), seed)
+            kept.draw(~seed)
+            points[usable] = own.project(found.inputs[:, None])[:, 0]
+            trace, population = _read_trace(event, found.trace), found.population
+            followed, gap = found.followed_gradients, found.gap
+        seen, maps, predicted = reevaluate_found(probe, points)
+        everyone = torch.arange(len(inputs), device=inputs.device)
+        worst = inputs.clone()
+        worst[usable] = region.perturb(points, everyone)[usable]
+        aligned = None
+        if region.aligns:
+            moved, visible = region.align_maps(maps, points, everyone)
+            aligned = torch.where(visible, moved, torch.nan)
+        plausible = self.neighbourhood.measure_plausibility(inputs, worst)
+        similarity, margin = seen.similarity, seen.margin
+        assert similarity is not None
+        evaluated = probe.spread(torch.ones_like(usable, dtype=torch.bool), False)
+        unknown = torch.full((len(usable),), torch.nan, dtype=torch.float64, device=inputs.device)
+        gaps = probe.spread(unknown if gap is None else gap, torch.nan)
+        if self.event != "misclassification":  # no similarity lies beyond the ends of its range
+            worse = event.similarity.larger_is_closer == (self.event == "changed_explanation")
+            room = (similarity - event.similarity.range[0 if worse else 1]).abs().double()
+            gaps = torch.where(gaps.isfinite(), torch.minimum(gaps, room), gaps)
+        if self.event == "changed_explanation" and not event.similarity.larger_is_closer:
+            probe.skip_unchanged(similarity)
+        feasible = margin < 0 if self.event == "changed_explanation" else margin >= 0
+        return WorstCaseResult(
+            **probe.common_fields(self),
+            **kept.fields(),
+            value=margin if self.event == "misclassification" else similarity,
+            similarity=similarity,
+            margin=margin,
+            inputs=worst,
+            found=feasible & evaluated,
+            misinterpreted=event.has_happened(similarity, margin) & evaluated,
+            followed_gradients=evaluated & followed,
+            gap=gaps,
+            sens_max=objective.sens_max,
+            sens_lips=objective.sens_lips,
+            predicted=predicted,
+            origins=inputs,
+            origin_maps=probe.maps,
+            maps=maps,
+            aligned_maps=aligned,
+            plausibility=None if plausible is None else torch.where(evaluated, plausible.double(), torch.nan),
+            parameters=self.neighbourhood.read_parameters(region.settle(points, everyone), inputs.shape[1:]),
+            trace=trace,
+            traced=usable,
+            population=population if self.keep_population else None,
+        )
+
+
+class EventObjective(ProbeObjective):
+    """The outcome of an event; keeps the largest sensitivities among all candidates if asked to `track` them."""
+
+    def __init__(self, event: Event, probe: Probe, inputs: Tensor, track: bool) -> None:
+        super().__init__(probe)
+        self.event, self.inputs, self.track = event, inputs, track
+        self.sens_max = torch.full((len(inputs),), torch.nan, device=inputs.device, dtype=inputs.dtype)
+        if track:
+            self.sens_max[self.usable] = 0.0
+        self.sens_lips = self.sens_max.clone()
+
+    def measure(self, x: Tensor, origin: Tensor) -> Outcome:
+        """The event's outcome."""
+        seen = self.event.query(self.probe, x, origin, want_distance=self.track)
+        if self.track and seen.distance is not None:
+            distance = seen.distance.nan_to_num(nan=0.0).to(self.sens_max.dtype)
+            step = (self.probe.perturb(x, origin) - self.inputs[origin]).flatten(1).norm(dim=1)
+            slope = torch.where(step > 0, distance / step, 0.0)
+            self.sens_max.scatter_reduce_(0, origin, distance, "amax")
+            self.sens_lips.scatter_reduce_(0, origin, slope.to(self.sens_lips.dtype), "amax")
+        return self.event.outcome(seen)
+
+    def ascend(self, maps: Tensor, margin: Tensor, origin: Tensor, feasible: Tensor) -> Tensor:
+        """The dissimilarity or the similarity where the constraint is met, and the way back elsewhere."""
+        if self.event.name == "misclassification":
+            return margin
+        value = self.event.dissimilarity(self.probe.similarity_to(origin, maps))
+        violation = margin
+        if self.event.name == "changed_class":
+            value, violation = -value, -margin
+        return torch.where(feasible, value, -violation)
+
+
+def _read_trace(event: Event, trace: Trace) -> WorstCaseTrace:
+    """The search's values and violations as similarities and margins."""
+    nan = torch.full_like(trace.value, torch.nan)
+    if event.name == "misclassification":
+        return WorstCaseTrace(trace.evaluations, nan, trace.value)
+    sign = -1.0 if event.similarity.larger_is_closer == (event.name == "changed_explanation") else 1.0
+    margin = trace.violation if event.name == "changed_explanation" else -trace.violation
+    return WorstCaseTrace(trace.evaluations, sign * trace.value, margin)
+
+
+def _empty_trace(inputs: Tensor) -> WorstCaseTrace:
+    nothing = torch.zeros((0, 0), device=inputs.device)
+    return WorstCaseTrace(torch.zeros(0, dtype=torch.int64), nothing, nothing)

@@ -1,0 +1,257 @@
+"""Parameter SenC: are prediction and explanation sensitive to the same channels of the model?
+
+Problem: in one layer switch random groups of weights off: K masks `M_i` over m groups, where each group is kept with
+probability p. A group is an output channel of a convolution or an input feature of a linear layer; biases stay. Compare
+prediction and explanation of x by the model under a mask with those of the whole model:
+
+    w_i = 1 - |P(x) - P_i(x)|      v_i = Spearman(e(x), e_i(x))      P_i, e_i of the model under mask i
+
+The sensitivity `S_k` of group k is how much of `w` or `v` depends on keeping it (see
+`standfast.algorithms.mask_sensitivity`). The result is `rho = Spearman(S^v, S^w)` for each layer, and their mean.
+Source: Tan, "Evaluating Sensitivity Consistency of Explanations" (WACV 2025), Sec. 3.3, Algorithm 2. We depart from it
+where data SenC does (`DataSensitivityConsistency`).
+
+For explainers that only run the module forward and backward, K masks are K rows of one batch (`standfast.gating`), not
+K models, and every sample has masks of its own. For other explainers (LRP, DeepLift, a user's functions), and for
+layers that cannot be gated, the weights themselves are set to zero, one mask after the other, and all samples share the
+masks. The result says which. In layers of few channels masks repeat; each is evaluated once (except with
+`RandomExplainer`, which gives fresh noise for every mask).
+
+Intervals and nulls of the mean treat the layers as independent, since their masks are: half-widths add in quadrature,
+and the p-value is Stouffer's combination of the layers'. A layer whose masks do not change the prediction has NaN and
+is left out. A layer whose masks change the prediction and not the explanation has a rho of 0, which counts, because the
+explanation is not sensitive to what the prediction is sensitive to.
+
+Cost: at most `masks` x layers predictions with explanation for each sample, and one for the sample itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from standfast.algorithms.masks.random_masks import draw_masks
+from standfast.errors import check
+from standfast.explainers import Explainer
+from standfast.gating import find_gateable, group_count, select_layers, weight_layers
+from standfast.metrics.base import Presets, metrics
+from standfast.metrics.senc.masking import MaskedLayers
+from standfast.metrics.senc.sensitivity_consistency import (
+    CPU,
+    ConsistencyTable,
+    MaskedGroup,
+    SensitivityConsistency,
+    SensitivityConsistencyResult,
+)
+from standfast.model import Model
+from standfast.records import set_fields
+from standfast.tensors import Streams, content_keys, draw_seed, mix64
+
+_LAYERS = 5  # how many layers a module is assumed to have before it is known
+
+
+@dataclass(frozen=True)
+class ParameterSencResult(SensitivityConsistencyResult):
+    """Sensitivity consistency of each sample over L layers; rho and the agreements are means over layers.
+
+    A sample is also `"degenerate"` if no layer is informative. A layer whose masks do not change the prediction is left
+    out, as NaN. Where they change the prediction and not the explanation, or where either is equally sensitive to all
+    groups, rho is 0 and counts, a null of 0 counts as well, and there is no top-1 or top-3 agreement. Without any other
+    layer rho has no interval.
+
+    `p_value` is Stouffer's combination of the layers', and `masks_used` that of the layer with the fewest.
+
+    The other attributes are those of `SensitivityConsistencyResult`.
+
+    Attributes:
+        layers: their names.
+        methods: for each layer `"gated"` or `"masked weights"`.
+        layer_rho, layer_p_value, layer_rho_paper, layer_top1, layer_top3, layer_masks_used: of each layer, `(N, L)`.
+        layer_interval, layer_null_band: `(N, L, 2)`.
+    """
+
+    layers: tuple[str, ...]
+    methods: tuple[str, ...]
+    layer_rho: Tensor
+    layer_p_value: Tensor
+    layer_rho_paper: Tensor
+    layer_top1: Tensor
+    layer_top3: Tensor
+    layer_masks_used: Tensor
+    layer_interval: Tensor
+    layer_null_band: Tensor
+
+    @property
+    def method(self) -> str:
+        """`"gated"`, `"masked weights"`, or both, if it differs between layers."""
+        return " and ".join(sorted(set(self.methods)))
+
+    @property
+    def independent(self) -> bool:
+        """Whether every sample has masks of its own: in no layer the masks are set as weights, which all share."""
+        return "masked weights" not in self.methods
+
+    def columns(self) -> dict[str, Any]:
+        """Further columns of the frame, with the `method` and, for every layer, a column `rho_NAME`."""
+        layers = {f"rho_{name}": self.layer_rho[:, i].tolist() for i, name in enumerate(self.layers)}
+        layers.pop("rho_paper", None)
+        return {**super().columns(), "method": [self.method] * len(self), **layers}
+
+
+@metrics.register("parameter_sensitivity_consistency")
+@dataclass(frozen=True)
+class ParameterSensitivityConsistency(SensitivityConsistency):
+    """Are prediction and explanation sensitive to the same channels of the model (parameter SenC, Tan 2025)?
+
+    Args:
+        layers: `"all"` convolutions and linear layers, `"conv"` for convolutions only, `"first"` for the first layer
+            of either kind in `module.named_modules()`, which may run later than another, or names as there. The first
+            convolutions say most (Sec. 4.2), and `"first"` compares large networks of different kinds. Layers of one
+            group are left out.
+        masks: how many masks for each sample and layer; with a `tolerance` the most.
+
+    `keep` and the other options are those of `SensitivityConsistency`.
+
+    >>> import standfast
+    >>> digits = standfast.data.bundled("digits")[:2]
+    >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> metric = ParameterSensitivityConsistency(layers="conv", masks=100, permutations=99, resamples=50)
+    >>> result = metric(model, "saliency", digits.inputs)
+    >>> result.layers, result.layer_rho.shape, result.method
+    (('features.conv1', 'features.conv2'), torch.Size([2, 2]), 'gated')
+    """
+
+    name: ClassVar[str] = "parameter_sensitivity_consistency"
+    needs: ClassVar[str] = "convolutions or linear layers"
+    presets: ClassVar[Presets] = {
+        "quick": {"masks": 300, "permutations": 199, "resamples": 200},
+        "paper": {"estimator": "paper"},
+    }
+
+    layers: str | tuple[str, ...] = "all"
+    masks: int = field(default=10_000, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        layers = tuple(self.layers) if isinstance(self.layers, list) else self.layers
+        fits = isinstance(layers, str) or (
+            isinstance(layers, tuple)
+            and 0 < len(set(layers)) == len(layers)
+            and all(isinstance(n, str) for n in layers)
+        )
+        check(fits, "layers", "'all', 'conv', 'first' or names of layers, each once", repr(layers))
+        set_fields(self, layers=layers)
+
+    @classmethod
+    def example(cls) -> ParameterSensitivityConsistency:
+        """A configuration that takes seconds."""
+        return cls(masks=40, permutations=99, resamples=50)
+
+    def for_module(self, module: nn.Module) -> ParameterSensitivityConsistency:
+        """The metric with the names of the layers that it masks in a module."""
+        return replace(self, layers=tuple(select_layers(module, self.layers)))
+
+    def expected_evaluations(self) -> int:
+        """The masks of each layer and the sample itself; for a few layers, unless they are named."""
+        named = 1 if self.layers == "first" else len(self.layers) if isinstance(self.layers, tuple) else _LAYERS
+        return self.masks * named + 1
+
+    def evaluate(
+        self,
+        model: Model,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> ParameterSencResult:
+        """Draw masks layer by layer, and compare the samples under a mask with those of the whole model."""
+        every = list(weight_layers(model.module))
+        chosen = select_layers(model.module, self.layers)
+        probe = self.make_probe(model, explainer, inputs, targets)
+        usable, seed = probe.usable(), draw_seed(generator)
+        fit = find_gateable(model, inputs, chosen) if explainer.gateable else set()
+        masked = MaskedLayers(probe, inputs)
+        groups = [group_count(layer) for layer in chosen.values()]
+        found = ConsistencyTable.create(len(inputs), len(chosen), max(groups), inputs.device)
+        for place, (name, layer) in enumerate(chosen.items()):
+            # keyed by the place among all layers: the same masks whichever others are chosen
+            number, gated, width = every.index(name), name in fit, groups[place]
+            layer_seed = int(mix64(torch.tensor([seed + number])).item())
+            for rows in self.split_rows(usable, width) if gated or not len(usable) else (usable,):
+                keys = content_keys(inputs[rows], layer_seed).tolist() if gated else [layer_seed]
+                masks = draw_masks(self.masks, width, self.keep, Streams(keys, CPU)).to(inputs.device)
+                weigh = partial(masked.weigh if gated else masked.weigh_in_place, layer, number)
+                features = torch.full((len(rows),), width)
+                group = MaskedGroup(rows, inputs[rows], masks, features, layer_seed, weigh, place)
+                self.evaluate_group(group, found)
+        columns = _average_layers(found, self.permutations)
+        probe.skip(~_find_informative(found).any(1))
+        return ParameterSencResult(
+            **probe.common_fields(self),
+            value=columns["rho"],
+            **columns,
+            layers=tuple(chosen),
+            methods=tuple("gated" if name in fit else "masked weights" for name in chosen),
+            prediction_sensitivity=found.prediction_sensitivity,
+            explanation_sensitivity=found.explanation_sensitivity,
+            origins=inputs,
+            origin_maps=probe.maps,
+        )
+
+
+def _find_informative(found: ConsistencyTable) -> Tensor:
+    """Layers that say whether prediction and explanation agree, bool `(N, L)`; a degenerate one does not."""
+    return torch.isfinite(found.rho) & ~found.degenerate
+
+
+def _average_layers(found: ConsistencyTable, permutations: int) -> dict[str, Any]:
+    """Columns of the result: those of the layers, and their means over the layers that have a rho."""
+    names = ("rho", "p_value", "rho_paper", "top1", "top3")
+    layers = {name: getattr(found, name).where(~found.constant_prediction, torch.nan) for name in names}
+    rho, p = layers["rho"], layers["p_value"]
+    counted = torch.isfinite(rho)
+    count = counted.sum(1)
+    divisor = torch.where(count > 0, count.double(), torch.nan)
+
+    def mean(values: Tensor) -> Tensor:
+        """Over the counted layers that have a value."""
+        has = counted & torch.isfinite(values)
+        return torch.where(has, values, 0.0).sum(1) / torch.where(has.any(1), has.sum(1).double(), torch.nan)
+
+    def centre(ends: Tensor) -> Tensor:
+        """The mean of the layers' middles; a degenerate layer's is 0, as its rho is 0 for all masks."""
+        has = counted & torch.isfinite(ends).all(2)
+        return torch.where(has.any(1), torch.where(has, ends.mean(2), 0.0).sum(1) / divisor, torch.nan)
+
+    def reach(ends: Tensor, centre: Tensor, side: int) -> Tensor:
+        """Half-widths of the layers in quadrature, as that of their mean; a degenerate layer's is 0, NaN if all are."""
+        width = ends[:, :, side] - centre
+        has = counted & torch.isfinite(width)
+        squares = torch.where(has, width.square(), 0.0).sum(1)
+        return torch.where(has.any(1), (-1.0, 1.0)[side] * squares.sqrt() / divisor, torch.nan)
+
+    means = {name: mean(values) for name, values in layers.items() if name != "p_value"}
+    middle, null = found.null_band.mean(2), centre(found.null_band)
+    informative = _find_informative(found)
+    z = torch.special.ndtri(1 - p.clamp(max=1 - 0.5 / (permutations + 1)))
+    together = torch.where(informative, z, 0.0).sum(1) / informative.sum(1).clamp(min=1).sqrt()
+    alone = torch.where(informative, p, 0.0).sum(1)
+    combined = torch.where(informative.sum(1) == 1, alone, torch.special.ndtr(-together))
+    combined = torch.where(informative.any(1), combined, torch.where(count > 0, 1.0, torch.nan))
+    return {
+        **means,
+        "p_value": combined,
+        "low": (means["rho"] + reach(found.interval, rho, 0)).clamp(min=-1),
+        "high": (means["rho"] + reach(found.interval, rho, 1)).clamp(max=1),
+        "null_low": null + reach(found.null_band, middle, 0),
+        "null_high": null + reach(found.null_band, middle, 1),
+        "masks_used": torch.where(counted, found.masks_used, torch.iinfo(torch.int64).max).amin(1) * (count > 0),
+        **{f"layer_{name}": values for name, values in layers.items()},
+        "layer_masks_used": found.masks_used,
+        "layer_interval": found.interval,
+        "layer_null_band": found.null_band,
+    }

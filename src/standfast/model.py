@@ -1,0 +1,1030 @@
+"""`Model`: a user's module, with all that standfast needs to run it safely and fast."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import operator
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from standfast.errors import (
+    FINITE,
+    ArgumentError,
+    ModelError,
+    NoGradientsError,
+    SecondDerivativeError,
+    check,
+    check_integer,
+    warn_user,
+)
+from standfast.function_calls import find_training_calls, run_eagerly
+from standfast.tensors import (
+    Array,
+    describe_bounds,
+    describe_no_tensor,
+    keep_freed_memory,
+    limited_threads,
+    read_bounds,
+    seed_generators,
+    suggest_dtype,
+    suggest_layout,
+    widen_half,
+)
+from standfast.tensors import Bound as Bound
+
+Kind = Literal["forward", "backward"]
+#: what is read from the logits, or what a function of arrays returns
+Output = Literal["probability", "logit"]
+
+# Kernels for few rows, or for an odd number of rows, round differently in the last bits. So every forwarded batch is
+# padded to a multiple of this number, and to at least twice this number. Only this makes results bit-identical for all
+# batch sizes.
+ROW_ALIGNMENT = 8
+#: what torch says where there is no second derivative
+_NOT_TWICE = ("double backward", "differentiate twice", "donated buffers", "_backward is not implemented")
+#: how the message begins where the module raises an error, and not what it returns is wrong
+_FAILED = "module: failed on"
+#: what to do about a function that selects columns by their names
+_COLUMNS_BY_NAME = ". For columns by name: lambda rows: model.predict_proba(pandas.DataFrame(rows, columns=names))"
+_SMALLEST_ROWS, _LARGEST_ROWS = 16, 8192
+#: the least probability that has a logit of its own; forests return exact zeros
+_FLOOR = 1e-12
+#: how far probabilities of a row may be from 1 in sum, and from [0, 1]; single precision needs 1e-6
+_TOLERANCE = 1e-4
+#: steps of a graph that give probabilities, and steps that move, scale or clamp values
+_MAKE_PROBABILITIES = re.compile("Sigmoid|Softmax|Hardsigmoid|LogSigmoid|LogSoftmax")
+_KEEP_VALUES = re.compile(
+    "(Unsafe)?View|ReshapeAlias|AsStrided|Permute|T|Transpose|Expand|Repeat|(Uns|S)queeze|Select|Slice|Index.*|Gather"
+    "|Split.*|Unbind|Stack|Cat|CopySlices|Clone|Alias|ToCopy|Neg|Mul|Div|Add|Sub|Rsub|Clamp.*|Mean|Max|Where|Exp"
+)
+#: how to make two classes of one number
+_TWO_CLASSES = (
+    "Explain one output k at a time, by forward=f, where f(module, x) takes z = module(x)[:, k] and returns"
+    " torch.stack([-z, z], 1) / 2 for a logit, or torch.stack([1 - z, z], 1).clamp(1e-12).log() for a probability"
+)
+# inputs that use less than this share of their bounds may have other units, such as [0, 1] and [0, 255]
+_SMALL_SHARE = 0.01
+#: numbers in an input of which 64 rows fit everywhere, whatever the network: 3 x 64 x 64
+_SMALL_INPUT = 12_288
+#: seconds of a pass that is repeated only once
+_SLOW_PASS = 2.0
+#: inputs with which a module is tried, and the difference of logits, as a share of their range, that is no rounding
+_REPEATED, _ROUNDING = 16, 1e-3
+
+
+class ForwardWrapper(nn.Module):
+    """A module that runs `function(module, x)`; `Model(module, forward=function)` makes one.
+
+    Its layers keep the names that they have in `module`. The module itself is listed as `"(wrapped)"`.
+
+    >>> double = ForwardWrapper(nn.Sequential(nn.Identity()), lambda module, x: {"logits": 2 * module(x)}["logits"])
+    >>> double(torch.ones(1, 2)), [name for name, _ in double.named_modules()]
+    (tensor([[2., 2.]]), ['', '(wrapped)', '0'])
+    """
+
+    def __init__(self, module: nn.Module, function: Callable[[nn.Module, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.module = module
+        self.function = function
+        self.training = getattr(module, "training", False)  # frozen TorchScript has no modes
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The result of the function for `x` `(N, ...)`."""
+        return self.function(self.module, x)
+
+    def named_modules(
+        self, memo: set[nn.Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, nn.Module]]:
+        """The layers as `torch.nn.Module.named_modules` lists them, with the names that they have in `module`."""
+        memo = set() if memo is None else memo
+        if self in memo:
+            return
+        if remove_duplicate:
+            memo.add(self)
+        yield prefix, self
+        for name, layer in self.module.named_modules(memo, prefix, remove_duplicate):
+            yield (name if layer is not self.module else f"{prefix}.(wrapped)".removeprefix(".")), layer
+
+
+class BlackBox(nn.Module):
+    """A function of arrays as a module that returns logits; made by `Model.from_callable`, which describes it.
+
+    Args:
+        function: from an array `(N, ...)` to scores `(N, classes)` or `(N,)`.
+        output: what the scores are.
+        dtype: of the array.
+
+    Raises:
+        ArgumentError: an argument does not fit.
+
+    >>> BlackBox(lambda rows: rows[:, 0], output="logit")(torch.tensor([[2.0], [-4.0]]))
+    tensor([[-1.,  1.],
+            [ 2., -2.]])
+    """
+
+    def __init__(
+        self, function: Callable[[Any], Any], output: Output = "probability", dtype: torch.dtype = torch.float32
+    ) -> None:
+        super().__init__()
+        estimator = "; an estimator has one, such as predict_proba" if hasattr(function, "predict") else ""
+        check(callable(function), "function", f"a function of arrays{estimator}", type(function).__name__)
+        check(output in ("probability", "logit"), "output", "'probability' or 'logit'", repr(output))
+        check(dtype in (torch.float32, torch.float64), "dtype", "torch.float32 or torch.float64", dtype)
+        self.function, self.output, self.dtype = function, output, dtype
+
+    @property
+    def estimator(self) -> object | None:
+        """The object whose method the function is, such as a fitted model; None if there is none."""
+        return getattr(_unwrap(self.function), "__self__", None)
+
+    @property
+    def title(self) -> str:
+        """The name of the estimator's class, or else of the function."""
+        if self.estimator is not None:
+            return type(self.estimator).__name__
+        function = _unwrap(self.function)
+        return str(getattr(function, "__name__", type(function).__name__))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits `(N, classes)` of inputs `(N, ...)`, by one call of the function.
+
+        Raises:
+            NoGradientsError: the inputs require gradients.
+            ModelError: the function raises an error, or returns something else than scores.
+        """
+        if torch.is_grad_enabled() and x.requires_grad:
+            raise NoGradientsError(
+                f"module: expected a module with gradients, got the function {self.title}, which has none; use an"
+                " explainer, a metric or a search that needs predictions alone"
+            )
+        rows = x.detach().to("cpu", self.dtype).numpy(force=True)
+        scores = self._read(self._call(rows.copy()), rows)
+        if scores.ndim == 1:
+            both = (1 - scores, scores) if self.output == "probability" else (-scores / 2, scores / 2)
+            scores = np.stack(both, axis=1)
+        if self.output == "probability":
+            scores = np.log(np.maximum(scores, _FLOOR))  # NaN stays NaN, and makes the sample `nonfinite`
+        return torch.from_numpy(scores).to(x.device, x.dtype)
+
+    def _call(self, rows: Array) -> Any:
+        named = hasattr(self.estimator, "feature_names_in_")  # it warns at every call; columns have their order
+        try:
+            with warnings.catch_warnings() if named else contextlib.nullcontext():
+                if named:
+                    warnings.filterwarnings("ignore", message="X does not have valid feature names")
+                return self.function(rows)
+        except MemoryError as error:  # the caller tries fewer rows
+            raise torch.OutOfMemoryError(str(error)) from error
+        except Exception as error:  # whatever the user's function raises
+            said = f"{type(error).__name__}: {error}"
+            if named or "frame" in said or "column" in said or "feature_" in said:
+                said = said.rstrip(".") + _COLUMNS_BY_NAME
+            raise ModelError(f"{self._describe_call(rows)}, which raises {said}") from error
+
+    def _read(self, found: Any, rows: Array) -> Array:
+        """The scores as float64 `(N,)` or `(N, classes)`, checked."""
+        try:
+            scores = np.asarray(widen_half(found).detach().cpu() if isinstance(found, Tensor) else found)
+        except Exception as error:  # such as a ragged list
+            raise ModelError(f"{self._describe_call(rows)}, which returns a {type(found).__name__}") from error
+        if scores.dtype.kind != "f":
+            hint = " (classes? give predict_proba, not predict)" if scores.dtype.kind in "iubUO" else ""
+            raise ModelError(f"{self._describe_call(rows)}, which returns {scores.dtype}{hint}")
+        if scores.shape == (len(rows), 1):
+            scores = scores[:, 0]
+        if scores.ndim not in (1, 2) or len(scores) != len(rows):
+            raise ModelError(f"{self._describe_call(rows)}, which returns shape {scores.shape}")
+        scores = scores.astype(np.float64)
+        if self.output == "probability":
+            each = scores.reshape(len(rows), -1)
+            sums = each.sum(1) if scores.ndim == 2 else np.ones(len(rows))
+            with np.errstate(invalid="ignore"):  # NaN is not wrong here
+                wrong = (np.abs(sums - 1) > _TOLERANCE) | (np.abs(each - 0.5) > 0.5 + _TOLERANCE).any(1)
+            if wrong.any():
+                first = np.array2string(scores[int(wrong.argmax())], precision=4, threshold=4)
+                got = f"which returns {first}, not in [0, 1] with a sum of 1"
+                hint = '(if these are several labels, return one of them; if they are scores, say output="logit")'
+                raise ModelError(f"{self._describe_call(rows)}, {got} {hint}")
+        return scores
+
+    def _describe_call(self, rows: Array) -> str:
+        """The beginning of an error; the number of rows is padded, and says nothing to the user."""
+        what = "probabilities" if self.output == "probability" else "scores"
+        shape = ", ".join(["N", *map(str, rows.shape[1:])])
+        return (
+            f"function: expected {what} of shape (N, classes) or (N,) as floating-point numbers from {self.title} for"
+            f" an array of shape ({shape}), {rows.dtype}"
+        )
+
+
+class Model:
+    """A module that returns logits, the range of its inputs, its device and a memory-safe batch size.
+
+    Args:
+        module: maps inputs `(N, ...)` to logits `(N, classes)`, classes >= 2. It is moved to `device`. Every call
+            restores its train/eval mode and the `requires_grad` of its parameters. It may be compiled or exported; an
+            exported program stays in the mode in which it was exported, which must be evaluation mode. One in bfloat16
+            or float16 gets its inputs in that type; all other numbers are float32.
+        bounds: `(lower, upper)`, the valid values of an input: numbers, or tensors that broadcast against one
+            sample, for example `(C, 1, 1)` for inputs normalised per channel.
+        preprocess: applied to inputs before the module, for example a normalisation. Gradients include it.
+        device: with `"auto"`, the accelerator on which the module's parameters are; else CUDA if there is one; else the
+            CPU.
+        batch_size: rows forwarded at once (samples x perturbations x the explainer's steps), or `"auto"`: a short
+            calibration for each input shape finds the number, and it is halved when memory runs out.
+        forward: a function `(module, x) -> logits`, for a module where `module(x)` does not return logits: for example
+            a module with keyword arguments, with further inputs that are the same for every row, or with an output
+            that is no tensor. The module is then wrapped (`ForwardWrapper`); its layers keep their names.
+
+    Raises:
+        ArgumentError: `bounds` is no range, `batch_size` is below 1, `module` is no `torch.nn.Module`, or it is a
+            program that was exported in training mode.
+
+    >>> _ = torch.manual_seed(0)
+    >>> model = Model(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), bounds=(0.0, 1.0), device="cpu")
+    >>> model.logits(torch.rand(5, 1, 2, 2)).shape
+    torch.Size([5, 3])
+    >>> model.predict(torch.full((1, 1, 2, 2), 2.0))
+    Traceback (most recent call last):
+        ...
+    standfast.errors.ArgumentError: inputs: expected values within the bounds [0, 1], got values in [2, 2]
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        bounds: tuple[Bound, Bound],
+        preprocess: Callable[[Tensor], Tensor] | None = None,
+        device: str | torch.device = "auto",
+        batch_size: int | Literal["auto"] = "auto",
+        forward: Callable[[nn.Module, Tensor], Tensor] | None = None,
+    ) -> None:
+        hint = "; Model.from_callable takes a function of arrays, such as predict_proba"
+        check(isinstance(module, nn.Module), "module", "a torch.nn.Module", type(module).__name__ + hint)
+        check(preprocess is None or callable(preprocess), "preprocess", "a callable or None", preprocess)
+        check_integer(batch_size, "batch_size", also=("auto",))
+        check(forward is None or callable(forward), "forward", "a callable (module, x) -> logits or None", forward)
+        training = find_training_calls(module)
+        expected = "a program without dropout and batch normalisation in training mode (export it in evaluation mode)"
+        check(not training, "module", expected, f"one that calls {', '.join(training)} in training mode")
+        _check_weights(module)
+        parameter = next(module.parameters(), None)
+        #: the type in which the module computes; inputs, maps and logits have `dtype`, which is never below float32
+        self.precision = parameter.dtype if parameter is not None else torch.get_default_dtype()
+        self.dtype = widen_half(torch.empty(0, dtype=self.precision)).dtype
+        if self.dtype != self.precision:
+            forward = functools.partial(_run_in, self.precision, forward or operator.call)
+        module = module if forward is None else ForwardWrapper(module, forward)
+        self.module = module
+        self.preprocess = preprocess
+        self.black_box = find_black_box(module)
+        self.device = _resolve_device("cpu" if self.black_box and device == "auto" else device, parameter)
+        if self.black_box is not None:
+            self.dtype = self.precision = self.black_box.dtype
+        module.to(self.device)
+        keep_freed_memory()
+        self.bounds = read_bounds(bounds, self.dtype, self.device)
+        self.batch_size = batch_size
+        self._budgets: dict[tuple[tuple[int, ...], Kind], int] = {}
+        self._depth = 0
+        self._on_inputs: Callable[[int], None] | None = None
+        self._asked: tuple[int, ...] | None = None
+        self._seen_outputs = False
+        # inputs with outputs that may be probabilities of several labels, and these
+        self._doubtful: tuple[Tensor, Tensor] | None = None
+        #: the number of classes, once the module has been run
+        self.classes: int | None = None
+        self._warned: set[str] = set()
+        self._repeatable: nn.Module | None = None  # the module that has given the same logits again
+
+    @classmethod
+    def from_callable(
+        cls,
+        function: Callable[[Any], Any],
+        bounds: tuple[Bound, Bound],
+        *,
+        output: Output = "probability",
+        dtype: torch.dtype = torch.float32,
+        device: str | torch.device = "cpu",
+        batch_size: int | Literal["auto"] = "auto",
+    ) -> Model:
+        """A model from a function of arrays: of scikit-learn, XGBoost, LightGBM, or any other black box.
+
+        It has no gradients, no layers and no parameters. Explainers and metrics that need them refuse it; all others
+        work. Probabilities become logits `log(max(p, 1e-12))`, of which a softmax gives the probabilities back.
+
+        Args:
+            function: from a NumPy array `(N, ...)` to an array or tensor of scores `(N, classes)`; or `(N,)` for two
+                classes, the score of class 1. It must treat each row alone, and give the same answer again. A method
+                of an estimator, such as `model.predict_proba`, also shows its trees to `"shap:TreeExplainer"`.
+            bounds: as for a module.
+            output: what the function returns: `"probability"`, or `"logit"` for scores whose softmax gives the
+                probabilities. A score `(N,)` s is the log-odds of class 1; the logits are then -s/2 and s/2.
+            dtype: of inputs, and of the arrays that the function gets: `torch.float32` or `torch.float64`.
+            device: of the tensors; the function gets arrays in any case.
+            batch_size: rows of one call at most; `"auto"` is 8192, and half of that when memory runs out, and so on.
+
+        Raises:
+            ArgumentError: an argument does not fit.
+            ModelError: in a call, the function raises an error, or does not return such scores.
+
+        >>> import numpy
+        >>> def predict_proba(rows):
+        ...     return numpy.stack([1 - rows[:, 0], rows[:, 0]], axis=1)
+        >>> model = Model.from_callable(predict_proba, bounds=(0.0, 1.0))
+        >>> model.logits(torch.tensor([[0.25, 0.0], [1.0, 0.0]])).softmax(1)
+        tensor([[7.5000e-01, 2.5000e-01],
+                [1.0000e-12, 1.0000e+00]])
+        """
+        return cls(BlackBox(function, output, dtype), bounds, device=device, batch_size=batch_size)
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether the module has gradients; a function of arrays (`from_callable`) has none, and no layers either."""
+        return self.black_box is None
+
+    def __repr__(self) -> str:
+        lower, upper = self.bounds
+        bounds = f"bounds {describe_bounds(self.bounds)}"
+        bounds += "" if lower.numel() == upper.numel() == 1 else " by channel"
+        count = f"{sum(parameter.numel() for parameter in self.module.parameters()):,} parameters"
+        what = count if self.differentiable else "a function without gradients"
+        own = "" if self.preprocess is None else ", preprocess"
+        return f"Model({module_name(self.module)}, {what}, {bounds}, {self.device}{own})"
+
+    def warn_once(self, text: str) -> None:
+        """Warn, unless this model has warned of the same already."""
+        if text not in self._warned:
+            self._warned.add(text)
+            warn_user(text)
+
+    def check_repeatable(self, inputs: Tensor, in_batches: bool = False) -> None:
+        """Check, once for each module, that it gives the same inputs the same logits again, on the first inputs.
+
+        Otherwise no comparison of two inputs means anything. This costs two small batches. Random generators, buffers
+        and attributes that `forward` changes are as before afterwards. A module that fails is left to the caller.
+
+        Args:
+            inputs: checked, `(N, ...)`.
+            in_batches: check also that they get the same logits whatever else is in the batch: two more small batches.
+
+        Raises:
+            ModelError: it does not; the message names the cause where it is known.
+        """
+        if self._repeatable is self.module and not in_batches:
+            return
+        some = inputs[:_REPEATED].to(self.device)
+        if len(some) == 1 and in_batches:  # beside another input within the bounds
+            lower = self.bounds[0].expand_as(some)
+            some = torch.cat([some, (some + lower.where(lower.isfinite(), torch.zeros_like(lower))) / 2])
+
+        def answer(x: Tensor) -> Tensor:
+            (logits,) = self.map_rows(lambda rows: (self.forward(rows),), x)
+            return logits.double()
+
+        try:
+            with (
+                _keep_state(self.module),
+                seed_generators(0, self.device) as has_drawn,
+                self.watch(lambda count: None),
+                self.session(),
+                torch.no_grad(),
+            ):
+                first, again, drew = answer(some), answer(some), has_drawn()
+                others = [answer(some.flip(0)).flip(0), answer(some[:1])] if in_batches else []
+        except (Exception, SystemExit):
+            return
+        mixed = next(filter(None, (_describe_difference(first[: len(o)], o, self.precision) for o in others)), "")
+        # the effect of random numbers may be small, and then a comparison of batches may see more of it
+        noise = _describe_difference(first, again, self.precision, 0.0 if drew or mixed else _ROUNDING)
+        named = list(self.module.named_modules())
+        if noise:
+            layers = [name or "itself" for name, part in named if list(part.buffers(recurse=False))]
+            hint = f"; layers with buffers: {', '.join(layers[:3])}" if layers else ""
+            where = f". Look for a random generator of its own, and for buffers that forward changes{hint}"
+            if drew:
+                where = (
+                    ": forward draws random numbers. Look for torch.randn, or dropout without training=self.training"
+                )
+            raise ModelError(
+                "model: expected the same logits for the same inputs in evaluation mode, got differences of up to"
+                f" {noise} between two calls{where}"
+            )
+        if mixed:
+            own = [name for name, part in named if getattr(part, "track_running_stats", True) is False]
+            hint = f" ({', '.join(own[:3])} do so)" if own else ""
+            raise ModelError(
+                "model: expected logits that do not depend on the other inputs of the batch, got differences of up to"
+                f" {mixed}. Look for layers that compute statistics of the batch{hint}, and for dynamic quantization"
+            )
+        self._repeatable = self.module
+
+    @contextlib.contextmanager
+    def naming(self, inputs: Tensor) -> Iterator[None]:
+        """Inside the block, errors of the module name the shape of the user's `inputs`, not that of a part of them.
+
+        Raises:
+            ArgumentError: the module fails on the inputs, but not on the same ones in another layout.
+        """
+        before = self._asked
+        self._asked = tuple(inputs.shape) if before is None else before
+        try:
+            yield
+        except ModelError as error:
+            failed = before is None and str(error).startswith(_FAILED)
+            if failed and (hint := suggest_layout(inputs, self._accepts_layout)):
+                raise ArgumentError("inputs", "a batch of shape (N, C, ...)", f"{hint} ({error})") from error
+            raise
+        finally:
+            self._asked = before
+
+    def _accepts_layout(self, inputs: Tensor) -> bool:
+        """Whether the module accepts the first of the inputs in this layout.
+
+        It does not count if the preprocessing drops an axis by taking a part of each sample, as `z[:, 0]` does: the
+        module may then accept one axis more for that reason alone.
+        """
+        try:
+            with self.session(), torch.no_grad():
+                batch = inputs[:1].to(self.device)
+                prepared = batch if self.preprocess is None else self.preprocess(batch)
+                dropped = prepared.ndim < batch.ndim
+                if dropped and (prepared.numel() < batch.numel() or batch.shape[1] == 1):
+                    return False
+                return self.forward(batch).shape[0] == 1
+        except Exception:  # whatever the module raises
+            return False
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[None]:
+        """Set evaluation mode and switch off parameter gradients inside the block; restore both afterwards.
+
+        Sessions may be nested.
+        """
+        if self._depth:
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+            return
+        modes = {m: m.training for m in self.module.modules() if hasattr(m, "training")}  # not frozen TorchScript
+        wanting_gradients = [p for p in self.module.parameters() if p.requires_grad]
+        self._depth = 1
+        try:
+            _evaluate(self.module)
+            for parameter in wanting_gradients:
+                parameter.requires_grad_(False)
+            with limited_threads():
+                yield
+                self._look_at_doubtful()
+        finally:
+            self._depth, self._doubtful = 0, None
+            _restore_modes(modes)
+            for parameter in wanting_gradients:
+                parameter.requires_grad_(True)
+
+    @contextlib.contextmanager
+    def watch(self, on_inputs: Callable[[int], None]) -> Iterator[None]:
+        """Inside the block, `on_inputs(count)` is called whenever `count` more inputs were predicted or explained.
+
+        It may raise an error to stop what is running. An input of an explainer that runs many copies counts once.
+
+        >>> model = Model(nn.Linear(4, 3), bounds=(0.0, 1.0), device="cpu", batch_size=16)
+        >>> seen = []
+        >>> with model.watch(seen.append):
+        ...     _ = model.logits(torch.rand(20, 4))
+        >>> seen
+        [16, 4]
+        """
+        before, self._on_inputs = self._on_inputs, on_inputs
+        try:
+            yield
+        finally:
+            self._on_inputs = before
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits `(N, classes)` of one batch `x`, forwarded whole; gradients flow to `x`. Call it in a session.
+
+        It does not check the values of `x` and does not split the batch; `logits` does both.
+        """
+        prepared = x if self.preprocess is None else self.preprocess(x)
+        if not isinstance(prepared, Tensor):
+            raise ModelError(f"preprocess: expected a tensor, got a {type(prepared).__name__}")
+        out = self.module(prepared)
+        if isinstance(out, Tensor) and not out.is_floating_point():
+            raise ModelError(f"module: expected logits as floating-point numbers, got {out.dtype}")
+        if not isinstance(out, Tensor) or out.ndim != 2 or out.shape[0] != x.shape[0] or out.shape[1] < 2:
+            rows, got = len(x), f"a {type(out).__name__}"
+            if isinstance(out, Tensor):  # the rows of a batch are padded, so their number says nothing to the user
+                same = out.ndim > 0 and out.shape[0] == rows
+                got = f"a tensor of shape {_shape_of_rows(out) if same else tuple(out.shape)}"
+                got += "" if same else f" for a batch of N = {rows} (small batches are padded)"
+                if out.numel() == rows:
+                    got += f", {_describe_problem(self.module) or 'one number'}. {_TWO_CLASSES}"
+            raise ModelError(
+                "module: expected logits of shape (N, classes) with at least two classes for inputs of shape"
+                f" {_shape_of_rows(x)}, got {got} (with Model(..., forward=) a function can make logits from it)"
+            )
+        out = widen_half(out)
+        self.classes = out.shape[1]
+        if not self._seen_outputs:
+            with contextlib.suppress(RuntimeError):  # within vmap no value is known; a later batch is looked at
+                self._look_at_outputs(x, out.detach())
+        return out
+
+    def _look_at_outputs(self, x: Tensor, out: Tensor) -> None:
+        """Warn of outputs `(N, K)` that are no logits of which a softmax gives probabilities."""
+        one = _is_one_number(out)
+        low, high = (out[:, 1] if one else out).min().item(), out.max().item()
+        self._seen_outputs = True
+        if _are_probabilities(out):
+            what = "probabilities (all rows are non-negative and sum to 1)"
+            advice = "return logits, without softmax" if self.differentiable else 'say output="probability"'
+            self.warn_once(f"module: its outputs look like {what}; {advice}: margins are those of the outputs")
+        elif low >= 0 and high <= 1 and self.differentiable:
+            self._doubtful = x[:_REPEATED].detach().clone(), out
+        else:
+            self._warn_of_problem_type(out)
+
+    def _warn_of_problem_type(self, out: Tensor) -> None:
+        """Warn if the module's configuration says that outputs `(N, K)` are no classes, and `forward` makes none."""
+        made = _is_one_number(out) or _are_probabilities(out[:, :2].exp())
+        if not made and (problem := _describe_problem(self.module)):
+            self.warn_once(f"module: expected logits of classes of which one is right, got {problem}. {_TWO_CLASSES}")
+
+    def _look_at_doubtful(self) -> None:
+        """Warn if the outputs for the doubtful inputs come from sigmoids or softmaxes, only moved or scaled afterwards.
+
+        By their values alone, logits of a network with random weights may look so. The module runs once more, so this
+        is done at the end of a session, when no hooks and modes of explainers are there.
+        """
+        if self._doubtful is None:
+            return
+        (x, seen), self._doubtful, what = self._doubtful, None, ""
+        with contextlib.suppress(Exception), torch.enable_grad(), run_eagerly():  # it may refuse inputs with gradients
+            x.requires_grad_(True)
+            out = self.module(x.clone() if self.preprocess is None else self.preprocess(x.clone()))
+            if _comes_from_probabilities(out.grad_fn):
+                one = _is_one_number(out)
+                what = "-p and p, where class 1 always wins" if one else "probabilities of several labels"
+        if what:
+            self.warn_once(f"module: its outputs look like {what}. {_TWO_CLASSES}")
+        else:
+            self._warn_of_problem_type(seen)
+
+    def logits(self, inputs: Tensor) -> Tensor:
+        """Logits `(N, classes)` of inputs `(N, ...)` within the bounds, on the model's device.
+
+        Raises:
+            ArgumentError: the inputs have the wrong type, dtype, shape or range, or are not finite.
+            ModelError: the module fails, does not return an `(N, classes)` tensor, or returns NaN or infinite logits.
+        """
+        inputs = self.check_inputs(inputs)
+        with self.naming(inputs), self.session(), torch.no_grad():
+            (out,) = self.map_rows(lambda x: (self.forward(x),), inputs)
+        if not torch.isfinite(out).all():
+            rows = int((~torch.isfinite(out)).any(1).sum())
+            raise ModelError(f"module: expected finite logits, got NaN or infinity for {rows} of {len(out)} inputs")
+        return out
+
+    def predict(self, inputs: Tensor) -> Tensor:
+        """The predicted classes, int64 `(N,)`; raises as `logits` does."""
+        return self.logits(inputs).argmax(1)
+
+    def check_inputs(self, inputs: Tensor, name: str = "inputs") -> Tensor:
+        """`inputs` on the model's device; raises `ArgumentError` for a wrong type, dtype, shape or range."""
+        check(isinstance(inputs, Tensor), name, "a torch.Tensor", describe_no_tensor(inputs))
+        dense = inputs.layout == torch.strided and not inputs.is_meta and not inputs.is_nested
+        check(dense, name, "a dense tensor with values", _describe_kind(inputs))
+        fits, own = inputs.dtype in (self.dtype, self.precision), f"{self.precision} (the module's)"
+        known = own if self.dtype == self.precision else f"{self.dtype} or {own}"
+        check(fits, name, f"dtype {known}", f"{inputs.dtype}: {suggest_dtype(inputs, self.dtype)}")
+        shape = tuple(inputs.shape)
+        one = ": for one sample use x[None]" if inputs.ndim == 1 else ""
+        fits = inputs.ndim >= 2 and inputs.numel() > 0
+        check(fits, name, "a non-empty batch of shape (N, ...)", f"shape {shape}{one}")
+        inputs = inputs.detach().to(self.device)
+        lower, upper = (bound.to(inputs.dtype) for bound in self.bounds)
+        if not self._fits_bounds(inputs):
+            expected = f"a sample shape that bounds of shape {tuple(lower.shape)} broadcast to"
+            raise ArgumentError(name, expected, suggest_layout(inputs, self._fits_bounds) or f"{shape[1:]}")
+        check(bool(torch.isfinite(inputs).all()), name, FINITE, "NaN or infinity")
+        # after a normalisation in float32, values can be outside the range by a few units in the last place
+        slack = 1e-5 * (upper - lower).clamp(max=min(1e30, torch.finfo(inputs.dtype).max))
+        if bool(((inputs < lower - slack) | (inputs > upper + slack)).any()):
+            expected = f"values within the bounds {describe_bounds((lower, upper))}"
+            raise ArgumentError(name, expected, f"values in {describe_bounds((inputs, inputs))}")
+        return inputs.to(self.dtype).clamp(*self.bounds)
+
+    def _fits_bounds(self, inputs: Tensor) -> bool:
+        """Whether the bounds broadcast to each of the inputs without making it larger."""
+        return all(
+            len(b.shape) <= inputs.ndim - 1
+            and all(n in (1, m) for n, m in zip(reversed(b.shape), reversed(inputs.shape[1:]), strict=False))
+            for b in self.bounds
+        )
+
+    def warn_of_units(self, inputs: Tensor) -> None:
+        """Warn if all samples together use so little of the bounds that both may have different units."""
+        lower, upper = self.bounds
+        used, room = (inputs.max() - inputs.min()).item(), (upper - lower).min().item()
+        if len(inputs) > 1 and 0 < used < _SMALL_SHARE * room < math.inf:
+            share = f"{_SMALL_SHARE:.0%} of the bounds {describe_bounds(self.bounds)}"
+            self.warn_once(f"inputs use less than {share}. Do both have the same units?")
+
+    def check_targets(self, targets: Tensor | int | None, inputs: Tensor) -> Tensor:
+        """Classes `(N,)` on the model's device; `None` means the predicted classes.
+
+        Raises:
+            ArgumentError: the targets have the wrong dtype or shape, or name a class that does not exist.
+        """
+        if targets is None:
+            return self.predict(inputs)
+        with self.naming(inputs), self.session(), torch.no_grad():  # only for the number of classes
+            (logits,) = self.map_rows(lambda x: (self.forward(x),), inputs[:1])
+        classes, rows = logits.shape[1], inputs.shape[0]
+        try:
+            targets = torch.as_tensor(targets, device=self.device)
+        except (TypeError, ValueError, RuntimeError):
+            raise ArgumentError("targets", f"whole numbers of shape ({rows},) or one number", repr(targets)) from None
+        check(
+            targets.dtype in (torch.int64, torch.int32, torch.uint8) and tuple(targets.shape) in ((), (rows,)),
+            "targets",
+            f"whole numbers of shape ({rows},) or one number",
+            f"{targets.dtype} of shape {tuple(targets.shape)}",
+        )
+        targets = targets.to(torch.int64).expand(rows)
+        check(
+            bool(((targets >= 0) & (targets < classes)).all()),
+            "targets",
+            f"classes from 0 to {classes - 1}",
+            f"values from {int(targets.min())} to {int(targets.max())}",
+        )
+        return targets
+
+    def map_rows(
+        self,
+        function: Callable[..., tuple[Tensor, ...]],
+        *tensors: Tensor,
+        like: Tensor | None = None,
+        rows_per_input: int = 1,
+        kind: Kind = "forward",
+        evaluations: int = 1,
+    ) -> tuple[Tensor, ...]:
+        """Apply `function` to the rows of `tensors`, in chunks that fit the row budget, and concatenate its outputs.
+
+        Each chunk is padded to a multiple of `ROW_ALIGNMENT` rows, and to at least twice that number, with copies of
+        its last row. The outputs are cut back. If memory runs out, the budget is halved and the chunk is tried again.
+
+        Args:
+            function: from a chunk of each tensor, on the model's device, to a tuple of tensors with as many rows.
+            tensors: each `(M, ...)`. The first are the module's inputs, unless `like` is given.
+            like: inputs `(1 or more, ...)`, where `tensors` are not inputs but what `function` makes inputs from (say
+                numbers of perturbed copies). They say which shape the module is run on.
+            rows_per_input: how many rows the module forwards for each row of `tensors` (an explainer's steps).
+            kind: whether the module is also differentiated.
+            evaluations: how many a row counts for (`watch`).
+
+        Raises:
+            ModelError: the module fails, or one input does not fit into memory.
+        """
+        inputs, total = tensors[0] if like is None else like, len(tensors[0])
+        step = self.inputs_per_chunk(inputs, rows_per_input, kind, total)
+        aligned = -(-ROW_ALIGNMENT // rows_per_input)
+        least = -(-2 * ROW_ALIGNMENT // rows_per_input)
+        pieces: list[tuple[Tensor, ...]] = []
+        start = 0
+        while start < total:
+            on_inputs, self._on_inputs = self._on_inputs, None  # a call inside of `function` is part of this one
+            try:
+                chunk = [t[start : start + step].to(self.device) for t in tensors]
+                count = chunk[0].shape[0]
+                padding = max(-count % aligned, least - count)
+                if padding:
+                    chunk = [pad_rows(t, padding) for t in chunk]
+                out = function(*chunk)
+            except RuntimeError as error:
+                if not _out_of_memory(error):
+                    raise self._explain(error, inputs) from error
+                if step == 1:
+                    raise ModelError(
+                        f"module: expected one input of shape {tuple(inputs.shape[1:])} to fit into memory"
+                        f" ({rows_per_input} rows forwarded), got: {error}"
+                    ) from error
+                step = self._halve(inputs, step, rows_per_input, kind)
+                aligned, least = min(aligned, step), min(least, step)
+                continue
+            finally:
+                self._on_inputs = on_inputs
+            pieces.append(tuple(t[:count] for t in out))
+            start += count
+            if on_inputs is not None:
+                on_inputs(count * evaluations)
+        if len(pieces) == 1:
+            return pieces[0]
+        return tuple(torch.cat(parts) for parts in zip(*pieces, strict=True))
+
+    def _explain(self, error: RuntimeError, inputs: Tensor) -> Exception:
+        """The error with the shape and dtype of the inputs; torch's own error does not name the inputs."""
+        if isinstance(error, ModelError):
+            return error
+        if any(text in str(error) for text in _NOT_TWICE):
+            return SecondDerivativeError(
+                "module: expected a module that can be differentiated twice, as searches with gradients and attacks on"
+                f" explanations do, got: {error}; use a search without gradients, or explain a copy of the module that"
+                " is not compiled"
+            )
+        shape = tuple(inputs.shape) if self._asked is None else self._asked
+        rows = len(inputs)
+        try:  # torch's text has the number of rows, which were padded: what does it say of the user's?
+            with self.session(), torch.no_grad():
+                self.forward(inputs[: shape[0]].to(self.device))
+        except RuntimeError as own:
+            error, rows = own, min(rows, shape[0])
+        except Exception:  # another kind of failure says less than the first one
+            pass
+        part = "" if rows == shape[0] else f", of a batch of {rows}"
+        return ModelError(f"{_FAILED} inputs of shape {shape}, dtype {inputs.dtype}. It says{part}: {error}")
+
+    def inputs_per_chunk(self, inputs: Tensor, rows_per_input: int, kind: Kind, count: int | None = None) -> int:
+        """How many inputs one chunk has: a multiple of `ROW_ALIGNMENT` if the budget allows it."""
+        rows = self.row_budget(inputs, rows_per_input, kind, count)
+        step = max(1, rows // rows_per_input)
+        return step - step % ROW_ALIGNMENT if step >= ROW_ALIGNMENT else step
+
+    def row_budget(
+        self, inputs: Tensor, rows_per_input: int = 1, kind: Kind = "backward", count: int | None = None
+    ) -> int:
+        """How many rows to forward at once for inputs of this shape; calibrated on the first call with enough rows.
+
+        `count` is how many inputs there will be, if not as many as `inputs` `(N, ...)` holds.
+        """
+        if self.batch_size != "auto":
+            return self.batch_size
+        key = (tuple(inputs.shape[1:]), kind)
+        if not self.differentiable:
+            return self._budgets.setdefault(key, _LARGEST_ROWS)  # a call costs more than its rows, at all sizes
+        if key not in self._budgets:
+            # so few rows take less time than a calibration; but of photos they may take more memory than there is
+            few = 4 * _SMALLEST_ROWS if inputs[0].numel() <= _SMALL_INPUT else _SMALLEST_ROWS
+            if (len(inputs) if count is None else count) * rows_per_input <= few:
+                return few
+            self._budgets[key] = self._calibrate(inputs[:1].to(self.device), kind)
+        return self._budgets[key]
+
+    def _halve(self, inputs: Tensor, step: int, rows_per_input: int, kind: Kind) -> int:
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        step = max(1, step // 2)
+        rows = max(1, step * rows_per_input)
+        if self.batch_size == "auto":
+            self._budgets[(tuple(inputs.shape[1:]), kind)] = rows
+        else:
+            self.batch_size = rows
+        return step
+
+    def _calibrate(self, sample: Tensor, kind: Kind) -> int:
+        """Double the rows while this makes the module faster; on a CPU larger batches are often slower."""
+        best_rows, best_rate, rows = _SMALLEST_ROWS, 0.0, _SMALLEST_ROWS
+        with self.session():
+            while rows <= _LARGEST_ROWS:
+                batch = sample.expand(rows, *sample.shape[1:]).contiguous()
+                try:
+                    first = self._time(batch, kind)  # it also allocates memory, selects kernels, compiles
+                    repeats = 2 if first < _SLOW_PASS else 1
+                    seconds = min(self._time(batch, kind) for _ in range(repeats))
+                except RuntimeError as error:
+                    if _out_of_memory(error):
+                        break
+                    raise self._explain(error, sample) from error
+                rate = rows / max(seconds, 1e-9)
+                if rate > 1.05 * best_rate:
+                    best_rows, best_rate = rows, rate
+                elif rows >= 4 * best_rows:
+                    break
+                if seconds > 0.5:
+                    break
+                rows *= 2
+        return best_rows
+
+    def _time(self, batch: Tensor, kind: Kind) -> float:
+        start = time.perf_counter()
+        if kind == "forward":
+            with torch.no_grad():
+                self.forward(batch)
+        else:
+            with torch.enable_grad():
+                x = batch.detach().requires_grad_(True)
+                out = self.forward(x.clone())  # the first layer may work in place, which is not allowed on a leaf
+                if out.requires_grad:
+                    torch.autograd.grad(out.amax(1).sum(), x, allow_unused=True)
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter() - start
+
+
+def _is_one_number(out: Tensor) -> bool:
+    """Whether outputs `(N, K)` are two classes of one number, as `torch.stack([-z, z], 1)` makes them."""
+    return out.shape[1] == 2 and torch.equal(out[:, 0], -out[:, 1])
+
+
+def _comes_from_probabilities(node: Any) -> bool:
+    """Whether all values of a node of autograd's graph are results of sigmoids or softmaxes, moved or scaled."""
+    waiting, seen = [node], set[Any]()
+    while waiting:
+        node = waiting.pop()
+        name = type(node).__name__.partition("Backward")[0]
+        if _KEEP_VALUES.fullmatch(name):
+            waiting += [source for source, _ in node.next_functions if source is not None and source not in seen]
+            seen.update(waiting)
+        elif not _MAKE_PROBABILITIES.fullmatch(name):
+            return False
+    return True
+
+
+def _run_in(dtype: torch.dtype, function: Callable[..., Tensor], module: nn.Module, x: Tensor) -> Tensor:
+    """What the function makes of the module and `x` in this type."""
+    return function(module, x.to(dtype))
+
+
+def _unwrap(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The function without arguments that `functools.partial` has set."""
+    return _unwrap(function.func) if isinstance(function, functools.partial) else function
+
+
+def find_black_box(module: nn.Module) -> BlackBox | None:
+    """The function among the parts of a module, if there is one: then the module has no gradients."""
+    return next((part for part in module.modules() if isinstance(part, BlackBox)), None)
+
+
+def module_name(module: nn.Module) -> str:
+    """The name of the user's class or function, without what wraps it: `forward=`, `torch.compile`.
+
+    >>> module_name(ForwardWrapper(nn.Sequential(), lambda module, x: module(x)))
+    'Sequential'
+    """
+    while True:
+        if isinstance(module, BlackBox):
+            return module.title
+        if isinstance(module, ForwardWrapper):
+            module = module.module
+        elif "_orig_mod" in module._modules and module._modules["_orig_mod"] is not None:  # TorchScript has no `get`
+            module = module._modules["_orig_mod"]
+        else:
+            return type(module).__name__
+
+
+def _evaluate(module: nn.Module) -> None:
+    """Set evaluation mode, also beside an exported program, which refuses to change its mode."""
+    try:
+        module.eval()
+    except NotImplementedError:  # raised by the program itself, or by one within the module
+        module.training = False
+        for child in module.children():
+            _evaluate(child)
+
+
+def _restore_modes(modes: Mapping[nn.Module, bool]) -> None:
+    """Put modules, outer ones first, back into training mode (True) or evaluation mode (False)."""
+    try:
+        for module, training in modes.items():
+            # a `train` of its own may do more than set flags; what it does to inner modules is undone by their turn
+            own = "train" in vars(module) or type(module).train is not nn.Module.train
+            if own and training != module.training:
+                with contextlib.suppress(NotImplementedError):  # an exported program
+                    module.train(training)
+    finally:
+        for module, training in modes.items():
+            module.training = training
+
+
+@contextlib.contextmanager
+def _keep_state(module: nn.Module) -> Iterator[None]:
+    """Put back, at the end, the buffers and the plain attributes of all layers."""
+    buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
+    attributes = [(part, dict(vars(part))) for part in module.modules()]
+    try:
+        yield
+    finally:
+        for part, before in attributes:  # names with an underscore belong to torch
+            for name in [name for name in vars(part) if name not in before and not name.startswith("_")]:
+                del vars(part)[name]
+            vars(part).update({name: value for name, value in before.items() if not name.startswith("_")})
+        with torch.no_grad():
+            for buffer, value in buffers:
+                buffer.copy_(value)
+
+
+def _describe_difference(first: Tensor, other: Tensor, dtype: torch.dtype, share: float = _ROUNDING) -> str:
+    """How far logits `(N, C)` differ, if by more than rounding; else empty. Rows that are not finite do not count."""
+    finite = torch.isfinite(first).all(1) & torch.isfinite(other).all(1)
+    first, other = first[finite], other[finite]
+    if not len(first):
+        return ""
+    allowed = share * (first.amax(0) - first.amin(0)) + 64 * torch.finfo(dtype).eps * first.abs().amax(0)
+    difference = (other - first).abs().amax(0)
+    return f"{float(difference.max()):.3g}" if bool((difference > allowed).any()) else ""
+
+
+def _check_weights(module: nn.Module) -> None:
+    """Raise `ArgumentError` if a parameter has no values."""
+    for name, parameter in module.named_parameters():
+        lazy = is_lazy(parameter)
+        why = "that is lazy: run the module once" if lazy else "on the device meta: load the weights first"
+        expected = "a module whose parameters have values"
+        check(not lazy and not parameter.is_meta, "module", expected, f"{name!r} {why}")
+
+
+def _describe_kind(inputs: Tensor) -> str:
+    if inputs.is_nested:
+        return "a nested one"
+    return "one on the device meta" if inputs.is_meta else "a sparse one"
+
+
+def _resolve_device(device: str | torch.device, parameter: Tensor | None) -> torch.device:
+    if device == "auto":
+        here = parameter.device if parameter is not None else torch.device("cpu")
+        found = here if here.type != "cpu" else torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    else:
+        try:
+            found = torch.device(device)
+        except (RuntimeError, TypeError, ValueError):
+            raise ArgumentError("device", "auto, or a device of torch such as cpu or cuda:0", repr(device)) from None
+    check(found.type not in ("mps", "meta"), "device", "a CPU or a CUDA device (scores are float64)", found)
+    try:
+        torch.empty((), dtype=torch.float64, device=found)
+    except (RuntimeError, AssertionError, ImportError, NotImplementedError) as error:  # each kind has its own
+        raise ArgumentError(
+            "device", "one that this torch has here", f"{found}: {str(error).splitlines()[0]}"
+        ) from error
+    return found
+
+
+def _out_of_memory(error: RuntimeError) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def _shape_of_rows(rows: Tensor) -> str:
+    """The shape of a batch, without the number of rows: `"(N, 1, 28, 28)"`."""
+    inner = ", ".join(map(str, rows.shape[1:]))
+    return f"(N, {inner})" if inner else "(N,)"
+
+
+def _describe_problem(module: nn.Module) -> str:
+    """What a configuration of transformers within a module says of its outputs, if they are not classes."""
+    meanings = {"multi_label_classification": "several labels", "regression": "numbers to compare with a threshold"}
+    kinds = (getattr(getattr(part, "config", None), "problem_type", None) for part in module.modules())
+    return next((f"{meanings[kind]} (problem_type {kind!r})" for kind in kinds if kind in meanings), "")
+
+
+def _are_probabilities(outputs: Tensor) -> bool:
+    """Whether `(N, K)` could come from a softmax, which gives hardly ever exactly 0 and 1 only."""
+    summed = bool((outputs >= 0).all()) and bool(((outputs.double().sum(1) - 1).abs() < 1e-4).all())
+    return summed and not bool(((outputs == 0) | (outputs == 1)).all())
+
+
+def score_classes(logits: Tensor, classes: Tensor, output: Output) -> Tensor:
+    """The logits or probabilities of the classes `(M,)`, float64 `(M,)`; NaN where a logit of the row is not finite.
+
+    Args:
+        logits: `(M, K)`.
+        classes: int64 `(M,)`, from 0 to K - 1.
+        output: which of the two.
+
+    >>> score_classes(torch.tensor([[0.0, 0.0]]), torch.tensor([1]), "probability")
+    tensor([0.5000], dtype=torch.float64)
+    """
+    logits = logits.double()
+    values = (logits if output == "logit" else logits.softmax(1)).gather(1, classes[:, None])[:, 0]
+    return torch.where(torch.isfinite(logits).all(1), values, torch.nan)
+
+
+def count_padding(count: int, most: int) -> int:
+    """How many rows to add to a batch of `count` rows before it is forwarded, if at most `most` rows fit.
+
+    >>> count_padding(3, 100), count_padding(17, 100), count_padding(24, 100), count_padding(3, 4)
+    (13, 7, 0, 1)
+    """
+    if most < ROW_ALIGNMENT:
+        return most - count  # too little memory for the aligned size
+    return max(-count % ROW_ALIGNMENT, 2 * ROW_ALIGNMENT - count)
+
+
+def pad_rows(rows: Tensor, padding: int) -> Tensor:
+    """`rows` `(N, ...)` with `padding` copies of the last row appended.
+
+    >>> pad_rows(torch.tensor([[1], [2]]), 2).tolist()
+    [[1], [2], [2], [2]]
+    """
+    return torch.cat([rows, rows[-1:].expand(padding, *rows.shape[1:])]) if padding else rows

@@ -1,0 +1,88 @@
+"""Where a perturbed input may lie, and how it is distributed there: norm balls and transformations.
+
+`base` has what they share, `norm_balls` the balls, `transformations` what has parameters of its own. Those of images
+share `images`: `geometry`, `light`, `blur`, `noise`, `compression`, `occlusion` and `corruptions`. Those of series are
+in `series`; `naming` has labels, and neighbourhoods from stored options.
+"""
+
+from standfast.neighbourhoods.base import (
+    Bounds,
+    Distribution,
+    Neighbourhood,
+    Region,
+    check_neighbourhood,
+    neighbourhoods,
+)
+from standfast.neighbourhoods.blur import DefocusBlur, GaussianBlur, MotionBlur
+from standfast.neighbourhoods.compression import JPEG, Pixelate
+from standfast.neighbourhoods.corruptions import Corruption
+from standfast.neighbourhoods.geometry import Perspective, Rotation, Scale, Shear, Translation
+from standfast.neighbourhoods.light import Brightness, Contrast, Gamma, Hue, Saturation
+from standfast.neighbourhoods.noise import GaussianNoise, ImpulseNoise, ShotNoise, SpeckleNoise
+from standfast.neighbourhoods.norm_balls import L2Ball, LinfBall, NormBall
+from standfast.neighbourhoods.occlusion import Occlusion
+from standfast.neighbourhoods.plausibility import measure_plausibility
+from standfast.neighbourhoods.series import (
+    Amplitude,
+    Drift,
+    DroppedSamples,
+    Jitter,
+    TimeShift,
+    TimeStretch,
+    TimeWarp,
+    WindowCrop,
+)
+from standfast.neighbourhoods.tables import Feature, TableChanges
+from standfast.neighbourhoods.text import TokenSwaps, case_table, typo_table
+from standfast.neighbourhoods.transformations import Compose, Transformation, TransformedRegion, Warp
+
+__all__ = [
+    "JPEG",
+    "Amplitude",
+    "Bounds",
+    "Brightness",
+    "Compose",
+    "Contrast",
+    "Corruption",
+    "DefocusBlur",
+    "Distribution",
+    "Drift",
+    "DroppedSamples",
+    "Feature",
+    "Gamma",
+    "GaussianBlur",
+    "GaussianNoise",
+    "Hue",
+    "ImpulseNoise",
+    "Jitter",
+    "L2Ball",
+    "LinfBall",
+    "MotionBlur",
+    "Neighbourhood",
+    "NormBall",
+    "Occlusion",
+    "Perspective",
+    "Pixelate",
+    "Region",
+    "Rotation",
+    "Saturation",
+    "Scale",
+    "Shear",
+    "ShotNoise",
+    "SpeckleNoise",
+    "TableChanges",
+    "TimeShift",
+    "TimeStretch",
+    "TimeWarp",
+    "TokenSwaps",
+    "Transformation",
+    "TransformedRegion",
+    "Translation",
+    "Warp",
+    "WindowCrop",
+    "case_table",
+    "check_neighbourhood",
+    "measure_plausibility",
+    "neighbourhoods",
+    "typo_table",
+]

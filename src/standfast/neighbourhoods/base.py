@@ -1,0 +1,344 @@
+"""Where a perturbed input may lie, and how it is distributed there.
+
+A `Neighbourhood` is a configuration: a prior over points, and a map from points to perturbed inputs. For a norm ball
+the points are the perturbed inputs themselves. For a transformation they are its parameters, such as an angle.
+`around(inputs, bounds)` returns a `Region` for a batch of P inputs. A region samples points, projects them, maps
+standard normal numbers to them, and makes perturbed inputs from them. Subset simulation uses the map from normal
+numbers: its proposals keep the distribution of the points unchanged.
+"""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from standfast.errors import ArgumentError, StandfastError, check
+from standfast.records import ConfigurationType
+from standfast.registry import Registry
+from standfast.tensors import Streams, broadcast_rows, widen_half
+
+Distribution = Literal["uniform", "truncated_normal"]
+#: the smallest and the largest valid value of an input
+Bounds = tuple[float | Tensor, float | Tensor]
+
+_DRAWN = 1 << 23  # numbers that are drawn at once for one input, to be rejected or not
+
+neighbourhoods: Registry[type[Neighbourhood]] = Registry("neighbourhood")
+
+
+@dataclass(frozen=True)
+class Region:
+    """The neighbourhoods of P inputs: boxes of points, or, if `radius` is set, the intersections of boxes and L2 balls.
+
+    `Neighbourhood.around` makes a region. Points have shape `(P, n, *shape)`: n for each of the P centres. In a norm
+    ball a point is a perturbed input. In general `perturb` makes perturbed inputs of points.
+
+    `sigma`, `(P,)` or `(P, *shape)`, is the scale of the normal distribution that the Gaussian map truncates to the
+    box. If it is None, the distribution is uniform on the box. If `tilt` is set, the distribution is uniform on an L2
+    ball: a weight corrects the truncated normal distribution. For an offset o from the centre and radius r, the density
+    relative to the image of the Gaussian map is `exp((||o||^2 - r^2) / (2 sigma^2))` inside the ball and 0 outside.
+    """
+
+    centre: Tensor
+    lower: Tensor
+    upper: Tensor
+    sigma: Tensor | None = None
+    radius: float | None = None
+    tilt: bool = False
+
+    def __len__(self) -> int:
+        return self.centre.shape[0]
+
+    @property
+    def shape(self) -> torch.Size:
+        """Shape of one point."""
+        return self.centre.shape[1:]
+
+    @property
+    def input_shape(self) -> torch.Size:
+        """Shape of one input."""
+        return self.shape
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every point of the box belongs to the region, so that none is rejected."""
+        return self.radius is None
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether gradients flow through `perturb`."""
+        return True
+
+    @property
+    def aligns(self) -> bool:
+        """Whether `perturb` moves positions, and maps are moved back before they are compared."""
+        return False
+
+    def perturb(self, points: Tensor, problem: Tensor) -> Tensor:
+        """The perturbed inputs `(M, *input_shape)` of points `(M, *shape)`; `problem` `(M,)` numbers their inputs."""
+        return points
+
+    def align_maps(self, maps: Tensor, points: Tensor, problem: Tensor) -> tuple[Tensor, Tensor]:
+        """Maps `(M, *input_shape)` of perturbed inputs, moved back to the positions of the clean inputs.
+
+        Returns:
+            The maps, and which of their values both inputs see, bool, of a shape that broadcasts to the maps'.
+        """
+        return maps, torch.ones((), dtype=torch.bool, device=maps.device)
+
+    def settle(self, points: Tensor, problem: Tensor) -> Tensor:
+        """The points `(M, *shape)` as they took effect: what steps and rules made of them, where there are any."""
+        return points
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The data type of the inputs."""
+        return self.centre.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the inputs."""
+        return self.centre.device
+
+    def streams(self, seed: int) -> Streams:
+        """A random stream for each of the P inputs, determined by its values and `seed`."""
+        return Streams.for_rows(self.centre, seed)
+
+    def select(self, rows: Sequence[int] | Tensor) -> Region:
+        """The region of some of the P inputs."""
+        index = torch.as_tensor(rows, device=self.centre.device, dtype=torch.int64)
+        return replace(
+            self,
+            centre=self.centre[index],
+            lower=self.lower[index],
+            upper=self.upper[index],
+            sigma=None if self.sigma is None else self.sigma[index],
+        )
+
+    @property
+    def box(self) -> tuple[Tensor, Tensor]:
+        """The smallest and the largest value of each feature, each `(P, *shape)`."""
+        return self.lower, self.upper
+
+    def from_gaussian(self, z: Tensor) -> Tensor:
+        """Perturbed inputs `(P, n, *shape)` from standard normal numbers of the same shape, feature by feature."""
+        return self._from_uniform(torch.special.ndtr(z))
+
+    def _from_uniform(self, u: Tensor) -> Tensor:
+        """Perturbed inputs from uniform numbers in (0, 1), by the quantile function of each feature."""
+        lower, upper = self.lower[:, None], self.upper[:, None]
+        if self.sigma is None:
+            return torch.lerp(lower.expand_as(u), upper.expand_as(u), u)
+        sigma = broadcast_rows(self.sigma, self.centre)
+        below = torch.special.ndtr((self.lower - self.centre) / sigma)[:, None]
+        above = torch.special.ndtr((self.upper - self.centre) / sigma)[:, None]
+        x = self.centre[:, None] + sigma[:, None] * torch.special.ndtri(torch.lerp(below, above, u))
+        return torch.minimum(torch.maximum(x, lower), upper)
+
+    def to_gaussian(self, x: Tensor) -> Tensor:
+        """Standard normal numbers whose image is `x` `(P, n, *shape)`; values at a face of the box come close to it."""
+        exact = torch.promote_types(x.dtype, torch.float32)  # 1 - 1e-6 needs it
+        lower, upper, centre, values = (
+            each.to(exact) for each in (self.lower[:, None], self.upper[:, None], self.centre[:, None], x)
+        )
+        if self.sigma is None:
+            u = (values - lower) / (upper - lower).clamp(min=1e-30)
+        else:
+            sigma = broadcast_rows(self.sigma, self.centre)[:, None].to(exact)
+            below, above = (torch.special.ndtr((face - centre) / sigma) for face in (lower, upper))
+            u = (torch.special.ndtr((values - centre) / sigma) - below) / (above - below).clamp(min=1e-30)
+        z: Tensor = torch.special.ndtri(u.clamp(1e-6, 1 - 1e-6))
+        return z.to(x.dtype)
+
+    def log_weight(self, x: Tensor) -> Tensor | None:
+        """Log density of `x` `(P, n, *shape)` relative to the image of the Gaussian map, at most 0; `(P, n)`.
+
+        None if the map alone gives the distribution (boxes); `-inf` outside the ball.
+        """
+        if self.radius is None:
+            return None
+        distance = self._distance(x)
+        inside = distance <= self.radius
+        weight = torch.zeros_like(distance)
+        if self.tilt and self.sigma is not None:
+            weight = (distance**2 - self.radius**2) / (2 * self.sigma[:, None] ** 2).clamp(min=1e-30)
+        return torch.where(inside, weight, -torch.inf)
+
+    def log_density(self, x: Tensor) -> Tensor:
+        """Log density of `x` `(P, n, *shape)` up to a constant, `(P, n)`; `-inf` outside the region."""
+        density = torch.zeros(x.shape[:2], device=x.device, dtype=x.dtype)
+        if self.sigma is not None and not self.tilt:
+            if self.sigma.ndim == 1:
+                density = -(self._distance(x) ** 2) / (2 * self.sigma[:, None] ** 2)
+            else:
+                offset = (x - self.centre[:, None]) / self.sigma[:, None]
+                density = -0.5 * offset.square().flatten(2).sum(2)
+        return torch.where(self.contains(x, slack=0.0), density, -torch.inf)
+
+    def contains(self, x: Tensor, slack: float = 1e-5) -> Tensor:
+        """Whether each of `x` `(P, n, *shape)` lies in the region, up to rounding; bool `(P, n)`."""
+        lower, upper = self.lower[:, None], self.upper[:, None]
+        inside = ((x >= lower - slack) & (x <= upper + slack)).flatten(2).all(2)
+        if self.radius is not None:
+            inside &= self._distance(x) <= self.radius * (1 + slack) + slack
+        return inside
+
+    def project(self, x: Tensor) -> Tensor:
+        """The nearest points of the region; for an L2 ball cut by a box, points of the region close to the nearest."""
+        x = torch.clamp(x, self.lower[:, None], self.upper[:, None])
+        if self.radius is None:
+            return x
+        # the centre lies in the box, so a point that moves towards it stays in the box
+        distance = self._distance(x)
+        # a point that is inside up to rounding does not move, so a second projection changes nothing
+        outside = distance > self.radius * (1 + 1e-6)
+        shrink = torch.where(outside, self.radius / distance.clamp(min=1e-30), 1.0)
+        return torch.where(broadcast_rows(~outside, x), x, self._move_towards_centre(x, shrink))
+
+    def _move_towards_centre(self, x: Tensor, shrink: Tensor) -> Tensor:
+        return self.centre[:, None] + broadcast_rows(shrink, x) * (x - self.centre[:, None])
+
+    def sample(self, count: int, streams: Streams) -> Tensor:
+        """Draw `count` perturbed inputs for each centre, `(P, count, *shape)`."""
+        if self.is_plain:
+            return self._from_uniform(streams.uniform((count, *self.shape), self.dtype))
+        if len(self) > 1:  # each by itself, so that its points do not depend on the others
+            return torch.cat([self.select([p]).sample(count, streams.select([p])) for p in range(len(self))])
+        whole = self._is_whole_ball
+        return self._sample_ball(count, streams) if whole else self.from_gaussian(self.sample_gaussian(count, streams))
+
+    def sample_gaussian(self, count: int, streams: Streams) -> Tensor:
+        """Draw numbers `(P, count, *shape)` whose image under the Gaussian map has the region's distribution.
+
+        For a box they are standard normal. For a ball that a bound cuts, or where rules exclude points, they are drawn
+        in the box and rejected, one input at a time, until `count` are accepted. In a ball that no bound cuts, points
+        are drawn uniformly, and nearly none is rejected: only those that rounding moves out of the ball.
+        """
+        if self.is_plain:
+            return streams.normal((count, *self.shape), self.centre.dtype)
+        drawn = [self.select([p])._sample_by_rejection(count, streams.select([p])) for p in range(len(self))]
+        return torch.stack(drawn)
+
+    @property
+    def _is_whole_ball(self) -> bool:
+        """Whether the distribution is uniform on L2 balls that no bound cuts."""
+        if self.radius is None or not self.tilt:
+            return False
+        return bool(((self.lower <= self.centre - self.radius) & (self.upper >= self.centre + self.radius)).all())
+
+    def _sample_ball(self, count: int, streams: Streams) -> Tensor:
+        """Points `(P, count, *shape)`, uniform in the L2 ball whatever the box.
+
+        They are the first d of the d + 2 coordinates of a uniform point on a sphere. Source: Barthe et al., "A
+        probabilistic approach to the geometry of the l_p^n-ball" (Annals of Probability 33, 2005).
+        """
+        z = streams.normal((count, self.shape.numel() + 2), self.dtype)
+        offset: Tensor = self.radius / torch.linalg.vector_norm(z, dim=2, keepdim=True) * z[..., :-2]
+        return self.centre[:, None] + offset.reshape(len(self), count, *self.shape)
+
+    def _sample_by_rejection(self, count: int, streams: Streams, attempts: int = 2000) -> Tensor:
+        kept: list[Tensor] = []
+        whole = self._is_whole_ball
+        missing, wanted = count, count if whole else max(count, 256)
+        drawn = max(1, min(wanted, _DRAWN // self.shape.numel()))
+        for _ in range(attempts * math.ceil(wanted / drawn)):
+            if whole:
+                z = self.to_gaussian(self._sample_ball(min(drawn, missing), streams))
+            else:
+                z = streams.normal((drawn, *self.shape), self.dtype)
+            # the points of a whole ball have their distribution already
+            weight = replace(self, tilt=self.tilt and not whole).log_weight(self.from_gaussian(z))
+            assert weight is not None
+            chance = streams.uniform(weight.shape[1:], weight.dtype)
+            z = z[0][torch.log(chance[0]) < weight[0]][:missing]
+            kept.append(z)
+            missing -= len(z)
+            if not missing:
+                return torch.cat(kept)
+        raise StandfastError(
+            f"neighbourhood: only {count - missing} of {count} points wanted were found {self._rejection[0]}, in"
+            f" {attempts * wanted} draws; {self._rejection[1]}"
+        )
+
+    #: where points are looked for, and what helps if few are found
+    _rejection: ClassVar[tuple[str, str]] = (
+        "within the L2 ball",
+        "with a smaller sigma more points lie within the ball",
+    )
+
+    def _distance(self, x: Tensor) -> Tensor:
+        distance: Tensor = torch.linalg.vector_norm((x - self.centre[:, None]).flatten(2), dim=2)
+        return distance
+
+
+@dataclass(frozen=True)
+class Neighbourhood(metaclass=ConfigurationType):
+    """Where the perturbed inputs around an input may lie, and how they are distributed there."""
+
+    @abstractmethod
+    def around(self, inputs: Tensor, bounds: Bounds | None = None) -> Region:
+        """The region around each of `inputs` `(P, ...)`, cut by `bounds`, the `(lower, upper)` of valid inputs.
+
+        The bounds are numbers or tensors that broadcast against one input; None stands for none.
+
+        Raises:
+            ArgumentError: the inputs are no floats `(P, ...)` within the bounds; the bounds are something else.
+        """
+
+    @abstractmethod
+    def describe(self) -> str:
+        """What happens to an input, as the end of the sentence "an input is ..."."""
+
+    def read_parameters(self, points: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
+        """The parameters that people read, `(P,)` each, by name; of points `(P, ...)` for inputs of this shape.
+
+        A norm ball has none: its points are the perturbed inputs.
+        """
+        return {}
+
+    def measure_plausibility(self, inputs: Tensor, perturbed: Tensor) -> Tensor | None:
+        """How plausible the `perturbed` inputs are, `(M,)` from 0 to 1; None where the class cannot say.
+
+        `inputs` are the clean ones; both are `(M, *input_shape)`.
+        """
+        return None
+
+    def describe_excess(self, shape: Sequence[int], bounds: tuple[Tensor, Tensor]) -> str:
+        """A sentence if the neighbourhood holds every valid input of this shape, and more; else an empty text."""
+        return ""
+
+
+def check_neighbourhood(value: object) -> None:
+    """Raise `ArgumentError` unless `value` is a `Neighbourhood`."""
+    check(
+        isinstance(value, Neighbourhood),
+        "neighbourhood",
+        "a neighbourhood, such as LinfBall(0.1) or neighbourhoods.Rotation(10)",
+        repr(value) if isinstance(value, str | Mapping | int | float) else type(value).__name__,
+    )
+
+
+def check_inputs(inputs: Tensor, bounds: Bounds | None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """The `inputs` `(P, ...)`, at least in float32, and bounds like them; an error unless they lie within these."""
+    check(
+        isinstance(inputs, Tensor) and inputs.ndim >= 2 and inputs.is_floating_point(),
+        "inputs",
+        "floats of shape (N, ...)",
+        f"{type(inputs).__name__} of shape {tuple(getattr(inputs, 'shape', ()))}",
+    )
+    try:
+        pair = (-torch.inf, torch.inf) if bounds is None else bounds
+        lower, upper = (torch.as_tensor(b, dtype=inputs.dtype, device=inputs.device) for b in pair)
+        inside = bool(((inputs >= lower) & (inputs <= upper)).all())
+    except (TypeError, ValueError, RuntimeError):
+        expected = "a pair (lower, upper) of numbers, or of tensors that fit the inputs, or None"
+        raise ArgumentError("bounds", expected, reprlib.repr(bounds)) from None
+    check(inside, "inputs", "values within the bounds", "values outside the bounds")
+    return widen_half(inputs), (widen_half(lower), widen_half(upper))

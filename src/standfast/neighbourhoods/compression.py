@@ -1,0 +1,148 @@
+"""Losses on the way of an image through files: compression by JPEG, and a lower resolution.
+
+Both are pillow's, image by image, on bytes. So values are rounded to one of 256 levels of their range, also at the
+best quality: no parameter gives the clean image back to 1e-6. There are no gradients.
+"""
+
+from __future__ import annotations
+
+import io
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from standfast.errors import check
+from standfast.neighbourhoods.base import neighbourhoods
+from standfast.neighbourhoods.images import ImageTransformation, from_shares, to_shares
+from standfast.neighbourhoods.transformations import Limits, Range, read_range
+from standfast.records import set_fields
+
+
+@dataclass(frozen=True)
+class Loss(ImageTransformation):
+    """The base of losses: a function of pillow's images and one parameter."""
+
+    differentiable: ClassVar[bool] = False
+    needs_range: ClassVar[bool] = True
+    channels: ClassVar[tuple[int, ...]] = (1, 3)
+
+    @abstractmethod
+    def convert(self, image: Image.Image, parameter: float) -> Image.Image:
+        """The image after the loss; of the same size and mode."""
+
+    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """Round to bytes, convert each image, and take the bytes back to the range of the inputs."""
+        levels = (to_shares(inputs.detach(), bounds) * 255).round().clamp(0, 255).to(torch.uint8)
+        pixels = levels.movedim(1, -1).cpu().numpy()
+        if pixels.shape[-1] == 1:
+            pixels = pixels[..., 0]
+        converted = [
+            np.asarray(self.convert(Image.fromarray(image), value))
+            for image, value in zip(pixels, self.settle(inputs, parameters, bounds)[:, 0].tolist(), strict=True)
+        ]
+        found = torch.from_numpy(np.stack(converted) if converted else pixels).reshape(
+            len(inputs), *inputs.shape[2:], -1
+        )
+        return from_shares(found.movedim(-1, 1).to(inputs) / 255, bounds)
+
+
+@neighbourhoods.register("jpeg")
+@dataclass(frozen=True)
+class JPEG(Loss):
+    """Compression by JPEG and back, with pillow's defaults: colours at half of the resolution.
+
+    The parameter is a real number, and the file has the nearest quality, a whole number. The range of the parameter is
+    half a quality wider on both sides, so that all whole qualities are equally probable.
+
+    Args:
+        quality: from the lowest to the highest, whole numbers from 1 to 100; one number q stands for q to 100.
+
+    >>> import torch
+    >>> region = JPEG((30, 90)).around(torch.rand(1, 3, 16, 16), bounds=(0.0, 1.0))
+    >>> rough, fine = (region.perturb(torch.tensor([[q]]), torch.tensor([0])) for q in (30.0, 90.0))
+    >>> bool((rough - region.inputs).abs().mean() > (fine - region.inputs).abs().mean())
+    True
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("quality of JPEG",)
+    identity: ClassVar[tuple[float, ...]] = (100.0,)
+
+    quality: Range = (30.0, 90.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        low, high = read_range(self.quality, "quality", least=1, most=100, single="down")
+        check(low % 1 == high % 1 == 0, "quality", "whole numbers", repr(self.quality))
+        set_fields(self, quality=(low, high))
+
+    def describe(self) -> str:
+        """The range."""
+        return "saved as JPEG of quality {:g} to {:g}".format(*self.list_ranges()[0])
+
+    def list_ranges(self) -> tuple[tuple[float, float], ...]:
+        """The range of the quality."""
+        return (cast("tuple[float, float]", self.quality),)
+
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+        """The same for all inputs: the range, and half a quality more on both sides unless there is only one."""
+        identity, lower, upper = super().limit_parameters(inputs, bounds)
+        more = 0.5 * (upper > lower)
+        return Limits(identity, lower - more, upper + more)
+
+    def settle(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """The whole qualities; at the ends of the wider range, those of `quality`."""
+        within = parameters.clamp(*self.list_ranges()[0])
+        return torch.where((parameters - within).abs() <= 0.5, within, parameters).round()
+
+    def convert(self, image: Image.Image, parameter: float) -> Image.Image:
+        """Save and open."""
+        file = io.BytesIO()
+        image.save(file, "JPEG", quality=int(parameter))
+        return Image.open(file)
+
+
+@neighbourhoods.register("pixelate")
+@dataclass(frozen=True)
+class Pixelate(Loss):
+    """A lower resolution and back: the mean of boxes of pixels, then the nearest of these means.
+
+    Source: Hendrycks and Dietterich, "Benchmarking neural network robustness to common corruptions and perturbations"
+    (ICLR 2019).
+
+    Args:
+        resolution: as a share of the image's own, from the lowest to the highest, at most 1; one number r stands for
+            r to 1.
+
+    >>> import torch
+    >>> region = Pixelate(0.25).around(torch.tensor([[[[0.0, 1.0], [0.0, 0.2]]]]), bounds=(0.0, 1.0))
+    >>> region.perturb(torch.tensor([[0.5]]), torch.tensor([0]))
+    tensor([[[[0.3020, 0.3020],
+              [0.3020, 0.3020]]]])
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("resolution [share]",)
+    identity: ClassVar[tuple[float, ...]] = (1.0,)
+
+    resolution: Range = (0.5, 1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        set_fields(self, resolution=read_range(self.resolution, "resolution", least=0.01, most=1, single="down"))
+
+    def describe(self) -> str:
+        """The range."""
+        return "reduced to {:g} to {:g} of its resolution".format(*self.list_ranges()[0])
+
+    def list_ranges(self) -> tuple[tuple[float, float], ...]:
+        """The range of the resolution."""
+        return (cast("tuple[float, float]", self.resolution),)
+
+    def convert(self, image: Image.Image, parameter: float) -> Image.Image:
+        """Make it smaller, and as large as before."""
+        width, height = (max(1, int(size * parameter)) for size in image.size)
+        return image.resize((width, height), Image.Resampling.BOX).resize(image.size, Image.Resampling.BOX)

@@ -1,0 +1,393 @@
+"""The named corruptions of Hendrycks and Dietterich, with their severities as a parameter.
+
+Source: Hendrycks and Dietterich, "Benchmarking neural network robustness to common corruptions and perturbations"
+(ICLR 2019). The constants are those of their code, github.com/hendrycks/robustness: `imagenet_c/corruptions.py` for
+ImageNet-C and `create_c/make_cifar_c.py` for CIFAR-10-C.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar, Literal, NamedTuple, cast
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from standfast.errors import ArgumentError, UnknownNameError, check
+from standfast.neighbourhoods.base import neighbourhoods
+from standfast.neighbourhoods.blur import DefocusBlur, GaussianBlur, MotionBlur
+from standfast.neighbourhoods.compression import JPEG, Pixelate
+from standfast.neighbourhoods.distortions import Elastic, Fog, Frost, GlassBlur, Ranges, Snow, Spatter, ZoomBlur
+from standfast.neighbourhoods.images import ImageTransformation, expand, read_amount, to_shares
+from standfast.neighbourhoods.light import Contrast, saturate
+from standfast.neighbourhoods.noise import GaussianNoise, ImpulseNoise, ShotNoise, SpeckleNoise
+from standfast.neighbourhoods.transformations import Limits, Range, Transformation, spread_limits
+from standfast.records import Background, set_fields
+
+
+@dataclass(frozen=True)
+class _Value(ImageTransformation):
+    """A constant that is added to the value of each pixel (HSV, as a share of the range); hue and saturation stay."""
+
+    parameters: ClassVar[tuple[str, ...]] = ("value",)
+    identity: ClassVar[tuple[float, ...]] = (0.0,)
+    needs_range: ClassVar[bool] = True
+
+    shift: tuple[float, float]
+
+    def describe(self) -> str:
+        return "made brighter"
+
+    def list_ranges(self) -> tuple[tuple[float, float], ...]:
+        return (self.shift,)
+
+    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        shares = to_shares(inputs, bounds)
+        value = shares.amax(1, keepdim=True)
+        gain = (value + expand(parameters[:, 0], inputs)).clamp(0, 1) - value
+        lit = value > 0  # black has neither hue nor saturation and becomes grey
+        change = torch.where(lit, shares / torch.where(lit, value, 1.0), 1.0) * gain
+        return inputs + (bounds[1] - bounds[0]) * change
+
+
+@dataclass(frozen=True)
+class _Saturate(ImageTransformation):
+    """Saturation s (HSV) becomes factor * s + offset, at most 1."""
+
+    parameters: ClassVar[tuple[str, ...]] = ("factor", "offset")
+    identity: ClassVar[tuple[float, ...]] = (1.0, 0.0)
+    needs_range: ClassVar[bool] = True
+    channels: ClassVar[tuple[int, ...]] = (3,)
+
+    factor: tuple[float, float]
+    offset: tuple[float, float]
+
+    def describe(self) -> str:
+        return "saturated"
+
+    def list_ranges(self) -> tuple[tuple[float, float], ...]:
+        return self.factor, self.offset
+
+    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        factor, offset = (expand(column, inputs) for column in parameters.unbind(1))
+        return saturate(inputs, factor, offset, bounds)
+
+
+class _Entry(NamedTuple):
+    """A corruption: the transformation of ranges of its first parameters, and their values at severities 0 to 5.
+
+    Those of the clean image are None where they are as at severity 1.
+    """
+
+    make: Callable[..., Transformation]
+    clean: tuple[float | None, ...]
+    imagenet: Sequence[tuple[float, ...]]
+    cifar10: Sequence[tuple[float, ...]]
+
+
+def _list_single(*values: float) -> list[tuple[float, ...]]:
+    return [(value,) for value in values]
+
+
+def _list_photons(*counts: float) -> list[tuple[float, ...]]:
+    return [(1 / math.sqrt(count),) for count in counts]
+
+
+def _take(kind: Callable[[Ranges], Transformation]) -> Callable[..., Transformation]:
+    return lambda *ranges: kind(ranges)
+
+
+_ENTRIES: dict[str, _Entry] = {
+    "gaussian_noise": _Entry(
+        GaussianNoise, (0.0,), _list_single(0.08, 0.12, 0.18, 0.26, 0.38), _list_single(0.04, 0.06, 0.08, 0.09, 0.10)
+    ),
+    "shot_noise": _Entry(ShotNoise, (0.0,), _list_photons(60, 25, 12, 5, 3), _list_photons(500, 250, 100, 75, 50)),
+    "impulse_noise": _Entry(
+        ImpulseNoise, (0.0,), _list_single(0.03, 0.06, 0.09, 0.17, 0.27), _list_single(0.01, 0.02, 0.03, 0.05, 0.07)
+    ),
+    "speckle_noise": _Entry(
+        SpeckleNoise, (0.0,), _list_single(0.15, 0.2, 0.35, 0.45, 0.6), _list_single(0.06, 0.1, 0.12, 0.16, 0.2)
+    ),
+    "gaussian_blur": _Entry(GaussianBlur, (0.0,), _list_single(1, 2, 3, 4, 6), _list_single(0.4, 0.6, 0.7, 0.8, 1)),
+    # the radius of our disk whose kernel has the standard deviation of theirs
+    "defocus_blur": _Entry(
+        DefocusBlur, (0.0,), _list_single(2.98, 4.01, 6.03, 8.02, 10.14), _list_single(0.55, 0.69, 0.93, 1.0, 1.58)
+    ),
+    # the length of our line with the standard deviation of their one-sided Gaussian, which ImageMagick cuts
+    "motion_blur": _Entry(
+        lambda length: MotionBlur(length, angle=45.0),
+        (0.0,),
+        _list_single(6.54, 10.73, 16.97, 23.8, 30.23),
+        _list_single(2.31, 3.38, 4.43, 4.43, 5.49),
+    ),
+    # arange(1, 1.11, 0.01) and arange(1, 1.06, 0.01) of the original hold their ends, by rounding
+    "zoom_blur": _Entry(
+        _take(ZoomBlur),
+        (1.0, 0.01),
+        [(12, 0.01), (16, 0.01), (11, 0.02), (13, 0.02), (11, 0.03)],
+        [(7, 0.01), (12, 0.01), (16, 0.01), (21, 0.01), (26, 0.01)],
+    ),
+    "glass_blur": _Entry(
+        _take(GlassBlur),
+        (0.0, 1.0, 0.0),
+        [(0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)],
+        [(0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)],
+    ),
+    "fog": _Entry(
+        _take(Fog),
+        (0.0, 2.0),
+        [(1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)],
+        [(0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)],
+    ),
+    # mean, scale, zoom and threshold of the flakes, the length of our line as for motion_blur, share of the image
+    "snow": _Entry(
+        _take(Snow),
+        (0.0, 0.0, 1.0, 0.5, 0.0, 1.0),
+        [
+            (0.1, 0.3, 3, 0.5, 8.64, 0.8),
+            (0.2, 0.3, 2, 0.5, 8.64, 0.7),
+            (0.55, 0.3, 4, 0.9, 16.7, 0.7),
+            (0.55, 0.3, 4.5, 0.85, 16.7, 0.65),
+            (0.55, 0.3, 2.5, 0.85, 21.48, 0.55),
+        ],
+        [
+            (0.1, 0.2, 1, 0.6, 6.54, 0.95),
+            (0.1, 0.2, 1, 0.5, 8.64, 0.9),
+            (0.15, 0.3, 1.75, 0.55, 8.64, 0.9),
+            (0.25, 0.3, 2.25, 0.6, 12.81, 0.85),
+            (0.3, 0.3, 1.25, 0.65, 23.18, 0.8),
+        ],
+    ),
+    "frost": _Entry(
+        Frost,
+        (1.0, 0.0),
+        [(1, 0.4), (0.8, 0.6), (0.7, 0.7), (0.65, 0.7), (0.6, 0.75)],
+        [(1, 0.2), (1, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45)],
+    ),
+    # mean, scale, sigma and threshold of the liquid, strength of water, sigma and strength of mud
+    "spatter": _Entry(
+        _take(Spatter),
+        (None, None, None, None, 0.0, None, 0.0),
+        [
+            (0.65, 0.3, 4, 0.69, 0.6, 1.5, 0),
+            (0.65, 0.3, 3, 0.68, 0.6, 1.5, 0),
+            (0.65, 0.3, 2, 0.68, 0.5, 1.5, 0),
+            (0.65, 0.3, 1, 0.65, 0, 1.5, 1),
+            (0.67, 0.4, 1, 0.65, 0, 1.5, 1),
+        ],
+        [
+            (0.62, 0.1, 0.7, 0.7, 0.5, 0.6, 0),
+            (0.65, 0.1, 0.8, 0.7, 0.5, 0.6, 0),
+            (0.65, 0.3, 1, 0.69, 0.5, 0.6, 0),
+            (0.65, 0.1, 0.7, 0.69, 0, 0.6, 1),
+            (0.65, 0.1, 0.5, 0.68, 0, 0.6, 1),
+        ],
+    ),
+    # shares of the shorter side; the original has 244 pixels where its images have 224
+    "elastic_transform": _Entry(
+        _take(Elastic),
+        (0.0, 0.0, 0.0),
+        [
+            tuple(share * 244 / 224 for share in shares)
+            for shares in [(2, 0.7, 0.1), (2, 0.08, 0.2), (0.05, 0.01, 0.02), (0.07, 0.01, 0.02), (0.12, 0.01, 0.02)]
+        ],
+        [(0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)],
+    ),
+    "brightness": _Entry(
+        _Value, (0.0,), _list_single(0.1, 0.2, 0.3, 0.4, 0.5), _list_single(0.05, 0.1, 0.15, 0.2, 0.3)
+    ),
+    "contrast": _Entry(
+        Contrast, (1.0,), _list_single(0.4, 0.3, 0.2, 0.1, 0.05), _list_single(0.75, 0.5, 0.4, 0.3, 0.15)
+    ),
+    "saturate": _Entry(
+        _Saturate,
+        (1.0, 0.0),
+        [(0.3, 0.0), (0.1, 0.0), (2.0, 0.0), (5.0, 0.1), (20.0, 0.2)],
+        [(0.3, 0.0), (0.1, 0.0), (1.5, 0.0), (2.0, 0.1), (2.5, 0.2)],
+    ),
+    "jpeg_compression": _Entry(JPEG, (100.0,), _list_single(25, 18, 15, 10, 7), _list_single(80, 65, 58, 50, 40)),
+    "pixelate": _Entry(
+        Pixelate, (1.0,), _list_single(0.6, 0.5, 0.4, 0.3, 0.25), _list_single(0.95, 0.9, 0.85, 0.75, 0.65)
+    ),
+}
+
+
+@neighbourhoods.register("corruption")
+@dataclass(frozen=True)
+class Corruption(Transformation):
+    """A corruption of ImageNet-C or CIFAR-10-C, with a severity that need not be whole.
+
+    Between whole severities its constants are interpolated linearly; severity 0 is the clean image. What the original
+    draws at random (noise, the angle of a motion) are further parameters.
+
+    Two blurs are the nearest of ours, with the same standard deviation. `motion_blur` is a mean over a line instead of
+    one half of a Gaussian, so it does not shift the image as the original does; so is the motion of `snow`.
+    `defocus_blur` is a disk with a softer edge. `zoom_blur` and `snow` enlarge about the exact middle of an image, the
+    original by whole pixels. `elastic_transform` interpolates once instead of twice. All others follow the original's
+    formulas. Only `jpeg_compression` and `pixelate` round values to bytes.
+
+    `saturate` takes colour away at severities 1 and 2 and adds it from 3 on, so the clean image lies between 2 and 3.
+    Where the iterations of `glass_blur` are not whole, the last one moves only a share of the pixels.
+    `elastic_transform` moves positions: maps are moved back before they are compared.
+
+    `spatter` is water up to severity 3 and mud from 4 on; in between there is less and less water and more and more
+    mud. `frost` needs photographs, which are not part of this package. The original's six are `frost1.png` to
+    `frost6.jpg` in the folder `ImageNet-C/imagenet_c/imagenet_c/frost` of github.com/hendrycks/robustness.
+
+    Args:
+        name: `"gaussian_noise"`, `"shot_noise"`, `"impulse_noise"`, `"speckle_noise"`, `"gaussian_blur"`,
+            `"defocus_blur"`, `"motion_blur"`, `"zoom_blur"`, `"glass_blur"`, `"fog"`, `"frost"`, `"snow"`,
+            `"spatter"`, `"brightness"`, `"contrast"`, `"saturate"`, `"jpeg_compression"`, `"pixelate"` or
+            `"elastic_transform"`.
+        severity: from the smallest to the largest, from 0 to 5; one number r stands for 0 to r.
+        images: whose constants: `"imagenet"` for large images, `"cifar10"` for those of about 32 x 32 pixels.
+        photographs: of `"frost"`: a folder of images, or a tensor `(P, 1 or 3, H, W)` with values from 0 to 1. Each is
+            at least as large as the inputs; with the constants of CIFAR-10 five times, because one pixel of 5 x 5 is
+            taken.
+        align: False compares maps as they are, without moving them back (`"elastic_transform"`).
+
+    >>> import torch
+    >>> region = Corruption("contrast", severity=(1, 3)).around(torch.tensor([[[[0.25, 0.75]]]]), bounds=(0.0, 1.0))
+    >>> region.perturb(torch.tensor([[1.5]]), torch.tensor([0]))  # halfway from a factor of 0.4 to one of 0.3
+    tensor([[[[0.4125, 0.5875]]]])
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("severity",)
+
+    name: str
+    severity: Range = (1.0, 3.0)
+    images: Literal["imagenet", "cifar10"] = "imagenet"
+    photographs: Background | Tensor | str | Path | None = None
+    _: KW_ONLY
+    align: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.name not in _ENTRIES:
+            raise UnknownNameError("name", self.name, _ENTRIES)
+        known = ("imagenet", "cifar10")
+        check(self.images in known, "images", f"one of {', '.join(known)}", repr(self.images))
+        set_fields(self, severity=read_amount(self.severity, "severity", most=5))
+        check(isinstance(self.align, bool), "align", "True or False", repr(self.align))
+        if self.name == "frost":
+            set_fields(self, photographs=_check_photographs(self.photographs))
+        else:
+            check(self.photographs is None, "photographs", f"none for {self.name}: only frost has them", "some")
+
+    @cached_property
+    def _constants(self) -> list[tuple[float, ...]]:
+        """At severities 0 to 5."""
+        entry = _ENTRIES[self.name]
+        levels: list[tuple[float, ...]] = getattr(entry, self.images)
+        clean = (first if own is None else own for own, first in zip(entry.clean, levels[0], strict=True))
+        return [tuple(clean), *levels]
+
+    @cached_property
+    def _inner(self) -> Transformation:
+        """The transformation, with ranges that hold all constants that the severities reach."""
+        low, high = cast("tuple[float, float]", self.severity)
+        reached = list(zip(*self._constants[math.floor(low) : math.ceil(high) + 1], strict=True))
+        ranges = tuple((min(values), max(values)) for values in reached)
+        if isinstance(self.photographs, Background):
+            return Frost(ranges, self.photographs, step=5 if self.images == "cifar10" else 1)
+        return _ENTRIES[self.name].make(*ranges)
+
+    @property
+    def differentiable(self) -> bool:  # type: ignore[override]
+        """Whether gradients flow from the parameters to the perturbed image."""
+        return self._inner.differentiable
+
+    @property
+    def aligns(self) -> bool:
+        """Whether maps are moved back: only of `elastic_transform`, unless `align=False`."""
+        return self.align and self._inner.aligns
+
+    def describe(self) -> str:
+        """The name and the range of severities."""
+        low, high = cast("tuple[float, float]", self.severity)
+        return f"corrupted by {self.name.replace('_', ' ')} of severity {low:g} to {high:g}"
+
+    def count_parameters(self, shape: Sequence[int]) -> int:
+        """The severity, and what it does not determine."""
+        return 1 + self._inner.count_parameters(shape) - len(self._constants[0])
+
+    def name_parameters(self, shape: Sequence[int]) -> dict[int, str]:
+        """The severity, and the names of what it does not determine."""
+        own = len(self._constants[0])
+        further = self._inner.name_parameters(shape)
+        return {0: "severity"} | {column - own + 1: name for column, name in further.items() if column >= own}
+
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+        """The severity, and the limits of what it does not determine."""
+        own = len(self._constants[0])
+        severity = spread_limits(inputs, [0.0], cast("tuple[float, float]", self.severity))
+        further = self._inner.limit_parameters(inputs, bounds)
+        return Limits(*(torch.cat([ours, theirs[:, own:]], 1) for ours, theirs in zip(severity, further, strict=True)))
+
+    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """The transformation with the constants of each severity."""
+        return self._inner.transform(inputs, self._look_up(parameters), bounds)
+
+    def align_maps(self, maps: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """The maps, moved back where the corruption moves positions, and which positions both images see."""
+        return self._inner.align_maps(maps, self._look_up(parameters))
+
+    def _look_up(self, parameters: Tensor) -> Tensor:
+        """The parameters of the transformation: the constants of each severity, and what they do not determine."""
+        table = torch.tensor(self._constants, dtype=parameters.dtype, device=parameters.device)
+        severity = parameters[:, :1]
+        below = severity.detach().floor().clamp(0, 4).long()[:, 0]
+        constants = torch.lerp(table[below], table[below + 1], (severity - below[:, None]).expand(-1, table.shape[1]))
+        return torch.cat([constants, parameters[:, 1:]], 1)
+
+
+def _check_photographs(value: object) -> Background:
+    words = "a folder of images, or a tensor (P, 1 or 3, H, W) with values from 0 to 1"
+    where = "for frost, such as frost1.png to frost6.jpg of its authors, in"
+    where = f"{words}, {where} ImageNet-C/imagenet_c/imagenet_c/frost of github.com/hendrycks/robustness"
+    check(value is not None, "photographs", where, None)
+    if isinstance(value, str | Path):
+        return read_photographs(Path(value))
+    stored = isinstance(value, Background) and not value.digest  # of a study file or of results; nothing to check yet
+    if stored:
+        return cast(Background, value)
+    found = value.inputs if isinstance(value, Background) else value
+    check(isinstance(found, Tensor), "photographs", words, type(found).__name__)
+    assert isinstance(found, Tensor)
+    fits = found.is_floating_point() and found.ndim == 4 and found.shape[1] in (1, 3) and found.numel() > 0
+    check(fits, "photographs", words, f"{found.dtype} of shape {tuple(found.shape)}")
+    valid = bool((((found >= 0) | (found == -1)) & (found <= 1)).all())  # -1 is beyond the edge of a photograph
+    check(valid, "photographs", words, "values from {:g} to {:g}".format(*map(float, found.aminmax())))
+    return value if isinstance(value, Background) else Background(found)
+
+
+def read_photographs(folder: Path) -> Background:
+    """The images in a folder for `Corruption("frost")`, `(P, 3, H, W)`, in the order of their names.
+
+    Smaller ones fill the upper left part; values below and on the right of them are -1.
+
+    Raises:
+        ArgumentError: there is no such folder, no image in it, or one that cannot be read.
+    """
+    check(folder.is_dir(), "photographs", "a folder of images that exists", repr(str(folder)))
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in (".png", ".jpg", ".jpeg"))
+    check(len(files) > 0, "photographs", "a folder with .png or .jpg images", repr(str(folder)))
+    pictures = []
+    for file in files:
+        try:
+            with Image.open(file) as image:
+                pictures.append(torch.from_numpy(np.asarray(image.convert("RGB")).copy()).movedim(2, 0) / 255)
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            reason = f"{file.name}: {' '.join(str(error).split())}"
+            raise ArgumentError("photographs", "images that Pillow can read", reason) from error
+    height, width = (max(picture.shape[axis] for picture in pictures) for axis in (1, 2))
+    found = torch.full((len(pictures), 3, height, width), -1.0)
+    for number, picture in enumerate(pictures):
+        found[number, :, : picture.shape[1], : picture.shape[2]] = picture
+    return Background(found)

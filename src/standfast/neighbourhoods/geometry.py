@@ -1,0 +1,400 @@
+"""Changes of geometry of images: rotation, translation, scale, shear and perspective.
+
+Each is a plane projective map of positions. In pixels, with the origin in the middle of the image, x to the right and
+y down, it takes the content at position p of the clean image to the position
+
+    F(p) = (A p + t) / (1 + v . p)
+
+of the perturbed one. So the perturbed image at p is the clean image at F^-1(p), interpolated bilinearly between the
+centres of pixels.
+
+The warp computes displacements, F^-1(p) - p, from the difference of the matrix and the identity. So the displacement is
+exactly 0 at the identity's parameters, and the image comes back bit for bit. Normalised coordinates, as
+`torch.nn.functional.grid_sample` takes them, would be wrong by up to 1e-5 pixels at 224 x 224 in float32.
+
+A map of a perturbed image is compared after `align_maps`, at the positions of the clean image: at p it is the map at
+F(p). Both images see p if F(p) lies within the area of the perturbed image, which ends half a pixel beyond the centres
+of the outer pixels. Values of maps are not multiplied by the change of area. For all but perspective this would be a
+constant factor, which correlations and similarities of ranks or of the largest values ignore.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, Literal, cast
+
+import torch
+from torch import Tensor
+
+from standfast.errors import check
+from standfast.neighbourhoods.base import neighbourhoods
+from standfast.neighbourhoods.images import ImageTransformation, check_range
+from standfast.neighbourhoods.transformations import Limits, Range, Warp, read_range
+from standfast.records import set_fields
+
+Fill = Literal["border", "reflection", "lower"]
+
+
+@dataclass(frozen=True)
+class ImageWarp(ImageTransformation, Warp):
+    """The base of changes of geometry.
+
+    Args:
+        fill: what lies outside of the image: `"border"`, the value of the nearest pixel; `"reflection"`, the image
+            mirrored at its edge; `"lower"`, the lower bound of the inputs (black). The default invents no edges, as
+            black does, and no second copy of an object, as a mirror does.
+        align: whether maps are moved back before they are compared.
+    """
+
+    _: KW_ONLY
+    fill: Fill = "border"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        known = ("border", "reflection", "lower")
+        check(self.fill in known, "fill", f"one of {', '.join(known)}", repr(self.fill))
+
+    @abstractmethod
+    def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
+        """The 3 x 3 matrix of F minus the identity, for positions (x, y, 1): three rows of three tensors `(M,)`."""
+
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+        """The same for all inputs."""
+        limits = super().limit_parameters(inputs, bounds)
+        if self.fill == "lower":
+            check_range(bounds, f"{type(self).__name__} with fill='lower'")
+        return limits
+
+    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """The inputs at F^-1(p) for each position p."""
+        height, width = inputs.shape[-2:]
+        back = _invert(_stack_rows(self.list_deviations(parameters, height, width)))
+        outside = bounds[0] if self.fill == "lower" else None
+        return interpolate(inputs, _displace(back, height, width), self.fill, outside)
+
+    def align_maps(self, maps: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """The maps at F(p) for each position p of the clean image, and which p lie within the perturbed one."""
+        height, width = maps.shape[-2:]
+        shift = _displace(_stack_rows(self.list_deviations(parameters, height, width)), height, width)
+        x, y = _list_positions(height, width, shift)
+        # a thousandth of a pixel more, so that rounding does not decide
+        seen = ((x + shift[:, 0]).abs() <= width / 2 + 1e-3) & ((y + shift[:, 1]).abs() <= height / 2 + 1e-3)
+        return interpolate(maps, shift, "border"), seen[:, None]
+
+
+def _list_positions(height: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """x `(1, width)` and y `(height, 1)` of the centres of pixels, from the middle of the image."""
+    x = torch.arange(width, dtype=like.dtype, device=like.device) - (width - 1) / 2
+    y = torch.arange(height, dtype=like.dtype, device=like.device) - (height - 1) / 2
+    return x[None, :], y[:, None]
+
+
+def _stack_rows(rows: list[list[Tensor]]) -> Tensor:
+    """Matrices `(M, 3, 3)` from three rows of three tensors `(M,)`."""
+    return torch.stack([torch.stack(row, -1) for row in rows], -2)
+
+
+def _invert(deviation: Tensor) -> Tensor:
+    """The inverse of identity + `deviation` `(M, 3, 3)`, minus the identity; exactly 0 where the deviation is 0.
+
+    (I + E)^-1 - I = -(I + E)^-1 E. The inverse by cross products does not mix rows of the batch, as LAPACK may.
+    """
+    matrix = torch.eye(3, dtype=deviation.dtype, device=deviation.device) + deviation
+    first, second, third = matrix.unbind(-2)
+    columns = (
+        torch.linalg.cross(second, third),
+        torch.linalg.cross(third, first),
+        torch.linalg.cross(first, second),
+    )
+    determinant = (first * columns[0]).sum(-1)[:, None, None]
+    inverse = torch.stack(columns, -1) / determinant
+    product: Tensor = (inverse[:, :, :, None] * deviation[:, None, :, :]).sum(2)
+    return -product
+
+
+def _displace(deviation: Tensor, height: int, width: int) -> Tensor:
+    """Displacements `(M, 2, height, width)` in x and y of all positions, for matrices identity + `deviation`."""
+    x, y = _list_positions(height, width, deviation)
+    rows = [
+        row[:, 0, None, None] * x + row[:, 1, None, None] * y + row[:, 2, None, None] for row in deviation.unbind(1)
+    ]
+    scale = 1 + rows[2]
+    shift = torch.stack([(rows[0] - x * rows[2]) / scale, (rows[1] - y * rows[2]) / scale], dim=1)
+    farthest = 4.0 * max(height, width)  # near the horizon of a perspective; all of it lies outside
+    return shift.clamp(-farthest, farthest)
+
+
+def interpolate(images: Tensor, shift: Tensor, fill: Fill, outside: Tensor | None = None) -> Tensor:
+    """The images at displaced positions, bilinearly between the centres of pixels.
+
+    Args:
+        images: `(M, C, H, W)`.
+        shift: displacements in x and y of each position, in pixels, `(M, 2, H, W)`.
+        fill: what lies outside of the images.
+        outside: the value there, where `fill` is `"lower"`; broadcasts to `(C, H, W)`.
+
+    >>> image = torch.tensor([[[[0.0, 1.0, 4.0]]]])
+    >>> interpolate(image, torch.tensor([0.5, 0.0]).reshape(1, 2, 1, 1).expand(1, 2, 1, 3), "border")
+    tensor([[[[0.5000, 2.5000, 4.0000]]]])
+    """
+    rows, channels, height, width = images.shape
+    flat = images.flatten(2)
+    # whole steps apart from the rest, so that no digits of the rest are lost
+    whole = shift.detach().floor()
+    across, down = torch.split(shift - whole, 1, dim=1)
+    left, top = whole.to(torch.int32).unbind(1)
+    left = left + torch.arange(width, dtype=torch.int32, device=images.device)[None, :]
+    top = top + torch.arange(height, dtype=torch.int32, device=images.device)[:, None]
+
+    def fold(index: Tensor, size: int) -> Tensor:
+        if fill == "reflection":
+            index = index % (2 * size)
+            return torch.minimum(index, 2 * size - 1 - index)
+        return index.clamp(0, size - 1)
+
+    columns = [(fold(j, width), (j >= 0) & (j < width)) for j in (left, left + 1)]
+    lines = [(fold(i, height) * width, (i >= 0) & (i < height)) for i in (top, top + 1)]
+
+    def take(line: tuple[Tensor, Tensor], column: tuple[Tensor, Tensor]) -> Tensor:
+        index = (line[0] + column[0]).long().flatten(1)[:, None]
+        values = flat.gather(2, index.expand(rows, channels, -1)).reshape(images.shape)
+        return values if outside is None else torch.where((line[1] & column[1])[:, None], values, outside)
+
+    upper, lower = (torch.lerp(take(line, columns[0]), take(line, columns[1]), across) for line in lines)
+    return torch.lerp(upper, lower, down)
+
+
+@neighbourhoods.register("rotation")
+@dataclass(frozen=True)
+class Rotation(ImageWarp):
+    """A rotation about the middle of the image, counter-clockwise as one sees it.
+
+    Args:
+        degrees: from the smallest to the largest angle; one number r stands for -r to r.
+
+    >>> import torch
+    >>> image = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+    >>> Rotation(90).around(image).perturb(torch.tensor([[90.0]]), torch.tensor([0])).round(decimals=3)
+    tensor([[[[2., 4.],
+              [1., 3.]]]])
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("angle [degrees]",)
+    identity: ClassVar[tuple[float, ...]] = (0.0,)
+
+    degrees: Range = 10.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        set_fields(self, degrees=read_range(self.degrees, "degrees", least=-360, most=360))
+
+    def describe(self) -> str:
+        """The range."""
+        return "rotated by {:g} to {:g} degrees".format(*self.list_ranges()[0])
+
+    def list_ranges(self) -> tuple[tuple[float, float], ...]:
+        """The range of the angle."""
+        return (cast("tuple[float, float]", self.degrees),)
+
+    def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
+        """A rotation matrix; cos a - 1 is -2 sin^2 (a / 2), which keeps all digits of small angles."""
+        angle = parameters[:, 0] * (math.pi / 180)
+        sine, change, zero = torch.sin(angle), -2 * torch.sin(angle / 2) ** 2, torch.zeros_like(angle)
+        return [[change, sine, zero], [-sine, change, zero], [zero, zero, zero]]
+
+
+@neighbourhoods.register("translation")
+@dataclass(frozen=True)
+class Translation(ImageWarp):
+    """A shift of the image to the right and down, each by its own number of pixels, which need not be whole.
+
+    Args:
+        pixels: from the smallest to the largest shift, of both; one number r stands for -r to r.
+
+    >>> import torch
+    >>> image = torch.tensor([[[[0.0, 4.0, 0.0], [0.0, 8.0, 0.0]]]])
+    >>> Translation(1).around(image).perturb(torch.tensor([[0.25, 0.0]]), torch.tensor([0]))
+    tensor([[[[0., 3., 1.],
+              [0., 6., 2.]]]])
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("shift to the right [pixels]", "shift down [pixels]")
+    identity: ClassVar[tuple[float, ...]] = (0.0, 0.0)
+
+    pixels: Range = 2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        set_fields(self, pixels=read_range(self.pixels, "pixels"))
+
+    def describe(self) -> str:
+        """The range."""
+        return "shifted by {:g} to {:g} pixels to the right and down".format(*self.list_ranges()[0])
+
+    def list_ranges(self) -> tuple[tuple[float, float], ...]:
+        """The range of both shifts."""
+        own = cast("tuple[float, float]", self.pixels)
+        return own, own
+
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+        """The same for all inputs.
+
+        Raises:
+            ArgumentError: a shift by more than the image.
+        """
+        limits = super().limit_parameters(inputs, bounds)
+        size, most = min(inputs.shape[-2:]), max(map(abs, self.list_ranges()[0]))
+        check(most < size, "pixels", f"a shift of less than the {size} pixels of the inputs", f"{most:g}")
+        return limits
+
+    def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
+        """The shift alone."""
+        right, down = parameters.unbind(1)
+        zero = torch.zeros_like(right)
+        return [[zero, zero, right], [zero, zero, down], [zero, zero, zero]]
+
+
+@neighbourhoods.register("scale")
+@dataclass(frozen=True)
+class Scale(ImageWarp):
+    """A change of size about the middle of the image, the same in both directions.
+
+    The image is not smoothed before it is made smaller, so at factors far below 1 fine patterns alias.
+
+    Args:
+        factor: from the smallest to the largest; above 1 the content becomes larger. One number r stands for 1 - r to
+            1 + r.
+
+    >>> import torch
+    >>> image = torch.tensor([[[[1.0, 2.0, 3.0, 4.0]]]])
+    >>> Scale((1, 2)).around(image).perturb(torch.tensor([[2.0]]), torch.tensor([0]))
+    tensor([[[[1.7500, 2.2500, 2.7500, 3.2500]]]])
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("factor of size",)
+    identity: ClassVar[tuple[float, ...]] = (1.0,)
+
+    factor: Range = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        set_fields(self, factor=read_range(self.factor, "factor", identity=1.0, least=0.1, most=10))
+
+    def describe(self) -> str:
+        """The range."""
+        return "scaled by a factor of {:g} to {:g}".format(*self.list_ranges()[0])
+
+    def list_ranges(self) -> tuple[tuple[float, float], ...]:
+        """The range of the factor."""
+        return (cast("tuple[float, float]", self.factor),)
+
+    def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
+        """The factor in both directions."""
+        change = parameters[:, 0] - 1
+        zero = torch.zeros_like(change)
+        return [[change, zero, zero], [zero, change, zero], [zero, zero, zero]]
+
+
+@neighbourhoods.register("shear")
+@dataclass(frozen=True)
+class Shear(ImageWarp):
+    """A shear of the image, horizontally by one angle and vertically by another.
+
+    The content at (x, y) moves to (x + y tan a, y + x tan b), where x and y count from the middle.
+
+    Args:
+        degrees: from the smallest to the largest angle, of both; one number r stands for -r to r. At most 40 degrees.
+
+    >>> import torch
+    >>> image = torch.tensor([[[[0.0, 4.0, 0.0], [0.0, 4.0, 0.0], [0.0, 4.0, 0.0]]]])
+    >>> sheared = Shear(30).around(image).perturb(torch.tensor([[14.0362, 0.0]]), torch.tensor([0]))
+    >>> sheared.round(decimals=3)  # the tangent is 1/4
+    tensor([[[[1., 3., 0.],
+              [0., 4., 0.],
+              [0., 3., 1.]]]])
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("horizontal shear [degrees]", "vertical shear [degrees]")
+    identity: ClassVar[tuple[float, ...]] = (0.0, 0.0)
+
+    degrees: Range = 10.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        set_fields(self, degrees=read_range(self.degrees, "degrees", least=-40, most=40))
+
+    def describe(self) -> str:
+        """The range."""
+        return "sheared by {:g} to {:g} degrees horizontally and vertically".format(*self.list_ranges()[0])
+
+    def list_ranges(self) -> tuple[tuple[float, float], ...]:
+        """The range of both angles."""
+        own = cast("tuple[float, float]", self.degrees)
+        return own, own
+
+    def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
+        """The tangents of the angles."""
+        across, down = torch.tan(parameters * (math.pi / 180)).unbind(1)
+        zero = torch.zeros_like(across)
+        return [[zero, across, zero], [down, zero, zero], [zero, zero, zero]]
+
+
+@neighbourhoods.register("perspective")
+@dataclass(frozen=True)
+class Perspective(ImageWarp):
+    """The image as a flat picture that is turned in front of a camera, which looks at its middle.
+
+    The picture turns by a about its vertical axis and by b about its horizontal one. A camera at distance d sees the
+    point (x, y) of the picture at
+
+        (x cos a + y sin a sin b, y cos b) / (1 + (y cos a sin b - x sin a) / d).
+
+    Source: Hartley and Zisserman, "Multiple view geometry in computer vision" (2004), section 8.1.
+
+    Args:
+        degrees: from the smallest to the largest angle, of both; one number r stands for -r to r. At most 30 degrees.
+        distance: of the camera, in units of the longer side of the image; at least 1. Nearer means more perspective.
+
+    >>> import torch
+    >>> image = torch.rand(1, 3, 5, 5)
+    >>> region = Perspective(15).around(image)
+    >>> bool((region.perturb(torch.tensor([[0.0, 0.0]]), torch.tensor([0])) == image).all())
+    True
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = (
+        "turn about the vertical axis [degrees]",
+        "turn about the horizontal axis [degrees]",
+    )
+    identity: ClassVar[tuple[float, ...]] = (0.0, 0.0)
+
+    degrees: Range = 10.0
+    distance: float = 2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        number = isinstance(self.distance, int | float) and not isinstance(self.distance, bool)
+        check(number and 1 <= self.distance < math.inf, "distance", "a number of at least 1", repr(self.distance))
+        set_fields(self, degrees=read_range(self.degrees, "degrees", least=-30, most=30))
+
+    def describe(self) -> str:
+        """The range."""
+        return "turned in perspective by {:g} to {:g} degrees about both axes".format(*self.list_ranges()[0])
+
+    def list_ranges(self) -> tuple[tuple[float, float], ...]:
+        """The range of both angles."""
+        own = cast("tuple[float, float]", self.degrees)
+        return own, own
+
+    def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
+        """The rotation in space, and the division by the distance of each point."""
+        a, b = (parameters * (math.pi / 180)).unbind(1)
+        zero = torch.zeros_like(a)
+        distance = self.distance * max(height, width)
+        return [
+            [-2 * torch.sin(a / 2) ** 2, torch.sin(a) * torch.sin(b), zero],
+            [zero, -2 * torch.sin(b / 2) ** 2, zero],
+            [-torch.sin(a) / distance, torch.cos(a) * torch.sin(b) / distance, zero],
+        ]

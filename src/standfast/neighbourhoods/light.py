@@ -1,0 +1,245 @@
+"""Changes of light and colour of images: every pixel by the same rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import torch
+from torch import Tensor
+
+from standfast.neighbourhoods.base import neighbourhoods
+from standfast.neighbourhoods.images import ImageTransformation, expand, from_shares, to_shares
+from standfast.neighbourhoods.transformations import Range, read_range
+from standfast.records import set_fields
+
+
+@neighbourhoods.register("brightness")
+@dataclass(frozen=True)
+class Brightness(ImageTransformation):
+    """A constant that is added to all values, as a share of the range of the inputs.
+
+    Args:
+        shift: from the darkest to the brightest; one number r stands for -r to r.
+
+    >>> import torch
+    >>> region = Brightness(0.2).around(torch.full((1, 1, 2, 2), 0.5), bounds=(0.0, 1.0))
+    >>> region.perturb(torch.tensor([[0.1]]), torch.tensor([0])).unique()
+    tensor([0.6000])
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("brightness [share of the range]",)
+    identity: ClassVar[tuple[float, ...]] = (0.0,)
+    needs_images: ClassVar[bool] = False
+    needs_range: ClassVar[bool] = True
+
+    shift: Range = 0.2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        set_fields(self, shift=read_range(self.shift, "shift", least=-1, most=1))
+
+    def describe(self) -> str:
+        """The range."""
+        return "made brighter by {:g} to {:g} of the range of values".format(*self.list_ranges()[0])
+
+    def list_ranges(self) -> tuple[tuple[float, float], ...]:
+        """The range of the constant."""
+        return (cast("tuple[float, float]", self.shift),)
+
+    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """Add the constant."""
+        return inputs + (bounds[1] - bounds[0]) * expand(parameters[:, 0], inputs)
+
+
+@neighbourhoods.register("contrast")
+@dataclass(frozen=True)
+class Contrast(ImageTransformation):
+    """Differences from the mean of each channel, multiplied by a factor: m + c (x - m).
+
+    Source: Hendrycks and Dietterich, "Benchmarking neural network robustness to common corruptions and perturbations"
+    (ICLR 2019).
+
+    Args:
+        factor: from the smallest to the largest; one number r stands for 1 - r to 1 + r.
+
+    >>> import torch
+    >>> region = Contrast((0.5, 1)).around(torch.tensor([[[[0.2, 0.6]]]]), bounds=(0.0, 1.0))
+    >>> region.perturb(torch.tensor([[0.5]]), torch.tensor([0]))
+    tensor([[[[0.3000, 0.5000]]]])
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("factor of contrast",)
+    identity: ClassVar[tuple[float, ...]] = (1.0,)
+
+    factor: Range = 0.3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        set_fields(self, factor=read_range(self.factor, "factor", identity=1.0, least=0, most=100))
+
+    def describe(self) -> str:
+        """The range."""
+        return "changed in contrast by a factor of {:g} to {:g}".format(*self.list_ranges()[0])
+
+    def list_ranges(self) -> tuple[tuple[float, float], ...]:
+        """The range of the factor."""
+        return (cast("tuple[float, float]", self.factor),)
+
+    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """Multiply the differences; the change is added to the input, so that a factor of 1 changes nothing."""
+        mean = inputs.mean(dim=(2, 3), keepdim=True)
+        return inputs + expand(parameters[:, 0] - 1, inputs) * (inputs - mean)
+
+
+@neighbourhoods.register("gamma")
+@dataclass(frozen=True)
+class Gamma(ImageTransformation):
+    """Gamma correction: a power of the value as a share of its range, u^gamma.
+
+    Source: Poynton, "Digital video and HD" (2012), chapter 27; as `skimage.exposure.adjust_gamma`.
+
+    Args:
+        exponent: from the smallest to the largest; above 1 the image becomes darker. One number r stands for 1 - r to
+            1 + r.
+
+    >>> import torch
+    >>> region = Gamma((0.5, 2)).around(torch.tensor([[[[-1.0, 0.0, 1.0]]]]), bounds=(-1.0, 1.0))
+    >>> region.perturb(torch.tensor([[2.0]]), torch.tensor([0]))
+    tensor([[[[-1.0000, -0.5000,  1.0000]]]])
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("gamma",)
+    identity: ClassVar[tuple[float, ...]] = (1.0,)
+    needs_images: ClassVar[bool] = False
+    needs_range: ClassVar[bool] = True
+
+    exponent: Range = 0.3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        set_fields(self, exponent=read_range(self.exponent, "exponent", identity=1.0, least=0.01, most=100))
+
+    def describe(self) -> str:
+        """The range."""
+        return "changed by a gamma of {:g} to {:g}".format(*self.list_ranges()[0])
+
+    def list_ranges(self) -> tuple[tuple[float, float], ...]:
+        """The range of the exponent."""
+        return (cast("tuple[float, float]", self.exponent),)
+
+    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """Take the power; values at the lower bound stay there, where the power has no gradient."""
+        shares = to_shares(inputs, bounds)
+        positive = shares > 1e-12
+        power = torch.where(positive, shares, 1.0) ** expand(parameters[:, 0], inputs)
+        return from_shares(torch.where(positive, power, shares), bounds)
+
+
+@neighbourhoods.register("hue")
+@dataclass(frozen=True)
+class Hue(ImageTransformation):
+    """The hue of each pixel turned by an angle on the colour wheel; value and saturation (HSV) stay.
+
+    With value v, chroma C (the largest less the smallest of red, green and blue) and hue h in sixths of the wheel, a
+    channel is `v - C + C f(h)` for a trapezoid f of that channel. Grey pixels have no hue and do not change.
+
+    Source: Smith, "Color gamut transform pairs" (SIGGRAPH 1978).
+
+    Args:
+        degrees: from the smallest to the largest angle; one number r stands for -r to r. 120 degrees turn red to green.
+
+    >>> import torch
+    >>> red = torch.tensor([1.0, 0.0, 0.0]).reshape(1, 3, 1, 1)
+    >>> Hue(120).around(red, bounds=(0.0, 1.0)).perturb(torch.tensor([[120.0]]), torch.tensor([0])).flatten()
+    tensor([0., 1., 0.])
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("hue [degrees]",)
+    identity: ClassVar[tuple[float, ...]] = (0.0,)
+    needs_range: ClassVar[bool] = True
+    channels: ClassVar[tuple[int, ...]] = (3,)
+
+    degrees: Range = 20.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        set_fields(self, degrees=read_range(self.degrees, "degrees", least=-360, most=360))
+
+    def describe(self) -> str:
+        """The range."""
+        return "turned in hue by {:g} to {:g} degrees".format(*self.list_ranges()[0])
+
+    def list_ranges(self) -> tuple[tuple[float, float], ...]:
+        """The range of the angle."""
+        return (cast("tuple[float, float]", self.degrees),)
+
+    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """Turn the hue; the change is added to the input, so that an angle of 0 changes nothing."""
+        shares = to_shares(inputs, bounds)
+        red, green, blue = shares.unbind(1)
+        value = shares.amax(1)
+        chroma = value - shares.amin(1)
+        divisor = torch.where(chroma > 0, chroma, 1.0)
+        hue = torch.where(
+            value == red,
+            (green - blue) / divisor,
+            torch.where(value == green, 2 + (blue - red) / divisor, 4 + (red - green) / divisor),
+        )
+        turned = hue + (parameters[:, 0] / 60).reshape(-1, 1, 1)
+        # f is 1 from -1 to 1 around the channel's own hue and 0 from 2 to 4
+        own = torch.tensor([0.0, 2.0, 4.0], dtype=shares.dtype, device=shares.device).reshape(1, 3, 1, 1)
+        before, after = (2 - (torch.remainder(h[:, None] - own + 3, 6) - 3).abs() for h in (hue, turned))
+        change = chroma[:, None] * (after.clamp(0, 1) - before.clamp(0, 1))
+        return inputs + (bounds[1] - bounds[0]) * change
+
+
+@neighbourhoods.register("saturation")
+@dataclass(frozen=True)
+class Saturation(ImageTransformation):
+    """The saturation of each pixel multiplied by a factor, at most up to full saturation; value and hue (HSV) stay.
+
+    Source: Smith, "Color gamut transform pairs" (SIGGRAPH 1978).
+
+    Args:
+        factor: from the smallest to the largest; 0 makes the image grey. One number r stands for 1 - r to 1 + r.
+
+    >>> import torch
+    >>> pink = torch.tensor([1.0, 0.6, 0.8]).reshape(1, 3, 1, 1)
+    >>> Saturation((0, 2)).around(pink, bounds=(0.0, 1.0)).perturb(torch.tensor([[2.0]]), torch.tensor([0])).flatten()
+    tensor([1.0000, 0.2000, 0.6000])
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("factor of saturation",)
+    identity: ClassVar[tuple[float, ...]] = (1.0,)
+    needs_range: ClassVar[bool] = True
+    channels: ClassVar[tuple[int, ...]] = (3,)
+
+    factor: Range = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        set_fields(self, factor=read_range(self.factor, "factor", identity=1.0, least=0, most=100))
+
+    def describe(self) -> str:
+        """The range."""
+        return "changed in saturation by a factor of {:g} to {:g}".format(*self.list_ranges()[0])
+
+    def list_ranges(self) -> tuple[tuple[float, float], ...]:
+        """The range of the factor."""
+        return (cast("tuple[float, float]", self.factor),)
+
+    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """Move each channel away from the largest one, or towards it."""
+        return saturate(inputs, expand(parameters[:, 0], inputs), torch.zeros(()), bounds)
+
+
+def saturate(inputs: Tensor, factor: Tensor, offset: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    """Saturation s of colours `(M, 3, H, W)` becomes `factor * s + offset`, at most 1; grey stays grey."""
+    shares = to_shares(inputs, bounds)
+    value = shares.amax(1, keepdim=True)
+    chroma = value - shares.amin(1, keepdim=True)
+    coloured = chroma > 0
+    most = torch.where(coloured, value, 1.0) / torch.where(coloured, chroma, 1.0)  # 1 / s
+    ratio = torch.minimum(factor + offset.to(shares) * most, most)
+    return inputs + (bounds[1] - bounds[0]) * (1 - ratio) * (value - shares)

@@ -1,0 +1,177 @@
+"""The names of neighbourhoods: registered ones, short labels for reports, and neighbourhoods from stored options."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from standfast.errors import ArgumentError
+from standfast.neighbourhoods.base import Neighbourhood, neighbourhoods
+from standfast.neighbourhoods.tables import Feature
+from standfast.records import Background, set_fields
+
+#: letters of a label
+_LONGEST = 60
+#: under which of these a metric stores the class of a neighbourhood
+KEYS = ("norm", "transformation")
+
+
+def find_name(kind: type[Neighbourhood]) -> str:
+    """The name under which a class is registered; the name of the class where it is not.
+
+    >>> from standfast.neighbourhoods import LinfBall
+    >>> find_name(LinfBall)
+    'linf'
+    """
+    return next((name for name in neighbourhoods if neighbourhoods[name] is kind), kind.__name__)
+
+
+def find_first_option(kind: type[Neighbourhood]) -> str | None:
+    """The option that a value alone stands for, as in `{rotation: 10}`: the first one. None for a class without any."""
+    options = (f.name for f in dataclasses.fields(kind) if f.init and not f.kw_only)
+    return next(options, None)
+
+
+def label_neighbourhood(value: Neighbourhood) -> str:
+    """A few words for a neighbourhood, as labels in figures and tables: its name and the options that matter.
+
+    Options have no names where they come first, and are left out where they are as they are by default. A range that
+    is symmetric around 0 is a single number.
+
+    >>> from standfast.neighbourhoods import Brightness, Compose, LinfBall, TimeShift
+    >>> label_neighbourhood(LinfBall(0.1)), label_neighbourhood(TimeShift((0, 3), fill="zeros"))
+    ('linf 0.1', 'time shift 0 to 3, fill zeros')
+    >>> label_neighbourhood(Compose((TimeShift(5), Brightness(0.1))))
+    'time shift 5 + brightness 0.1'
+    """
+    name, first = find_name(type(value)), find_first_option(type(value))
+    found, plain = [], _make_plain(value, first)
+    for field in sorted(dataclasses.fields(value), key=lambda field: field.name != first):
+        own = getattr(value, field.name)
+        if field.name == first:
+            words = name.replace("_", " ")
+            if isinstance(own, tuple) and own and isinstance(own[0], Neighbourhood):
+                found.append(_write(own))
+            else:  # arrays, such as embeddings, have no words
+                found.append(f"{words} {_write(own)}" if _has_words(own) else words)
+        elif field.init and own != getattr(plain, field.name, field.default):
+            found.append(_write_named(field.name, own))
+    label = ", ".join(found) or name.replace("_", " ")
+    return label if len(label) <= _LONGEST else label[: _LONGEST - 1] + "…"
+
+
+def _make_plain(value: Neighbourhood, first: str | None) -> Neighbourhood | None:
+    """The same with all but the first option as they are by default; None where others must be given, too."""
+    try:
+        return type(value)(**({first: getattr(value, first)} if first else {}))
+    except (ArgumentError, TypeError):
+        return None
+
+
+def label_neighbourhoods(values: Sequence[Neighbourhood]) -> list[str]:
+    """A label for each of several neighbourhoods that are evaluated in turn; none for a single one.
+
+    >>> from standfast.neighbourhoods import LinfBall
+    >>> label_neighbourhoods([LinfBall(0.1), LinfBall(0.1000001)]), label_neighbourhoods([LinfBall(0.1)])
+    (['linf 0.1', 'linf 0.1 (2)'], [''])
+    """
+    if len(values) == 1:
+        return [""]
+    labels = [label_neighbourhood(value) for value in values]
+    earlier = (labels[:index].count(label) for index, label in enumerate(labels))
+    return [f"{label} ({count + 1})" if count else label for label, count in zip(labels, earlier, strict=True)]
+
+
+def _write_named(name: str, value: Any) -> str:
+    """An option with its value; of several things, such as rules, how many there are."""
+    several = isinstance(value, tuple | list | Mapping) and len(value) > 1
+    if several and not all(isinstance(each, int | float) for each in value):
+        return f"{len(value)} {name}"
+    plain = isinstance(value, bool | int | float | str | tuple | list | None)
+    return f"{name} {_write(value)}" if plain else f"own {name}"  # such as data
+
+
+def _has_words(value: Any) -> bool:
+    return isinstance(value, bool | int | float | str | tuple | list | Mapping | Feature | None)
+
+
+def _write(value: Any) -> str:
+    if isinstance(value, Neighbourhood):
+        return label_neighbourhood(value)
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    if isinstance(value, int | float):
+        return f"{value:g}"
+    if isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(each, int | float) for each in value):
+        low, high = value
+        if low == high:
+            return f"exactly {high:g}"
+        return f"{high:g}" if high == -low else f"{low:g} to {high:g}"
+    if isinstance(value, Feature):  # the options that are given, the range without its name
+        given = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+        return " ".join(f"{'' if key == 'by' else f'{key} '}{_write(own)}" for key, own in given if own is not None)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_write(each)}" for key, each in value.items())
+    if isinstance(value, tuple | list):
+        return " + ".join(map(_write, value))
+    return str(value).replace("_", " ")
+
+
+def join_label(label: str, words: str) -> str:
+    """The label of a metric with the words for one of its neighbourhoods, if there are any.
+
+    >>> join_label("max_sensitivity", "rotation 10"), join_label("worst_case: changed_class", "rotation 10")
+    ('max_sensitivity: rotation 10', 'worst_case: changed_class, rotation 10')
+    """
+    return f"{label}{', ' if ': ' in label else ': '}{words}" if words else label
+
+
+def read_stored(options: object) -> Neighbourhood | None:
+    """A neighbourhood from the plain values that a metric stores; None where this is impossible, as without a plug-in.
+
+    It is there to be described. Results store no training rows and no embeddings, so such options have a shape only.
+
+    >>> read_stored({"norm": "LinfBall", "radius": 0.1, "distribution": "uniform", "sigma": None})
+    LinfBall(radius=0.1, distribution='uniform', sigma=None)
+    >>> read_stored({"transformation": "Wobble", "strength": 3}) is None
+    True
+    """
+    if not isinstance(options, Mapping):
+        return None
+    key = next((key for key in KEYS if isinstance(options.get(key), str)), "")
+    kind = next((kind for kind in neighbourhoods.loaded() if kind.__name__ == options.get(key)), None)
+    if kind is None:
+        return None
+    own = {option: _read(value) for option, value in options.items() if option != key}
+    try:
+        return kind(**own)
+    except (ArgumentError, TypeError):  # of another version of the library
+        return None
+
+
+def _read(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(map(_read, value))
+    if not isinstance(value, Mapping):
+        return value
+    if any(isinstance(value.get(key), str) for key in KEYS):
+        return read_stored(value)
+    if value.keys() == {"name", "shape", "digest"}:
+        return _Unread(value["shape"])
+    own = {key: _read(each) for key, each in value.items()}
+    return Feature(**{key: each for key, each in own.items() if key != "name"}) if own.get("name") == "Feature" else own
+
+
+class _Unread(Background):
+    """Reference inputs of which only the shape is known."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        set_fields(self, shape=tuple(shape), digest="")
+
+    @property
+    def inputs(self) -> Tensor:
+        """Not there."""
+        raise ArgumentError("background", "reference inputs", "their shape only, as results store it")

@@ -1,0 +1,124 @@
+"""How close rows are to the rows of a table, and how plausible that makes them.
+
+The distance of two rows is `sqrt(sum_j ((a_j - b_j) / s_j)^2 + sum_g 1[a_g != b_g])`: numbers count in standard
+deviations `s_j` of the table, and each category that differs counts 1. A column that is constant in the table counts in
+its own units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from standfast.errors import check
+from standfast.records import Background
+
+_PAIRS = 1 << 22  # of rows that are compared at once
+_REFERENCES = 2000  # rows of the table whose own distance is measured, at most
+
+Groups = Sequence[Sequence[int]]
+
+
+def measure_plausibility(rows: Tensor, data: Tensor | Background, categories: Groups = ()) -> Tensor:
+    """The share of the data's rows that are at least as far from their nearest other row as each of `rows` is.
+
+    A row that is as close to the data as the data's rows are to each other has about 0.5 on average; a row that is
+    further away than all of them has 0; a row of the data itself has 1. If `rows` come from the same distribution as
+    the data, the figure is about uniform, so that it can be read like a p-value.
+
+    Args:
+        rows: `(M, F)`.
+        data: `(n, F)`, at least two rows, in the same units; of more than 2000 rows, 2000 evenly spaced ones are
+            those whose own distance is measured, and all are possible neighbours.
+        categories: groups of columns that hold one category each: one column of codes, or several of a one-hot code.
+
+    Returns:
+        `(M,)`, from 0 to 1, float64.
+
+    Raises:
+        ArgumentError: rows and data do not fit together.
+
+    >>> data = torch.tensor([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [3.0, 3.1]])
+    >>> measure_plausibility(torch.tensor([[1.0, 1.0], [1.0, 1.5], [9.0, 9.0]]), data).tolist()
+    [1.0, 1.0, 0.0]
+    """
+    if isinstance(data, Tensor):
+        data = Background(data)
+    check_table(rows, data)
+    found, _ = find_nearest_rows(rows, data, 1, categories)
+    own = _measure_own_distances(data, tuple(tuple(group) for group in categories)).to(rows.device)
+    # how many of the sorted distances are at least as large
+    closer = torch.searchsorted(own, found[:, 0].contiguous(), right=False)
+    return 1 - closer.double() / len(own)
+
+
+def find_nearest_rows(
+    rows: Tensor, data: Background, count: int, categories: Groups = (), skip_equal: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The `count` nearest rows of the data: their distances in order, float64, and their numbers, each `(M, count)`.
+
+    Args:
+        rows: `(M, F)`.
+        data: with at least `count` rows.
+        count: how many.
+        categories: as for `measure_plausibility`.
+        skip_equal: take rows at distance 0 last, with an infinite distance.
+    """
+    table = data.inputs.to(rows.device, torch.float64)
+    rows = rows.detach().double()
+    parts = []
+    for chunk in torch.split(rows, max(1, _PAIRS // len(table))):
+        distance = _measure_distances(chunk, table, categories)
+        if skip_equal:
+            distance = torch.where(distance <= 0, torch.inf, distance)
+        if count == 1:
+            least, place = distance.min(dim=1, keepdim=True)
+        else:
+            least, place = distance.sort(dim=1, stable=True)
+        parts.append((least[:, :count], place[:, :count]))
+    distances, places = zip(*parts, strict=True)
+    return torch.cat(distances), torch.cat(places)
+
+
+def check_table(rows: Tensor, data: Background) -> None:
+    """Raise `ArgumentError` unless `rows` are `(M, F)` and the data has at least two rows of as many columns."""
+    got = tuple(data.shape)
+    check(len(got) == 2 and got[0] >= 2, "data", "a table (n, F) of at least two rows", f"shape {got}")
+    check(rows.ndim == 2, "inputs", "rows of a table (N, F)", f"shape {tuple(rows.shape)}")
+    check(
+        rows.shape[1] == got[1], "data", f"a table with the {rows.shape[1]} columns of the inputs", f"{got[1]} columns"
+    )
+
+
+def _measure_distances(rows: Tensor, table: Tensor, categories: Groups) -> Tensor:
+    """`(M, n)`; column by column, so that a row's distances do not depend on the other rows."""
+    scale = table.std(dim=0)
+    scale = torch.where(scale > 0, scale, 1.0)
+    grouped = {column for group in categories for column in group}
+    total = torch.zeros(len(rows), len(table), dtype=table.dtype, device=table.device)
+    for column in range(table.shape[1]):
+        if column not in grouped:
+            total += ((rows[:, column, None] - table[:, column]) / scale[column]).square_()
+    for group in categories:
+        differs = torch.zeros_like(total, dtype=torch.bool)
+        for column in group:
+            rounding = 2e-6 * table[:, column].abs().amax()
+            differs |= (rows[:, column, None] - table[:, column]).abs() > rounding
+        total += differs
+    return total.sqrt_()
+
+
+@lru_cache(maxsize=4)
+def _measure_own_distances(data: Background, categories: tuple[tuple[int, ...], ...]) -> Tensor:
+    """The distances of rows of the data from their nearest other rows, sorted."""
+    table = data.inputs.double()
+    chosen = torch.linspace(0, len(table) - 1, min(len(table), _REFERENCES)).round().long()
+    parts = []
+    for own in torch.split(chosen, max(1, _PAIRS // len(table))):
+        distance = _measure_distances(table[own], table, categories)
+        distance[torch.arange(len(own)), own] = torch.inf
+        parts.append(distance.amin(1))
+    return torch.cat(parts).sort().values

@@ -1,0 +1,185 @@
+"""Linear rules between the columns of a table, read from text: `"debt <= 3 * income"`.
+
+A rule is an inequality, `sum_j a_j x_j + c <= 0`, or a definition, `x_t = sum_j a_j x_j + c`. The text is parsed by
+Python's own parser, and only numbers, names of columns, `+ - * /`, brackets and comparisons are accepted. It is never
+evaluated as code.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import torch
+from torch import Tensor
+
+from standfast.errors import ArgumentError
+
+_FORMS = "a linear rule between columns, such as 'debt <= 3 * income + 100' or 'total == rent + food'"
+_QUOTED = re.compile(r"`([^`]*)`")
+_LONGEST = 2000  # characters
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule between columns; `rows` below are in the units of the rule, `(M, F)`.
+
+    Attributes:
+        text: as the user wrote it.
+        terms: columns and their coefficients a.
+        constant: c.
+        defines: the column x_t that the rule computes; None for an inequality.
+    """
+
+    text: str
+    terms: tuple[tuple[int, float], ...]
+    constant: float
+    defines: int | None = None
+
+    def evaluate(self, rows: Tensor) -> Tensor:
+        """`sum_j a_j x_j + c`, `(M,)`: an inequality holds where this is at most 0, and a definition gives x_t.
+
+        Each row is computed for itself, term by term, so that it does not depend on the other rows.
+        """
+        return self.combine(rows) + self.constant
+
+    def combine(self, rows: Tensor) -> Tensor:
+        """`sum_j a_j x_j`, `(M,)`."""
+        total = torch.zeros(len(rows), dtype=rows.dtype, device=rows.device)
+        for column, factor in self.terms:
+            total = total + factor * rows[:, column]
+        return total
+
+    def find_excess(self, rows: Tensor) -> Tensor:
+        """How far the rule is from being kept, `(M,)`; at most 0 where it is kept."""
+        value = self.evaluate(rows)
+        return value if self.defines is None else (rows[:, self.defines] - value).abs()
+
+    def measure_size(self, rows: Tensor) -> Tensor:
+        """The sum of the sizes of all terms, `(M,)`; rounding errors are in proportion to it."""
+        total = torch.full((len(rows),), abs(self.constant), dtype=rows.dtype, device=rows.device)
+        for column, factor in (*self.terms, *(((self.defines, 1.0),) if self.defines is not None else ())):
+            total = total + (factor * rows[:, column]).abs()
+        return total
+
+
+def read_rules(text: object, columns: Sequence[str]) -> list[Rule]:
+    """The rules that a text states: one, or several in a chain.
+
+    Args:
+        text: two or more sums, with `<=`, `>=` or `==` between them. A name with spaces stands in backquotes, as in
+            ``"`mean radius` <= `worst radius`"``. With `==` one side is a single column, which is computed from the
+            other side.
+        columns: the names of the columns.
+
+    Raises:
+        ArgumentError: the text is no linear rule, or names a column that does not exist.
+
+    >>> rule, = read_rules("debt <= 3 * income", ["income", "debt"])
+    >>> rule.terms, rule.constant
+    (((0, -3.0), (1, 1.0)), 0.0)
+    >>> [rule.terms for rule in read_rules("0 <= debt <= 10", ["income", "debt"])]
+    [((1, -1.0),), ((1, 1.0),)]
+    """
+    if not isinstance(text, str) or len(text) > _LONGEST:
+        raise ArgumentError("rules", _FORMS, repr(text)[:200])
+    return _Reader(text, columns).read()
+
+
+class _Reader:
+    """Reads one text."""
+
+    def __init__(self, text: str, columns: Sequence[str]) -> None:
+        self.text, self.columns = text, columns
+        self.places = {name: number for number, name in enumerate(columns)}
+        self.quoted: list[str] = []
+
+    def read(self) -> list[Rule]:
+        def hide(match: re.Match[str]) -> str:
+            self.quoted.append(match[1])
+            return f"__quoted_{len(self.quoted) - 1}__"
+
+        try:
+            tree = ast.parse(_QUOTED.sub(hide, self.text).strip(), mode="eval").body
+            if not isinstance(tree, ast.Compare):
+                self._refuse()
+            sides = [self._read_sum(side) for side in (tree.left, *tree.comparators)]
+        except ArgumentError:
+            raise
+        except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
+            self._refuse()
+        if not all(math.isfinite(factor) for side in sides for factor in side.values()):
+            self._refuse(", of finite numbers")
+        return [
+            self._relate(left, relation, right)
+            for left, relation, right in zip(sides[:-1], tree.ops, sides[1:], strict=True)
+        ]
+
+    def _relate(self, left: dict[int, float], relation: ast.cmpop, right: dict[int, float]) -> Rule:
+        if isinstance(relation, ast.Eq):
+            for one, other in ((left, right), (right, left)):
+                if len(one) == 1 and set(one.values()) == {1.0} and -1 not in one:
+                    (column,) = one
+                    if column in other:
+                        self._refuse(", the computed column on one side only")
+                    return self._make(other, column)
+            self._refuse(", with == a single column on one side")
+        if not isinstance(relation, ast.LtE | ast.GtE):
+            self._refuse(", with <=, >= or ==")
+        if isinstance(relation, ast.GtE):
+            left, right = right, left
+        difference = {column: left.get(column, 0.0) - right.get(column, 0.0) for column in sorted({*left, *right})}
+        if not any(factor for column, factor in difference.items() if column != -1):
+            self._refuse(", about at least one column")
+        return self._make(difference)
+
+    def _make(self, parts: dict[int, float], defines: int | None = None) -> Rule:
+        terms = tuple((column, factor) for column, factor in sorted(parts.items()) if column != -1 and factor)
+        return Rule(self.text, terms, parts.get(-1, 0.0), defines)
+
+    def _read_sum(self, node: ast.expr) -> dict[int, float]:
+        """The coefficients of an expression by column; -1 stands for the constant."""
+        if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+            return {-1: float(node.value)}  # type: ignore[arg-type]
+        if isinstance(node, ast.Name):
+            return {self._find(node.id): 1.0}
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+            sign = -1.0 if isinstance(node.op, ast.USub) else 1.0
+            return {column: sign * factor for column, factor in self._read_sum(node.operand).items()}
+        if isinstance(node, ast.BinOp):
+            left, right = self._read_sum(node.left), self._read_sum(node.right)
+            if isinstance(node.op, ast.Add | ast.Sub):
+                sign = 1.0 if isinstance(node.op, ast.Add) else -1.0
+                return {
+                    c: left.get(c, 0.0) + sign * right.get(c, 0.0)
+                    for c in (*left, *(r for r in right if r not in left))
+                }
+            if isinstance(node.op, ast.Mult) and set(left) == {-1}:
+                left, right = right, left
+            if isinstance(node.op, ast.Mult) and set(right) == {-1}:
+                return {column: factor * right[-1] for column, factor in left.items()}
+            if isinstance(node.op, ast.Div) and set(right) == {-1} and right[-1]:
+                return {column: factor / right[-1] for column, factor in left.items()}
+        return self._refuse()
+
+    def _find(self, name: str) -> int:
+        hidden = re.fullmatch(r"__quoted_(\d+)__", name)
+        name = self.quoted[int(hidden[1])] if hidden and int(hidden[1]) < len(self.quoted) else name
+        if name not in self.places:
+            raise ArgumentError("rules", *describe_unknown_column(name, self.columns, f" in {self.text!r}"))
+        return self.places[name]
+
+    def _refuse(self, more: str = "") -> NoReturn:
+        raise ArgumentError("rules", _FORMS + more, repr(self.text))
+
+
+def describe_unknown_column(name: object, columns: Sequence[str], where: str = "") -> tuple[str, str]:
+    """What was expected and what came, for the message about a column that does not exist."""
+    near = difflib.get_close_matches(str(name), columns, n=1)
+    listed = ", ".join(columns[:12]) + (", ..." if len(columns) > 12 else "")
+    return f"names of columns ({listed})", f"{name!r}{where}" + (f" (did you mean {near[0]!r}?)" if near else "")

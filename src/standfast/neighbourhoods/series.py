@@ -1,0 +1,585 @@
+"""Changes of series `(N, C, T)`: of their time, their values, and samples that are missing.
+
+Parameters are in the units that people use: percent, samples, and standard deviations of the series. So the ranges make
+sense for series without bounds, whatever their scale. All channels have the same time, and the same parameters.
+
+Sources: the warps, scaling and jitter of Um et al., "Data augmentation of wearable sensor data for Parkinson's disease
+monitoring using convolutional neural networks" (ICMI 2017); window slicing and warping of Le Guennec et al., "Data
+augmentation for time series classification using convolutional neural networks" (AALTD 2016). There the parameters are
+drawn to train a model. Here they are searched, so each class has few of them, and the result is a function of them.
+
+Places between two samples get values by linear interpolation, which stays between its two neighbours.
+
+A map that is moved back is not multiplied by the local stretch. A series that is stretched by 3% has a map with the
+same values at 3% more samples. After it is moved back, the two maps are equal for an explainer that sees every sample
+by itself. For one whose values add up to a constant they differ by a factor of about 1.03, which Pearson's and rank
+correlations ignore.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from standfast.errors import check, check_integer
+from standfast.neighbourhoods.base import neighbourhoods
+from standfast.neighbourhoods.images import read_amount
+from standfast.neighbourhoods.transformations import (
+    Limits,
+    Range,
+    Transformation,
+    Warp,
+    read_range,
+    spread_limits,
+)
+from standfast.records import set_fields
+
+Fill = Literal["border", "zeros", "reflection"]
+Unit = Literal["std", "value"]
+
+#: how far outside of the series a place may lie and still be seen, in samples: what float32 rounds off
+_SLACK = 1e-3
+
+
+@dataclass(frozen=True)
+class TimeChange(Warp):
+    """The base of changes of time: the sample at time t of the result is that of the input at time `find_places(t)`."""
+
+    @abstractmethod
+    def find_places(self, parameters: Tensor, length: int) -> Tensor:
+        """Where in the input each sample of the result comes from, in samples, for `parameters` `(M, D)`; `(M, T)`."""
+
+    @abstractmethod
+    def find_places_back(self, parameters: Tensor, length: int) -> Tensor:
+        """Where in the result each sample of the input went: the inverse of `find_places`; `(M, T)`."""
+
+    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """Read the series at other places."""
+        return interpolate(inputs, self.find_places(parameters, inputs.shape[2]))
+
+    def align_maps(self, maps: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """Read the maps where the samples went.
+
+        A sample is seen if it went to a place within the series, and neither neighbour of this place is filled.
+        """
+        length = maps.shape[2]
+        places = self.find_places_back(parameters, length)
+        real = _lie_inside(self.find_places(parameters, length), length)
+        seen = interpolate(real[:, None].to(maps.dtype), places.detach()) > 1 - _SLACK
+        return interpolate(maps, places), seen & _lie_inside(places, length)[:, None]
+
+
+@dataclass(frozen=True)
+class FilledTimeChange(TimeChange):
+    """The base of changes of time that read places outside of the series.
+
+    Args:
+        fill: what lies before the first and after the last sample: `"border"` for the value there, `"zeros"`, or
+            `"reflection"` for the series backwards. The border is the default, since zeros make a jump where a series
+            has an offset.
+    """
+
+    _: KW_ONLY
+    fill: Fill = "border"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        known = ("border", "zeros", "reflection")
+        check(self.fill in known, "fill", f"one of {', '.join(known)}", repr(self.fill))
+
+    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """Read the series at other places, and fill what lies outside."""
+        return interpolate(inputs, self.find_places(parameters, inputs.shape[2]), self.fill)
+
+
+@neighbourhoods.register("time_shift")
+@dataclass(frozen=True)
+class TimeShift(FilledTimeChange):
+    """The series, s samples later: `y(t) = x(t - s)`.
+
+    Args:
+        samples: from the earliest to the latest shift, also fractions of a sample; one number r stands for -r to r.
+
+    >>> import torch
+    >>> region = TimeShift(2).around(torch.tensor([[[1.0, 2.0, 4.0, 8.0]]]))
+    >>> region.perturb(torch.tensor([[1.0], [-0.5]]), torch.tensor([0, 0]))[:, 0]
+    tensor([[1.0000, 1.0000, 2.0000, 4.0000],
+            [1.5000, 3.0000, 6.0000, 8.0000]])
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("shift [samples]",)
+
+    samples: Range = 3.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        set_fields(self, samples=read_range(self.samples, "samples"))
+
+    def describe(self) -> str:
+        """The range."""
+        return f"shifted in time by {_join(self.samples)} samples"
+
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+        """The same for all inputs."""
+        length = _check_series(inputs)
+        low, high = _pair(self.samples)
+        check(max(-low, high) < length, "samples", f"shifts below {length}, the length of the series", self.samples)
+        return spread_limits(inputs, [0.0], (low, high))
+
+    def find_places(self, parameters: Tensor, length: int) -> Tensor:
+        """`t - s`."""
+        return _count_samples(parameters, length) - parameters[:, :1]
+
+    def find_places_back(self, parameters: Tensor, length: int) -> Tensor:
+        """`t + s`."""
+        return _count_samples(parameters, length) + parameters[:, :1]
+
+
+@neighbourhoods.register("time_stretch")
+@dataclass(frozen=True)
+class TimeStretch(FilledTimeChange):
+    """The series, longer or shorter by s percent around its middle c: `y(t) = x(c + (t - c) / (1 + s / 100))`.
+
+    The number of samples stays the same: a longer series loses both ends, and a shorter one is filled there.
+
+    Args:
+        percent: from the smallest to the largest stretch, above -100; one number r stands for -r to r.
+
+    >>> import torch
+    >>> region = TimeStretch((0, 100)).around(torch.tensor([[[0.0, 1.0, 2.0, 3.0, 4.0]]]))
+    >>> region.perturb(torch.tensor([[100.0]]), torch.tensor([0]))[0, 0]
+    tensor([1.0000, 1.5000, 2.0000, 2.5000, 3.0000])
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("stretch [%]",)
+
+    percent: Range = 3.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        set_fields(self, percent=read_range(self.percent, "percent", least=-99))
+
+    def describe(self) -> str:
+        """The range."""
+        return f"stretched in time by {_join(self.percent)}%"
+
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+        """The same for all inputs."""
+        _check_series(inputs)
+        return spread_limits(inputs, [0.0], _pair(self.percent))
+
+    def find_places(self, parameters: Tensor, length: int) -> Tensor:
+        """`c + (t - c) / (1 + s / 100)`."""
+        middle = (length - 1) / 2
+        return middle + (_count_samples(parameters, length) - middle) / (1 + parameters[:, :1] / 100)
+
+    def find_places_back(self, parameters: Tensor, length: int) -> Tensor:
+        """`c + (t - c) (1 + s / 100)`."""
+        middle = (length - 1) / 2
+        return middle + (_count_samples(parameters, length) - middle) * (1 + parameters[:, :1] / 100)
+
+
+@neighbourhoods.register("time_warp")
+@dataclass(frozen=True)
+class TimeWarp(TimeChange):
+    """Time that runs faster in some parts and slower in others, and both ends where they were.
+
+    With waves k = 1 to K of parameters s_k, in percent, the speed at the share u of the series, 0 to 1, is
+
+        v(u) = 1 + sum_k s_k / 100 cos(pi k u),     y(u) = x(u + sum_k s_k / (100 pi k) sin(pi k u))
+
+    The places are the integral of the speed. It is the same at both ends for all parameters, and increases everywhere,
+    since no speed differs from 1 by `percent` or more in the sum. A random curve of speed with its integral scaled to
+    the length is the warp of Um et al.; waves need no scaling, and no parameter is redundant.
+
+    Args:
+        percent: the largest change of the speed at any place, 0 to 95. Each of the K parameters may be `percent / K` in
+            either direction.
+        waves: K. One wave speeds up one half and slows down the other.
+
+    >>> import torch
+    >>> region = TimeWarp(10, waves=1).around(torch.linspace(0, 1, 5).reshape(1, 1, 5))
+    >>> region.perturb(torch.tensor([[10.0]]), torch.tensor([0]))[0, 0]
+    tensor([0.0000, 0.2725, 0.5318, 0.7725, 1.0000])
+    """
+
+    percent: float = 5.0
+    waves: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        number = isinstance(self.percent, int | float) and not isinstance(self.percent, bool)
+        check(number and 0 <= self.percent <= 95, "percent", "a number from 0 to 95", repr(self.percent))
+        check_integer(self.waves, "waves")
+        set_fields(self, percent=float(self.percent))
+
+    @property
+    def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
+        """One for each wave."""
+        return tuple(f"wave {k} [%]" for k in range(1, self.waves + 1))
+
+    def describe(self) -> str:
+        """The largest change."""
+        return f"warped in time, faster or slower by at most {self.percent:g}% at any place"
+
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+        """The same for all inputs."""
+        _check_series(inputs)
+        most = self.percent / self.waves
+        return spread_limits(inputs, [0.0] * self.waves, *[(-most, most)] * self.waves)
+
+    def find_places(self, parameters: Tensor, length: int) -> Tensor:
+        """`t + (T - 1) sum_k s_k / (100 pi k) sin(pi k t / (T - 1))`."""
+        return self._warp(_count_samples(parameters, length).expand(len(parameters), -1), parameters)
+
+    def find_places_back(self, parameters: Tensor, length: int) -> Tensor:
+        """The inverse, by Newton's method from the nearest samples."""
+        times = _count_samples(parameters, length)
+        with torch.no_grad():
+            known = self.find_places(parameters, length)
+            wanted = times.expand(len(parameters), -1).contiguous()
+            right = torch.searchsorted(known.contiguous(), wanted).clamp(1, length - 1)
+            before, after = known.gather(1, right - 1), known.gather(1, right)
+            places = right - 1 + ((wanted - before) / (after - before)).clamp(0, 1)
+            for _ in range(2):  # linear interpolation is off by a few thousandths of a sample, Newton's error squares
+                places = places + (wanted - self._warp(places, parameters)) / self._speed(places, parameters)
+            places = places.clamp(0, length - 1)
+        # one more step, which has the derivative by the parameters: that of an implicit function
+        return places + (times - self._warp(places, parameters)) / self._speed(places, parameters).detach()
+
+    def _warp(self, places: Tensor, parameters: Tensor) -> Tensor:
+        last = places.shape[1] - 1
+        return places + last * sum(
+            parameters[:, k - 1 : k] / (100 * math.pi * k) * torch.sin(math.pi * k / last * places)
+            for k in range(1, self.waves + 1)
+        )
+
+    def _speed(self, places: Tensor, parameters: Tensor) -> Tensor:
+        last = places.shape[1] - 1
+        return (
+            1
+            + sum(  # type: ignore[return-value]
+                parameters[:, k - 1 : k] / 100 * torch.cos(math.pi * k / last * places)
+                for k in range(1, self.waves + 1)
+            )
+        )
+
+
+@neighbourhoods.register("window_crop")
+@dataclass(frozen=True)
+class WindowCrop(TimeChange):
+    """A window of the series, stretched back to its length: the rest is cut off.
+
+    With q percent cut off and the share p of it at the start: `y(t) = x(p q / 100 (T - 1) + t (1 - q / 100))`.
+
+    Args:
+        percent: from the least to the most that is cut off, 0 to 95; one number r stands for 0 to r.
+
+    >>> import torch
+    >>> region = WindowCrop(50).around(torch.tensor([[[0.0, 1.0, 2.0, 3.0, 4.0]]]))
+    >>> region.perturb(torch.tensor([[50.0, 1.0]]), torch.tensor([0]))[0, 0]
+    tensor([2.0000, 2.5000, 3.0000, 3.5000, 4.0000])
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("cut off [%]", "cut at the start [share]")
+
+    percent: Range = 10.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        set_fields(self, percent=read_amount(self.percent, "percent", most=95))
+
+    def describe(self) -> str:
+        """The range."""
+        return f"cropped in time by {_join(self.percent)}% and stretched back"
+
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+        """The same for all inputs."""
+        _check_series(inputs)
+        return spread_limits(inputs, [0.0, 0.5], _pair(self.percent), (0.0, 1.0))
+
+    def find_places(self, parameters: Tensor, length: int) -> Tensor:
+        """`p q / 100 (T - 1) + t (1 - q / 100)`."""
+        cut = parameters[:, :1] / 100
+        return parameters[:, 1:] * cut * (length - 1) + _count_samples(parameters, length) * (1 - cut)
+
+    def find_places_back(self, parameters: Tensor, length: int) -> Tensor:
+        """`(t - p q / 100 (T - 1)) / (1 - q / 100)`."""
+        cut = parameters[:, :1] / 100
+        return (_count_samples(parameters, length) - parameters[:, 1:] * cut * (length - 1)) / (1 - cut)
+
+
+@neighbourhoods.register("amplitude")
+@dataclass(frozen=True)
+class Amplitude(Transformation):
+    """All values times a factor: `y = (1 + s / 100) x`, as by another gain of the sensor.
+
+    Args:
+        percent: from the smallest to the largest change, at least -100; one number r stands for -r to r.
+
+    >>> import torch
+    >>> region = Amplitude(10).around(torch.tensor([[[1.0, -2.0]]]))
+    >>> region.perturb(torch.tensor([[10.0]]), torch.tensor([0]))
+    tensor([[[ 1.1000, -2.2000]]])
+    """
+
+    parameters: ClassVar[tuple[str, ...]] = ("amplitude [%]",)
+
+    percent: Range = 10.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        set_fields(self, percent=read_range(self.percent, "percent", least=-100))
+
+    def describe(self) -> str:
+        """The range."""
+        return f"changed in amplitude by {_join(self.percent)}%"
+
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+        """The same for all inputs."""
+        _check_series(inputs)
+        return spread_limits(inputs, [0.0], _pair(self.percent))
+
+    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """Multiply by the factor."""
+        return inputs * (1 + parameters[:, :, None] / 100)
+
+
+@neighbourhoods.register("drift")
+@dataclass(frozen=True)
+class Drift(Transformation):
+    """A straight line that is added: from a at the first sample to b at the last. Equal values are an offset.
+
+    At the share u of the series, 0 to 1: `y(u) = x(u) + scale (a (1 - u) + b u)`.
+
+    Args:
+        size: from the smallest to the largest value of a and b; one number r stands for -r to r.
+        unit: of `size`: `"std"`, where `scale` is the standard deviation over time of each channel of each series, or
+            `"value"` for the units of the inputs, where it is 1. A channel that is constant has no standard deviation,
+            and `"std"` does not change it.
+
+    >>> import torch
+    >>> region = Drift(1, unit="value").around(torch.zeros(1, 1, 5))
+    >>> region.perturb(torch.tensor([[0.0, 1.0]]), torch.tensor([0]))[0, 0]
+    tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
+    """
+
+    size: Range = 0.2
+    unit: Unit = "std"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        set_fields(self, size=read_range(self.size, "size"))
+        _check_unit(self.unit)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Both ends."""
+        return tuple(f"drift at the {end} [{self.unit}]" for end in ("start", "end"))
+
+    def describe(self) -> str:
+        """The range."""
+        return f"given a drift of {_join(self.size)}{_UNITS[self.unit]}"
+
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+        """The same for all inputs."""
+        _check_series(inputs)
+        return spread_limits(inputs, [0.0, 0.0], _pair(self.size), _pair(self.size))
+
+    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """Add the line."""
+        length = inputs.shape[2]
+        share = _count_samples(parameters, length) / (length - 1)
+        line = parameters[:, :1] * (1 - share) + parameters[:, 1:] * share
+        return inputs + _find_scale(inputs, self.unit) * line[:, None]
+
+
+@neighbourhoods.register("jitter")
+@dataclass(frozen=True)
+class Jitter(Transformation):
+    """Independent normal noise at every sample of every channel: `y = x + scale s z`, z standard normal.
+
+    The parameters are the level s and, for each value, a uniform number in [0, 1] whose normal quantile is z. So the
+    result is a function of the parameters, and a search can choose the noise, too.
+
+    Args:
+        size: from the smallest to the largest level, the standard deviation of the noise; one number r stands for 0
+            to r, and two equal numbers for that level.
+        unit: of `size`, as for `Drift`.
+
+    >>> import torch
+    >>> region = Jitter(0.1, unit="value").around(torch.zeros(1, 1, 3))
+    >>> region.perturb(torch.tensor([[0.1, 0.5, 0.975, 0.025]]), torch.tensor([0]))[0, 0]
+    tensor([ 0.0000,  0.1960, -0.1960])
+    """
+
+    size: Range = 0.1
+    unit: Unit = "std"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        set_fields(self, size=read_amount(self.size, "size", most=math.inf))
+        _check_unit(self.unit)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The level."""
+        return (f"noise [{self.unit}]",)
+
+    def count_parameters(self, shape: Sequence[int]) -> int:
+        """The level, and a number for each value."""
+        return 1 + math.prod(shape)
+
+    def describe(self) -> str:
+        """The range."""
+        return f"given normal noise of a standard deviation of {_join(self.size)}{_UNITS[self.unit]}"
+
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+        """The same for all inputs."""
+        _check_series(inputs)
+        numbers = self.count_parameters(inputs.shape[1:]) - 1
+        return spread_limits(inputs, [0.0] + [0.5] * numbers, _pair(self.size), *[(0.0, 1.0)] * numbers)
+
+    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """Add the noise."""
+        edge = torch.finfo(parameters.dtype).eps / 2  # the quantiles of 0 and 1 are infinite
+        z: Tensor = torch.special.ndtri(parameters[:, 1:].clamp(edge, 1 - edge)).reshape(inputs.shape)
+        return inputs + _find_scale(inputs, self.unit) * parameters[:, :1, None] * z
+
+
+@neighbourhoods.register("dropped_samples")
+@dataclass(frozen=True)
+class DroppedSamples(Transformation):
+    """Samples that are missing at random, in all channels at once.
+
+    The parameters are the share s and, for each time, a uniform number in [0, 1]; where it is below s, the sample is
+    missing. Not differentiable: a sample is there or not.
+
+    Args:
+        percent: from the smallest to the largest share, 0 to 100; one number r stands for 0 to r, and two equal numbers
+            for that share.
+        fill: what a missing sample becomes: `"hold"` for the last value that is not missing, or the first one at the
+            start of the series; or `"zeros"`. Where all samples are missing, the first one is kept by `"hold"`.
+
+    >>> import torch
+    >>> region = DroppedSamples(50).around(torch.tensor([[[1.0, 2.0, 3.0, 4.0]]]))
+    >>> region.perturb(torch.tensor([[50.0, 0.9, 0.2, 0.3, 0.6]]), torch.tensor([0]))[0, 0]
+    tensor([1., 1., 1., 4.])
+    """
+
+    differentiable: ClassVar[bool] = False
+    parameters: ClassVar[tuple[str, ...]] = ("dropped [%]",)
+
+    percent: Range = 10.0
+    fill: Literal["hold", "zeros"] = "hold"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        set_fields(self, percent=read_amount(self.percent, "percent", most=100))
+        check(self.fill in ("hold", "zeros"), "fill", "hold or zeros", repr(self.fill))
+
+    def count_parameters(self, shape: Sequence[int]) -> int:
+        """The share, and a number for each time."""
+        return 1 + shape[-1]
+
+    def describe(self) -> str:
+        """The range."""
+        return f"missing {_join(self.percent)}% of its samples"
+
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+        """The same for all inputs."""
+        length = _check_series(inputs)
+        return spread_limits(inputs, [0.0] + [0.5] * length, _pair(self.percent), *[(0.0, 1.0)] * length)
+
+    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """Replace what is missing."""
+        kept = parameters[:, 1:] * 100 >= parameters[:, :1]
+        if self.fill == "zeros":
+            return inputs * kept[:, None]
+        times = torch.arange(inputs.shape[2], device=inputs.device)
+        last = torch.where(kept, times, -1).cummax(dim=1).values
+        first = kept.int().argmax(dim=1, keepdim=True)
+        held = torch.where(last < 0, first, last)
+        return inputs.gather(2, held[:, None].expand_as(inputs))
+
+
+_UNITS = {"std": " standard deviations", "value": ""}
+
+
+def interpolate(series: Tensor, places: Tensor, fill: Fill = "border") -> Tensor:
+    """`series` `(M, C, T)` at `places` `(M, S)`, in samples from 0 to T - 1, by linear interpolation; `(M, C, S)`.
+
+    Args:
+        series: values.
+        places: also between samples and outside of the series.
+        fill: what lies outside, as for `FilledTimeChange`. Towards zeros there is one sample of interpolation.
+
+    >>> interpolate(torch.tensor([[[0.0, 2.0, 4.0]]]), torch.tensor([[0.5, 2.5, -1.0]]), "reflection")
+    tensor([[[1., 3., 2.]]])
+    """
+    last = series.shape[2] - 1
+    if fill == "border":
+        places = places.clamp(0, last)
+    elif fill == "reflection":
+        places = places.remainder(2 * last)
+        places = last - (places - last).abs()
+    left = places.detach().floor()
+    share = (places - left)[:, None]
+    found = []
+    for index in (left, left + 1):
+        values = series.gather(2, index.clamp(0, last).long()[:, None].expand(-1, series.shape[1], -1))
+        if fill == "zeros":
+            values = values * ((index >= 0) & (index <= last))[:, None]
+        found.append(values)
+    return torch.lerp(found[0], found[1], share.expand_as(found[0]))
+
+
+def _count_samples(parameters: Tensor, length: int) -> Tensor:
+    """The times 0 to T - 1, `(1, T)`, like the parameters."""
+    return torch.arange(length, dtype=parameters.dtype, device=parameters.device)[None]
+
+
+def _lie_inside(places: Tensor, length: int) -> Tensor:
+    """Which places are within a series of this length."""
+    return (places >= -_SLACK) & (places <= length - 1 + _SLACK)
+
+
+def _find_scale(inputs: Tensor, unit: Unit) -> Tensor:
+    """What a change of 1 is in the units of the inputs, for each channel, `(M, C, 1)`."""
+    if unit == "value":
+        return torch.ones_like(inputs[:, :, :1])
+    scale: Tensor = inputs.std(dim=2, correction=0, keepdim=True)
+    return scale
+
+
+def _check_series(inputs: Tensor) -> int:
+    """The length of series `(P, C, T)`; an error for inputs of another shape."""
+    fits = inputs.ndim == 3 and inputs.shape[2] >= 2
+    check(fits, "inputs", "series of shape (N, channels, time), of at least 2 samples", f"shape {tuple(inputs.shape)}")
+    return inputs.shape[2]
+
+
+def _check_unit(unit: str) -> None:
+    check(unit in _UNITS, "unit", f"one of {', '.join(_UNITS)}", repr(unit))
+
+
+def _pair(limits: Range) -> tuple[float, float]:
+    """A range as its two numbers, which it is once `__post_init__` has read it."""
+    assert isinstance(limits, tuple)
+    return limits
+
+
+def _join(limits: Range) -> str:
+    """A range in words.
+
+    >>> _join((-3.0, 3.0)), _join((5.0, 5.0))
+    ('-3 to 3', '5')
+    """
+    low, high = _pair(limits)
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"

@@ -1,0 +1,90 @@
+"""A single `Result`: its values over samples, and pictures of the sample that says most against the explainer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from standfast.metrics.result import Result
+from standfast.plots.canvas import ESTIMATE, escape_text, import_pyplot
+from standfast.plots.maps import show
+from standfast.presentation import Reading, presentation_of
+from standfast.presentation.base import ALIGNED, format_number
+from standfast.presentation.wording import describe_parameters
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: the arrays of a result that are pictures: clean inputs and their maps, perturbed inputs and theirs
+PICTURES = ("origins", "origin_maps", "inputs", "maps")
+
+
+def plot_result(
+    result: Result, *, features: Sequence[str] | None = None, tokens: Sequence[Sequence[str]] | None = None
+) -> list[Axes]:
+    """What `Result.plot` draws: the values in order, and the worst sample before and after, where it is stored."""
+    reading = presentation_of(result.metric).reading(result.options)
+    plt = import_pyplot()
+    _, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
+    rows = reading.select_valid(result.frame())
+    _draw_values(axes, result, reading, rows)
+    worst = find_worst(reading, rows)
+    stored = result.tensors()
+    if worst is None or not set(PICTURES[:2]) <= stored.keys():
+        return [axes]
+    names = PICTURES if set(PICTURES) <= stored.keys() else PICTURES[:2]
+    pictures = {name: np.asarray(stored[name][worst].detach().cpu()) for name in names}
+    inputs = [pictures[name] for name in names[::2]]
+    maps = [pictures[name] for name in names[1::2]]
+    row = rows.filter(sample=worst).row(0, named=True)
+    value = format_number(float(row[reading.column]), reading.decimals)
+    parameters = describe_parameters(row, result.options, inputs[0].shape)
+    changed = f"perturbed, value {value}" + "".join(f"\n{part}" for part in parameters.split(", ") if part)
+    titles = [f"sample {worst}", changed][: len(inputs)]
+    if len(inputs) > 1 and ALIGNED[0] in stored:  # the map moved back belongs to the positions of the clean input
+        inputs.append(inputs[0])
+        maps.append(np.asarray(stored[ALIGNED[0]][worst].detach().cpu()))
+        titles.append("map moved back\n(hatched: not seen)")
+    words = None if tokens is None else [tokens[worst]] * len(inputs)
+    drawn = show(np.stack(inputs), {"map": np.stack(maps)}, features=features, tokens=words, titles=titles)
+    return [axes, *drawn]
+
+
+def find_worst(reading: Reading, rows: Any) -> int | None:
+    """The sample with the worst value, or, where no value is better, with the largest; None without values."""
+    if not len(rows):
+        return None
+    ordered = rows.sort(reading.column, descending=reading.direction != "higher", maintain_order=True)
+    return int(ordered["sample"][0])
+
+
+def _draw_values(axes: Any, result: Result, reading: Reading, rows: Any) -> None:
+    """A point for each sample, in the order of the values, with its interval; a line at the median."""
+    values, bounds = reading.values(rows), reading.bounds(rows)
+    order = np.argsort(values, kind="stable")
+    places, ordered = np.arange(len(order)), values[order]
+    own = reading.column == "value" and {"low", "high"} <= set(rows.columns)
+    if own and rows["low"].null_count() < len(rows):
+        low, high = (rows[name].fill_null(np.nan).to_numpy()[order] for name in ("low", "high"))
+        floor = np.nanmin(np.where(np.isfinite(low), low, np.nan)) if np.isfinite(low).any() else ordered.min()
+        axes.vlines(places, np.where(np.isneginf(low), floor, low), high, color="0.6", lw=1.2)
+    marked = bounds[order]
+    axes.plot(places[~marked], ordered[~marked], "o", ms=5, color=ESTIMATE, label="a sample")
+    if marked.any():
+        side = "at most" if reading.censored_side == "upper" else "at least"
+        shape = "v" if reading.censored_side == "upper" else "^"
+        axes.plot(places[marked], ordered[marked], shape, ms=6, mec=ESTIMATE, mfc="white", label=f"{side} this value")
+    if len(ordered):
+        middle = float(np.median(ordered))
+        name = f"median {format_number(middle, reading.decimals)}"
+        axes.axhline(middle, color="#D55E00", lw=1.2, label=name)
+        axes.legend(fontsize=8, frameon=False)
+    axes.set_xlabel("samples, in the order of their values")
+    better = f"\n({reading.direction} is better)" if reading.direction else ""
+    axes.set_ylabel(escape_text(reading.axis) + better)
+    skipped = len(result) - len(rows)
+    left_out = f", {skipped} left out" if skipped else ""
+    axes.set_title(escape_text(f"{result.metric}: {len(rows)} of {len(result)} samples{left_out}"), fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,219 @@
+"""Registries: names for the classes and functions that a study file or a command line can use."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, TypeVar
+
+from standfast.errors import (
+    FORMER_NAME,
+    ArgumentError,
+    FormerNameError,
+    StandfastError,
+    UnknownNameError,
+    UnknownOptionError,
+    check,
+)
+
+T = TypeVar("T")
+_BETWEEN = re.compile(r",(?![^()\[\]]*[)\]])")  # a comma between options, not within the brackets of a value
+
+
+class Registry(Generic[T]):
+    """Maps names to entries of one kind. An unknown name raises an error that suggests the nearest name.
+
+    Other installed packages can add entries (plug-ins) through entry points.
+    A plug-in is listed at once and imported when it is first used. It cannot replace a built-in name.
+
+    Args:
+        kind: the word for one entry in error messages, such as `"metric"`.
+        group: the group of the entry points, such as `"standfast.metrics"`; None for a registry without plug-ins.
+        fits: returns True if an object is a valid entry; by default any object is.
+        named: whether an entry must have a `name` of its own; if it has one, it is registered under that name.
+        packages: maps another package to the function, as `"module:function"`, that gives the entry for a name of the
+            form `"package:Title"`: a class, or a function of options. It is imported when such a name is first used.
+
+    >>> shapes: Registry[type] = Registry("shape")
+    >>> shapes.add("list", list)
+    >>> shapes["list"]
+    <class 'list'>
+    >>> shapes["lisst"]
+    Traceback (most recent call last):
+        ...
+    standfast.errors.UnknownNameError: shape: expected one of list, got 'lisst' (did you mean 'list'?)
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        group: str | None = None,
+        fits: Callable[[object], bool] = lambda entry: True,
+        named: bool = False,
+        packages: Mapping[str, str] | None = None,
+    ) -> None:
+        self.kind, self.group, self._fits, self._named = kind, group, fits, named
+        self.packages = dict(packages or {})
+        self._entries: dict[str, T] = {}
+
+    def add(self, name: str, entry: T) -> None:
+        """Register `entry` under `name`.
+
+        Raises:
+            ArgumentError: the name is in use; `entry` is not one of this kind, or has another name.
+        """
+        check(name not in self._entries, f"{self.kind} name", "a name that is not in use", repr(name))
+        self._check(name, entry, repr(entry))
+        self._entries[name] = entry
+
+    def _check(self, name: str, entry: T, got: str) -> None:
+        check(self._fits(entry), f"{self.kind} {name}", f"a {self.kind}", got)
+        own = getattr(entry, "name", None if self._named else name)
+        check(own == name, f"{self.kind} {name}", f"a {self.kind} whose name is {name!r}", f"the name {own!r} in {got}")
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Return a decorator that registers a class or function under `name`."""
+
+        def decorate(entry: T) -> T:
+            self.add(name, entry)
+            return entry
+
+        return decorate
+
+    @cached_property
+    def plugins(self) -> dict[str, EntryPoint]:
+        """The entry points that other packages provide, by name."""
+        return {} if self.group is None else {point.name: point for point in entry_points(group=self.group)}
+
+    def is_from_package(self, name: object) -> bool:
+        """Whether `name` has the form `"package:Title"` for one of `packages`; the title may be unknown.
+
+        Options may follow, as in `"package:Title:option=value"`. Text whose options follow the first colon, such as
+        `"lime:samples=50"`, names an entry of this registry.
+        """
+        package, colon, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
+        return bool(colon) and package in self.packages and "=" not in rest.partition(":")[0]
+
+    def __getitem__(self, name: str) -> T:
+        if self.is_from_package(name):
+            module, _, function = self.packages[name.partition(":")[0]].partition(":")
+            made: T = getattr(import_module(module), function)(name)
+            return made
+        if name not in self._entries:
+            if name not in self.plugins:
+                self._check_former_name(name)
+                raise UnknownNameError(self.kind, name, self.names())
+            entry = self._load(self.plugins[name])
+            self._entries.setdefault(name, entry)  # the import may already have registered it
+        return self._entries[name]
+
+    def _check_former_name(self, name: str) -> None:
+        """Say so if a package offers the plug-in under the former name of this project."""
+        former = str(self.group).replace("standfast", FORMER_NAME)
+        for point in entry_points(group=former, name=name):
+            raise FormerNameError(f"the group {former} of the plug-in {point.value}", f"register it under {self.group}")
+
+    def _load(self, point: EntryPoint) -> T:
+        plugin = f"the plug-in {point.value} of {point.dist.name if point.dist else 'an unknown package'}"
+        try:
+            entry = point.load()
+        except Exception as error:
+            raise StandfastError(
+                f"{self.kind} {point.name}: {plugin} could not be loaded: {type(error).__name__}: {error}"
+            ) from error
+        self._check(point.name, entry, f"{entry!r} from {plugin}")
+        loaded: T = entry
+        return loaded
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries or name in self.plugins
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+    def loaded(self) -> list[T]:
+        """The entries that are registered, without the plug-ins that nobody has asked for."""
+        return list(self._entries.values())
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted(self._entries.keys() | self.plugins.keys())
+
+
+def build(
+    kinds: Registry[type[T]],
+    text: str,
+    options: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> T:
+    """Make an instance of a registered dataclass.
+
+    Args:
+        kinds: a registry of dataclasses.
+        text: `"name"` or `"name:option=value,option=value"`.
+        options: further options; they override those in `text`.
+        defaults: options for where neither has them.
+
+    Entries of other packages, `"package:Title"`, may be functions of options; these check the options themselves.
+
+    Raises:
+        UnknownNameError: the registry has no such name.
+        ArgumentError: an option is malformed, unknown or missing, or the dataclass refuses its value.
+    """
+    name, _, rest = text.partition(":")
+    if kinds.is_from_package(text):
+        title, _, rest = rest.partition(":")
+        name = f"{name}:{title}"
+    kind = kinds[name.strip()]
+    options = {**(defaults or {}), **parse_options(rest, kinds.kind), **(options or {})}
+    known = [field.name for field in fields(kind)] if is_dataclass(kind) else list(options)
+    for option in options:
+        if option not in known:
+            raise UnknownOptionError(getattr(kind, "name", name), option, options[option], known)
+    _check_required(kind, name, options)
+    return kind(**options)
+
+
+def _check_required(kind: type, name: str, options: Mapping[str, Any]) -> None:
+    """Raise `ArgumentError` for an option without a default that is missing, with its value in `kind.example()`."""
+    for field in fields(kind) if is_dataclass(kind) else ():
+        if field.init and field.name not in options and field.default is field.default_factory is MISSING:
+            expected = f"a value for {name}"
+            example = getattr(kind, "example", None)
+            if example is not None:
+                expected += f", such as {field.name}={_spell(getattr(example(), field.name))}"
+            raise ArgumentError(field.name, expected, "none")
+
+
+def _spell(value: object) -> str:
+    """A value as code; of a dataclass only the fields that differ from their defaults."""
+    if not is_dataclass(value):
+        return repr(value)
+    options = {field.name: getattr(value, field.name) for field in fields(value)}
+    own = [f"{field.name}={options[field.name]!r}" for field in fields(value) if options[field.name] != field.default]
+    return f"{type(value).__name__}({', '.join(own)})"
+
+
+def parse_options(text: str, what: str) -> dict[str, Any]:
+    """`"steps=64,baseline=0"` as options; values are Python literals, or else strings.
+
+    >>> parse_options("steps=64,mode=fast,units=(32, 64)", "explainer")
+    {'steps': 64, 'mode': 'fast', 'units': (32, 64)}
+
+    Raises:
+        ArgumentError: the text has another form; `what` names it in the message.
+    """
+    options: dict[str, Any] = {}
+    for part in filter(None, (p.strip() for p in _BETWEEN.split(text))):
+        key, separator, value = (piece.strip() for piece in part.partition("="))
+        check(bool(key and separator and value), what, "name:option=value,option=value", repr(part))
+        try:
+            options[key] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            options[key] = value
+    return options

@@ -1,0 +1,172 @@
+"""What a similarity of positions is for two unrelated maps: its chance level, and values corrected for it.
+
+Windows around k positions cover a large part of a map, so a locality-sensitive similarity is high for unrelated maps,
+too. "Unrelated" means here: each map keeps its own values, and the places where they are not 0 (its support), but the
+values are drawn onto these places at random, independently of the other map. So k, the window, ties and the supports
+are those of the compared pair, and nothing else is common to both maps. The chance level c is the expected similarity.
+
+A similarity s with the largest value 1 is corrected as in Cohen's kappa and the adjusted Rand index:
+
+    (s - c) / (1 - c)
+
+It is 0 on average for unrelated maps, 1 for equal ones, and negative for maps that are less similar than by chance.
+Near c = 1 there is no room above chance: see `ROOM`.
+
+How c is computed. Let A and B be the supports, with more than k positions each. S_k is a random subset of A, T_k of B.
+A position p of A is in S_k with probability k / |A|. T_k leaves out the window of p, which has n_B(p) positions of B,
+with the probability of a hypergeometric distribution. So for LENS-precision
+
+    c = 1 / |A| * sum over p in A of (1 - C(|B| - n_B(p), k) / C(|B|, k)),
+
+exactly; for recall with exchanged roles, and for the intersection with windows of the position itself. A support of at
+most k positions is in the set as a whole, together with those zeros that come first by `ties`. For diverse sets, rank
+correlations of smoothed maps, maps with negative values and the authors' script, c is the mean over random draws, and
+its standard error is stated.
+
+Source of the correction: Hubert and Arabie, "Comparing partitions" (Journal of Classification 2, 1985), for sets of
+pairs. The chance level of LENS is ours; Kamath et al. (AAAI 2024) give none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from standfast.errors import check, check_integer
+from standfast.similarity.diverse import CHUNK_ELEMENTS, Ties, resolve_k, split_maps, top_k
+from standfast.similarity.local import (
+    lens_kendall,
+    lens_precision,
+    lens_recall,
+    lens_spearman,
+    reduce_pair,
+    topk_intersection,
+)
+from standfast.similarity.rows import order_rows, row_sum, working_dtype
+from standfast.similarity.windows import dilate, smooth
+from standfast.tensors import Streams
+
+#: the least room above chance, 1 - c, for which a corrected value is given; below, one position is worth too much
+ROOM = 0.05
+_OF_SETS = (topk_intersection, lens_precision, lens_recall)
+_KNOWN = (*_OF_SETS, lens_spearman, lens_kendall)
+
+
+@dataclass(frozen=True)
+class ChanceLevel:
+    """The expected similarity of unrelated maps.
+
+    Attributes:
+        value: `(N,)`; NaN where the similarity is not defined.
+        error: the standard error of `value`, `(N,)`; 0 where it is exact.
+    """
+
+    value: Tensor
+    error: Tensor
+
+
+def measure_chance(
+    function: Callable[..., Tensor], a: Tensor, b: Tensor, draws: int = 32, seed: int = 0
+) -> ChanceLevel | None:
+    """What `standfast.similarity.chance_level` returns, for a similarity's function, which may be a `partial`."""
+    check_integer(draws, "draws", 2)
+    of, options = _split(function)
+    if of not in _KNOWN:
+        return None
+    x, y = (m.detach() for m in reduce_pair(a, b, options.get("channels", "abs_sum")))
+    defined = function(x, y)  # NaN where there is nothing to compare; it also checks the options
+    value, error = torch.zeros_like(defined), torch.zeros_like(defined)
+    exact = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    if of in _OF_SETS and not options.get("diverse", False) and options.get("protocol", "paper") == "paper":
+        k = resolve_k(options.get("k"), x.shape[1:].numel())
+        exact = _is_uniform(x, k) & _is_uniform(y, k)
+        value = torch.cat([_expect(of, p, q, k, options) for p, q in split_maps(x, y)]).to(defined.dtype)
+    rest = (~exact).nonzero()[:, 0]
+    if len(rest):
+        rows = max(1, CHUNK_ELEMENTS // (draws * x.shape[1:].numel()))
+        pairs = zip(torch.split(x[rest], rows), torch.split(y[rest], rows), strict=True)
+        drawn = [_simulate(function, p, q, draws, seed) for p, q in pairs]
+        value[rest], error[rest] = (torch.cat(part).to(defined.dtype) for part in zip(*drawn, strict=True))
+    return ChanceLevel(torch.where(defined.isnan(), torch.nan, value), error)
+
+
+def correct_for_chance(value: Tensor, chance: Tensor) -> Tensor:
+    """`(value - chance) / (1 - chance)`, of the same shape; NaN where `1 - chance` is less than `ROOM`.
+
+    >>> correct_for_chance(torch.tensor([0.75, 0.25, 1.0]), torch.tensor([0.5, 0.5, 0.99])).tolist()
+    [0.5, -0.5, nan]
+    """
+    check(value.shape == chance.shape, "chance", f"the shape of value, {tuple(value.shape)}", tuple(chance.shape))
+    room = 1 - chance
+    return torch.where(room >= ROOM, (value - chance) / room.clamp(min=ROOM), torch.nan)
+
+
+def _split(function: Callable[..., Tensor]) -> tuple[Callable[..., Tensor], dict[str, Any]]:
+    """A similarity's function and the options that are set."""
+    return (function.func, dict(function.keywords)) if isinstance(function, partial) else (function, {})
+
+
+def _is_uniform(x: Tensor, k: int) -> Tensor:
+    """Whether the k largest values, drawn onto the support, are a uniformly random subset of it; `(N,)` bool.
+
+    They are not if negative values are below zeros, or if equal values other than 0 are on both sides of the limit.
+    """
+    flat = x.flatten(1)
+    tied = torch.zeros(len(flat), dtype=torch.bool, device=x.device)
+    if k < flat.shape[1]:
+        largest = flat.topk(k + 1, dim=1).values
+        tied = (largest[:, k - 1] == largest[:, k]) & (largest[:, k] != 0)
+    return (flat.amin(1) >= 0) & ~tied
+
+
+def _expect(of: Callable[..., Tensor], x: Tensor, y: Tensor, k: int, options: dict[str, Any]) -> Tensor:
+    """The exact expectation for plain sets, float64 `(n,)`; meaningless where a support is not uniform."""
+    w = 0 if of is topk_intersection else options.get("w", 1)
+    if of is lens_recall:
+        x, y = y, x
+    ties: Ties = "random" if options.get("ties") == "random" else "position"
+
+    def fixed(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The support, its size `(n, 1, ...)`, and the set where the support is not larger than k."""
+        support = m != 0
+        size = support.flatten(1).sum(1).double().view(-1, *(1,) * (m.ndim - 1))
+        return support, size, top_k(m, k, ties)
+
+    (support_x, size_x, set_x), (support_y, size_y, set_y) = fixed(x), fixed(y)
+    chosen = torch.where(size_x > k, k * support_x / size_x.clamp(min=1), set_x.double())
+    count = (smooth(support_y.double(), w) * (2 * w + 1) ** (y.ndim - 1)).round()  # of the support in each window
+    free = size_y - count
+
+    def log_falling(n: Tensor) -> Tensor:
+        """The logarithm of n (n - 1) ... (n - k + 1)."""
+        return torch.lgamma(n.clamp(min=k) + 1) - torch.lgamma(n.clamp(min=k) - k + 1)
+
+    missed = torch.where(free >= k, (log_falling(free) - log_falling(size_y)).exp(), 0)
+    near = torch.where(size_y > k, 1 - missed, dilate(set_y, w).double())
+    return row_sum((chosen * near).flatten(1)) / k
+
+
+def _simulate(function: Callable[..., Tensor], x: Tensor, y: Tensor, draws: int, seed: int) -> tuple[Tensor, Tensor]:
+    """The mean similarity of random pairs and its standard error, float64 `(n,)` each."""
+    streams = Streams.for_rows(torch.cat((x.flatten(1), y.flatten(1)), dim=1), seed)
+    numbers = streams.uniform((2, draws, x.shape[1:].numel()), torch.float32)
+    first, second = (_scatter_values(m, numbers[:, side]) for side, m in enumerate((x, y)))
+    found = function(first, second).double().view(len(x), draws)
+    mean = row_sum(found) / draws
+    variance = row_sum((found - mean[:, None]).square()) / (draws - 1)
+    return mean, (variance / draws).sqrt()
+
+
+def _scatter_values(m: Tensor, numbers: Tensor) -> Tensor:
+    """The values of maps on their supports, in the random orders of `numbers` `(n, draws, P)`: `(n * draws, ...)`."""
+    flat = m.flatten(1)
+    support = (flat != 0)[:, None].expand(numbers.shape).flatten(0, 1)
+    values = flat.gather(1, order_rows((flat == 0).to(working_dtype(m))))  # those of the support first
+    places = order_rows(torch.where(support, numbers.flatten(0, 1), 2.0))
+    values = values[:, None].expand(numbers.shape).flatten(0, 1)
+    return torch.empty_like(values).scatter_(1, places, values).view(-1, *m.shape[1:])

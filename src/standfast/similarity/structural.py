@@ -1,0 +1,159 @@
+"""Structural similarity (SSIM), which compares maps window by window."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from standfast.errors import check
+from standfast.similarity.rows import binade, check_pair, is_degenerate, row_sum, working_dtype
+
+K1, K2 = 0.01, 0.03  # the constants of the paper
+SIGMA = 1.5
+
+
+def ssim(a: Tensor, b: Tensor, window: int = 7, data_range: float | None = None, gaussian: bool = False) -> Tensor:
+    """Mean structural similarity over all windows that lie inside the map, and over channels.
+
+    Equals `skimage.metrics.structural_similarity(..., use_sample_covariance=True)`, also with
+    `gaussian_weights=True` (here `gaussian=True, window=11`). Two maps that are both constant (`is_degenerate`) have
+    similarity 0. Differentiable; gradients are finite.
+
+    Args:
+        a: images `(N, C, H, W)`, series `(N, C, T)`, or flat maps `(N, F)`, which are treated as series of one
+            channel; floating; half precision is computed in float32.
+        b: maps of the same shape.
+        window: side of the window, odd and at least 3. If a side of the map is shorter, the window has the largest odd
+            number of positions that fit. Windows of a single value compare only means.
+        data_range: the range of the values, SSIM's L; by default, for each row, the largest value of both maps less the
+            smallest value of both.
+        gaussian: weight the window by a Gaussian of standard deviation 1.5 instead of uniformly.
+
+    Returns:
+        `(N,)` in [-1, 1]; NaN for a row that holds a NaN or an infinity.
+
+    Raises:
+        ArgumentError: shapes, devices or types do not fit, or an option is out of range.
+
+    Source: Wang, Bovik, Sheikh, Simoncelli, IEEE Trans. Image Process. 13 (2004).
+
+    >>> image = torch.linspace(0, 1, 64).reshape(1, 1, 8, 8)
+    >>> ssim(image, image), ssim(image, 1 - image)
+    (tensor([1.]), tensor([-0.95]))
+    """
+    return compare_windows(a, b, window, data_range, gaussian)
+
+
+def compare_windows(
+    a: Tensor,
+    b: Tensor,
+    window: int = 7,
+    data_range: float | None = None,
+    gaussian: bool = False,
+    seen: Tensor | None = None,
+) -> Tensor:
+    """`ssim`, or its mean over the windows that are wholly `seen`, bool like the maps; NaN where there is none."""
+    check_pair(a, b)
+    check(a.ndim in (2, 3, 4), "a", "shape (N, F), (N, C, T) or (N, C, H, W)", tuple(a.shape))
+    odd = isinstance(window, int) and window >= 3 and window % 2 == 1
+    check(odd, "window", "an odd whole number, at least 3", window)
+    if data_range is not None:
+        check(0 < data_range < math.inf, "data_range", "a finite number above 0", data_range)
+
+    dtype = working_dtype(a, b)
+    empty = is_degenerate(a) & is_degenerate(b)
+    x, y = a.to(dtype), b.to(dtype)
+    if a.ndim == 2:
+        x, y = x.unsqueeze(1), y.unsqueeze(1)
+    per_row = (-1,) + (1,) * (x.ndim - 1)
+
+    # Division by a power of two is exact and prevents underflow and overflow of products. The index does not change
+    # when maps and range have the same scale, so gradients need not flow through the scale.
+    rows = torch.cat((x.flatten(1), y.flatten(1)), dim=1)
+    size = rows.detach().abs().amax(1)
+    scale = binade(size)
+    x, y = x / scale.view(per_row), y / scale.view(per_row)
+    if data_range is None:
+        extent = rows.amax(1) / scale - rows.amin(1) / scale
+    else:
+        extent = torch.full_like(scale, min(data_range, torch.finfo(dtype).max)) / scale
+
+    index = _windowed_index(x, y, extent.view(per_row), window, gaussian).flatten(1)
+    if seen is None:
+        mean = row_sum(index) / index.shape[1]
+    else:
+        usable = _see_windows(seen.view(x.shape), window).flatten(1)
+        count = usable.sum(1)
+        mean = row_sum(torch.where(usable, index, 0)) / count.clamp(min=1)
+        mean = torch.where(count > 0, mean, torch.nan)
+    result = torch.where(empty, 0, mean)
+    return torch.where(size.isfinite(), result, torch.nan)
+
+
+def _windowed_index(x: Tensor, y: Tensor, extent: Tensor, window: int, gaussian: bool) -> Tensor:
+    """The index of every window of `(N, C, ...)`, in [-1, 1]; `extent` broadcasts against the maps."""
+    # The middle of each channel is subtracted first; with a large offset the variances would lose all precision.
+    x_middle, y_middle = _middle(x), _middle(y)
+    p, q = x - x_middle, y - y_middle
+    moments = torch.stack((p, q, p * p, q * q, p * q))
+    members = 1
+    for dim in range(3, moments.ndim):
+        taps = _fit_window(window, moments.shape[dim])
+        moments = _window_mean(moments, dim, taps, gaussian)
+        members *= taps
+    mp, mq, mpp, mqq, mpq = moments.unbind(0)
+    sample = members / max(members - 1, 1)  # sample covariance, as in scikit-image
+    x_variance = (sample * (mpp - mp * mp)).clamp(min=0)
+    y_variance = (sample * (mqq - mq * mq)).clamp(min=0)
+    # Rounding can make a covariance larger than the variances allow, where a window is constant in both maps.
+    most = (x_variance + y_variance) / 2
+    covariance = (sample * (mpq - mp * mq)).clamp(-most, most)
+    x_mean, y_mean = mp + x_middle, mq + y_middle
+
+    limits = torch.finfo(x.dtype)
+    c1 = (K1 * extent).square().clamp(limits.tiny, limits.max / 8)
+    c2 = (K2 * extent).square().clamp(limits.tiny, limits.max / 8)
+    luminance = (2 * x_mean * y_mean + c1) / (x_mean * x_mean + y_mean * y_mean + c1)
+    structure = (2 * covariance + c2) / (x_variance + y_variance + c2)
+    return luminance.clamp(-1, 1) * structure
+
+
+def _fit_window(window: int, side: int) -> int:
+    """The largest odd number of positions that is at most `window` and `side`."""
+    return min(window, side - 1 + side % 2)
+
+
+def _see_windows(seen: Tensor, window: int) -> Tensor:
+    """Which windows of `seen` `(N, C, ...)` are wholly seen, bool."""
+    share = seen.float()
+    for dim in range(2, seen.ndim):
+        share = _window_mean(share, dim, _fit_window(window, seen.shape[dim]), gaussian=False)
+    return share == 1
+
+
+@torch.no_grad()
+def _middle(x: Tensor) -> Tensor:
+    spatial = tuple(range(2, x.ndim))
+    return x.amin(spatial, keepdim=True) / 2 + x.amax(spatial, keepdim=True) / 2
+
+
+def _window_mean(x: Tensor, dim: int, taps: int, gaussian: bool) -> Tensor:
+    """Weighted mean of `taps` neighbours along one axis, for all places where they lie inside the map.
+
+    Computed by shifted additions. They are elementwise, so a row has the same bits in every batch; pooling and
+    convolution kernels do not guarantee this.
+    """
+    length = x.shape[dim] - taps + 1
+    shifted = (x.narrow(dim, shift, length) for shift in range(taps))
+    if not gaussian:
+        total = next(shifted)
+        for part in shifted:
+            total = total + part
+        return total / taps
+    weights = [math.exp(-0.5 * ((shift - taps // 2) / SIGMA) ** 2) for shift in range(taps)]
+    total = next(shifted) * (weights[0] / sum(weights))
+    for weight, part in zip(weights[1:], shifted, strict=True):
+        total = total + part * (weight / sum(weights))
+    return total

@@ -1,0 +1,159 @@
+"""Bootstrap intervals of statistics of means over samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from standfast.distributions import normal_cdf, normal_quantile, t_quantile
+from standfast.tensors import Array
+
+#: from means `(..., Q)` to numbers `(..., R)`, NaN where they are not defined
+Statistic = Callable[[Array], Array]
+
+LEVEL = 0.95
+#: with fewer samples there is no interval, unless a caller asks for one
+FEW = 5
+_DEFINED = 0.95  # the share of draws in which a statistic must be defined
+_CELLS = 2_000_000  # numbers in memory at a time
+_ROUNDING = 1e-12  # draws that differ by this share of the largest are tied
+
+
+def average_samples(values: Array) -> Array:
+    """The means of `values` `(n, Q)` over samples, `(Q,)`; NaN for no samples."""
+    return np.asarray(values.mean(0)) if len(values) else np.full(values.shape[1], np.nan)
+
+
+def intervals_of_means(
+    values: Array,
+    statistic: Statistic = lambda means: means,
+    *,
+    level: float = LEVEL,
+    resamples: int = 2000,
+    seed: int = 0,
+    accelerated: bool = True,
+    fewest: int = FEW,
+) -> tuple[Array, Array, Array]:
+    """A statistic of means over samples, and the ends of its bootstrap interval.
+
+    The interval is Efron's (1987, JASA 82) BCa interval with jackknife acceleration. Samples are drawn with all their
+    values, so comparisons within a sample stay paired. The same seed draws the same samples in every call.
+
+    Args:
+        values: finite values `(n, Q)`.
+        statistic: a function of means `(..., Q)` that returns `(..., R)`, NaN where it is not defined; by default it
+            returns the means.
+        level: confidence level, in (0, 1).
+        resamples: how many times the samples are resampled, at least 1.
+        seed: of the random draws.
+        accelerated: whether the interval is BCa, or has plain percentiles as its ends, for a statistic that is not
+            smooth in the means.
+        fewest: with fewer samples there is no interval; at least 2.
+
+    Returns:
+        Three arrays `(R,)`: the statistic, the lower ends and the upper ends. The ends are NaN for too few samples, and
+        if the statistic is undefined for more than 5% of the draws or, for BCa, when one of the samples is left out.
+
+    >>> values = np.array([[0.0], [1.0], [1.0], [2.0], [2.0], [3.0]])
+    >>> [round(float(end[0]), 1) for end in intervals_of_means(values)]
+    [1.5, 0.8, 2.2]
+    """
+    count, mean = len(values), average_samples(values)
+    value = statistic(mean)
+    if count < fewest:
+        return value, np.full_like(value, np.nan), np.full_like(value, np.nan)
+    drawn = np.concatenate([statistic(means) for means in _resample(values, resamples, seed)])
+    probabilities = np.array([(1 - level) / 2, (1 + level) / 2])[:, None]
+    if accelerated:
+        without = statistic((count * mean - values) / (count - 1))
+        probabilities = _accelerate(probabilities, value, drawn, without)
+    low, high = _quantiles(drawn, probabilities)
+    defined = np.isfinite(drawn)
+    width = np.where(defined, drawn, -np.inf).max(0) - np.where(defined, drawn, np.inf).min(0)
+    same = np.isfinite(low) & (width <= _tolerance(drawn))
+    return value, np.where(same, value, low), np.where(same, value, high)
+
+
+def student_intervals_of_means(
+    values: Array, statistic: Statistic = lambda means: means, *, level: float = LEVEL, fewest: int = FEW
+) -> tuple[Array, Array, Array]:
+    """A statistic of means over samples, and the ends of Student's t interval with the jackknife's standard error.
+
+    For a plain mean it is the usual t interval. It keeps its level for few samples of a symmetric distribution with
+    heavy tails, where bootstrap intervals are too narrow. It does not correct for skewness.
+
+    Args:
+        values, statistic, level, fewest: as for `intervals_of_means`.
+
+    Returns:
+        Three arrays `(R,)`: the statistic, the lower ends and the upper ends. The ends are NaN for too few samples, and
+        if the statistic is undefined when one of the samples is left out.
+
+    >>> values = np.array([[0.0], [1.0], [1.0], [2.0], [2.0], [3.0]])
+    >>> [round(float(end[0]), 2) for end in student_intervals_of_means(values)]
+    [1.5, 0.4, 2.6]
+    """
+    count, mean = len(values), average_samples(values)
+    value = statistic(mean)
+    if count < fewest:
+        return value, np.full_like(value, np.nan), np.full_like(value, np.nan)
+    without = statistic((count * mean - values) / (count - 1))
+    error = np.sqrt((count - 1) / count * ((without - without.mean(0)) ** 2).sum(0))
+    width = float(t_quantile((1 + level) / 2, count - 1)) * error
+    return value, value - width, value + width
+
+
+def _resample(values: Array, resamples: int, seed: int) -> Iterator[Array]:
+    """Means of resamples, `(m, Q)`, a part at a time."""
+    generator, count = np.random.Generator(np.random.PCG64(seed)), len(values)
+    step = max(1, _CELLS // count)
+    for start in range(0, resamples, step):
+        rows = generator.integers(count, size=(min(step, resamples - start), count))
+        rows += count * np.arange(len(rows))[:, None]
+        times = np.bincount(rows.ravel(), minlength=rows.size).reshape(rows.shape)
+        yield times @ values / count
+
+
+def _tolerance(drawn: Array) -> Array:
+    """The largest difference of two tied draws, `(R,)`, for draws `(B, R)`: sums have rounding errors."""
+    return np.asarray(_ROUNDING * np.abs(np.where(np.isfinite(drawn), drawn, 0.0)).max(0))
+
+
+def _accelerate(probabilities: Array, value: Array, drawn: Array, without: Array) -> Array:
+    """The probabilities of the quantiles that are the ends, `(2, R)`; NaN where the jackknife is not defined.
+
+    Args:
+        probabilities: of the two ends without the correction, `(2, 1)`.
+        value: the statistic, `(R,)`.
+        drawn: the statistic of each resample, `(B, R)`, NaN where it is not defined.
+        without: the statistic of all samples except one, `(n, R)`.
+    """
+    defined = np.isfinite(drawn)
+    count, near = defined.sum(0), _tolerance(drawn)
+    below = ((drawn < value - near) & defined).sum(0) + ((drawn <= value + near) & defined).sum(0)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        bias = normal_quantile(np.clip(below / (2 * count), 0.5 / count, 1 - 0.5 / count))
+        deviation = without.mean(0) - without
+        spread = (deviation**2).sum(0)
+        skew = np.where(spread > 0, (deviation**3).sum(0) / (6 * spread**1.5), 0.0)
+        normal = bias + normal_quantile(probabilities)
+        moved = normal_cdf(bias + normal / (1 - skew * normal))
+    return np.where(np.isfinite(without).all(0), moved, np.nan)
+
+
+def _quantiles(drawn: Array, probabilities: Array) -> Array:
+    """Quantiles of the finite draws of each column of `(B, R)`, by linear interpolation; `(2, R)`.
+
+    NaN for a column with too few finite draws, and where the probability is NaN.
+    """
+    defined = np.isfinite(drawn)
+    count = defined.sum(0)
+    ordered = np.sort(np.where(defined, drawn, np.nan), axis=0)  # NaN comes last
+    place = probabilities * np.maximum(count - 1, 0)
+    fine = np.isfinite(place) & (count >= _DEFINED * len(drawn))
+    place = np.where(fine, place, 0.0)
+    before = np.floor(place).astype(np.int64)
+    after = np.minimum(before + 1, np.maximum(count - 1, 0))
+    low, high = (np.take_along_axis(ordered, which, axis=0) for which in (before, after))
+    return np.where(fine, low + (high - low) * (place - before), np.nan)

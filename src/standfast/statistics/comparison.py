@@ -1,0 +1,376 @@
+"""Comparison of explainers on the same samples: mean ranks, tests of all pairs, effect sizes, cliques; and controls.
+
+Friedman's test answers whether the explainers differ at all. If it rejects, Wilcoxon's signed-rank tests with Holm's
+correction find the pairs that differ (Demšar 2006, JMLR 7; García and Herrera 2008, JMLR 9). Ties and censored values
+follow the rule of `standfast.statistics.paired`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from standfast.distributions import normal_quantile
+from standfast.errors import check
+from standfast.statistics.paired import (
+    Interval,
+    Side,
+    check_values,
+    friedman,
+    holm,
+    median_interval,
+    midranks,
+    signed_rank,
+    subtract,
+    to_bounds,
+)
+from standfast.tensors import Array
+
+#: more samples than this are not worth an estimate
+_MANY = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """A comparison of k explainers on the n samples that have a value for all of them; i and j are indices in `names`.
+
+    Attributes:
+        names: names of the explainers.
+        direction: which values are better, `"higher"` or `"lower"`.
+        level: significance level of the tests.
+        count: n, the number of samples compared.
+        left_out: number of samples left out because a value is missing.
+        censored: how many of the n x k values are bounds.
+        used: bool (samples,), True for the samples compared.
+        ranks: (n, k), 1 is best.
+        mean_ranks: (k,); NaN without samples.
+        friedman_statistic: chi-square, corrected for ties; NaN for k = 2, where only Wilcoxon's test is used.
+        friedman_p: p-value of `friedman`; for k = 2 that of Wilcoxon's test.
+        p_values: (k, k), two-sided Wilcoxon signed-rank tests, adjusted by Holm's method; 1 on the diagonal.
+        effects: (k, k), matched-pairs rank-biserial correlation: 1 if i is better in every sample, -1 if j is.
+        differences: k x k medians of `value of i - value of j`; the sign does not depend on the direction.
+        smallest_p: the smallest adjusted p-value that is possible with this number of untied samples.
+    """
+
+    names: tuple[str, ...]
+    direction: str
+    level: float
+    count: int
+    left_out: int
+    censored: int
+    used: Array
+    ranks: Array
+    mean_ranks: Array
+    friedman_statistic: float
+    friedman_p: float
+    p_values: Array
+    effects: Array
+    differences: tuple[tuple[Interval | None, ...], ...]
+    smallest_p: float
+
+    @property
+    def conclusive_possible(self) -> bool:
+        """Whether a significant difference was possible with this number of untied samples."""
+        return self.smallest_p <= self.level
+
+    @property
+    def significant(self) -> Array:
+        """Bool (k, k): the pair differs significantly, and Friedman's test rejects, too."""
+        return np.asarray((self.p_values <= self.level) & (self.friedman_p <= self.level))
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Indices in `names` by mean rank, the best first; ties in the order of `names`."""
+        return tuple(int(index) for index in np.argsort(self.mean_ranks, kind="stable"))
+
+    @property
+    def cliques(self) -> tuple[tuple[int, ...], ...]:
+        """Maximal groups, contiguous in `order`, within which no pair differs significantly (Demšar 2006).
+
+        If Friedman's test does not reject, there is one group of all. A group can consist of one explainer.
+        """
+        order, differ = self.order, self.significant
+        found: list[tuple[int, ...]] = []
+        end = 0
+        for start in range(len(order)):
+            stop = start + 1
+            while stop < len(order) and not differ[order[stop], list(order[start:stop])].any():
+                stop += 1
+            if stop > end:
+                found.append(order[start:stop])
+                end = stop
+        return tuple(found)
+
+    @property
+    def winner_set(self) -> tuple[int, ...]:
+        """The best by mean rank, and all that are not significantly worse, in `order`."""
+        best = self.order[0]
+        worse = self.significant[best] & (self.effects[best] > 0)
+        return tuple(index for index in self.order if not worse[index])
+
+    @property
+    def decided(self) -> bool:
+        """Whether the tests show that some explainer is worse than the best by mean rank."""
+        return self.count > 0 and len(self.winner_set) < len(self.names)
+
+    def sentence(self) -> str:
+        """The result in one sentence."""
+        names, k, order = self.names, len(self.names), self.order
+        if self.count == 0:
+            return f"No sample has a value for all of {_join(names)}, so nothing is ranked."
+        best, significant = order[0], self.significant
+        samples = f"{self.count} sample{'s' if self.count > 1 else ''}"
+        samples += f" ({self.left_out} left out)" if self.left_out else ""
+        first = [names[index] for index in order if self.mean_ranks[index] == self.mean_ranks[best]]
+        if len(first) == k and not significant.any():
+            return f"All have the same mean rank; {samples}."
+        rank = f"mean rank {self.mean_ranks[best]:.2f} of {k}"
+        leaders = f"{_join(first)} {'is' if len(first) == 1 else 'are'} ranked best ({rank})"
+        if not self.conclusive_possible:
+            reason = "too few" if k * (k - 1) * 2.0**-self.count > self.level else "too often tied"
+            p = f"p ≥ {self.smallest_p:.2g}"
+            return f"{leaders}, but {samples}: {reason} for any difference to be significant ({p})."
+        if not significant.any():
+            test = "Wilcoxon" if k == 2 else "Friedman"
+            also = ", but no pair on its own" if self.friedman_p <= self.level else ""
+            p = _format_p(self.friedman_p)
+            return f"{leaders}, but no difference is demonstrated ({test}: {p}{also}); {samples}."
+        ahead = self.effects[best] > 0
+        others = [index for index in order if index != best]
+        phrases = []
+        for words, which in (
+            ("differs from", significant[best] & ahead),
+            ("is surpassed, weighing each difference by its size, by", significant[best] & ~ahead),
+            ("not demonstrably from", ~significant[best]),
+        ):
+            found = [f"{names[j]} ({_format_p(self.p_values[best, j])})" for j in others if which[j]]
+            if 3 < len(found) == len(others):
+                found = [f"all others (each {_format_p(self.p_values[best, others].max(), '≤')})"]
+            phrases += [f"{words} {_join(found)}"] if found else []
+        if not significant[best].any():
+            phrases = ["does " + phrases[0].replace("not demonstrably", "not demonstrably differ")]
+        subject = "it" if len(first) == 1 else names[best]
+        return f"{leaders}; {subject} {' but '.join(phrases)}; {samples}."
+
+
+def count_needed(explainers: int, level: float = 0.05) -> int:
+    """The fewest samples with which a difference between explainers can be significant at all.
+
+    The smallest two-sided p-value of the signed-rank test is 2^(1 - n); Holm's method multiplies it by the number of
+    pairs, k (k - 1) / 2.
+
+    >>> count_needed(2), count_needed(6)
+    (6, 10)
+    """
+    return max(1, math.ceil(math.log2(explainers * (explainers - 1) / level)))
+
+
+def estimate_needed(comparison: Comparison) -> int | None:
+    """Roughly how many samples would make the largest difference significant, if it stays as large; None if too many.
+
+    With n untied samples the signed-rank test has z = r sqrt(3 n / 4) for a rank-biserial correlation r, so
+    n = 4 z^2 / (3 r^2) with the z of the level, which is divided by the number of pairs.
+    """
+    effect = float(np.abs(comparison.effects).max())
+    k = len(comparison.names)
+    if not effect > 0:
+        return None
+    z = float(normal_quantile(1 - comparison.level / (k * (k - 1))))
+    needed = max(4 * z * z / (3 * effect * effect), count_needed(k, comparison.level), comparison.count + 1)
+    if needed > _MANY:
+        return None
+    step = 10 ** max(0, math.floor(math.log10(needed)) - 1)
+    return int(math.ceil(needed / step) * step)
+
+
+def compare(
+    values: Array,
+    names: Sequence[str],
+    direction: Literal["higher", "lower"],
+    censored: Array | None = None,
+    censored_side: Side = "upper",
+    level: float = 0.05,
+    permutations: int = 9999,
+    seed: int = 0,
+) -> Comparison:
+    """Compare k explainers on the same samples: Friedman's test, then Wilcoxon's on every pair with Holm's correction.
+
+    Rows with a NaN are left out; infinite values are ranked. If one value of a pair is censored, their difference is a
+    bound. If its sign is certain, it is used, and the size is tied with all larger sizes. If the sign is not certain,
+    for example because both values are censored, the difference counts as zero.
+
+    Args:
+        values: (samples, k).
+        names: k different names.
+        direction: whether higher or lower values are better.
+        censored: bool (samples, k), True for values that are bounds.
+        censored_side: `"upper"`: the true value lies at or below a recorded bound; `"lower"`: at or above.
+        level: family-wise significance level over the pairs.
+        permutations, seed: options of Friedman's test.
+
+    >>> noise = np.random.default_rng(0).normal(size=(20, 3))
+    >>> found = compare(noise + [2, 1.9, 0], ["a", "b", "c"], "higher")
+    >>> found.cliques, found.winner_set
+    (((0, 1), (2,)), (0, 1))
+    >>> print(found.sentence().replace("; ", ";\\n"))
+    a and b are ranked best (mean rank 1.55 of 3);
+    a differs from c (p < 0.001) but not demonstrably from b (p = 0.78);
+    20 samples.
+    """
+    values, flags = check_values(values, censored, censored_side, 2)
+    k = values.shape[1]
+    check(k >= 2, "values", "at least two columns", k)
+    check(len(names) == k == len(set(names)), "names", f"{k} different names", list(names))
+    check(direction in ("higher", "lower"), "direction", "'higher' or 'lower'", repr(direction))
+    check(0 < level < 1, "level", "a number between 0 and 1", level)
+    used: Array = np.asarray(~np.isnan(values).any(axis=1))
+    low, high = to_bounds(values[used], flags[used], censored_side)
+    bad_low, bad_high = (low, high) if direction == "lower" else (-high, -low)  # of these, less is better
+    ranks, count = midranks(bad_low, bad_high), int(used.sum())
+    p_values, effects = np.eye(k), np.zeros((k, k))
+    differences: list[list[Interval | None]] = [[None] * k for _ in range(k)]
+    above = list(zip(*np.triu_indices(k, 1), strict=True))
+    untied = 0
+    for i, j in above if count else ():
+        gain = subtract((bad_low[:, j], bad_high[:, j]), (bad_low[:, i], bad_high[:, i]))
+        p_values[i, j], effects[i, j], nonzero = signed_rank(*gain)
+        effects[j, i] = -effects[i, j]
+        untied = max(untied, nonzero)
+        for a, b in ((i, j), (j, i)):
+            difference = subtract((low[:, a], high[:, a]), (low[:, b], high[:, b]))
+            differences[a][b] = median_interval(*difference, 1 - level)
+    upper = np.triu_indices(k, 1)
+    raw = p_values[upper] if count else np.ones(len(above))
+    p_values[upper] = p_values.T[upper] = holm(raw)
+    statistic, p = (math.nan, float(raw[0])) if k == 2 else friedman(ranks, permutations, seed)
+    return Comparison(
+        names=tuple(names),
+        direction=direction,
+        level=level,
+        count=count,
+        left_out=len(used) - count,
+        censored=int(flags[used].sum()),
+        used=used,
+        ranks=ranks,
+        mean_ranks=ranks.mean(axis=0) if count else np.full(k, np.nan),
+        friedman_statistic=statistic,
+        friedman_p=p,
+        p_values=p_values,
+        effects=effects,
+        differences=tuple(map(tuple, differences)),
+        smallest_p=min(1.0, len(above) * 2.0 ** (1 - untied)),
+    )
+
+
+@dataclass(frozen=True)
+class ControlTest:
+    """What the tests say of one explainer beside its controls.
+
+    Attributes:
+        explainer: its name.
+        control: the best control, which is the one that the explainer is furthest from beating: of all controls it
+            gives the smallest `effect`.
+        count: samples with a value for the explainer and all controls.
+        difference: median of `value of the explainer - value of the control`; None without samples.
+        effect: matched-pairs rank-biserial correlation: 1 if the explainer is better in every sample, -1 if the control
+            is.
+        p_beats: p-value of the claim that the explainer is better than every control, adjusted by Holm's method for
+            the number of explainers.
+        p_worse: the same of the claim that it is worse than some control.
+        level: significance level of the tests.
+    """
+
+    explainer: str
+    control: str
+    count: int
+    difference: Interval | None
+    effect: float
+    p_beats: float
+    p_worse: float
+    level: float
+
+    @property
+    def verdict(self) -> Literal["beats", "worse", "undecided"]:
+        """Whether the tests show the explainer to be better than every control, or worse than one, or neither."""
+        if self.p_beats <= self.level:
+            return "beats"
+        return "worse" if self.p_worse <= self.level else "undecided"
+
+
+def compare_with_controls(
+    values: Array,
+    names: Sequence[str],
+    controls: Sequence[str],
+    direction: Literal["higher", "lower"],
+    censored: Array | None = None,
+    censored_side: Side = "upper",
+    level: float = 0.05,
+) -> list[ControlTest]:
+    """Test each explainer against the best of several controls, on the same samples.
+
+    Wilcoxon's signed-rank test compares an explainer with each control. The claim "better than every control" takes the
+    largest of the one-sided p-values, which keeps its level whichever control is the best (Berger 1982, Technometrics
+    24): the choice of the best control from the same data needs no correction. The claim "worse than some control"
+    takes the smallest, times the number of controls. Holm's method then corrects each claim for the number of
+    explainers. Ties and censored values follow the rule of `standfast.statistics.paired`.
+
+    Args:
+        values: (samples, k). A row counts for an explainer if it has a value for it and for all controls.
+        names: k different names.
+        controls: those of them that are controls.
+        direction: whether higher or lower values are better.
+        censored: bool (samples, k), True for values that are bounds.
+        censored_side: `"upper"`: the true value lies at or below a recorded bound; `"lower"`: at or above.
+        level: family-wise significance level over the explainers, for each of the two claims.
+
+    Returns:
+        A test for each explainer that is not a control, in the order of `names`; none without controls.
+
+    >>> noise = np.random.default_rng(0).normal(size=(20, 3))
+    >>> found = compare_with_controls(noise + [2, 0, 0.5], ["mine", "random", "copy"], ["random", "copy"], "higher")
+    >>> found[0].control, found[0].verdict
+    ('copy', 'beats')
+    """
+    values, flags = check_values(values, censored, censored_side, 2)
+    check(len(names) == values.shape[1] == len(set(names)), "names", f"{values.shape[1]} different names", list(names))
+    check(set(controls) <= set(names), "controls", "some of the names", list(controls))
+    check(direction in ("higher", "lower"), "direction", "'higher' or 'lower'", repr(direction))
+    columns = [names.index(name) for name in controls]
+    found: list[ControlTest] = []
+    for place, name in enumerate(names) if columns else ():
+        if name in controls:
+            continue
+        used = ~np.isnan(values[:, [place, *columns]]).any(axis=1)
+        low, high = to_bounds(values[used], flags[used], censored_side)
+        bad_low, bad_high = (low, high) if direction == "lower" else (-high, -low)  # of these, less is better
+        tests = []
+        for column in columns:
+            gain = subtract((bad_low[:, column], bad_high[:, column]), (bad_low[:, place], bad_high[:, place]))
+            p, effect, _ = signed_rank(*gain) if used.any() else (1.0, 0.0, 0)
+            # the one-sided p-values from the two-sided one, of a statistic that is symmetric under the hypothesis
+            tests.append((effect, p / 2 if effect > 0 else 1 - p / 2, p / 2 if effect < 0 else 1 - p / 2))
+        best = min(range(len(columns)), key=lambda at: tests[at][0])
+        column = columns[best]
+        difference = None
+        if used.any():
+            gap = subtract((low[:, place], high[:, place]), (low[:, column], high[:, column]))
+            difference = median_interval(*gap, 1 - level)
+        every, some = max(test[1] for test in tests), min(1.0, len(tests) * min(test[2] for test in tests))
+        own = (int(used.sum()), difference, tests[best][0], every, some, level)
+        found.append(ControlTest(name, controls[best], *own))
+    if not found:
+        return []
+    beats, worse = (holm(np.asarray(ps)) for ps in zip(*((t.p_beats, t.p_worse) for t in found), strict=True))
+    return [replace(t, p_beats=float(b), p_worse=float(w)) for t, b, w in zip(found, beats, worse, strict=True)]
+
+
+def _format_p(p: float, sign: str = "=") -> str:
+    return "p < 0.001" if p < 0.001 else f"p {sign} {p:.2g}"
+
+
+def _join(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

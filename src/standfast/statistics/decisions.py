@@ -1,0 +1,191 @@
+"""Decisions on a requirement: does the whole interval lie on the right side, on the wrong side, or neither?
+
+A requirement on the share of samples, on a quantile or on the median is a statement about one probability: that of a
+sample which meets a condition. Its interval is exact (Clopper and Pearson 1934) for any distribution of values.
+
+Whoever looks several times, with more samples each time, gets several chances of a wrong decision. `spend_level` gives
+the first look four fifths of the allowed error and look k the part `1 / (5 k (k - 1))`; the parts of all looks,
+however many, add up to the whole. So the error is controlled whatever the looks depend on (Bonferroni), at the price of
+somewhat wider intervals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from standfast.distributions import proportion_interval, t_quantile
+from standfast.errors import check, check_integer
+from standfast.tensors import Array
+
+Outcome = Literal["pass", "fail", "undecided"]
+
+_FIRST = 0.8  # of the allowed error: most checks are one look
+_MOST = 10**7  # samples; a requirement that needs more will not be decided
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its interval.
+
+    Attributes:
+        value: the estimate.
+        low, high: the ends of the interval; infinite where it is open.
+        level: its confidence.
+        count: number of samples.
+    """
+
+    value: float
+    low: float
+    high: float
+    level: float
+    count: int
+
+    def decide(self, limit: float, better: Literal["higher", "lower"]) -> Outcome:
+        """Whether the number is on the better side of `limit`, which itself belongs to that side.
+
+        >>> found = Estimate(0.7, 0.6, 0.8, 0.95, 20)
+        >>> found.decide(0.6, "higher"), found.decide(0.7, "lower")
+        ('pass', 'undecided')
+        """
+        low, high, limit = (self.low, self.high, limit) if better == "higher" else (-self.high, -self.low, -limit)
+        if math.isnan(low) or math.isnan(high):
+            return "undecided"
+        return "pass" if low >= limit else "fail" if high < limit else "undecided"
+
+
+def spend_level(level: float, look: int, requirements: int = 1) -> float:
+    """The confidence level for one requirement at one look, so that all decisions together hold with `level`.
+
+    Args:
+        level: with this probability no decision on any requirement at any look is wrong.
+        look: its number, from 1.
+        requirements: how many there are.
+
+    >>> round(spend_level(0.95, 1), 6), round(spend_level(0.95, 2, 5), 6)
+    (0.96, 0.999)
+    """
+    check(0 < level < 1, "level", "a number between 0 and 1", level)
+    check_integer(look, "look")
+    check_integer(requirements, "requirements")
+    part = _FIRST if look == 1 else (1 - _FIRST) / (look * (look - 1))
+    return 1 - (1 - level) * part / requirements
+
+
+def estimate_share(met: int, unmet: int, unknown: int, level: float, mistaken: float = 0.0) -> Estimate:
+    """The share of samples that meet a condition, with the interval of Clopper and Pearson.
+
+    Samples of which it is not known whether they meet it count against the share at the lower end, and for it at the
+    upper end. The value is the middle of what is possible.
+
+    Args:
+        met, unmet, unknown: numbers of samples.
+        level: confidence level of the interval.
+        mistaken: the largest probability that a sample which does not meet the condition counts as one that does, or
+            the other way round. Of p, the share that meets it, at most `p + mistaken (1 - p)` then count as met, and at
+            most `1 - p + mistaken p` as unmet; the ends are solved for p.
+
+    >>> found = estimate_share(met=19, unmet=1, unknown=0, level=0.95)
+    >>> found.value, round(found.low, 4), round(found.high, 4)
+    (0.95, 0.7513, 0.9987)
+    """
+    count = met + unmet + unknown
+    if count == 0:
+        return Estimate(math.nan, 0.0, 1.0, level, 0)
+    low, high = proportion_interval(met, count, level)[0], proportion_interval(met + unknown, count, level)[1]
+    low, high = max(0.0, (low - mistaken) / (1 - mistaken)), min(1.0, high / (1 - mistaken))
+    return Estimate((met + unknown / 2) / count, low, high, level, count)
+
+
+def estimate_mean(values: Array, level: float) -> Estimate:
+    """The mean of `values` (n,) with the wider of Student's interval and Hall's, at each end.
+
+    Student's is exact for normal distributions, and wrong on one side for skewed ones. Hall's (1992, "On the removal of
+    skewness by transformation") corrects for the skewness of the sample, and is too narrow for heavy tails.
+    `docs/checks.md` has simulations. With fewer than two values, or with equal ones, it is the whole line: nothing is
+    known about how values differ.
+
+    >>> found = estimate_mean(np.array([1.0, 2.0, 3.0]), 0.95)
+    >>> found.value, round(found.high, 3)
+    (2.0, 4.484)
+    """
+    count = len(values)
+    value = float(values.mean()) if count else math.nan
+    deviation = float(values.std(ddof=1)) if count > 1 else 0.0
+    if not deviation:
+        return Estimate(value, -math.inf, math.inf, level, count)
+    reach = t_quantile(1 - (1 - level) / 2, count - 1) / math.sqrt(count)
+    ends = [(-reach, reach)]
+    if count > 2:
+        offset = values - value
+        skewness = float((offset**3).mean() / (offset**2).mean() ** 1.5)
+        skewness *= math.sqrt(count * (count - 1)) / (count - 2)
+        ends.append((_remove_skewness(-reach, skewness, count), _remove_skewness(reach, skewness, count)))
+    lower, upper = (end(each) for end, each in zip((min, max), zip(*ends, strict=True), strict=True))
+    return Estimate(value, value - upper * deviation, value - lower * deviation, level, count)
+
+
+def _remove_skewness(w: float, skewness: float, count: int) -> float:
+    """The inverse of Hall's cubic `t + g t^2 / 3 + g^2 t^3 / 27 + g / (6 n)`, which makes t about normal."""
+    if abs(skewness) < 1e-9:
+        return w
+    return 3 / skewness * (float(np.cbrt(1 + skewness * (w - skewness / (6 * count)))) - 1)
+
+
+def count_until(decided: Callable[[int], bool], start: int) -> int | None:
+    """The smallest number of samples above `start`, to about 5%, for which `decided` holds; None if 10^7 are too few.
+
+    >>> count_until(lambda count: count >= 1000, 20)
+    1008
+    """
+    low, high = start, max(start + 1, 2)
+    while not decided(high):
+        low, high = high, 2 * high
+        if high > _MOST:
+            return None
+    while high - low > max(1, high // 20):
+        middle = (low + high) // 2
+        low, high = (low, middle) if decided(middle) else (middle, high)
+    return high
+
+
+def foresee_share(found: Estimate, share: float, mistaken: float = 0.0) -> int | None:
+    """About how many samples decide whether at least `share` of all meet the condition, if the estimate is right.
+
+    None where the estimate is at the limit itself, so that no number of samples is enough.
+
+    >>> foresee_share(estimate_share(19, 1, 0, 0.95), 0.9), foresee_share(estimate_share(9, 1, 0, 0.95), 0.9)
+    (141, None)
+    """
+    rate = found.value
+
+    def decided(count: int) -> bool:
+        met = round(rate * count)
+        return estimate_share(met, count - met, 0, found.level, mistaken).decide(share, "higher") != "undecided"
+
+    if math.isnan(rate) or abs(rate - share) < 1e-3:
+        return None
+    return count_until(decided, found.count)
+
+
+def foresee_mean(found: Estimate, limit: float) -> int | None:
+    """About how many samples decide on which side of `limit` the mean is, if mean and deviation stay as they are."""
+    reach = (found.high - found.low) / 2
+    distance = abs(found.value - limit)
+    if not (math.isfinite(reach) and reach > 0) or distance < 1e-3 * reach:
+        return None
+    return max(found.count + 1, math.ceil(found.count * (reach / distance) ** 2))
+
+
+def count_met(low: Array, high: Array, limit: float, better: Literal["higher", "lower"]) -> tuple[int, int, int]:
+    """How many of values known to lie in `[low, high]` (n,) meet the limit, do not, and of how many it is not known.
+
+    >>> count_met(np.array([1.0, 3.0, 1.0]), np.array([1.0, 3.0, 5.0]), 2.0, "higher")
+    (1, 1, 1)
+    """
+    met, unmet = (low >= limit, high < limit) if better == "higher" else (high <= limit, low > limit)
+    return int(met.sum()), int(unmet.sum()), int((~met & ~unmet).sum())

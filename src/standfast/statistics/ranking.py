@@ -1,0 +1,305 @@
+"""Rankings of the explainers of a study, one for each data set, model and label; and the agreement of the labels.
+
+A label is a configured metric. Different metrics find different explainers to be the most robust. Kendall's W measures
+how similar the rankings by m metrics are: 1 if they are the same, 1/m on average if they are unrelated. A matrix of
+rank correlations shows which of them are similar. Only metrics with a direction are ranked.
+
+Kendall and Babington Smith 1939 (Ann. Math. Stat. 10); ties and tests as in Conover 1999.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from standfast.errors import check
+from standfast.statistics.comparison import Comparison, ControlTest, compare, compare_with_controls
+from standfast.statistics.paired import Interval, Readable, friedman, median_over_repeats, midranks
+from standfast.tensors import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """The ranking of the explainers on one data set and model by one label.
+
+    Attributes:
+        data, model, label: names of the data set, the model and the label.
+        comparison: the comparison of the explainers that have any value.
+        samples: sample numbers, one for each entry of `comparison.used`.
+        absent: explainers without any value, which are not ranked.
+    """
+
+    data: str
+    model: str
+    label: str
+    comparison: Comparison
+    samples: tuple[int, ...]
+    absent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """The agreement of the rankings of k explainers by m metrics.
+
+    Attributes:
+        names: names of the metrics.
+        used: bool (explainers,), True for the k explainers that all metrics rank.
+        kendalls_w: 1 if all rankings are the same, 1/m on average if they are unrelated, 0 if they cancel out; NaN for
+            fewer than two metrics or explainers, and if everything is tied.
+        p_value: p-value of the hypothesis that the rankings are unrelated, by `friedman` with metrics as rows.
+        correlations: (m, m), Spearman's rho; NaN for a metric that ties all explainers. Without ties, the mean over
+            pairs is (m W - 1) / (m - 1), so the matrix agrees with W; Kendall's tau does not have this property.
+        interval: interval of W over samples, if it was computed.
+        data, model: names of the data set and the model, in a study.
+        explainers: names of the explainers, one for each entry of `used`, in a study.
+    """
+
+    names: tuple[str, ...]
+    used: Array
+    kendalls_w: float
+    p_value: float
+    correlations: Array
+    interval: Interval | None = None
+    data: str = ""
+    model: str = ""
+    explainers: tuple[str, ...] = ()
+
+
+def measure_agreement(ranks: Array, names: Sequence[str], permutations: int = 9999, seed: int = 0) -> Agreement:
+    """Measure the agreement of m rankings.
+
+    Args:
+        ranks: (m, k), mean ranks or other numbers by which each metric orders the explainers. An explainer with a NaN
+            is left out for all metrics.
+        names: names of the metrics.
+        permutations, seed: options of the test.
+
+    >>> found = measure_agreement(np.array([[1.0, 2, 3, 4], [1, 2, 4, 3], [2, 1, 3, 4]]), ["a", "b", "c"])
+    >>> found.kendalls_w, found.correlations[0]
+    (0.82, array([1. , 0.8, 0.8]))
+    """
+    ranks = np.asarray(ranks, dtype=float)
+    check(ranks.ndim == 2, "ranks", "an array of metrics x explainers", f"shape {ranks.shape}")
+    check(len(names) == len(ranks), "names", f"{len(ranks)} names", list(names))
+    used = np.asarray(~np.isnan(ranks).any(axis=0))
+    ordered = midranks(ranks[:, used])
+    m, k = ordered.shape
+    if m < 2 or k < 2:
+        return Agreement(tuple(names), used, math.nan, math.nan, np.full((m, m), np.nan))
+    centred = ordered - (k + 1) / 2
+    with np.errstate(invalid="ignore"):  # a metric that ties all explainers has 0 / 0, which is NaN
+        unit = centred / np.sqrt((centred**2).sum(axis=1, keepdims=True))
+    correlations = np.clip(unit @ unit.T, -1, 1)
+    np.fill_diagonal(correlations, np.where(np.isnan(unit[:, 0]), np.nan, 1.0))
+    _, p = friedman(ordered, permutations, seed)
+    return Agreement(tuple(names), used, float(_kendalls_w(ordered)), p, correlations)
+
+
+def measure_agreement_interval(
+    ranks: Array, level: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> Interval | None:
+    """Kendall's W of the mean ranks over samples, with its percentile bootstrap interval; None if W is undefined.
+
+    The interval shows how much W depends on the choice of samples. Samples are drawn with all their metrics. The
+    interval is not centred on W: resampling adds noise to mean ranks, which lowers high agreement and raises low
+    agreement.
+
+    Args:
+        ranks: (m, n, k), the ranks by each metric for each sample and explainer; NaN rows for samples without ranks.
+        level, resamples, seed: options of the interval.
+
+    >>> measure_agreement_interval(np.tile([1.0, 2, 3], (2, 9, 1))).low
+    1.0
+    """
+    ranks = np.asarray(ranks, dtype=float)
+    check(ranks.ndim == 3, "ranks", "an array of metrics x samples x explainers", f"shape {ranks.shape}")
+    check(0 < level < 1, "level", "a number between 0 and 1", level)
+    m, n, k = ranks.shape
+    present = ~np.isnan(ranks).any(axis=2)
+    if m < 2 or k < 2 or not present.any(axis=1).all():
+        return None
+    rng = np.random.Generator(np.random.PCG64(seed))
+    # how often each sample was drawn; the first row has each sample once, so it gives W itself
+    counts = np.vstack([np.ones((1, n)), rng.multinomial(n, np.full(n, 1 / n), size=resamples)])
+    sums = np.einsum("bn,mnk->bmk", counts, np.where(present[..., None], ranks, 0.0), optimize=True)
+    drawn = counts @ present.T
+    complete = (drawn > 0).all(axis=1)
+    values = _kendalls_w(midranks(sums[complete] / drawn[complete][..., None]))
+    value = float(values[0])
+    if math.isnan(value):
+        return None
+    # W is undefined for draws in which all explainers are tied
+    others = values[1:][~np.isnan(values[1:])]
+    ends = (None, None) if n < 2 or not len(others) else np.quantile(others, [(1 - level) / 2, (1 + level) / 2])
+    low, high = (None if end is None else float(end) for end in ends)
+    return Interval(value, low, high, n, level if n > 1 else 0.0, None, (value, value))
+
+
+def rank_explainers(
+    samples: pl.DataFrame,
+    readings: Mapping[str, Readable],
+    level: float = 0.05,
+    unranked: Collection[str] = (),
+) -> list[Ranking]:
+    """Rank the explainers of each data set, model and label that has a direction and values for two explainers.
+
+    A row counts if its status is `"ok"`, its value is finite and all columns of `Readable.only` are True. The value of
+    a sample is the median over the repeats that count. Samples without a value for every explainer are left out.
+
+    Args:
+        samples: the rows of a study, one for each evaluated sample.
+        readings: how to read each label.
+        level: significance level of the tests.
+        unranked: explainers that are left out, as references.
+    """
+    found: list[Ranking] = []
+    for group in _arrange_groups(samples, readings, unranked):
+        names, some = group.names, group.some
+        if some.sum() < 2:
+            continue
+        comparison = compare(
+            group.values[:, some],
+            [name for name, has in zip(names, some, strict=True) if has],
+            group.direction,
+            group.censored[:, some],
+            group.reading.censored_side,
+            level,
+        )
+        absent = tuple(name for name, has in zip(names, some, strict=True) if not has)
+        found.append(Ranking(group.data, group.model, group.label, comparison, group.samples, absent))
+    return found
+
+
+def compare_controls(
+    samples: pl.DataFrame, readings: Mapping[str, Readable], controls: Collection[str], level: float = 0.05
+) -> dict[tuple[str, str, str], list[ControlTest]]:
+    """The tests of the explainers against their controls (`compare_with_controls`), by data, model and label.
+
+    Rows and values are those of `rank_explainers`. A sample counts for an explainer if it has a value for it and for
+    all controls that have any.
+    """
+    found: dict[tuple[str, str, str], list[ControlTest]] = {}
+    for group in _arrange_groups(samples, readings):
+        names = [name for name, has in zip(group.names, group.some, strict=True) if has]
+        tests = compare_with_controls(
+            group.values[:, group.some],
+            names,
+            [name for name in names if name in controls],
+            group.direction,
+            group.censored[:, group.some],
+            group.reading.censored_side,
+            level,
+        )
+        if tests:
+            found[group.data, group.model, group.label] = tests
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """The values of one label on one data set and model: medians over repeats, (samples, explainers)."""
+
+    data: str
+    model: str
+    label: str
+    reading: Readable
+    direction: Literal["higher", "lower"]
+    names: tuple[str, ...]
+    samples: tuple[int, ...]
+    values: Array
+    censored: Array
+
+    @property
+    def some(self) -> Array:
+        """Bool (explainers,): those that have any value."""
+        return np.asarray(~np.isnan(self.values).all(axis=0))
+
+
+def _arrange_groups(
+    samples: pl.DataFrame, readings: Mapping[str, Readable], unranked: Collection[str] = ()
+) -> Iterator[_Group]:
+    """The groups of labels that have a direction."""
+    for (data, model, label), part in samples.group_by(["data", "model", "label"], maintain_order=True):
+        reading = readings.get(str(label))
+        if reading is None or reading.direction is None or reading.column not in part.columns:
+            continue
+        direction = reading.direction
+        check(direction in ("higher", "lower"), "direction", "'higher', 'lower' or None", repr(direction))
+        explainers = [n for n in part["explainer"].unique(maintain_order=True).to_list() if n not in unranked]
+        part = part.filter(pl.col("explainer").is_in(explainers))
+        numbers = part["sample"].unique().sort().to_list()
+        values, censored = _arrange(part, reading, explainers, numbers)
+        middle, bounded = median_over_repeats(values, censored, reading.censored_side)
+        side: Literal["higher", "lower"] = "higher" if direction == "higher" else "lower"
+        place = (str(data), str(model), str(label))
+        yield _Group(*place, reading, side, tuple(explainers), tuple(numbers), middle, bounded)
+
+
+def measure_agreements(rankings: Iterable[Ranking], level: float = 0.95) -> list[Agreement]:
+    """Measure the agreement of the labels, for each data set and model with at least two labels.
+
+    Only explainers that all labels rank are compared. Labels without a ranked sample are left out.
+    """
+    groups: dict[tuple[str, str], list[Ranking]] = {}
+    for ranking in rankings:
+        if ranking.comparison.count:
+            groups.setdefault((ranking.data, ranking.model), []).append(ranking)
+    found = []
+    for (data, model), group in groups.items():
+        if len(group) < 2:
+            continue
+        explainers = list(dict.fromkeys(name for ranking in group for name in ranking.comparison.names))
+        samples = sorted({sample for ranking in group for sample in ranking.samples})
+        ranks = np.full((len(group), len(samples), len(explainers)), np.nan)
+        means = np.full((len(group), len(explainers)), np.nan)
+        for m, ranking in enumerate(group):
+            columns = np.asarray([explainers.index(name) for name in ranking.comparison.names])
+            rows = np.searchsorted(samples, np.asarray(ranking.samples)[ranking.comparison.used])
+            ranks[m][np.ix_(rows, columns)] = ranking.comparison.ranks
+            means[m, columns] = ranking.comparison.mean_ranks
+        agreed = measure_agreement(means, [ranking.label for ranking in group])
+        interval = measure_agreement_interval(ranks[:, :, agreed.used], level)
+        found.append(replace(agreed, interval=interval, data=data, model=model, explainers=tuple(explainers)))
+    return found
+
+
+def _kendalls_w(ranks: Array) -> Array:
+    """W of (..., m, k) ranks, corrected for ties: the sum of squares between explainers, divided by the total one."""
+    m, k = ranks.shape[-2:]
+    centred = ranks - (k + 1) / 2
+    between, total = (centred.sum(axis=-2) ** 2).sum(axis=-1), (centred**2).sum(axis=(-1, -2))
+    with np.errstate(invalid="ignore"):  # undefined if all metrics tie all explainers
+        return np.asarray(between / (m * total))
+
+
+def _arrange(part: pl.DataFrame, reading: Readable, explainers: list[str], samples: list[int]) -> tuple[Array, Array]:
+    """Values and flags of censored ones, (repeats, samples, explainers); NaN where no value counts."""
+    value = pl.col(reading.column).cast(pl.Float64)
+    counts = (pl.col("status") == "ok") & value.is_finite().fill_null(False)
+    for name in reading.only:
+        counts &= pl.col(name).cast(pl.Boolean).fill_null(False) if name in part.columns else pl.lit(False)
+    # without this column no value is censored
+    flags = reading.censored if reading.censored in part.columns else None
+    part = part.filter(counts).select(
+        "explainer",
+        "sample",
+        "repeat",
+        value.alias("value"),
+        (pl.lit(False) if flags is None else pl.col(flags).cast(pl.Boolean).fill_null(False)).alias("censored"),
+    )
+    repeats = part["repeat"].unique().sort().to_list()
+    shape = (max(1, len(repeats)), len(samples), len(explainers))
+    values, censored = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
+    columns = {name: column for column, name in enumerate(explainers)}
+    cell = (
+        np.searchsorted(repeats, part["repeat"].to_numpy()),
+        np.searchsorted(samples, part["sample"].to_numpy()),
+        [columns[name] for name in part["explainer"]],
+    )
+    values[cell], censored[cell] = part["value"].to_numpy(), part["censored"].to_numpy()
+    return values, censored

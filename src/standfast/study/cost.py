@@ -1,0 +1,323 @@
+"""Estimate what a study costs before it runs: evaluations, time and memory of each metric and explainer.
+
+Each metric is tried on the samples of its first job, for about a second: as it is, and if it does not end in that time
+also as its pilot (`Metric.pilot`), a cheaper configuration. What the trials took is scaled to all jobs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import polars as pl
+import torch
+from torch import Tensor
+
+from standfast.errors import StandfastError, check
+from standfast.explainers import Explainer
+from standfast.metrics import Metric
+from standfast.model import Model
+from standfast.study.plan import Job, Plan, inputs_for, job_seed
+
+#: the first run of a metric loads and compiles things; a trial that takes less than so many seconds is repeated
+_FIRST = 2.0
+#: a pilot that is expected to take so many times as long as a trial may is not begun: it would not come to its end
+_HOPELESS = 50
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of the estimate: what a configured metric costs for one explainer.
+
+    Attributes:
+        data, model, explainer, label: which.
+        jobs, done: the number of planned jobs, and how many of them the store has.
+        evaluations: about how many inputs the jobs that are left predict and explain.
+        seconds: about how long one worker needs for them; NaN if the trial failed.
+        memory: the largest number of bytes that a worker has in use: of the GPU, or of its process with everything that
+            it has loaded. A lower bound where the trial was stopped before its end: later parts of the metric may need
+            more. NaN where it cannot be measured, and if nothing is left to do.
+        error: why the trial failed, as its job will; empty where it did not.
+    """
+
+    data: str
+    model: str
+    explainer: str
+    label: str
+    jobs: int
+    done: int
+    evaluations: int
+    seconds: float
+    memory: float = math.nan
+    error: str = ""
+
+
+@dataclass(frozen=True, repr=False)
+class Estimate:
+    """What a grid costs, with a `Line` for every data set, model, explainer and metric.
+
+    All numbers are for one worker like this process; several workers divide the time.
+    """
+
+    lines: tuple[Line, ...]
+
+    def __repr__(self) -> str:
+        time = "an unknown time" if math.isnan(self.seconds) else f"about {self.seconds:.3g} s with one worker"
+        memory = "" if math.isnan(self.memory) else f", {self.memory / 1e9:.2g} GB"
+        failed = "".join(f"; {text}" for text in self.describe_failures())
+        return f"Estimate({self.evaluations:,} evaluations, {time}{memory}; frame() has a row for each metric{failed})"
+
+    def describe_failures(self) -> list[str]:
+        """Why trials failed, a text for each error; empty if none did."""
+        broken: dict[str, list[Line]] = {}
+        for line in self.lines:
+            if line.error:
+                broken.setdefault(line.error, []).append(line)
+        texts = []
+        for error, group in broken.items():
+            more = f", and {len(group) - 1} more" if len(group) > 1 else ""
+            who = f"{group[0].label} with {group[0].explainer}{more}"
+            texts.append(f"trials failed, and their jobs will: {who}: {error}")
+        return texts
+
+    @property
+    def evaluations(self) -> int:
+        """Of all lines together."""
+        return sum(line.evaluations for line in self.lines)
+
+    @property
+    def seconds(self) -> float:
+        """Of all lines whose trial did not fail; NaN if all failed."""
+        return sum_seconds(self.lines)
+
+    @property
+    def memory(self) -> float:
+        """The largest of all lines, in bytes; NaN if it is not known."""
+        return largest_memory(self.lines)
+
+    def frame(self) -> pl.DataFrame:
+        """A row for each line."""
+        return pl.DataFrame([vars(line) for line in self.lines])
+
+
+def sum_seconds(lines: Sequence[Line]) -> float:
+    """The sum of the seconds, without lines that fail; NaN if all of them fail."""
+    known = [line.seconds for line in lines if not math.isnan(line.seconds)]
+    return math.fsum(known) if known else math.nan
+
+
+def largest_memory(lines: Sequence[Line]) -> float:
+    """The largest of the memories that are known, in bytes; NaN if none is."""
+    return max((line.memory for line in lines if not math.isnan(line.memory)), default=math.nan)
+
+
+def estimate_plan(
+    plan: Plan, done: set[str], progress: Callable[[str], None] | None = None, seconds: float = 1.0
+) -> Estimate:
+    """What the jobs of a plan cost that are not done, in the plan's order.
+
+    Args:
+        plan: of the grid.
+        done: identities of the jobs that are done already.
+        progress: called with a text that says what is tried.
+        seconds: how long a trial of a metric and explainer may take, about; that of its pilot may take twice as long,
+            and a trial that ends soon is repeated. With infinity, metrics are evaluated to their end.
+
+    Raises:
+        ArgumentError: `seconds` is no number above 0.
+    """
+    fits = type(seconds) in (int, float) and seconds > 0
+    check(fits, "seconds", "a number above 0", repr(seconds))
+    grid = plan.grid
+    groups: dict[tuple[str, str, str, str], list[Job]] = {}
+    for job in plan.jobs:
+        groups.setdefault((job.data, job.model, job.explainer, job.label), []).append(job)
+    lines: dict[tuple[str, str, str, str], Line] = {}
+    for data, network in grid.combinations():
+        samples, source = grid.data[data], grid.models[network]
+        model = source.model(samples, grid.device)
+        inputs, targets = inputs_for(model, samples)
+        _calibrate(model, inputs)
+        for key, jobs in groups.items():
+            if key[:2] != (data, network):
+                continue
+            left = [job for job in jobs if job.identity not in done]
+            lines[key] = Line(*key, len(jobs), len(jobs) - len(left), 0, 0.0)
+            if not left:
+                continue
+            if progress:
+                progress(f"trying {key[3]} with {key[2]}, {network} on {data}")
+            rows = slice(left[0].start, left[0].stop)
+            metric = grid.metrics[key[3]].for_data(samples.extras).for_samples(inputs, rows)
+            run = _Trials(
+                model,
+                grid.explainers[key[2]],
+                inputs[rows],
+                None if targets is None else targets[rows],
+                job_seed(grid.seed, left[0].repeat),
+                seconds,
+            )
+            error = ""
+            try:
+                metric = metric.for_module(model.module)
+                found = run.predict(metric)
+            except Exception as failure:  # the other lines are still valid
+                error = f"{type(failure).__name__}: {failure}"
+                found = _Trial(math.nan, metric.expected_for(model.classes) * len(inputs[rows]), 0.0, 0, True)
+            scale = sum(job.stop - job.start for job in left) / len(inputs[rows])
+            lines[key] = replace(
+                lines[key],
+                evaluations=round(scale * found.evaluations),
+                seconds=scale * found.seconds,
+                memory=found.memory,
+                error=error,
+            )
+    return Estimate(tuple(lines[key] for key in groups))
+
+
+def _calibrate(model: Model, inputs: Tensor) -> None:
+    """Find the batch sizes, so that no trial has to; a worker does it once for each model.
+
+    A model may have no gradients, or fail altogether: the trials that need what it does not have show it.
+    """
+    for kind in ("forward", "backward"):
+        with contextlib.suppress(Exception), torch.inference_mode(False), model.session():
+            model.row_budget(inputs[:1], 1, kind, 1 << 20)
+
+
+class _TimeIsUp(BaseException):
+    """Ends a trial; no `except Exception` in a metric or in another package may stop it."""
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What a run of a metric took.
+
+    Attributes:
+        seconds: from the beginning to the end.
+        evaluations: of all samples together.
+        start: seconds until the samples themselves were predicted and explained; of a stopped run, its first half.
+        started: evaluations until then.
+        ended: whether it came to its end.
+        memory: the peak, in bytes.
+    """
+
+    seconds: float
+    evaluations: float
+    start: float
+    started: int
+    ended: bool
+    memory: float = math.nan
+
+    def scaled_to(self, evaluations: float) -> float:
+        """Seconds for so many evaluations: what the start takes is paid once."""
+        rate = (self.seconds - self.start) / max(self.evaluations - self.started, 1)
+        return self.start + rate * max(evaluations - self.started, 0)
+
+
+@dataclass(frozen=True)
+class _Trials:
+    """Runs metrics for an explainer on the samples of a job, each for a limited time."""
+
+    model: Model
+    explainer: Explainer
+    inputs: Tensor
+    targets: Tensor | None
+    seed: int
+    limit: float
+
+    def predict(self, metric: Metric) -> _Trial:
+        """What the metric will take for these samples, by a trial of itself and, if that has no end, of its pilot."""
+        whole = self._run_warm(metric)
+        if whole.ended:
+            return whole
+        try:
+            pilot = metric.pilot()
+        except StandfastError:  # options of the user's do not go together with those of the preset
+            pilot = metric
+        most = getattr(metric, "budget", None)
+        if most is not None and getattr(pilot, "budget", most) is None:
+            metric = replace(metric, budget=None)  # type: ignore[call-arg]  # the pilot has none either
+        classes = self.model.classes
+        expected = metric.expected_for(classes) * len(self.inputs)
+        few = pilot.expected_for(classes)
+        ends = few < metric.expected_for(classes) and whole.scaled_to(few * len(self.inputs)) < _HOPELESS * self.limit
+        small = replace(self, limit=2 * self.limit)._run_warm(pilot) if ends else whole
+        if not small.ended:
+            evaluations = max(self._at_most(most, expected), whole.evaluations)
+            return replace(whole, seconds=whole.scaled_to(evaluations), evaluations=evaluations)
+        # what the pilot took more or less than it was expected to, the metric will, too
+        evaluations = expected * small.evaluations / max(1, few * len(self.inputs))
+        evaluations = max(self._at_most(most, evaluations), whole.evaluations)
+        # the pilot went through all parts of the method, but with small batches and some costs that do not grow; the
+        # trial did the first part as it will be done. Neither is always nearer, so this is their geometric mean
+        seconds = math.sqrt(small.scaled_to(evaluations) * whole.scaled_to(evaluations))
+        return replace(whole, seconds=seconds, evaluations=evaluations)
+
+    def _at_most(self, budget: object, evaluations: float) -> float:
+        return min(evaluations, budget * len(self.inputs)) if isinstance(budget, int) else evaluations
+
+    def _run_warm(self, metric: Metric) -> _Trial:
+        """A trial; if it ends within a second or so it is the first run of many things, and a second one counts."""
+        first = self._run(metric)
+        return self._run(metric) if first.ended and first.seconds < _FIRST else first
+
+    def _run(self, metric: Metric) -> _Trial:
+        count, start, started = 0, 0.0, 0
+        half = 0.0, 0
+        began = time.perf_counter()
+
+        def on_inputs(inputs: int) -> None:
+            nonlocal count, start, started, half
+            count += inputs
+            spent = time.perf_counter() - began
+            if not started:
+                if count >= len(self.inputs):
+                    start, started = spent, count
+            elif not half[1]:
+                if spent > self.limit / 2:
+                    half = spent, count
+            elif spent > self.limit:  # after half of the time there was at least one chunk, also of a slow model
+                raise _TimeIsUp
+
+        result = None
+        generator = torch.Generator().manual_seed(self.seed)
+        model = copy.copy(self.model)  # metrics remember things of a model, which no trial must find ready
+        watched = model.watch(on_inputs)
+        with measure_peak(self.model.device) as peak, contextlib.suppress(_TimeIsUp), watched:
+            result = metric(model, self.explainer, self.inputs, self.targets, generator=generator)
+        seconds = time.perf_counter() - began
+        self.model.classes = self.model.classes or model.classes
+        if result is not None:
+            count = int(result.model_evaluations.sum())
+        elif started < half[1] < count:
+            start, started = half  # a metric may prepare much before its first evaluations; its rate shows later
+        return _Trial(seconds, count, start, started, result is not None, peak[0])
+
+
+@contextlib.contextmanager
+def measure_peak(device: torch.device) -> Iterator[list[float]]:
+    """Gives a list with one number: after the block, the most bytes that were in use within it; NaN if not known."""
+    found = [math.nan]
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        yield found
+        found[0] = float(torch.cuda.max_memory_allocated(device))
+        return
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # on Linux, this resets the peak
+    yield found
+    found[0] = _read_peak()
+
+
+def _read_peak() -> float:
+    """The most bytes that this process has had in memory."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        return 1024.0 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
+    return math.nan

@@ -1,0 +1,155 @@
+"""The executor on a Slurm cluster, with submitit: an array of tasks, which divide the jobs among them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from standfast.errors import ArgumentError, MissingExtraError, check
+from standfast.study.executors.base import (
+    UNLIMITED,
+    Executor,
+    JobOutcome,
+    Limits,
+    Tell,
+    check_workers,
+    pickle_modules_of,
+    store_failure,
+)
+from standfast.study.executors.processes import InProcess, Processes
+from standfast.study.grid import Grid
+from standfast.study.plan import Job
+from standfast.study.store import Store
+
+_SECONDS_BETWEEN_CHECKS = 2.0
+#: what the process that watches the jobs of a task takes itself
+_BESIDE_GB = 1.0
+
+
+class Slurm(Executor):
+    """Tasks of a Slurm job array; each does every n-th job. All tasks write into the store, which they must reach.
+
+    A task that is preempted or out of time is put into the queue again, and then continues with the jobs that the store
+    does not have. If this process is stopped, the tasks are cancelled. With `wait=False` they are not, and a later run
+    collects their results.
+
+    Args:
+        tasks: of the array, or `"auto"` for one for each eight jobs, at most 64.
+        folder: for submitit's files and logs, on a file system that all machines share.
+        cluster: submitit's: `"slurm"`, or `"local"` for tasks on this computer.
+        options: for submitit's executor, such as `timeout_min`, `slurm_partition`, `cpus_per_task`, `gpus_per_node`,
+            `mem_gb`, `slurm_array_parallelism`.
+        wait: until everything is done.
+        limits: what one job may take; each task then does its jobs in a process beside it, which it watches. Slurm is
+            asked for the memory, unless `options` say how much. (`timeout_min` is the time of a task, which does many
+            jobs.)
+    """
+
+    name = "slurm"
+
+    def __init__(
+        self,
+        tasks: int | str = "auto",
+        folder: str | Path = "slurm",
+        cluster: str = "slurm",
+        options: Mapping[str, Any] | None = None,
+        wait: bool = True,
+        limits: Limits = UNLIMITED,
+    ) -> None:
+        check_workers(tasks, "tasks")
+        check(cluster in ("slurm", "local"), "cluster", "slurm or local", repr(cluster))
+        self.tasks, self.folder, self.cluster, self.wait = tasks, Path(folder), cluster, wait
+        asked = {} if limits.memory_gb is None else {"mem_gb": limits.memory_gb + _BESIDE_GB}
+        self.options = {**asked, **(options or {})}
+        self.limits = limits
+
+    def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
+        """Submit the tasks, and yield their outcomes as they appear in the store."""
+        submitit = _import_submitit()
+        if store.folder.address.startswith("memory://"):
+            raise ArgumentError("out", "a place that all machines reach", store.folder.address)
+        tasks = min(len(jobs), self.tasks if isinstance(self.tasks, int) else max(1, min(64, len(jobs) // 8)))
+        executor = submitit.AutoExecutor(folder=self.folder, cluster=self.cluster)
+        try:
+            executor.update_parameters(name="standfast", **self.options)
+        except (NameError, TypeError, ValueError) as error:
+            raise ArgumentError("slurm", "options that submitit knows", str(error).split("\n")[0]) from error
+        # every n-th job: jobs that follow each other cost about the same, so all tasks take about the same time
+        parts = [Task(grid, store, tuple(jobs[number::tasks]), self.limits) for number in range(tasks)]
+        with pickle_modules_of(grid, _import_cloudpickle()):
+            submitted = executor.map_array(Task.__call__, parts)
+        if not self.wait:
+            return
+        try:
+            yield from self._collect(submitted, parts, grid, store, jobs)
+        except BaseException:
+            for task in submitted:
+                task.cancel()
+            raise
+
+    def _collect(
+        self, submitted: Sequence[Any], parts: Sequence[Task], grid: Grid, store: Store, jobs: Sequence[Job]
+    ) -> Iterator[JobOutcome]:
+        retried = {job for job, status in store.statuses().items() if status == "failed"}
+        left = {job.identity: job for job in jobs}
+        running = True
+        while running and left:
+            running = not all(task.done() for task in submitted)
+            for identity, status in store.statuses().items():
+                # a failure from an earlier run stays in the store until its job succeeds
+                if identity in left and (status == "done" or (identity not in retried)):
+                    yield JobOutcome(left.pop(identity), status == "failed")
+            if running and left:
+                time.sleep(_SECONDS_BETWEEN_CHECKS if self.cluster == "slurm" else 0.1)
+        for task, part in zip(submitted, parts, strict=True):
+            error = task.exception()
+            for job in part.jobs:
+                if job.identity not in left:
+                    continue
+                if job.identity in retried and error is None:
+                    yield JobOutcome(job, failed=True)  # it was tried again and failed again
+                    continue
+                text = f"TaskDied: {type(error).__name__ if error else 'no result'} in Slurm task {task.job_id}"
+                trace = f"{text}\n{error}\nlogs: {task.paths.stderr}"
+                yield store_failure(store, grid, job, text, trace)
+
+
+@dataclass
+class Task:
+    """One task of the array: does those of its jobs that the store does not have."""
+
+    grid: Grid
+    store: Store
+    jobs: tuple[Job, ...]
+    limits: Limits = UNLIMITED
+
+    def __call__(self) -> int:
+        """Do the jobs, and return how many there were to do."""
+        statuses = self.store.statuses()
+        left = [job for job in self.jobs if statuses.get(job.identity) != "done"]
+        executor: Executor = InProcess(noted=False)  # other tasks work for the same store
+        if self.limits != UNLIMITED:
+            executor = Processes(1, limits=self.limits)
+            executor.pack = _import_cloudpickle().dumps
+        return sum(1 for _ in executor.run(self.grid, self.store, left))
+
+    def checkpoint(self, *_: Any) -> Any:
+        """What submitit puts into the queue when the task is preempted: the same task; the store says what is left."""
+        return _import_submitit().helpers.DelayedSubmission(self)
+
+
+def _import_submitit() -> Any:
+    try:
+        import submitit
+    except ImportError as error:
+        raise MissingExtraError("the executor slurm", "slurm") from error
+    return submitit
+
+
+def _import_cloudpickle() -> Any:
+    import cloudpickle  # comes with submitit
+
+    return cloudpickle

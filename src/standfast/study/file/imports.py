@@ -1,0 +1,117 @@
+"""What a study file names as `module:function`, from the study's own folder or from what is installed."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from standfast.study.file.problems import describe_error, find_nearest, misfit, show, with_article
+
+#: what looks like `module:function`
+REFERENCE = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
+
+
+@contextlib.contextmanager
+def importing_from(paths: Sequence[str]) -> Iterator[None]:
+    """These folders come first when something is imported inside; `sys.path` is afterwards as it was."""
+    before = list(sys.path)
+    sys.path[:0] = paths
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+def resolve(reference: str, paths: Sequence[str]) -> Any:
+    """The thing that `module:function` names.
+
+    Raises:
+        Misfit: there is no such module or no such name in it, or importing the module fails.
+
+    >>> resolve("math:sqrt", [])(9.0)
+    3.0
+    """
+    name, _, inner = reference.partition(":")
+    with importing_from(paths):
+        found: Any = _import(name, reference, paths)
+        for part in inner.split("."):
+            if not hasattr(found, part):
+                public = [n for n in dir(found) if not n.startswith("_")]
+                raise misfit(f"a name that {name} has", show(inner), near=find_nearest(part, public))
+            found = getattr(found, part)
+    return found
+
+
+def resolve_function(reference: str, paths: Sequence[str], what: str) -> Callable[..., Any]:
+    """The same where it must be a function; `what` says which.
+
+    Raises:
+        Misfit: as `resolve`; or it cannot be called.
+    """
+    function: Callable[..., Any] = resolve(reference, paths)
+    if not callable(function):
+        raise misfit(what, with_article(type(function).__name__))
+    return function
+
+
+def call_function(reference: str, options: Mapping[str, Any], paths: Sequence[str], what: str) -> Any:
+    """What the function returns for these options, with torch's generator seeded.
+
+    Raises:
+        Misfit: as `resolve_function`; it raises, its exception being the cause.
+    """
+    function = resolve_function(reference, paths, f"a function that returns {what}")
+    try:
+        # what is drawn from torch's generator is the same in every worker, and when the study goes on tomorrow
+        with importing_from(paths), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return function(**options)
+    except (Exception, SystemExit) as error:
+        raise misfit(f"{what} from {reference}", describe_error(error, find_line(error, paths))) from error
+
+
+def find_line(error: BaseException, paths: Sequence[str]) -> str:
+    """The last line in the user's files that an exception passed through; else empty."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{Path(error.filename).name}, line {error.lineno}"
+    roots = [Path(path).resolve() for path in paths]
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(frame.filename)
+        own = any(file.resolve().is_relative_to(root) for root in roots) and "site-packages" not in file.parts
+        if own:
+            return f"{file.name}, line {frame.lineno}"
+    return ""
+
+
+def _import(name: str, reference: str, paths: Sequence[str]) -> ModuleType:
+    _forget_namesake(name.partition(".")[0], paths)
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and (name == missing or name.startswith(f"{missing}.")):
+            beside = [p.stem for path in paths for p in sorted(Path(path).glob("*.py"))]
+            words = "a module that is installed or lies beside the study file"
+            raise misfit(words, show(reference), near=find_nearest(name, beside)) from error
+        raise misfit(f"{name} to be imported", describe_error(error, find_line(error, paths))) from error
+
+
+def _forget_namesake(top: str, paths: Sequence[str]) -> None:
+    """Another study's module of the same name, still in memory, gives way to the one beside this study."""
+    loaded = sys.modules.get(top)
+    if loaded is None or top in sys.stdlib_module_names:
+        return
+    own = [p for path in paths for p in (Path(path) / f"{top}.py", Path(path) / top / "__init__.py") if p.is_file()]
+    file = getattr(loaded, "__file__", None)
+    if own and file is not None and Path(file).resolve() not in [p.resolve() for p in own]:
+        for name in [n for n in sys.modules if n == top or n.startswith(f"{top}.")]:
+            del sys.modules[name]

@@ -1,0 +1,413 @@
+"""Configured objects (metrics, explainers, searches, neighbourhoods) from plain values, as their annotations say.
+
+Whatever is a dataclass with annotated options can be configured from a study file, also what plug-ins register later:
+a pydantic model is made of its options, which checks them and gives their JSON schema.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from pydantic import ConfigDict, Field, PlainValidator, PydanticUserError, TypeAdapter, WithJsonSchema, create_model
+from pydantic.errors import PydanticInvalidForJsonSchema
+
+from standfast import similarity
+from standfast.algorithms.searches.base import Search, searches
+from standfast.errors import ArgumentError
+from standfast.explainers import Background, Explainer, explainers
+from standfast.explainers.base import Baseline
+from standfast.neighbourhoods import Neighbourhood
+from standfast.neighbourhoods.naming import find_name, label_neighbourhoods
+from standfast.similarity import Similarity
+from standfast.study.file.data_entries import BACKGROUND_FORMS, BackgroundEntry, StoredBackground
+from standfast.study.file.names import EXPLAINERS, NEIGHBOURHOODS, SEARCHES, SIMILARITIES, Names, read_entry
+from standfast.study.file.problems import (
+    Collector,
+    Entry,
+    Expected,
+    Misfit,
+    describe_error,
+    either,
+    errors_at,
+    find_nearest,
+    join_names,
+    misfit,
+    problems_in,
+    show,
+    with_article,
+)
+
+T = TypeVar("T")
+
+
+class Options(Entry):
+    """The options of a class, each under its name as an alias: any word may be the name of an option."""
+
+    key: ClassVar[str] = "an option"
+
+    def given(self) -> dict[str, Any]:
+        """The options that the file has, converted."""
+        fields = type(self).model_fields.items()
+        return {str(field.alias): getattr(self, name) for name, field in fields if name in self.model_fields_set}
+
+
+@cache
+def options_model(kind: type[Any], name: str) -> type[Options]:
+    """The pydantic model of the options of the dataclass `kind`, which the file calls `name`."""
+    notes, fields = describe_options(kind), {}
+    try:
+        annotations = get_type_hints(kind)
+    except NameError:  # a type that is imported for the type checker only
+        annotations = {}
+    options = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    for number, field in enumerate(option for option in options if option.init):
+        default: dict[str, Any] = {}
+        if field.default is not dataclasses.MISSING:
+            default = {"default": to_plain(field.default)}
+        elif field.default_factory is not dataclasses.MISSING:
+            default = {"default_factory": field.default_factory}
+        value = _type_of_option(annotations.get(field.name, Any), field.default)
+        fields[f"option_{number}"] = (value, Field(alias=field.name, description=notes.get(field.name), **default))
+    made = create_model(name, __base__=Options, __doc__=(kind.__doc__ or "").strip().partition("\n")[0], **fields)  # type: ignore[call-overload]
+    made.key = f"an option of {name}"
+    return made  # type: ignore[no-any-return]
+
+
+def configure(kind: type[T], name: str, raw: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> T:
+    """An instance of the dataclass `kind`, called `name` in the file, with options from the file.
+
+    Args:
+        kind: the class.
+        name: what the user calls it.
+        raw: its options as plain values.
+        defaults: ready values of options that `raw` does not have.
+
+    Raises:
+        Misfit: unknown options, values that do not fit their annotations, options that are missing, and whatever the
+            class itself rejects.
+
+    >>> from standfast.explainers import IntegratedGradients
+    >>> configure(IntegratedGradients, "integrated_gradients", {"steps": 4, "baseline": [0, 1]})
+    IntegratedGradients(steps=4, baseline=(0.0, 1.0), method='gausslegendre')
+    """
+    model = options_model(kind, name)  # type: ignore[arg-type]
+    with errors_at():
+        values = model.model_validate({**(defaults or {}), **raw}).given()
+    try:
+        return kind(**values)
+    except ArgumentError as error:
+        raise Misfit(problems_in(error, model)) from error
+    except Exception as error:  # a class of a plug-in may raise anything
+        raise misfit(f"options that {name} accepts", describe_error(error)) from error
+
+
+def members(annotation: Any) -> tuple[Any, ...]:
+    """The alternatives of an annotation, unions and `Annotated` taken apart."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return members(get_args(annotation)[0])
+    if origin in (Union, types.UnionType):
+        return tuple(member for part in get_args(annotation) for member in members(part))
+    return (annotation,)
+
+
+def wants(annotation: Any, kind: type) -> bool:
+    """Whether a class is among the alternatives of an annotation."""
+    return any(isinstance(member, type) and issubclass(member, kind) for member in members(annotation))
+
+
+def _type_of_option(annotation: Any, default: object) -> Any:
+    """What pydantic checks an option with: how to read it, its schema, and the words for it."""
+    kinds = members(annotation)
+    nested = [k for k in kinds if isinstance(k, type) and dataclasses.is_dataclass(k)]
+    special = next((special for special in _SPECIAL if wants(annotation, special.kind)), None)
+    items = [get_args(kind)[0] for kind in kinds if get_origin(kind) in (tuple, list)]
+    listed = next((special for special in _SPECIAL if any(wants(item, special.kind) for item in items)), None)
+    nothing = [{"type": "null"}] if type(None) in kinds else []
+    if special is not None:
+        own = [{"const": word} for word in _own_words(default) if special.kind is Search]
+        schema: dict[str, Any] = {"anyOf": [{"$reference": special.reference}, *own, *nothing]}
+    elif listed is not None:
+        schema = {"type": "array", "minItems": 1, "items": {"$reference": listed.reference}}
+    elif len(nested) == 1:
+        schema = options_model(nested[0], nested[0].__name__).model_json_schema()
+    else:
+        schema = json_schema_of(annotation) or {}
+
+    def read(raw: object) -> Any:
+        if raw is None and nothing:
+            return None
+        if special is not None:
+            return special.read(raw, default)
+        if listed is not None:
+            return _read_list(raw, listed, members(items[0]))
+        if len(nested) == 1 and isinstance(raw, Mapping):
+            return configure(nested[0], nested[0].__name__, raw)
+        return _convert(annotation, raw)
+
+    choices = tuple(str(choice) for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind))
+    words = special.words() if special else f"a list, each {listed.words()}" if listed else describe(annotation)
+    return Annotated[Any, PlainValidator(read), WithJsonSchema(schema), Expected(words, choices)]
+
+
+def _read_list(raw: object, special: _Special, kinds: tuple[type, ...]) -> tuple[Any, ...]:
+    if not isinstance(raw, list | tuple):
+        raise misfit(f"a list, each {special.words()}", show(raw))
+    problems, found = Collector(), []
+    for index, each in enumerate(raw):
+        with problems.at(index):
+            found.append(special.read(each, None))
+            if not isinstance(found[-1], kinds):
+                words = " or ".join(with_article(kind.__name__.lower()) for kind in kinds)
+                raise misfit(words, with_article(type(found[-1]).__name__))
+    problems.finish()
+    return tuple(found)
+
+
+@cache
+def _adapter(annotation: Any) -> TypeAdapter[Any] | None:
+    try:
+        return TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True, strict=True))
+    except (PydanticUserError, NameError):  # no schema, or a class that sees to itself
+        return None
+
+
+def json_schema_of(annotation: Any) -> dict[str, Any] | None:
+    """The JSON schema of an option's values; None where a study file cannot hold any."""
+    adapter = _adapter(annotation)
+    try:
+        return None if adapter is None else adapter.json_schema()
+    except PydanticInvalidForJsonSchema:
+        return None
+
+
+def _convert(annotation: Any, raw: object) -> Any:
+    adapter = _adapter(annotation)
+    if adapter is None:
+        raise misfit(f"{describe(annotation)}, which a study file cannot hold", show(raw))
+    # as JSON, strict means: whole numbers may stand for floats and lists for tuples, and nothing else is converted
+    value = adapter.validate_json(json.dumps(raw, default=str))
+    lists = any(kind is list or get_origin(kind) is list for kind in members(annotation))
+    return tuple(value) if isinstance(value, list) and not lists else value  # hashable, as configurations are
+
+
+# Options that have a name or a form of their own in a file
+
+
+def read_configured(raw: object, names: Names) -> Any:
+    """One of the registered classes, by its name or with options.
+
+    >>> read_configured({"l2": 2}, NEIGHBOURHOODS)
+    L2Ball(radius=2.0, distribution='uniform', sigma=None)
+    """
+    named = read_entry(raw, names)
+    with errors_at(place=named.place):
+        return configure(names.registry[named.name], named.name, named.options)
+
+
+def neighbourhood_from(raw: object, default: object = None) -> Neighbourhood:
+    """`{linf: 0.3}`, `{l2: {radius: 2, distribution: uniform}}` or `{name: linf, radius: 0.3}` as a neighbourhood."""
+    return raw if isinstance(raw, Neighbourhood) else read_configured(raw, NEIGHBOURHOODS)
+
+
+def neighbourhoods_from(raw: Sequence[object]) -> dict[str, Neighbourhood]:
+    """A list of neighbourhoods, each evaluated in turn, by their labels; a single one needs no label.
+
+    >>> list(neighbourhoods_from([{"linf": 0.1}, {"l2": 2}])), list(neighbourhoods_from([{"linf": 0.1}]))
+    (['linf 0.1', 'l2 2'], [''])
+    """
+    problems, places = Collector(), dict[Neighbourhood, int]()
+    for index, each in enumerate(raw):
+        with problems.at(index):
+            value = neighbourhood_from(each)
+            if value in places:
+                raise misfit("neighbourhoods that differ", f"the same as number {places[value] + 1} of the list")
+            places[value] = index
+    problems.finish()
+    if not places:
+        raise misfit("at least one neighbourhood", "an empty list")
+    return dict(zip(label_neighbourhoods(list(places)), places, strict=True))
+
+
+def explainer_from(raw: object, default: object = None) -> Explainer:
+    """`"saliency"`, `"integrated_gradients:steps=4"`, `{lrp: {epsilon: 1e-6}}` or `{name: lrp, ...}`."""
+    explainer: Explainer = read_configured(raw, EXPLAINERS)
+    return explainer
+
+
+def search_from(raw: object, default: object = None) -> Search | str:
+    """A search's name, as it is, or a configured search from `{block: {starts: 100}}`."""
+    own = _own_words(default)
+    if isinstance(raw, Search) or raw in own:
+        return raw
+    if isinstance(raw, str) and raw in searches:
+        return raw
+    search: Search = read_configured(raw, dataclasses.replace(SEARCHES, also=tuple(own)))
+    return search
+
+
+def _own_words(default: object) -> list[str]:
+    """A metric may know a word instead of a search, which is then its default (max_sensitivity: "sample")."""
+    return [default] if isinstance(default, str) and default not in searches else []
+
+
+def similarity_from(raw: object, default: object = None) -> str:
+    """`"ssim"`, `"ssim:window=11"` or `{ssim: {window: 11}}` in the form with a colon; lists with `+`.
+
+    >>> similarity_from({"ssim": {"window": 11, "gaussian": True}})
+    'ssim:window=11,gaussian=true'
+    >>> similarity_from({"lens_distance": {"k": [10, 100], "w": 1}})
+    'lens_distance:k=10+100,w=1'
+    """
+
+    def write(value: object) -> str:
+        if isinstance(value, list | tuple):
+            return "+".join(map(write, value))
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    named = read_entry(raw.partition(":")[0] if isinstance(raw, str) else raw, SIMILARITIES)
+    options = ",".join(f"{key}={write(value)}" for key, value in named.options.items())
+    text = raw if isinstance(raw, str) else named.name + (f":{options}" if options else "")
+    try:
+        return similarity.get(text).name
+    except ArgumentError as error:
+        near = find_nearest(str(error.got).strip("'"), error.expected.removeprefix("one of ").split(", "))
+        raise misfit(f"{error.argument} to be {error.expected}", error.got, *named.at_options, near=near) from error
+
+
+def background_from(raw: object, default: object = None) -> Background | Baseline:
+    """A number, one for each channel, or what names reference inputs: a path, `{data: NAME, samples: N}`.
+
+    >>> background_from([0, 1]), background_from("references.npy").written
+    ((0.0, 1.0), {'path': 'references.npy'})
+    """
+    if isinstance(raw, Background):
+        return raw
+    if isinstance(raw, str | Mapping):
+        return StoredBackground(BackgroundEntry.model_validate({"path": raw} if isinstance(raw, str) else raw))
+    baseline: Baseline = _convert(Baseline, raw)
+    return baseline
+
+
+class _Special(NamedTuple):
+    """Options of a class that have a form of their own: how they are read, their schema, and the words for them."""
+
+    kind: type
+    read: Callable[[object, object], Any]
+    reference: str
+    words: Callable[[], str]
+
+
+_SPECIAL = (
+    _Special(Neighbourhood, neighbourhood_from, "neighbourhood", lambda: "a neighbourhood such as {linf: 0.1}"),
+    _Special(Search, search_from, "search", lambda: f"a search ({join_names(searches)})"),
+    _Special(Similarity, similarity_from, "similarity", lambda: f"a similarity ({join_names(similarity.names())})"),
+    _Special(Explainer, explainer_from, "explainer", lambda: f"an explainer ({join_names(explainers)})"),
+    _Special(Background, background_from, "background", lambda: BACKGROUND_FORMS),
+)
+
+
+# Words
+
+
+def describe(annotation: Any) -> str:
+    """What an option wants, in words.
+
+    >>> describe(int | None), describe(Literal["a", "b", "c"]), describe(tuple[float, ...])
+    ('a whole number or null', 'a, b or c', 'a list of numbers')
+    """
+    kinds = members(annotation)
+    plain = [kind for kind in kinds if json_schema_of(kind) is not None]  # what a file can hold
+    words = dict.fromkeys(_describe_member(kind) for kind in plain or kinds)
+    return " or ".join(sorted(words, key="null".__eq__))
+
+
+_WORDS: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a text",
+    type(None): "null",
+    Any: "a value",
+    dict: "a mapping",
+    list: "a list",
+    tuple: "a list",
+}
+_PLURALS = {"whole number": "whole numbers", "number": "numbers", "text": "texts"}
+
+
+def _describe_member(kind: Any) -> str:
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind in _WORDS:
+        return _WORDS[kind]
+    if origin is Literal:
+        return either([str(choice) for choice in inner])
+    if Callable in (kind, origin):
+        return "a function"
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return "a mapping"
+    if isinstance(origin, type) and issubclass(origin, Sequence | set | frozenset) and inner:
+        single = describe(inner[0]).removeprefix("a ")
+        length = f"{len(inner)} " if origin is tuple and len(set(inner)) == 1 < len(inner) else ""
+        return f"a list of {length}{_PLURALS.get(single, single).replace('list of', 'lists of')}"
+    return f"a {getattr(kind, '__name__', kind)}"
+
+
+def describe_options(kind: Callable[..., Any]) -> dict[str, str]:
+    """What a docstring says of the options of a class or function, under `Args:`; of several at once, the same.
+
+    >>> from standfast.explainers import Saliency
+    >>> describe_options(Saliency)["absolute"][:20]
+    'take absolute values'
+    """
+    found: dict[str, str] = {}
+    for base in reversed(getattr(kind, "__mro__", (kind,))):
+        text = f"{base.__doc__ or ''}\n"
+        section = re.search(r"^ *Args:\n((?:(?: {8,}.*)?\n)*)", text, re.MULTILINE)
+        entries = re.findall(r"^ {8}(\w[\w, ]*): +(.+(?:\n {9,}.+)*)", section[1] if section else "", re.MULTILINE)
+        found |= {name.strip(): " ".join(said.split()) for names, said in entries for name in names.split(",")}
+    elsewhere = re.search(r"Arguments are those of `(\w+)`", kind.__doc__ or "")
+    if elsewhere:
+        found |= describe_options(getattr(sys.modules[kind.__module__], elsewhere[1], object))
+    return found
+
+
+# Back to plain values
+
+
+def to_plain(value: object) -> Any:
+    """A configured value as a study file would have it.
+
+    >>> from standfast.neighbourhoods import LinfBall
+    >>> to_plain(LinfBall(0.1))
+    {'name': 'linf', 'radius': 0.1, 'distribution': 'uniform', 'sigma': None}
+    """
+    if isinstance(value, Similarity):
+        return value.name
+    if isinstance(value, StoredBackground):
+        return value.written
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        name = getattr(value, "name", None)
+        options = plain_options(value)
+        if isinstance(value, Neighbourhood):
+            name = find_name(type(value))
+            if "name" in options:  # the name of a corruption
+                return {name: options}
+        return ({"name": name} if name else {}) | options
+    if isinstance(value, list | tuple):
+        return [to_plain(entry) for entry in value]
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(entry) for key, entry in value.items()}
+    return value if isinstance(value, int | float | str | bool | None) else repr(value)
+
+
+def plain_options(value: Any) -> dict[str, Any]:
+    """All options of a configured object, defaults included."""
+    return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}

@@ -1,0 +1,328 @@
+"""What is wrong with a study file, in words: the place, what was expected, what was given, and the nearest known name.
+
+A check raises pydantic's `ValidationError`, an `ArgumentError` of the library, or `Misfit`, which is an `ArgumentError`
+with places in the file. `problems_in` translates them into `Problem`s, and nothing else does. `StudyError` shows the
+problems of a whole file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import textwrap
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any, ClassVar, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic.functional_validators import ModelWrapValidatorHandler
+
+from standfast.errors import ELSEWHERE, ArgumentError, StandfastError, UnknownNameError, nearest_name
+
+#: keys and indices that lead to a place in the file
+Keys = tuple[str | int, ...]
+
+_PROBLEMS, _LINES, _WIDTH = 10, 20, 190  # that an error shows at most
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong.
+
+    Attributes:
+        path: where, relative to what was checked.
+        expected, got: in words.
+        near: the known name that is nearest to the given one, if any.
+        note: what else helps, such as the data set with which a model fails.
+        line: in the file; None where the study does not come from one.
+    """
+
+    path: Keys
+    expected: str
+    got: str
+    near: str | None = None
+    note: str = ""
+    line: int | None = None
+
+    def __str__(self) -> str:
+        line = "" if self.line is None else f" (line {self.line})"
+        hint = f" (did you mean {self.near!r}?)" if self.near else ""
+        note = f" ({self.note})" if self.note else ""
+        return f"{_shorten(join_keys(self.path), 100)}{line}: expected {self.expected}, got {self.got}{note}{hint}"
+
+
+class Misfit(ArgumentError):
+    """Something in a study file does not fit. `problems` says what, relative to what was checked."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("study file", "no problems", "; ".join(map(str, self.problems)))
+
+    def __str__(self) -> str:
+        return str(self.got)
+
+
+def misfit(expected: str, got: object, *path: str | int, near: str | None = None, note: str = "") -> Misfit:
+    """The error for one problem at `path`."""
+    return Misfit([Problem(path, expected, _shorten(str(got), 240), near, note)])
+
+
+class StudyError(StandfastError):
+    """A study file that cannot be evaluated; the text says what is wrong with it, on one screen at most.
+
+    Attributes:
+        file: its name.
+        problems: all that was found.
+
+    >>> raise StudyError("study.yaml", [Problem(("seed",), "a whole number", "'x'", line=3)])
+    Traceback (most recent call last):
+        ...
+    standfast.study.file.problems.StudyError: study.yaml: 1 problem
+      seed (line 3): expected a whole number, got 'x'
+    """
+
+    def __init__(self, file: str, problems: Sequence[Problem]) -> None:
+        self.file, self.problems = file, tuple(problems)
+        count = len(problems)
+        wrapper = textwrap.TextWrapper(_WIDTH, initial_indent="  ", subsequent_indent="      ", placeholder=" ...")
+        wrapper.break_on_hyphens, wrapper.max_lines = False, max(2, min(6, _LINES // max(1, count)))
+        name = file if len(file) <= 150 else f"... {file[-146:]}"
+        lines = [f"{name}: {count} problem{'s' if count > 1 else ''}"]
+        lines += [line for problem in problems[:_PROBLEMS] for line in wrapper.wrap(str(problem))]
+        super().__init__("\n".join([*lines, *([f"  ... and {count - _PROBLEMS} more"] if count > _PROBLEMS else [])]))
+
+
+# Sections of the file
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the values of a key should be, in words; the nearest of the `choices` is suggested."""
+
+    words: str = ""
+    choices: tuple[str, ...] = ()
+
+
+class Entry(BaseModel):
+    """A section with known keys. The words for each key are an `Expected` among the annotations of its type."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    #: what a key is called in errors, where an unknown one is given
+    key: ClassVar[str] = "a known key"
+    #: of several forms of a section, which one this is: the key or the name that only this form has
+    form: ClassVar[str] = ""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _translate_errors(cls, raw: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return handler(raw)
+        except ValidationError as error:
+            if not isinstance(raw, Mapping):  # the section above has words for this
+                raise
+            raise Misfit(problems_in(error, cls, raw)) from error
+
+    @classmethod
+    def words(cls) -> dict[str, Expected]:
+        """The known keys, and what each should be."""
+        fields = {field.alias or name: field for name, field in cls.model_fields.items()}
+        return {key: _find_expected((*field.metadata, field.annotation)) for key, field in fields.items()}
+
+    @classmethod
+    def owners(cls, key: str) -> list[str]:
+        """The other forms of this section that have a key."""
+        base: type[Entry] = cls.__bases__[0]
+        return [other.form for other in base.__subclasses__() if key in other.words()] if cls.form else []
+
+
+def _find_expected(parts: Iterable[Any]) -> Expected:
+    for part in parts:
+        inner = (*getattr(part, "__metadata__", ()), *get_args(part))
+        found = part if isinstance(part, Expected) else _find_expected(inner)
+        if found.words:
+            return found
+    return Expected()
+
+
+# Errors as problems
+
+
+def problems_in(error: Exception, section: type[Entry] | None = None, raw: Any = None) -> list[Problem]:
+    """An error in the words of a study file.
+
+    Args:
+        error: pydantic's, or an `ArgumentError`: it is placed at its argument where `section` has such a key.
+        section: the section that was checked.
+        raw: its content.
+
+    >>> problems_in(ArgumentError("radius", "a number above 0", -1))
+    [Problem(path=(), expected='radius to be a number above 0', got='-1', near=None, note='', line=None)]
+    """
+    if isinstance(error, ValidationError):
+        found = [p for details in error.errors(include_url=False) for p in _from_pydantic(details, section, raw)]
+        return list({problem.path: problem for problem in reversed(found)}.values())[::-1]  # one for each place
+    if isinstance(error, Misfit):
+        return list(error.problems)
+    assert isinstance(error, ArgumentError)
+    here = section is not None and error.argument in section.words()
+    path = (error.argument,) if here else ()
+    if isinstance(error, UnknownNameError):
+        what = "one of" if here else with_article(error.argument)
+        return list(make_unknown_error(what, error.name, error.names, *path).problems)
+    words = error.expected if here else f"{_shorten(error.argument, 60)} to be {error.expected}"
+    return [Problem(path, words, _shorten(str(error.got)))]
+
+
+def _from_pydantic(details: Any, section: type[Entry] | None, raw: Any) -> list[Problem]:
+    path: Keys = tuple(details["loc"])
+    kind, cause = details["type"], details.get("ctx", {}).get("error")
+    if isinstance(cause, ArgumentError):
+        return [replace(problem, path=(*path, *problem.path)) for problem in problems_in(cause, section)]
+    if section is None or not path:
+        return [Problem(path, "a mapping", show(details["input"]))]
+    key, known = str(path[0]), section.words()
+    if kind == "invalid_key":
+        return [Problem((), "keys as text", show(details["input"]))]
+    if kind == "missing":
+        return [Problem(path, known[key].words, "nothing")]
+    if kind == "extra_forbidden" and (owners := section.owners(key)):
+        return [Problem(path, f"no {key}, which goes with {either(owners)}", f"one for {section.form}")]
+    if kind == "extra_forbidden":
+        words = f"{section.key} ({join_names(known)})" if known else f"no options, as {section.__name__} has none"
+        near = find_nearest(key, known)
+        return [Problem(path, words, show(key), near, "" if near else ELSEWHERE.get(key, ""))]
+    near = find_nearest(raw[key], known[key].choices) if isinstance(raw[key], str) else None
+    return [Problem((key,), known[key].words, show(raw[key]), near)]
+
+
+@contextlib.contextmanager
+def errors_at(*path: str | int, place: Callable[[Keys], Keys] = tuple) -> Iterator[None]:
+    """Errors inside are a `Misfit` beneath `path`, where `place` says what becomes of a problem's own path."""
+    try:
+        yield
+    except (ArgumentError, ValidationError) as error:
+        problems = [replace(problem, path=(*path, *place(problem.path))) for problem in problems_in(error)]
+        raise Misfit(problems) from error.__cause__ or error
+
+
+@contextlib.contextmanager
+def errors_of(what: str, form: str, keys: Container[str] = ()) -> Iterator[None]:
+    """Errors of the library are at their argument, if that is one of the `keys`, else at the key `form`."""
+    try:
+        yield
+    except Misfit:
+        raise
+    except ArgumentError as error:
+        raise misfit(error.expected, error.got, error.argument if error.argument in keys else form) from error
+    except StandfastError as error:
+        raise misfit(f"{what} that can be loaded", error, form) from error
+
+
+class Collector:
+    """Collects problems, so that one look at the file shows them all."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.cause: BaseException | None = None
+
+    @contextlib.contextmanager
+    def at(self, *path: str | int, place: Callable[[Keys], Keys] = tuple) -> Iterator[None]:
+        """As `errors_at`, but the problems are kept, and work goes on after the block."""
+        try:
+            with errors_at(*path, place=place):
+                yield
+        except Misfit as error:
+            self.problems += error.problems
+            self.cause = self.cause or error.__cause__
+
+    def finish(self) -> None:
+        """Raise what was collected, if anything was."""
+        if self.problems:
+            raise Misfit(self.problems) from self.cause
+
+
+# Words
+
+
+def make_unknown_error(what: str, name: object, known: Iterable[str], *path: str | int, note: str = "") -> Misfit:
+    """The error for a name that is not known, with the nearest that is.
+
+    >>> print(make_unknown_error("an explainer", "salience", ["lrp", "saliency"], "explainers", 0))
+    explainers[0]: expected an explainer (lrp, saliency), got 'salience' (did you mean 'saliency'?)
+    """
+    known = list(known)
+    return misfit(f"{what} ({join_names(known)})", show(name), *path, near=find_nearest(name, known), note=note)
+
+
+def find_nearest(name: object, known: Iterable[str]) -> str | None:
+    """The known name that may be meant, if any is: `standfast.errors.nearest_name`."""
+    return nearest_name(name, [str(k) for k in known])
+
+
+def join_names(names: Iterable[object], width: int = 150) -> str:
+    """Names with commas between them, the last ones left out where they are too many."""
+    words = [str(name) for name in names]
+    ends = accumulate(len(word) + 2 for word in words)
+    kept = [word for word, end in zip(words, ends, strict=True) if end <= width + 2]
+    return ", ".join(kept + ([f"... {len(words)} in all"] if len(kept) < len(words) else [])) or "there are none"
+
+
+def join_keys(path: Keys) -> str:
+    """A path as people write it.
+
+    >>> join_keys(("metrics", 2, "worst_case", "budget"))
+    'metrics[2].worst_case.budget'
+    """
+    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
+    return text.removeprefix(".") or "the file"
+
+
+def either(words: Sequence[str]) -> str:
+    """Alternatives in words.
+
+    >>> either(["a", "b", "c"])
+    'a, b or c'
+    """
+    return " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def show(value: object) -> str:
+    """What was given, in a few words.
+
+    >>> show("a"), show(True), show(None), show({"a": 1})
+    ("'a'", 'true', 'nothing', 'a mapping with a')
+    """
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return f"a mapping with {join_names(value, 60)}" if value else "an empty mapping"
+    if isinstance(value, list | tuple):
+        return _shorten(repr(list(value))) if value else "an empty list"
+    return _shorten(repr(value))
+
+
+def describe_error(error: BaseException, where: str = "") -> str:
+    """An exception of somebody else's code, in a line.
+
+    >>> describe_error(ValueError("no such colour"), "palette.py, line 3")
+    'ValueError: no such colour (palette.py, line 3)'
+    """
+    text = _shorten(f"{type(error).__name__}: {error}", 220).rstrip(": ")
+    return f"{text} ({where})" if where and where not in text else text
+
+
+def with_article(noun: str) -> str:
+    """A noun after its article.
+
+    >>> with_article("int"), with_article("metric")
+    ('an int', 'a metric')
+    """
+    return f"{'an' if noun[:1] in set('aeiouAEIOU') else 'a'} {noun}"
+
+
+def _shorten(text: str, width: int = 120) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= width else f"{text[: width - 4]} ..."

@@ -1,0 +1,148 @@
+"""Requirements in a study file: what the numbers of a study must show, for `standfast check`.
+
+requirements:
+  - {metric: worst_case, explainer: gradcam, at_least: 0.6, share_of_samples: 0.95}
+  - {metric: misinterpretation_probability, at_most_ln: -13.8}
+  - {metric: data_senc, better_than: input_copy, level: 0.99}
+  - {no_worse_than: baseline/2026-10, by: 0.05}
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from standfast.study.file.entries import Flag, Name
+from standfast.study.file.problems import Entry, Expected, misfit
+
+Number = Annotated[float, Expected("a number")]
+Share = Annotated[float, Field(gt=0, lt=1), Expected("a share between 0 and 1")]
+Names = Annotated[
+    tuple[Name, ...],
+    Field(min_length=1),
+    BeforeValidator(lambda raw: (raw,) if isinstance(raw, str) else tuple(raw) if isinstance(raw, list) else raw),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+    Expected("a name, or a list of names"),
+]
+
+#: the keys of which a requirement has exactly one
+LIMITS = ("at_least", "at_most", "at_most_ln", "at_most_one_in", "better_than", "no_worse_than")
+_ON_VALUES = LIMITS[:4]
+
+
+class RequirementEntry(Entry):
+    """A requirement on a number with its interval. It is checked for each data set, model and explainer that it names.
+
+    Requirements on values say which share of all samples meets the limit: half of them by default, which is a
+    requirement on the median.
+    """
+
+    key: ClassVar[str] = "a key of a requirement"
+
+    metric: Name | None = Field(None, description="Label or name of a metric; all that rank explainers if not given.")
+    explainer: Names | None = Field(None, description="Explainers; all but controls if not given.")
+    data: Names | None = Field(None, description="Data sets; all if not given.")
+    model: Names | None = Field(None, description="Models; all if not given.")
+    at_least: Number | None = Field(None, description="The smallest value that meets the requirement.")
+    at_most: Number | None = Field(None, description="The largest value that meets the requirement.")
+    at_most_ln: Number | None = Field(None, description="The same for a probability, as its natural logarithm.")
+    at_most_one_in: Annotated[float, Field(gt=1), Expected("a number above 1")] | None = Field(
+        None, description="The same for a probability of 1 in this number."
+    )
+    share_of_samples: Share | None = Field(
+        None, description="At least this share of all samples meets the limit; 0.5 (the median) if not given."
+    )
+    mean: Flag = Field(False, description="The mean over samples meets the limit, instead of a share of the samples.")
+    better_than: Name | None = Field(None, description="An explainer, such as a control, on the same samples.")
+    no_worse_than: Name | None = Field(None, description="A baseline, by `standfast baseline`, on the same samples.")
+    by: Annotated[float, Field(ge=0), Expected("a number of at least 0")] = Field(
+        0.0, description="How much worse than the baseline a sample's value may be."
+    )
+    level: Share = Field(
+        0.95, description="Confidence level; with several requirements that of all decisions together."
+    )
+    p: Annotated[float, Field(gt=0, lt=0.5), Expected("a number between 0 and 0.5")] | None = Field(
+        None, description="Of better_than: the largest p-value that passes; the same as a level of 1 - 2 p."
+    )
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> RequirementEntry:
+        """One limit, and only the keys that belong to it."""
+        given = [key for key in LIMITS if getattr(self, key) is not None]
+        if len(given) != 1:
+            raise misfit(f"exactly one of {', '.join(LIMITS)}", " and ".join(given) or "none")
+        (kind,) = given
+        others = {
+            "share_of_samples": self.share_of_samples is not None and kind in ("better_than",),
+            "mean": self.mean and kind in ("better_than", "at_most_ln", "at_most_one_in"),
+            "by": self.by > 0 and kind != "no_worse_than",
+            "p": self.p is not None and kind != "better_than",
+        }
+        for key, wrong in others.items():
+            if wrong:
+                raise misfit(f"no such key beside {kind}", key, key)
+        if self.mean and self.share_of_samples is not None:
+            raise misfit("the mean or a share of samples, not both", "mean and share_of_samples", "mean")
+        if self.p is not None and "level" in self.model_fields_set:
+            raise misfit("a p-value or a level, not both", "p and level", "p")
+        if self.better_than is not None and self.better_than in (self.explainer or ()):
+            raise misfit("explainers other than that of better_than", repr(self.better_than), "explainer")
+        if kind in _ON_VALUES and self.metric is None:
+            raise misfit("the metric that the limit is for", "none", "metric")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The key of its limit."""
+        return next(key for key in LIMITS if getattr(self, key) is not None)
+
+    @property
+    def limit(self) -> float:
+        """Of a requirement on values, as a value of the metric: a probability's as a natural logarithm."""
+        if self.at_most_one_in is not None:
+            return -math.log(self.at_most_one_in)
+        return float(getattr(self, self.kind))
+
+    @property
+    def side(self) -> Literal["higher", "lower"]:
+        """Of a requirement on values: which side of the limit meets it."""
+        return "higher" if self.at_least is not None else "lower"
+
+    @property
+    def confidence(self) -> float:
+        """The level of its intervals. A test in two directions at level L passes with a p-value of (1 - L) / 2."""
+        return self.level if self.p is None else 1 - 2 * self.p
+
+    @property
+    def share(self) -> float:
+        """The share of samples that has to meet the limit."""
+        return 0.5 if self.share_of_samples is None else self.share_of_samples
+
+    def describe(self, label: str | None = None) -> str:
+        """In words, without the explainer, data and model.
+
+        Args:
+            label: of the metric, where the entry names none, or one with several labels.
+
+        >>> RequirementEntry(metric="worst_case", at_least=0.6, share_of_samples=0.95).describe()
+        'worst_case: at least 0.6 in at least 95% of samples'
+        """
+        metric = label or self.metric
+        start = f"{metric}: " if metric else ""
+        if self.better_than is not None:
+            return f"{start}better than {self.better_than}"
+        if self.no_worse_than is not None:
+            margin = f" by more than {self.by:g}" if self.by else ""
+            return f"{start}{self._where()} not worse than {self.no_worse_than}{margin}"
+        words = "at least" if self.side == "higher" else "at most"
+        number = f"{getattr(self, self.kind):g}"
+        if self.kind in ("at_most_ln", "at_most_one_in"):
+            number = f"ln P = {number}" if self.kind == "at_most_ln" else f"1 in {getattr(self, self.kind):,.0f}"
+        if self.mean or self.share_of_samples is None:
+            return f"{start}{'mean' if self.mean else 'median'} {words} {number}"
+        return f"{start}{words} {number} {self._where()}"
+
+    def _where(self) -> str:
+        return "in the mean" if self.mean else f"in at least {100 * self.share:g}% of samples"

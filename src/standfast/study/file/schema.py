@@ -1,0 +1,148 @@
+"""The study file as a JSON schema, from which editors complete and check it as it is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from standfast.study.file.data_entries import BackgroundEntry, DataEntry
+from standfast.study.file.entries import EXECUTORS, ExplainerFunction, MetricFunction
+from standfast.study.file.model_entries import ModelEntry
+from standfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS, NEIGHBOURHOODS, SEARCHES, SIMILARITIES, Names
+from standfast.study.file.options import options_model
+from standfast.study.file.problems import Entry
+from standfast.study.file.spec import Study
+
+Schema = dict[str, Any]
+_ONE_KEY: Schema = {"type": "object", "minProperties": 1, "maxProperties": 1}
+
+
+def json_schema() -> Schema:
+    """The schema (JSON Schema 2020-12), with the names that are registered now: plug-ins included once imported.
+
+    >>> sorted(json_schema()["properties"])[:4]
+    ['data', 'device', 'executor', 'explainers']
+    """
+    definitions: Schema = {}
+    _define_forms(definitions, DATA, DataEntry)
+    _define_forms(definitions, MODELS, ModelEntry)
+    _define_kinds(definitions, "explainer", EXPLAINERS, ExplainerFunction)
+    _define_kinds(definitions, "metric", METRICS, MetricFunction)
+    _define_kinds(definitions, "search", SEARCHES)
+    _define_kinds(definitions, "neighbourhood", NEIGHBOURHOODS)
+    several = {"type": "array", "minItems": 1, "items": _refer("neighbourhood")}
+    definitions["neighbourhoods"] = {"anyOf": [_refer("neighbourhood"), several]}
+    known = {"enum": SIMILARITIES.listed}
+    options = {**_ONE_KEY, "propertyNames": known, "additionalProperties": {"type": "object"}}
+    definitions["similarity"] = {"anyOf": [known, _beginning_with(SIMILARITIES.listed), options]}
+    background = _model(definitions, BackgroundEntry)
+    background["properties"]["data"] = _names(DATA)
+    forms = [{**background, "required": required} for required in (["path"], ["data", "samples"])]
+    numbers = [{"type": "number"}, {"type": "array", "minItems": 1, "items": {"type": "number"}}]
+    definitions["background"] = {"anyOf": [*numbers, {"type": "string"}, *forms]}
+    kinds = [_model(definitions, kind) for kind in EXECUTORS.values()]
+    definitions["executor"] = {"anyOf": [{"enum": list(EXECUTORS)}, *kinds]}
+    about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "standfast study"}
+    return {**about, **_model(definitions, Study), "$defs": definitions}
+
+
+def _define_kinds(definitions: Schema, what: str, names: Names, function: type[Entry] | None = None) -> None:
+    """One of the registered classes in every form of a name; with `function`, also the section of them.
+
+    Args:
+        definitions: to be added to.
+        what: the name of the definition.
+        names: of the classes. A value alone may stand for an option (`names.scalar`); a name alone then means nothing
+            where this option must be given.
+        function: the entry of a function of the user's.
+    """
+    by_name: Schema = {}
+    alone: list[str] = []
+    for name in names.registry:
+        options = definitions[f"{what}.{name}"] = _model(definitions, options_model(names.registry[name], name))
+        options["properties"] = {"name": {"const": name}, **options["properties"]}
+        if "neighbourhood" in options.get("required", ()):  # the file's own may stand for it
+            options["required"].remove("neighbourhood")
+        if what == "metric" and "neighbourhood" in options["properties"]:  # a list is evaluated in turn
+            own = options["properties"]["neighbourhood"]
+            own["anyOf"] = [*own["anyOf"], _refer("neighbourhoods")]
+        first = names.scalar(names.registry[name]) if names.scalar else None
+        value = {"type": "null"} if first is None else options["properties"][first]
+        by_name[name] = {"anyOf": [_refer(f"{what}.{name}"), value]}
+        if not options.get("required"):
+            alone.append(name)
+    packages = names.registry.packages
+    theirs = _beginning_with(packages) if packages else {"enum": []}
+    patterns = {theirs["pattern"]: {"type": ["object", "null"]}} if packages else {}  # whose options are theirs
+    text = [{"enum": alone}] if names.scalar else [{"enum": list(by_name)}, _beginning_with([*by_name, *packages])]
+    beneath = {**_ONE_KEY, "properties": by_name, "patternProperties": patterns, "additionalProperties": False}
+    kinds = [*(_refer(f"{what}.{name}") for name in by_name), {"properties": {"name": theirs}}]
+    beside = {"type": "object", "required": ["name"], "anyOf": kinds}
+    own = [_model(definitions, function)] if function else []
+    definitions[what] = {"anyOf": [*text, beneath, beside, *own]}
+    if function:
+        definitions[names.section] = _section(what, by_name, patterns)
+
+
+def _define_forms(definitions: Schema, names: Names, base: type[Entry]) -> None:
+    """A section of entries with several forms, of which the one with `name` may be written as a name alone."""
+    forms = {form.form: _model(definitions, form) for form in base.__subclasses__()}
+    known, properties = _names(names), forms["name"]["properties"]
+    properties["name"] |= known
+    beneath = {key: value for key, value in properties.items() if key != "name"}
+    definitions[f"{names.section}.options"] = {**forms["name"], "properties": beneath, "required": []}
+    options = {"anyOf": [_refer(f"{names.section}.options"), {"type": "null"}]}
+    named = {**_ONE_KEY, "propertyNames": known, "additionalProperties": options}
+    definitions[f"{names.section}.entry"] = {"anyOf": [known, *forms.values(), named]}
+    theirs = {_beginning_with(names.prefixes)["pattern"]: options}
+    definitions[names.section] = _section(f"{names.section}.entry", dict.fromkeys(names.listed, options), theirs)
+
+
+def _section(entry: str, by_name: Schema, patterns: Schema) -> Schema:
+    """A list of entries, any of them under a label, or a mapping from labels to entries.
+
+    Under a label that is a name, this name's options alone are an entry: `by_name`, or by `patterns` of names.
+    """
+    item = {"anyOf": [_refer(entry), {**_ONE_KEY, "additionalProperties": _refer(entry)}]}
+    labels = {name: {"anyOf": [options, _refer(entry)]} for name, options in by_name.items()}
+    theirs = {pattern: {"anyOf": [options, _refer(entry)]} for pattern, options in patterns.items()}
+    mapping = {"properties": labels, "patternProperties": theirs, "additionalProperties": _refer(entry)}
+    return {
+        "anyOf": [{"type": "array", "minItems": 1, "items": item}, {"type": "object", "minProperties": 1, **mapping}]
+    }
+
+
+def _refer(definition: str) -> Schema:
+    return {"$ref": f"#/$defs/{definition}"}
+
+
+def _beginning_with(names: Iterable[str]) -> Schema:
+    """Texts that begin with one of the names and a colon."""
+    return {"type": "string", "pattern": rf"^({'|'.join(map(re.escape, names))}):.+$"}
+
+
+def _names(names: Names) -> Schema:
+    """Names that are listed, and those of places that have names of their own: `ucr:GunPoint:test`."""
+    return {"anyOf": [{"enum": names.listed}, _beginning_with(names.prefixes)]}
+
+
+def _model(definitions: Schema, model: type[BaseModel]) -> Schema:
+    """The schema of a pydantic model; the models inside it become definitions."""
+    schema: Schema = _tidy(model.model_json_schema())
+    definitions |= schema.pop("$defs", {})
+    return schema
+
+
+def _tidy(value: Any) -> Any:
+    """Without pydantic's titles, which repeat the names of the keys, and with references to our own definitions."""
+    if isinstance(value, list):
+        return [_tidy(entry) for entry in value]
+    if not isinstance(value, Mapping):
+        return value
+    # under "properties" keys are names of the file, "title" among them
+    kept = {key: entry for key, entry in value.items() if key != "title" or not isinstance(entry, str)}
+    reference = _refer(kept.pop("$reference")) if "$reference" in kept else {}
+    return {key: _tidy(entry) for key, entry in {**reference, **kept}.items()}

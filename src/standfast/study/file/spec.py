@@ -1,0 +1,386 @@
+"""The study file: what to evaluate, on what, and where; checked before anything runs.
+
+    title: How robust are explanations of a digit classifier?
+    samples: 20
+    data: {digits: digits}
+    models: {lenet: lenet5-mnist}
+    neighbourhood: {linf: 0.1}
+    explainers:
+      - saliency
+      - integrated_gradients: {steps: 32}
+    metrics:
+      - worst_case: {budget: 1000}
+
+`load_study` checks names, options and types without running anything of the user's; `Study.grid` reads the files,
+imports the functions, and runs each model once. Either says all that it finds in one `StudyError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
+
+from standfast.errors import ArgumentError, as_number
+from standfast.explainers import Explainer
+from standfast.metrics import Metric
+from standfast.metrics.base import PRESETS, Preset
+from standfast.neighbourhoods import Neighbourhood
+from standfast.study.file.data_entries import DataEntry
+from standfast.study.file.document import Document, read_document
+from standfast.study.file.entries import (
+    Count,
+    Device,
+    ExecutorEntry,
+    Seed,
+    Text,
+    build_entry,
+    executor_entry,
+)
+from standfast.study.file.evaluations import (
+    Explained,
+    Measured,
+    explainers_from,
+    import_explainer,
+    import_metric,
+    metrics_from,
+)
+from standfast.study.file.model_entries import ModelEntry, try_out
+from standfast.study.file.names import DATA, MODELS, CheckedEntry, read_section
+from standfast.study.file.options import neighbourhood_from, neighbourhoods_from, to_plain
+from standfast.study.file.problems import (
+    Collector,
+    Entry,
+    Expected,
+    Keys,
+    Misfit,
+    Problem,
+    StudyError,
+    either,
+    find_nearest,
+    make_unknown_error,
+    misfit,
+    problems_in,
+    show,
+    with_article,
+)
+from standfast.study.file.requirements import RequirementEntry
+from standfast.study.grid import Grid, ModelSource, Samples
+
+__all__ = ["Study", "StudyError", "load_study", "study_from"]
+
+
+def _names(found: Sequence[CheckedEntry[Any]]) -> list[str]:
+    """Labels for data and models that have none."""
+    return [str(entry.named.name) for entry in found]
+
+
+def _data(raw: object) -> dict[str, CheckedEntry[DataEntry]]:
+    return read_section(raw, DATA, partial(build_entry, DataEntry), _names)
+
+
+def _models(raw: object) -> dict[str, CheckedEntry[ModelEntry]]:
+    return read_section(raw, MODELS, partial(build_entry, ModelEntry), _names)
+
+
+def _neighbourhood(raw: object) -> Neighbourhood | tuple[Neighbourhood, ...] | None:
+    if isinstance(raw, list | tuple):
+        return tuple(neighbourhoods_from(raw).values())
+    return None if raw is None else neighbourhood_from(raw)
+
+
+def _metrics(raw: object, info: ValidationInfo) -> dict[str, Measured]:
+    common = {"neighbourhood": info.data.get("neighbourhood"), "preset": info.data.get("preset")}
+    return metrics_from(raw, common, "neighbourhood" in info.data)
+
+
+def _refer_to(definition: str) -> WithJsonSchema:
+    """The schema of a section that `schema` writes itself."""
+    return WithJsonSchema({"$reference": definition})
+
+
+class Study(Entry):
+    """What to evaluate, on what, and where."""
+
+    title: Text = Field(default="", description="For the report.")
+    seed: Seed = Field(default=0, description="Of every random stream.")
+    repeats: Count = Field(default=1, description="How often everything is done, each time with other random numbers.")
+    device: Device = Field(default="auto", description="Where models run.")
+    samples: Count | None = Field(
+        default=None, description="Take this many of each data set, from its start; default all."
+    )
+    samples_per_job: Count = Field(default=4, description="Samples between two writes; results do not depend on it.")
+    data: Annotated[
+        dict[str, CheckedEntry[DataEntry]],
+        PlainValidator(_data),
+        _refer_to("data"),
+        Expected("data, such as {digits: digits}"),
+    ] = Field(description="Data: of a loader, in a file, or from a function; a list or under labels.")
+    models: Annotated[
+        dict[str, CheckedEntry[ModelEntry]],
+        PlainValidator(_models),
+        _refer_to("models"),
+        Expected("models, such as {lenet: lenet5-mnist}"),
+    ] = Field(description="Models: of the zoo, from a function, or in a file; a list or under labels.")
+    neighbourhood: Annotated[Any, PlainValidator(_neighbourhood), _refer_to("neighbourhoods")] = Field(
+        default=None, description="For all metrics that have one and do not set it; a list for each in turn."
+    )
+    preset: Annotated[Preset, Expected(either(PRESETS), PRESETS)] = Field(
+        default="standard",
+        description="Values for metric options that this file does not set. A metric may have a preset of its own.",
+    )
+    explainers: Annotated[
+        dict[str, Explained],
+        PlainValidator(explainers_from),
+        _refer_to("explainers"),
+        Expected("explainers, such as [saliency]"),
+    ] = Field(description="Explainers, as a list or under labels.")
+    metrics: Annotated[
+        dict[str, Measured],
+        PlainValidator(_metrics),
+        _refer_to("metrics"),
+        Expected("metrics, such as [max_sensitivity]"),
+    ] = Field(description="Metrics, as a list or under labels.")
+    executor: Annotated[ExecutorEntry, PlainValidator(executor_entry), _refer_to("executor")] = Field(
+        default=executor_entry("local"), description="Who does the work."
+    )
+
+    requirements: Annotated[
+        tuple[RequirementEntry, ...],
+        BeforeValidator(lambda raw: tuple(raw) if isinstance(raw, list) else raw),
+        Expected("a list of requirements, such as [{metric: worst_case, at_least: 0.6}]"),
+    ] = Field(default=(), description="What the numbers must show, for `standfast check`; nothing else reads it.")
+
+    _document: Document = PrivateAttr(default_factory=lambda: Document("study", Path(), {}))
+
+    @property
+    def name(self) -> str:
+        """Of the file, as it was given to `load_study`; "study" for one from a mapping."""
+        return self._document.name
+
+    @property
+    def base(self) -> Path:
+        """The folder that paths are relative to and functions are imported from."""
+        return self._document.base
+
+    def grid(self, check: bool = True) -> Grid:
+        """Everything that the study evaluates: data in memory, files of models read, functions imported.
+
+        Args:
+            check: run each model once, on the CPU, on one sample of each data set that it meets.
+
+        Raises:
+            StudyError: files, functions, values and shapes that do not fit, each at its place in the file.
+        """
+        found, base = Collector(), self.base
+        samples: dict[str, Samples] = {}
+        for name, data in self.data.items():
+            with found.at(place=partial(_place_of_data, data)):
+                samples[name] = data.value.load(base, self.samples)
+        sources: dict[str, ModelSource] = {}
+        for name, model in self.models.items():
+            with found.at("models", place=model.place):
+                sources[name] = model.value.source(base)
+        explainers: dict[str, Explainer] = {}
+        for label, explained in self.explainers.items():
+            with found.at("explainers", place=explained.place):
+                explainers[label] = import_explainer(explained, label, base)
+        metrics: dict[str, Metric] = {}
+        for label, measured in self.metrics.items():
+            with found.at(place=partial(_place_of_metric, self._document, measured)):
+                metrics[label] = import_metric(
+                    measured, label, base, {"neighbourhood": self.neighbourhood, "preset": self.preset}
+                )
+        pairs = self._pairs()
+        for label, metric in metrics.items():
+            for name in {data: None for data, _ in pairs if data in samples}:
+                with found.at("metrics", place=self.metrics[label].place):
+                    _look_up(metric, samples[name], name)
+        if check:
+            self._try_out(found, pairs, samples, sources)
+        if found.problems:
+            raise self._document.error(found.problems) from found.cause
+        return Grid(
+            data=samples,
+            models=sources,
+            explainers=explainers,
+            metrics=metrics,
+            pairs=pairs,
+            seed=self.seed,
+            repeats=self.repeats,
+            samples_per_job=self.samples_per_job,
+            device=self.device,
+            paths=(str(self.base),),
+        )
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        models = self.models.items()
+        return [(data, name) for data in self.data for name, model in models if data in (model.value.data or self.data)]
+
+    def _try_out(
+        self,
+        found: Collector,
+        pairs: list[tuple[str, str]],
+        samples: dict[str, Samples],
+        sources: dict[str, ModelSource],
+    ) -> None:
+        """Run each model once on each of its data sets."""
+        broken: set[str] = set()
+        for data, model in pairs:
+            if data not in samples or model not in sources or model in broken:
+                continue
+            with found.at("models", place=self.models[model].place):
+                try:
+                    try_out(sources[model], samples[data])
+                except Misfit as error:
+                    if any(problem.path for problem in error.problems):  # it cannot even be built, for whatever data
+                        broken.add(model)
+                        raise
+                    problems = (replace(problem, note=f"on data {data!r}") for problem in error.problems)
+                    raise Misfit(problems) from error.__cause__
+
+    @model_validator(mode="after")
+    def _check_meetings(self) -> Study:
+        """Models name data that there are, and every data set meets a model."""
+        found = Collector()
+        for model in self.models.values():
+            for index, name in enumerate(model.value.data or ()):
+                with found.at("models", place=model.place):
+                    if name not in self.data:
+                        raise make_unknown_error("the name of data", name, self.data, "data", index)
+        met = {data for data, _ in self._pairs()}
+        for name, entry in self.data.items():
+            with found.at("data", *entry.path):
+                if name not in met:
+                    raise misfit("data that a model meets", "none that does")
+        for index, requirement in enumerate(self.requirements):
+            with found.at("requirements", index):
+                self._check_requirement(requirement)
+        found.finish()
+        return self
+
+    def _check_requirement(self, entry: RequirementEntry) -> None:
+        """It names what there is."""
+        labels = dict.fromkeys([*self.metrics, *(str(measured.named.name) for measured in self.metrics.values())])
+        for key, known in (("explainer", self.explainers), ("data", self.data), ("model", self.models)):
+            for name in getattr(entry, key) or ():
+                if name not in known:
+                    words = "the name of data" if key == "data" else f"the name of {with_article(key)}"
+                    raise make_unknown_error(words, name, list(known), key)
+        names = list(self.explainers)
+        if entry.better_than is not None and entry.better_than not in names:
+            raise make_unknown_error(
+                "the name of an explainer", entry.better_than, list(self.explainers), "better_than"
+            )
+        if entry.metric is not None and entry.metric not in labels:
+            raise make_unknown_error("the label or the name of a metric", entry.metric, list(labels), "metric")
+
+    def plain(self) -> dict[str, Any]:
+        """The study as plain values with every default spelled out; `study_from` makes the same study of it.
+
+        >>> words = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": ["lrp"]}
+        >>> study = study_from({**words, "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.1}}}]})
+        >>> study.plain()["explainers"]
+        {'lrp': {'name': 'lrp', 'epsilon': 1e-09}}
+        """
+        sections: dict[str, Mapping[str, CheckedEntry[Any]]]
+        sections = {"data": self.data, "models": self.models, "explainers": self.explainers, "metrics": self.metrics}
+        content = self.model_dump(mode="json", exclude_none=True, exclude={*sections, "neighbourhood", "executor"})
+        if not self.requirements:
+            del content["requirements"]
+        if self.neighbourhood is not None:
+            content["neighbourhood"] = to_plain(self.neighbourhood)
+        for section, entries in sections.items():
+            content[section] = {label: to_plain(entry.plain) for label, entry in entries.items()}
+        return {**content, "executor": self.executor.model_dump(mode="json", exclude_none=True)}
+
+
+def _place_of_data(entry: CheckedEntry[DataEntry], path: Keys) -> Keys:
+    """Too few samples are the fault of the file's `samples` where the data have none of their own."""
+    return path if path == ("samples",) and entry.value.samples is None else ("data", *entry.place(path))
+
+
+def _place_of_metric(document: Document, entry: Measured, path: Keys) -> Keys:
+    """A neighbourhood that is none of the metric's own is the study's."""
+    place = ("metrics", *entry.place(path))
+    if path[:1] == ("neighbourhood",):
+        at = place.index("neighbourhood")
+        return place if document.has(place[: at + 1]) else place[at:]
+    return place
+
+
+def _look_up(metric: Metric, samples: Samples, name: str) -> None:
+    """What a metric names of a data set is there, and fits it."""
+    try:
+        metric.for_data(samples.extras).for_samples(samples.inputs, slice(0, len(samples)))
+    except ArgumentError as error:
+        near = find_nearest(str(error.got).strip("'"), samples.extras)
+        note = f"on data {name!r}"
+        raise misfit(error.expected, str(error.got), error.argument, near=near, note=note) from error
+
+
+def load_study(path: str | Path, preset: str | None = None) -> Study:
+    """The study in the file at `path`: read, with names, options and types checked. Runs no code of the user's.
+
+    Args:
+        path: of the file.
+        preset: replaces the file's own.
+
+    Raises:
+        StudyError: the file is missing or no YAML, or something in it is wrong; each problem with its path and line.
+    """
+    document = read_document(path)
+    if preset is not None and isinstance(document.content, Mapping):
+        document = replace(document, content={**document.content, "preset": preset})
+    return _check(document)
+
+
+def study_from(content: Mapping[str, Any], base: str | Path = ".") -> Study:
+    """The same from plain values, with paths relative to `base`.
+
+    Raises:
+        StudyError: something in it is wrong.
+
+    >>> study_from({"data": {}, "sede": 1, "models": {}, "explainers": ["lrp"], "metrics": ["worst_cas"]})
+    Traceback (most recent call last):
+        ...
+    standfast.study.file.problems.StudyError: study: 4 problems
+      data: expected at least one data set, got an empty mapping
+      models: expected at least one model, got an empty mapping
+      metrics[0]: expected a metric (...'worst_cas' (did you mean 'worst_case'?)
+      sede: expected a known key (title, seed, ...), got 'sede' (did you
+          mean 'seed'?)
+    """
+    return _check(Document("study", Path(base).resolve(), _plain(content)))
+
+
+def _plain(value: Any) -> Any:
+    """Plain values, of which a user's may be NumPy's or torch's."""
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if type(value) in (list, tuple) else as_number(value)
+
+
+def _check(document: Document) -> Study:
+    if not isinstance(document.content, Mapping):
+        words = "a mapping with data, models, explainers and metrics"
+        raise document.error([Problem((), words, show(document.content))])
+    try:
+        study = Study.model_validate(document.content)
+    except ValidationError as error:
+        raise document.error(problems_in(error)) from error
+    study._document = document
+    return study

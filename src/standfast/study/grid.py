@@ -1,0 +1,169 @@
+"""The parts of a study: samples, models, explainers and metrics by name, and which of them are combined."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from standfast.data.dataset import checked_names
+from standfast.errors import check, check_integer
+from standfast.explainers import Explainer
+from standfast.metrics import Metric
+from standfast.model import Bound, Model
+from standfast.records import set_fields
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Inputs to evaluate on, in memory.
+
+    Attributes:
+        inputs: `(N, ...)`, floating point, on the CPU.
+        targets: classes to explain, int64 `(N,)`; None for the model's own predictions.
+        bounds: the valid values of an input, `(lower, upper)`: numbers, or tensors that broadcast against a sample.
+        about: plain values for the manifest and the report, such as the origin of the data and the names of classes.
+        extras: further tensors `(N, ...)` by name, on the CPU, for metrics that ask for them.
+        features, tokens: names for figures, as of `standfast.data.Dataset`; results do not depend on them.
+    """
+
+    inputs: Tensor
+    targets: Tensor | None = None
+    bounds: tuple[Bound, Bound] = (0.0, 1.0)
+    about: Mapping[str, Any] = field(default_factory=dict)
+    extras: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
+    features: tuple[str, ...] | None = None
+    tokens: tuple[tuple[str, ...], ...] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        shape = tuple(self.inputs.shape)
+        check(self.inputs.ndim >= 2 and self.inputs.numel() > 0, "inputs", "a non-empty batch (N, ...)", shape)
+        if self.targets is not None:
+            fits = self.targets.shape == shape[:1] and self.targets.dtype == torch.int64
+            got = f"{self.targets.dtype} of shape {tuple(self.targets.shape)}"
+            check(fits, "targets", f"int64 classes, one for each of the {shape[0]} inputs", got)
+        for name, values in self.extras.items():
+            fits = isinstance(values, Tensor) and values.shape[:1] == shape[:1]
+            got = str(tuple(values.shape)) if isinstance(values, Tensor) else type(values).__name__
+            check(fits, f"extras[{name!r}]", f"a tensor of shape ({shape[0]}, ...)", got)
+        set_fields(self, **checked_names(self.features, self.tokens, self.inputs))
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+
+class ModelSource(ABC):
+    """How a model is made, wherever a job runs: picklable, and the same on every machine.
+
+    Attributes:
+        about: plain values for the manifest and the report.
+    """
+
+    about: Mapping[str, Any]
+
+    @abstractmethod
+    def model(self, samples: Samples, device: str) -> Model:
+        """The model, ready for these samples (their bounds) on `device` (`"auto"`, `"cpu"`, `"cuda:1"`)."""
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModel(ModelSource):
+    """A model that is in memory already, with bounds and a device of its own."""
+
+    ready: Model
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def model(self, samples: Samples, device: str) -> Model:
+        """The model itself; a copy on `device` if that is a certain GPU, such as `"cuda:1"`."""
+        ready = self.ready
+        if ":" not in device or torch.device(device) == ready.device:
+            return ready
+        lower, upper = ready.bounds
+        return Model(ready.module, (lower, upper), ready.preprocess, device, ready.batch_size)
+
+
+def is_text(name: str) -> bool:
+    r"""Whether a text can be stored: it has no half of a surrogate pair.
+
+    >>> is_text("caf\u00e9"), is_text("\ud800")
+    (True, False)
+    """
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Everything that a study evaluates: data x models x explainers x metrics x repeats.
+
+    Attributes:
+        data, models, explainers, metrics: by the names that tables and figures use; metrics as `Metric.for_study`
+            returns them.
+        pairs: the combinations of data and models that are evaluated, `(data, model)`; None for all.
+        seed: of all random numbers.
+        repeats: how often everything is done, each time with other random numbers.
+        samples_per_job: samples between two writes; results do not depend on it.
+        device: where models run.
+        controls: names of explainers that only metrics with `controls` evaluate.
+        paths: folders that `module:function` names were imported from, for workers elsewhere.
+    """
+
+    data: Mapping[str, Samples]
+    models: Mapping[str, ModelSource]
+    explainers: Mapping[str, Explainer]
+    metrics: Mapping[str, Metric]
+    pairs: Sequence[tuple[str, str]] | None = None
+    seed: int = 0
+    repeats: int = 1
+    samples_per_job: int = 4
+    device: str = "auto"
+    controls: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for what in ("data", "models", "explainers", "metrics"):
+            check(len(getattr(self, what)) > 0, what, "at least one", "none")
+            wrong = [name for name in getattr(self, what) if not isinstance(name, str) or not name.strip()]
+            check(not wrong, what, "names that are texts, and not empty", next(map(repr, wrong), ""))
+            broken = [name for name in getattr(self, what) if not is_text(name)]
+            check(not broken, what, "names that can be stored as UTF-8", f"half of a surrogate pair: {broken[:1]!a}")
+        for what in ("repeats", "samples_per_job"):
+            value = getattr(self, what)
+            check_integer(value, what)
+        fits = -(2**63) <= self.seed < 2**64
+        check(fits, "seed", "a whole number that a generator of torch takes, -2^63 to 2^64 - 1", self.seed)
+        for data, model in self.pairs or ():
+            check(data in self.data and model in self.models, "pairs", "names of data and models", (data, model))
+        for name in self.controls:
+            check(name in self.explainers, "controls", "names of explainers", name)
+        everything = list(self.metrics.values())
+        set_fields(self, metrics={label: metric.for_study(everything) for label, metric in self.metrics.items()})
+        for label, metric in self.metrics.items():
+            check(isinstance(metric, Metric), f"metrics[{label!r}].for_study", "a metric", type(metric).__name__)
+
+    def explainers_of(self, metric: Metric) -> list[str]:
+        """The names of the explainers that a metric evaluates; if it fits none of them all, and their jobs say why."""
+        names = [name for name in self.explainers if metric.controls or name not in self.controls]
+        return [name for name in names if not metric.describe_misfit(self.explainers[name])] or names
+
+    def misfits(self) -> dict[str, dict[str, str]]:
+        """For each metric that cannot evaluate some of the explainers: why, by the names of these explainers."""
+        found = {}
+        for label, metric in self.metrics.items():
+            left_out = set(self.explainers) - set(self.explainers_of(metric))
+            reasons = {name: metric.describe_misfit(e) for name, e in self.explainers.items() if name in left_out}
+            found[label] = {name: reason for name, reason in reasons.items() if reason}
+        return {label: reasons for label, reasons in found.items() if reasons}
+
+    def combinations(self) -> list[tuple[str, str]]:
+        """The `(data, model)` pairs that are evaluated."""
+        if self.pairs is not None:
+            return list(self.pairs)
+        return [(data, model) for data in self.data for model in self.models]

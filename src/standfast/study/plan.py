@@ -1,0 +1,203 @@
+"""From a grid to jobs. A job is (data, model, explainer, metric, chunk of samples, repeat).
+
+Its identity is a hash of everything that determines its result, so the store can tell which jobs are done. Its random
+numbers come from the seed of the study, the repeat, and the content of each sample, and not from the explainer or the
+chunk. So all explainers meet the same noise, and results do not depend on how samples are cut into jobs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from standfast.explainers import Explainer
+from standfast.metrics.base import Metric, plain
+from standfast.model import Model, module_name
+from standfast.segments import check_one_for_all
+from standfast.study.grid import Grid, Samples
+from standfast.study.identity import Known, answers_fingerprint, fingerprint, model_fingerprint
+from standfast.study.store import digest, tensor_digest
+from standfast.study.user_code import UserCode
+
+#: an explanation runs the model forward and backward, which takes about as long as three passes forward
+_PASSES = 3
+
+
+@dataclass(frozen=True)
+class Job:
+    """One unit of work: a few samples of one data set, for one model, explainer, metric and repeat.
+
+    Attributes:
+        identity: the hash by which the store knows the job.
+        label: of the configured metric.
+        start, stop: the range of samples.
+        work: about what the model does for the job, in forward passes of one row.
+    """
+
+    identity: str
+    data: str
+    model: str
+    explainer: str
+    label: str
+    repeat: int
+    start: int
+    stop: int
+    work: float
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The jobs of a grid, in the order in which they should be done, and the manifest of the grid."""
+
+    grid: Grid
+    jobs: list[Job]
+    manifest: dict[str, Any] = field(repr=False)
+
+
+def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
+    """Make all jobs of a grid. Every network is built once and checked with its data.
+
+    Raises:
+        ArgumentError: inputs or targets do not fit a network; a metric holds values for another number of samples, or
+            names extras that the data do not have; an explainer holds label maps for single samples.
+        ModelError: a network answers differently each time, or depending on the other inputs of the batch.
+    """
+    code = UserCode()
+    explainers = {name: digest(fingerprint(e, known=Known(code))) for name, e in grid.explainers.items()}
+    metrics = {label: digest(fingerprint(metric, known=Known(code))) for label, metric in grid.metrics.items()}
+    chunks = {name: _chunks(samples, grid.samples_per_job) for name, samples in grid.data.items()}
+    jobs: list[Job] = []
+    models: dict[str, dict[str, Any]] = {}
+    for data, network in grid.combinations():
+        samples, source = grid.data[data], grid.models[network]
+        model = source.model(samples, "cpu")
+        inputs, _ = inputs_for(model, samples)
+        model.warn_of_units(inputs)
+        for explainer in grid.explainers.values():
+            check_one_for_all(explainer, inputs)
+        # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
+        described: tuple[list[Any], str] = model_fingerprint(model, code), grid.device.partition(":")[0]
+        # after the fingerprint, because forward may change attributes
+        model.check_repeatable(inputs, in_batches=True)
+        models.setdefault(network, _about_model(model, source.about, described[0]))
+        answers = answers_fingerprint(model, inputs)
+        combination = digest([*described, answers] if answers else [*described])
+        here = {label: metric.for_data(samples.extras) for label, metric in grid.metrics.items()}
+        for repeat in range(grid.repeats):
+            for start, stop, content in chunks[data]:
+                for label, metric in grid.metrics.items():
+                    own = here[label].for_samples(inputs, slice(start, stop))
+                    configured = metrics[label] if own is metric else digest(fingerprint(own, known=Known(code)))
+                    for name in grid.explainers_of(metric):
+                        parts = [combination, content, data, network, start, repeat, grid.seed]
+                        identity = digest([*parts, label, configured, name, explainers[name]])
+                        work = (stop - start) * _expected_work(metric, grid.explainers[name], model.classes)
+                        jobs.append(Job(identity, data, network, name, label, repeat, start, stop, work))
+    return Plan(grid, jobs, _manifest(grid, models, jobs, about, code.modules))
+
+
+def _expected_work(metric: Metric, explainer: Explainer, classes: int | None) -> float:
+    """About what a model of so many classes does for one sample, in forward passes of one row."""
+    explanations, evaluations = metric.expected_explanations(), metric.expected_for(classes)
+    return explanations * explainer.rows_per_input * _PASSES + max(0, evaluations - explanations)
+
+
+def inputs_for(model: Model, samples: Samples) -> tuple[Tensor, Tensor | None]:
+    """The inputs and targets in the model's type.
+
+    Raises:
+        ArgumentError: they do not fit the model.
+    """
+    inputs = model.check_inputs(samples.inputs.to(model.dtype))
+    return inputs, None if samples.targets is None else model.check_targets(samples.targets, inputs)
+
+
+def job_seed(seed: int, repeat: int) -> int:
+    """The seed of a repeat; the first repeat has the seed of the study.
+
+    >>> job_seed(7, 0), job_seed(7, 1) != job_seed(7, 2)
+    (7, True)
+    """
+    if repeat == 0:
+        return seed
+    return int.from_bytes(hashlib.sha256(f"{seed}/{repeat}".encode()).digest()[:7], "big")
+
+
+def _chunks(samples: Samples, size: int) -> list[tuple[int, int, list[str | None]]]:
+    found: list[tuple[int, int, list[str | None]]] = []
+    for start in range(0, len(samples), size):
+        stop = min(start + size, len(samples))
+        targets = None if samples.targets is None else tensor_digest(samples.targets[start:stop])
+        found.append((start, stop, [tensor_digest(samples.inputs[start:stop]), targets]))
+    return found
+
+
+def _about_model(model: Model, about: Mapping[str, Any], described: list[Any]) -> dict[str, Any]:
+    """What the manifest says of a model. `network` is its digest without versions, the same after an upgrade."""
+    module = model.module
+    return {
+        "module": module_name(module),
+        "parameters": sum(p.numel() for p in module.parameters()),
+        "digest": digest(described),
+        "network": digest(described[:-1]),
+        **about,
+    }
+
+
+def describe_grid(grid: Grid) -> dict[str, Any]:
+    """The part of the manifest that is known before a model is built: nothing about the models, and no jobs."""
+    return _manifest(grid, {name: {} for name in grid.models}, [], None, {})
+
+
+def _manifest(
+    grid: Grid,
+    models: Mapping[str, Any],
+    jobs: list[Job],
+    about: Mapping[str, Any] | None,
+    code: Mapping[str, str],
+) -> dict[str, Any]:
+    data = {}
+    for name, samples in grid.data.items():
+        lower, upper = (torch.as_tensor(bound) for bound in samples.bounds)
+        data[name] = {
+            "samples": len(samples),
+            "input_shape": list(samples.inputs.shape[1:]),
+            "bounds": [[float(lower.min()), float(lower.max())], [float(upper.min()), float(upper.max())]],
+            "targets": "predicted" if samples.targets is None else "given",
+            "digest": tensor_digest(samples.inputs),
+            **({} if samples.targets is None else {"targets_digest": tensor_digest(samples.targets)}),
+            **({} if not samples.extras else {"extras": {n: tensor_digest(v) for n, v in samples.extras.items()}}),
+            **({} if samples.features is None else {"features": list(samples.features)}),
+            **({} if samples.tokens is None else {"tokens": [list(words) for words in samples.tokens]}),
+            **samples.about,
+        }
+    metrics = {
+        label: {
+            "metric": metric.name,
+            "direction": metric.direction,
+            "citation": metric.bibtex or metric.citation,
+            "options": metric.options(),
+        }
+        for label, metric in grid.metrics.items()
+    }
+    return {
+        "seed": grid.seed,
+        "repeats": grid.repeats,
+        "samples_per_job": grid.samples_per_job,
+        "device": grid.device,
+        "data": data,
+        "models": dict(models),
+        "pairs": [list(pair) for pair in grid.combinations()],
+        "explainers": {name: plain(explainer) for name, explainer in grid.explainers.items()},
+        "controls": [name for name, explainer in grid.explainers.items() if explainer.control],
+        "metrics": metrics,
+        "misfits": grid.misfits(),
+        "about": dict(about or {}),
+        "code": dict(sorted(code.items())),
+        "jobs": [job.identity for job in jobs],
+    }

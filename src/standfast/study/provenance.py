@@ -1,0 +1,75 @@
+"""Versions, machine and git revision: what a manifest records about how its numbers were made."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from standfast.tensors import available_cpus
+
+_PACKAGES = ("captum", "numpy", "scipy", "polars", "safetensors", "quantus", "ray", "submitit")
+
+
+def environment(folder: Path | None = None) -> dict[str, Any]:
+    """Versions, hardware, and the git revision of `folder` (by default, the current folder)."""
+    cuda = torch.cuda.is_available()
+    return {
+        "standfast": version("standfast"),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "packages": {name: found for name in _PACKAGES if (found := _version(name))},
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cpu": _processor(),
+        "cores": available_cpus(),
+        "memory_gb": _memory(),
+        "gpu": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if cuda else None,
+        "cuda": torch.version.cuda if cuda else None,
+        "git": git_revision(folder or Path()),
+    }
+
+
+def git_revision(folder: Path) -> str | None:
+    """The revision that is checked out in `folder`, followed by `+changes` if files differ; None without git."""
+    revision = _git(folder, "rev-parse", "HEAD")
+    if revision is None:
+        return None
+    return revision + ("+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no") else "")
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _processor() -> str | None:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
+
+
+def _memory() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (ValueError, OSError, AttributeError):
+        return None

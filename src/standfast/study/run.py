@@ -1,0 +1,335 @@
+"""Run the jobs of a grid that the store does not have yet, with any executor; failed jobs do not stop the run."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from datetime import UTC, datetime
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+from standfast.errors import check, warn_user
+from standfast.metrics import Metric, get
+from standfast.metrics.base import Preset
+from standfast.metrics.base import metrics as registry
+from standfast.neighbourhoods import Neighbourhood
+from standfast.neighbourhoods.naming import join_label, label_neighbourhoods
+from standfast.registry import build
+from standfast.study.executors import Executor, InProcess
+from standfast.study.executors.base import Tell
+from standfast.study.file.imports import importing_from
+from standfast.study.folders import LocalFolder
+from standfast.study.grid import Grid
+from standfast.study.lease import hold_lease
+from standfast.study.plan import Job, Plan, make_plan
+from standfast.study.provenance import environment
+from standfast.study.store import Store
+
+logger = logging.getLogger(__name__)
+
+#: the share of the work after which the time left is said; before it, the start of the workers is most of the time
+_ENOUGH = 0.05
+#: with this many jobs or more, results are also written into few files, which open faster
+_COMPACT_FROM = 50
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The state of a run.
+
+    Attributes:
+        done, total: the number of jobs of this run.
+        share: the part of the expected work that is done, 0 to 1.
+        current: what was done last.
+        failed: the number of jobs that failed.
+        earlier: the number of jobs that the store had before.
+        left: about how many seconds are left; None while too little is known.
+    """
+
+    done: int
+    total: int
+    share: float
+    current: str
+    failed: int = 0
+    earlier: int = 0
+    left: float | None = None
+
+
+class Pace:
+    """How many seconds the work of each metric and explainer takes, and so how many are left.
+
+    The expected work counts forward passes, and metrics differ tenfold in what they do beside them. One rate for all
+    would mislead for as long as the first metrics are slower or faster than those to come. The share that a running job
+    tells can be far too small: a probability expects as many forward passes as it may need, and is often done after a
+    hundredth of them. So the pace of a metric is that of explainers with a finished job, where there are any.
+
+    Args:
+        jobs: those to be done.
+        clock: gives seconds.
+    """
+
+    def __init__(self, jobs: Iterable[Job], clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock, self.last = clock, clock()
+        self.seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self.done: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self.total: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self.of_job: defaultdict[str, float] = defaultdict(float)
+        self.finished: set[tuple[str, str]] = set()
+        for job in jobs:
+            self.total[job.label, job.explainer] += job.work
+
+    def record(self, job: Job, work: float, running: Iterable[Job]) -> None:
+        """Add work that was done for a job; the time since the last call is that of all jobs that were running."""
+        now, busy = self.clock(), list(running) or [job]
+        for each in busy:
+            self.seconds[each.label, each.explainer] += (now - self.last) / len(busy)
+        self.last = now
+        self.done[job.label, job.explainer] += work
+        self.of_job[job.identity] += work
+        if self.of_job[job.identity] >= job.work * (1 - 1e-9):  # the parts may not add up exactly
+            self.finished.add((job.label, job.explainer))
+
+    def estimate_left(self) -> float | None:
+        """The seconds left, at this pace; None unless most of them are for metrics that have begun."""
+        known = unknown = 0.0
+        spent, done = sum(self.seconds.values()), sum(self.done.values())
+        for key, total in self.total.items():
+            same = [other for other in self.done if other[0] == key[0] and self.done[other] > 0]
+            same = [other for other in same if other in self.finished] or same
+            own = [key] if key in same else same
+            rest = max(total - self.done[key], 0.0)
+            if own:
+                known += rest * sum(self.seconds[each] for each in own) / sum(self.done[each] for each in own)
+            elif done:
+                unknown += rest * spent / done
+        begun = done >= _ENOUGH * sum(self.total.values())
+        return known + unknown if begun and known >= unknown else None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a run did: the number of all jobs, of those done before and done now, the failed jobs, and the seconds."""
+
+    planned: int
+    earlier: int
+    done: int
+    failed: list[Job]
+    seconds: float
+
+
+def run_grid(
+    grid: Grid,
+    store: Store,
+    *,
+    executor: Executor | None = None,
+    about: Mapping[str, Any] | None = None,
+    study: Mapping[str, Any] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    folder: Path | None = None,
+    origin: str | None = None,
+) -> Summary:
+    """Evaluate a grid, and store each job when it ends.
+
+    Jobs that the store has are not done again. If a job fails, its traceback is stored and the other jobs continue; the
+    next run tries it again.
+
+    Args:
+        grid: what to evaluate.
+        store: for the results; it may have some already.
+        executor: does the jobs; None for this process.
+        about: the title and other facts, for the manifest.
+        study: the study as plain values, for the manifest.
+        progress: called before the first job, after each job, and now and then during a job.
+        folder: the manifest records its git revision; by default, the current folder.
+        origin: the path of the study file, for the manifest.
+
+    Raises:
+        ArgumentError: the store is at the place of a file.
+        RunningError: another run works in the same folder.
+    """
+    where = store.folder
+    fits = not isinstance(where, LocalFolder) or not where.path.is_file()
+    check(fits, "out", "a folder", f"the file {where.address}")
+    with importing_from(grid.paths):  # user code may import what lies beside the study file, now and in its jobs
+        plan = make_plan(grid, about)
+        with hold_lease(store.folder):
+            return _run_plan(plan, store, executor or InProcess(), study, progress, folder, origin)
+
+
+def _run_plan(
+    plan: Plan,
+    store: Store,
+    executor: Executor,
+    study: Mapping[str, Any] | None,
+    progress: Callable[[Progress], None] | None,
+    folder: Path | None,
+    origin: str | None,
+) -> Summary:
+    store.sweep()
+    here = environment(folder)
+    # if it is damaged or of another version, this raises an error, and nothing is overwritten
+    before = store.manifest() if store.folder.exists("manifest.json") else {}
+    store.write_manifest(
+        {
+            **plan.manifest,
+            "study": dict(study or {}),
+            "origin": origin,
+            "environment": here,
+            "earlier_environments": _earlier(before, here),
+            "code_changes": _code_changes(before, plan.manifest["code"]),
+        }
+    )
+    statuses = store.statuses()
+    damaged = store.find_damage(job.identity for job in plan.jobs if statuses.get(job.identity) == "done")
+    if damaged:
+        first = next(iter(damaged.values()))
+        count = (
+            f"{len(damaged)} stored jobs are damaged and are" if len(damaged) > 1 else "a stored job is damaged and is"
+        )
+        warn_user(f"{count} done again{'; the first' * (len(damaged) > 1)}: {first}")
+        for job in damaged:
+            store.forget(job)
+            del statuses[job]
+    pending = [job for job in plan.jobs if statuses.get(job.identity) != "done"]
+    retried = [job.identity for job in pending if statuses.get(job.identity) == "failed"]
+    earlier, total = len(plan.jobs) - len(pending), sum(job.work for job in pending)
+    done_work, number = 0.0, 0
+    failed: list[Job] = []
+    running: dict[str, float] = {}  # the work done for each job that is not
+    of = {job.identity: job for job in pending}
+    pace, began = Pace(pending), time.monotonic()
+
+    def tell(job: Job, share: float) -> None:
+        """Show that this share of a job is done."""
+        work = share * job.work
+        pace.record(job, work - running.get(job.identity, 0.0), [of[each] for each in running])
+        running[job.identity] = work
+        if progress:
+            done = (done_work + sum(running.values())) / total if total else number / len(pending)
+            left = pace.estimate_left() if number < len(pending) else None
+            progress(Progress(number, len(pending), done, f"{job.label}: {job.explainer}", len(failed), earlier, left))
+
+    where = store.folder.address
+    logger.info("%d jobs, of which %d were done before; results are stored in %s", len(plan.jobs), earlier, where)
+    if progress:
+        progress(Progress(0, len(pending), 0.0, "starting", 0, earlier))
+    try:
+        with closing(_outcomes(executor, plan.grid, store, pending, tell)) as outcomes:
+            for outcome in outcomes:
+                job, number = outcome.job, number + 1
+                if outcome.failed:
+                    failed.append(job)
+                word, level = ("failed", logging.WARNING) if outcome.failed else ("done", logging.DEBUG)
+                place = (job.explainer, job.label, job.model, job.data, job.start, job.stop - 1)
+                text = "job %d of %d %s: %s by %s, %s on %s, samples %d to %d"
+                logger.log(level, text, number, len(pending), word, *place)
+                tell(job, 1.0)
+                done_work += running.pop(job.identity)
+    finally:
+        store.end()
+        after = store.statuses()
+        store.forget_failures(job for job in retried if after.get(job) == "done")
+    if len(plan.jobs) >= _COMPACT_FROM and pending:
+        store.compact([job.identity for job in plan.jobs])
+    seconds = time.monotonic() - began
+    logger.info("%d jobs done, %d failed, in %.1f s", number - len(failed), len(failed), seconds)
+    return Summary(len(plan.jobs), earlier, number - len(failed), failed, seconds)
+
+
+def _outcomes(executor: Executor, grid: Grid, store: Store, pending: Sequence[Job], tell: Tell) -> Any:
+    """What the executor yields, as a generator, which can be closed."""
+    if pending:
+        yield from executor.run(grid, store, pending, tell)
+
+
+def _earlier(before: Mapping[str, Any], here: Mapping[str, Any]) -> list[Any]:
+    """The environments of earlier runs into the same store, if they differ from this one."""
+    found = [*before.get("earlier_environments", []), before.get("environment")]
+    return [entry for place, entry in enumerate(found) if entry and entry != here and entry not in found[:place]]
+
+
+def _code_changes(before: Mapping[str, Any], code: Mapping[str, str]) -> list[Any]:
+    """The user's modules and data files that changed from one run to the next, and when that was noticed."""
+    earlier = before.get("code")
+    found = list(before.get("code_changes") or [])
+    if earlier is None or earlier == code:
+        return found
+    changes = {
+        "changed": sorted(name for name in code if name in earlier and earlier[name] != code[name]),
+        "added": sorted(set(code) - set(earlier)),
+        "removed": sorted(set(earlier) - set(code)),
+    }
+    noticed = datetime.now(UTC).isoformat(timespec="seconds")
+    logger.info(
+        "since the last run, the code has changed: %s", {what: names for what, names in changes.items() if names}
+    )
+    return [*found, {"noticed": noticed, **changes}]
+
+
+def named_metrics(
+    metrics: Mapping[str, Metric | str] | Sequence[Metric | str],
+    neighbourhood: Neighbourhood | Sequence[Neighbourhood] | None = None,
+    preset: Preset = "standard",
+) -> dict[str, Metric]:
+    """Metrics by label: the given labels, or the metric's own label, with a number if several have the same.
+
+    With several neighbourhoods, a metric that is given by name is there once for each, and its label says which.
+
+    Args:
+        metrics: metrics, or their names as `standfast.metrics.get` takes them.
+        neighbourhood: for metrics that are given by name and have this option; one or several.
+        preset: for metrics that are given by name and do not say which.
+
+    >>> from standfast.neighbourhoods import LinfBall
+    >>> list(named_metrics(["worst_case", "max_sensitivity", "max_sensitivity:samples=9"], LinfBall(0.1)))
+    ['worst_case: changed_explanation', 'max_sensitivity', 'max_sensitivity 2']
+    >>> list(named_metrics(["max_sensitivity", "aopc"], [LinfBall(0.1), LinfBall(0.2)]))
+    ['max_sensitivity: linf 0.1', 'max_sensitivity: linf 0.2', 'aopc']
+    """
+    places = [neighbourhood] if isinstance(neighbourhood, Neighbourhood) else list(neighbourhood or ())
+    labels, found = list[str](), list[Metric]()
+    labelled = isinstance(metrics, Mapping)
+    for label, metric in metrics.items() if isinstance(metrics, Mapping) else ((None, each) for each in metrics):
+        if not isinstance(metric, str):
+            made = {"": get(metric)}
+        elif places and has_neighbourhood(metric):
+            made = {
+                words: build(registry, metric, defaults={"preset": preset, "neighbourhood": place})
+                for words, place in zip(label_neighbourhoods(places), places, strict=True)
+            }
+        else:
+            made = {"": build(registry, metric, defaults={"preset": preset})}
+        labels += [join_label(one.own_label if label is None else label, words) for words, one in made.items()]
+        found += made.values()
+    return dict(zip(labels if labelled else number_labels(labels), found, strict=True))
+
+
+def has_neighbourhood(metric: str | type[Metric], required: bool = False) -> bool:
+    """Whether a metric, or the registered one of a name, has the option `neighbourhood`; or needs it, if `required`.
+
+    >>> has_neighbourhood("worst_case:budget=100"), has_neighbourhood("aopc"), has_neighbourhood("worst_cas")
+    (True, False, False)
+    """
+    if isinstance(metric, str):
+        name = metric.partition(":")[0].strip()
+        return name in registry and has_neighbourhood(registry[name], required)
+    found = [field for field in fields(metric) if field.name == "neighbourhood"] if is_dataclass(metric) else []
+    return any(field.default is MISSING or not required for field in found)
+
+
+def number_labels(labels: Iterable[str]) -> list[str]:
+    """The labels, with a number after each that occurred before.
+
+    >>> number_labels(["a", "b", "a"])
+    ['a', 'b', 'a 2']
+    """
+    found: dict[str, None] = {}
+    for label in labels:
+        numbered = chain([label], (f"{label} {number}" for number in count(2)))
+        found[next(name for name in numbered if name not in found)] = None
+    return list(found)

@@ -1,0 +1,43 @@
+"""A seal: the SHA-256 of a file, written within the file itself, so that one atomic write brings both.
+
+The file is made with an empty seal, hashed, and the hash put in its place. A Parquet file has it in its metadata, a
+safetensors file in its header, a manifest as one of its fields.
+
+>>> content = fill_seal(b'{"numbers": [1, 2], "seal": "' + EMPTY_SEAL.encode() + b'"}')
+>>> read_seal(content), read_seal(content.replace(b"2", b"3", 1)), read_seal(b"{}")
+('intact', 'broken', 'absent')
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal
+
+_PREFIX, _DIGITS = b"standfast-sha256-", 64
+#: what a writer puts where the seal will be; it must occur once
+EMPTY_SEAL = (_PREFIX + b"0" * _DIGITS).decode()
+
+SealState = Literal["intact", "broken", "absent"]
+
+
+def fill_seal(content: bytes) -> bytes:
+    """The content of a file with its seal in the place of the empty one."""
+    place = _find(content)
+    assert place is not None, "the content has no place for a seal"
+    return content[:place] + hashlib.sha256(content).hexdigest().encode() + content[place + _DIGITS :]
+
+
+def read_seal(content: bytes) -> SealState:
+    """Whether the content is what was sealed; `"absent"` if it has no seal."""
+    place = _find(content)
+    if place is None:
+        return "absent"
+    found = content[place : place + _DIGITS]
+    empty = content[:place] + b"0" * _DIGITS + content[place + _DIGITS :]
+    return "intact" if hashlib.sha256(empty).hexdigest().encode() == found else "broken"
+
+
+def _find(content: bytes) -> int | None:
+    """Where the digits of the seal begin. In a Parquet file the metadata come last, in other files first."""
+    place = content.rfind(_PREFIX) if content[:4] == b"PAR1" else content.find(_PREFIX)
+    return None if place < 0 else place + len(_PREFIX)

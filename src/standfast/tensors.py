@@ -1,0 +1,348 @@
+"""Random streams of single samples, threads and memory, per-sample values, and hints at what is no tensor.
+
+Every sample draws its random numbers from its own stream. The seed and the sample's values determine the stream.
+So a result does not depend on the batch size, on the order of the samples or on the other samples of the batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
+
+from standfast.errors import FINITE, ArgumentError, check, read_variable
+
+#: a NumPy array of any type and shape
+Array = np.ndarray[Any, Any]
+#: a bound of inputs: a number, or a tensor that broadcasts against one input
+Bound = float | Tensor
+
+_GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
+_MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
+_MIX_2 = 0x94D049BB133111EB - (1 << 64)
+
+
+def _shift_right(x: Tensor, bits: int) -> Tensor:
+    """Shift and fill with zeros (a logical shift); torch's `>>` on int64 fills with the sign bit."""
+    return (x >> bits).bitwise_and_((1 << (64 - bits)) - 1)
+
+
+def mix64(x: Tensor) -> Tensor:
+    """SplitMix64's finaliser on int64 tensors: a bijection that maps neighbouring integers to distant ones.
+
+    Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014).
+    """
+    x = x + _GOLDEN  # a new tensor, on which the rest works in place, in half the time
+    x.bitwise_xor_(_shift_right(x, 30)).mul_(_MIX_1)
+    x.bitwise_xor_(_shift_right(x, 27)).mul_(_MIX_2)
+    return x.bitwise_xor_(_shift_right(x, 31))
+
+
+def draw_seed(generator: torch.Generator | None) -> int:
+    """Draw a base seed from `generator`; without a generator the seed is always 0, so that a run can be repeated."""
+    if generator is None:
+        return 0
+    return int(torch.randint(1 << 62, (1,), generator=generator, device=generator.device).item())
+
+
+def content_keys(x: Tensor, seed: int) -> Tensor:
+    """One int64 key for each row of `x` `(N, ...)`, computed from its values and `seed`; shape `(N,)`.
+
+    Rows with equal values get equal keys, at any position in the batch. The key is a multilinear hash of the
+    float32 bits.
+
+    >>> x = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> keys = content_keys(x, seed=3)
+    >>> bool(keys[0] == keys[2]), bool(keys[0] == keys[1])
+    (True, False)
+    """
+    flat = x.detach().reshape(x.shape[0], -1).to(torch.float32) + 0.0  # -0.0 and 0.0 are the same value
+    bits = flat.contiguous().view(torch.int32).to(torch.int64)
+    start = mix64(torch.tensor([seed], device=x.device, dtype=torch.int64))
+    odd = mix64(start + torch.arange(bits.shape[1], device=x.device)) | 1
+    return mix64((bits * odd).sum(1) + start)
+
+
+def hashed_uniform(keys: Tensor, count: int) -> Tensor:
+    """`count` uniform numbers in (0, 1) for each key; float32 `(N, count)`. The same key gives the same numbers."""
+    counters = torch.arange(1, count + 1, device=keys.device) * _GOLDEN
+    bits = mix64(keys[:, None] + counters)
+    # 23 bits plus one half. With 24 bits, float32 would round the largest number to 1
+    return _shift_right(bits, 41).to(torch.float32).add_(0.5).mul_(2.0**-23)
+
+
+class Streams:
+    """A random stream for each of P problems; draws are stacked along the first axis.
+
+    >>> streams = Streams([1, 2], device=torch.device("cpu"))
+    >>> streams.normal((3,), dtype=torch.float32).shape
+    torch.Size([2, 3])
+    """
+
+    def __init__(self, seeds: Sequence[int], device: torch.device) -> None:
+        self.device = device
+        self._generators = [torch.Generator(device).manual_seed(seed & ((1 << 63) - 1)) for seed in seeds]
+
+    @classmethod
+    def for_rows(cls, x: Tensor, seed: int) -> Streams:
+        """One stream for each row of `x`, determined by the row's values and `seed`."""
+        return cls(content_keys(x, seed).tolist(), x.device)
+
+    def __len__(self) -> int:
+        return len(self._generators)
+
+    def select(self, rows: Sequence[int]) -> Streams:
+        """The streams of some problems; each continues at its current position."""
+        chosen = object.__new__(Streams)
+        chosen.device = self.device
+        chosen._generators = [self._generators[row] for row in rows]
+        return chosen
+
+    def normal(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Standard normal numbers, `(P, *shape)`."""
+        out = torch.empty((len(self), *shape), device=self.device, dtype=dtype)
+        for row, generator in zip(out, self._generators, strict=True):
+            row.normal_(generator=generator)
+        return out
+
+    def uniform(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Uniform numbers in [0, 1), `(P, *shape)`."""
+        out = torch.empty((len(self), *shape), device=self.device, dtype=dtype)
+        for row, generator in zip(out, self._generators, strict=True):
+            row.uniform_(generator=generator)
+        return out
+
+    def refill(self, choices: Sequence[int], count: int) -> list[Tensor]:
+        """For each problem p, `count` integers below `choices[p]`.
+
+        Where there are fewer choices than `count`, all of them and others drawn uniformly with replacement; otherwise
+        a draw without replacement.
+        """
+        found = []
+        for high, generator in zip(choices, self._generators, strict=True):
+            if high > count:
+                found.append(torch.randperm(high, generator=generator, device=self.device)[:count])
+            else:
+                drawn = torch.randint(high, (count - high,), generator=generator, device=self.device)
+                found.append(torch.cat([torch.arange(high, device=self.device), drawn]))
+        return found
+
+
+@contextlib.contextmanager
+def seed_generators(seed: int, device: torch.device) -> Iterator[Callable[[], bool]]:
+    """Seed the global generators of torch, NumPy and Python inside, and restore their state afterwards.
+
+    Gives a function that says whether any random number has been drawn since.
+    """
+    numbers, python = np.random.get_state(), random.getstate()  # noqa: NPY002
+    cuda = device.type == "cuda"
+    with torch.random.fork_rng(devices=[device] if cuda else []):
+        torch.manual_seed(seed)
+        np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002
+        random.seed(seed)
+        state = torch.cuda.get_rng_state(device) if cuda else torch.empty(0)
+        start = (torch.random.get_rng_state(), np.random.get_state(), random.getstate())  # noqa: NPY002
+
+        def has_drawn() -> bool:
+            same = torch.equal(start[0], torch.random.get_rng_state()) and start[2] == random.getstate()
+            same = same and (not cuda or torch.equal(state, torch.cuda.get_rng_state(device)))
+            now: Any = np.random.get_state()  # noqa: NPY002
+            then: Any = start[1]
+            return not (same and then[2:] == now[2:] and np.array_equal(then[1], now[1]))
+
+        try:
+            yield has_drawn
+        finally:
+            np.random.set_state(numbers)  # noqa: NPY002
+            random.setstate(python)
+
+
+def raise_power(base: float, exponents: Tensor) -> Tensor:
+    """`base ** exponents` for a base above 0, with the same bits in every batch.
+
+    The last bits of torch's own power depend on how near a number is to the end of the tensor.
+
+    >>> raise_power(2.0, torch.tensor([1.0, -1.0]))
+    tensor([2.0, 0.5])
+    """
+    return torch.exp(math.log(base) * exponents)
+
+
+def widen_half(values: Tensor) -> Tensor:
+    """`values` in float32 if they have half precision, which is too coarse to count with; else as they are.
+
+    >>> widen_half(torch.ones(1, dtype=torch.bfloat16)).dtype, widen_half(torch.ones(1).double()).dtype
+    (torch.float32, torch.float64)
+    """
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
+def broadcast_rows(values: Tensor, like: Tensor) -> Tensor:
+    """`values` `(N,)` reshaped to broadcast over the features of `like` `(N, ...)`."""
+    return values.reshape(values.shape + (1,) * (like.ndim - values.ndim))
+
+
+def available_cpus() -> int:
+    """How many cores this process may use: those of its affinity, or fewer where a container has a quota."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()[:2]
+        if quota != "max":
+            cpus = min(cpus, max(1, math.ceil(int(quota) / int(period))))
+    return max(1, cpus)
+
+
+def thread_budget() -> int:
+    """How many threads one process may use: `STANDFAST_THREADS` if set, else the number of available cores."""
+    wanted = read_variable("THREADS")
+    if not wanted:
+        return available_cpus()
+    check(wanted.isdigit() and int(wanted) > 0, "STANDFAST_THREADS", "a whole number above 0", repr(wanted))
+    return int(wanted)
+
+
+@contextlib.contextmanager
+def limited_threads() -> Iterator[None]:
+    """Limit torch to `thread_budget()` threads inside the block, and restore the number of threads afterwards."""
+    before, budget = torch.get_num_threads(), thread_budget()
+    if before <= budget:
+        yield
+        return
+    torch.set_num_threads(budget)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@functools.cache
+def keep_freed_memory() -> None:
+    """Let the C library keep freed memory for the next batch, and not return it to the system; once for the process.
+
+    glibc returns the free end of its heap if that is more than twice as large as the largest block that was freed so
+    far. So it may return what one pass of a small network needs, and the next pass has to ask for every page again: up
+    to a third of its time. Freeing a block of nearly 32 MiB, the largest that glibc counts, moves the limit to 64 MiB.
+    The block is never written, so it takes no memory. Other C libraries do not mind.
+    """
+    torch.empty(31 << 20, dtype=torch.uint8, device="cpu")
+
+
+def read_bounds(
+    bounds: Any, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu"
+) -> tuple[Tensor, Tensor]:
+    """The lower and the upper bound of inputs as tensors.
+
+    Args:
+        bounds: a pair of numbers, arrays or tensors, such as those of a model; or an array of two numbers.
+        dtype, device: of the result.
+
+    Raises:
+        ArgumentError: no such pair, or a lower bound that is not below the upper one.
+
+    >>> read_bounds((0, np.ones(2)))
+    (tensor(0., dtype=torch.float64), tensor([1., 1.], dtype=torch.float64))
+    """
+    expected = "a pair (lower, upper) of numbers or tensors"
+    pair = bounds.tolist() if getattr(bounds, "ndim", 0) == 1 else bounds
+    check(isinstance(pair, tuple | list) and len(pair) == 2, "bounds", expected, repr(bounds))
+    try:
+        lower, upper = (torch.as_tensor(bound, dtype=dtype, device=device) for bound in pair)
+        low, high = (bound.expand_as(lower + upper) for bound in (lower, upper))
+    except (TypeError, ValueError, RuntimeError):
+        raise ArgumentError("bounds", expected, repr(bounds)) from None
+    wrong = (~(low < high)).nonzero()
+    if len(wrong):
+        first = tuple(wrong[0].tolist())
+        got = f"({low[first].item():zg}, {high[first].item():zg})"
+        where = f" at {first if len(first) > 1 else first[0]}" if first else ""
+        more = f", the first of {len(wrong)} such places" if len(wrong) > 1 else ""
+        constant = low.ndim == 1 and bool(low[first] == high[first])
+        equal = "; a column that is constant needs a range, too" if constant else ""
+        expected = FINITE if bool((low.isnan() | high.isnan()).any()) else "lower < upper"
+        raise ArgumentError("bounds", expected, f"{got}{where}{more}{equal}")
+    return lower, upper
+
+
+def describe_bounds(bounds: tuple[Bound, Bound]) -> str:
+    """The range of the bounds, of all channels together.
+
+    >>> describe_bounds((0.0, torch.tensor([1.0, 2.5])))
+    '[0, 2.5]'
+    """
+    lower, upper = (torch.as_tensor(bound) for bound in bounds)
+    return f"[{lower.min().item():zg}, {upper.max().item():zg}]"
+
+
+def describe_no_tensor(inputs: object) -> str:
+    """What a user gave in place of a tensor, and what to do about it, for the end of a message.
+
+    >>> describe_no_tensor((torch.rand(2, 3), torch.tensor([0, 1])))
+    'tuple: give the inputs alone, or a standfast.data.Dataset'
+    """
+    kind = type(inputs).__name__
+    if kind == "ndarray":
+        return f"{kind}: use torch.from_numpy(x).float()"
+    if isinstance(inputs, tuple | list) and any(isinstance(each, Tensor) for each in inputs):
+        return f"{kind}: give the inputs alone, or a standfast.data.Dataset"
+    if isinstance(inputs, DataLoader):
+        return f"{kind}: use one batch, such as x, labels = next(iter(loader))"
+    if isinstance(inputs, TensorDataset):
+        return f"{kind}: use dataset.tensors[0]"
+    if isinstance(inputs, torch.utils.data.Dataset):
+        return f"{kind}: use torch.stack([x for x, _ in dataset])"
+    if kind == "DataFrame":  # pandas and polars need not be installed
+        return f"{kind}: use torch.tensor(frame.to_numpy(), dtype=torch.float32)"
+    return kind
+
+
+#: what inputs that are not `(N, C, ...)` may be, for inputs of at least so many axes, and how to convert them; of a
+#: single input the first two have the same shape, and the first one is right for any number
+_LAYOUTS: tuple[tuple[int, str, str, Callable[[Tensor], Tensor]], ...] = (
+    (2, "inputs without an axis of channels,", "x[:, None]", lambda x: x[:, None]),
+    (1, "one sample", "x[None]", lambda x: x[None]),
+    (3, "inputs whose axes are swapped, the channels last,", "x.movedim(-1, 1)", lambda x: x.movedim(-1, 1)),
+    (2, "one sample whose axes are swapped,", "x.movedim(-1, 0)[None]", lambda x: x.movedim(-1, 0)[None]),
+    (2, "one sample without an axis of channels,", "x[None, None]", lambda x: x[None, None]),
+)
+
+
+def suggest_layout(inputs: Tensor, accepts: Callable[[Tensor], bool]) -> str:
+    """What `inputs` of the wrong layout are, and how to convert them, for the end of a message; empty if not known.
+
+    Args:
+        inputs: of any shape.
+        accepts: whether converted inputs fit.
+
+    >>> suggest_layout(torch.zeros(5, 100, 3), lambda x: x.shape == (5, 3, 100))
+    'inputs whose axes are swapped, the channels last, of shape (5, 100, 3): use x.movedim(-1, 1)'
+    """
+    fitting = (
+        f"{what} of shape {tuple(inputs.shape)}: use {use}"
+        for n, what, use, convert in _LAYOUTS
+        if inputs.ndim >= n and accepts(convert(inputs))
+    )
+    return next(fitting, "")
+
+
+def suggest_dtype(inputs: Tensor, wanted: torch.dtype) -> str:
+    """How to convert inputs of another dtype, for the end of a message.
+
+    >>> suggest_dtype(torch.zeros(1, 3, dtype=torch.uint8), torch.float32)
+    'use x.float(), divided by 255 if the bounds are (0, 1)'
+    """
+    use = "use x.float()" if wanted == torch.float32 else f"use x.to({wanted})"
+    if inputs.dtype == torch.uint8:
+        return f"{use}, divided by 255 if the bounds are (0, 1)"
+    if inputs.dtype in (torch.int64, torch.int32):
+        return f"{use}; for token ids, see standfast.zoo.EmbeddedText and docs/how-to/text.md"
+    return use

@@ -1,0 +1,211 @@
+"""Small reference models with their weights: `load("lenet5-mnist")`.
+
+A model consists of a file with its architecture, a line in the registry below, and in `weights/` its weights
+(`<name>.safetensors`) and its card (`<name>.json`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_safetensors
+from torch import nn
+
+from standfast.errors import StandfastError
+from standfast.registry import Registry
+from standfast.zoo.hub import HUBS, from_hub, from_timm, from_transformers
+from standfast.zoo.networks.bilstm import BiLSTM
+from standfast.zoo.networks.dla import DLA34
+from standfast.zoo.networks.embedded_text import (
+    EmbeddedText,
+    TransformersText,
+    from_text_transformers,
+    padded_batch,
+    text_classifier,
+    token_relevance,
+)
+from standfast.zoo.networks.lenet import LeNet5
+from standfast.zoo.networks.mobilenet_v1 import MobileNetV1
+from standfast.zoo.networks.mobilenet_v2 import MobileNetV2
+from standfast.zoo.networks.names import architectures
+from standfast.zoo.networks.resnet import ResNet18
+from standfast.zoo.networks.resnet20 import ResNet20
+from standfast.zoo.networks.series_cnn import SeriesCNN
+from standfast.zoo.networks.series_models import BUNDLED, SERIES_MODELS
+from standfast.zoo.networks.series_transformer import SeriesTransformer
+from standfast.zoo.networks.small_cnn import SmallCNN
+from standfast.zoo.networks.text_transformer import TextTransformer, make_sentence_classifier
+from standfast.zoo.networks.vgg import VGG16
+from standfast.zoo.networks.vit import VisionTransformer
+
+__all__ = [
+    "DLA34",
+    "VGG16",
+    "BiLSTM",
+    "EmbeddedText",
+    "LeNet5",
+    "MissingWeightsError",
+    "MobileNetV1",
+    "MobileNetV2",
+    "ResNet18",
+    "ResNet20",
+    "SeriesCNN",
+    "SeriesTransformer",
+    "SmallCNN",
+    "TextTransformer",
+    "TransformersText",
+    "VisionTransformer",
+    "architectures",
+    "card",
+    "from_text_transformers",
+    "from_timm",
+    "from_transformers",
+    "hubs",
+    "is_hub_name",
+    "load",
+    "names",
+    "padded_batch",
+    "text_classifier",
+    "token_relevance",
+]
+
+models: Registry[Callable[[], nn.Module]] = Registry("model")
+models.add("lenet5-fashion-mnist", LeNet5)
+models.add("lenet5-fashion-mnist-ig-sum-norm", LeNet5)
+models.add("lenet5-fashion-mnist-pgd", LeNet5)
+models.add("lenet5-mnist", LeNet5)
+models.add("lenet5-mnist-gradient", LeNet5)
+models.add("lenet5-mnist-gradient-hessian", LeNet5)
+models.add("lenet5-mnist-hessian", LeNet5)
+models.add("lenet5-mnist-ig-sum-norm", LeNet5)
+models.add("lenet5-mnist-pgd", LeNet5)
+models.add("lenet5-mnist-pgd-linf01", LeNet5)
+models.add("lenet5-mnist-pgd045", LeNet5)
+models.add("lenet5-mnist-pgd075", LeNet5)
+models.add("lenet5-mnist-plain", LeNet5)
+for _scheme in ("gradient", "gradient-hessian", "hessian", "pgd", "pgd-linf01", "plain"):
+    models.add(f"lenet5-tanh-mnist-{_scheme}", partial(LeNet5, activation="tanh", pooling="average", side=32))
+models.add("resnet18w16-cifar10", partial(ResNet18, width=16))
+models.add("dla34w2-cifar10", partial(DLA34, width=2))
+models.add("resnet20-cifar10", ResNet20)
+models.add("resnet20-cifar10-softplus", partial(ResNet20, activation="softplus"))
+models.add("vgg16w8-cifar10", partial(VGG16, width=8))
+models.add("cnn-gtsrb", SmallCNN)
+models.add(
+    "vit-mnist",
+    partial(VisionTransformer, in_channels=1, side=28, width=64, layers=4, heads=4, feedforward=128),
+)
+models.add("vit-cifar10", partial(VisionTransformer, layers=4, stem=(48, 96)))
+models.add("transformer-sentences", make_sentence_classifier)
+for _name, _architecture in BUNDLED.items():
+    # variants (calibrated, noisy) are there only if they have been trained: scripts/train_series.py writes both files
+    if _name in SERIES_MODELS or (files("standfast.zoo") / "weights" / f"{_name}.safetensors").is_file():
+        models.add(_name, _architecture)
+
+
+class MissingWeightsError(StandfastError, FileNotFoundError):
+    """The weights or the card of a known model are missing or damaged."""
+
+
+def names() -> list[str]:
+    """The names of all models, sorted.
+
+    >>> names()
+    ['bilstm-waves', ..., 'lenet5-fashion-mnist', ..., 'resnet20-cifar10', ..., 'vit-mnist']
+    """
+    return models.names()
+
+
+def hubs() -> list[str]:
+    """The names of the hubs, with which names of their models begin, before a colon.
+
+    >>> hubs()
+    ['timm', 'torchvision', 'transformers']
+    """
+    return sorted(HUBS)
+
+
+def is_hub_name(name: str) -> bool:
+    """Whether a name belongs to a hub's model and not to a bundled one.
+
+    >>> is_hub_name("timm:resnet18"), is_hub_name("lenet5-mnist")
+    (True, False)
+    """
+    return name.partition(":")[0] in HUBS and ":" in name
+
+
+def load(name: str, pretrained: bool = True) -> nn.Module:
+    """A trained model in eval mode, on the CPU; its `card` describes its inputs and its accuracy.
+
+    Names such as `"timm:vit_base_patch16_224"`, `"torchvision:resnet50"` and `"transformers:FOLDER"` belong to a hub
+    (see `standfast.zoo.hub`). The global random state does not change.
+
+    Args:
+        name: of the model.
+        pretrained: with its trained weights; otherwise random ones, always the same, which need no file and no network:
+            to see what a study of this architecture would cost.
+
+    Raises:
+        UnknownNameError: a name that is not in `names()`.
+        MissingWeightsError: the weights are missing or do not fit.
+
+    >>> model = load("lenet5-mnist")
+    >>> model(torch.zeros(1, 1, 28, 28)).shape
+    torch.Size([1, 10])
+    """
+    if is_hub_name(name):
+        return from_hub(name, pretrained)
+    architecture = models[name]
+    content = _read(name, "safetensors") if pretrained else None
+    # initial weights are drawn from the global random state, and then replaced
+    with torch.random.fork_rng(devices=[]):
+        if content is None:
+            torch.manual_seed(0)
+        module = architecture()
+    if content is None:
+        return module.eval()
+    try:
+        module.load_state_dict(load_safetensors(content))  # float16 in the file becomes the float32 of the module
+    except (SafetensorError, RuntimeError) as error:
+        raise MissingWeightsError(f"model {name}: {name}.safetensors does not fit: {error}") from error
+    return module.eval()
+
+
+def card(name: str) -> dict[str, Any]:
+    """The card of a bundled model: data, training scheme, seed, test accuracy, size, versions, licence.
+
+    Raises:
+        UnknownNameError: a name that is not in `names()`.
+        MissingWeightsError: the card is missing or damaged.
+
+    >>> card("lenet5-mnist")["parameters"]
+    61706
+    """
+    models[name]
+    try:
+        entries: dict[str, Any] = json.loads(_read(name, "json"))
+    except ValueError as error:
+        raise MissingWeightsError(f"model {name}: {name}.json is not JSON: {error}") from error
+    return entries
+
+
+def _find_weights() -> Traversable:
+    return files("standfast.zoo") / "weights"
+
+
+def _read(name: str, suffix: str) -> bytes:
+    file = _find_weights() / f"{name}.{suffix}"
+    try:
+        return file.read_bytes()
+    except FileNotFoundError as error:
+        raise MissingWeightsError(
+            f"model {name}: {file} is missing. A complete installation of standfast contains it. In a checkout, "
+            "scripts/train_bundled.py writes it, scripts/train_series.py for the waves, or scripts/train_text.py."
+        ) from error

@@ -1,0 +1,88 @@
+"""A transformer encoder for texts as sequences of word vectors, and the bundled classifier of sentences.
+
+Vaswani et al., Attention is all you need, NeurIPS 2017: a linear layer brings word vectors to the width of the encoder;
+sines and cosines of the positions are added; the mean over the words is read by a linear layer.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from standfast.data.sentence_files import word_vectors
+from standfast.errors import check
+from standfast.zoo.networks.embedded_text import EmbeddedText
+from standfast.zoo.networks.encoder import EncoderLayer
+from standfast.zoo.networks.series_transformer import encode_positions
+
+#: how near to the padding, in each channel, a vector counts as padding; word vectors have length 1 in 32 dimensions
+PADDING_RADIUS = 0.05
+
+
+class TextTransformer(nn.Module):
+    """From word vectors (N, T, in_channels), and which words are present, bool (N, T), to logits (N, num_classes).
+
+    For texts of any length. It is the `rest` of an `EmbeddedText`. Absent words get no attention and do not count in
+    the mean over the words. Every activation is a module of its own that runs once.
+
+    Args:
+        num_classes: of the logits.
+        in_channels: of the word vectors.
+        width: of the encoder, even.
+        layers: of the encoder.
+        heads: in each layer; a divisor of the width.
+        feedforward: the inner width of each layer's two linear layers.
+        dropout: after the positions and in the layers, in [0, 1).
+
+    Raises:
+        ArgumentError: an option is out of range.
+
+    >>> import torch
+    >>> model = TextTransformer()
+    >>> model(torch.zeros(2, 5, 32), torch.ones(2, 5, dtype=torch.bool)).shape
+    torch.Size([2, 2])
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 2,
+        in_channels: int = 32,
+        *,
+        width: int = 48,
+        layers: int = 2,
+        heads: int = 4,
+        feedforward: int = 96,
+        dropout: float = 0.3,
+    ) -> None:
+        super().__init__()
+        check(width >= 2 and width % 2 == 0, "width", "an even number of at least 2", width)
+        check(heads >= 1 and width % heads == 0, "heads", f"a divisor of the width {width}", heads)
+        check(layers >= 1, "layers", "at least 1", layers)
+        check(0 <= dropout < 1, "dropout", "a share in [0, 1)", dropout)
+        self.project = nn.Linear(in_channels, width)
+        self.drop = nn.Dropout(dropout)
+        self.blocks = nn.ModuleList(
+            EncoderLayer(width, heads, feedforward, dropout, activation=nn.GELU) for _ in range(layers)
+        )
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, num_classes)
+
+    def forward(self, embedded: Tensor, present: Tensor) -> Tensor:
+        """Logits (N, num_classes) of word vectors (N, T, in_channels); `present` is bool (N, T)."""
+        tokens = self.project(embedded)
+        tokens = self.drop(tokens + encode_positions(tokens))
+        for block in self.blocks:
+            tokens = block(tokens, present)
+        there = present[..., None].to(tokens)
+        mean = (self.norm(tokens) * there).sum(1) / there.sum(1).clamp(min=1)
+        logits: Tensor = self.head(mean)
+        return logits
+
+
+def make_sentence_classifier() -> EmbeddedText:
+    """The architecture of `transformer-sentences`: from the vectors of `standfast.data.word_vectors` on.
+
+    Vectors within 0.05 of zero in each channel count as padding.
+    """
+    vectors = word_vectors().vectors
+    embedding = nn.Embedding(len(vectors), vectors.shape[1], _weight=vectors, _freeze=True)
+    return EmbeddedText(TextTransformer(), embedding, TextTransformer.__call__, padding=0, radius=PADDING_RADIUS)

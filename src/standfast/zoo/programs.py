@@ -1,0 +1,235 @@
+"""Programs and weights of models from the bytes of files.
+
+Weights and TorchScript are read without running code that is in the file. A file of torch.export holds expressions that
+torch evaluates as Python when it opens the file, and a pickle of an estimator (scikit-learn, XGBoost, LightGBM) calls
+whatever it names. Both are opened only if the user trusts them.
+
+What does not fit is an `ArgumentError`, for the argument `path` of a program and for `weights`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+import warnings
+import zipfile
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_safetensors
+from torch import Tensor, nn
+
+from standfast.errors import ArgumentError, check
+from standfast.model import BlackBox
+
+#: what the names of files with a pickled estimator end with
+_PICKLES = (".joblib", ".pickle", ".pkl")
+_TITLES = {"torchscript": "TorchScript program", "export": "torch.export program", "pickle": "pickled estimator"}
+
+
+def check_program(content: bytes, name: str, trust: bool = False) -> Literal["torchscript", "export", "pickle"]:
+    """Which kind of program a file holds, by what is in its archive; a pickle by its name.
+
+    Args:
+        content: of the file.
+        name: of the file, for the error.
+        trust: whether a file that can run code may be opened.
+
+    Raises:
+        ArgumentError: none of them; says what the file looks like. Or it can run code, and is not trusted.
+    """
+    if name.endswith(_PICKLES):
+        expected = f"trust: true beside {name}, because opening a pickle runs the code that it names"
+        check(trust, "path", expected, "no trust")
+        return "pickle"
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = archive.namelist()
+    except zipfile.BadZipFile:
+        members = []
+    if any(m.endswith(("archive_format", "serialized_exported_program.json")) for m in members):
+        expected = f"trust: true beside {name}, because opening a file of torch.export can run code that is in it"
+        check(trust, "path", expected, "no trust")
+        return "export"
+    if any("/code/" in m for m in members) and any(m.endswith("/constants.pkl") for m in members):
+        return "torchscript"
+    weights = any(m.endswith("/data.pkl") for m in members) or name.endswith(".safetensors")
+    got = f"{name!r}, which looks like weights: those go with a function" if weights else repr(name)
+    got = f"{name!r}, which is {pickled}" if (pickled := _describe_pickled_module(content)) else got
+    raise ArgumentError("path", f"a TorchScript or torch.export file, or a pickle ({', '.join(_PICKLES)})", got)
+
+
+def load_program(content: bytes, name: str, device: str, trust: bool = False) -> nn.Module:
+    """The module of a program's file: of TorchScript on the CPU, of torch.export for `device`; or of an estimator.
+
+    Raises:
+        ArgumentError: it is not trusted; it cannot be loaded; a program's batch size is fixed, or it wants something
+            else than one input; a pickle holds something without `predict_proba`.
+    """
+    kind = check_program(content, name, trust)
+    try:
+        if kind == "torchscript":
+            with warnings.catch_warnings():
+                deprecated = r".*torch\.jit\.load.* is deprecated"
+                warnings.filterwarnings("ignore", message=deprecated, category=DeprecationWarning)
+                loaded: nn.Module = torch.jit.load(io.BytesIO(content), map_location="cpu")  # type: ignore[no-untyped-call]
+                return loaded
+        if kind == "pickle":
+            return _load_estimator(content, name)
+        with _weights_only():
+            program = torch.export.load(io.BytesIO(content))
+    except ArgumentError:
+        raise
+    except Exception as error:  # the loaders raise whatever their parts raise
+        by = "can be loaded" if kind == "pickle" else "torch can load"
+        raise ArgumentError("path", f"a {_TITLES[kind]} that {by}", _reason(error)) from error
+    _check_batch(program)
+    wanted = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    return Exported(_move(program, torch.device(wanted)).module())
+
+
+def _load_estimator(content: bytes, name: str) -> nn.Module:
+    if name.endswith(".joblib"):
+        import joblib  # comes with scikit-learn
+
+        return as_module(joblib.load(io.BytesIO(content)), "path")
+    return as_module(pickle.loads(content), "path")
+
+
+def as_module(found: object, argument: str) -> nn.Module:
+    """A module as it is, and a fitted estimator as the function `predict_proba`.
+
+    Raises:
+        ArgumentError: for `argument`, if it is neither.
+
+    >>> as_module(nn.Identity(), "model")
+    Identity()
+    """
+    if isinstance(found, nn.Module):
+        return found
+    predict = getattr(found, "predict_proba", None)
+    got = "none" if found is None else type(found).__name__
+    check(callable(predict), argument, "a torch.nn.Module, or an estimator with predict_proba", got)
+    return BlackBox(predict)  # type: ignore[arg-type]
+
+
+class Exported(nn.Module):
+    """The module of an exported program, which stays in the mode in which it was exported."""
+
+    def __init__(self, program: nn.Module) -> None:
+        super().__init__()
+        self.program = program
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of a batch."""
+        out: Tensor = self.program(x)
+        return out
+
+    def train(self, mode: bool = True) -> Exported:
+        """Sets the flag alone: an exported program refuses to change its mode."""
+        self.training = mode
+        return self
+
+
+def _check_batch(program: torch.export.ExportedProgram) -> None:
+    inputs = program.graph_signature.user_inputs
+    shapes = [n.meta["val"].shape for n in program.graph.nodes if n.op == "placeholder" and n.name in inputs]
+    one = len(shapes) == 1 and bool(shapes[0])
+    check(one, "path", "a program with one input, a batch (N, ...)", f"one with {len(shapes)} inputs")
+    expected = "a program with a dynamic batch (export it with dynamic_shapes=({0: torch.export.Dim('batch')},))"
+    check(not isinstance(shapes[0][0], int), "path", expected, f"one for {shapes[0][0]} inputs at once")
+
+
+def _move(program: torch.export.ExportedProgram, device: torch.device) -> torch.export.ExportedProgram:
+    """Devices are constants of the graph, so that `module.to` alone would not do."""
+    tensors = [t for t in (*program.state_dict.values(), *program.constants.values()) if isinstance(t, Tensor)]
+    if device.type == "cpu" and all(t.device.type == "cpu" for t in tensors):
+        return program
+    from torch.export.passes import move_to_device_pass
+
+    return move_to_device_pass(program, device)
+
+
+@contextlib.contextmanager
+def _weights_only() -> Iterator[None]:
+    """torch.export.load reads some tensors as pickles; inside, those may hold nothing else."""
+    name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def read_weights(content: bytes) -> dict[str, Tensor]:
+    """A state dict from the bytes of a safetensors or a torch file; code in the latter is refused and not run.
+
+    Raises:
+        ArgumentError: it is neither, or holds something else than tensors.
+    """
+    torch_file = content[:2] == b"PK" or content[:1] == b"\x80"  # a zip archive, or the pickle of old versions
+    try:
+        if not torch_file:
+            return dict(load_safetensors(content))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Detected pickle protocol", category=UserWarning)
+            found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        other = "a pickle with other objects, which is not loaded since that could run code"
+        got = _describe_pickled_module(content) or other
+        raise ArgumentError("weights", "weights alone: safetensors, or torch.save(module.state_dict())", got) from error
+    except (SafetensorError, RuntimeError, ValueError, EOFError, KeyError) as error:
+        raise ArgumentError("weights", "a safetensors file, or one of torch.save", _reason(error)) from error
+    found = found.get("state_dict", found) if isinstance(found, Mapping) else found
+    fine = isinstance(found, Mapping) and all(isinstance(value, Tensor) for value in found.values())
+    check(fine, "weights", "a state dict: tensors by name", f"a {type(found).__name__} of other things")
+    return dict(found)
+
+
+def _describe_pickled_module(content: bytes) -> str:
+    """What to do with a file of `torch.save` or `pickle` that holds a whole module; empty if it holds none.
+
+    The names of a module's attributes stand in the file, which is not opened.
+    """
+    why = "a pickled module, which is not loaded since that could run code: save its weights (module.state_dict()) and"
+    use = f"{why} name the function that makes it, or save a TorchScript program"
+    return use if b"_parameters" in content and b"_modules" in content else ""
+
+
+def fill(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Load weights that fit exactly.
+
+    Raises:
+        ArgumentError: names or shapes differ; says which.
+    """
+    own = module.state_dict()
+    missing, foreign = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())
+    shapes = [
+        f"{k} {list(weights[k].shape)} instead of {list(own[k].shape)}"
+        for k in own
+        if k in weights and own[k].shape != weights[k].shape
+    ]
+    parts = [("without", missing), ("with unknown", foreign), ("with", shapes)]
+    differences = "; ".join(f"{word} {_list_first(names)}" for word, names in parts if names)
+    expected = f"weights that fit the {type(module).__name__}"
+    check(not differences, "weights", expected, f"some {differences}")
+    try:
+        module.load_state_dict(dict(weights))
+    except RuntimeError as error:
+        raise ArgumentError("weights", expected, _reason(error)) from error
+
+
+def _list_first(names: list[str], most: int = 2) -> str:
+    return ", ".join(names[:most]) + (f", ... {len(names)} in all" if len(names) > most else "")
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

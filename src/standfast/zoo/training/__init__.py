@@ -1,0 +1,1 @@
+"""Training of models: the loop, objectives, schemes, calibration, and the search for options."""
