@@ -50,14 +50,14 @@ docs: $(STAMP)
 
 # the board of the submissions that come with standfast
 board: $(STAMP)
-	$(BIN)/standfast board docs/board --out build/board --base examples/board
+	$(BIN)/standfast board docs/board --out build/board --base board/studies
 
 # these submissions again: about ten minutes on an idle core
 board-submissions: $(STAMP)
-	cd examples/board && for study in *.yaml; do name=$${study%.yaml}; \
+	cd board/studies && for study in *.yaml; do name=$${study%.yaml}; \
 		$(CURDIR)/$(BIN)/standfast run $$study --out $(CURDIR)/results/board/$$name --no-report && \
 		$(CURDIR)/$(BIN)/standfast submission $(CURDIR)/results/board/$$name \
-			--out $(CURDIR)/docs/board/$$name.json.gz --by standfast || exit 1; done
+			--out $(CURDIR)/board/submissions/$$name.json.gz --by standfast || exit 1; done
 
 # wheel and sdist, with what they hold checked
 wheel: $(STAMP)
@@ -73,7 +73,7 @@ audit:
 # the lowest versions that pyproject.toml allows, in an environment of their own
 MINIMUM := build/minimum
 test-minimum: $(MINIMUM)/.installed
-	$(MINIMUM)/bin/python -m pytest -p no:cacheprovider -q tests/test_packaging.py tests/test_distributions.py \
+	$(MINIMUM)/bin/python -m pytest -p no:cacheprovider -q tests/test_packaging.py tests/statistics/test_distributions.py \
 		tests/test_superpixels.py tests/test_tensors.py tests/test_model.py tests/similarity/test_similarity.py \
 		tests/metrics/safari tests/algorithms/rare_events tests/algorithms/searches tests/data/test_data.py \
 		tests/study/test_studies.py tests/study/file tests/statistics tests/report/test_report.py tests/export

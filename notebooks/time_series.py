@@ -24,8 +24,8 @@ import matplotlib.pyplot as plt
 import torch
 
 import standfast
+from standfast.training.classifier import accuracy, train_classifier
 from standfast.zoo.networks.series_cnn import SeriesCNN
-from standfast.zoo.training.classifier import accuracy, train_classifier
 
 SMALL = os.environ.get("STANDFAST_SMALL") == "1"  # as the tests run it
 COUNT, EPOCHS, SAMPLES, BUDGET = (200, 1, 4, 20) if SMALL else (1200, 6, 24, 100)

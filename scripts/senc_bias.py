@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 import standfast
+from papers.senc.readings import average_over_masks, divide_by_mask_sums
 from standfast.algorithms.masks.random_masks import (
     Consistency,
     draw_masks,
@@ -30,7 +31,6 @@ from standfast.algorithms.masks.random_masks import (
 )
 from standfast.charts import COLOURS
 from standfast.report.render import CONFIG
-from standfast.reproduce.senc.readings import average_over_masks, divide_by_mask_sums
 from standfast.statistics.paired import bootstrap_interval
 from standfast.statistics.pooling import pool_inputs
 from standfast.tensors import Streams

@@ -7,7 +7,7 @@ flips where a mirror image is as good, and for traffic signs random views and li
 weights on one machine with one version of torch and as many threads.
 
 `lenet5-mnist-pgd045` and `-pgd075` are trained adversarially: half the loss is that of images perturbed by projected
-gradient ascent (`standfast.zoo.training.adversarial`). They stand for the two robust LeNets of Vu, Nguyen, Phan, Gera
+gradient ascent (`standfast.training.adversarial`). They stand for the two robust LeNets of Vu, Nguyen, Phan, Gera
 and Thai,
 "c-Eval: a unified metric to evaluate feature-based explanations via perturbation", Sec. V-B: trained "alternatively"
 on clean and adversarial images whose "normalized L2-norm distortion" is at most 0.3 and 0.5, above 95% on clean and
@@ -55,6 +55,18 @@ from torch.nn import functional as F
 
 from standfast import data, zoo
 from standfast.neighbourhoods import L2Ball, LinfBall
+from standfast.training.adversarial import Pgd, robust_accuracy
+from standfast.training.classifier import (
+    Augmentation,
+    Epoch,
+    accuracy,
+    initialize,
+    random_flip,
+    random_shift,
+)
+from standfast.training.loop import Training
+from standfast.training.objective import Mixed, Scheme
+from standfast.training.schemes import Adversarial, GradientHessian, GradientNorm, HessianNorm, IgSumNorm, Natural
 from standfast.zoo.hub import Normalised
 from standfast.zoo.networks.dla import DLA34
 from standfast.zoo.networks.lenet import LeNet5
@@ -63,18 +75,6 @@ from standfast.zoo.networks.resnet20 import ResNet20
 from standfast.zoo.networks.small_cnn import SmallCNN
 from standfast.zoo.networks.vgg import VGG16
 from standfast.zoo.networks.vit import VisionTransformer
-from standfast.zoo.training.adversarial import Pgd, robust_accuracy
-from standfast.zoo.training.classifier import (
-    Augmentation,
-    Epoch,
-    accuracy,
-    initialize,
-    random_flip,
-    random_shift,
-)
-from standfast.zoo.training.loop import Training
-from standfast.zoo.training.objective import Mixed, Scheme
-from standfast.zoo.training.schemes import Adversarial, GradientHessian, GradientNorm, HessianNorm, IgSumNorm, Natural
 
 WEIGHTS = Path(__file__).resolve().parents[1] / "src" / "standfast" / "zoo" / "weights"
 

@@ -7,7 +7,7 @@ Turbe and Mengaldo, "Revisiting the robustness of post-hoc interpretability meth
 64; the networks are smaller. In half of the series that the network sees, blocks are noise (`random_noise_blocks`),
 so that series which an evaluation corrupts so are no news to it. With `--calibrated` the loss of App. D, as
 `<name>-calibrated`, and with `--weight 10` beside it as `<name>-calibrated10`, which brings probabilities to their
-places (see `standfast.zoo.training.calibration`); with `--data waves20db` and the like noisy series, as
+places (see `standfast.training.calibration`); with `--data waves20db` and the like noisy series, as
 `<model>-waves20db`. The same seed gives the same weights on one machine with one version of torch and as many threads.
 """
 
@@ -28,10 +28,10 @@ from train_bundled import WEIGHTS, write
 
 from standfast import data
 from standfast.data.waves import NOISES
+from standfast.training.calibration import Calibrated
+from standfast.training.classifier import Epoch, accuracy, initialize, random_noise_blocks, train_classifier
+from standfast.training.schemes import Natural
 from standfast.zoo.networks.series_models import SERIES_MODELS
-from standfast.zoo.training.calibration import Calibrated
-from standfast.zoo.training.classifier import Epoch, accuracy, initialize, random_noise_blocks, train_classifier
-from standfast.zoo.training.schemes import Natural
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,9 @@ from torch.nn import functional as F
 from train_bundled import WEIGHTS, write
 
 from standfast.data.sentence_files import PADDING, UNKNOWN, WordVectors, read_sentences, split_words
+from standfast.training.classifier import Epoch, accuracy, initialize, train_classifier
 from standfast.zoo.networks.embedded_text import EmbeddedText
 from standfast.zoo.networks.text_transformer import PADDING_RADIUS, TextTransformer
-from standfast.zoo.training.classifier import Epoch, accuracy, initialize, train_classifier
 
 NAME = "transformer-sentences"
 LEAST = 4  # how often a word occurs that has a vector

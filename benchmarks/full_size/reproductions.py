@@ -19,8 +19,9 @@ from pathlib import Path
 
 import torch
 
+from papers.base import reproductions
+from papers.command import TABLES, load_tables
 from standfast.errors import StandfastError
-from standfast.reproduce import reproductions
 from standfast.study.file.spec import study_from
 from standfast.study.grid import ModelSource, Samples
 from standfast.study.plan import inputs_for, make_plan
@@ -44,6 +45,7 @@ def main() -> None:
     """Print a row for each study."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=[])
+    load_tables(*TABLES)
     names = parser.parse_args().names or reproductions.names()
     torch.set_num_threads(1)
     print("| study | of | jobs | million passes | hours of one thread | what is missing |")

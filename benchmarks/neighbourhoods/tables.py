@@ -33,15 +33,15 @@ import torch
 from torch import Tensor, nn
 
 import standfast
+from papers.base import spread_evenly
 from standfast import neighbourhoods as near
 from standfast.algorithms.searches.base import FEW
 from standfast.metrics import WorstCase
 from standfast.neighbourhoods import Neighbourhood, Transformation
-from standfast.reproduce.base import spread_evenly
 from standfast.statistics.comparison import Comparison, compare
 from standfast.statistics.ranking import measure_agreement
+from standfast.training.classifier import accuracy, initialize, train_classifier
 from standfast.zoo import architectures
-from standfast.zoo.training.classifier import accuracy, initialize, train_classifier
 
 GRADIENTS = "with gradients"
 _DRAWS = 200  # of each change for each sample, for the share that keeps the class

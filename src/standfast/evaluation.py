@@ -33,12 +33,12 @@ from standfast.metrics.base import Preset, check_preset, warn_of_radius
 from standfast.metrics.base import metrics as registry
 from standfast.model import Model, module_name
 from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
-from standfast.progress import watch
 from standfast.study.cost import Estimate, estimate_plan
 from standfast.study.executors import Executor, Limits, local
 from standfast.study.executors.base import UNLIMITED
 from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import make_plan
+from standfast.study.progress import watch
 from standfast.study.run import Summary, has_neighbourhood, named_metrics, run_grid
 from standfast.study.store import Store
 from standfast.tensors import Bound, describe_bounds, describe_no_tensor, suggest_dtype

@@ -14,7 +14,7 @@ import torch
 from standfast import data, zoo
 from standfast.data import sentence_files as module
 from standfast.errors import ArgumentError
-from standfast.zoo.training.classifier import accuracy
+from standfast.training.classifier import accuracy
 
 LINES = [
     "1\t2.25\tA  great film, isn't it?",

@@ -15,12 +15,12 @@ import pytest
 import torch
 
 import standfast
-from standfast.board.submission import read_submission
 from standfast.export.rows import summary_frame
 from standfast.findings import list_entries
 from standfast.metrics import Metric
 from standfast.report.views import Contents
 from standfast.statistics.paired import signed_rank
+from standfast_board.submission import read_submission
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -161,7 +161,7 @@ def write_cell(row: dict[str, Any] | None) -> str:
 
 
 def test_tables_of_photographs_are_those_of_the_submission() -> None:
-    results = read_submission(ROOT / "docs/board/imagenet_lite0.json.gz").results
+    results = read_submission(ROOT / "board/submissions/imagenet_lite0.json.gz").results
     found = summary_frame(list_entries(Contents(results))).rows(named=True)
     of = {(row["explainer"], row["label"]): row for row in found}
     for heading, labels in PHOTOGRAPHS.items():

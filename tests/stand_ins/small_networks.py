@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from standfast.training.classifier import initialize
 from standfast.zoo import DLA34, VGG16, MobileNetV1, MobileNetV2, ResNet20
-from standfast.zoo.training.classifier import initialize
 
 # small enough to run often
 SMALL: dict[str, Callable[..., nn.Module]] = {

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from standfast.progress import in_notebook, watch
 from standfast.study import worker
 from standfast.study.plan import Job
+from standfast.study.progress import in_notebook, watch
 from standfast.study.run import Pace, Progress
 
 
@@ -58,7 +58,7 @@ def test_a_notebook_has_a_bar_and_clean_streams(
     assert "&lt;saliency&gt;" in shown[-1]
     assert len(shown) < 10  # not one for each job: each is a message to the browser
     assert capfd.readouterr() == ("", "")
-    monkeypatch.setattr("standfast.progress._SECONDS_BETWEEN_DRAWINGS", 0.0)
+    monkeypatch.setattr("standfast.study.progress._SECONDS_BETWEEN_DRAWINGS", 0.0)
     with watch() as update:
         assert update is not None
         update(Progress(2, 100, 0.02, "aopc", left=75.0))

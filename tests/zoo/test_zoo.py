@@ -15,11 +15,11 @@ from standfast import data, zoo
 from standfast.data.waves import NOISES
 from standfast.errors import ArgumentError, ModelError, UnknownNameError
 from standfast.neighbourhoods import LinfBall
+from standfast.training.adversarial import Pgd, robust_accuracy
+from standfast.training.calibration import Calibrated
+from standfast.training.classifier import Epoch, accuracy, initialize, random_shift, train_classifier
+from standfast.training.schemes import Natural
 from standfast.zoo.networks.series_models import BUNDLED
-from standfast.zoo.training.adversarial import Pgd, robust_accuracy
-from standfast.zoo.training.calibration import Calibrated
-from standfast.zoo.training.classifier import Epoch, accuracy, initialize, random_shift, train_classifier
-from standfast.zoo.training.schemes import Natural
 
 # the architecture
 

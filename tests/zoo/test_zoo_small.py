@@ -16,9 +16,9 @@ from torch import nn
 import standfast
 from standfast import data, zoo
 from standfast.errors import ArgumentError
+from standfast.training.classifier import accuracy, initialize, random_flip, train_classifier
 from standfast.zoo.networks.resnet import BasicBlock, ResNet18
 from standfast.zoo.networks.small_cnn import SmallCNN
-from standfast.zoo.training.classifier import accuracy, initialize, random_flip, train_classifier
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 MODELS = {"resnet18w16-cifar10": (10, 701466, "cifar10:test"), "cnn-gtsrb": (43, 184483, "gtsrb:test")}

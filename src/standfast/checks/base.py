@@ -29,7 +29,6 @@ import polars as pl
 from standfast.checks.baseline import Baseline, read_baseline
 from standfast.checks.decision import Better, Decision, Decisions
 from standfast.checks.values import SampleValues, read_values
-from standfast.distributions import normal_quantile
 from standfast.errors import ArgumentError, UnknownNameError
 from standfast.findings import Findings, describe_failures
 from standfast.report.failures import shorten_error
@@ -44,6 +43,7 @@ from standfast.statistics.decisions import (
     foresee_share,
     spend_level,
 )
+from standfast.statistics.distributions import normal_quantile
 from standfast.statistics.paired import signed_rank, subtract
 from standfast.study.file.requirements import RequirementEntry
 

@@ -131,7 +131,7 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24) -> None
 
     After an interruption, the same command continues.
     """
-    from standfast.demo import describe_findings, run_demo
+    from standfast.cli.demo import describe_findings, run_demo
 
     with _resumable():
         report, found = run_demo(out, seed, samples)
@@ -251,65 +251,6 @@ def replay(
         raise typer.Exit(1)
 
 
-@app.command(epilog="Example: standfast submission results/study --out study.json.gz --by 'A. Person'")
-def submission(
-    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
-    out: Annotated[Path, typer.Option(help="The file: .json, or .json.gz for a compressed one.")],
-    name: Annotated[str, typer.Option(help="What a board calls it; the title of the study by default.")] = "",
-    by: Annotated[str, typer.Option(help="Who submits it, as a board shows it.")] = "",
-    note: Annotated[str, typer.Option(help="Anything that a reader should know.")] = "",
-) -> None:
-    """Write the results of a study as one file for a board: configuration, digests, and the numbers of each sample.
-
-    Inputs, maps and weights are not in it.
-    """
-    from standfast.board import make_submission
-
-    made = make_submission(results, out, name, by, note)
-    done = made.results.jobs.height - made.results.failures.height
-    typer.echo(f"submission: {out} ({done} of {made.results.planned} jobs)")
-    typer.echo(f"digest: {made.digest}")
-    _warn_of_gaps(made.results)
-
-
-@app.command(epilog="Example: standfast board submissions/ --out site --verify 5 --base studies")
-def board(
-    submissions: Annotated[list[Path], typer.Argument(help="Files of `standfast submission`, or folders of them.")],
-    out: Annotated[Path, typer.Option(help="A new folder for the site, or that of an earlier one.")],
-    title: Annotated[str, typer.Option(help="Of the first page.")] = "Which explanations hold?",
-    verify: Annotated[
-        int, typer.Option(help="How many jobs of each submission to evaluate again, drawn at random.", min=0)
-    ] = 0,
-    base: Annotated[
-        Path, typer.Option(help="The folder that paths and functions of the studies are relative to.")
-    ] = Path(),
-    trust: Annotated[
-        list[str] | None,
-        typer.Option(help="A digest, or its first 16 digits or more: of a submission whose functions may be run."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of the choice of jobs; a new one if not given.")] = None,
-) -> None:
-    """Write a static site that compares submissions where they are comparable. It never gives an overall score.
-
-    Nothing in a submission is run. With --verify jobs are evaluated again with data and models that are here; a
-    submission that names functions, or things of other packages, needs --trust, because these are then run.
-
-    Exit codes: 0 the site is written, 1 it is written, and some file is no submission or some submission differs.
-    """
-    from standfast.board import build_site
-
-    found = build_site(submissions, out, title, verify, base, trust or (), seed, typer.echo)
-    submitted, boards = len(found.submissions), found.boards
-    counts = f"{submitted} submission{'s' * (submitted != 1)} on {boards} board{'s' * (boards != 1)}"
-    typer.echo(f"{counts}: {found.folder / 'index.html'}")
-    differs = sum(state.state == "differs" for state in found.states.values())
-    for count, words in ((len(found.problems), "not on a board"), (differs, "with other numbers than reported")):
-        if count:
-            typer.echo(f"{count} {words}", err=True)
-    if found.problems or differs:
-        raise typer.Exit(1)
-
-
 @app.command(epilog="Example: standfast run study.yaml --dry-run, and then: standfast run study.yaml --workers auto")
 def run(
     study: Annotated[Path, typer.Argument(help="A study file.", show_default=False, autocompletion=_complete_study)],
@@ -357,7 +298,7 @@ def run(
         typer.echo("the last run was lost in the middle of a job, so this one does its jobs in a process of its own")
         chosen = Processes(1)
     if dry_run:
-        from standfast.dry_runs import dry_run as describe
+        from standfast.cli.dry_runs import dry_run as describe
 
         describe(loaded, target)
         return
@@ -545,7 +486,7 @@ def train(
 
     Exit codes: 0 done, 2 an option or the data is wrong, 130 interrupted.
     """
-    from standfast.train import Plan, fit
+    from standfast.cli.train import Plan, fit
 
     plan = Plan(
         model,
@@ -643,46 +584,6 @@ def export(
         typer.echo(text, nl=False)
     else:
         typer.echo(f"{format.value}: {out}")
-
-
-@app.command("reproduce", epilog="Example: standfast reproduce senc-mnist --scale small")
-def reproduce_table(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="Which table or figure; `standfast list reproductions` shows them.",
-            autocompletion=_complete("reproductions"),
-        ),
-    ],
-    scale: Annotated[Scale, typer.Option(help="small is for a laptop, full for a GPU.")] = Scale.small,
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results/reproduce"),
-    workers: Annotated[str | None, typer.Option(help="How many, or auto.")] = None,
-    study: Annotated[Path | None, typer.Option(help="Write the study files into this folder, and run nothing.")] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be done, about how long it takes, and what is missing.")
-    ] = (False),
-) -> None:
-    """Run a published table or figure as a study, and print our numbers beside the paper's."""
-    from standfast.reproduce import print_table, reproduce, reproductions, write_studies
-
-    if study is not None:
-        for file in write_studies(name, scale.value, study):
-            typer.echo(f"study: {file}")
-        return
-    typer.echo(reproductions[name].title)
-    if dry_run:
-        from standfast.dry_runs import dry_run_reproduction
-
-        if dry_run_reproduction(name, scale.value, out):
-            raise typer.Exit(1)
-        return
-    with _resumable():
-        tables = reproduce(
-            name, scale.value, out, workers=_count(workers), show=lambda table: print_table(table, scale.value)
-        )
-    typer.echo(f"results: {out}")
-    if any(table.failures for table in tables):
-        raise typer.Exit(1)
 
 
 @app.command("list", epilog="Example: standfast list metrics. In a script: standfast list metrics --names")

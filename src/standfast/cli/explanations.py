@@ -64,10 +64,6 @@ _USES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("study file", "models: [{{architecture: {name}, weights: model.safetensors}}]"),
     ),
     "schemes": (("command line", "standfast train --scheme {text}"),),
-    "reproductions": (
-        ("command line", "standfast reproduce {name} --scale small"),
-        ("command line", "standfast reproduce {name} --study FOLDER"),
-    ),
 }
 
 
@@ -183,8 +179,6 @@ def _say(name: str, kind: Kind, entry: Any, width: int) -> Iterator[str]:
 
         yield "\n".join(f"  {key}: {value}" for key, value in card(name).items() if not isinstance(value, dict))
         yield from _paragraphs(first_part(docstring_of(entry)), width)
-    elif kind.one == "reproduction":
-        yield "\n".join(f"  {part.title}" for part in entry.parts)
 
 
 def _paragraphs(text: str, width: int) -> Iterator[str]:

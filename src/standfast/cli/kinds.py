@@ -134,15 +134,9 @@ def _architectures() -> Registry[Any]:
 
 
 def _schemes() -> Registry[Any]:
-    from standfast.zoo.training.schemes import schemes
+    from standfast.training.schemes import schemes
 
     return schemes
-
-
-def _reproductions() -> Registry[Any]:
-    from standfast.reproduce import reproductions
-
-    return reproductions
 
 
 def _describe_model(name: str, entry: Any) -> str:
@@ -219,12 +213,6 @@ KINDS: Mapping[str, Kind] = {
     ),
     "architectures": Kind("architecture", "networks that standfast train can train", _architectures),
     "schemes": Kind("training scheme", "how standfast train trains", _schemes, needs=_needs_of_class),
-    "reproductions": Kind(
-        "reproduction",
-        "published tables and figures for standfast reproduce",
-        _reproductions,
-        describe=lambda name, entry: str(entry.title),
-    ),
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from standfast.distributions import normal_cdf, normal_quantile, t_quantile
+from standfast.statistics.distributions import normal_cdf, normal_quantile, t_quantile
 from standfast.tensors import Array
 
 #: from means `(..., Q)` to numbers `(..., R)`, NaN where they are not defined

@@ -14,8 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from standfast.distributions import normal_quantile
 from standfast.errors import check
+from standfast.statistics.distributions import normal_quantile
 from standfast.statistics.paired import (
     Interval,
     Side,

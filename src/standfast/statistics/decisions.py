@@ -18,8 +18,8 @@ from typing import Literal
 
 import numpy as np
 
-from standfast.distributions import proportion_interval, t_quantile
 from standfast.errors import check, check_integer
+from standfast.statistics.distributions import proportion_interval, t_quantile
 from standfast.tensors import Array
 
 Outcome = Literal["pass", "fail", "undecided"]

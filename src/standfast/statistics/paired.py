@@ -25,9 +25,9 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from standfast.distributions import binomial_cdf, f_tail, normal_cdf
 from standfast.errors import check
 from standfast.statistics.bootstrap import intervals_of_means
+from standfast.statistics.distributions import binomial_cdf, f_tail, normal_cdf
 from standfast.tensors import Array
 
 Side = Literal["upper", "lower"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from standfast.distributions import normal_cdf, normal_quantile
 from standfast.errors import check, check_integer
+from standfast.statistics.distributions import normal_cdf, normal_quantile
 from standfast.statistics.paired import Interval, bootstrap_interval
 from standfast.tensors import Array
 

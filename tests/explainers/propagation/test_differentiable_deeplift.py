@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 import standfast
 from standfast.explainers import DeepLift, DeepSHAP, Saliency, smooth_relu
+from standfast.training.classifier import initialize
 from standfast.zoo import LeNet5
-from standfast.zoo.training.classifier import initialize
 
 
 def of(module: nn.Module, **options: Any) -> standfast.Model:

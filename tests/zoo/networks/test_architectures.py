@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from standfast import zoo
 from standfast.errors import ArgumentError, UnknownNameError
+from standfast.training.classifier import initialize, train_classifier
 from standfast.zoo import DLA34, VGG16, MobileNetV1, MobileNetV2, ResNet18, ResNet20, VisionTransformer, architectures
 from standfast.zoo.networks import dla
 from standfast.zoo.networks import mobilenet_v1 as v1
@@ -21,7 +22,6 @@ from standfast.zoo.networks import mobilenet_v2 as v2
 from standfast.zoo.networks.encoder import EncoderLayer
 from standfast.zoo.networks.mobilenet_v2 import InvertedResidual
 from standfast.zoo.networks.resnet import BasicBlock
-from standfast.zoo.training.classifier import initialize, train_classifier
 
 RECTIFIERS = {"resnet20": 19, "mobilenet_v1": 27, "mobilenet_v2": 35, "vgg16": 13, "vgg16-plain": 15, "dla": 33}
 each = pytest.mark.parametrize("name", SMALL)

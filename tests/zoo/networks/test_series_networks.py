@@ -26,12 +26,12 @@ from standfast.explainers import (
     ShapleySampling,
 )
 from standfast.explainers.completeness import CompletenessWarning, completeness_gap
+from standfast.training.classifier import initialize
 from standfast.zoo.networks.bilstm import BiLSTM
 from standfast.zoo.networks.encoder import SelfAttention
 from standfast.zoo.networks.series_cnn import SeriesCNN
 from standfast.zoo.networks.series_models import SERIES_MODELS
 from standfast.zoo.networks.series_transformer import SeriesTransformer, encode_positions
-from standfast.zoo.training.classifier import initialize
 
 SMALL: dict[str, Callable[..., nn.Module]] = {
     "cnn": partial(SeriesCNN, width=8, hidden=8),

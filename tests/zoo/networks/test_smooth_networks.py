@@ -16,10 +16,10 @@ import standfast
 from standfast import data, zoo
 from standfast.errors import ArgumentError
 from standfast.neighbourhoods import LinfBall
+from standfast.training.adversarial import Pgd, robust_accuracy
+from standfast.training.classifier import accuracy
 from standfast.zoo import LeNet5, MobileNetV1, MobileNetV2, ResNet20
 from standfast.zoo.networks.layers import find_activation
-from standfast.zoo.training.adversarial import Pgd, robust_accuracy
-from standfast.zoo.training.classifier import accuracy
 
 LENET: Callable[..., nn.Module] = partial(LeNet5, activation="tanh", pooling="average", side=32)
 SMOOTH: dict[str, tuple[Callable[..., nn.Module], int]] = {

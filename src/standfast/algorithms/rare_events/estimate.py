@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from standfast.distributions import proportion_interval, t_quantile
 from standfast.errors import ArgumentError, check
+from standfast.statistics.distributions import proportion_interval, t_quantile
 
 Score = Callable[..., Tensor]
 

@@ -10,8 +10,8 @@ from typing import TypeVar
 import numpy as np
 from torch import Tensor
 
-from standfast.distributions import binomial_cdf
 from standfast.statistics.bootstrap import LEVEL, average_samples
+from standfast.statistics.distributions import binomial_cdf
 from standfast.tensors import Array
 
 #: either arrays or tensors

@@ -11,7 +11,6 @@ import polars as pl
 
 from standfast.algorithms.knees import find_knee
 from standfast.charts import Chart, Gallery, GalleryRow, Line, Picture, draw_lines
-from standfast.distributions import t_quantile
 from standfast.presentation.base import (
     Presentation,
     Reading,
@@ -23,6 +22,7 @@ from standfast.presentation.base import (
     read_flags,
     read_numbers,
 )
+from standfast.statistics.distributions import t_quantile
 from standfast.statistics.paired import median_over_repeats
 from standfast.tensors import Array
 

@@ -1,0 +1,421 @@
+"""Boards: what is compared with what, the tests beside the numbers, and the site."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from submission_builder import OPTIONS, build, draw_values, seal, write
+from typer.testing import CliRunner
+
+from standfast.cli import app
+from standfast.errors import ArgumentError
+from standfast_board import Submission, Verification, build_site
+from standfast_board.comparison import Board, arrange_boards
+from standfast_board.submission import parse_submission
+
+
+def read(*contents: dict[str, Any]) -> list[Submission]:
+    return [parse_submission(seal(content)) for content in contents]
+
+
+def name_rows(board: Board) -> list[str]:
+    return [row.name for row in board.rows]
+
+
+# What is compared with what
+
+
+def test_only_the_same_data_and_network_share_a_board() -> None:
+    other_inputs = build(draw_values(), data="2" * 16, name="b")
+    other_network = build(draw_values(), network="3" * 16, name="c")
+    fewer = build(draw_values(11), name="d")
+    other_classes = build(draw_values(), name="e")
+    other_classes["manifest"]["data"]["d"] |= {"targets": "given", "targets_digest": "4" * 16}
+    same = build(draw_values(), name="f")
+    same["manifest"]["models"]["m"]["digest"] = "5" * 16  # the same network with another version of torch
+    boards = arrange_boards(read(build(draw_values()), other_inputs, other_network, fewer, other_classes, same))
+    assert sorted([each.name for each in board.submissions] for board in boards) == [
+        ["b"],
+        ["c"],
+        ["d"],
+        ["e"],
+        ["mine", "f"] if boards[0].submissions[0].name == "mine" else ["f", "mine"],
+    ]
+    assert len({board.slug for board in boards}) == 5
+
+
+def test_a_column_is_one_configuration_with_one_seed() -> None:
+    values = draw_values()
+    more = build(values, name="b", options={"senc": {**OPTIONS["senc"], "masks": 500}})
+    preset = build(values, name="c", options={"senc": {**OPTIONS["senc"], "preset": "paper"}})
+    seeded = build(values, name="d", seed=1)
+    (board,) = arrange_boards(read(build(values), more, preset, seeded))
+    assert [(column.label, column.settings) for column in board.columns] == [
+        ("senc", "masks 500, seed 0"),
+        ("senc (masks 100, seed 0)", "masks 100, seed 0"),
+        ("senc (masks 100, seed 1)", "masks 100, seed 1"),
+    ]
+
+
+def test_labels_of_submitters_do_not_matter() -> None:
+    values = draw_values()
+    content = build(values, name="b")
+    text = seal(content).decode().replace('"senc"', '"SenC, mine"')
+    other = json.loads(text)
+    (board,) = arrange_boards(read(build(values), other))
+    (column,) = board.columns
+    assert column.label in ("senc", "SenC, mine")
+    assert name_rows(board) == ["lrp", "saliency", "deeplift", "random"]
+    assert [len(row.submissions) for row in board.rows] == [2] * 4
+
+
+def test_the_same_explainer_is_one_row_if_its_numbers_are_the_same() -> None:
+    values, changed = draw_values(), draw_values()
+    changed["senc"]["lrp"] = changed["senc"]["lrp"] + 0.01
+    (board,) = arrange_boards(read(build(values), build(changed, name="other")))
+    assert name_rows(board) == ["lrp", "lrp (other)", "saliency", "deeplift", "random"]
+    comparison = board.contents.comparisons["d", "m", "senc"]
+    assert set(comparison.names) == {"lrp", "saliency", "deeplift", "lrp (other)"}
+    # a submission with other columns adds them to the same rows
+    worst = build({"worst": draw_values()["senc"]}, name="third")
+    (board,) = arrange_boards(read(build(values), worst))
+    row = board.rows[0]
+    assert (row.name, len(row.submissions), sorted(row.frames)) == ("lrp", 2, ["senc", "worst"])
+
+
+def test_boards_do_not_depend_on_the_order_of_submissions() -> None:
+    changed = draw_values()
+    changed["senc"]["lrp"] = changed["senc"]["lrp"] + 0.01
+    some = read(build(draw_values()), build(changed, name="other"), build(draw_values(), data="2" * 16, name="b"))
+    first, second = arrange_boards(some), arrange_boards(some[::-1])
+    assert [(board.slug, name_rows(board)) for board in first] == [(board.slug, name_rows(board)) for board in second]
+
+
+def test_what_a_submission_calls_a_control_does_not_count() -> None:
+    content = build(draw_values())
+    content["manifest"]["controls"] = ["lrp"]
+    (board,) = arrange_boards(read(content))
+    assert [row.name for row in board.rows if row.control] == ["random"]
+    assert "lrp" in board.contents.comparisons["d", "m", "senc"].names
+
+
+def test_a_submission_that_does_not_fit_beside_the_others_is_left_out() -> None:
+    def with_curves(name: str, points: int) -> dict[str, Any]:
+        content = build(draw_values(6), name=name)
+        content["manifest"]["metrics"]["senc"] |= {"metric": "corruption_curve", "options": {"order": ["top"]}}
+        for job in content["jobs"]:
+            own = np.sort(np.random.default_rng(len(name)).random((6, points)), axis=1).ravel().tolist()
+            array = {"type": "float64", "shape": [6, points], "values": own}
+            job["arrays"] = {"corrupted_share": array, "drop_top": array}
+        return content
+
+    good, bad = read(with_curves("good", 5), with_curves("bad", 7))
+    (board,) = arrange_boards([good, bad], verified=[good.digest])
+    assert {key: "does not fit beside the others" in reason for key, reason in board.unreadable.items()} == {
+        bad.digest: True
+    }
+    assert {each.name for row in board.rows for each in row.submissions} == {"good"}
+    assert board.contents.labels["senc"].compared
+
+
+# The numbers beside the values
+
+
+def holm(ps: list[float]) -> list[float]:
+    """Holm's adjusted p-values, slowly."""
+    order = sorted(range(len(ps)), key=lambda at: ps[at])
+    adjusted, largest = [0.0] * len(ps), 0.0
+    for rank, at in enumerate(order):
+        largest = max(largest, min(1.0, (len(ps) - rank) * ps[at]))
+        adjusted[at] = largest
+    return adjusted
+
+
+def find_rows(page: str, section: str) -> dict[str, str]:
+    """The rows of the table of one metric, as texts by the explainer's name."""
+    part = page[page.index(f'id="{section}"') :]
+    table = part[part.index("<tbody>") : part.index("</tbody>")]
+    texts = [re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", f"<tr{row}")).strip() for row in table.split("<tr")[1:]]
+    return {text.split(" ", 1)[0]: html.unescape(text) for text in texts}
+
+
+def test_tests_beside_the_best_and_the_controls_are_scipys_with_holms_correction(tmp_path: Path) -> None:
+    values = draw_values()
+    build_site([write(tmp_path / "in", build(values))], tmp_path / "site")
+    (file,) = (tmp_path / "site" / "boards").iterdir()
+    page = file.read_text()
+    intervals = re.findall(r"<small>[^<]*?(\[[^\]<]*\])", page)  # of values, and of differences
+    assert len(intervals) > 10
+    assert not any(" " in each for each in intervals)  # no line break divides them
+    rows = find_rows(page, "metric-1")
+    own = values["senc"]
+    names = ["lrp", "saliency", "deeplift"]
+    pairs = [(a, b) for at, a in enumerate(names) for b in names[at + 1 :]]
+    raw = [float(stats.wilcoxon(own[a] - own[b], method="exact").pvalue) for a, b in pairs]
+    adjusted = dict(zip(pairs, holm(raw), strict=True))
+    best = max(
+        ("lrp", "deeplift"), key=lambda name: stats.rankdata([own[n] for n in names], axis=0)[names.index(name)].mean()
+    )
+    gap = float(np.median(own["saliency"] - own[best]))
+    p = adjusted.get((best, "saliency"), adjusted.get(("saliency", best)))
+    assert p is not None
+    assert p < 0.05
+    assert f"worse than the best {gap:.3f}".replace("-", "−") in rows["saliency"]
+    assert f"p = {p:.2g}, beside {best}" in rows["saliency"]
+    assert "★" not in rows["saliency"]
+    other = "lrp" if best == "deeplift" else "deeplift"
+    p = adjusted.get(("lrp", "deeplift"))
+    assert p is not None
+    assert p > 0.05
+    assert "not shown to be worse than the best" in rows[other]
+    assert all("★" in rows[name] for name in (best, other))
+    against = [
+        float(stats.wilcoxon(own[n] - own["random"], alternative="greater", method="exact").pvalue) for n in names
+    ]
+    for name, adjusted_p in zip(names, holm(against), strict=True):
+        text = "p < 0.001" if adjusted_p < 0.001 else f"p = {adjusted_p:.2g}"
+        assert "better than every control" in rows[name]
+        assert f"{text}, beside random" in rows[name]
+    assert "control" in rows["random"]
+    assert "★" not in rows["random"]
+
+
+def test_nothing_is_best_where_nothing_is_decided(tmp_path: Path) -> None:
+    site = build_site([write(tmp_path / "in", build(draw_values(5)))], tmp_path / "site")
+    (file,) = (site.folder / "boards").iterdir()
+    assert not any("★" in row for row in find_rows(file.read_text(), "metric-1").values())
+    index = (site.folder / "index.html").read_text()
+    assert "nothing decided" in index
+    assert "5 samples have a value for all 3 explainers; a test at 5% needs at least" in file.read_text()
+
+
+def test_bounds_are_marked_and_no_number_is_of_several_metrics(tmp_path: Path) -> None:
+    values = {**draw_values(), "worst": draw_values()["senc"]}
+    values["worst"] = {name: -np.abs(own) for name, own in values["worst"].items()}
+    content = build(values, flags={"lrp": [False] * 12})
+    build_site([write(tmp_path / "in", content)], tmp_path / "site")
+    (file,) = (tmp_path / "site" / "boards").iterdir()
+    page = file.read_text()
+    assert len(re.findall(r'<details class="metric"', page)) == 2
+    assert page.count('<th scope="col">Beside the controls') == 1  # no test beside controls for worst cases
+    assert "overall score" in page
+    assert "average" not in page
+
+
+# The site
+
+
+def state(kind: str) -> dict[str, Any]:
+    jobs = {"a": "different" if kind == "differs" else "same bits"}
+    return Verification(kind, jobs=jobs, done=4, seed=3).as_dict()  # type: ignore[arg-type]
+
+
+def test_a_submission_that_differs_is_shown_and_not_ranked(tmp_path: Path) -> None:
+    better = draw_values()
+    better["senc"] = {"smoothgrad": better["senc"]["lrp"] + 9}
+    folder = write(tmp_path / "in", build(draw_values()), build(better, name="too good"))
+    site = build_site([folder], tmp_path / "site")
+    assert [each.state for each in site.states.values()] == ["not verified"] * 2
+    (file,) = (site.folder / "boards").iterdir()
+    assert "★" in find_rows(file.read_text(), "metric-1")["smoothgrad"]
+    listing = json.loads((site.folder / "site.json").read_text())
+    (key,) = (key for key, title in site.submissions.items() if title == "too good")
+    (fine,) = (key for key in site.submissions if key != title_of(site, "too good"))
+    listing["verifications"] = {key: state("differs"), fine: state("verified")}
+    (site.folder / "site.json").write_text(json.dumps(listing))
+    site = build_site([folder], tmp_path / "site")  # what was verified is kept for a build that verifies nothing
+    assert {site.submissions[key]: each.state for key, each in site.states.items()} == {
+        "too good": "differs",
+        "mine": "verified",
+    }
+    page = file.read_text()
+    rows = find_rows(page, "metric-1")
+    assert "not ranked: the verification found other numbers" in rows["smoothgrad"]
+    assert list(rows)[-1] == "smoothgrad"
+    assert "beside smoothgrad" not in page
+    assert '<tr class="differs" data-apart>' in page
+    assert "verified" in rows["lrp"]
+    found = CliRunner().invoke(app, ["board", str(folder), "--out", str(tmp_path / "site")])
+    assert found.exit_code == 1
+    assert "1 with other numbers than reported" in found.output
+
+
+def test_a_column_is_verified_only_if_its_own_submission_is(tmp_path: Path) -> None:
+    values = draw_values()
+    forged = {"worst": {"lrp": values["senc"]["lrp"] + 5, "random": values["senc"]["random"]}}
+    folder = write(tmp_path / "in", build(values), build(forged, name="forger"))
+    site = build_site([folder], tmp_path / "site")
+    listing = json.loads((site.folder / "site.json").read_text())
+    listing["verifications"] = {key: state("verified") for key, title in site.submissions.items() if title == "mine"}
+    (site.folder / "site.json").write_text(json.dumps(listing))
+    build_site([folder], tmp_path / "site")
+    (file,) = (site.folder / "boards").iterdir()
+    rows = [find_rows(file.read_text(), f"metric-{number}")["lrp"] for number in (1, 2)]
+    assert ["not verified" in row for row in rows] == [False, True]
+    assert "verified" in rows[0]
+    assert "forger" not in rows[0]
+
+
+def test_flags_are_numbers_too() -> None:
+    values = {"worst": {"lrp": [0.1, 0.2, 0.3], "random": [0.1, 0.2, 0.4]}}
+    flags = {"lrp": [True, False, True]}
+    (board,) = arrange_boards(read(build(values), build(values, name="other", flags=flags)))
+    assert name_rows(board) == ["lrp", "lrp (other)", "random"]
+
+
+def test_names_that_somebody_chose_do_not_join_rows() -> None:
+    values = {"senc": {"lrp": [0.1, 0.2, 0.3], "random": [0.1, 0.2, 0.4]}}
+    other = build({"senc": {"lrp": [0.4, 0.5, 0.6], "random": [0.1, 0.2, 0.4]}}, name="b")
+    (second,) = read(other)
+    taken = {"senc": {"lrp (b)": [0.9, 0.9, 0.9], f"lrp ({second.digest[:8]})": [0.9, 0.9, 0.8]}}
+    (board,) = arrange_boards(read(build(values, name="a"), build(taken, name="0"), other))
+    assert len({row.name for row in board.rows}) == len(board.rows) == 5
+
+
+def test_a_submission_that_differs_is_not_drawn_again_and_a_verified_one_stays(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", build(draw_values()), build(draw_values(gap=0.5), name="other"))
+    site = build_site([folder], tmp_path / "site")
+    listing = json.loads((site.folder / "site.json").read_text())
+    known = {key: "differs" if title == "other" else "verified" for key, title in site.submissions.items()}
+    listing["verifications"] = {key: state(kind) for key, kind in known.items()}
+    (site.folder / "site.json").write_text(json.dumps(listing))
+    site = build_site([folder], tmp_path / "site", verify=3)
+    assert {key: each.state for key, each in site.states.items()} == known
+
+
+def title_of(site: Any, title: str) -> str:
+    return next(key for key, each in site.submissions.items() if each == title)
+
+
+def test_a_bad_file_is_listed_and_the_rest_goes_on(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", build(draw_values()), build(draw_values()))
+    (folder / "z.json").write_text("{")
+    found = CliRunner().invoke(app, ["board", str(folder), "--out", str(tmp_path / "site")])
+    assert found.exit_code == 1
+    assert "1 submission on 1 board:" in found.output
+    index = (tmp_path / "site" / "index.html").read_text()
+    assert "<code>z.json</code>: it is no JSON" in index
+    assert "<code>1.json</code>: the same submission as mine" in index
+    assert "1.json: the same submission as mine" in found.output
+
+
+def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    folders = [write(tmp_path / name, build(draw_values())) for name in ("a", "b", "c")]
+    for folder in folders[1:]:
+        (folder / "0.json").write_text("{")
+    assert list(build_site(folders, tmp_path / "site").problems) == [str(f / "0.json") for f in folders[1:]]
+
+
+@pytest.mark.parametrize("misfits", [{"worst": {"lime": "<b>no gradients</b>"}}, {"worst": 5}, [1], None])
+def test_what_a_study_left_out_is_on_the_page_of_the_submission(tmp_path: Path, misfits: Any) -> None:
+    content = build(draw_values())
+    content["manifest"]["misfits"] = misfits
+    site = build_site([write(tmp_path / "in", content)], tmp_path / "site")
+    page = next((site.folder / "submissions").glob("*.html")).read_text()
+    said = "worst: no results for lime: &lt;b&gt;no gradients&lt;/b&gt;" in page
+    assert said == (misfits == {"worst": {"lime": "<b>no gradients</b>"}})
+
+
+def nest(depth: int) -> dict[str, Any]:
+    return {"a": nest(depth - 1)} if depth else {}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"environment": {"cpu": [1, 2]}}, {"study": nest(800)}], ids=["processor", "brackets"]
+)
+def test_a_file_whose_pages_cannot_be_written_is_listed_and_the_rest_goes_on(
+    tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    content = build(draw_values(), name="odd")
+    content["manifest"] |= wrong
+    site = build_site([write(tmp_path / "in", build(draw_values(gap=0.5)), content)], tmp_path / "site")
+    assert list(site.submissions.values()) == ["mine"]
+    assert list(site.problems) == ["odd"]
+    assert "its pages cannot be written" in (site.folder / "index.html").read_text()
+
+
+def test_the_same_submissions_give_the_same_bytes_and_old_pages_go(tmp_path: Path) -> None:
+    one = write(tmp_path / "one", build(draw_values()))
+    both = write(tmp_path / "both", build(draw_values()), build(draw_values(), data="2" * 16, name="b"))
+    out = tmp_path / "site"
+    build_site([both], out)
+    (out / "boards" / "mine.txt").write_text("not ours")
+    assert len(list((out / "boards").glob("*.html"))) == 2
+    build_site([one], out)
+    files = {file.relative_to(out): file.read_bytes() for file in out.rglob("*") if file.is_file()}
+    assert sorted(str(name) for name in files if name.parts[0] == "submissions") == sorted(
+        f"submissions/{read(build(draw_values()))[0].digest[:16]}.{end}" for end in ("html", "json")
+    )
+    assert (out / "boards" / "mine.txt").exists()
+    build_site([one], tmp_path / "again")
+    for name, content in files.items():
+        if name.name != "mine.txt":
+            assert (tmp_path / "again" / name).read_bytes() == content
+    (copied,) = (out / "submissions").glob("*.json")
+    assert parse_submission(copied.read_bytes()).title == "mine"
+
+
+def test_other_folders_are_not_touched(tmp_path: Path) -> None:
+    folder = write(tmp_path / "in", build(draw_values()))
+    with pytest.raises(ArgumentError, match="out: expected a new or an empty folder"):
+        build_site([folder], folder)
+    strange = tmp_path / "strange"
+    strange.mkdir()
+    (strange / "site.json").write_text('{"standfast_board": 1, "files": ["../in/0.json"], "verifications": {}}')
+    with pytest.raises(ArgumentError, match="whose site.json is another one"):
+        build_site([folder], strange)
+    assert (folder / "0.json").exists()
+
+
+def test_names_are_texts(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>"
+    content = json.loads(seal(build(draw_values(), name=evil)).decode().replace('"lrp"', f'"{evil}"'))
+    content |= {"by": evil, "note": f"{evil}\u202e"}
+    content["manifest"]["about"] = {"title": evil}
+    content["manifest"]["environment"] = {"standfast": evil, "gpu": [evil]}
+    content["manifest"]["study"] = {"title": evil, "data": {evil: evil}}
+    content["manifest"]["data"]["d"]["classes"] = [evil]
+    content["manifest"]["code"] = {evil: evil}
+    site = build_site([write(tmp_path / "in", content)], tmp_path / "site", title=evil)
+    for file in site.folder.rglob("*.html"):
+        page = file.read_text()
+        assert evil not in page
+        assert "\u202e" not in page
+        assert len(re.findall("<script", page)) == 1
+        assert not re.findall(r'(?:src|href)="(?!#|data:|\.\./|boards/|submissions/|index|[0-9a-f]{16}\.json)', page)
+
+
+def test_pages_in_a_browser(tmp_path: Path) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    import shutil
+
+    found = next((each for name in ("chromium", "google-chrome") if (each := shutil.which(name))), None)
+    if found is None:
+        pytest.skip("no chromium on this machine")
+    site = build_site([write(tmp_path / "in", build(draw_values()))], tmp_path / "site")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_context(offline=True, viewport={"width": 390, "height": 800}).new_page()
+        complaints: list[str] = []
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        for file in site.folder.rglob("*.html"):
+            page.goto(file.as_uri())
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390
+            if file.parent.name == "boards":
+                page.click("details.metric table thead th:nth-child(2) button")
+                names = page.eval_on_selector_all(
+                    "details.metric tbody tr", "rows => rows.map(r => Number(r.cells[1].dataset.sort))"
+                )
+                assert names == sorted(names)
+                page.click("details.metric table thead th:nth-child(2) button")
+                assert page.get_attribute("details.metric thead th:nth-child(2)", "aria-sort") == "descending"
+        browser.close()
+    assert complaints == []

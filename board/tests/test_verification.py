@@ -1,0 +1,248 @@
+"""Verification: what was submitted is evaluated again, and only what is trusted is run."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from board_study import run
+from scipy import stats
+from submission_builder import build, draw_values, seal
+
+from standfast.errors import ArgumentError
+from standfast_board import Verification, build_site, make_submission, verify_submission
+from standfast_board.submission import parse_submission
+from standfast_board.verification import find_foreign, is_trusted
+
+OWN = """from pathlib import Path
+from torch import nn
+import torch
+
+Path(__file__).with_name("was-run").touch()
+
+
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+"""
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("results")
+    run(folder)
+    loaded: dict[str, Any] = json.loads(make_submission(folder, folder / "a.json").content)
+    return loaded
+
+
+def verify(content: dict[str, Any], jobs: int = 12, **options: Any) -> Verification:
+    return verify_submission(parse_submission(seal(content)), jobs, **options)
+
+
+def test_all_jobs_agree_with_the_same_bits(content: dict[str, Any]) -> None:
+    lines: list[str] = []
+    found = verify(content, tell=lines.append)
+    assert (found.state, found.done, found.share) == ("verified", 12, 0.0)
+    assert list(found.jobs.values()) == ["same bits"] * 12
+    assert len(lines) == 12
+    assert found.text == "Verified: 12 of 12 jobs, drawn at random, were evaluated again: 12 with the same bits."
+    some = verify(content, 2, seed=found.seed)
+    assert len(some.jobs) == 2
+    assert some.share == 8 / 12
+    assert "With 95% confidence at most 67% of its jobs differ." in some.text
+    assert verify(content, 2, seed=found.seed).jobs == some.jobs
+
+
+def at_job(label: str, edit: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
+    def change(content: dict[str, Any]) -> None:
+        edit(next(job for job in content["jobs"] if job["label"] == label))
+
+    return change
+
+
+def scale(values: list[Any], factor: float) -> None:
+    values[:] = [None if value is None else value * factor for value in values]
+
+
+def hide_flag(content: dict[str, Any]) -> None:
+    """Submit a corruption curve without its column of maps that have no positive relevance."""
+    del content["columns"]["corruption_curve"]["positive"]
+    for job in content["jobs"]:
+        job["values"].pop("positive", None)
+
+
+def hide_the_type_of_a_flag(content: dict[str, Any]) -> None:
+    """Submit a flag as numbers, and as its opposite."""
+    content["columns"]["corruption_curve"]["no_positive"] = "Int8"
+    for job in content["jobs"]:
+        if job["label"] == "corruption_curve":
+            job["values"]["no_positive"] = [1 - value for value in job["values"]["no_positive"]]
+
+
+def widen(job: dict[str, Any]) -> None:
+    """An interval that any number lies in, around another number."""
+    values = job["values"]
+    values["low"], values["high"] = [-9.0] * 3, [9.0] * 3
+    scale(values["value"], 1.5)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        at_job("max_sensitivity", lambda job: scale(job["values"]["value"], 0.9)),
+        at_job("corruption_curve", lambda job: scale(job["arrays"]["drop_top"]["values"], 0.9)),
+        at_job("max_sensitivity", lambda job: job["values"].update(status=["ok", "degenerate", "ok"])),
+        at_job("max_sensitivity", widen),
+        hide_flag,
+        hide_the_type_of_a_flag,
+    ],
+)
+def test_other_numbers_are_found(content: dict[str, Any], edit: Callable[[dict[str, Any]], None]) -> None:
+    changed = copy.deepcopy(content)
+    edit(changed)
+    found = verify(changed)
+    assert found.state == "differs"
+    assert "with other numbers" in found.text
+    assert found.share == 1.0
+
+
+def swap(content: dict[str, Any]) -> None:
+    """Give the numbers of one explainer to another."""
+    names = {"saliency": "input_x_gradient", "input_x_gradient": "saliency"}
+    for job in content["jobs"]:
+        job["explainer"] = names.get(job["explainer"], job["explainer"])
+
+
+def add_job(content: dict[str, Any]) -> None:
+    """Add an explainer that the study does not have."""
+    content["manifest"]["explainers"]["better"] = {"name": "lrp"}
+    own = [job for job in content["jobs"] if (job["label"], job["explainer"]) == ("max_sensitivity", "saliency")]
+    content["jobs"] += [{**job, "explainer": "better", "job": f"{at:016x}"} for at, job in enumerate(own)]
+    content["planned"] += 2
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (swap, "jobs are not jobs of the study here"),
+        (add_job, "explainers 'better': other options"),
+        (
+            lambda content: content["manifest"]["metrics"]["max_sensitivity"]["options"].update(samples=50),
+            "other options",
+        ),
+        (
+            lambda content: content["manifest"]["models"]["lenet"].update(digest="0" * 16),
+            "models 'lenet': other values",
+        ),
+        (
+            lambda content: content["manifest"]["models"]["lenet"].update(network="0" * 16),
+            "models 'lenet': another network",
+        ),
+        (
+            lambda content: content["manifest"]["data"]["digits"].update(bounds=[[0.0, 0.0], [2.0, 2.0]]),
+            "data 'digits': another bounds",
+        ),
+        (
+            lambda content: content["manifest"]["data"]["digits"].update(targets="given"),
+            "data 'digits': another targets",
+        ),
+        (lambda content: content["manifest"].update(seed=1), "seed: 0 here"),
+        (
+            lambda content: content["manifest"]["study"].update(data={"digits": "mnist:nowhere"}),
+            "cannot be evaluated here",
+        ),
+        (lambda content: content["manifest"]["study"].clear(), "not of a study file"),
+    ],
+)
+def test_what_cannot_be_compared_is_not_verified(
+    content: dict[str, Any], edit: Callable[[dict[str, Any]], None], reason: str
+) -> None:
+    changed = copy.deepcopy(content)
+    edit(changed)
+    found = verify(changed, 1)
+    assert found.state == "not verified"
+    assert reason in found.text
+
+
+def test_functions_are_run_only_if_the_submission_is_trusted(tmp_path: Path) -> None:
+    (tmp_path / "own_of_board.py").write_text(OWN)
+    from ruamel.yaml import YAML
+
+    import standfast
+
+    study = {
+        "samples": 3,
+        "data": {"digits": "digits"},
+        "models": {"own": {"function": "own_of_board:model"}},
+        "explainers": ["saliency", "random"],
+        "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.01}, "samples": 2}}],
+    }
+    YAML().dump(study, tmp_path / "study.yaml")
+    standfast.run_study(tmp_path / "study.yaml", tmp_path / "results", progress=False)
+    made = make_submission(tmp_path / "results", tmp_path / "in.json")
+    ran = tmp_path / "was-run"
+    assert ran.exists()
+    ran.unlink()
+    import sys
+
+    del sys.modules["own_of_board"]
+    assert not is_trusted(made, ["", made.digest[:15]])
+    for wrong in ("", "zz", made.digest[:15]):
+        with pytest.raises(ArgumentError, match="trusted: expected a digest, or its first 16 digits or more, got"):
+            build_site([tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, trusted=[wrong])
+    assert not ran.exists()
+    with pytest.warns(UserWarning, match=f"trusted: {'0' * 16} is the digest of none of these submissions"):
+        site = build_site([tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, trusted=["0" * 16])
+    (state,) = site.states.values()
+    assert state.text == (
+        "Not verified: it names code that is run only if the submission is trusted (own_of_board:model)."
+    )
+    assert not ran.exists()
+    site = build_site([tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, trusted=[made.digest[:16]])
+    (state,) = site.states.values()
+    assert state.state == "verified"
+    assert ran.exists()
+    lines: list[str] = []
+    again = build_site([tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, tell=lines.append)
+    assert again.states == site.states
+    assert lines == []  # nothing was evaluated once more, and nothing was trusted
+    page = next((tmp_path / "site" / "submissions").glob("*.html")).read_text()
+    assert "same bits" in page
+    assert f"Drawn with seed {state.seed}" in page
+
+
+@pytest.mark.parametrize(
+    ("study", "names"),
+    [
+        ({"data": {"a": "mnist:test", "b": {"name": "ucr:GunPoint:test"}}, "title": "a:b"}, []),
+        ({"data": {"a": {"name": "huggingface:o/n:test"}}}, ["huggingface:o/n:test"]),
+        ({"data": {"a": {"function": "os:system", "options": {"command": "rm"}}}}, ["os:system"]),
+        ({"data": {"a": {"name": "mnist:test", "download": True}}}, ["download: True"]),
+        ({"models": {"m": {"path": "m.pt2", "trust": True}}}, ["trust: True"]),
+        ({"models": {"m": {"name": "timm:vit"}}}, ["timm:vit"]),
+        ({"models": {"m": {"name": "x", "preprocess": "own:scale"}}}, ["own:scale"]),
+        ({"data": {"a": {"function": "ucr:load"}}}, ["ucr:load"]),
+        ({"explainers": [{"captum:Saliency": {}}, "randomised:saliency"]}, ["captum:Saliency", "randomised:saliency"]),
+        ({"explainers": {"a": {"name": "randomised", "explainer": {"function": "own:e"}}}}, ["own:e"]),
+        ({"metrics": {"worst case: here": {"name": "worst_case"}}}, []),
+        ({"metrics": [{"quantus:Sparseness": {}}]}, ["quantus:Sparseness"]),
+    ],
+)
+def test_what_is_not_standfasts_own_is_found(study: dict[str, Any], names: list[str]) -> None:
+    assert find_foreign(study) == names
+
+
+@pytest.mark.parametrize(("done", "drawn"), [(72, 3), (72, 20), (10, 10), (5, 1)])
+def test_the_share_is_that_of_the_hypergeometric_distribution(done: int, drawn: int) -> None:
+    found = Verification("verified", jobs=dict.fromkeys(map(str, range(drawn)), "same bits"), done=done)
+    missed = [float(stats.hypergeom.pmf(0, done, differing, drawn)) for differing in range(done + 1)]
+    assert found.share == max(at for at, p in enumerate(missed) if p > 0.05) / done
+
+
+def test_results_of_evaluate_say_why_they_are_not_verified() -> None:
+    found = verify(build(draw_values()), 1)
+    assert found.text == ("Not verified: its results are not of a study file, which says how to make them again.")

@@ -1,0 +1,320 @@
+"""c-Eval's reproductions: what they read from results, that their segments coincide, one tiny run, and the examples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import scipy.stats
+import torch
+from ruamel.yaml import YAML
+
+import standfast
+from papers.base import Column, Part, Table, read_table, reproductions
+from papers.c_eval.figures import compare_orders, digits_predicted, expected_gradients
+from papers.c_eval.parts import NATURAL, ROBUST, correlate_attacks, correlate_models
+from papers.printing import print_table
+from papers.reading import (
+    all_above,
+    compute_correlations,
+    is_at_least,
+    judge_by_metric,
+    mean_interval,
+    order_claim,
+    paired_differences,
+)
+from standfast.data.root import data_root
+from standfast.explainers.perturbation.segmented import label_features
+from standfast.segments import segment
+from standfast.study.file.spec import load_study
+from standfast.study.results import Results
+from standfast.study.store import Store
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+PHOTOS = data_root() / "imagenet_sample" / "images"
+MNIST = (data_root() / "mnist").is_dir()
+NAMES = tuple(f"ceval-figure{number}" for number in (4, 9, 10, 11, 13))
+SHARED = {"data": "MNIST", "repeat": 0, "status": "ok", "job": "a"}
+
+
+def rows(values: np.ndarray, column: str, **coordinates: str) -> pl.DataFrame:
+    """Rows of `Results.samples` for values of samples 0, 1, ..."""
+    own = {**SHARED, "model": NATURAL, **coordinates}
+    frame = pl.DataFrame({"sample": np.arange(len(values)), column: values, "bound": np.zeros(len(values), dtype=bool)})
+    return frame.with_columns(pl.lit(value).alias(name) for name, value in own.items())
+
+
+def table_of(part: Part, frame: pl.DataFrame, tmp_path: Path) -> Table:
+    explainers = list(part.study("small")["explainers"])
+    return read_table(
+        part, Results(Store(tmp_path), {"explainers": explainers}, frame, pl.DataFrame({"status": []}), 0)
+    )
+
+
+# ---- statistics ----
+
+
+def test_correlations_are_those_of_scipy() -> None:
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=60)
+    second = first + rng.normal(size=60)
+    found = compute_correlations(first, second, np.repeat(np.arange(20), 3))
+    for name, function in (("Pearson", scipy.stats.pearsonr), ("Spearman", scipy.stats.spearmanr)):
+        value, low, high = found[name]
+        assert value == pytest.approx(function(first, second).statistic)
+        assert low < value < high
+    alone = compute_correlations(first, second, np.arange(60))["Pearson"]
+    theory = scipy.stats.pearsonr(first, second).confidence_interval()
+    assert alone[1:] == pytest.approx((theory.low, theory.high), abs=0.08)
+
+
+def test_intervals_widen_where_explanations_of_a_digit_repeat_each_other() -> None:
+    rng = np.random.default_rng(1)
+    base = rng.normal(size=20)
+    first, second = np.repeat(base, 10), np.repeat(base + rng.normal(size=20), 10)
+    width = [
+        np.diff(compute_correlations(first, second, d)["Pearson"][1:])
+        for d in (np.repeat(np.arange(20), 10), np.arange(200))
+    ]
+    assert width[0] > 2 * width[1]
+
+
+def test_differences_are_paired_and_leave_bounds_out() -> None:
+    a = rows(np.array([2.0, 3.0, 9.0]), "ratio", explainer="a", label="GSA")
+    a = a.with_columns((pl.col("sample") == 2).alias("bound"))
+    b = rows(np.array([1.0, 1.5, 1.0]), "ratio", explainer="b", label="GSA")[::-1]
+    assert sorted(paired_differences(pl.concat([a, b]), "a", "b").tolist()) == [1.0, 1.5]
+    assert len(paired_differences(a, "a", "b")) == 0
+    low, high = scipy.stats.t.interval(0.95, 2, 2.0, 1 / np.sqrt(3))
+    assert mean_interval(np.array([1.0, 2.0, 3.0])) == pytest.approx((2.0, low, high))
+
+
+def test_a_sentence_holds_fails_or_stays_undecided() -> None:
+    rng = np.random.default_rng(2)
+    noise = rng.normal(size=(4, 50))
+    shifts = {"high": 3.0, "low": 0.0, "near": 0.02, "random": -5.0}
+    frame = pl.concat(
+        rows(shift + noise[i], "ratio", explainer=name, label="GSA") for i, (name, shift) in enumerate(shifts.items())
+    )
+    assert all_above(frame, [("high", "low"), ("low", "random")]) is True
+    assert all_above(frame, [("high", "low"), ("random", "low")]) is False
+    assert all_above(frame, [("high", "low"), ("near", "low")]) is None
+    assert all_above(frame, [("high", "nobody")]) is None
+    assert all_above(frame, []) is None
+    assert judge_by_metric(order_claim("claim", ["high"], ["low", "high"]))(frame) == [("claim", "GSA", True)]
+    assert judge_by_metric(order_claim("claim", ["high"], ["low"]))(frame.clear()) == []
+    assert [is_at_least((0.0, *ends), 0.7) for ends in ((0.7, 0.9), (0.5, 0.69), (0.6, 0.8))] == [True, False, None]
+
+
+# ---- tables and notes, from made-up results ----
+
+
+def test_figure_4_reads_correlations_with_the_best_attack(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    parts, values = [], {}
+    for explainer in ("LIME", "centre", "random"):
+        truth = rng.uniform(1, 2, 30)
+        for label, noise in (("GSA", 0.5), ("IGA", 0.05), ("FMN", 0.0), ("CW", 0.02)):
+            values[explainer, label] = truth + noise * np.abs(rng.normal(size=30)) * (-1 if label == "CW" else 1)
+            own = rows(values[explainer, label], "c", explainer=explainer, label=label)
+            parts.append(own.with_columns(pl.col("c").alias("ratio")))
+    frame = pl.concat(parts)
+    best = np.concatenate([np.minimum(values[e, "FMN"], values[e, "CW"]) for e in ("LIME", "centre", "random")])
+    found = {name: r for name, r, _ in correlate_attacks(frame, "c")}
+    for name in ("GSA", "IGA"):
+        own = np.concatenate([values[e, name] for e in ("LIME", "centre", "random")])
+        assert found[name]["Pearson"][0] == pytest.approx(scipy.stats.pearsonr(own, best).statistic)
+        assert found[name]["Spearman"][0] == pytest.approx(scipy.stats.spearmanr(own, best).statistic)
+    table = table_of(reproductions["ceval-figure4"].parts[0], frame, tmp_path)
+    assert table.rows["GSA ratio"][0] == pytest.approx(values["LIME", "GSA"].mean())
+    assert table.rows["CW ratio"][2] == pytest.approx(values["random", "CW"].mean())
+    assert any(f"{found['IGA']['Pearson'][0]:.3f}" in note for note in table.notes)
+    assert ("IGA", True) in [(where, holds) for text, where, holds in table.verdicts if "strong" in text]
+
+
+def test_figure_9_says_from_where_nothing_is_gained(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    base = rng.uniform(1, 2, 20)
+    means = {"LIME 100": 0.0, "LIME 1000": 0.5, "LIME 4000": 0.8, "LIME 10000": 0.8, "random": -0.5, "centre": -0.2}
+    frame = pl.concat(
+        rows(base + mean + 0.01 * rng.normal(size=20), "mean_ratio", explainer=name, label="c-Eval plot").with_columns(
+            pl.lit(0.2).alias("knee")
+        )
+        for name, mean in means.items()
+    )
+    table = table_of(reproductions["ceval-figure9"].parts[0], frame, tmp_path)
+    assert "LIME: more than 4000 gains nothing." in table.notes
+    assert [holds for _, _, holds in table.verdicts][:2] == [True, True]
+    assert table.rows["knee"][0] == pytest.approx(0.2)
+    assert any("LIME 100 20%" in note for note in table.notes)
+
+
+def test_figure_10_reads_pairs_of_models(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    natural = rng.uniform(1, 2, 40)
+    c = {NATURAL: natural, ROBUST[0]: natural + 1 + 0.1 * rng.normal(size=40), ROBUST[1]: 3 + rng.uniform(1, 2, 40)}
+    frame = pl.concat(rows(v, "c", explainer="LIME", label="IGA", model=model) for model, v in c.items())
+    for _, robust, found, count in correlate_models(frame):
+        assert found["Pearson"][0] == pytest.approx(scipy.stats.pearsonr(natural, c[robust]).statistic)
+        assert count == 40
+    table = table_of(reproductions["ceval-figure10"].parts[0], frame, tmp_path)
+    assert table.rows[f"{ROBUST[1]} IGA c"][0] == pytest.approx(c[ROBUST[1]].mean())
+    assert np.isnan(table.rows[f"{NATURAL} FMN c"][0])
+    assert [holds for _, _, holds in table.verdicts] == [False, False, True, False, True]
+
+
+def test_figure_13_compares_two_orders() -> None:
+    names = ("DeepLIFT", "IG 5", "IG 10", "LRP", "GB", "Grad")
+    rng = np.random.default_rng(6)
+    ratios = {name: 2 - 0.2 * i + 0.01 * rng.normal(size=12) for i, name in enumerate(names)}
+    odds = {name: 10.0 - i + (1.5 if name == "Grad" else 0) + 0.1 * rng.normal(size=12) for i, name in enumerate(names)}
+    frame = pl.concat(
+        [
+            *(rows(v, "ratio", explainer=name, label="GSA") for name, v in ratios.items()),
+            *(rows(v, "log_odds", explainer=name, label="log-odds") for name, v in odds.items()),
+        ],
+        how="diagonal",
+    )
+    found = compare_orders(frame, "GSA")
+    assert found is not None
+    by_c, by_odds, (r, low, high), statistic = found
+    assert statistic == "mean"
+    assert by_c == list(names)
+    assert by_odds == ["DeepLIFT", "IG 5", "IG 10", "LRP", "Grad", "GB"]
+    expected = scipy.stats.spearmanr([v.mean() for v in ratios.values()], [v.mean() for v in odds.values()]).statistic
+    assert (r, low <= r <= high) == (pytest.approx(expected), True)
+    assert compare_orders(frame, "IGA") is None
+    # a digit without c(empty) has no ratio, and is left out
+    gone = (pl.col("explainer") == "LRP") & (pl.col("label") == "GSA") & (pl.col("sample") == 3)
+    without = frame.with_columns(pl.when(gone).then(float("nan")).otherwise("ratio").alias("ratio"))
+    assert compare_orders(without, "GSA") == compare_orders(frame.filter(pl.col("sample") != 3), "GSA")
+    # a value that is only a lower bound is the smallest possible in the order, and may be the largest in the interval
+    lost = (pl.col("explainer") == "GB") & (pl.col("label") == "GSA") & (pl.col("sample") < 8)
+    found = compare_orders(frame.with_columns(pl.when(lost).then(True).otherwise("bound").alias("bound")), "GSA")
+    assert found is not None
+    assert (found[0][0], found[3]) == ("DeepLIFT", "median")
+    firsts = [np.median(v) for v in ratios.values()]
+    lowest, highest = found[2][1:]
+    for value in (firsts[4], np.inf):  # of GB, most of whose ratios are bounds
+        medians = [value if name == "GB" else middle for name, middle in zip(names, firsts, strict=True)]
+        r = scipy.stats.spearmanr(medians, [v.mean() for v in odds.values()]).statistic
+        assert lowest <= r <= highest
+
+
+def test_columns_leave_bounds_out_of_means_and_count_them_in_medians() -> None:
+    frame = rows(np.array([1.0, 2.0, 9.0, 1.5]), "ratio", explainer="a", label="GSA")
+    frame = frame.with_columns((pl.col("sample") == 3).alias("bound"))
+    assert Column("GSA", "ratio", metric="GSA").values(frame)[0].tolist() == [1.0, 2.0, 9.0]
+    values, bounds = Column("GSA", "ratio", metric="GSA", statistic="median").values(frame)
+    assert (values.tolist(), bounds.tolist()) == ([1.0, 2.0, 9.0, 1.5], [False, False, False, True])
+    assert len(Column("IGA", "ratio", metric="IGA").values(frame)[0]) == 0
+    assert len(Column("other", "other").values(frame)[0]) == 0
+
+
+# ---- what the studies are made of ----
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_paper_s_sizes_are_the_full_ones(name: str) -> None:
+    for part in reproductions[name].parts:
+        small, full = (part.study(scale) for scale in ("small", "full"))
+        assert part.departures("small") != part.departures("full") or "full" not in name
+        assert small["metrics"].keys() == full["metrics"].keys()
+        if "samples" in small:
+            assert small["samples"] < full["samples"]
+
+
+def test_segments_of_lime_and_of_the_metric_coincide() -> None:
+    study = reproductions["ceval-figure9"].parts[0].study("small")
+    digits = standfast.data.bundled("digits").inputs[:5]
+    cut = segment(digits, study["metrics"]["c-Eval plot"]["segments"]).labels.flatten(1)
+    for name, lime in study["explainers"].items():
+        if name.startswith("LIME"):
+            assert torch.equal(label_features(digits, lime["segments"])[0], cut)
+
+
+def test_expected_gradients_add_up_and_treat_rows_alone() -> None:
+    module = standfast.zoo.load("lenet5-mnist")
+    digits = standfast.data.bundled("digits")[:3]
+    maps = expected_gradients(module, digits.inputs, digits.labels)
+    with torch.no_grad():
+        own = module(digits.inputs).gather(1, digits.labels[:, None])[:, 0]
+        others = module(standfast.data.bundled("digits").inputs[-20:])[:, digits.labels].mean(0)
+    assert torch.allclose(maps.flatten(1).sum(1), own - others, rtol=0.25)
+    alone = expected_gradients(module, digits.inputs[1:2], digits.labels[1:2])
+    assert torch.allclose(alone, maps[1:2], atol=1e-5)
+    linear = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))
+    exact = expected_gradients(linear, digits.inputs, digits.labels).flatten(1).sum(1)
+    with torch.no_grad():
+        own = linear(digits.inputs).gather(1, digits.labels[:, None])[:, 0]
+        others = linear(standfast.data.bundled("digits").inputs[-20:])[:, digits.labels].mean(0)
+    assert torch.allclose(exact, own - others, atol=1e-4)
+
+
+@pytest.mark.skipif(not MNIST, reason="needs the MNIST test set")
+def test_digits_are_those_that_the_network_takes_for_the_label() -> None:
+    found = digits_predicted(8, 12)
+    assert len(found) == 12
+    assert (standfast.zoo.load("lenet5-mnist")(found.inputs).argmax(1) == 8).all()
+
+
+def test_a_tiny_run_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    part = reproductions["ceval-figure11"].parts[0]
+    study = part.study("small")
+    metrics = {name: {**study["metrics"][name], "attack": f"{name.lower()}:rounds=1"} for name in ("GSA", "IGA")}
+    explainers = {name: study["explainers"][name] for name in ("SHAP, digits", "Grad", "random")}
+    tiny = {**study, "data": {"MNIST": "digits"}, "samples": 3, "metrics": metrics, "explainers": explainers}
+    found = standfast.run_study(tiny, tmp_path, progress=False)
+    table = read_table(part, found.results)
+    assert table.failures == 0
+    frame = found.frame("GSA").filter(pl.col("explainer") == "Grad", ~pl.col("bound"))
+    assert table.rows["GSA ratio"][1] == pytest.approx(frame["ratio"].mean())
+    assert np.isnan(table.rows["FMN ratio"][1])
+    assert {where for _, where, _ in table.verdicts} == {"GSA", "IGA"}
+    print_table(table, "small")
+    printed = capsys.readouterr().out
+    for words in ("SHAP, digits", "Not as in the paper", "all explainers above random"):
+        assert words in printed
+
+
+# ---- examples ----
+
+
+@pytest.mark.parametrize("name", ["c_eval_caltech101", "c_eval_gtsrb"])
+def test_examples_are_valid_and_cut_alike(name: str) -> None:
+    study = load_study(EXAMPLES / f"{name}.yaml")
+    content = study.plain()
+    assert {"random", "centre"} <= set(content["explainers"])
+    cuts = {e["segments"] for e in content["explainers"].values() if "segments" in e}
+    assert cuts == {metric["segments"] for metric in content["metrics"].values()}
+    assert {(metric["unit"], metric["fraction"]) for metric in content["metrics"].values()} == {("segment", 0.2)}
+
+
+@pytest.mark.skipif(not PHOTOS.is_dir(), reason="needs the photos of imagenet_sample under STANDFAST_DATA")
+def test_the_study_of_photos_runs_with_a_stand_in_for_vgg(tmp_path: Path) -> None:
+    """Photos, their segments, maps of segments and of pixels: Fig. 12 but for its data and network."""
+    (tmp_path / "stand_in.py").write_text(
+        "from torch import nn\n"
+        "def build():\n"
+        "    return nn.Sequential(nn.Conv2d(3, 8, 7, stride=4), nn.ReLU(), nn.Conv2d(8, 8, 3, stride=2), nn.ReLU(),\n"
+        "                         nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(128, 5))\n"
+    )
+    content = YAML(typ="safe").load(EXAMPLES / "c_eval_caltech101.yaml")
+    content["data"] = {"photos": {"path": str(PHOTOS), "size": [112, 112]}}
+    content["models"] = {"stand-in": {"function": "stand_in:build", "batch_size": 32}}
+    content["explainers"] = {name: content["explainers"][name] for name in ("LIME", "DeepLIFT", "centre")}
+    content["explainers"]["LIME"]["samples"] = 30
+    content["metrics"] = {"IGA": {**content["metrics"]["IGA"], "attack": "iga:steps=3,rounds=1"}}
+    content |= {"samples": 1, "executor": {"workers": 1}}
+    file = tmp_path / "study.yaml"
+    with file.open("w") as stream:
+        YAML(typ="safe", pure=True).dump(content, stream)
+    found = standfast.run_study(file, tmp_path / "results", progress=False)
+    frame = found.results.samples
+    assert found.results.failures.height == 0
+    assert len(frame) == 3
+    usable = frame.filter(pl.col("status") == "ok")
+    assert usable["fixed_share"].is_between(0.02, 0.45).all()
+    assert (usable["ratio"] >= 1).all()

@@ -1,0 +1,5 @@
+"""`python -m papers.senc NAME`: a table or a figure of this paper, with our numbers beside its own."""
+
+from papers.command import main
+
+main("senc")

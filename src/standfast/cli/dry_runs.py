@@ -1,0 +1,101 @@
+"""`standfast run --dry-run`: print the grid, the jobs, and about what they cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from standfast.report.failures import describe_misfits
+from standfast.study.cost import Estimate, Line, estimate_plan, largest_memory, sum_seconds
+from standfast.study.plan import make_plan
+from standfast.study.store import Store
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from standfast.study.file.spec import Study
+
+
+def dry_run(study: Study, out: str | Path) -> Estimate:
+    """Print what a run of `study` into `out` would do, and return the estimate."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console()
+    plan = make_plan(study.grid())
+    done = {job for job, status in Store(out).statuses().items() if status == "done"}
+    with console.status("calibrating") as status:
+        found = estimate_plan(plan, done, lambda said: status.update(escape(said)))
+    lines = found.lines
+    several = len(plan.grid.combinations()) > 1
+    console.print(_table("metric", lambda line: line.label, lines, several, study.title))
+    console.print(_table("explainer", lambda line: line.explainer, lines, several))
+    grid = plan.grid
+    samples = ", ".join(f"{len(found)} of {name}" for name, found in grid.data.items())
+    say = partial(console.print, soft_wrap=True, highlight=False, markup=False)
+    say(f"samples: {samples}; {grid.samples_per_job} a job; repeats: {grid.repeats}; seed: {grid.seed}")
+    jobs, before = len(plan.jobs), sum(line.done for line in lines)
+    say(
+        f"{jobs} jobs, {before} of them done; about {found.evaluations:,} model evaluations,"
+        f" {format_duration(found.seconds)} for one worker like this process"
+    )
+    if not math.isnan(found.memory):
+        say(f"a worker takes up to {format_size(found.memory)} of memory")
+    for text in found.describe_failures():
+        say(text)
+    for left_out in describe_misfits(plan.manifest["misfits"]):
+        say(f"left out: {left_out}")
+    say(f"results would go to {out}")
+    return found
+
+
+def _table(what: str, name: Callable[[Line], str], lines: Sequence[Line], several: bool, title: str = "") -> Table:
+    """A table with the sums over the lines of each metric, or of each explainer, for each data set and model."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        *(("data", "model") if several else ()), what, title=Text(title) if title else None, box=box.SIMPLE_HEAD
+    )
+    for column in ("jobs", "done", "evaluations", "time", "memory"):
+        table.add_column(column, justify="right", no_wrap=True)
+    groups: dict[tuple[str, ...], list[Line]] = {}
+    for line in lines:
+        groups.setdefault((*((line.data, line.model) if several else ()), name(line)), []).append(line)
+    for names, group in groups.items():
+        jobs, done, evaluations = (sum(getattr(n, part) for n in group) for part in ("jobs", "done", "evaluations"))
+        costs = format_duration(sum_seconds(group)), format_size(largest_memory(group))
+        table.add_row(*map(Text, names), str(jobs), str(done), f"{evaluations:,}", *costs)
+    return table
+
+
+def format_size(count: float) -> str:
+    """A number of bytes as a text with a suitable unit; empty for NaN.
+
+    >>> format_size(3.2e9), format_size(4.1e8), format_size(float("nan"))
+    ('3.2 GB', '410 MB', '')
+    """
+    if math.isnan(count):
+        return ""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
+
+
+def format_duration(seconds: float) -> str:
+    """Seconds as a text with a suitable unit.
+
+    >>> format_duration(float("nan"))
+    'fails'
+
+    >>> format_duration(0.4), format_duration(75), format_duration(8000), format_duration(400000)
+    ('0.4 s', '1.2 min', '2.2 h', '4.6 days')
+    """
+    if math.isnan(seconds):
+        return "fails"
+    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"

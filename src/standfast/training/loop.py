@@ -1,0 +1,299 @@
+"""The training loop. It can stop between two epochs and continue later, with the same bits as without the stop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from standfast.errors import ModelError, check
+from standfast.neighbourhoods import Bounds
+from standfast.training.objective import Batch, Scheme
+
+Augmentation = Callable[[Tensor, torch.Generator], Tensor]
+
+PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
+OPTIMIZERS = ("adamw", "radam")
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What `progress` gets after each epoch: means over the training batches of that epoch.
+
+    With perturbed inputs, clean and perturbed inputs have the same weights as in the loss. The loss includes penalties.
+    """
+
+    number: int  # 1 .. epochs
+    epochs: int
+    loss: float
+    accuracy: float
+
+
+@dataclass(frozen=True, eq=False)
+class BatchWithExtras(Batch):
+    """A batch with further values of each sample that the scheme needs (its attribute `needs`)."""
+
+    extras: Mapping[str, Tensor] = field(default_factory=dict)  # (N, ...) each, on the device of the module
+
+
+def get_extra(batch: Batch, name: str) -> Tensor:
+    """The further values called `name` of a batch, `(N, ...)`, for a scheme that `needs` them."""
+    check(isinstance(batch, BatchWithExtras) and name in batch.extras, f"extras[{name!r}]", "values (N, ...)", "none")
+    assert isinstance(batch, BatchWithExtras)
+    return batch.extras[name]
+
+
+class DivergedError(ModelError):
+    """The loss of a training is no longer finite."""
+
+
+class Training:
+    """The state of a training of `module` in place, between two epochs.
+
+    Its arguments are those of `train_classifier`, which runs a whole training.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> inputs, labels = torch.randn(64, 2, generator=generator), torch.arange(64) % 2
+    >>> from standfast.training.schemes import Natural
+    >>> training = Training(nn.Linear(2, 2), inputs, labels, epochs=2, generator=generator, scheme=Natural())
+    >>> training.run()
+    >>> training.epoch
+    2
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        inputs: Tensor,
+        labels: Tensor,
+        *,
+        epochs: int,
+        generator: torch.Generator,
+        scheme: Scheme,
+        batch_size: int = 128,
+        learning_rate: float = 2e-3,
+        weight_decay: float = 0.0,
+        augment: Augmentation | None = None,
+        bounds: Bounds = (-math.inf, math.inf),
+        precision: torch.dtype = torch.float32,
+        optimizer: str = "adamw",
+        extras: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        check_data(inputs, labels)
+        check(epochs >= 1, "epochs", "at least 1", epochs)
+        check(batch_size >= 1, "batch_size", "at least 1", batch_size)
+        check(0 < learning_rate < math.inf, "learning_rate", "a finite number above 0", learning_rate)
+        check(0 <= weight_decay < math.inf, "weight_decay", "a finite number of at least 0", weight_decay)
+        check(precision in PRECISIONS, "precision", "float32, bfloat16 or float16", precision)
+        check(optimizer in OPTIMIZERS, "optimizer", " or ".join(OPTIMIZERS), repr(optimizer))
+        check_bounds(inputs, bounds)
+        parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        check(len(parameters) > 0, "module", "a module with parameters that require a gradient", "none")
+        self.module, self.inputs, self.labels, self.epochs = module, inputs, labels, epochs
+        self.generator, self.scheme, self.batch_size, self.augment = generator, scheme, batch_size, augment
+        self.learning_rate, self.bounds, self.precision = learning_rate, bounds, precision
+        self.extras = {name: _check_extra(name, scheme, extras or {}, len(inputs)) for name in get_needs(scheme)}
+        self.device = get_device(module)
+        self.batches = math.ceil(len(inputs) / batch_size)  # in an epoch
+        self.epoch = 0  # how many epochs are done
+        half = precision == torch.float16
+        # the fused optimiser checks on the device whether a gradient overflowed; the others wait for the device
+        fused = True if half and self.device.type == "cuda" else None
+        self.optimizer: torch.optim.Optimizer = (
+            torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay, fused=fused)
+            if optimizer == "adamw"
+            else torch.optim.RAdam(parameters, lr=learning_rate, weight_decay=weight_decay, decoupled_weight_decay=True)
+        )
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=half)
+        self._global: dict[str, Tensor] | None = None  # the random state of dropout, after the first epoch
+
+    def run(
+        self,
+        progress: Callable[[Epoch], None] | None = None,
+        step: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Run the remaining epochs.
+
+        Afterwards, also after an interruption, the train/eval mode of every submodule and the global random state are
+        restored, and gradients are cleared.
+
+        Args:
+            progress: called after each epoch; it may call `state_dict`.
+            step: called after each batch with the number of batches that are done and the number of all. It does not
+                wait for the device.
+
+        Raises:
+            DivergedError: the loss is no longer finite; a `ModelError`.
+        """
+        try:
+            with set_mode(self.module, training=True), self._restore_random_state(), torch.enable_grad():
+                while self.epoch < self.epochs:
+                    epoch = self._run_epoch(step)
+                    self._global = _get_global_state(self.device)
+                    if progress is not None:
+                        progress(epoch)
+        finally:
+            self.optimizer.zero_grad()
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that changes from epoch to epoch, at the end of the last epoch: tensors, numbers and texts only.
+
+        The tensors are not copies. So write them to a file before training continues.
+        """
+        return {
+            "epoch": self.epoch,
+            "module": self.module.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "generator": self.generator.get_state(),
+            "global": self._global,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from the epoch at which `state_dict` was called, in a training with the same arguments."""
+        self.module.load_state_dict(state["module"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.scaler.is_enabled():
+            self.scaler.load_state_dict(state["scaler"])
+        self.generator.set_state(state["generator"])
+        self._global, self.epoch = state["global"], state["epoch"]
+
+    def _run_epoch(self, step: Callable[[int, int], None] | None) -> Epoch:
+        loss_sum, correct = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
+        order = torch.randperm(len(self.inputs), generator=self.generator, device=self.generator.device)
+        steps = self.epochs * self.batches
+        for number, chosen in enumerate(torch.split(order, self.batch_size), self.epoch * self.batches):
+            batch = self._make_batch(chosen, number)
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.learning_rate * compute_learning_rate_factor(number, steps)
+            for index, part in enumerate(self.scheme.parts(batch)):
+                if index == 0:
+                    self.optimizer.zero_grad()
+                torch.autograd.backward(self.scaler.scale(part.loss))
+                loss_sum += part.loss.detach() * len(batch.labels)
+                correct += part.share * (part.logits.detach().argmax(dim=1) == batch.labels).sum()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+            if step is not None:
+                step(number + 1, steps)
+        self.epoch += 1
+        mean_loss = float(loss_sum) / len(self.inputs)
+        if not math.isfinite(mean_loss):
+            raise DivergedError(f"training diverged: the loss of epoch {self.epoch} is {mean_loss}")
+        return Epoch(self.epoch, self.epochs, mean_loss, float(correct) / len(self.inputs))
+
+    def _make_batch(self, chosen: Tensor, number: int) -> Batch:
+        inputs = self.inputs[chosen.to(self.inputs.device)]
+        if self.augment is not None:
+            inputs = self.augment(inputs, self.generator)
+        labels = self.labels[chosen.to(self.labels.device)].to(self.device)
+        epoch = (number + 1) / self.batches
+        inputs = inputs.to(self.device)
+        if not self.extras:
+            return Batch(self.module, inputs, labels, self.generator, epoch, self.bounds, self.precision)
+        extras = {name: values[chosen.to(values.device)].to(self.device) for name, values in self.extras.items()}
+        return BatchWithExtras(
+            self.module, inputs, labels, self.generator, epoch, self.bounds, self.precision, extras=extras
+        )
+
+    @contextmanager
+    def _restore_random_state(self) -> Iterator[None]:
+        """Use the global random state of this training inside (at first seeded from its generator), and restore it."""
+        if self._global is None:
+            with seed_from(self.generator, self.device):
+                yield
+            return
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            torch.set_rng_state(self._global["cpu"])
+            if "cuda" in self._global and self.device.type == "cuda":
+                torch.cuda.set_rng_state(self._global["cuda"], self.device)
+            yield
+
+
+def _get_global_state(device: torch.device) -> dict[str, Tensor]:
+    state = {"cpu": torch.get_rng_state()}
+    return state | {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else state
+
+
+def compute_learning_rate_factor(step: int, steps: int) -> float:
+    """The factor of the learning rate: linear from near 0 to 1 over the first tenth of the steps, then a half cosine.
+
+    >>> [round(compute_learning_rate_factor(step, 40), 2) for step in (0, 3, 4, 22, 39)]
+    [0.25, 1.0, 1.0, 0.5, 0.0]
+    """
+    warm_up = max(1, steps // 10)
+    if step < warm_up:
+        return (step + 1) / warm_up
+    return 0.5 * (1 + math.cos(math.pi * (step - warm_up) / max(1, steps - warm_up)))
+
+
+def check_data(inputs: Tensor, labels: Tensor) -> None:
+    """Raise `ArgumentError` unless `inputs` are floats (N, ...), N >= 1, and `labels` int64 (N,)."""
+    check(inputs.ndim >= 2 and len(inputs) >= 1, "inputs", "a batch (N, ...), N >= 1", tuple(inputs.shape))
+    check(inputs.is_floating_point(), "inputs", "floating point numbers", inputs.dtype)
+    check(labels.dtype == torch.int64, "labels", "int64", labels.dtype)
+    check(
+        labels.shape == inputs.shape[:1],
+        "labels",
+        f"one label per input, shape ({len(inputs)},)",
+        tuple(labels.shape),
+    )
+
+
+def get_device(module: nn.Module) -> torch.device:
+    """The device of the module's first parameter; the CPU if it has none."""
+    return next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
+
+
+@contextmanager
+def set_mode(module: nn.Module, *, training: bool) -> Iterator[None]:
+    """Set all of `module` to train or eval mode inside; afterwards each submodule has its former mode."""
+    before = [(submodule, submodule.training) for submodule in module.modules()]
+    module.train(training)
+    try:
+        yield
+    finally:
+        for submodule, was_training in before:
+            submodule.training = was_training
+
+
+@contextmanager
+def seed_from(generator: torch.Generator, device: torch.device) -> Iterator[None]:
+    """Seed the global random state of the CPU and of `device` from `generator` inside, and restore it afterwards.
+
+    Initial weights and dropout draw from that state.
+    """
+    seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+    cuda = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=cuda):
+        torch.default_generator.manual_seed(seed)
+        for each in cuda:
+            with torch.cuda.device(each):
+                torch.cuda.manual_seed(seed)
+        yield
+
+
+def get_needs(scheme: Scheme) -> tuple[str, ...]:
+    """The names of further values of each sample that a scheme needs; none for most schemes."""
+    needs: tuple[str, ...] = getattr(scheme, "needs", ())
+    return needs
+
+
+def _check_extra(name: str, scheme: Scheme, extras: Mapping[str, Tensor], count: int) -> Tensor:
+    got = f"extras {', '.join(extras)}" if extras else "no extras"
+    check(name in extras, f"extras[{name!r}]", f"values for each sample, which the scheme {scheme.name} needs", got)
+    values = extras[name]
+    check(values.shape[:1] == (count,), f"extras[{name!r}]", f"shape ({count}, ...)", tuple(values.shape))
+    return values
+
+
+def check_bounds(inputs: Tensor, bounds: Bounds) -> None:
+    """Raise `ArgumentError` unless all `inputs` lie within the bounds."""
+    lower, upper = (torch.as_tensor(bound, dtype=inputs.dtype, device=inputs.device) for bound in bounds)
+    inside = bool(((inputs >= lower) & (inputs <= upper)).all())
+    check(inside, "inputs", "values within the bounds", "values outside of them")

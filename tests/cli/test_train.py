@@ -1,0 +1,445 @@
+"""`standfast train`: names to weights and card, interruption at any point, refusals, and the result in a study."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from ruamel.yaml import YAML
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from typer.testing import CliRunner
+
+from standfast import data
+from standfast.cli import app, train
+from standfast.cli.train import Plan
+from standfast.data import Dataset
+from standfast.errors import ArgumentError, ModelError, StandfastError, UnknownNameError, UnknownOptionError
+from standfast.study.file.spec import study_from
+from standfast.training.adversarial import robust_accuracy
+from standfast.training.classifier import accuracy
+from standfast.training.loop import Training
+from standfast.training.schemes import Adversarial, GradientHessian
+from standfast.zoo.networks.names import architectures
+
+
+class Tiny(nn.Module):
+    """For images of 6x6 pixels; with everything in it that a checkpoint must keep."""
+
+    def __init__(
+        self, num_classes: int = 10, in_channels: int = 1, width: int = 4, layers: tuple[int, ...] = ()
+    ) -> None:
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(in_channels, width, 3), nn.BatchNorm2d(width), nn.ReLU(), nn.Flatten())
+        sizes = (16 * width, *layers)
+        dense = [nn.Linear(one, two) for one, two in pairwise(sizes)]
+        self.head = nn.Sequential(nn.Dropout(0.1), *dense, nn.Linear(sizes[-1], num_classes))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.features(inputs))
+        return logits
+
+
+def stripes(split: str, download: bool) -> Dataset:
+    """Bright rows at the top, in the middle or at the bottom, in noise."""
+    count, generator = {"train": 48, "test": 30}[split], torch.Generator().manual_seed(len(split))
+    labels = torch.arange(count) % 3
+    inputs = 0.5 * torch.rand(count, 1, 6, 6, generator=generator)
+    inputs[torch.arange(count), :, 2 * labels] += 0.5
+    return Dataset(f"stripes:{split}", inputs, labels, ("top", "middle", "bottom"))
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(architectures._entries, "tiny", Tiny)
+    for split in ("train", "test"):
+        monkeypatch.setitem(data.datasets._entries, f"stripes:{split}", partial(stripes, split))
+
+
+def plan(**changes: Any) -> Plan:
+    options = {"model": "tiny", "epochs": 3, "batch_size": 16, "learning_rate": 0.02, "device": "cpu"} | changes
+    return Plan(data="stripes", **options)
+
+
+def run(*arguments: object) -> Any:
+    options = ["--model", "tiny", "--data", "stripes", "--epochs", 3, "--batch-size", 16, "--learning-rate", 0.02]
+    return CliRunner().invoke(app, ["train", *map(str, [*options, "--device", "cpu", *arguments])])
+
+
+class Interrupt:
+    """Ctrl-C in the middle of an epoch: after so many batches in all."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, batches: int) -> None:
+        original, left = Training._make_batch, [batches]
+
+        def batch(training: Training, chosen: Tensor, number: int) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            return original(training, chosen, number)
+
+        monkeypatch.setattr(Training, "_make_batch", batch)
+
+
+# the result
+
+
+def test_weights_and_card(tmp_path: Path) -> None:
+    found = train.fit(plan(epochs=8), tmp_path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["tiny-stripes-natural.json", found.weights.name]
+    card = json.loads((tmp_path / "tiny-stripes-natural.json").read_bytes())
+    assert card == found.card
+    assert not found.was_there
+    wanted = {"architecture": "tiny", "num_classes": 3, "in_channels": 1, "epochs": 8, "batch_size": 16, "seed": 0}
+    assert wanted.items() <= card.items()
+    assert card["scheme"].startswith("natural: cross-entropy")
+    assert set(card["versions"]) == {"torch", "standfast"}
+    assert hashlib.sha256(found.weights.read_bytes()).hexdigest() == card["weights_sha256"]
+    module = Tiny(num_classes=3)
+    module.load_state_dict(load_file(found.weights))
+    assert card["parameters"] == sum(parameter.numel() for parameter in module.parameters())
+    training, test = (stripes(split, False) for split in ("train", "test"))
+    assert card["train_accuracy"] == accuracy(module, training.inputs, training.labels) > 0.9
+    assert card["test_accuracy"] == accuracy(module, test.inputs, test.labels) > 0.9
+
+
+def test_the_same_plan_gives_the_same_bits_and_another_seed_others(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    first = train.fit(plan(), tmp_path / "a").weights.read_bytes()
+    torch.manual_seed(2)
+    assert train.fit(plan(), tmp_path / "b").weights.read_bytes() == first
+    assert train.fit(plan(seed=1), tmp_path / "c").weights.read_bytes() != first
+
+
+def test_robust_accuracy_on_the_card(tmp_path: Path) -> None:
+    """Asked for later, too; without training again."""
+    chosen = plan(scheme="pgd:radius=0.1,steps=2", epochs=6)
+    card = train.fit(chosen, tmp_path, attack="pgd:radius=0.2,steps=3").card
+    under = card["under_attack"]
+    test, module = stripes("test", False), Tiny(num_classes=3)
+    module.load_state_dict(load_file(tmp_path / "tiny-stripes-pgd.safetensors"))
+    ascent = Adversarial(radius=0.2, steps=3).attack((0.0, 1.0))
+    generator = torch.Generator().manual_seed(0)
+    assert under["test_accuracy"] == robust_accuracy(module, test.inputs, test.labels, ascent, generator=generator)
+    assert under["radius"] == 0.2
+    again = train.fit(chosen, tmp_path, attack="pgd:radius=0.05,steps=3")
+    assert again.was_there
+    assert again.card["under_attack"]["radius"] == 0.05
+    assert json.loads((tmp_path / "tiny-stripes-pgd.json").read_bytes()) == again.card
+    with pytest.raises(ArgumentError, match="attack: expected pgd"):
+        train.fit(chosen, tmp_path, attack="natural")
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_mixed_precision_runs_in_it(tmp_path: Path, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds: set[torch.dtype] = set()
+    original = Tiny.forward
+
+    def forward(self: Tiny, inputs: Tensor) -> Tensor:
+        logits = original(self, inputs)
+        if self.training:
+            kinds.add(logits.dtype)
+        return logits
+
+    monkeypatch.setattr(Tiny, "forward", forward)
+    found = train.fit(plan(precision=precision, epochs=8), tmp_path)
+    assert kinds == {train.PRECISIONS[precision]}
+    assert {tensor.dtype for tensor in load_file(found.weights).values()} == {torch.float32, torch.int64}
+    assert found.card["test_accuracy"] > 0.9
+    assert found.card["options"]["precision"] == precision
+
+
+def test_what_auto_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert plan(device="auto").options()["device"] == ("cuda" if torch.cuda.is_available() else "cpu")
+    assert plan().options()["precision"] == "float32"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    assert plan(device="auto").options()["device"] == "cuda"
+    assert plan(device="cuda:0").options()["precision"] == "bfloat16"
+    assert plan(device="cuda", scheme="pgd").options()["precision"] == "bfloat16"
+    assert plan(device="cuda", scheme=GradientHessian()).options()["precision"] == "float32"
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
+    assert plan(device="cuda").options()["precision"] == "float32"
+
+
+# interruption
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"scheme": "hessian_norm:weight=0.05", "augment": "shift_flip"},
+        {"scheme": "pgd:radius=0.1,steps=2,warm_up=2", "precision": "bfloat16"},
+        {"precision": "float16"},
+    ],
+    ids=["natural", "hessian", "pgd", "float16"],
+)
+def test_an_interrupted_training_ends_with_the_same_bits(
+    tmp_path: Path, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = train.fit(plan(**changes), tmp_path / "whole").weights
+    for batches in (2, 4, 8):  # of 9, three in an epoch: before anything is kept, in the second epoch, in the third
+        out = tmp_path / str(batches)
+        with monkeypatch.context() as patch:
+            Interrupt(patch, batches)
+            with pytest.raises(KeyboardInterrupt):
+                train.fit(plan(**changes), out, name=whole.stem)
+        left = {file.name for file in out.iterdir()} if out.exists() else set()
+        assert left == ({f"{whole.stem}.checkpoint"} if batches >= 3 else set())
+        torch.manual_seed(batches)
+        found = train.fit(plan(**changes), out)
+        assert found.weights.read_bytes() == whole.read_bytes()
+        assert sorted(file.suffix for file in out.iterdir()) == [".json", ".safetensors"]
+
+
+def test_an_epoch_that_is_kept_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        Interrupt(patch, 8)
+        with pytest.raises(KeyboardInterrupt):
+            train.fit(plan(), tmp_path)
+    trained: list[int] = []
+    original = Training._run_epoch
+    monkeypatch.setattr(Training, "_run_epoch", lambda self, step: trained.append(self.epoch) or original(self, step))
+    train.fit(plan(), tmp_path)
+    assert trained == [2]
+    assert train.fit(plan(), tmp_path).was_there
+    assert trained == [2]
+
+
+def test_a_crash_while_the_result_is_written_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object) -> None:
+        raise OSError("disk full")
+
+    whole = train.fit(plan(), tmp_path / "whole").weights.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "_write_card", broken)
+        with pytest.raises(OSError, match="disk full"):
+            train.fit(plan(), tmp_path / "broken")
+    monkeypatch.setattr(Training, "_run_epoch", broken)  # nothing is left to train
+    assert train.fit(plan(), tmp_path / "broken").weights.read_bytes() == whole
+
+
+def test_changed_options_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        Interrupt(patch, 4)
+        with pytest.raises(KeyboardInterrupt):
+            train.fit(plan(), tmp_path, name="model")
+    changed = plan(epochs=4, scheme="gradient_norm:weight=0.5")
+    complaint = (
+        r"model.checkpoint was made with \(.*restart\), got "
+        r"scheme is natural there and gradient_norm:weight=0.5 now; epochs is 3 there and 4 now"
+    )
+    with pytest.raises(ArgumentError, match=complaint):
+        train.fit(changed, tmp_path, name="model")
+    train.fit(plan(), tmp_path, name="model")
+    with pytest.raises(ArgumentError, match="model.json was made with"):
+        train.fit(changed, tmp_path, name="model")
+    assert train.fit(changed, tmp_path, name="model", restart=True).card["epochs"] == 4
+
+
+def test_files_that_are_not_ours_are_not_taken_for_it(tmp_path: Path) -> None:
+    (tmp_path / "model.checkpoint").write_bytes(b"something else")
+    with pytest.raises(StandfastError, match=r"model.checkpoint is damaged, or no checkpoint of this version"):
+        train.fit(plan(), tmp_path, name="model")
+
+    class Code:
+        def __reduce__(self) -> Any:
+            return (Path(tmp_path / "ran").touch, ())
+
+    def keep(content: object) -> None:
+        stream = io.BytesIO()
+        torch.save(content, stream)
+        found = hashlib.sha256(stream.getvalue()).digest() + stream.getvalue()
+        (tmp_path / "model.checkpoint").write_bytes(found)
+
+    for training in (Code(), {}, [1], {"module": {"other": torch.zeros(1)}}):
+        keep({"format": 1, "options": plan().options(), "training": training})
+        with pytest.raises(StandfastError, match=r"no checkpoint"):
+            train.fit(plan(), tmp_path, name="model")
+    keep({"format": 1, "options": [1], "training": {}})
+    with pytest.raises(StandfastError, match=r"no checkpoint"):
+        train.fit(plan(), tmp_path, name="model")
+    assert not (tmp_path / "ran").exists()
+    found = train.fit(plan(), tmp_path, name="model", restart=True)
+    found.weights.write_bytes(b"other weights")
+    with pytest.raises(StandfastError, match=r"is not what model.json describes"):
+        train.fit(plan(), tmp_path, name="model")
+    (tmp_path / "model.json").write_bytes(b"{}")
+    with pytest.raises(StandfastError, match=r"model.json is no card"):
+        train.fit(plan(), tmp_path, name="model")
+
+
+def test_a_flipped_bit_in_a_checkpoint_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        Interrupt(patch, 4)
+        with pytest.raises(KeyboardInterrupt):
+            train.fit(plan(), tmp_path, name="model")
+    checkpoint = tmp_path / "model.checkpoint"
+    content = bytearray(checkpoint.read_bytes())
+    content[len(content) // 2] ^= 1
+    checkpoint.write_bytes(content)
+    with pytest.raises(StandfastError, match="damaged"):
+        train.fit(plan(), tmp_path, name="model")
+
+
+def test_restart_keeps_what_is_there_until_a_new_one_can_be_made(tmp_path: Path) -> None:
+    made = train.fit(plan(), tmp_path, name="model").weights.read_bytes()
+    with pytest.raises(ModelError, match="does not take inputs"):
+        train.fit(Plan("lenet5", "stripes", device="cpu"), tmp_path, name="model", restart=True)
+    with pytest.raises(ArgumentError, match="learning_rate"):
+        train.fit(plan(learning_rate=-1.0), tmp_path, name="model", restart=True)
+    assert (tmp_path / "model.safetensors").read_bytes() == made
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Training, "_run_epoch", lambda *arguments: pytest.fail("trained"))
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(OSError, match="file"):
+        train.fit(plan(), tmp_path / "file")
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "/tmp/elsewhere", "a b", "x,y", "a\0b"])
+def test_names_are_names(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ArgumentError, match="name: expected letters, digits"):
+        train.fit(plan(), tmp_path, name=name)
+
+
+# what is refused
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"scheme": "natrual"}, "did you mean 'natural'"),
+        ({"augment": "shfit"}, "did you mean 'shift'"),
+        ({"precision": "half"}, "precision: expected auto, float32"),
+        ({"device": "gpu"}, "device: expected auto, cpu, cuda"),
+        ({"seed": -1}, "seed: expected"),
+    ],
+)
+def test_plans_are_checked(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ArgumentError, match=complaint):
+        plan(**change)
+
+
+def test_models_and_data_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="architecture: expected one of"):
+        Plan("lenet6", "stripes")
+    with pytest.raises(UnknownOptionError, match=r"widht: expected an option of tiny: width, layers, .* mean 'width'"):
+        Plan("tiny:widht=3", "stripes")
+    with pytest.raises(UnknownOptionError, match="num_classes: expected an option of tiny"):
+        Plan("tiny:num_classes=3", "stripes")
+    with pytest.raises(ArgumentError, match=r"model: expected options that tiny can have, got tiny:width='a': "):
+        train.fit(plan(model="tiny:width=a"), tmp_path)
+    with pytest.raises(ArgumentError, match=r"data: expected one of cifar10, .*mnist32, movie_sentences, stripes"):
+        Plan("tiny", "digits")
+    with pytest.raises(ModelError, match=r"lenet5 does not take inputs of shape \(1, 6, 6\)"):
+        train.fit(Plan("lenet5", "stripes", device="cpu"), tmp_path)
+    for change in ({"epochs": 0}, {"batch_size": 0}, {"learning_rate": -1.0}, {"weight_decay": -1.0}):
+        with pytest.raises(ArgumentError, match=f"{next(iter(change))}: expected"):
+            train.fit(plan(**change), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+# the command and the study
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    attack = ("--out", tmp_path, "--scheme", "gradient_norm:weight=0.01", "--attack", "pgd:radius=0.05,steps=2")
+    with monkeypatch.context() as patch:
+        Interrupt(patch, 4)
+        stopped = run(*attack)
+    assert stopped.exit_code == 130
+    assert "the same command continues from there" in stopped.output
+    assert "epoch 1 of 3: loss" in stopped.output
+    done = run(*attack)
+    assert done.exit_code == 0, done.output
+    assert "1 of 3 epochs were done before" in done.output
+    assert "epoch 2 of 3: loss" in done.output
+    assert "epoch 1 of 3" not in done.output
+    assert "after 2 steps of" in done.output
+    assert "tiny-stripes-gradient-norm.safetensors" in done.output
+    again = run(*attack)
+    assert "exists already" in again.output
+    assert isinstance(run(*attack, "--seed", 1).exception, ArgumentError)
+    for kind, name in (("schemes", "hessian_norm"), ("architectures", "tiny")):
+        assert name in CliRunner().invoke(app, ["list", kind]).output.split()
+
+
+def test_width_and_depth_are_options_of_the_model(tmp_path: Path) -> None:
+    """From the command line into the weights, the card and a study."""
+    done = run("--model", "tiny: layers=(5,7), width=3", "--epochs", 1, "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    (file,) = tmp_path.glob("*.safetensors")
+    assert file.name == "tiny-layers-5-7-width-3-stripes-natural.safetensors"
+    shapes = {name: tuple(tensor.shape) for name, tensor in load_file(file).items()}
+    assert (shapes["features.0.weight"], shapes["head.1.weight"]) == ((3, 1, 3, 3), (5, 48))
+    assert (shapes["head.2.weight"], shapes["head.3.weight"]) == ((7, 5), (3, 7))
+    card = json.loads(file.with_suffix(".json").read_text())
+    assert (card["architecture"], card["architecture_options"]) == ("tiny", {"layers": [5, 7], "width": 3})
+    again = train.fit(
+        Plan("tiny:width=3,layers=(5, 7)", "stripes", epochs=1, batch_size=16, learning_rate=0.02), tmp_path
+    )
+    assert again.was_there, "the same options in another order"
+    models = {"mine": yaml_entry(again.study_entry())}
+    assert models["mine"]["options"] == {"num_classes": 3, "in_channels": 1, "layers": [5, 7], "width": 3}
+    metrics: list[Any] = [{"max_sensitivity": {"samples": 2, "neighbourhood": {"linf": 0.1}}}]
+    content = {"data": ["stripes:test"], "models": models, "explainers": ["saliency"], "metrics": metrics}
+    source = study_from(content, tmp_path).grid().models["mine"]
+    built = source.entry.build(source.base, "cpu", source.content)
+    assert all(torch.equal(tensor, load_file(file)[name]) for name, tensor in built.state_dict().items())
+    with pytest.raises(ArgumentError, match=r"options is|model is tiny:.* there and tiny:width=4 now"):
+        train.fit(Plan("tiny:width=4", "stripes", epochs=1), tmp_path, name=again.weights.stem)
+
+
+def yaml_entry(text: str) -> Any:
+    return YAML(typ="safe").load(text)
+
+
+def test_the_result_in_a_study(tmp_path: Path) -> None:
+    found = train.fit(plan(epochs=1), tmp_path, name="mine")
+    assert found.study_entry() == (
+        "{architecture: tiny, options: {num_classes: 3, in_channels: 1}, weights: mine.safetensors}"
+    )
+    entry: dict[str, Any] = {
+        "architecture": "tiny",
+        "options": {"num_classes": 3, "in_channels": 1},
+        "weights": "mine.safetensors",
+    }
+
+    def study(**changes: Any) -> Any:
+        chosen = {key: value for key, value in (entry | changes).items() if value is not None}
+        return study_from(
+            {
+                "data": {"stripes": {"name": "stripes:test", "samples": 2}},
+                "models": {"mine": chosen},
+                "explainers": ["saliency"],
+                "metrics": [{"max_sensitivity": {"samples": 2, "neighbourhood": {"linf": 0.1}}}],
+            },
+            tmp_path,
+        )
+
+    source = study().grid().models["mine"]
+    weights = load_file(found.weights)
+    built = source.entry.build(source.base, "cpu", source.content)
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in built.state_dict().items())
+    with pytest.raises(StandfastError, match=r"models\.mine\.weights: expected a file of weights, got nothing"):
+        study(weights=None).grid()
+    message = r"(?s)models\.mine\.architecture: expected one of .* got\s+'tinny'\s+.did\s+you\s+mean"
+    with pytest.raises(StandfastError, match=message):
+        study(architecture="tinny").grid()
+    with pytest.raises(StandfastError, match="options of tiny, such as num_classes"):
+        study(options={"classes": 3}).grid()
+    with pytest.raises(StandfastError, match="weights that fit the Tiny"):
+        study(options={"num_classes": 4}).grid()

@@ -1,0 +1,437 @@
+"""Integrated gradients of the loss and their maximum nearby: closed forms, Captum, enumeration, slow loops."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from captum.attr import IntegratedGradients
+from scipy.integrate import quad_vec
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from standfast.errors import ArgumentError
+from standfast.training.attribution_regularization import (
+    AttributionAscent,
+    LossPath,
+    compute_loss_attributions,
+    compute_loss_path,
+)
+from standfast.training.classifier import accuracy, initialize, train_classifier
+from standfast.training.objective import Batch, Scheme
+from standfast.training.schemes import IgNorm, IgSumNorm, Natural
+
+LABELS = torch.tensor([0, 1, 2, 0, 1])
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def network(activation: type[nn.Module] = nn.Tanh) -> nn.Sequential:
+    module = nn.Sequential(nn.Flatten(), nn.Linear(6, 10), activation(), nn.Linear(10, 3))
+    return initialize(module, seeded(4)).double()
+
+
+def pair(seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Five inputs (2, 3) and five perturbed ones."""
+    inputs = torch.randn(5, 2, 3, generator=seeded(seed), dtype=torch.float64)
+    return inputs, inputs + torch.randn(5, 2, 3, generator=seeded(seed + 1), dtype=torch.float64)
+
+
+def losses_of(module: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(module(x), labels, reduction="none")
+
+
+class Quadratic(nn.Module):
+    """Two logits whose cross-entropy for class 0 is q(x) = c + b x + x A x / 2, above 0."""
+
+    def __init__(self, a: Tensor, b: Tensor, c: float) -> None:
+        super().__init__()
+        self.a, self.b, self.c = nn.Parameter(a), nn.Parameter(b), c
+
+    def value(self, x: Tensor) -> Tensor:
+        return self.c + x @ self.b + ((x @ self.a) * x).sum(dim=1) / 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        """log(1 + exp(z)) = q for z = log(exp(q) - 1)."""
+        q = self.value(x)
+        return torch.stack([torch.zeros_like(q), torch.log(torch.expm1(q))], dim=1)
+
+
+# integrated gradients of the loss
+
+
+def test_a_linear_network_by_quadrature() -> None:
+    """IG_i = d_i integral of [A' (softmax(A x(a) + b) - e_y)]_i: by scipy, to ten digits."""
+    module = initialize(nn.Sequential(nn.Flatten(), nn.Linear(6, 3)), seeded(1)).double()
+    weight, bias = (parameter.detach().numpy() for parameter in module.parameters())
+    inputs, perturbed = pair()
+    found = compute_loss_attributions(module, inputs, perturbed, LABELS, points=6001).detach()
+    for x, end, label, row in zip(inputs.flatten(1), perturbed.flatten(1), LABELS, found.flatten(1), strict=True):
+        way = (end - x).numpy()
+
+        def gradient(a: float, x: Tensor = x, way=way, label: int = int(label)):
+            z = weight @ (x.numpy() + a * way) + bias
+            p = torch.from_numpy(z).softmax(0).numpy()
+            p[label] -= 1
+            return weight.T @ p
+
+        expected = way * quad_vec(gradient, 0, 1, epsabs=1e-12)[0]
+        torch.testing.assert_close(row, torch.from_numpy(expected), rtol=0, atol=2e-7)
+
+
+def test_two_classes_in_closed_form() -> None:
+    """l = log(1 + exp(w x)): feature i has the share w_i d_i / (w d) of the change of the loss."""
+    w = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
+    module = nn.Linear(3, 2, bias=False).double()
+    with torch.no_grad():
+        module.weight.copy_(torch.stack([torch.zeros(3), w]))
+    x = torch.tensor([[0.1, 0.2, 0.3], [-1.0, 1.0, 2.0]], dtype=torch.float64)
+    end = torch.tensor([[1.0, -1.0, 0.0], [-1.0, 1.5, 2.5]], dtype=torch.float64)
+    change = F.softplus(end @ w) - F.softplus(x @ w)
+    expected = w * (end - x) * (change / ((end - x) @ w))[:, None]
+    found = compute_loss_attributions(module, x, end, torch.zeros(2, dtype=torch.int64), points=2001)
+    torch.testing.assert_close(found.detach(), expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("points", [2, 3, 7])
+def test_a_quadratic_loss_is_exact_with_any_number_of_points(points: int) -> None:
+    """The gradient is linear on the segment, for which the trapezoid rule is exact."""
+    a, b = torch.tensor([[2.0, 0.7], [0.7, -1.0]]).double(), torch.tensor([0.3, 0.9]).double()
+    module = Quadratic(a, b, 9.0)
+    x, end = torch.rand(4, 2, generator=seeded()).double(), torch.rand(4, 2, generator=seeded(1)).double()
+    path = compute_loss_path(module, x, end, torch.zeros(4, dtype=torch.int64), points=points)
+    torch.testing.assert_close(path.attributions, (end - x) * ((x + end) / 2 @ a + b))
+    torch.testing.assert_close(path.losses[:, 0], module.value(x))
+    torch.testing.assert_close(path.losses[:, -1], module.value(end))
+    torch.testing.assert_close(path.attributions.sum(dim=1), module.value(end) - module.value(x))
+    torch.testing.assert_close(path.norms(), path.attributions.abs().sum(dim=1))
+
+
+def test_they_add_up_to_the_change_of_the_loss() -> None:
+    """Completeness; with twice as many intervals, the error of the trapezoid rule is a quarter."""
+    module, (inputs, perturbed) = network(), pair()
+    change = (losses_of(module, perturbed, LABELS) - losses_of(module, inputs, LABELS)).detach()
+    errors = []
+    for points in (41, 81, 161):
+        found = compute_loss_attributions(module, inputs, perturbed, LABELS, points=points).detach()
+        errors.append((found.flatten(1).sum(dim=1) - change).abs())
+    for coarse, fine in itertools.pairwise(errors):
+        torch.testing.assert_close(coarse / fine, torch.full((5,), 4.0, dtype=torch.float64), rtol=0.05, atol=0)
+    assert float(errors[-1].max()) < 1e-3 * float(change.abs().max())
+
+
+@pytest.mark.parametrize("activation", [nn.Tanh, nn.ReLU])
+def test_equal_to_captums_integrated_gradients_of_the_loss(activation: type[nn.Module]) -> None:
+    """For the loss as a function, from x to x'. Captum's trapezoid weights add up to 1 - 1 / steps, ours to 1."""
+    module, (inputs, perturbed) = network(activation), pair()
+    theirs = IntegratedGradients(lambda x, labels: losses_of(module, x, labels))
+
+    def captum(steps: int, method: str) -> Tensor:
+        arguments = {"additional_forward_args": (LABELS.repeat(1),), "n_steps": steps, "method": method}
+        return theirs.attribute(perturbed.clone(), inputs, **arguments).detach()
+
+    for steps in (2, 5, 30):
+        found = compute_loss_attributions(module, inputs, perturbed, LABELS, points=steps).detach()
+        torch.testing.assert_close(found, captum(steps, "riemann_trapezoid") * steps / (steps - 1))
+    if activation is nn.Tanh:
+        found = compute_loss_attributions(module, inputs, perturbed, LABELS, points=3001).detach()
+        torch.testing.assert_close(found, captum(80, "gausslegendre"), rtol=1e-5, atol=1e-6)
+
+
+def test_with_known_gradients_the_inputs_are_not_forwarded() -> None:
+    module, (inputs, perturbed) = network(), pair()
+    x = inputs.clone().requires_grad_()
+    (at_inputs,) = torch.autograd.grad(losses_of(module, x, LABELS).sum(), x)
+    for points in (2, 3, 9):
+        rows: list[int] = []
+        handle = module.register_forward_hook(lambda *arguments, rows=rows: rows.append(len(arguments[-1])))
+        whole = compute_loss_path(module, inputs, perturbed, LABELS, points=points)
+        spared = compute_loss_path(module, inputs, perturbed, LABELS, points=points, at_inputs=at_inputs)
+        handle.remove()
+        assert rows == [5 * points, 5 * (points - 1)]
+        torch.testing.assert_close(whole.attributions, spared.attributions)
+        torch.testing.assert_close(whole.losses[:, 1:], spared.losses)
+        torch.testing.assert_close(whole.logits[:, 1:], spared.logits)
+
+
+def test_ends_are_exact() -> None:
+    """The last point has the same bits as x', so that its logits are those of the perturbed input."""
+    seen: list[Tensor] = []
+
+    def look(x: Tensor) -> Tensor:
+        seen.append(x.detach())
+        return x
+
+    x, end = torch.rand(50, 3, generator=seeded()), torch.rand(50, 3, generator=seeded(1))
+    compute_loss_path(look, x, end, torch.zeros(50, dtype=torch.int64), points=7)
+    along = seen[0].reshape(50, 7, 3)
+    assert torch.equal(along[:, 0], x)
+    assert torch.equal(along[:, -1], end)
+
+
+def test_rows_do_not_mix() -> None:
+    module, (inputs, perturbed) = network(), pair()
+    whole = compute_loss_attributions(module, inputs, perturbed, LABELS, points=5).detach()
+    for row in range(5):
+        one = slice(row, row + 1)
+        alone = compute_loss_attributions(module, inputs[one], perturbed[one], LABELS[one], points=5).detach()
+        torch.testing.assert_close(alone, whole[one])
+
+
+def test_a_constant_network_has_no_attributions() -> None:
+    module = nn.Linear(1, 3)
+
+    def biased(x: Tensor) -> Tensor:
+        return module(torch.ones(len(x), 1))
+
+    x, end = torch.rand(2, 4, generator=seeded()), torch.rand(2, 4, generator=seeded(1))
+    path = compute_loss_path(biased, x, end, torch.tensor([0, 1]), points=3)
+    assert float(path.norms().detach().sum()) == 0
+    ascent = AttributionAscent(radius=0.1, steps=2, step=0.1)
+    assert ascent(Wrapped(biased), x, torch.tensor([0, 1]), seeded()).shape == x.shape
+
+
+class Wrapped(nn.Module):
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+# derivatives of the norm
+
+
+@pytest.mark.parametrize("activation", [nn.Tanh, nn.Softplus, nn.ReLU])
+def test_the_derivative_by_the_perturbed_input(activation: type[nn.Module]) -> None:
+    """The derivative of ||IG||_1 equals finite differences for each feature; also with rectifiers away from kinks."""
+    module, (inputs, perturbed) = network(activation), pair()
+    end = perturbed.clone().requires_grad_()
+    (found,) = torch.autograd.grad(compute_loss_path(module, inputs, end, LABELS, points=4).norms().sum(), end)
+    for index in range(6):
+        shift = torch.zeros(6, dtype=torch.float64).index_fill(0, torch.tensor(index), 1e-6).reshape(2, 3)
+        above, below = (
+            compute_loss_path(module, inputs, perturbed + sign * shift, LABELS, points=4).norms().detach()
+            for sign in (1, -1)
+        )
+        torch.testing.assert_close(found.flatten(1)[:, index], (above - below) / 2e-6, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("scheme", [IgNorm(weight=0.7, points=5, steps=1), IgSumNorm(weight=0.7, points=5, steps=1)])
+def test_the_derivative_by_the_parameters(scheme: Scheme, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The derivative of the schemes' loss at a fixed x' equals finite differences."""
+    module, (inputs, perturbed) = network(), pair()
+    monkeypatch.setattr(AttributionAscent, "ascend", lambda *_: perturbed)
+
+    def loss() -> Tensor:
+        (part,) = scheme.parts(Batch(module, inputs, LABELS, seeded(), 1.0))
+        return part.loss
+
+    parameters = list(module.parameters())
+    for parameter, gradient in zip(parameters, torch.autograd.grad(loss(), parameters), strict=True):
+        index, values = int(gradient.abs().argmax()), []
+        with torch.no_grad():
+            flat = parameter.view(-1)
+            for shift in (1e-6, -2e-6):
+                flat[index] += shift
+                values.append(float(loss().detach()))
+            flat[index] += 1e-6
+        assert (values[0] - values[1]) / 2e-6 == pytest.approx(float(gradient.flatten()[index]), rel=1e-5)
+
+
+# the ascent
+
+
+def slow_ascent(ascent: AttributionAscent, module: nn.Module, inputs: Tensor, labels: Tensor, start: Tensor) -> Tensor:
+    """The ascent by loops over rows and points, with the derivative of the whole objective."""
+    worst = []
+    for x, label, end in zip(inputs, labels, start, strict=True):
+
+        def loss(z: Tensor, label: Tensor = label) -> Tensor:
+            return F.cross_entropy(module(z[None]), label[None])
+
+        def objective(end: Tensor, x: Tensor = x, loss: Callable[[Tensor], Tensor] = loss) -> Tensor:
+            total = torch.zeros_like(x)
+            for k in range(ascent.points):
+                point = x + k / (ascent.points - 1) * (end - x)
+                half = 0.5 if k in (0, ascent.points - 1) else 1.0
+                total = total + half * torch.autograd.functional.jacobian(loss, point, create_graph=True)
+            attributions = (end - x) * total / (ascent.points - 1)
+            return ascent.loss_weight * loss(end) + ascent.norm_weight * attributions.abs().sum()
+
+        for _ in range(ascent.steps):
+            end = end.detach().requires_grad_()
+            (derivative,) = torch.autograd.grad(objective(end), end)
+            lower, upper = ascent.bounds
+            end = torch.clamp(end + ascent.step * derivative.sign(), x - ascent.radius, x + ascent.radius)
+            end = end.clamp(lower, upper).detach()
+        worst.append(end)
+    return torch.stack(worst)
+
+
+def starts(ascent: AttributionAscent, inputs: Tensor) -> Tensor:
+    """The starts as the ascent draws them: uniform between the larger lower limit and the smaller upper limit."""
+    lower = (inputs - ascent.radius).clamp(min=ascent.bounds[0])
+    upper = (inputs + ascent.radius).clamp(max=ascent.bounds[1])
+    return lower + torch.rand(inputs.shape, generator=seeded(3), dtype=inputs.dtype) * (upper - lower)
+
+
+@pytest.mark.parametrize("weights", [(1.0, 0.1), (0.0, 1.0), (1.0, 4.0), (1.0, 0.0)])
+@pytest.mark.parametrize("activation", [nn.Tanh, nn.ReLU])
+def test_the_ascent_equals_the_formula(activation: type[nn.Module], weights: tuple[float, float]) -> None:
+    module = network(activation)
+    inputs = torch.rand(5, 2, 3, generator=seeded(), dtype=torch.float64)
+    ascent = AttributionAscent(0.3, 4, 0.15, 3, *weights, bounds=(0.0, 1.0))
+    found = ascent(module, inputs, LABELS, seeded(3))
+    torch.testing.assert_close(found, slow_ascent(ascent, module, inputs, LABELS, starts(ascent, inputs)))
+
+
+def test_the_maximum_of_a_quadratic_in_a_box_by_enumeration() -> None:
+    """The best of 64 ascents equals the best of 40,000 points of the box, for several weights of loss and norm."""
+    a, b = torch.tensor([[3.0, 0.8], [0.8, -1.5]]).double(), torch.tensor([-1.0, 0.6]).double()
+    module, x = Quadratic(a, b, 9.0), torch.tensor([[0.45, 0.9]]).double()
+    sides = [torch.linspace(max(0.0, c - 0.25), min(1.0, c + 0.25), 201, dtype=torch.float64) for c in (0.45, 0.9)]
+    box, q = torch.cartesian_prod(*sides), module.value
+    where = []
+    for loss_weight, norm_weight in ((1.0, 0.1), (0.0, 1.0), (1.0, 5.0)):
+
+        def objective(end: Tensor, u: float = loss_weight, v: float = norm_weight) -> Tensor:
+            return u * q(end) + v * ((end - x) * ((x + end) / 2 @ a + b)).abs().sum(dim=1)
+
+        ascent = AttributionAscent(0.25, 60, 0.02, 2, loss_weight, norm_weight, (0.0, 1.0))
+        ends = ascent(module, x.repeat(64, 1), torch.zeros(64, dtype=torch.int64), seeded())
+        found, expected = objective(ends).max(), objective(box).max()
+        assert float(found.detach()) == pytest.approx(float(expected.detach()), rel=2e-3)
+        where.append(box[objective(box).argmax()])
+    assert not torch.equal(where[0], where[1])  # so that the weights matter
+
+
+def test_a_separable_quadratic_has_its_maximum_at_the_limits() -> None:
+    """q = 9 + b x: IG_i = b_i d_i, so the loss is largest at sign(b) r, and the norm alone on the longer side."""
+    b = torch.tensor([1.0, -0.5, 0.25, 0.0]).double()
+    module = Quadratic(torch.zeros(4, 4).double(), b, 9.0)
+    x, labels = torch.tensor([[0.5, 0.9, 0.1, 0.5]]).double(), torch.tensor([0])
+    ascent = AttributionAscent(0.2, 20, 0.05, 3, 1.0, 0.1, (0.0, 1.0))
+    end = ascent(module, x, labels, seeded())
+    torch.testing.assert_close(end[:, :3], torch.tensor([[0.7, 0.7, 0.3]]).double())
+    free = AttributionAscent(0.2, 20, 0.05, 3, 0.0, 1.0)  # the limits of the bounds, and the maximum of the loss
+    for seed in range(4):
+        end = free(module, x, labels, seeded(seed))
+        norm = compute_loss_attributions(module, x, end, labels, points=2).detach().abs().sum()
+        assert float(norm) == pytest.approx(0.2 * 1.75)
+
+
+def test_no_feature_starts_where_the_norm_has_its_kink() -> None:
+    """With a clipped start, half of the features at a bound would stay there: |d_i| has no slope at 0."""
+    x = torch.zeros(4, 500, dtype=torch.float64)
+    b = torch.linspace(0.1, 1, 500, dtype=torch.float64)
+    ascent = AttributionAscent(0.3, 10, 0.1, 2, 0.0, 1.0, (0.0, 1.0))
+    end = ascent(Quadratic(torch.zeros(500, 500).double(), b, 9.0), x, torch.zeros(4, dtype=torch.int64), seeded())
+    torch.testing.assert_close(end, torch.full_like(x, 0.3))
+
+
+def test_the_ascent_stays_in_ball_and_bounds_and_changes_nothing_else() -> None:
+    module = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), *network(nn.ReLU)[1:]).train()
+    module[1].eval()
+    inputs, bounds = torch.rand(5, 2, 3, generator=seeded(), dtype=torch.float64), (0.0, 1.0)
+    modes: list[bool] = []
+    module.register_forward_pre_hook(lambda part, _: modes.append(any(each.training for each in part.modules())))
+    before, state = inputs.clone(), torch.get_rng_state()
+    for limits in (bounds, (torch.zeros(()), torch.ones(2, 3, dtype=torch.float64))):
+        ascent = AttributionAscent(0.4, 6, 0.2, 3, bounds=limits)
+        with torch.no_grad():
+            end = ascent(module, inputs, LABELS, seeded())
+        assert not end.requires_grad
+        assert float((end - inputs).abs().max()) <= 0.4 + 1e-12
+        assert float(end.min()) >= 0
+        assert float(end.max()) <= 1
+        assert torch.equal(end, ascent(module, inputs, LABELS, seeded()))
+    assert torch.equal(inputs, before)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not any(modes)
+    assert [part.training for part in module] == [True, False, True, True, True]
+    assert all(parameter.grad is None for parameter in module.parameters())
+
+
+def test_the_ascent_increases_the_objective() -> None:
+    module = network()
+    inputs = torch.rand(5, 2, 3, generator=seeded(), dtype=torch.float64)
+    for weights in ((1.0, 0.1), (0.0, 1.0)):
+        reached = []
+        for steps in (1, 4, 12):
+            ascent = AttributionAscent(0.3, steps, 0.06, 5, *weights, bounds=(0.0, 1.0))
+            end = ascent(module, inputs, LABELS, seeded())
+            path: LossPath = compute_loss_path(module, inputs, end, LABELS, points=5)
+            reached.append(float(ascent.compute_objective(path).sum().detach()))
+        assert reached == sorted(reached)
+        assert reached[2] > 1.1 * reached[0]
+
+
+def test_rows_of_an_ascent_do_not_mix() -> None:
+    module = network()
+    inputs = torch.rand(5, 2, 3, generator=seeded(), dtype=torch.float64)
+    ascent = AttributionAscent(0.3, 4, 0.1, 3, bounds=(0.0, 1.0))
+    other = torch.cat([inputs[:3], torch.rand(2, 2, 3, generator=seeded(9), dtype=torch.float64)])
+    first, second = (ascent(module, x, LABELS, seeded())[:3] for x in (inputs, other))
+    torch.testing.assert_close(first, second)
+
+
+# training
+
+
+@pytest.mark.parametrize("scheme", [IgNorm(radius=0.1, weight=1.0, steps=5), IgSumNorm(radius=0.1, steps=5)])
+def test_training_reduces_the_largest_norm(scheme: Scheme) -> None:
+    """Three clouds, with the same initial weights: smaller integrated gradients at the same accuracy."""
+    labels = torch.arange(150) % 3
+    centres = torch.tensor([[0.2, 0.2, 0.8, 0.5], [0.8, 0.3, 0.2, 0.5], [0.5, 0.8, 0.5, 0.5]])
+    inputs = (centres[labels] + 0.1 * torch.randn(150, 4, generator=seeded(1))).clamp(0, 1)
+    attack, norms = AttributionAscent(0.1, 20, 0.02, 9, 0.0, 1.0, (0.0, 1.0)), []
+    for each in (Natural(), scheme):
+        module = initialize(nn.Sequential(nn.Linear(4, 24), nn.ReLU(), nn.Linear(24, 3)), seeded())
+        options = {"epochs": 25, "batch_size": 25, "learning_rate": 0.03, "bounds": (0.0, 1.0)}
+        train_classifier(module, inputs, labels, scheme=each, generator=seeded(2), **options)
+        assert accuracy(module, inputs, labels) > 0.95
+        worst = attack(module, inputs, labels, seeded(5))
+        norms.append(
+            float(compute_loss_attributions(module, inputs, worst, labels, points=30).detach().abs().sum() / 150)
+        )
+    assert norms[1] < 0.8 * norms[0]
+
+
+# errors
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"radius": -0.1}, "radius: expected a finite number of at least 0"),
+        ({"radius": math.inf}, "radius: expected"),
+        ({"steps": 0}, "steps: expected a whole number of at least 1"),
+        ({"step": math.nan}, "step: expected"),
+        ({"points": 1}, "points: expected a whole number of at least 2"),
+        ({"points": 3.0}, "points: expected"),
+        ({"loss_weight": -1}, "loss_weight: expected"),
+        ({"norm_weight": -1}, "norm_weight: expected"),
+    ],
+)
+def test_options_are_checked(change: dict[str, float], complaint: str) -> None:
+    with pytest.raises(ArgumentError, match=complaint):
+        AttributionAscent(**({"radius": 0.1, "steps": 2, "step": 0.1} | change))
+
+
+def test_data_are_checked() -> None:
+    module, (inputs, perturbed) = network(), pair()
+    with pytest.raises(ArgumentError, match=r"perturbed: expected shape \(5, 2, 3\)"):
+        compute_loss_attributions(module, inputs, perturbed[:4], LABELS)
+    with pytest.raises(ArgumentError, match="labels: expected one label per input"):
+        compute_loss_attributions(module, inputs, perturbed, LABELS[:4])
+    with pytest.raises(ArgumentError, match="points: expected a whole number of at least 2"):
+        compute_loss_attributions(module, inputs, perturbed, LABELS, points=1)
+    with pytest.raises(ArgumentError, match="inputs: expected values within the bounds"):
+        AttributionAscent(0.1, 1, 0.1, bounds=(0.0, 1.0))(module, inputs, LABELS, seeded())
