@@ -168,7 +168,7 @@ def test_what_does_not_fit_is_refused(arguments: tuple[Any, Any], options: dict[
 def test_a_result_draws_its_values_and_its_worst_sample(digits: Dataset, lenet: standfast.Model) -> None:
     metric = standfast.metrics.WorstCase(standfast.LinfBall(0.1), budget=40)
     result = metric(lenet, "saliency", digits.inputs[:6])
-    axes = draw(result.plot())
+    axes = draw(standfast.show(result))
     assert len(axes) == 5
     values = np.sort(result.value.numpy())
     assert np.allclose(axes[0].lines[0].get_ydata(), values)
@@ -181,7 +181,7 @@ def test_a_result_draws_its_values_and_its_worst_sample(digits: Dataset, lenet: 
     assert np.allclose(axes[4].images[1].get_array(), result.tensors()["maps"][worst, 0])
     turned = standfast.metrics.WorstCase(standfast.neighbourhoods.Rotation(20), search="random", budget=5)
     result = turned(lenet, "saliency", digits.inputs[:1])
-    axes = draw(result.plot())
+    axes = draw(standfast.show(result))
     angle = float(result.parameters["angle [degrees]"][0])
     assert axes[3].get_title().splitlines()[1].replace("−", "-") == f"angle {angle:.3g} degrees"
     assert len(axes) == 7
@@ -190,13 +190,13 @@ def test_a_result_draws_its_values_and_its_worst_sample(digits: Dataset, lenet: 
     assert np.allclose(axes[6].images[1].get_array(), back.nan_to_num())
     assert axes[6].collections  # corners that not both see
     lower = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=3)(lenet, "saliency", digits.inputs[:3])
-    assert len(draw(lower.plot())) == 1  # it stores no pictures
+    assert len(draw(standfast.show(lower))) == 1  # it stores no pictures
 
 
 def test_intervals_of_single_samples_are_drawn(digits: Dataset, lenet: standfast.Model) -> None:
     metric = standfast.metrics.MisinterpretationProbability(standfast.LinfBall(0.1), threshold=0.95, preset="quick")
     result = metric(lenet, "integrated_gradients:steps=2", digits.inputs[:3])
-    (axes,) = draw(result.plot())
+    (axes,) = draw(standfast.show(result))
     assert result.low is not None
     heights = sorted(segment[0][1] for segment in axes.collections[0].get_segments())
     finite = result.low[torch.isfinite(result.low)]

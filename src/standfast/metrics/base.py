@@ -379,7 +379,6 @@ metrics: Registry[type[Metric]] = Registry(
     "standfast.metrics",
     lambda kind: isinstance(kind, type) and issubclass(kind, Metric),
     named=True,
-    packages=dict.fromkeys(("captum", "quantus"), "standfast.integrations.peers:peer_class"),
 )
 
 

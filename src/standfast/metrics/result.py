@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any, Literal, get_args
 
 import polars as pl
@@ -133,26 +131,3 @@ class Result:
             kept = [number if fine else None for number, fine in zip(numbers, evaluated, strict=True)]
             common[name] = pl.Series(name, kept, dtype=pl.Float64).fill_nan(None)
         return pl.DataFrame({**common, **self.columns()})
-
-    def plot(
-        self, *, features: Sequence[str] | None = None, tokens: Sequence[Sequence[str]] | None = None
-    ) -> list[Any]:
-        """Draw the values with matplotlib, and the sample with the worst value where its inputs and maps are stored.
-
-        The first axes have a point for each sample, in the order of the values, with its interval. The others show the
-        input and its map, and the perturbed input and its map if there is one, as `standfast.show` does; then, where
-        the metric moved that map back to the positions of the input, the map moved back.
-
-        Args:
-            features: names of the columns of a table or of the channels of a series.
-            tokens: the words of each sample, for embedded text.
-
-        Returns:
-            The matplotlib axes.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed (`pip install 'standfast[plot]'`).
-        """
-        # a metric knows nothing of its presentation, so the plots are found by name, and only when they are asked for
-        drawn: list[Any] = import_module("standfast.plots").plot_result(self, features=features, tokens=tokens)
-        return drawn

@@ -1,13 +1,13 @@
 """Plots for scripts and notebooks, drawn with matplotlib (the extra `plot`), which is imported when one is drawn.
 
-`show` draws maps over their inputs. `Result.plot` and `Findings.plot` draw numbers. The report draws its charts itself.
+`show` draws maps over their inputs, or a single result; `Findings.plot` draws the numbers of a study. The report draws
+its charts itself.
 """
 
 from __future__ import annotations
 
 from standfast.plots.canvas import escape_text, import_pyplot
-from standfast.plots.maps import show
 from standfast.plots.panels import Bar, Panel, plot_panels
-from standfast.plots.samples import plot_result
+from standfast.plots.samples import show
 
-__all__ = ["Bar", "Panel", "escape_text", "import_pyplot", "plot_panels", "plot_result", "show"]
+__all__ = ["Bar", "Panel", "escape_text", "import_pyplot", "plot_panels", "show"]

@@ -1,4 +1,4 @@
-"""`show`: explanations over the inputs that they explain: images, series, tables and text."""
+"""Explanations over the inputs that they explain: images, series, tables and text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GROUND = "0.86"
 _WIDTHS = {"image": 2.2, "series": 4.6, "table": 4.2, "text": 5.4}
 
 
-def show(
+def draw_maps(
     inputs: Any,
     maps: Maps,
     *,
@@ -34,36 +34,7 @@ def show(
     titles: Sequence[str] | None = None,
     most: int = 8,
 ) -> list[Axes]:
-    """Draw explanations over their inputs with matplotlib: a row for each sample, a column for each explainer.
-
-    Images `(C, H, W)` are grey behind a map that is red where it is positive and blue where it is negative, next to the
-    input itself. Series `(C, T)` are lines, one below the other, on the colour of their relevance. Tables `(F,)` are
-    bars, the largest first. Text has its words on coloured ground; relevance is summed over the embedding. Positions of
-    images and series where a map is NaN in all channels are hatched.
-
-    Args:
-        inputs: `(N, ...)`, or a single sample if `maps` are for a single one; or a `Dataset`, which brings features and
-            tokens along.
-        maps: attributions, shaped like the inputs; or a mapping from the names of explainers to them.
-        features: names of the columns of a table or of the channels of a series.
-        tokens: the words of each sample, for embedded text `(dim, T)`.
-        titles: a title for each sample.
-        most: draw at most this many samples.
-
-    Returns:
-        The axes, in rows.
-
-    Raises:
-        ArgumentError: shapes do not match.
-        MissingExtraError: matplotlib is not installed (`pip install 'standfast[plot]'`).
-
-    >>> import standfast, torch
-    >>> digits = standfast.data.bundled("digits")[:2]
-    >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=digits.bounds)
-    >>> maps = {name: standfast.explainers.get(name)(model, digits.inputs) for name in ("saliency", "lrp")}
-    >>> len(standfast.show(digits, maps))  # in each row the digit and two maps
-    6
-    """
+    """Draw explanations over their inputs; `show` describes the arguments."""
     if not isinstance(inputs, Tensor | np.ndarray):  # a data set
         features = getattr(inputs, "features", None) if features is None else features
         tokens = getattr(inputs, "tokens", None) if tokens is None else tokens

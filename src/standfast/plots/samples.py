@@ -1,4 +1,4 @@
-"""A single `Result`: its values over samples, and pictures of the sample that says most against the explainer."""
+"""`show`: maps over their inputs, or a single `Result` with the sample that says most against the explainer."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from standfast.errors import check
 from standfast.metrics.result import Result
 from standfast.plots.canvas import ESTIMATE, escape_text, import_pyplot
-from standfast.plots.maps import show
+from standfast.plots.maps import Maps, draw_maps
 from standfast.presentation import Reading, presentation_of
 from standfast.presentation.base import ALIGNED, format_number
 from standfast.presentation.wording import describe_parameters
@@ -21,10 +22,62 @@ if TYPE_CHECKING:
 PICTURES = ("origins", "origin_maps", "inputs", "maps")
 
 
-def plot_result(
-    result: Result, *, features: Sequence[str] | None = None, tokens: Sequence[Sequence[str]] | None = None
+def show(
+    subject: Any,
+    maps: Maps | None = None,
+    *,
+    features: Sequence[str] | None = None,
+    tokens: Sequence[Sequence[str]] | None = None,
+    titles: Sequence[str] | None = None,
+    most: int = 8,
 ) -> list[Axes]:
-    """What `Result.plot` draws: the values in order, and the worst sample before and after, where it is stored."""
+    """Draw with matplotlib: explanations over the inputs that they explain, or the result of one metric.
+
+    Of inputs and maps: a row for each sample, a column for each explainer. Images `(C, H, W)` are grey behind a map
+    that is red where it is positive and blue where it is negative, next to the input itself. Series `(C, T)` are lines,
+    one below the other, on the colour of their relevance. Tables `(F,)` are bars, the largest first. Text has its words
+    on coloured ground; relevance is summed over the embedding. Positions of images and series where a map is NaN in all
+    channels are hatched.
+
+    Of a `Result`: a point for each sample, in the order of the values, with its interval. Where inputs and maps are
+    stored, the sample with the worst value follows: the input and its map, the perturbed input and its map if there is
+    one, and, where the metric moved that map back to the positions of the input, the map moved back.
+
+    Args:
+        subject: a `Result`; or inputs `(N, ...)`, or a single sample if `maps` are for a single one; or a `Dataset`,
+            which brings features and tokens along.
+        maps: attributions, shaped like the inputs; or a mapping from the names of explainers to them. None for a
+            result.
+        features: names of the columns of a table or of the channels of a series.
+        tokens: the words of each sample, for embedded text `(dim, T)`.
+        titles: a title for each sample of inputs.
+        most: draw at most this many samples of inputs.
+
+    Returns:
+        The axes, in rows.
+
+    Raises:
+        ArgumentError: shapes do not match, or `maps` are missing, or given with a result.
+        MissingExtraError: matplotlib is not installed (`pip install 'standfast[plot]'`).
+
+    >>> import standfast, torch
+    >>> digits = standfast.data.bundled("digits")[:2]
+    >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=digits.bounds)
+    >>> maps = {name: standfast.explainers.get(name)(model, digits.inputs) for name in ("saliency", "lrp")}
+    >>> len(standfast.show(digits, maps))  # in each row the digit and two maps
+    6
+    >>> len(standfast.show(standfast.metrics.AOPC(steps=4)(model, "saliency", digits.inputs)))
+    1
+    """
+    if isinstance(subject, Result):
+        check(maps is None, "maps", "none with a result, which brings its own", type(maps).__name__)
+        return _draw_result(subject, features, tokens)
+    check(maps is not None, "maps", "attributions of the inputs, or a mapping from names to them", "none")
+    assert maps is not None
+    return draw_maps(subject, maps, features=features, tokens=tokens, titles=titles, most=most)
+
+
+def _draw_result(result: Result, features: Sequence[str] | None, tokens: Sequence[Sequence[str]] | None) -> list[Axes]:
     reading = presentation_of(result.metric).reading(result.options)
     plt = import_pyplot()
     _, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
@@ -48,7 +101,7 @@ def plot_result(
         maps.append(np.asarray(stored[ALIGNED[0]][worst].detach().cpu()))
         titles.append("map moved back\n(hatched: not seen)")
     words = None if tokens is None else [tokens[worst]] * len(inputs)
-    drawn = show(np.stack(inputs), {"map": np.stack(maps)}, features=features, tokens=words, titles=titles)
+    drawn = draw_maps(np.stack(inputs), {"map": np.stack(maps)}, features=features, tokens=words, titles=titles)
     return [axes, *drawn]
 
 

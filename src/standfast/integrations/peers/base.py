@@ -32,12 +32,12 @@ from torch import Tensor
 from standfast.errors import ArgumentError, StandfastError
 from standfast.explainers import Explainer
 from standfast.integrations.peers.sample import Sample, isolate
-from standfast.metrics import get
-from standfast.metrics.base import Direction, Metric, plain
+from standfast.metrics.base import Direction, Metric, metrics, plain
 from standfast.metrics.probe import Probe
 from standfast.metrics.result import Result
 from standfast.model import Model
 from standfast.records import set_fields
+from standfast.registry import build
 from standfast.tensors import content_keys, draw_seed
 
 Reduce = Literal["mean", "last", "max"]
@@ -105,7 +105,7 @@ class PeerMetric(Metric):
 
     def __reduce__(self) -> tuple[Any, ...]:
         given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return get, (self.name,), {"given": given}
+        return _restore, (self.name,), {"given": given}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         set_fields(self, **state["given"])
@@ -188,6 +188,11 @@ class PeerMetric(Metric):
             return math.nan, _describe_error(error)
         value = self.reduce_answer(answer)
         return (value, None) if math.isfinite(value) else (math.nan, f"{self.name} gave {value}")
+
+
+def _restore(name: str) -> Metric:
+    """A metric of the class that pickle cannot find, because it is made at run time."""
+    return build(metrics, name)
 
 
 def _flatten(answer: object) -> list[float]:
