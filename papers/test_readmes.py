@@ -19,7 +19,7 @@ load_tables(*TABLES)
 
 def test_commands_of_papers_exist() -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in PAGES)
-    named = set(re.findall(r"python -m papers\.(\w+) (\w+)", text))
+    named = set(re.findall(r"python -m papers\.([a-z_]+) ([a-z]\w*)", text))
     assert named
     assert [(p, name) for p, name in named if f"{_PREFIXES[p]}-{name}" not in reproductions.names()] == []
 
