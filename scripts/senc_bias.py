@@ -1,6 +1,6 @@
-"""The numbers and the figure of docs/senc-bias.md.
+"""The numbers and the figure of papers/senc/README.md and docs/senc-bias.md.
 
-    python scripts/senc_bias.py              bias of the published sum; writes docs/senc-bias.svg (about a minute)
+    python scripts/senc_bias.py              bias of the published sum; writes papers/senc/senc-bias.svg (a minute)
     python scripts/senc_bias.py --readings   perfectly consistent weights, and other readings of the sum (a minute)
     python scripts/senc_bias.py --pooled     error rate and coverage of the test and interval over inputs (a minute)
     python scripts/senc_bias.py --masks      how many masks real digits need for a tolerance (minutes)
@@ -35,7 +35,7 @@ from standfast.statistics.paired import bootstrap_interval
 from standfast.statistics.pooling import pool_inputs
 from standfast.tensors import Streams
 
-FIGURE = Path(__file__).resolve().parents[1] / "docs" / "senc-bias.svg"
+FIGURE = Path(__file__).resolve().parents[1] / "papers" / "senc" / "senc-bias.svg"
 MASKS, FEATURES, KEEP, RUNS = 5000, 20, 0.8, 400
 # mean and spread of the weights of prediction and explanation, which have nothing to do with each other
 SETTINGS = (((0.9, 0.1), (0.5, 0.1)), ((0.7, 0.25), (0.5, 0.15)), ((0.5, 0.3), (0.3, 0.2)), ((0.9, 0.1), (0.0, 0.1)))

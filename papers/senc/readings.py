@@ -1,4 +1,4 @@
-"""Two other readings of the paper's Algorithm 1, for docs/senc-bias.md. No metric uses them.
+"""Two other readings of the paper's Algorithm 1, for papers/senc/README.md. No metric uses them.
 
 Line 10 of the algorithm, with images as masks and a sum over masks, and RISE, on which the masks are modelled, allow
 readings other than Eq. 1 to 4. Source: Tan, "Evaluating Sensitivity Consistency of Explanations" (WACV 2025), Sec. 3.2;

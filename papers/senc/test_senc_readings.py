@@ -1,4 +1,4 @@
-"""The other readings of SenC's sums equal loops with scipy, and do on known weights what docs/senc-bias.md says."""
+"""The other readings of SenC's sums equal loops with scipy, and do on known weights what the README says."""
 
 from __future__ import annotations
 

@@ -331,7 +331,7 @@ def is_settled(found: Consistency, tolerance: float) -> Tensor:
 
     If masks stop there, rho is within `tolerance` of the rho of infinitely many masks in at least 95% of the problems
     that stopped. The distance to the ends decides, not half the width, since rho need not be in the middle. It counts
-    1.2 times, since repeated checks stop too early by chance. Both were measured, see docs/senc-bias.md. Degenerate
+    1.2 times, since repeated checks stop too early by chance. Both were measured, see papers/senc/README.md. Degenerate
     problems are not settled.
     """
     check(tolerance > 0, "tolerance", "a number above 0", tolerance)
