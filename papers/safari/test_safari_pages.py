@@ -111,5 +111,5 @@ def test_tables_of_photographs_are_those_of_the_submission() -> None:
     labels = PHOTOGRAPHS["docs/imagenet.md", CAMERA][:3]
     for names, *counts in read_section("docs/imagenet.md", CAMERA)[12:]:
         for name in names.split(", "):
-            rows = [results.samples.filter(pl.col("explainer") == name, pl.col("label") == label) for label in labels]
-            assert counts == [str(row["misinterpreted"].sum()) for row in rows], name
+            frames = [results.samples.filter(pl.col("explainer") == name, pl.col("label") == label) for label in labels]
+            assert counts == [str(row["misinterpreted"].sum()) for row in frames], name
