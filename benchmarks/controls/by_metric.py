@@ -1,4 +1,4 @@
-"""Which metrics see the difference between an explainer and a control? The tables of docs/controls.md.
+"""Which metrics see the difference between an explainer and a control? The table of docs/controls.md, and medians.
 
     STANDFAST_DATA=... python benchmarks/controls/by_metric.py [digits] [series] [table] [transformer] [--samples 20]
                                                              [--out FOLDER] [--metrics "c_eval;aopc"]

@@ -1,9 +1,9 @@
-"""Comparison of estimators of rare probabilities: the tables and the figure of docs/estimators.md.
+"""Comparison of estimators of rare probabilities: the tables of papers/safari/estimators.md, and their figure.
 
     python benchmarks/rare_events/estimators.py            everything (half an hour of one core); writes the page
     python benchmarks/rare_events/estimators.py --quick    a tenth of the runs on four problems (minutes); only prints
 
-`--part exact|widths|model` runs one part. `--runs` scales the numbers of runs (30 leaves them as they are). `--tables`
+`--part exact|model` runs one part. `--runs` scales the numbers of runs (30 leaves them as they are). `--tables`
 runs nothing and writes the page from the stored runs. The seed of a run depends on its name. Every run is stored as a
 line of a cache file (`build/estimators.jsonl`), so a command that was stopped continues where it was. Delete the file
 after changing an estimator.
@@ -23,8 +23,9 @@ import torch
 from cases import BLOCK, CASES, ESTIMATORS, MONTE_CARLO, QUICK, count_monte_carlo_hits, list_runs, make_seed
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE, CACHE = ROOT / "docs" / "estimators.md", ROOT / "build" / "estimators.jsonl"
-PARTS, FULL = ("exact", "widths", "model"), 30
+PAGE, CACHE = ROOT / "papers" / "safari" / "estimators.md", ROOT / "build" / "estimators.jsonl"
+FIGURE = ROOT / "docs" / "estimators.svg"  # of `PAGE`; that of another page stands beside it
+PARTS, FULL = ("exact", "model"), 30
 Key = tuple[str, str, int]
 
 
@@ -92,7 +93,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=None)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--tables", action="store_true", help="run nothing, use stored runs")
-    parser.add_argument("--page", type=Path, default=None, help="the page to write (docs/estimators.md)")
+    parser.add_argument("--page", type=Path, default=None, help="the page to write (papers/safari/estimators.md)")
     parser.add_argument("--cache", type=Path, default=CACHE)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -105,9 +106,10 @@ def main(arguments: list[str] | None = None) -> None:
     shown = todo if page is None else list_tasks(PARTS, runs)  # a page holds all parts that there are runs of
     results = [cache.runs[key] for key in shown if key in cache.runs]
     summaries = tables.summarise(results)
-    tables.publish(summaries, results, page)
+    tables.publish(summaries, page)
     if page is not None:
-        page.with_suffix(".svg").write_text(figure.draw(summaries))
+        target = FIGURE if page == PAGE else page.with_suffix(".svg")
+        target.write_text(figure.draw(summaries))
 
 
 if __name__ == "__main__":

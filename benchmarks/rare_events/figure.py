@@ -1,4 +1,4 @@
-"""The figure of docs/estimators.md: error against evaluations, and how often intervals contain the truth."""
+"""The figure of papers/safari/estimators.md: error against evaluations, and how often intervals contain the truth."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def list_tools() -> dict[str, Tool]:
 
 
 def list_problems() -> dict[str, Callable[[], Problem]]:
-    """The exact problems of docs/estimators.md and the traps in few and in many dimensions."""
+    """The exact problems of papers/safari/estimators.md and the traps in few and in many dimensions."""
     found: dict[str, Callable[[], Problem]] = {}
     for dimension in (2, 100):
         for trap in TRAPS:

@@ -1,4 +1,4 @@
-"""The tables and the headline of docs/estimators.md, from the runs that `estimators.py` keeps."""
+"""The tables of papers/safari/estimators.md, from the runs that `estimators.py` keeps."""
 
 from __future__ import annotations
 
@@ -10,15 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cases import CASES, COMPARED, LONG, MONTE_CARLO, WIDTHS
+from cases import CASES, COMPARED, MONTE_CARLO
 from scipy import stats
 
 KINDS = {case.name: case.kind for case in CASES}
-OURS, SEVERAL = COMPARED[0], 3  # with fewer runs the mean square error is not shown
-HEADER = (
-    "| problem | estimator | runs | bias of ln P | sd | rmse | claimed error | covered | evaluations"
-    " | rmse² x evaluations |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
-)
+OURS, SEVERAL = COMPARED[0], 3  # with fewer runs no mean square error is compared
 
 
 @dataclass(frozen=True)
@@ -120,106 +116,27 @@ def format_number(number: float) -> str:
     return f"{float(f'{number:.3g}'):,.0f}" if number < 1e7 else f"{number:.1e}".replace("e+0", "e").replace("e+", "e")
 
 
-def format_cells(row: Summary) -> str:
-    """The columns from the runs on."""
-    failed = f", {row.failed} failed" if row.failed else ""
-    head = f"{row.runs}{failed}"
+def format_cell(row: Summary | None) -> str:
+    """Bias, its standard error, the claimed error, and how many of the intervals hold."""
+    if row is None:
+        return "-"
+    held = f"{row.covered}/{row.runs}"
     if not len(row.values):
-        return f"{head} | - | - | - | - | {format_share(0, row.runs)} | {format_number(row.evaluations)} | - |"
+        return held
     spread = math.hypot(row.sd / len(row.values) ** 0.5 if len(row.values) > 1 else 0.0, row.truth_error)
     bias = f"{row.errors.mean():+.2f}" + (f" ± {spread:.2f}" if len(row.values) > 1 else "")
-    sd = "-" if math.isnan(row.sd) else f"{row.sd:.2f}"
     claimed = math.sqrt(float((row.claimed**2).mean()))
-    several = len(row.values) >= SEVERAL
-    return (
-        f"{head} | {bias} | {sd} | {f'{row.rmse:.2f}' if several else '-'} | {claimed:.2f} |"
-        f" {format_share(row.covered, row.runs)} | {format_number(row.evaluations)} |"
-        f" {format_number(row.work) if several else '-'} |"
-    )
-
-
-def format_monte_carlo(truth: float, samples: int) -> str:
-    """Plain Monte Carlo at a budget, calculated: its hits are binomial."""
-    p = math.exp(truth)
-    hits = np.arange(0, int(samples * p + 20 * math.sqrt(samples * p) + 30))
-    mass = stats.binom.pmf(hits, samples, p)
-    low = np.where(hits > 0, stats.beta.ppf(0.025, np.maximum(hits, 1), samples - hits + 1), 0.0)
-    high = stats.beta.ppf(0.975, hits + 1, samples - hits)
-    covered = float(mass[(low <= p) & (p <= high)].sum())
-    none = math.exp(samples * math.log1p(-p))
-    return (
-        f"calculated | no hit in {100 * none:.4g}% | - | - | - | {covered:.0%} |"
-        f" {format_number(samples)} | {format_number((1 - p) / p)} |"
-    )
-
-
-def make_table(summaries: dict[tuple[str, str], Summary], cases: Sequence[str], estimators: Sequence[str]) -> str:
-    """Rows by case, with plain Monte Carlo at the cost of ours where the truth is exact."""
-    lines = [HEADER]
-    for case in cases:
-        title = case
-        for estimator in estimators:
-            row = summaries.get((case, estimator))
-            if row is None:
-                continue
-            lines.append(f"| {title} | {estimator} | {format_cells(row)}")
-            title = ""
-        first = summaries.get((case, OURS))
-        if first is not None and KINDS[case] == "exact" and OURS in estimators:
-            lines.append(f"| | {MONTE_CARLO} | {format_monte_carlo(first.truth, round(first.evaluations))}")
-    return "\n".join(lines)
+    return f"{bias} ({claimed:.2f}), {held}"
 
 
 def make_exact_table(summaries: dict[tuple[str, str], Summary]) -> str:
-    """The exact problems, for the estimators that are compared."""
-    return make_table(summaries, [case.name for case in CASES if case.kind == "exact"], COMPARED)
-
-
-def make_widths_table(summaries: dict[tuple[str, str], Summary]) -> str:
-    """The walk with different widths."""
-    cases = [case.name for case in CASES if (case.name, WIDTHS[0]) in summaries]
-    names = {"SAFARI, M = 50": "SAFARI, M = 50, width r/30 (as published)"}
-    text = make_table(summaries, cases, WIDTHS)
-    for name, long in names.items():
-        text = text.replace(f"| {name} |", f"| {long} |")
-    return text
-
-
-def make_model_table(summaries: dict[tuple[str, str], Summary], results: Sequence[dict[str, Any]]) -> str:
-    """The digits with a reference by plain Monte Carlo, and the references."""
-    cases = [case.name for case in CASES if case.kind == "model"]
-    lines = []
-    for case in cases:
-        blocks = [r for r in results if r["case"] == case and r["estimator"] == MONTE_CARLO]
-        truth, error = compute_reference(blocks)
-        hits, samples = sum(b["hits"] for b in blocks), sum(b["evaluations"] for b in blocks)
-        seconds = sum(b["seconds"] for b in blocks)
-        lines.append(
-            f"- {case}: {hits} hits among {samples:,} samples, ln P = {truth:.2f} ± {error:.2f} ({seconds:.0f} seconds"
-            f" of one core). Mean square error x evaluations of plain Monte Carlo: {format_number(math.expm1(-truth))}."
-        )
-    return "\n".join(lines) + "\n\n" + make_table(summaries, cases, COMPARED)
-
-
-def make_rare_table(summaries: dict[tuple[str, str], Summary]) -> str:
-    """The digits without a reference, run by run."""
-    lines = [
-        "| event | estimator | ln P, run by run | claimed error | 95% intervals | evaluations |",
-        "| --- " * 6 + "|",
-    ]
-    for case in (case.name for case in CASES if case.kind == "rare"):
-        title = case
-        for estimator in (OURS, LONG, *COMPARED[1:]):
-            row = summaries.get((case, estimator))
-            if row is None or not len(row.values):
-                continue
-            runs = ", ".join(f"{value:.1f}" for value in row.values)
-            claimed = f"{math.sqrt(float((row.claimed**2).mean())):.2f}"
-            bounds = ", ".join(f"{low:.1f} to {high:.1f}" for low, high in row.bounds)
-            lines.append(
-                f"| {title} | {estimator} | {runs} | {claimed} | {bounds} | {format_number(row.evaluations)} |"
-            )
-            title = ""
+    """The exact problems: a row for each, and a column for each estimator."""
+    lines = [f"| problem | {' | '.join(COMPARED)} |", "| --- " * (len(COMPARED) + 1) + "|"]
+    found = {case for case, _ in summaries}
+    for case in CASES:
+        if case.kind == "exact" and case.name in found:
+            cells = [format_cell(summaries.get((case.name, estimator))) for estimator in COMPARED]
+            lines.append(f"| {case.name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -228,9 +145,13 @@ def select_kind(summaries: dict[tuple[str, str], Summary], estimator: str, kind:
     return [row for (case, name), row in summaries.items() if name == estimator and KINDS[case] == kind]
 
 
-def write_headline(summaries: dict[tuple[str, str], Summary]) -> str:
-    """One line for each estimator, over the exact problems and over the digits with a reference."""
-    lines = []
+def make_headline_table(summaries: dict[tuple[str, str], Summary]) -> str:
+    """A row for each estimator, over the exact problems and over the digits with a reference."""
+    lines = [
+        "| estimator | 95% intervals that hold | bias of ln P | evaluations for the same error, in standfast's"
+        " | digits: intervals that hold |",
+        "| --- " * 5 + "|",
+    ]
     base = {row.case: row for row in select_kind(summaries, OURS)}
     for estimator in COMPARED:
         rows = select_kind(summaries, estimator)
@@ -238,21 +159,16 @@ def write_headline(summaries: dict[tuple[str, str], Summary]) -> str:
             continue
         runs, covered = sum(row.runs for row in rows), sum(row.covered for row in rows)
         biases = [float(row.errors.mean()) for row in rows if len(row.values)]
-        text = (
-            f"- **{estimator}**: on {len(rows)} exact problems the 95% interval contains the true value in"
-            f" {format_share(covered, runs)} of {runs} runs; bias of ln P from {min(biases):+.2f} to {max(biases):+.2f}"
-        )
         ratios = [row.work / base[row.case].work for row in rows if min(row.runs, base[row.case].runs) >= SEVERAL]
-        if estimator != OURS and ratios:
-            text += (
-                f"; for the same error it needs {format_ratio(float(np.median(ratios)))} times standfast's evaluations"
-                f" (median of {len(ratios)}; {format_ratio(min(ratios))} to {format_ratio(max(ratios))})"
-            )
+        work = "1"
+        if estimator != OURS:
+            work = f"{format_ratio(float(np.median(ratios)))} (median of {len(ratios)})" if ratios else "-"
         digits = select_kind(summaries, estimator, "model")
-        if digits:
-            covered, runs = sum(row.covered for row in digits), sum(row.runs for row in digits)
-            text += f". Digits: {covered} of {runs} intervals contain plain Monte Carlo's value"
-        lines.append(text + ".")
+        held = f"{sum(row.covered for row in digits)}/{sum(row.runs for row in digits)}" if digits else "-"
+        lines.append(
+            f"| {estimator} | {format_share(covered, runs)} of {runs} | {min(biases):+.2f} to {max(biases):+.2f} |"
+            f" {work} | {held} |"
+        )
     return "\n".join(lines)
 
 
@@ -274,18 +190,12 @@ def replace_between(text: str, name: str, block: str) -> str:
     return pattern.sub(lambda _: f"{begin}\n\n{block}\n\n{end}", text)
 
 
-def publish(summaries: dict[tuple[str, str], Summary], results: Sequence[dict[str, Any]], page: Path | None) -> None:
+def publish(summaries: dict[tuple[str, str], Summary], page: Path | None) -> None:
     """Write the tables of the page, or print them if `page` is None."""
     kinds = {KINDS[case] for case, _ in summaries}
     blocks: dict[str, str] = {}
     if "exact" in kinds:
-        blocks |= {"headline": write_headline(summaries), "exact": make_exact_table(summaries)}
-    if any(estimator == WIDTHS[0] for _, estimator in summaries):
-        blocks["widths"] = make_widths_table(summaries)
-    if "model" in kinds:
-        blocks["model"] = make_model_table(summaries, results)
-    if "rare" in kinds:
-        blocks["rare"] = make_rare_table(summaries)
+        blocks |= {"headline": make_headline_table(summaries), "exact": make_exact_table(summaries)}
     if page is None:
         print("\n\n".join(f"{name}:\n\n{block}" for name, block in blocks.items()))
         return
