@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from installed_plugin import install
 
 from standfast.errors import ArgumentError, StandfastError
 from standfast.metrics import AOPC, Metric, metrics
@@ -21,14 +22,6 @@ from standfast.testing import METRIC_CHECKS
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "extending.md"
 BLOCK = re.compile(r"^```(?:python|yaml)\n(?:# (?P<file>\w+\.(?:py|yaml))\n)?(?P<code>.*?)^```$", re.M | re.S)
-
-
-def install(folder: Path, points: str) -> None:
-    """What pip would leave beside the modules: the metadata with the entry points."""
-    metadata = folder / "blur-1.0.dist-info"
-    metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: blur\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(points)
 
 
 @dataclass(frozen=True)
@@ -78,7 +71,7 @@ def page(tmp_path: Path) -> Page:
             script.append(block["code"])
     (toml,) = re.findall(r"```toml\n(.*?)```", text, re.S)
     points = re.sub(r'\[project\.entry-points\."(.*?)"\]', r"[\1]", toml).replace('"', "")
-    install(tmp_path / "site", points)
+    install(tmp_path / "site", "blur", points)
     return Page(modules, tmp_path / "site", "\n".join(script))
 
 
@@ -189,7 +182,7 @@ def test_options_of_the_page_are_checked(page: Page) -> None:
 
 
 def registry_with(folder: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> Registry[type]:
-    install(folder, "[standfast.shapes]\nround = blur:Round\nsquare = blur:Square\n")
+    install(folder, "blur", "[standfast.shapes]\nround = blur:Round\nsquare = blur:Square\n")
     (folder / "blur.py").write_text(module)
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delitem(sys.modules, "blur", raising=False)
