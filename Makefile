@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test slow bench mutants docs board board-submissions wheel audit test-minimum format clean
+.PHONY: setup demo test coverage slow bench mutants docs board board-submissions wheel audit test-minimum format clean
 
 setup: $(STAMP)
 	@echo "next: make demo"
@@ -26,6 +26,10 @@ test: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+# the lines of src/standfast that the tests reach, without those of other processes; the floor is in pyproject.toml
+coverage: $(STAMP)
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow

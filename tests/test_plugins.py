@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from installed_plugin import install
 
 from standfast.errors import ArgumentError, StandfastError
 from standfast.metrics import AOPC, Metric, metrics
@@ -21,14 +23,6 @@ from standfast.testing import METRIC_CHECKS
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "extending.md"
 BLOCK = re.compile(r"^```(?:python|yaml)\n(?:# (?P<file>\w+\.(?:py|yaml))\n)?(?P<code>.*?)^```$", re.M | re.S)
-
-
-def install(folder: Path, points: str) -> None:
-    """What pip would leave beside the modules: the metadata with the entry points."""
-    metadata = folder / "blur-1.0.dist-info"
-    metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: blur\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(points)
 
 
 @dataclass(frozen=True)
@@ -76,9 +70,10 @@ def page(tmp_path: Path) -> Page:
             (modules / block["file"]).write_text(block["code"], encoding="utf-8")
         else:
             script.append(block["code"])
+    shutil.copy(ROOT / "examples" / "deletion.py", modules)
     (toml,) = re.findall(r"```toml\n(.*?)```", text, re.S)
     points = re.sub(r'\[project\.entry-points\."(.*?)"\]', r"[\1]", toml).replace('"', "")
-    install(tmp_path / "site", points)
+    install(tmp_path / "site", "blur", points)
     return Page(modules, tmp_path / "site", "\n".join(script))
 
 
@@ -93,7 +88,7 @@ def test_files_of_the_page_register_themselves(page: Page) -> None:
     (page.modules / "page.py").write_text(page.script)
     page.run("page.py", paths=[page.modules])
     names = """
-import blur, deletion, blur_presentation, contrast, overlap, stripes
+import blur, deletion, blur_presentation, contrast, fading, overlap, stripes
 import torch
 import standfast
 from standfast.presentation import presentation_of
@@ -102,6 +97,7 @@ assert standfast.metrics.get("blur_consistency", size=5) == blur.BlurConsistency
 assert standfast.explainers.get("contrast:gain=2.0") == contrast.Contrast(2.0)
 assert standfast.similarity.get("overlap") is standfast.similarity.get(overlap.overlap) is overlap.OVERLAP
 assert len(standfast.data.load("stripes")) == 8
+assert standfast.neighbourhoods.neighbourhoods["fading"] is fading.Fading
 def powered(a, b, power=1):
     return overlap.overlap(a, b) ** power
 standfast.similarity.similarities.add("powered", standfast.similarity.Similarity("powered", powered))
@@ -151,7 +147,9 @@ def test_package_of_the_page_passes_the_whole_contract(page: Page) -> None:
 def test_package_of_the_page_in_a_study(page: Page) -> None:
     listed = """
 import standfast, sys
-for name, kind in (("contrast", standfast.explainers), ("overlap", standfast.similarity), ("stripes", standfast.data)):
+kinds = {"contrast": standfast.explainers, "overlap": standfast.similarity, "stripes": standfast.data}
+kinds["fading"] = standfast.neighbourhoods.neighbourhoods
+for name, kind in kinds.items():
     assert name in kind.names() and name not in sys.modules, name
 metric = standfast.metrics.get("blur_consistency")
 model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
@@ -170,7 +168,13 @@ assert "width of the blurring window in pixels, time steps or features, an odd n
     assert results.samples.group_by("metric").len().sort("metric")["len"].to_list() == [6, 6, 6]
     assert results.samples["value"].is_between(-1, 1).all()
     report = (page.modules / "results" / "study" / "report" / "index.html").read_text()
-    for words in ("petsiuk2018rise", "Similarity after a blur", "A moving average over 5 pixels.", "Deletion"):
+    for words in (
+        "petsiuk2018rise",
+        "Similarity after a blur",
+        "A moving average over 5 pixels.",
+        "Deletion",
+        "faded by",
+    ):
         assert words in report
     # the report of a computer that does not have the plug-in
     page.run("-m", "standfast.cli", "report", "results/study", "--out", "bare.html", paths=[])
@@ -189,7 +193,7 @@ def test_options_of_the_page_are_checked(page: Page) -> None:
 
 
 def registry_with(folder: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> Registry[type]:
-    install(folder, "[standfast.shapes]\nround = blur:Round\nsquare = blur:Square\n")
+    install(folder, "blur", "[standfast.shapes]\nround = blur:Round\nsquare = blur:Square\n")
     (folder / "blur.py").write_text(module)
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delitem(sys.modules, "blur", raising=False)

@@ -136,6 +136,10 @@ class Registry(Generic[T]):
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
 
+    def find_name(self, entry: object) -> str | None:
+        """The name under which `entry` is registered; None if it is not, or is a plug-in that nobody has asked for."""
+        return next((name for name, known in self._entries.items() if known is entry), None)
+
     def loaded(self) -> list[T]:
         """The entries that are registered, without the plug-ins that nobody has asked for."""
         return list(self._entries.values())

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from installed_plugin import install
 from report_builder import Builder, base
 
 from standfast import export
@@ -41,10 +42,7 @@ missing = wobbly:Nothing
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An installed package that brings presentations, as pip would leave it."""
     (tmp_path / "wobbly.py").write_text(MODULE)
-    metadata = tmp_path / "wobbly-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: wobbly\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(POINTS)
+    install(tmp_path, "wobbly", POINTS)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(presentations, "_entries", dict(presentations._entries))
     vars(presentations).pop("plugins", None)  # they are looked up once

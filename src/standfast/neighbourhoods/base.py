@@ -30,7 +30,11 @@ Bounds = tuple[float | Tensor, float | Tensor]
 
 _DRAWN = 1 << 23  # numbers that are drawn at once for one input, to be rejected or not
 
-neighbourhoods: Registry[type[Neighbourhood]] = Registry("neighbourhood")
+neighbourhoods: Registry[type[Neighbourhood]] = Registry(
+    "neighbourhood",
+    "standfast.neighbourhoods",
+    lambda kind: isinstance(kind, type) and issubclass(kind, Neighbourhood),
+)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from standfast.errors import ArgumentError
+from standfast.errors import ArgumentError, StandfastError
 from standfast.neighbourhoods.base import Neighbourhood, neighbourhoods
 from standfast.neighbourhoods.tables import Feature
 from standfast.records import Background, set_fields
@@ -26,7 +26,7 @@ def find_name(kind: type[Neighbourhood]) -> str:
     >>> find_name(LinfBall)
     'linf'
     """
-    return next((name for name in neighbourhoods if neighbourhoods[name] is kind), kind.__name__)
+    return neighbourhoods.find_name(kind) or kind.__name__
 
 
 def find_first_option(kind: type[Neighbourhood]) -> str | None:
@@ -142,13 +142,25 @@ def read_stored(options: object) -> Neighbourhood | None:
     if not isinstance(options, Mapping):
         return None
     key = next((key for key in KEYS if isinstance(options.get(key), str)), "")
-    kind = next((kind for kind in neighbourhoods.loaded() if kind.__name__ == options.get(key)), None)
+    kind = _find_class(options.get(key))
     if kind is None:
         return None
     own = {option: _read(value) for option, value in options.items() if option != key}
     try:
         return kind(**own)
     except (ArgumentError, TypeError):  # of another version of the library
+        return None
+
+
+def _find_class(title: object) -> type[Neighbourhood] | None:
+    """The class of this name: one that is registered, or that of a plug-in; None for a plug-in that does not load."""
+    known = next((kind for kind in neighbourhoods.loaded() if kind.__name__ == title), None)
+    plugin = next((name for name, point in neighbourhoods.plugins.items() if point.attr == title), None)
+    if known is not None or plugin is None:
+        return known
+    try:
+        return neighbourhoods[plugin]
+    except StandfastError:
         return None
 
 
