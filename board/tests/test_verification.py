@@ -13,10 +13,10 @@ from board_study import run
 from scipy import stats
 from submission_builder import build, draw_values, seal
 
-from standfast.errors import ArgumentError
+from standfast import ArgumentError
 from standfast_board import Verification, build_site, make_submission, verify_submission
 from standfast_board.submission import parse_submission
-from standfast_board.verification import find_foreign, is_trusted
+from standfast_board.verification import find_foreign
 
 OWN = """from pathlib import Path
 from torch import nn
@@ -49,7 +49,7 @@ def test_all_jobs_agree_with_the_same_bits(content: dict[str, Any]) -> None:
     assert (found.state, found.done, found.share) == ("verified", 12, 0.0)
     assert list(found.jobs.values()) == ["same bits"] * 12
     assert len(lines) == 12
-    assert found.text == "Verified: 12 of 12 jobs, drawn at random, were evaluated again: 12 with the same bits."
+    assert found.text.startswith("Verified: 12 of 12 jobs, drawn at random, were evaluated again: 12 same bits.")
     some = verify(content, 2, seed=found.seed)
     assert len(some.jobs) == 2
     assert some.share == 8 / 12
@@ -106,7 +106,7 @@ def test_other_numbers_are_found(content: dict[str, Any], edit: Callable[[dict[s
     edit(changed)
     found = verify(changed)
     assert found.state == "differs"
-    assert "with other numbers" in found.text
+    assert "different" in found.text
     assert found.share == 1.0
 
 
@@ -190,10 +190,11 @@ def test_functions_are_run_only_if_the_submission_is_trusted(tmp_path: Path) -> 
     import sys
 
     del sys.modules["own_of_board"]
-    assert not is_trusted(made, ["", made.digest[:15]])
     for wrong in ("", "zz", made.digest[:15]):
         with pytest.raises(ArgumentError, match="trusted: expected a digest, or its first 16 digits or more, got"):
             build_site([tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, trusted=[wrong])
+        with pytest.raises(ArgumentError, match="trusted: expected a digest, or its first 16 digits or more, got"):
+            verify_submission(made, 1, tmp_path, [wrong])
     assert not ran.exists()
     with pytest.warns(UserWarning, match=f"trusted: {'0' * 16} is the digest of none of these submissions"):
         site = build_site([tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, trusted=["0" * 16])

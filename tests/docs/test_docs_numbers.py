@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import math
 import re
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,12 +13,8 @@ import pytest
 import torch
 
 import standfast
-from standfast.export.rows import summary_frame
-from standfast.findings import list_entries
 from standfast.metrics import Metric
-from standfast.report.views import Contents
 from standfast.statistics.paired import signed_rank
-from standfast_board.submission import read_submission
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -132,49 +126,3 @@ def test_glossary_names_every_metric_and_every_reason_to_skip_a_sample() -> None
     anchors = re.findall(r"\{#([\w-]+)\}", glossary)
     assert len(anchors) == len(set(anchors))
     assert {"misclassification", "degenerate", "nonfinite", "censored", "resolved", "stalled"} <= set(anchors)
-
-
-#: the columns of the tables of photographs, by the headings that they are under
-PHOTOGRAPHS = {
-    "Does the map hold when a camera changes the photo?": [
-        "worst case, rotation",
-        "worst case, brightness",
-        "worst case, JPEG",
-        "probability, natural changes",
-    ],
-    "Does the map hold when nobody sees the change?": ["worst case, 4/255", "max sensitivity", "attack on the map"],
-    "Does the map go with the network?": ["corruption curve", "c-Eval", "data SenC", "parameter SenC"],
-}
-
-
-def write_cell(row: dict[str, Any] | None) -> str:
-    """A median with its interval and the mark of the best, as the page on photographs writes them."""
-    if row is None or not row["count"]:
-        return "–"
-    percent = row["label"] == "probability, natural changes"
-    value, low, high = (
-        f"{math.exp(row[end]):.0%}" if percent else f"{row[end]:z.2f}" for end in ("value", "low", "high")
-    )
-    bound = {"upper": "at most ", "lower": "at least ", None: ""}[row["bound"]]
-    interval = "" if bound == "at most " and row["high"] == row["value"] else f" [{low}, {high}]"
-    return bound + value + interval + (r" \*" if row["best"] else " =" if row["tied"] else "")
-
-
-def test_tables_of_photographs_are_those_of_the_submission() -> None:
-    results = read_submission(ROOT / "board/submissions/imagenet_lite0.json.gz").results
-    found = summary_frame(list_entries(Contents(results))).rows(named=True)
-    of = {(row["explainer"], row["label"]): row for row in found}
-    for heading, labels in PHOTOGRAPHS.items():
-        *rows, (_, *counts) = table("docs/imagenet.md", heading)[:11]
-        assert {row[0].strip("*") for row in rows} == {row["explainer"] for row in found}
-        assert counts == [str(of["Grad-CAM", label]["count"]) for label in labels]
-        for name, *cells in rows:
-            assert cells == [write_cell(of.get((name.strip("*"), label))) for label in labels], name
-    # the second table under the first heading: on how many photos the worst map is an unrelated one
-    heading, labels = next(iter(PHOTOGRAPHS.items()))
-    for names, *counts in table("docs/imagenet.md", heading)[12:]:
-        for name in names.split(", "):
-            rows = [
-                results.samples.filter(pl.col("explainer") == name, pl.col("label") == label) for label in labels[:3]
-            ]
-            assert counts == [str(row["misinterpreted"].sum()) for row in rows], name
