@@ -166,9 +166,12 @@ def _arrange(key: str, parts: list[tuple[Submission, str, str]], unranked: Colle
     first, data, model = parts[0]
     columns = _find_columns(parts)
     labels = {key: column.label for key, column in columns.items()}
-    about = {"data": {data: first.manifest["data"][data]}, "models": {model: first.manifest["models"][model]}}
-    about["metrics"] = {column.label: column.about for column in columns.values()}
-    about["repeats"] = max(column.repeats for column in columns.values())
+    about: dict[str, Any] = {
+        "data": {data: first.manifest["data"][data]},
+        "models": {model: first.manifest["models"][model]},
+        "metrics": {column.label: column.about for column in columns.values()},
+        "repeats": max(column.repeats for column in columns.values()),
+    }
     rows = _find_rows(parts, labels, unranked)
     results, rows, left_out = _read(about, rows)
     return Board(
@@ -358,7 +361,8 @@ def _combine(about: Mapping[str, Any], rows: Sequence[Row]) -> Findings:
         "controls": [row.name for row in ranked if row.control],
     }
     (data,), (model,) = about["data"], about["models"]
-    samples, jobs, arrays = [], [], {}
+    samples, jobs = [], []
+    arrays: dict[str, Mapping[str, Array]] = {}
     for row in ranked:
         place = {"data": data, "model": model, "explainer": row.name}
         own = [pl.lit(value).alias(name) for name, value in place.items()]

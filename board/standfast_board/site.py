@@ -175,22 +175,15 @@ def build_site(
     boards = arrange_boards(list(found.values()), keys["differs"], keys["verified"])
     for board in boards:
         problems |= {found[key].title: reason for key, reason in board.unreadable.items()}
-    pages |= _write_boards(environment, title, boards, found, problems)
+    sections = {board.slug: list_sections(board, states) for board in boards}
+    for board in boards:
+        page = _render(environment, "board_page.html", board=board, sections=sections[board.slug], ups="../")
+        pages[f"boards/{board.slug}.html"] = page
+    values = {"title": title, "boards": boards, "sections": sections, "submissions": found, "problems": problems}
+    pages["index.html"] = _render(environment, "board_index.html", **values, ups="")
     for name, problem in problems.items():
         tell(f"{name}: {problem}")
-    for name in ("boards", "submissions"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-        for page in (folder / name).glob("*.*"):
-            if page.suffix in (".html", ".json") and f"{name}/{page.name}" not in pages:
-                page.unlink()
-    for name, content in pages.items():
-        (folder / name).write_bytes(content)
-    known = {**before, **states}
-    listing = {
-        "standfast_board": _SCHEMA,
-        "verifications": {key: asdict(each) for key, each in known.items() if each.jobs},
-    }
-    (folder / _SITE).write_text(json.dumps(listing, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    _write_site(folder, pages, {**before, **states})
     titles = {key: each.title for key, each in found.items()}
     return BoardSite(folder, len(boards), titles, {key: states[key] for key in found}, problems)
 
@@ -226,6 +219,22 @@ def _read_verifications(folder: Path) -> dict[str, Verification]:
     raise ArgumentError("out", expected, f"{folder}, whose {_SITE} is another one")
 
 
+def _write_site(folder: Path, pages: Mapping[str, bytes], states: Mapping[str, Verification]) -> None:
+    """Write all pages and what verifications found, and remove the pages of an earlier site."""
+    for name in ("boards", "submissions"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for file in (folder / name).glob("*.*"):
+            if file.suffix in (".html", ".json") and f"{name}/{file.name}" not in pages:
+                file.unlink()
+    for name, content in pages.items():
+        (folder / name).write_bytes(content)
+    listing = {
+        "standfast_board": _SCHEMA,
+        "verifications": {key: asdict(each) for key, each in states.items() if each.jobs},
+    }
+    (folder / _SITE).write_text(json.dumps(listing, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
 # Pages
 
 
@@ -258,24 +267,6 @@ def _write_submission(environment: jinja2.Environment, submission: Submission) -
         ups="../",
     )
     return {f"submissions/{name}.html": page, f"submissions/{name}.json": submission.content}
-
-
-def _write_boards(
-    environment: jinja2.Environment,
-    title: str,
-    boards: Sequence[Board],
-    found: Mapping[str, Submission],
-    problems: Mapping[str, str],
-) -> dict[str, bytes]:
-    """The pages of the boards and the index, by their names."""
-    pages = {}
-    sections = {board.slug: list_sections(board, environment.globals["states"]) for board in boards}
-    for board in boards:
-        values = {"board": board, "sections": sections[board.slug], "ups": "../"}
-        pages[f"boards/{board.slug}.html"] = _render(environment, "board_page.html", **values)
-    values = {"title": title, "boards": boards, "sections": sections, "submissions": found, "problems": problems}
-    pages["index.html"] = _render(environment, "board_index.html", **values, ups="")
-    return pages
 
 
 def show_unsafe(text: str) -> str:
