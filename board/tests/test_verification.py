@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import copy
 import json
+import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from board_study import run
+from ruamel.yaml import YAML
 from scipy import stats
-from submission_builder import build, draw_values, seal
+from submission_builder import seal
 
+import standfast
 from standfast import ArgumentError
 from standfast_board import Verification, build_site, make_submission, verify_submission
 from standfast_board.submission import parse_submission
@@ -170,10 +174,6 @@ def test_what_cannot_be_compared_is_not_verified(
 
 def test_functions_are_run_only_if_the_submission_is_trusted(tmp_path: Path) -> None:
     (tmp_path / "own_of_board.py").write_text(OWN)
-    from ruamel.yaml import YAML
-
-    import standfast
-
     study = {
         "samples": 3,
         "data": {"digits": "digits"},
@@ -187,8 +187,6 @@ def test_functions_are_run_only_if_the_submission_is_trusted(tmp_path: Path) -> 
     ran = tmp_path / "was-run"
     assert ran.exists()
     ran.unlink()
-    import sys
-
     del sys.modules["own_of_board"]
     for wrong in ("", "zz", made.digest[:15]):
         with pytest.raises(ArgumentError, match="trusted: expected a digest, or its first 16 digits or more, got"):
@@ -207,12 +205,9 @@ def test_functions_are_run_only_if_the_submission_is_trusted(tmp_path: Path) -> 
     (state,) = site.states.values()
     assert state.state == "verified"
     assert ran.exists()
-    lines: list[str] = []
-    again = build_site([tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, tell=lines.append)
-    assert again.states == site.states
-    assert lines == []  # nothing was evaluated once more, and nothing was trusted
+    again = build_site([tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path)
+    assert again.states == site.states  # nothing was evaluated once more, and nothing was trusted
     page = next((tmp_path / "site" / "submissions").glob("*.html")).read_text()
-    assert "same bits" in page
     assert f"Drawn with seed {state.seed}" in page
 
 
@@ -244,6 +239,7 @@ def test_the_share_is_that_of_the_hypergeometric_distribution(done: int, drawn: 
     assert found.share == max(at for at, p in enumerate(missed) if p > 0.05) / done
 
 
-def test_results_of_evaluate_say_why_they_are_not_verified() -> None:
-    found = verify(build(draw_values()), 1)
-    assert found.text == ("Not verified: its results are not of a study file, which says how to make them again.")
+def test_the_share_that_the_readme_gives() -> None:
+    found = Verification("verified", jobs=dict.fromkeys(map(str, range(10)), "same bits"), done=72)
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    assert f"After ten of 72 jobs agreed, up to {math.ceil(100 * found.share)}% of the jobs can differ" in readme
