@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from board_study import STUDY, run
-from submission_builder import build, draw_values, seal, write
+from submission_builder import build, change, draw_values, seal, write
 
 import standfast
 from standfast import ArgumentError
@@ -82,19 +82,6 @@ def test_special_numbers_survive() -> None:
     assert np.isnan(frame["value"][0])
     assert frame["value"].to_list()[1:] == [-np.inf, 0.1 + 0.2]
     assert frame["other"].to_list() == [float(np.float32(0.1)), None, np.inf]
-
-
-def change(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
-    """Put a value at a place such as `jobs.0.start`."""
-
-    def edit(content: dict[str, Any]) -> None:
-        *keys, last = [int(key) if key.isdigit() else key for key in path.split(".")]
-        place: Any = content
-        for key in keys:
-            place = place[key]
-        place[last] = value
-
-    return edit
 
 
 @pytest.mark.parametrize(

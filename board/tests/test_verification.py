@@ -14,7 +14,7 @@ import pytest
 from board_study import run
 from ruamel.yaml import YAML
 from scipy import stats
-from submission_builder import seal
+from submission_builder import change, seal
 
 import standfast
 from standfast import ArgumentError
@@ -134,32 +134,14 @@ def add_job(content: dict[str, Any]) -> None:
     [
         (swap, "jobs are not jobs of the study here"),
         (add_job, "explainers 'better': other options"),
-        (
-            lambda content: content["manifest"]["metrics"]["max_sensitivity"]["options"].update(samples=50),
-            "other options",
-        ),
-        (
-            lambda content: content["manifest"]["models"]["lenet"].update(digest="0" * 16),
-            "models 'lenet': other values",
-        ),
-        (
-            lambda content: content["manifest"]["models"]["lenet"].update(network="0" * 16),
-            "models 'lenet': another network",
-        ),
-        (
-            lambda content: content["manifest"]["data"]["digits"].update(bounds=[[0.0, 0.0], [2.0, 2.0]]),
-            "data 'digits': another bounds",
-        ),
-        (
-            lambda content: content["manifest"]["data"]["digits"].update(targets="given"),
-            "data 'digits': another targets",
-        ),
-        (lambda content: content["manifest"].update(seed=1), "seed: 0 here"),
-        (
-            lambda content: content["manifest"]["study"].update(data={"digits": "mnist:nowhere"}),
-            "cannot be evaluated here",
-        ),
-        (lambda content: content["manifest"]["study"].clear(), "not of a study file"),
+        (change("manifest.metrics.max_sensitivity.options.samples", 50), "other options"),
+        (change("manifest.models.lenet.digest", "0" * 16), "models 'lenet': other values"),
+        (change("manifest.models.lenet.network", "0" * 16), "models 'lenet': another network"),
+        (change("manifest.data.digits.bounds", [[0.0, 0.0], [2.0, 2.0]]), "data 'digits': another bounds"),
+        (change("manifest.data.digits.targets", "given"), "data 'digits': another targets"),
+        (change("manifest.seed", 1), "seed: 0 here"),
+        (change("manifest.study.data", {"digits": "mnist:nowhere"}), "cannot be evaluated here"),
+        (change("manifest.study", {}), "not of a study file"),
     ],
 )
 def test_what_cannot_be_compared_is_not_verified(
