@@ -215,8 +215,9 @@ def _find_columns(parts: Iterable[tuple[Submission, str, str]]) -> dict[str, Col
     for key, column in found.items():
         alike = [other for other in found.values() if other.about["metric"] == column.about["metric"]]
         settings = _describe_differences(column, alike)
-        names = (f"{column.label} ({words})" for words in itertools.chain([settings or 1], itertools.count(2)))
-        label = next(name for name in itertools.chain([column.label], names) if name not in labels)
+        names = [column.label, f"{column.label} ({settings})"] if settings else [column.label]
+        further = (f"{column.label} ({number})" for number in itertools.count(2))
+        label = next(name for name in itertools.chain(names, further) if name not in labels)
         labels.add(label)
         found[key] = dataclasses.replace(column, label=label, settings=settings)
     return found
