@@ -148,7 +148,7 @@ class Findings(Results):
         planned: int,
         arrays: Mapping[str, Mapping[str, Array]],
     ) -> Findings:
-        """Results that are in no folder, such as those of a file with several people's results.
+        """Results that are in no folder, such as those that somebody sent as one file.
 
         Args:
             manifest: the configuration, as the attribute `manifest`.
@@ -156,6 +156,13 @@ class Findings(Results):
             jobs: for each row of the attribute `jobs` its values by column; those that are missing are null.
             planned: the number of jobs of the study.
             arrays: the arrays of each job that has any, by name.
+
+        >>> place = {"data": "d", "model": "m", "explainer": "lrp", "label": "AOPC", "metric": "aopc", "repeat": 0}
+        >>> samples = pl.DataFrame([{**place, "sample": 0, "status": "ok", "value": 0.5, "job": "a"}])
+        >>> job = {**place, "job": "a", "start": 0, "stop": 1, "status": "done"}
+        >>> found = Findings.in_memory({"seed": 0}, samples, [job], 2, {"a": {"curve": np.zeros((1, 5))}})
+        >>> found.missing, found.artefacts("a")["curve"].shape, found.table()["value"].to_list()
+        (1, (1, 5), [0.5])
         """
         rows = [[job.get(name) for name in JOB_COLUMNS] for job in jobs]
         records = pl.DataFrame(rows, schema=JOB_COLUMNS, orient="row")
