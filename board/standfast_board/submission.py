@@ -342,8 +342,10 @@ def parse_submission(content: bytes) -> Submission:
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
         raise SubmissionError(f"{where}: {first['msg']}{more}") from error
     results = _read_results(file, raw["manifest"])
-    try:
-        results.table()  # options and numbers that nobody can read are found here and not in the site
+    try:  # options and numbers that nobody can read are found here and not in the site
+        results.table()
+        for about in file.manifest.metrics.values():
+            presentation_of(about.metric, about.direction).question(about.options)
     except Exception as error:
         raise SubmissionError(f"its numbers cannot be read: {type(error).__name__}: {error}") from error
     return Submission(file.name, file.by, file.note, results, file.seal, content)
