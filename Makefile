@@ -4,17 +4,21 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# the rooms beside the library, which a checkout need not have
+ROOMS := $(wildcard papers board/standfast_board)
+BOARD := $(wildcard board/pyproject.toml)
 
 .PHONY: setup demo test coverage slow bench mutants docs board board-submissions wheel audit test-minimum format clean
 
 setup: $(STAMP)
 	@echo "next: make demo"
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt $(BOARD)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	# torch first and by its exact version, so that nothing else decides which build comes
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)" -c constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs,peers]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs,peers]' \
+		$(if $(BOARD),-e ./board)
 	touch $@
 
 demo: $(STAMP)
@@ -25,6 +29,7 @@ test: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(if $(ROOMS),$(BIN)/mypy $(ROOMS))
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # the lines of src/standfast that the tests reach, without those of other processes; the floor is in pyproject.toml
@@ -52,21 +57,22 @@ docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open build/site/index.html"
 
-# the board of the submissions that come with standfast
+# the board of the submissions that come with it
 board: $(STAMP)
-	$(BIN)/standfast board docs/board --out build/board --base board/studies
+	$(BIN)/standfast-board build board/submissions --out build/board
 
 # these submissions again: about ten minutes on an idle core
 board-submissions: $(STAMP)
 	cd board/studies && for study in *.yaml; do name=$${study%.yaml}; \
 		$(CURDIR)/$(BIN)/standfast run $$study --out $(CURDIR)/results/board/$$name --no-report && \
-		$(CURDIR)/$(BIN)/standfast submission $(CURDIR)/results/board/$$name \
+		$(CURDIR)/$(BIN)/standfast-board submit $(CURDIR)/results/board/$$name \
 			--out $(CURDIR)/board/submissions/$$name.json.gz --by standfast || exit 1; done
 
-# wheel and sdist, with what they hold checked
+# wheel and sdist, and the board's wheel, with what they hold checked
 wheel: $(STAMP)
 	rm -rf dist
 	$(BIN)/hatchling build
+	$(if $(BOARD),cd board && $(CURDIR)/$(BIN)/hatchling build -t wheel -d $(CURDIR)/dist)
 	$(BIN)/python scripts/check_wheel.py dist/*.whl dist/*.tar.gz
 
 # known vulnerabilities of the pinned environment, by the advisories of PyPI: fails where these cannot be reached

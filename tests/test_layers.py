@@ -93,6 +93,18 @@ def test_layers_import_only_from_above() -> None:
     assert wrong == []
 
 
+def test_nothing_imports_papers_or_the_board() -> None:
+    """These rooms use the library, and can be deleted."""
+    wrong = []
+    for file in [*ROOT.rglob("*.py"), *(CHECKOUT / "tests").rglob("*.py"), CHECKOUT / "conftest.py"]:
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if {name.partition(".")[0] for name in names} & {"papers", "board", "standfast_board"}:
+                wrong.append(str(file.relative_to(CHECKOUT)))
+    assert wrong == []
+
+
 def test_metrics_know_nothing_of_their_presentation() -> None:
     """No charts, no data frames: only `Result.frame()` makes one, and what overrides it."""
     wrong = []

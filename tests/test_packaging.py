@@ -8,11 +8,13 @@ import json
 import os
 import pkgutil
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
 import tomllib
 import zipfile
+from functools import partial
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
@@ -159,7 +161,8 @@ def test_wheel_and_sdist_are_whole(tmp_path: Path) -> None:
         for name in whole.namelist():
             if not name.endswith(("py.typed", "charts.js")):
                 part.writestr(name, whole.read(name))
-        part.writestr("tests/test_x.py", "")
+        for name in ("tests/test_x.py", "papers/base.py", "standfast_board/site.py"):
+            part.writestr(name, "")
     done = subprocess.run([*check, str(broken)], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     printed = done.stdout.splitlines()
@@ -167,10 +170,48 @@ def test_wheel_and_sdist_are_whole(tmp_path: Path) -> None:
         "standfast/py.typed is missing",
         "standfast/report/templates/charts.js is missing",
         "tests/test_x.py should not be there",
+        "papers/base.py should not be there",
+        "standfast_board/site.py should not be there",
     ):
         assert f"{broken.name}: {each}" in printed
     with tarfile.open(files[1]) as archive:
         assert not [name for name in archive.getnames() if "__pycache__" in name or "/.venv" in name]
+
+
+def test_the_type_checker_needs_no_other_room() -> None:
+    """mypy ends with an error where a folder that it is told to check is missing."""
+    checked = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["files"]
+    assert [path for path in checked if path.startswith(("papers", "board"))] == []
+
+
+@pytest.mark.slow
+def test_the_library_stands_without_papers_and_board(tmp_path: Path) -> None:
+    """A checkout without these rooms builds the wheel, which imports, and passes tests."""
+    pytest.importorskip("hatchling", reason="needs hatchling")
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("needs a checkout")
+    checkout, wheels, installed = (tmp_path / name for name in ("checkout", "wheels", "installed"))
+    for name in listed.stdout.splitlines():
+        if not name.startswith(("papers/", "board/")) and (ROOT / name).is_file():
+            (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, checkout / name)
+    run = partial(subprocess.run, cwd=checkout, capture_output=True, text=True, check=False)
+    done = run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)])
+    assert done.returncode == 0, done.stderr
+    (wheel,) = wheels.iterdir()
+    with zipfile.ZipFile(wheel) as archive:
+        folders = {name.partition("/")[0] for name in archive.namelist()}
+        archive.extractall(installed)
+    assert {name for name in folders if not name.endswith(".dist-info")} == {"standfast"}
+    code = "import standfast; print(standfast.__file__); standfast.evaluate, standfast.metrics.names()"
+    done = run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(installed)})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(str(installed))
+    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    files = ["tests/test_layers.py", "tests/test_records.py", "tests/metrics/senc"]
+    done = run([*tests, *files], env={**os.environ, "PYTHONPATH": str(checkout / "src")})
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_citation_names_the_papers_of_the_metrics() -> None:

@@ -16,29 +16,24 @@ control if standfast knows it as one; what a submission says of this does not co
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
+import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
-from standfast.errors import StandfastError
-from standfast.evidence.repetition import IDENTITY
-from standfast.explainers import explainers
-from standfast.presentation.wording import is_random
-from standfast.report.methods import flatten
-from standfast.report.views import Contents
-from standfast.study.results import COORDINATES, JOB_COLUMNS, Results
-from standfast.study.store import digest
-from standfast.tensors import Array
-from standfast_board.submission import Submission, SubmittedArrays
+from standfast import StandfastError, explainers
+from standfast.findings import Findings
+from standfast_board.submission import Array, Submission
 
 #: options of a metric that do not change what is measured
 _NO_OPTIONS = {"preset"}
-#: what of the data, beside the inputs, must be the same
-_DATA = IDENTITY["data"]
+#: what of the data must be the same
+_DATA = ("digest", "samples", "bounds", "targets", "targets_digest", "extras")
 #: what of an explainer's rows must be the same in two submissions for them to be one row
 _NUMBERS = ("repeat", "sample", "status", "value", "low", "high")
 
@@ -49,7 +44,7 @@ class Column:
 
     Attributes:
         label: its name, which is unique on the board.
-        about: metric, direction, citation and options, as stored.
+        about: metric, direction and options, as stored.
         seed, repeats: of the random numbers.
         settings: options that another column of the same metric has with other values, in words.
     """
@@ -60,6 +55,12 @@ class Column:
     repeats: int
     settings: str = ""
 
+    @property
+    def options(self) -> dict[str, str]:
+        """All that makes it this column, as texts."""
+        own = dict(flatten(self.about["options"]))
+        return {**own, "seed": str(self.seed), "repeats": str(self.repeats)}
+
 
 @dataclass(frozen=True, eq=False)
 class Row:
@@ -68,24 +69,26 @@ class Row:
     Attributes:
         name: which is unique on the board.
         about: its configuration, as stored.
-        submissions: those that have it, with these numbers.
-        control: whether standfast knows it as a control.
         sources: the submissions that have each column, by its label; the numbers are those of the first.
+        control: whether standfast knows it as a control.
         ranked: whether it takes part in tests; False if the verification of all its submissions found other numbers.
-        frames: its rows by the label of a column.
+        samples, jobs: its rows of all columns, with the labels of the board.
         arrays: its stored arrays by job; jobs have the names that are in the frames.
-        jobs: records of its jobs.
     """
 
     name: str
     about: Mapping[str, Any]
-    submissions: tuple[Submission, ...]
     sources: Mapping[str, tuple[Submission, ...]]
     control: bool
     ranked: bool
-    frames: Mapping[str, pl.DataFrame] = field(repr=False)
-    arrays: Mapping[str, Mapping[str, Array]] = field(repr=False)
+    samples: pl.DataFrame = field(repr=False)
     jobs: pl.DataFrame = field(repr=False)
+    arrays: Mapping[str, Mapping[str, Array]] = field(repr=False)
+
+    @property
+    def submissions(self) -> list[Submission]:
+        """The submissions that have this explainer with these numbers, each once."""
+        return list({each.digest: each for some in self.sources.values() for each in some}.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +101,7 @@ class Board:
         about_data, about_model: what the first submission says of them.
         columns: the configured metrics.
         rows: the explainers, controls last.
-        contents: the ranked rows, as a report reads them.
+        results: the ranked rows as the results of one study.
         unreadable: submissions whose numbers do not fit beside the others, with the reason; they have no row.
     """
 
@@ -109,7 +112,7 @@ class Board:
     about_model: Mapping[str, Any]
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
-    contents: Contents
+    results: Findings
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -128,30 +131,60 @@ def arrange_boards(
         unranked: digests of submissions whose numbers are shown and not ranked.
         verified: digests of those that stay if others do not fit beside them.
     """
-    places: dict[tuple[str, str], list[tuple[Submission, str, str]]] = {}
+    places: dict[str, list[tuple[Submission, str, str]]] = {}
     for each in sorted(submissions, key=lambda one: (one.digest not in verified, one.title, one.digest)):
-        for data, model in Contents(each.results).pairs:
+        for data, model in each.results.samples.select("data", "model").unique(maintain_order=True).iter_rows():
             places.setdefault(_identify(each.manifest, data, model), []).append((each, data, model))
-    boards = [_arrange(key, parts, set(unranked)) for key, parts in places.items()]
+    boards = [_arrange(key, parts, unranked) for key, parts in places.items()]
     return sorted(boards, key=lambda board: (board.data.lower(), board.model.lower(), board.slug))
 
 
-def _identify(manifest: Mapping[str, Any], data: str, model: str) -> tuple[str, str]:
-    """Digests of what two submissions must share: of the data with all that is fixed for them, and of the network."""
+def flatten(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested options as pairs of texts.
+
+    >>> list(flatten({"neighbourhood": {"radius": 0.1}, "masks": 100}))
+    [('neighbourhood.radius', '0.1'), ('masks', '100')]
+    """
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", "default" if value is None else str(value)
+
+
+def _digest(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _identify(manifest: Mapping[str, Any], data: str, model: str) -> str:
+    """A digest of what two submissions must share: the data with all that is fixed for them, and the network."""
     about, network = manifest["data"][data], manifest["models"][model]
-    # results of earlier versions have no digest of the network alone
-    return digest([about.get(name) for name in _DATA]), str(network.get("network") or network["digest"])
+    return _digest([[about.get(name) for name in _DATA], network.get("network") or network["digest"]])
 
 
-def _arrange(key: tuple[str, str], parts: list[tuple[Submission, str, str]], unranked: set[str]) -> Board:
+def _arrange(key: str, parts: list[tuple[Submission, str, str]], unranked: Collection[str]) -> Board:
     first, data, model = parts[0]
     columns = _find_columns(parts)
-    rows = _find_rows(parts, {key: column.label for key, column in columns.items()}, unranked)
-    about = first.manifest["data"][data], first.manifest["models"][model]
-    contents, left_out = _read(data, model, about, list(columns.values()), rows)
-    rows = [row for row in rows if not row.ranked or row.name in contents.explainers]
-    slug = f"{_slug(data)}-{_slug(model)}-{digest(list(key))[:8]}"
-    return Board(slug, data, model, *about, tuple(columns.values()), tuple(rows), contents, left_out)
+    labels = {key: column.label for key, column in columns.items()}
+    about: dict[str, Any] = {
+        "data": {data: first.manifest["data"][data]},
+        "models": {model: first.manifest["models"][model]},
+        "metrics": {column.label: column.about for column in columns.values()},
+        "repeats": max(column.repeats for column in columns.values()),
+    }
+    rows = _find_rows(parts, labels, unranked)
+    results, rows, left_out = _read(about, rows)
+    return Board(
+        f"{_slug(data)}-{_slug(model)}-{key[:8]}",
+        data,
+        model,
+        about["data"][data],
+        about["models"][model],
+        tuple(columns.values()),
+        tuple(rows),
+        results,
+        left_out,
+    )
 
 
 def _slug(name: str) -> str:
@@ -165,7 +198,7 @@ def _key_of_column(manifest: Mapping[str, Any], label: str) -> str:
     about = manifest["metrics"][label]
     options = {name: value for name, value in about["options"].items() if name not in _NO_OPTIONS}
     # an installed metric has one direction; of another one, each submission says what it likes
-    return digest([about["metric"], about["direction"], options, manifest["seed"], manifest["repeats"]])
+    return _digest([about["metric"], about["direction"], options, manifest["seed"], manifest["repeats"]])
 
 
 def _find_columns(parts: Iterable[tuple[Submission, str, str]]) -> dict[str, Column]:
@@ -173,71 +206,61 @@ def _find_columns(parts: Iterable[tuple[Submission, str, str]]) -> dict[str, Col
     found: dict[str, Column] = {}
     for submission, data, model in parts:
         manifest, samples = submission.manifest, submission.results.samples
-        here = samples.filter((pl.col("data") == data) & (pl.col("model") == model))["label"].unique().to_list()
+        here = set(samples.filter((pl.col("data") == data) & (pl.col("model") == model))["label"])
         for label, about in manifest["metrics"].items():
             if label in here:
                 column = Column(label, about, manifest["seed"], manifest["repeats"])
                 found.setdefault(_key_of_column(manifest, label), column)
-    groups: dict[str, list[str]] = {}
-    for key, column in found.items():
-        groups.setdefault(str(column.about["metric"]), []).append(key)
     labels: set[str] = set()
-    for keys in groups.values():
-        settings = _describe_differences([found[key] for key in keys])
-        for key, setting in zip(keys, settings, strict=True):
-            label = name = found[key].label
-            if name in labels and setting:
-                label = f"{name} ({setting})"
-            number = 2
-            while label in labels:
-                label, number = f"{name} ({number})", number + 1
-            labels.add(label)
-            found[key] = dataclasses.replace(found[key], label=label, settings=setting)
+    for key, column in found.items():
+        alike = [other for other in found.values() if other.about["metric"] == column.about["metric"]]
+        settings = _describe_differences(column, alike)
+        names = [column.label, f"{column.label} ({settings})"] if settings else [column.label]
+        further = (f"{column.label} ({number})" for number in itertools.count(2))
+        label = next(name for name in itertools.chain(names, further) if name not in labels)
+        labels.add(label)
+        found[key] = dataclasses.replace(column, label=label, settings=settings)
     return found
 
 
-def _describe_differences(columns: Sequence[Column]) -> list[str]:
-    """For each of some columns of one metric: the options that are not the same in all of them, in words."""
-    flat = [
-        {**dict(flatten(dict(column.about["options"]))), "seed": str(column.seed), "repeats": str(column.repeats)}
-        for column in columns
-    ]
-    names = [name for name in dict.fromkeys(key for each in flat for key in each) if name not in _NO_OPTIONS]
-    differing = [name for name in names if len({each.get(name) for each in flat}) > 1]
-    return [", ".join(f"{name} {each.get(name, 'none')}" for name in differing) for each in flat]
+def _describe_differences(column: Column, alike: Sequence[Column]) -> str:
+    """The options of a column that others of the same metric have with other values, in words."""
+    every = [other.options for other in alike]
+    names = [name for name in dict.fromkeys(name for each in every for name in each) if name not in _NO_OPTIONS]
+    differing = [name for name in names if len({each.get(name) for each in every}) > 1]
+    return ", ".join(f"{name} {column.options.get(name, 'none')}" for name in differing)
 
 
 # Rows
 
 
 def _find_rows(
-    parts: Iterable[tuple[Submission, str, str]], labels: Mapping[str, str], unranked: set[str]
+    parts: Iterable[tuple[Submission, str, str]], labels: Mapping[str, str], unranked: Collection[str]
 ) -> list[Row]:
     """The explainers of all submissions; those with the same configuration and numbers are one."""
     groups: dict[str, list[Row]] = {}
     for submission, data, model in parts:
         for row in _read_rows(submission, data, model, labels, submission.digest not in unranked):
-            about = [row.about, row.ranked, submission.manifest.get("code") if _is_own(row.about) else None]
-            group = groups.setdefault(digest(about), [])
+            code = submission.manifest.get("code") if _find_kind(row.about) is None else None
+            group = groups.setdefault(_digest([row.about, row.ranked, code]), [])
             same = next((place for place, other in enumerate(group) if _have_same_numbers(row, other)), None)
             if same is None:
                 group.append(row)
             else:
                 group[same] = _merge(group[same], row)
-    rows = [row for group in groups.values() for row in group]
     taken: set[str] = set()
     named = []
-    for row in rows:
+    for row in itertools.chain(*groups.values()):
         first = row.submissions[0]
-        further = (f"{row.name} ({first.digest[:8]}, {number})" for number in itertools.count(2))  # names can be chosen
-        names = (row.name, f"{row.name} ({first.title})", f"{row.name} ({first.digest[:8]})")
-        name = next(each for each in itertools.chain(names, further) if each not in taken)
+        further = (f"{row.name} ({first.digest[:8]}, {number})" for number in itertools.count(1))  # names can be chosen
+        names = itertools.chain([row.name, f"{row.name} ({first.title})"], further)
+        name = next(each for each in names if each not in taken)
         taken.add(name)
         named.append(dataclasses.replace(row, name=name))
     return sorted(named, key=lambda row: row.control)
 
 
-def _read_rows(submission: Submission, data: str, model: str, labels: Mapping[str, str], ranked: bool) -> Iterable[Row]:
+def _read_rows(submission: Submission, data: str, model: str, labels: Mapping[str, str], ranked: bool) -> Iterator[Row]:
     """The explainers of one submission, with the labels of the board's columns."""
     results, manifest = submission.results, submission.manifest
     here = (pl.col("data") == data) & (pl.col("model") == model)
@@ -250,49 +273,36 @@ def _read_rows(submission: Submission, data: str, model: str, labels: Mapping[st
 
     samples, jobs = take(results.samples), take(results.jobs)
     for name, about in manifest["explainers"].items():
-        frames = samples.filter(pl.col("explainer") == name).partition_by("label", as_dict=True)
-        records = jobs.filter(pl.col("explainer") == name)
-        if frames:
+        rows, records = (frame.filter(pl.col("explainer") == name) for frame in (samples, jobs))
+        if rows.height:
+            sources = dict.fromkeys(rows["label"].unique(maintain_order=True), (submission,))
             arrays = {job: results.artefacts(job.partition(":")[2]) for job in records["job"]}
-            own = {str(label): frame for (label,), frame in frames.items()}
-            yield Row(
-                name,
-                about,
-                (submission,),
-                dict.fromkeys(own, (submission,)),
-                is_control(name, about),
-                ranked,
-                own,
-                {job: found for job, found in arrays.items() if found},
-                records,
-            )
+            yield Row(name, about, sources, is_control(name, about), ranked, rows, records, arrays)
+
+
+def _find_kind(about: Mapping[str, Any]) -> Any:
+    """The class of a configured explainer; None if it is one of the user's, of which the configuration is not all."""
+    try:
+        return explainers.explainers[str(about.get("name"))]
+    except StandfastError:
+        return None
 
 
 def is_control(name: str, about: Mapping[str, Any]) -> bool:
-    """Whether standfast knows an explainer as a control, by its configuration.
+    """Whether standfast knows an explainer as a control: by its configuration, or as the one with random maps.
 
     >>> is_control("mine", {"name": "edges"}), is_control("mine", {"name": "lrp"})
     (True, False)
     """
-    try:
-        return bool(explainers[str(about.get("name"))].control)
-    except StandfastError:
-        return is_random(name)
-
-
-def _is_own(about: Mapping[str, Any]) -> bool:
-    """Whether an explainer is one of the user's, so that its configuration does not say all."""
-    try:
-        return not bool(explainers[str(about.get("name"))])
-    except StandfastError:
-        return True
+    kind = _find_kind(about)
+    return name.partition(":")[0].strip().lower() == "random" if kind is None else bool(kind.control)
 
 
 def _have_same_numbers(one: Row, other: Row) -> bool:
     """Whether two rows have the same numbers in all columns that both have."""
-    for label in one.frames.keys() & other.frames.keys():
-        first, second = (_select_numbers(row.frames[label]) for row in (one, other))
-        if not first.equals(second, null_equal=True) or _join_arrays(one, label) != _join_arrays(other, label):
+    for label in one.sources.keys() & other.sources.keys():
+        first, second = (_select_numbers(row.samples.filter(pl.col("label") == label)) for row in (one, other))
+        if not first.equals(second, null_equal=True):
             return False
     return True
 
@@ -304,81 +314,63 @@ def _select_numbers(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(*_NUMBERS, *flags).sort("repeat", "sample")
 
 
-def _join_arrays(row: Row, label: str) -> dict[tuple[int, str], bytes]:
-    """The arrays of a column by repeat and name, however the samples were cut into jobs."""
-    found: dict[tuple[int, str], bytes] = {}
-    for job, repeat in row.jobs.filter(pl.col("label") == label).sort("start").select("job", "repeat").iter_rows():
-        for name, array in row.arrays.get(job, {}).items():
-            found[repeat, name] = found.get((repeat, name), b"") + array.tobytes()
-    return found
-
-
 def _merge(one: Row, other: Row) -> Row:
     """One row of two with the same numbers: the columns of both."""
-    new = other.frames.keys() - one.frames.keys()
-    jobs = other.jobs.filter(pl.col("label").is_in(list(new)))
+    labels = list(dict.fromkeys([*one.sources, *other.sources]))
+    new = pl.col("label").is_in([label for label in labels if label not in one.sources])
     return dataclasses.replace(
         one,
-        submissions=(*one.submissions, *other.submissions),
-        sources={
-            label: (*one.sources.get(label, ()), *other.sources.get(label, ()))
-            for label in dict.fromkeys([*one.sources, *other.sources])
-        },
-        frames={**one.frames, **{label: other.frames[label] for label in other.frames if label in new}},
-        arrays={**one.arrays, **{job: found for job, found in other.arrays.items() if job in set(jobs["job"])}},
-        jobs=pl.concat([one.jobs, jobs]),
+        sources={label: (*one.sources.get(label, ()), *other.sources.get(label, ())) for label in labels},
+        samples=pl.concat([one.samples, other.samples.filter(new)], how="diagonal_relaxed"),
+        jobs=pl.concat([one.jobs, other.jobs.filter(new)]),
+        arrays={**other.arrays, **one.arrays},
     )
 
 
 # Numbers
 
 
-def _read(
-    data: str, model: str, about: tuple[Any, Any], columns: Sequence[Column], rows: Sequence[Row]
-) -> tuple[Contents, dict[str, str]]:
-    """The ranked rows as a report reads them, and the submissions that do not fit beside the others.
+def _read(about: Mapping[str, Any], rows: Sequence[Row]) -> tuple[Findings, list[Row], dict[str, str]]:
+    """The ranked rows as results, all rows that stay, and the submissions that do not fit beside the others.
 
     Each submission can be read on its own. Where all cannot be read together, because arrays have other shapes, they
     are added one by one.
     """
-    ranked = [row for row in rows if row.ranked]
+    kept = list(rows)
+    left_out: dict[str, str] = {}
     try:
-        return _combine(data, model, about, columns, ranked), {}
+        return _combine(about, kept), kept, left_out
     except Exception:
-        kept: list[Row] = []
-        left_out: dict[str, str] = {}
-        for row in ranked:
+        kept = [row for row in rows if not row.ranked]
+    for row in rows:
+        if row.ranked:
             try:
-                _combine(data, model, about, columns, [*kept, row])
+                _combine(about, [*kept, row])
                 kept.append(row)
             except Exception as error:
                 left_out[row.submissions[0].digest] = f"{row.name} does not fit beside the others: {error}"
-        return _combine(data, model, about, columns, kept), left_out
+    kept.sort(key=lambda row: row.control)
+    return _combine(about, kept), kept, left_out
 
 
-def _combine(data: str, model: str, about: tuple[Any, Any], columns: Sequence[Column], rows: Sequence[Row]) -> Contents:
+def _combine(about: Mapping[str, Any], rows: Sequence[Row]) -> Findings:
+    """The ranked ones of some rows as the results of one study, whose numbers can be read."""
+    ranked = [row for row in rows if row.ranked]
     manifest = {
-        "data": {data: about[0]},
-        "models": {model: about[1]},
-        "explainers": {row.name: row.about for row in rows},
-        "controls": [row.name for row in rows if row.control],
-        "metrics": {column.label: column.about for column in columns},
-        "repeats": max((column.repeats for column in columns), default=1),
+        **about,
+        "explainers": {row.name: row.about for row in ranked},
+        "controls": [row.name for row in ranked if row.control],
     }
-    place = {"data": data, "model": model}
-    frames: list[pl.DataFrame] = []
-    jobs: list[pl.DataFrame] = []
+    (data,), (model,) = about["data"], about["models"]
+    samples, jobs = [], []
     arrays: dict[str, Mapping[str, Array]] = {}
-    for row in rows:
-        own = [pl.lit(value).alias(name) for name, value in {**place, "explainer": row.name}.items()]
-        frames += [frame.with_columns(own) for frame in row.frames.values()]
-        jobs.append(row.jobs.with_columns(own))
+    for row in ranked:
+        place = {"data": data, "model": model, "explainer": row.name}
+        own = [pl.lit(value).alias(name) for name, value in place.items()]
+        samples.append(row.samples.with_columns(own))
+        jobs += row.jobs.with_columns(own).to_dicts()
         arrays.update(row.arrays)
-    samples = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame()
-    if frames:
-        samples = samples.select(*COORDINATES, "sample", "status", pl.exclude(*COORDINATES, "sample", "status"))
-    records = pl.concat(jobs) if jobs else pl.DataFrame(schema=JOB_COLUMNS)
-    contents = Contents(Results(SubmittedArrays(arrays), manifest, samples, records, records.height))
-    assert contents.comparisons is not None
-    assert contents.control_tests is not None
-    return contents
+    frame = pl.concat(samples, how="diagonal_relaxed") if samples else pl.DataFrame()
+    found = Findings.in_memory(manifest, frame, jobs, len(jobs), arrays)
+    found.table()
+    return found

@@ -31,16 +31,11 @@ import numpy as np
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from standfast.errors import ArgumentError, StandfastError, check, check_name
-from standfast.findings import Findings, load_results
+from standfast import ArgumentError, StandfastError, load_results
+from standfast.findings import Findings
 from standfast.presentation import presentation_of
-from standfast.report.failures import shorten_error
-from standfast.report.overview import build_matrix
-from standfast.report.views import Contents
-from standfast.study.folders import write_atomically
-from standfast.study.results import COORDINATES, JOB_COLUMNS, Results
-from standfast.study.store import Store
-from standfast.tensors import Array
+
+Array = np.ndarray[Any, Any]
 
 SCHEMA = 1
 #: how large a file may be, also when it is unpacked
@@ -54,8 +49,9 @@ _TYPES = {
     str(kind): kind
     for kind in (pl.Boolean, pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.Float32, pl.Float64, pl.String)
 }
-#: columns that are the same for all rows of a job
-_PLACE = (*COORDINATES, "job")
+#: what says where a row belongs, and with its job is the same for all rows of the job
+_COORDINATES = ("data", "model", "explainer", "label", "metric", "repeat")
+_PLACE = (*_COORDINATES, "job")
 #: what of a manifest is not submitted: jobs are listed with their numbers, texts of samples are data, and a command and
 #: the place of the study file have folders of whoever ran it
 _LEFT_OUT = {"manifest": ("schema", "jobs", "origin"), "data": ("tokens",), "about": ("command",)}
@@ -155,25 +151,13 @@ class _File(_Part):
 # What a file is
 
 
-class SubmittedArrays(Store):
-    """The few arrays of a submission by job, in memory: a store without a folder."""
-
-    def __init__(self, arrays: Mapping[str, Mapping[str, Array]]) -> None:
-        super().__init__("/dev/null")
-        self.arrays = arrays
-
-    def read_artefacts(self, job: str) -> dict[str, Array]:
-        """The arrays of a job by name; may be empty."""
-        return dict(self.arrays.get(job, {}))
-
-
 @dataclass(frozen=True, eq=False)
 class Submission:
     """The results of a study as they were submitted.
 
     Attributes:
         name, by, note: what it is called, who submits it, and anything else to say; each may be empty.
-        results: configuration and numbers, read as any other results.
+        results: configuration and numbers, as of `standfast.load_results`.
         digest: SHA-256 of the content, which stands for the submission.
         content: the file, not compressed.
     """
@@ -181,7 +165,7 @@ class Submission:
     name: str
     by: str
     note: str
-    results: Results
+    results: Findings
     digest: str
     content: bytes = field(repr=False)
 
@@ -219,10 +203,12 @@ def make_submission(
         SubmissionError: the results cannot be submitted, such as those of an earlier version.
     """
     path = Path(out)
-    check(path.name.endswith((".json", ".json.gz")), "out", "a file that ends with .json or .json.gz", str(out))
+    if not path.name.endswith((".json", ".json.gz")):
+        raise ArgumentError("out", "a file that ends with .json or .json.gz", str(out))
     findings = results if isinstance(results, Findings) else load_results(results)
     done = findings.jobs.filter(pl.col("status") == "done")
-    check(done.height > 0, "results", "results with a job that is done", repr(findings))
+    if not done.height:
+        raise ArgumentError("results", "results with a job that is done", repr(findings))
     content = {
         _KEY: SCHEMA,
         "name": name,
@@ -232,15 +218,19 @@ def make_submission(
         "planned": findings.planned,
         **_list_jobs(findings, done),
         "failed": [
-            {**_place_of(row), "error": shorten_error(row["error"] or "")} for row in findings.failures.rows(named=True)
+            {**_place_of(row), "error": str(row["error"]).strip().partition("\n")[0][:300]}
+            for row in findings.failures.iter_rows(named=True)
         ],
     }
-    packed = _write(_seal(content), path.name.endswith(".gz"))
+    packed = _seal(content)
+    if path.name.endswith(".gz"):  # without the time, so that the same results give the same file
+        packed = gzip.compress(packed, mtime=0)
     try:
         made = parse_submission(packed)
     except SubmissionError as error:
         raise SubmissionError(f"these results cannot be submitted: {error}") from error
-    write_atomically(path, packed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(packed)
     return made
 
 
@@ -279,39 +269,26 @@ def _list_jobs(findings: Findings, done: pl.DataFrame) -> dict[str, Any]:
             {
                 **_place_of(record),
                 "seconds": round(float(record["seconds"] or 0.0), 3),
-                "values": {name: _to_plain(frame[name]) for name in columns[label]},
+                "values": {name: _name_all_specials(frame[name].to_list()) for name in columns[label]},
                 "arrays": {name: _store(arrays[name]) for name in needed[label] if name in arrays},
             }
         )
     return {"columns": columns, "jobs": jobs}
 
 
-def _to_plain(column: pl.Series) -> list[Any]:
-    """The values as JSON has them: numbers with the fewest digits that give them back, NaN and infinity as texts."""
-    if column.dtype == pl.Float32:
-        values = [None if value is None else float(str(np.float32(value))) for value in column.to_list()]
-    else:
-        values = column.to_list()
-    return [_name_special(value) for value in values]
-
-
-def _name_special(value: Any) -> Any:
+def _name_all_specials(value: Any) -> Any:
+    """The same values with infinity and NaN as texts, which JSON does not have as numbers."""
+    if isinstance(value, Mapping):
+        return {key: _name_all_specials(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_name_all_specials(each) for each in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     return value
 
 
-def _name_all_specials(value: Any) -> Any:
-    """The same configuration with infinity and NaN as texts, such as the bounds of series."""
-    if isinstance(value, Mapping):
-        return {key: _name_all_specials(each) for key, each in value.items()}
-    return [_name_all_specials(each) for each in value] if isinstance(value, list | tuple) else _name_special(value)
-
-
 def _store(array: Array) -> dict[str, Any]:
-    flat = array.ravel()
-    values = [float(str(value)) for value in flat] if array.dtype == np.float32 else flat.tolist()
-    return {"type": str(array.dtype), "shape": list(array.shape), "values": [_name_special(value) for value in values]}
+    return {"type": str(array.dtype), "shape": list(array.shape), "values": _name_all_specials(array.ravel().tolist())}
 
 
 def _seal(content: Mapping[str, Any]) -> bytes:
@@ -321,11 +298,6 @@ def _seal(content: Mapping[str, Any]) -> bytes:
 
 def _dump(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
-
-
-def _write(content: bytes, compressed: bool) -> bytes:
-    # without the time, so that the same results give the same file
-    return gzip.compress(content, mtime=0) if compressed else content
 
 
 # Reading
@@ -354,8 +326,6 @@ def parse_submission(content: bytes) -> Submission:
     content = _unpack(content)
     try:
         raw = json.loads(content, parse_constant=_refuse_constant)
-        if isinstance(raw, dict):
-            check_name(raw, "the submission", "make it again from new results")
         if not isinstance(raw, dict) or _KEY not in raw:
             raise SubmissionError("it is no submission, which has the key standfast_submission")
         if raw[_KEY] != SCHEMA:
@@ -372,7 +342,12 @@ def parse_submission(content: bytes) -> Submission:
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
         raise SubmissionError(f"{where}: {first['msg']}{more}") from error
     results = _read_results(file, raw["manifest"])
-    _try_out(results)
+    try:  # options and numbers that nobody can read are found here and not in the site
+        results.table()
+        for about in file.manifest.metrics.values():
+            presentation_of(about.metric, about.direction).question(about.options)
+    except Exception as error:
+        raise SubmissionError(f"its numbers cannot be read: {type(error).__name__}: {error}") from error
     return Submission(file.name, file.by, file.note, results, file.seal, content)
 
 
@@ -393,7 +368,7 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def _read_results(file: _File, manifest: dict[str, Any]) -> Results:
+def _read_results(file: _File, manifest: dict[str, Any]) -> Findings:
     """The rows of all jobs as results."""
     types = {label: _read_types(label, columns) for label, columns in file.columns.items()}
     frames: dict[str, list[pl.DataFrame]] = {}
@@ -420,12 +395,9 @@ def _read_results(file: _File, manifest: dict[str, Any]) -> Results:
     samples = samples.sort(pl.col("job").replace_strict(place), "sample", maintain_order=True)
     if samples.select("data", "model", "explainer", "label", "repeat", "sample").is_duplicated().any():
         raise SubmissionError("jobs: a sample is there twice for one explainer and metric")
-    jobs = pl.DataFrame(
-        [[record.get(name) for name in JOB_COLUMNS] for record in records], schema=JOB_COLUMNS, orient="row"
-    )
     if file.planned < len(records):
         raise SubmissionError(f"planned: expected at least the {len(records)} jobs that are there")
-    return Results(SubmittedArrays(arrays), manifest, samples, jobs, file.planned)
+    return Findings.in_memory(manifest, samples, records, file.planned, arrays)
 
 
 def _record_of(job: _Place, file: _File) -> dict[str, Any]:
@@ -481,7 +453,7 @@ def _read_rows(job: _Job, file: _File, types: Mapping[str, Mapping[str, Any]], w
     if not frame["status"].is_in(_STATUSES).all():
         raise SubmissionError(f"{where}.values.status: expected {', '.join(_STATUSES)}")
     return frame.select(
-        *(pl.lit(place[name], dtype=pl.Int32 if name == "repeat" else pl.String).alias(name) for name in COORDINATES),
+        *(pl.lit(place[name], dtype=pl.Int32 if name == "repeat" else pl.String).alias(name) for name in _COORDINATES),
         *kinds,
         pl.lit(job.job).alias("job"),
     )
@@ -515,17 +487,6 @@ def _read_array(stored: _Stored, where: str) -> Array:
         raise SubmissionError(f"{where}: expected {stored.type} values of the shape {stored.shape}") from error
 
 
-def _try_out(results: Results) -> None:
-    """Read the results as a board does: options and numbers that nobody can read are found here and not in the site."""
-    try:
-        contents = Contents(results)
-        for data, model in contents.pairs:
-            build_matrix(contents, data, model)
-        assert contents.control_tests is not None
-    except Exception as error:
-        raise SubmissionError(f"its numbers cannot be read: {type(error).__name__}: {error}") from error
-
-
 def find_files(paths: list[str | Path]) -> list[Path]:
     """The files of submissions among these files and folders, sorted by name; a folder is searched at its top level.
 
@@ -534,10 +495,8 @@ def find_files(paths: list[str | Path]) -> list[Path]:
     """
     found: list[Path] = []
     for each in map(Path, paths):
-        if each.is_dir():
-            found += [file for file in each.iterdir() if file.is_file() and file.name.endswith((".json", ".json.gz"))]
-        elif each.is_file():
-            found.append(each)
-        else:
+        if not each.exists():
             raise ArgumentError("submissions", "files or folders that exist", str(each))
+        inside = each.iterdir() if each.is_dir() else ()
+        found += [each] if each.is_file() else [file for file in inside if file.name.endswith((".json", ".json.gz"))]
     return sorted(dict.fromkeys(found), key=lambda file: (file.name, str(file)))

@@ -15,20 +15,19 @@ probability above 5%, C(n - D, k) / C(n, k) > 0.05.
 from __future__ import annotations
 
 import math
+import platform
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import polars as pl
+import torch
 
-from standfast import data
-from standfast.errors import check_integer
-from standfast.evidence.repetition import PLACES, Agreement, Replay, repeat_jobs
-from standfast.study.file.spec import study_from
-from standfast.study.provenance import environment
-from standfast.tensors import Array
+import standfast
+from standfast import ArgumentError
+from standfast.evidence import repeat_jobs
 from standfast_board.submission import Submission
 
 State = Literal["verified", "differs", "not verified"]
@@ -37,7 +36,6 @@ _LEVEL = 0.05
 TRUSTED_DIGITS = 16
 #: what looks like `package:name`, which can be a function, or a thing of another package
 _REFERENCE = re.compile(r"^[^\s:]+:\S+$")
-_AGREEMENTS = ("same bits", "within rounding", "within the interval", "different", "failed")
 
 
 @dataclass(frozen=True)
@@ -50,12 +48,12 @@ class Verification:
         jobs: how each job that was evaluated again agrees with the submitted one, by its place.
         done: how many jobs the submission has.
         seed: of the choice of jobs.
-        versions: with what it was verified: standfast, torch, python, and the processor or the GPU.
+        versions: with which standfast, torch and python it was verified.
     """
 
     state: State
     reason: str = ""
-    jobs: Mapping[str, Agreement] = field(default_factory=dict)
+    jobs: Mapping[str, str] = field(default_factory=dict)
     done: int = 0
     seed: int = 0
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -81,34 +79,11 @@ class Verification:
         """The state in a sentence."""
         if self.state == "not verified":
             return f"Not verified: {self.reason}."
-        found = list(self.jobs.values())
-        counts = ", ".join(f"{found.count(kind)} {_in_words(kind)}" for kind in _AGREEMENTS if kind in found)
-        drawn = f"{len(found)} of {self.done} jobs, drawn at random, were evaluated again: {counts}."
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(Counter(self.jobs.values()).items()))
+        drawn = f"{len(self.jobs)} of {self.done} jobs, drawn at random, were evaluated again: {counts}."
         if self.state == "differs":
             return f"Differs: {drawn}"
-        if len(found) == self.done:
-            return f"Verified: {drawn}"
         return f"Verified: {drawn} With 95% confidence at most {math.ceil(100 * self.share)}% of its jobs differ."
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for a file."""
-        return asdict(self)
-
-
-def verification_from(raw: Mapping[str, Any]) -> Verification:
-    """What `Verification.as_dict` wrote."""
-    return Verification(**{name: raw[name] for name in Verification.__dataclass_fields__})
-
-
-def _in_words(kind: Agreement) -> str:
-    words = {
-        "same bits": "with the same bits",
-        "within rounding": "within rounding",
-        "within the interval": "each within the other's interval",
-        "different": "with other numbers",
-        "failed": "could not be evaluated",
-    }
-    return words[kind]
 
 
 def verify_submission(
@@ -128,54 +103,42 @@ def verify_submission(
         trusted: the starts of digests of submissions whose functions may be imported and run, 16 digits or more.
         seed: of the choice of jobs; None for a new one, which nobody who made the submission can have known.
         tell: is called with a line for each job.
+
+    Raises:
+        ArgumentError: something trusted is no digest.
     """
-    check_integer(jobs, "jobs")
+    check_trusted(trusted)
     content = submission.manifest.get("study")
     if not content:
         return Verification("not verified", "its results are not of a study file, which says how to make them again")
     named = find_foreign(content)
-    if named and not is_trusted(submission, trusted):
+    if named and not any(submission.digest.startswith(start) for start in trusted):
         few = ", ".join(named[:3]) + (", ..." if len(named) > 3 else "")
         return Verification("not verified", f"it names code that is run only if the submission is trusted ({few})")
     try:
-        return _judge(submission, _repeat(submission, content, jobs, base, seed, tell))
+        return _repeat(submission, jobs, base, seed, tell)
     except (Exception, SystemExit) as error:  # data that are not here, and whatever a trusted function raises
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         problem = "; ".join(lines[:3]).rstrip(".") or type(error).__name__
         return Verification("not verified", f"it cannot be evaluated here: {problem}")
 
 
-def is_trusted(submission: Submission, trusted: Collection[str]) -> bool:
-    """Whether the digest of a submission is among the trusted ones, which may be given by their start."""
-    return any(len(start) >= TRUSTED_DIGITS and submission.digest.startswith(start) for start in trusted)
+def check_trusted(trusted: Collection[str]) -> None:
+    """Raise `ArgumentError` for what cannot be the start of a digest, or is too short to mean one submission."""
+    for start in trusted:
+        if not re.fullmatch(f"[0-9a-f]{{{TRUSTED_DIGITS},64}}", start):
+            raise ArgumentError("trusted", f"a digest, or its first {TRUSTED_DIGITS} digits or more", repr(start))
 
 
 def _repeat(
-    submission: Submission,
-    content: Mapping[str, Any],
-    jobs: int,
-    base: str | Path,
-    seed: int | None,
-    tell: Callable[[str], None],
-) -> Replay:
-    results = submission.results
-    done = results.jobs.filter(pl.col("status") == "done")
-    records = {str(row["job"]): tuple(row[name] for name in PLACES) for row in done.iter_rows(named=True)}
-
-    def read(job: str) -> tuple[pl.DataFrame, Mapping[str, Array]]:
-        frame = results.samples.filter(pl.col("job") == job).drop("job")
-        # the columns of other metrics have no values here
-        frame = frame.select(column for column in frame.get_columns() if column.null_count() < len(column))
-        return frame, results.artefacts(job)
-
-    study = study_from(content, base)
-    return repeat_jobs(study, submission.manifest, records, read, results.planned, jobs, seed, tell)
-
-
-def _judge(submission: Submission, found: Replay) -> Verification:
-    done = submission.results.jobs.filter(pl.col("status") == "done").height
-    about = environment()
-    versions = {key: str(about[key]) for key in ("standfast", "torch", "python", "gpu", "cpu") if about.get(key)}
+    submission: Submission, jobs: int, base: str | Path, seed: int | None, tell: Callable[[str], None]
+) -> Verification:
+    found = repeat_jobs(submission.results, base, jobs, seed, tell)
+    versions = {
+        "standfast": standfast.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
     agreements = set(found.jobs.values())
     state: State = "verified"
     reason = ""
@@ -185,6 +148,7 @@ def _judge(submission: Submission, found: Replay) -> Verification:
         state = "differs"
     elif "failed" in agreements:
         state, reason = "not verified", "a job could not be evaluated here"
+    done = submission.results.jobs.height - submission.results.failures.height
     return Verification(state, reason, found.jobs, done, found.seed, versions)
 
 
@@ -197,7 +161,7 @@ def find_foreign(content: Mapping[str, Any]) -> list[str]:
     ['captum:Saliency']
     """
     found: list[str] = []
-    known = {name.partition(":")[0] for name in data.names()} | {"ucr"}
+    known = {name.partition(":")[0] for name in standfast.data.names()} | {"ucr"}
 
     def look(value: Any, section: str) -> None:
         if isinstance(value, Mapping):

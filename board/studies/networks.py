@@ -1,5 +1,7 @@
 """The small networks of the board's studies of tables and series: how they are built, and how they were trained.
 
+Also a choice of traffic signs.
+
     python board/studies/networks.py
 
 writes the data and the weights beside this file again, with scikit-learn's tables and the UCR archive at hand. The
@@ -26,6 +28,11 @@ SERIES = ("GunPoint", "ECG200")
 def build_table_network(features: int, classes: int) -> nn.Module:
     """A network of two hidden layers for rows of a table: `(N, features)` to logits `(N, classes)`."""
     return nn.Sequential(nn.Linear(features, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, classes))
+
+
+def traffic_signs(per_class: int) -> standfast.data.Dataset:
+    """The first images of each class of GTSRB's test images, which are sorted by class."""
+    return standfast.data.load("gtsrb:test").subset(per_class)
 
 
 def train(module: nn.Module, inputs: Tensor, labels: Tensor, epochs: int) -> float:

@@ -13,14 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 from board_study import STUDY, run
-from submission_builder import build, draw_values, seal, write
+from submission_builder import build, change, draw_values, seal, write
 
 import standfast
-from standfast.errors import ArgumentError, StandfastError
+from standfast import ArgumentError
 from standfast.export import summary
-from standfast.findings import as_findings, list_entries
 from standfast.metrics.base import plain
-from standfast.report.views import Contents
 from standfast.study.file.evaluations import import_explainer
 from standfast.study.file.spec import load_study
 from standfast_board import SubmissionError, make_submission, read_submission, verify_submission
@@ -49,9 +47,8 @@ def test_a_submission_has_the_same_bits_as_the_results(results: Path, tmp_path: 
         for name, array in again.results.artefacts(job).items():
             assert array.dtype == whole[name].dtype
             np.testing.assert_array_equal(array, whole[name])
-    assert list_entries(Contents(again.results)) == list_entries(stored.contents)
     assert summary(again.results).equals(summary(stored))
-    assert str(as_findings(again.results)) == str(stored)
+    assert str(again.results) == str(stored)
     assert again.manifest["study"] == stored.manifest["study"]
     assert "command" not in again.manifest["about"]
     assert str(results) not in again.content.decode()
@@ -87,19 +84,6 @@ def test_special_numbers_survive() -> None:
     assert frame["other"].to_list() == [float(np.float32(0.1)), None, np.inf]
 
 
-def change(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
-    """Put a value at a place such as `jobs.0.start`."""
-
-    def edit(content: dict[str, Any]) -> None:
-        *keys, last = [int(key) if key.isdigit() else key for key in path.split(".")]
-        place: Any = content
-        for key in keys:
-            place = place[key]
-        place[last] = value
-
-    return edit
-
-
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
@@ -130,15 +114,11 @@ def change(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
             lambda content: content["jobs"].append({**content["jobs"][0], "job": "2" * 16}),
             "jobs: a sample is there twice",
         ),
-        (change("manifest.metrics.senc.options", {"estimator": {}}), ""),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(edit: Callable[[dict[str, Any]], None], message: str) -> None:
     content = build(draw_values())
     edit(content)
-    if not message:  # options that nobody reads are fine
-        assert parse_submission(seal(content)).digest
-        return
     with pytest.raises(SubmissionError, match=message):
         parse_submission(seal(content))
 
@@ -215,17 +195,10 @@ def test_files_are_found_in_folders(tmp_path: Path) -> None:
         find_files([tmp_path / "none"])
 
 
-def test_results_without_a_job_and_of_no_study_file(tmp_path: Path) -> None:
-    with pytest.raises(StandfastError):
-        make_submission(tmp_path, tmp_path / "a.json")
-    content = json.loads(seal(build(draw_values())))
-    assert parse_submission(seal(content)).manifest.get("study") is None
-
-
 def test_the_submissions_of_the_documentation_are_those_of_the_studies() -> None:
     root = Path(__file__).parents[2]
-    files = {file.name.partition(".")[0]: file for file in (root / "docs" / "board").iterdir()}
-    seeds = [*(root / "examples" / "board").glob("*.yaml"), root / "examples" / "imagenet_lite0.yaml"]
+    files = {file.name.partition(".")[0]: file for file in (root / "board" / "submissions").iterdir()}
+    seeds = [*(root / "board" / "studies").glob("*.yaml"), root / "examples" / "imagenet_lite0.yaml"]
     studies = {file.stem: load_study(file) for file in seeds}
     assert files.keys() == studies.keys()
     assert sum(file.stat().st_size for file in files.values()) < 1_000_000

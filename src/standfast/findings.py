@@ -10,11 +10,11 @@ import html
 import math
 import shutil
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
@@ -30,11 +30,12 @@ from standfast.report.failures import describe_misfits, shorten_error
 from standfast.report.summary import estimate
 from standfast.report.verdicts import decide, describe_controls, explain_ranks
 from standfast.report.views import Contents
-from standfast.statistics.comparison import Comparison
+from standfast.statistics.comparison import Comparison, ControlTest
 from standfast.statistics.paired import Interval, bootstrap_interval
-from standfast.study.results import Results
+from standfast.study.results import JOB_COLUMNS, Results
 from standfast.study.results import load_results as load_stored
-from standfast.study.store import Store
+from standfast.study.store import ArraysInMemory, Store
+from standfast.tensors import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -138,10 +139,49 @@ class Findings(Results):
     def _repr_html_(self) -> str:
         return format_html(self)
 
+    @classmethod
+    def in_memory(
+        cls,
+        manifest: Mapping[str, Any],
+        samples: pl.DataFrame,
+        jobs: Sequence[Mapping[str, Any]],
+        planned: int,
+        arrays: Mapping[str, Mapping[str, Array]],
+    ) -> Findings:
+        """Results that are in no folder, such as those that somebody sent as one file.
+
+        Args:
+            manifest: the configuration, as the attribute `manifest`.
+            samples: as the attribute `samples`.
+            jobs: for each row of the attribute `jobs` its values by column; those that are missing are null.
+            planned: the number of jobs of the study.
+            arrays: the arrays of each job that has any, by name.
+
+        >>> place = {"data": "d", "model": "m", "explainer": "lrp", "label": "AOPC", "metric": "aopc", "repeat": 0}
+        >>> samples = pl.DataFrame([{**place, "sample": 0, "status": "ok", "value": 0.5, "job": "a"}])
+        >>> job = {**place, "job": "a", "start": 0, "stop": 1, "status": "done"}
+        >>> found = Findings.in_memory({"seed": 0}, samples, [job], 2, {"a": {"curve": np.zeros((1, 5))}})
+        >>> found.missing, found.artefacts("a")["curve"].shape, found.table()["value"].to_list()
+        (1, (1, 5), [0.5])
+        """
+        rows = [[job.get(name) for name in JOB_COLUMNS] for job in jobs]
+        records = pl.DataFrame(rows, schema=JOB_COLUMNS, orient="row")
+        return cls(ArraysInMemory(arrays), dict(manifest), samples, records, planned)
+
     @cached_property
     def contents(self) -> Contents:
         """The results as the report needs them."""
         return Contents(self)
+
+    @property
+    def comparisons(self) -> dict[tuple[str, str, str], Comparison]:
+        """The paired tests behind the verdicts, by data, model and label."""
+        return self.contents.comparisons
+
+    @property
+    def control_tests(self) -> dict[tuple[str, str, str], list[ControlTest]]:
+        """The tests of explainers against the controls, by data, model and label."""
+        return self.contents.control_tests
 
     def scope(self) -> str:
         """How much was evaluated, in a few words."""

@@ -5,6 +5,6 @@ some of its jobs again.
 """
 
 from standfast.evidence.pack import PackVerification, make_pack, verify_pack
-from standfast.evidence.repetition import Replay, replay
+from standfast.evidence.repetition import Replay, repeat_jobs, replay
 
-__all__ = ["PackVerification", "Replay", "make_pack", "replay", "verify_pack"]
+__all__ = ["PackVerification", "Replay", "make_pack", "repeat_jobs", "replay", "verify_pack"]

@@ -1,4 +1,4 @@
-"""Evaluate some of the jobs of an evidence pack again, and compare the numbers.
+"""Evaluate some of the jobs of an evidence pack, or of a study's results, again, and compare the numbers.
 
 On a machine of the same type the numbers are the same to the last bit. Elsewhere kernels round differently, and one
 comparison that comes out differently may send a search or a Markov chain elsewhere. Then a number is compared with the
@@ -22,9 +22,9 @@ import polars as pl
 from standfast.errors import ArgumentError, check, check_integer
 from standfast.evidence.pack import verify_pack
 from standfast.study.file.imports import importing_from
-from standfast.study.file.spec import Study, study_from
+from standfast.study.file.spec import study_from
 from standfast.study.plan import Job, make_plan
-from standfast.study.results import load_results
+from standfast.study.results import Results, load_results
 from standfast.study.store import Store
 from standfast.study.worker import Worker
 from standfast.tensors import Array
@@ -33,9 +33,9 @@ Agreement = Literal["same bits", "within rounding", "within the interval", "diff
 _WORSE: tuple[Agreement, ...] = ("same bits", "within rounding", "within the interval", "different", "failed")
 _ROUNDING = 1e-4  # relative to the largest stored value of the job
 #: where a job belongs: two jobs with the same identity have the same places
-PLACES = ("data", "model", "explainer", "label", "repeat", "start", "stop")
-#: what a manifest says of data and of models that must be the same here; a board is found by it
-IDENTITY = {
+_PLACES = ("data", "model", "explainer", "label", "repeat", "start", "stop")
+#: what a manifest says of data and of models that must be the same here
+_IDENTITY = {
     "data": ("digest", "samples", "bounds", "targets", "targets_digest", "extras"),
     "models": ("digest", "network"),
 }
@@ -85,7 +85,7 @@ def replay(
         key: a file with the public key (PEM) that must have signed the pack.
 
     Raises:
-        ArgumentError: no pack, or one that does not verify; results that come from no study.
+        ArgumentError: no pack, or one that does not verify; results that come from no study file.
         StudyError: data, models or functions of the study are not here.
     """
     check_integer(jobs, "jobs")
@@ -93,61 +93,59 @@ def replay(
     intact = "a pack of which nothing was changed (see `standfast verify`)"
     check(verified.fine, "path", intact, f"{len(verified.problems)} problems")
     stored = load_results(Path(path) / "results")
-    content = stored.manifest.get("study")
-    if not content:
-        raise ArgumentError(
-            "path", "results of a study file, which says how to make them again", "results of `evaluate`"
-        )
-    done = stored.jobs.filter(pl.col("status") == "done")
-    names = ("job", *PLACES)
-    records = {str(row["job"]): tuple(row[name] for name in PLACES) for row in done.select(names).iter_rows(named=True)}
-
-    def read(job: str) -> tuple[pl.DataFrame, Mapping[str, Array]]:
-        return stored.store.read(job)[1], stored.artefacts(job)
-
-    return repeat_jobs(study_from(content, base), stored.manifest, records, read, stored.planned, jobs, seed, tell)
+    return repeat_jobs(stored, base, jobs, seed, tell)
 
 
 def repeat_jobs(
-    study: Study,
-    manifest: Mapping[str, Any],
-    records: Mapping[str, tuple[Any, ...]],
-    read: Callable[[str], tuple[pl.DataFrame, Mapping[str, Array]]],
-    planned: int,
-    jobs: int,
+    results: Results,
+    base: str | Path = ".",
+    jobs: int = 5,
     seed: int | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Replay:
-    """Evaluate a random sample of stored jobs again. This imports the functions that the study names, and runs them.
+    """Evaluate a random sample of the jobs of a study's results again, as `replay`, and compare every number.
 
     Args:
-        study: says how to make the results again.
-        manifest: of the stored results.
-        records: `PLACES` of each finished job, by its identity.
-        read: gives the stored rows of a job, and those of its arrays that are stored.
-        planned: how many jobs the stored results should have.
-        jobs, seed, tell: as of `replay`.
+        results: of a study file.
+        base, jobs, seed, tell: as of `replay`, also that functions are imported and run.
 
     Raises:
+        ArgumentError: results that come from no study file.
         StudyError: data, models or functions of the study are not here.
     """
+    check_integer(jobs, "jobs")
+    content = results.manifest.get("study")
+    if not content:
+        raise ArgumentError(
+            "results", "results of a study file, which says how to make them again", "results of `evaluate`"
+        )
+    done = results.jobs.filter(pl.col("status") == "done")
+    records = {str(row["job"]): tuple(row[name] for name in _PLACES) for row in done.iter_rows(named=True)}
+    grid = study_from(content, base).grid()
     seed = secrets.randbits(32) if seed is None else seed
-    grid = study.grid()
     with importing_from(grid.paths):
         plan = make_plan(grid)
-        known = [job for job in plan.jobs if records.get(job.identity) == tuple(getattr(job, name) for name in PLACES)]
-        changed = _find_changes(manifest, plan.manifest)
+        known = [job for job in plan.jobs if records.get(job.identity) == tuple(getattr(job, name) for name in _PLACES)]
+        changed = _find_changes(results.manifest, plan.manifest)
         if not known:
-            return Replay(planned=planned, changed=changed or ("no job of the study is among the results",), seed=seed)
+            return Replay(
+                planned=results.planned, changed=changed or ("no job of the study is among the results",), seed=seed
+            )
         if len(known) < len(records):
             changed += (f"{len(records) - len(known)} of {len(records)} jobs are not jobs of the study here",)
         chosen = random.Random(seed).sample(known, min(jobs, len(known)))
         worker, found = Worker(grid), {}
         for job in sorted(chosen, key=lambda each: (each.data, each.model)):
             name = _name(job)
-            found[name] = _compare(worker, job, *read(job.identity))
+            found[name] = _compare(worker, job, _select_rows(results, job.identity), results.artefacts(job.identity))
             tell(f"{name}: {found[name]}")
-    return Replay(found, planned, changed, seed)
+    return Replay(found, results.planned, changed, seed)
+
+
+def _select_rows(results: Results, job: str) -> pl.DataFrame:
+    """The rows of a job, without the columns of other metrics, which have no values in it."""
+    frame = results.samples.filter(pl.col("job") == job).drop("job")
+    return frame.select(column for column in frame.get_columns() if column.null_count() < len(column))
 
 
 def _name(job: Job) -> str:
@@ -165,7 +163,7 @@ def _find_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str,
             if here.get("digest") != before.get("digest"):
                 found.append(f"{section} {name!r}: other values (digest {here.get('digest')} here)")
             else:
-                other = [key for key in IDENTITY[section] if _as_stored(before.get(key)) != _as_stored(here.get(key))]
+                other = [key for key in _IDENTITY[section] if _as_stored(before.get(key)) != _as_stored(here.get(key))]
                 found += [f"{section} {name!r}: another {key}" for key in other]
     for section in ("explainers", "metrics"):
         for name, about in (then.get(section) or {}).items():

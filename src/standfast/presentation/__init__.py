@@ -1,7 +1,15 @@
 """How the stored results of metrics are read, drawn and put into words. No metric imports this."""
 
 from standfast.presentation import peers
-from standfast.presentation.base import Presentation, Reading, View, metric_class, presentation_of, presentations
+from standfast.presentation.base import (
+    Presentation,
+    Reading,
+    View,
+    format_number,
+    metric_class,
+    presentation_of,
+    presentations,
+)
 from standfast.presentation.c_eval import c_eval, c_eval_plot, near_affinity
 from standfast.presentation.coarse_to_fine import corruption_curve
 from standfast.presentation.faithfulness import aopc, localisation, log_odds
@@ -19,6 +27,7 @@ __all__ = [
     "c_eval_plot",
     "corruption_curve",
     "data_sensitivity_consistency",
+    "format_number",
     "localisation",
     "log_odds",
     "metric_class",

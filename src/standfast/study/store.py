@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -355,6 +355,17 @@ def _write_parquet(frame: pl.DataFrame, record: dict[str, Any]) -> bytes:
     metadata = {_KEY: json.dumps({**record, "sealed": True}), "seal": EMPTY_SEAL}
     frame.write_parquet(buffer, statistics=False, metadata=metadata)
     return fill_seal(buffer.getvalue())
+
+
+class ArraysInMemory(Store):
+    """The arrays of some jobs, for results that are in no folder: `{job: {name: array}}`."""
+
+    def __init__(self, arrays: Mapping[str, Mapping[str, np.ndarray[Any, Any]]]) -> None:
+        super().__init__("memory://standfast-no-folder")
+        self.arrays = arrays
+
+    def read_artefacts(self, job: str) -> dict[str, np.ndarray[Any, Any]]:
+        return dict(self.arrays.get(job, {}))
 
 
 def _read_parquet(content: bytes) -> tuple[dict[str, Any], pl.DataFrame]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +111,16 @@ def draw_values(count: int = 12, gap: float = 0.3) -> dict[str, dict[str, Array]
             "random": noise[3],
         }
     }
+
+
+def change(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    """Put a value at a place such as `jobs.0.start`."""
+
+    def edit(content: dict[str, Any]) -> None:
+        *keys, last = [int(key) if key.isdigit() else key for key in path.split(".")]
+        place: Any = content
+        for key in keys:
+            place = place[key]
+        place[last] = value
+
+    return edit
