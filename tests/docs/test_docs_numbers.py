@@ -128,6 +128,14 @@ def test_output_of_the_readme() -> None:
             assert bool(star) == row["best"]
 
 
+def test_page_on_reading_results_has_the_numbers_of_the_readme() -> None:
+    page = (ROOT / "docs" / "reading-results.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^(\w+(?::\w+)?) +(0\.\d+ \[[^]]+\](?: \*)?)$", page, re.M)
+    assert len(rows) == 7
+    for name, cell in rows:
+        assert re.search(rf"^{name} .* {re.escape(cell)}$", README, re.M), name
+
+
 def test_glossary_names_every_metric_and_every_reason_to_skip_a_sample() -> None:
     glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
     pages = {path.stem for path in (ROOT / "docs" / "metrics").glob("*.md")} - {"index", "attribution_attack"}
