@@ -39,7 +39,7 @@ from standfast.zoo.networks.lenet import LeNet5
 from standfast.zoo.networks.resnet import ResNet18
 from standfast.zoo.networks.resnet20 import ResNet20
 
-PICTURE = Path(__file__).parents[1] / "docs" / "figures" / "scale.png"
+PICTURE = Path("results/scale.png")
 PARTS = ("batch", "input", "network", "workers", "study")
 STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "figure.facecolor": "white"}
 
@@ -310,6 +310,7 @@ def draw(rows: list[Row], device: str) -> None:
             panel.legend(frameon=False, fontsize=7)
         panels[0][0].set_ylabel(f"rows a second ({device})")
         figure.tight_layout()
+        PICTURE.parent.mkdir(exist_ok=True)
         figure.savefig(PICTURE, dpi=130)
         plt.close(figure)
     print(f"picture: {PICTURE}")

@@ -6,7 +6,7 @@ Every study is read, and planned with its data and models. Its hours are the pla
 by the options alone: `Job.work`) over the rate at which its models forward 64 inputs with one thread, in CPU time. So
 they are rough: probabilities of frequent events take fewer evaluations than planned, and what is not the model is left
 out.
-`standfast reproduce NAME --scale full --dry-run` tries out every metric instead: minutes for each study.
+`python -m papers.PAPER NAME --scale full --dry-run` tries out every metric instead: minutes for each study.
 """
 
 from __future__ import annotations

@@ -70,9 +70,9 @@ def test_the_help_of_every_command_has_an_example_that_can_be_read(name: str) ->
     assert "Example:" in shown.output
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/how-to/command-line.md"])
-def test_lists_of_commands_are_complete(page: str) -> None:
-    lines = (Path(__file__).parents[2] / page).read_text(encoding="utf-8").splitlines()
+def test_list_of_commands_is_complete() -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "command-line.md"
+    lines = page.read_text(encoding="utf-8").splitlines()
     group: Any = get_command(app)
     assert [name for name in group.commands if not any(line.startswith(f"standfast {name} ") for line in lines)] == []
 

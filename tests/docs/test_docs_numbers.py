@@ -81,16 +81,20 @@ def test_digits_of_the_readme_are_classified_correctly() -> None:
 
 @pytest.mark.slow
 def test_caption_of_the_bent_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the README says of its picture is what the search finds."""
+    """What the README and the start page say of their picture is what the search finds, on any processor."""
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     numbers, pictures = importlib.import_module("docs_figures").bend_explanation()
     caption = README.partition("docs/figures/bent.png)")[2].partition("\n## ")[0]
     assert f'it says "{numbers["label"]}"' in caption
     assert f"{numbers['probability']:.1%}" in caption
     assert f"{numbers['probability of the perturbed digit']:.1%}" in caption
-    assert f"is {numbers['correlation of the maps']:.2f}." in caption
+    start = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for text in (caption, start):
+        assert f"is about {numbers['correlation of the maps']:.1f}." in text
+    assert f'says "{numbers["label"]}" with {numbers["probability of the perturbed digit"]:.1%}' in start
     assert numbers["largest change in grey levels"] <= 8.001
     assert "more than 8 of 255 grey levels" in caption
+    assert "more than 8 of 255 grey levels" in start
     assert numbers["digits"] == numbers["digits classified correctly"] == 60
     words = " ".join(caption.split())
     assert f"on 60 digits found a median correlation of {numbers['median correlation']:.2f}" in words
@@ -116,6 +120,14 @@ def test_output_of_the_readme() -> None:
                 [row["value"], row["low"], row["high"]], abs=0.01
             )
             assert bool(star) == row["best"]
+
+
+def test_page_on_reading_results_has_the_numbers_of_the_readme() -> None:
+    page = (ROOT / "docs" / "reading-results.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^(\w+(?::\w+)?) +(0\.\d+ \[[^]]+\](?: \*)?)$", page, re.M)
+    assert len(rows) == 7
+    for name, cell in rows:
+        assert re.search(rf"^{name} .* {re.escape(cell)}$", README, re.M), name
 
 
 def test_glossary_names_every_metric_and_every_reason_to_skip_a_sample() -> None:

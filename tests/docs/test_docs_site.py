@@ -145,6 +145,13 @@ def test_examples_of_docstrings_are_code(site: Path) -> None:
     assert [page for page, text in pages.items() if re.search(r"<blockquote>\s*<blockquote>", text)] == []
 
 
+def test_every_figure_is_shown() -> None:
+    files = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    text = "".join(path.read_text(encoding="utf-8") for path in files)
+    shown = set(re.findall(r"figures/([\w-]+\.\w+)\)", text))
+    assert shown == {path.name for path in (ROOT / "docs" / "figures").iterdir()}
+
+
 def test_every_page_of_docs_is_in_the_navigation() -> None:
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
     named = set(re.findall(r"([\w/.-]+\.md)$", nav, re.M))
