@@ -8,23 +8,21 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from papers.base import SCALES, Scale, reproduce, reproductions, write_studies
+from papers.base import FOLDERS, SCALES, Scale, reproduce, reproductions, write_studies
 from papers.printing import print_table
 from standfast.cli.dry_runs import dry_run
 from standfast.errors import StandfastError
 from standfast.study.file.spec import study_from
 
-#: the module of each paper that names its tables
+#: the modules of each paper that name its tables
 TABLES = {
-    "safari": ("tables", "cifar", "imagenet"),
+    "safari": ("tables",),
     "lens": ("tables",),
     "c_eval": ("figures",),
     "senc": ("figures",),
     "coarse_to_fine": ("synthetic",),
     "natural_changes": ("tables",),
 }
-#: how the names of its tables begin
-_PREFIXES = dict(zip(TABLES, ("safari", "lens", "ceval", "senc", "coarse", "fass"), strict=True))
 
 
 def load_tables(*papers: str) -> None:
@@ -37,12 +35,15 @@ def load_tables(*papers: str) -> None:
 def main(paper: str) -> None:
     """Run the command of a paper with the arguments of the command line, and exit."""
     load_tables(paper)
-    names = {name.partition("-")[2]: name for name in reproductions.names() if name.startswith(_PREFIXES[paper])}
-    lines = (f"  {short:12} {reproductions[name].title}" for short, name in names.items())
+    names = {}
+    for name in reproductions.names():
+        prefix, _, table = name.partition("-")
+        if FOLDERS[prefix] == paper:
+            names[table] = name
     parser = argparse.ArgumentParser(
         f"python -m papers.{paper}",
         description="Run a published table or figure as a study, and print our numbers beside the paper's.",
-        epilog="tables:\n" + "\n".join(lines),
+        epilog="tables:\n" + "\n".join(f"  {table:12} {reproductions[name].title}" for table, name in names.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", choices=names, metavar="NAME", help="which table or figure; see below")
@@ -50,9 +51,7 @@ def main(paper: str) -> None:
     parser.add_argument("--out", type=Path, default=Path("results/papers"), help="folder for the results")
     parser.add_argument("--workers", help="how many processes, or auto")
     parser.add_argument("--study", type=Path, help="write the study files into this folder, and run nothing")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print what would be done, its cost, and what is missing"
-    )
+    parser.add_argument("--dry-run", action="store_true", help="print the jobs, their cost, and what is missing")
     asked = parser.parse_args()
     try:
         sys.exit(_run(names[asked.name], asked))
