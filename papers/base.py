@@ -228,16 +228,6 @@ class Reproduction:
 
 reproductions: Registry[Reproduction] = Registry("reproduction")
 
-#: the folder of each paper, by how the names of its reproductions begin
-FOLDERS = {
-    "safari": "safari",
-    "lens": "lens",
-    "ceval": "c_eval",
-    "senc": "senc",
-    "coarse": "coarse_to_fine",
-    "fass": "natural_changes",
-}
-
 
 @dataclass(frozen=True)
 class Table:
@@ -268,11 +258,13 @@ def reproduce(
     workers: int | str | None = None,
     progress: bool = True,
     show: Callable[[Table], None] = lambda table: None,
+    command: str = "",
 ) -> list[Table]:
     """Run the parts of a reproduction, each in its own folder of `out`, and read their tables.
 
     Results of studies that are already in the folders are used again. Measurements are always repeated. `show` gets
-    each table as soon as its part is done: parts can take hours, and a later one may fail.
+    each table as soon as its part is done: parts can take hours, and a later one may fail. Reports print `command` as
+    what made them.
     """
     check(scale in SCALES, "scale", "small or full", repr(scale))
     tables = []
@@ -288,8 +280,6 @@ def reproduce(
         if workers is not None:
             content = {**content, "executor": {"workers": workers}}
         study = study_from(content, "." if part.make_files is None else out)
-        prefix, _, table_name = name.partition("-")
-        command = f"python -m papers.{FOLDERS.get(prefix, prefix)} {table_name} --scale {scale}"
         found = run_study(study, folder, command=command, progress=progress)
         table = read_table(part, found.results)
         tables.append(replace(table, notes=[*table.notes, *notes]))

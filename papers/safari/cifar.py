@@ -21,12 +21,10 @@ from papers.safari.parts import (
     DEPARTURES,
     HAT,
     HEADINGS,
-    QUANTITIES,
     TILDE,
     describe_found,
     judge_order,
     make_columns,
-    select_rows,
 )
 from standfast import zoo
 from standfast.zoo.networks.names import architectures
@@ -95,29 +93,13 @@ def _varies(frame: pl.DataFrame, heading: str) -> bool | None:
     return None if any(None in order for order in orders) else False
 
 
-def _describe_leaders(frame: pl.DataFrame) -> list[str]:
-    """Notes on the most robust explainers by the mean, and on the share of class changes that were found."""
-    notes = []
-    for heading in HEADINGS:
-        _, column, higher = QUANTITIES[heading]
-        own = select_rows(frame, heading)
-        if column not in own.columns or not len(own):
-            continue
-        means = own.group_by("model", "explainer", maintain_order=True).agg(pl.col(column).mean()).drop_nulls(column)
-        best = pl.col(column).max() if higher else pl.col(column).min()
-        tied = means.filter(pl.col(column) == best.over("model")).group_by("model", maintain_order=True)
-        leaders = ", ".join(f"{model} {' and '.join(own['explainer'])}" for (model,), own in tied)
-        notes.append(f"most robust by the mean, {heading}: {leaders}")
-    return [*notes, *describe_found(frame)]
-
-
 ARCHITECTURE_PART = Part(
     name="safari-architectures",
     title="Robustness of explainers by architecture, CIFAR-10: mean [95% interval]",
     study=study_file("safari/studies/table8.yaml"),
     columns=make_columns(HEADINGS, read_numbers("safari/table8.csv", keys=2)),
     departures=DEPARTURES["table8"],
-    notes=_describe_leaders,
+    notes=describe_found,
     verdicts=_judge,
     rows=("model", "explainer"),
 )

@@ -173,11 +173,9 @@ def test_table_8_verdicts() -> None:
     assert [cam[f"{LOG_TILDE} {model}"] for model in MODELS] == [None] * 4, "all at the floor"
     assert outcomes(table, "in most cases")["both"] is None, "three of eight hold, one does not"
     assert outcomes(table, "varies with the architecture") == {TILDE: True, LOG_TILDE: None}
-    notes = dict(note.split(": ") for note in table.notes)
-    leaders = "ResNet20 GradCAM, MobileNetV2 GradCAM, DLA GradCAM, VGG16 Gradient x Input"
-    assert notes[f"most robust by the mean, {TILDE}"] == leaders
-    assert "ResNet20 Gradient x Input and Integrated Gradients and" in notes[f"most robust by the mean, {LOG_TILDE}"]
-    assert notes["class changes found by the search for F-tilde"].endswith("VGG16 50%")
+    (note,) = table.notes
+    assert note.startswith("class changes found by the search for F-tilde: ResNet20 100%")
+    assert note.endswith("VGG16 50%")
 
 
 @pytest.mark.parametrize(("clear", "expected"), [(5, True), (4, None), (0, False)])
