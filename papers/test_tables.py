@@ -13,7 +13,18 @@ from scipy import stats
 
 import standfast
 from papers import files
-from papers.base import SCALES, Column, Part, Reproduction, Scale, make_table, read_table, reproductions, write_studies
+from papers.base import (
+    SCALES,
+    Claim,
+    Column,
+    Part,
+    Reproduction,
+    Scale,
+    make_table,
+    read_table,
+    reproductions,
+    write_studies,
+)
 from papers.command import TABLES, load_tables, main
 from papers.printing import print_table
 from papers.reading import all_separated, group_by_outcome, paired_differences
@@ -143,16 +154,13 @@ def test_differences_pair_repeats_and_separate_intervals_are_students() -> None:
     assert group_by_outcome("t", {"a": True, "b": None, "c": True}) == [("t", "a, c", True), ("t", "b", None)]
 
 
-def test_claims_are_judged_by_the_numbers() -> None:
-    above = reproductions["senc-mnist"].parts[0].claims[0]
-    means = dict.fromkeys(("saliency", "guided backprop", "integrated gradients", "DeepLift", "LRP"), 0.7)
-    assert above.holds({**means, "Grad-CAM": 0.3, "random": 0.0}) is True
-    assert above.holds({**means, "LRP": 0.5, "Grad-CAM": 0.3}) is False
-    assert above.holds({**means, "Grad-CAM": 0.9}) is False
-    first = reproductions["senc-cifar10"].parts[0].claims[0]
-    assert first.holds({"DeepLift": 0.3, "LRP": 0.1}) is True
-    assert first.holds({"DeepLift": 0.1, "LRP": 0.3}) is False
-    assert first.holds({"LRP": 0.3}) is None
+def test_claims_are_judged_by_the_numbers_of_each_column() -> None:
+    claim = Claim("a is first", lambda means: means["a"] > means["b"] if means["b"] == means["b"] else None)
+    columns = (Column("x", "v"), Column("y", "w"), Column("z", "v", judged=False))
+    frame = pl.concat([rows([2.0, 3.0], explainer="a"), rows([1.0, 1.0], explainer="b")])
+    frame = frame.with_columns(w=pl.when(pl.col("explainer") == "a").then(pl.col("v")))
+    found = make_table(Part("p", "t", None, columns, claims=(claim,)), frame)
+    assert found.verdicts == [("a is first", "x", True), ("a is first", "y", None)]
 
 
 # ---- what is printed ----
@@ -168,17 +176,15 @@ def test_a_tiny_run_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixtu
     found = standfast.run_study(tiny, tmp_path, progress=False)
     table = read_table(part, found.results)
     assert table.failures == 0
-    assert table.rows["explainer"].to_list() == ["saliency", "Grad-CAM", "random"]
+    assert table.rows["explainer"].to_list() == list(explainers)
     frame = found.results.samples.filter(pl.col("explainer") == "saliency", pl.col("status") == "ok")
-    assert table.rows["rho"][0] == pytest.approx(frame["rho"].mean())
-    assert table.rows["rho_paper"][0] == pytest.approx(frame["rho_paper"].mean())
+    for column in ("rho", "rho_paper"):
+        assert table.rows[column][0] == pytest.approx(frame[column].mean())
     assert table.rows["samples"][0] == len(frame)
     print_table(table, "small")
     printed = capsys.readouterr().out
-    assert printed.count("random") > 1
     for words in ("> 0.6", "Not as in the paper", part.claims[0].text, *table.notes):
         assert words in printed
-    assert found.to_html(tmp_path / "r.html").exists()
 
 
 @pytest.mark.parametrize("width", [200, 60, 40])

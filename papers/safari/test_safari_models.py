@@ -24,7 +24,7 @@ from papers.safari.cifar import ARCHITECTURE_PART, EXPLAINERS, load_trained
 from papers.safari.imagenet import IMAGENET_PART, STAND_IN, make_stand_in
 from papers.safari.parts import HEADINGS, QUANTITIES
 from standfast import zoo
-from standfast.data.root import MissingDataError, data_root
+from standfast.data.root import MissingDataError
 from standfast.study.file.spec import StudyError, study_from
 from standfast.training.classifier import accuracy
 from standfast.zoo.networks.names import architectures
@@ -62,6 +62,8 @@ def outcomes(table: Table, words: str) -> dict[str, bool | None]:
 
 @pytest.mark.parametrize(("name", "architecture"), NETWORKS.values())
 def test_the_small_networks_and_their_cards(name: str, architecture: str) -> None:
+    assert ARCHITECTURE_PART.study is not None
+    assert name in [model["name"] for model in ARCHITECTURE_PART.study("small")["models"].values()]
     model, card = zoo.load(name), zoo.card(name)
     assert type(model) is architectures[architecture]  # type: ignore[comparison-overlap]
     assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
@@ -268,45 +270,22 @@ def test_table_9_is_judged_but_for_the_stand_in() -> None:
     assert outcomes(other, "Extremal Perturbations")[HAT] is False
 
 
-# ---- tiny runs ----
-
-
-def shrink(study: dict[str, Any], **more: Any) -> dict[str, Any]:
+def test_a_tiny_run_of_table_9(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert IMAGENET_PART.study is not None
+    study = IMAGENET_PART.study("small")
     metrics = {}
     for label, entry in study["metrics"].items():
         size = {"budget": 16} if "budget" in entry else {"particles": 16, "moves": 1, "quantile": 0.5, "floor": -1.0}
         metrics[label] = {**entry, **size}
-    return {**study, "metrics": metrics, "samples": 2, "samples_per_job": 2, **more}
-
-
-def test_a_tiny_run_of_table_9(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert IMAGENET_PART.study is not None
-    study = IMAGENET_PART.study("small")
     explainers = {name: study["explainers"][name] for name in ("Gradient x Input", "GradCAM", "FullGrad")}
     explainers["Extremal Perturbations"] = {**study["explainers"]["Extremal Perturbations"], "steps": 2}
     data = {"ImageNet": {**study["data"]["ImageNet"], "options": {"count": 2, "side": 32}}}
     models = {STAND_IN: {**study["models"][STAND_IN], "options": {"width": 4}}}
-    changed = shrink(study, explainers=explainers, data=data, models=models)
-    found = standfast.run_study(changed, tmp_path / "results", progress=False)
+    tiny = {**study, "samples": 2, "data": data, "models": models, "explainers": explainers, "metrics": metrics}
+    found = standfast.run_study(tiny, tmp_path / "results", progress=False)
     assert found.failures == []
     frame = found.results.samples
     assert frame["explainer"].n_unique() == 4
     assert frame.filter(pl.col("label") == "ln P F-hat")["log_probability"].drop_nulls().max() <= 0.0  # type: ignore
     print_table(make_table(IMAGENET_PART, frame), "small")
     assert "CANNOT BE COMPARED" in capsys.readouterr().out
-
-
-@pytest.mark.skipif(not (data_root() / "cifar10").is_dir(), reason="needs CIFAR-10")
-def test_a_tiny_run_of_table_8(tmp_path: Path) -> None:
-    assert ARCHITECTURE_PART.study is not None
-    study = ARCHITECTURE_PART.study("small")
-    assert {name: model["name"] for name, model in study["models"].items()} == {k: v for k, (v, _) in NETWORKS.items()}
-    found = standfast.run_study(shrink(study, models={"VGG16": study["models"]["VGG16"]}), tmp_path, progress=False)
-    assert found.failures == []
-    table = make_table(ARCHITECTURE_PART, found.results.samples)
-    assert table.rows["model, explainer"].to_list() == [f"VGG16, {explainer}" for explainer in EXPLAINERS]
-    frame = found.frame("worst F-hat").filter(explainer="DeepLift")
-    assert table.rows["worst F-hat similarity"][3] == pytest.approx(frame["similarity"].mean())
-    # the worst case of the class held is no better than that of the clean input, which is like itself
-    assert (frame["similarity"] <= 1).all()
-    assert (frame["margin"] < 0).all()
