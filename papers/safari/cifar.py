@@ -16,7 +16,7 @@ from torch import nn
 
 from papers.base import Part
 from papers.files import read_numbers, study_file
-from papers.reading import Outcomes, Verdict, all_hold, group_by_outcome
+from papers.reading import Outcomes, Pairs, Verdict, all_hold, group_by_outcome
 from papers.safari.parts import (
     DEPARTURES,
     HAT,
@@ -68,7 +68,7 @@ def _find_first(frame: pl.DataFrame, name: str, headings: Sequence[str]) -> dict
     return {heading: _judge_models(frame, pairs, heading) for heading in headings}
 
 
-def _judge_models(frame: pl.DataFrame, pairs: Sequence[tuple[str, str]], heading: str) -> Outcomes:
+def _judge_models(frame: pl.DataFrame, pairs: Pairs, heading: str) -> Outcomes:
     outcomes = {}
     for model in frame["model"].unique(maintain_order=True):
         outcomes[model] = judge_order(frame.filter(pl.col("model") == model), pairs, [heading])[heading]

@@ -27,7 +27,7 @@ import polars as pl
 
 from papers.base import Column, Part, Scale
 from papers.files import read_departures
-from papers.reading import Outcomes, add_label_words, all_above, all_separated
+from papers.reading import Outcomes, Pairs, add_label_words, all_above, all_separated
 from standfast import data
 from standfast.data.dataset import Dataset
 from standfast.study.results import Results
@@ -113,7 +113,7 @@ HAT, TILDE = ("sol_F-hat (PCC)", "ln P_F-hat"), ("sol_F-tilde (PCC)", "ln P_F-ti
 HEADINGS = ("sol_F-hat (PCC)", "sol_F-tilde (PCC)", "ln P_F-hat", "ln P_F-tilde")
 
 _Paper = Mapping[str, Mapping[str, float | str]]
-_Compare = Callable[[pl.DataFrame, Sequence[tuple[str, str]], str], bool | None]
+_Compare = Callable[[pl.DataFrame, Pairs, str], bool | None]
 
 
 def make_columns(headings: Sequence[str], paper: _Paper | None = None) -> tuple[Column, ...]:
@@ -145,9 +145,7 @@ def select_rows(frame: pl.DataFrame, heading: str) -> pl.DataFrame:
     return own.filter(pl.col("found").fill_null(False)) if "found" in own.columns else own.clear()
 
 
-def judge_order(
-    frame: pl.DataFrame, pairs: Sequence[tuple[str, str]], headings: Sequence[str], compare: _Compare = all_above
-) -> Outcomes:
+def judge_order(frame: pl.DataFrame, pairs: Pairs, headings: Sequence[str], compare: _Compare = all_above) -> Outcomes:
     """For each quantity, whether the first of each pair is more robust than the second, by `compare`."""
     outcomes = {}
     for heading in headings:
@@ -157,9 +155,7 @@ def judge_order(
     return outcomes
 
 
-def is_clearly_above(
-    frame: pl.DataFrame, pairs: Sequence[tuple[str, str]], column: str, by: str, level: float
-) -> bool | None:
+def is_clearly_above(frame: pl.DataFrame, pairs: Pairs, column: str, by: str, level: float) -> bool | None:
     """Whether in each pair the first is above the second, by two tests; None if they disagree.
 
     One test compares the separate intervals of the means (`all_separated`), the other the interval of the paired
