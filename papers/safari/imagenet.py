@@ -24,7 +24,7 @@ _FULLGRAD, _EXTREMAL = "FullGrad", "Extremal Perturbations"
 _OTHERS = ("Gradient x Input", "Integrated Gradients", "GradCAM", _FULLGRAD)
 
 
-def make_stand_in(width: int = 8, num_classes: int = 1000) -> nn.Module:
+def make_stand_in(width: int = 4, num_classes: int = 1000) -> nn.Module:
     """An UNTRAINED narrow ResNet-18: images (N, 3, H, W) in [0, 1] to logits (N, num_classes).
 
     It includes the normalisation of images of a hub's network. Weights are drawn from torch's generator. The batch

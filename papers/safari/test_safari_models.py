@@ -235,7 +235,7 @@ def test_the_stand_in_has_the_interface_and_explains() -> None:
     modules = []
     for _ in range(2):
         torch.manual_seed(0)
-        modules.append(make_stand_in(width=4))
+        modules.append(make_stand_in())
     x = torch.rand(6, 3, 64, 64, generator=torch.Generator().manual_seed(2))
     x = (x + nn.functional.interpolate(torch.rand(6, 3, 4, 4), 64)) / 2
     assert not any(part.training for part in modules[0].modules())
