@@ -16,6 +16,7 @@ from standfast.statistics.distributions import t_quantile
 from standfast.statistics.paired import midranks
 from standfast.tensors import Array
 
+Pairs = Sequence[tuple[str, str]]  # names of explainers, models or sizes: the first above the second
 Estimate = tuple[float, float, float]  # a number and the ends of its interval
 Correlations = dict[str, Estimate]
 Outcomes = dict[str, bool | None]
@@ -54,30 +55,24 @@ def mean_interval(values: Array, level: float = 0.95) -> Estimate:
 
 
 def all_above(
-    frame: pl.DataFrame,
-    pairs: Sequence[tuple[str, str]],
-    column: str = "ratio",
-    by: str = "explainer",
-    level: float = 0.95,
+    frame: pl.DataFrame, pairs: Pairs, column: str = "ratio", by: str = "explainer", level: float = 0.95
 ) -> bool | None:
     """Whether in each pair the first is above the second, by the intervals of the paired differences."""
     return all_hold(is_above(mean_interval(paired_differences(frame, *pair, column, by), level), 0) for pair in pairs)
 
 
 def all_separated(
-    frame: pl.DataFrame,
-    pairs: Sequence[tuple[str, str]],
-    column: str,
-    by: str = "explainer",
-    level: float = 0.95,
+    frame: pl.DataFrame, pairs: Pairs, column: str, by: str = "explainer", level: float = 0.95
 ) -> bool | None:
     """Whether in each pair the first is above the second, by separate intervals; None if some overlap."""
+    known = keep_exact(frame, column)
+
+    def find_interval(name: str) -> Estimate:
+        return mean_interval(known.filter(pl.col(by) == name)[column].to_numpy().astype(float), level)
+
     outcomes = []
-    for names in pairs:
-        (_, low, high), (_, other_low, other_high) = (
-            mean_interval(keep_exact(frame.filter(pl.col(by) == name), column)[column].to_numpy().astype(float), level)
-            for name in names
-        )
+    for above, below in pairs:
+        (_, low, high), (_, other_low, other_high) = find_interval(above), find_interval(below)
         outcomes.append(True if low > other_high else False if high < other_low else None)
     return all_hold(outcomes)
 
@@ -110,6 +105,11 @@ def all_hold(outcomes: Iterable[bool | None]) -> bool | None:
     """Whether all hold: False if one does not; None if one is undecided, or there are none."""
     known = list(outcomes)
     return False if False in known else True if known and all(known) else None
+
+
+def negate(holds: bool | None) -> bool | None:
+    """Whether the opposite holds."""
+    return None if holds is None else not holds
 
 
 def compute_correlations(first: Array, second: Array, digits: Array) -> Correlations:
