@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,9 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import standfast
 from conftest import small_net
-from standfast.cli import app, main
 from standfast.metrics import LocalLipschitz, MaxSensitivity, WorstCase
 from standfast.neighbourhoods import Brightness, Compose, TimeShift
 from standfast.study.folders import write_atomically
@@ -272,19 +269,6 @@ def test_names_functions_and_objects_together(model: standfast.Model, inputs: to
     assert "default neighbourhood" not in given.results.manifest["about"]
 
 
-def test_a_default_radius_is_said_before_the_progress(
-    model: standfast.Model, inputs: torch.Tensor, capfd: pytest.CaptureFixture[str]
-) -> None:
-    words = "neighbourhood: LinfBall(0.1), one tenth of the range of the inputs, because none was given\n"
-    standfast.evaluate(model, "saliency", inputs[:1], ["max_sensitivity:samples=2"])
-    assert capfd.readouterr().err.startswith(words)
-    standfast.evaluate(model, "saliency", inputs[:1], ["max_sensitivity:samples=2"], progress=False)
-    standfast.evaluate(
-        model, "saliency", inputs[:1], ["max_sensitivity:samples=2"], neighbourhood=standfast.LinfBall(0.1)
-    )
-    assert "neighbourhood" not in capfd.readouterr().err
-
-
 def test_a_neighbourhood_that_no_metric_takes(model: standfast.Model, inputs: torch.Tensor) -> None:
     own = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=2)
     with pytest.warns(UserWarning, match="neighbourhood= has no effect, because no metric that has one is given by"):
@@ -357,40 +341,6 @@ def test_names_of_metrics() -> None:
         standfast.ArgumentError, match="neighbourhood: expected a value for worst_case, such as .*, got none"
     ):
         named_metrics(["worst_case"])  # type: ignore[list-item]
-
-
-def test_command_line_lists_what_can_be_named() -> None:
-    for kind, name in (
-        ("explainers", "integrated_gradients"),
-        ("metrics", "worst_case"),
-        ("similarities", "pearson"),
-        ("searches", "block"),
-        ("attacks", "fmn"),
-        ("attribution_attacks", "mass_centre"),
-        ("neighbourhoods", "linf"),
-        ("datasets", "digits"),
-        ("models", "lenet5-mnist"),
-    ):
-        result = CliRunner().invoke(app, ["list", kind])
-        assert result.exit_code == 0
-        assert name in result.output.split()
-
-
-def test_command_line_errors_are_one_line_and_exit_code_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for arguments, message in (
-        (["list", "explainer"], "did you mean 'explainers'"),
-        (["report", str(tmp_path)], "expected a folder with a manifest.json"),
-    ):
-        monkeypatch.setattr(sys, "argv", ["standfast", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr().err
-        assert ended.value.code == 2
-        assert said.startswith("error: ")
-        assert message in said
-        assert len(said.splitlines()) == 1
 
 
 # what newcomers meet

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-import torch
 from report_builder import BALL, COMMON, base
 
 from standfast.metrics.base import metrics, plain
-from standfast.neighbourhoods import Rotation, TableChanges
+from standfast.neighbourhoods import Rotation
 from standfast.presentation import Presentation, View, presentation_of
-from standfast.presentation.wording import describe_parameters, format_odds
+from standfast.presentation.wording import format_odds
 
 
 def make_view(metric: str, options: Mapping[str, Any], columns: Mapping[str, Mapping[str, Sequence[Any]]]) -> View:
@@ -86,29 +85,6 @@ def test_a_worst_case_counts_samples() -> None:
     )
 
 
-def test_a_changed_class_counts_only_samples_where_it_changed() -> None:
-    columns = {"a": worst([0.9, 0.9, 0.1], 2, found=2), "b": worst([0.7, 0.1, 0.1], 1, found=2)}
-    assert verdict("worst_case", FLIPPED, columns) == (
-        "Where the search changed the class, the map of a stayed the same (correlation above 0.6) on 2 of 2 samples, "
-        "and that of b on 1."
-    )
-    never = {"a": worst([0.9, 0.9], 0, found=0)}
-    assert "on none of 2 samples, so nothing can be said" in verdict("worst_case", FLIPPED, never)
-
-
-def test_all_counts_of_a_few_explainers_are_listed() -> None:
-    columns = {"a": worst([0.1] * 4, 4), "b": worst([0.1] * 4, 3), "c": worst([0.9] * 4, 0), "d": worst([0.1] * 3, 3)}
-    text = verdict("worst_case", CHANGED, columns)
-    assert text.endswith("on 4 of 4 samples, that of d on 3 of 3, that of b on 3 of 4, and that of c on 0 of 4.")
-    many = {name: worst([0.1] * 9, at) for at, name in enumerate("abcdefg")}
-    assert verdict("worst_case", CHANGED, many).endswith("on 6 of 9 samples, and that of a on none.")
-    few = {name: many[name] for name in "abcdef"}
-    assert (
-        "on 5 of 9 samples, that of e on 4, that of d on 3, that of c on 2, that of b on 1, and that of a on none"
-        in (verdict("worst_case", CHANGED, few))
-    )
-
-
 def test_a_tie_is_one_place_and_few_samples_are_no_headline() -> None:
     same = [0.9] * 9
     columns = {
@@ -147,16 +123,6 @@ def test_random_maps_are_a_reference_and_no_candidate() -> None:
     assert presentation_of("aopc").reservations(make_view("aopc", {}, shares)) == []
 
 
-@pytest.mark.parametrize("name", metrics.names())
-def test_a_single_sample_has_no_medians(name: str) -> None:
-    options = metrics[name].example().options()
-    columns = {each: {"value": [value], **_events(1)} for each, value in (("one", -2.0), ("two", -3.0))}
-    text = verdict(name, options, columns)
-    assert text.endswith(".")
-    assert "median" not in text
-    assert "()" not in text
-
-
 def test_a_weaker_search_is_said() -> None:
     columns = {
         "a": worst([0.1, 0.2], 1, followed_gradients=[True, True]),
@@ -187,62 +153,7 @@ def test_a_probability_is_one_in_so_many_and_a_bound_is_at_most() -> None:
     )
 
 
-def test_a_changed_class_of_random_noise_is_a_range() -> None:
-    options = {**COMMON, "neighbourhood": BALL, "event": "misclassification"}
-    columns = {name: {"value": [value] * 3, "bound": [False] * 3} for name, value in (("a", -3.0), ("b", -0.5))}
-    assert verdict("misinterpretation_probability", options, columns) == (
-        "Random noise changes the class in 1 of 20 draws to 61% of draws (medians over samples)."
-    )
-
-
 ROTATED = {"neighbourhood": plain(Rotation(10))}
-
-
-def test_transformations_are_named_in_questions_and_answers() -> None:
-    rare, turned = "misinterpretation_probability", "an input is rotated by -10 to 10 degrees"
-    for name, event, expected in (
-        ("worst_case", "changed_explanation", f"Can the map change when {turned}?"),
-        ("worst_case", "misclassification", f"Can the class change when {turned}?"),
-        (
-            "worst_case",
-            "changed_class",
-            "When the class of an input that is rotated by -10 to 10 degrees changes, does the map stay the same?",
-        ),
-        (
-            rare,
-            "changed_explanation",
-            f"How often does the map change when {turned} at random?",
-        ),
-        (
-            rare,
-            "misclassification",
-            f"How often does the class change when {turned} at random?",
-        ),
-        (
-            rare,
-            "changed_class",
-            f"How often does the class change and the map stay the same when {turned} at random?",
-        ),
-        ("max_sensitivity", "", f"How far do maps move when {turned}?"),
-        ("local_lipschitz", "", f"How fast do maps change when {turned}?"),
-    ):
-        assert presentation_of(name).question({"event": event, **ROTATED}) == expected
-    columns = {name: {"value": [value] * 3, "bound": [False] * 3} for name, value in (("a", -3.0), ("b", -0.5))}
-    assert verdict(rare, {**CHANGED, **ROTATED}, columns).startswith(
-        "A random change of this kind changes the map of b (correlation below 0.4) in 61% of draws"
-    )
-    assert verdict("max_sensitivity", {**COMMON, **ROTATED}, {"a": {"value": [0.5, 0.6, 0.7]}}).startswith(
-        "Such a change moves the map of a by up to 0.6"
-    )
-
-
-def test_changes_of_tables_are_named_without_their_data() -> None:
-    rows = torch.arange(12.0).reshape(6, 2)
-    changes = TableChanges({"x0": "2%", "x1": "category"}, rules=("x0 <= 20",), data=rows)
-    options = {"event": "changed_explanation", "neighbourhood": plain(changes)}
-    what = "changed in x0 by -2% to 2% and given other categories of x1, such that x0 <= 20"
-    assert presentation_of("worst_case").question(options) == f"Can the map change when an input is {what}?"
-    assert describe_parameters({"x0 [%]": 1.0, "x1 [uniform number]": 0.3}, options, (2,)) == ""
 
 
 def test_odds_are_those_of_the_logarithm() -> None:

@@ -93,23 +93,6 @@ def test_a_row_has_the_map_moved_back_and_the_parameters_in_words(builder: Build
     assert "here angle 7.31 degrees" in example.text
 
 
-def test_a_row_without_moved_positions_has_the_change(builder: Builder) -> None:
-    worst(builder, "a", BRIGHTNESS, [0.31], {"brightness [share of the range]": [0.1]})
-    gallery = gallery_of(view_of(builder))
-    assert [each.title for each in gallery.rows[0].pictures][2:] == ["worst input", "change", "its map now"]
-    assert "brightness 10% of the range" in gallery.rows[0].text
-    assert "plausibility" not in gallery.rows[0].text
-    assert "Moved back" not in gallery.note
-    assert "as large as possible" in gallery.note
-
-
-def test_a_row_says_how_plausible_its_worst_input_is(builder: Builder) -> None:
-    worst(builder, "a", BRIGHTNESS, [0.31, 0.5], {"plausibility": [0.184, float("nan")]})
-    first, second = gallery_of(view_of(builder)).rows
-    assert "; plausibility 0.18 (the share of training rows as far from the others)" in first.text
-    assert "plausibility" not in second.text
-
-
 def test_what_the_metric_stores_is_what_the_report_draws(
     lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
