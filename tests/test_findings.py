@@ -12,8 +12,7 @@ from report_builder import PROB, WORST, Builder
 
 import standfast
 from standfast.errors import ArgumentError, UnknownNameError
-from standfast.findings import HINT, Findings, as_findings, describe_failures
-from standfast.report.verdicts import answer_question
+from standfast.findings import Findings, as_findings, describe_failures
 
 GOOD, BAD = [0.9 + 0.001 * n for n in range(12)], [0.2 + 0.001 * n for n in range(12)]
 
@@ -47,10 +46,7 @@ def test_the_table_shows_medians_intervals_and_the_best(builder: Builder) -> Non
     assert rows["shaky"].split()[1] == "0.206"
     assert not rows["shaky"].endswith(("*", "="))
     assert rows["broken"].split()[1:] == ["failed"]
-    assert "Failed: broken failed for 1 of 1 metric, on a part of the samples: ValueError: no" not in text
     assert "Failed: broken failed for 1 of 1 metric: ValueError: no" in text
-    assert text.endswith(HINT) or HINT.split()[-1] in text.splitlines()[-1]
-    assert "(higher is better)" in text
     assert text.isascii()  # a terminal of any encoding can print it
 
 
@@ -81,17 +77,6 @@ def test_the_best_is_by_mean_rank_and_another_median_is_said(builder: Builder) -
     assert entries["odd"]["value"] > entries["steady"]["value"]
     assert (entries["steady"]["verdict"], entries["odd"]["verdict"]) == ("best", "tied")
     assert findings.best()[WORST].explainers == ("steady", "odd")
-    text = " ".join(str(findings).split())
-    assert f"{WORST}: The best median is that of odd (0.530), but steady has the best mean rank" in text
-    answer = answer_question(findings.contents, findings.contents.labels[WORST], "digits", "lenet")
-    assert answer.decision.text.startswith("steady is better than bad")
-    assert "is that of odd (0.530), but steady has the best mean rank" in answer.decision.text
-
-
-def find_reason(findings: Findings) -> str:
-    """Why nothing is decided by the worst case, as the report says it."""
-    contents = findings.contents
-    return answer_question(contents, contents.labels[WORST], *contents.pairs[0]).decision.text
 
 
 def test_nothing_is_marked_where_the_tests_decide_nothing(builder: Builder) -> None:
@@ -104,21 +89,6 @@ def test_nothing_is_marked_where_the_tests_decide_nothing(builder: Builder) -> N
     assert (len(best.explainers), best.shown) == (3, False)
     text = str(findings)
     assert not any(line.endswith(("*", "=")) for line in text.splitlines())
-    assert f"No mark for {WORST}: {find_reason(findings)}" in " ".join(text.split())
-
-
-def test_too_few_samples_are_said(builder: Builder) -> None:
-    for name, values in (("a", [0.9, 0.8, 0.7]), ("b", [0.1, 0.2, 0.3])):
-        builder.worst(name, values)
-    findings = found(builder, 3)
-    assert findings.best()[WORST].shown is False
-    text = " ".join(str(findings).split())
-    assert "3 samples have a value for both explainers; a test at 5% needs at least 6." in find_reason(findings)
-    assert f"No mark for {WORST}: {find_reason(findings)}" in text
-    assert "Median over samples [interval of at least 75%]" in text
-    for name, values in (("a", [0.9, 0.8, 0.7]), ("b", [0.1, 0.2, 0.3])):
-        builder.worst(name, values, label="other")
-    assert "No mark for any metric: 3 samples have" in " ".join(str(found(builder, 3)).split())
 
 
 def test_probabilities_are_also_one_in_so_many_and_bounds_are_marked(builder: Builder) -> None:
@@ -236,8 +206,6 @@ def test_loaded_results_print_as_those_of_the_run(tmp_path: Path) -> None:
     assert loaded._repr_html_() == run._repr_html_()
     assert loaded.table().equals(run.table())
     assert loaded.best() == run.best()
-    assert repr(run) == "Evaluation(1 explainer and 1 control x 2 metrics, 3 samples; print it for the table)"
-    assert repr(loaded) == "Findings(1 explainer and 1 control x 2 metrics, 3 samples; print it for the table)"
     own = run.frame("aopc").filter(pl.col("explainer") == "random")["value"].median()
     shown = run.table().filter(explainer="random", metric="aopc")["value"][0]
     assert shown == pytest.approx(own)

@@ -235,14 +235,6 @@ def test_csv_and_parquet_read_back(results: Results, tmp_path: Path) -> None:
     assert pl.read_parquet(where).equals(export.summary(results))
 
 
-def test_pandas_has_the_same_rows(results: Results) -> None:
-    frame = export.to_pandas(results)
-    assert isinstance(frame, pd.DataFrame)
-    assert list(frame.columns) == results.samples.columns
-    mine = results.samples["log_probability"].to_numpy()
-    np.testing.assert_array_equal(frame["log_probability"].to_numpy(), mine)
-
-
 def test_all_that_stands_for_results_is_taken(results: Results) -> None:
     expected, folder = export.summary(results), results.store.folder.address
     for source in (results.store, folder, Path(folder), Report(folder), Report(results)):

@@ -80,17 +80,6 @@ def test_a_table_shows_at_most_a_dozen_features_and_says_how_many_more() -> None
     assert number in texts(svg)  # the value of the input
 
 
-def test_marks_of_a_table_list_the_marked_features_only() -> None:
-    marked = Picture("drop", np.arange(5.0), "alt", marks=np.array([0, 2, 0, 1, 0]), colours=("#111111", "#222222"))
-    svg = drawn(input_of(np.arange(5.0)), marked, features=tuple("abcde"))
-    assert [text for text in texts(svg) if text in "abcde"] == ["d", "b"]
-    squares = [each["fill"] for each in of_kind(svg, "rect") if each.get("width") == "10"]
-    assert squares == ["#111111", "#222222"]
-    assert texts(svg)[-1] == "and 3 more features"
-    none = Picture("drop", np.arange(5.0), "alt", marks=np.zeros(5, dtype=int), colours=("#111111",))
-    assert texts(drawn(none))[-1] == "none of 5 features"
-
-
 def test_a_series_has_its_map_behind_the_line_of_the_input_that_it_explains() -> None:
     first, second = RNG.normal(size=(2, 3, 50))
     maps = RNG.normal(size=(2, 3, 50))

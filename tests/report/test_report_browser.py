@@ -196,33 +196,6 @@ def test_a_phone_can_read_it(browser: Any, report: Path) -> None:
     tab.context.close()
 
 
-def colours(page: Any) -> tuple[str, str, str]:
-    """Of the page, of a chart's axis labels, and of its first points."""
-    return tuple(  # type: ignore[return-value]
-        page.evaluate(
-            """(() => { const of = (node, key) => getComputedStyle(node)[key];
-            const figure = document.querySelector('.metric figure.plot');
-            return [of(document.body, 'backgroundColor'), of(figure.querySelector('.role-axis-label text'), 'fill'),
-            of(figure.querySelector('.mark-symbol.role-mark path'), 'fill')]; })()"""
-        )
-    )
-
-
-def brightness(colour: str) -> float:
-    return float(np.mean([float(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]))
-
-
-def test_light_and_dark_follow_the_reader(tab: Tab) -> None:
-    chart(tab, "Distribution over samples")
-    light = colours(tab.page)
-    tab.page.emulate_media(color_scheme="dark")
-    dark = colours(tab.page)
-    assert brightness(light[0]) > 200 > 60 > brightness(dark[0])
-    assert brightness(light[1]) < 60 < 200 < brightness(dark[1])
-    assert light[2] != dark[2]
-    assert tab.complaints == []
-
-
 def test_without_scripts_everything_but_the_table_is_there(browser: Any, report: Path) -> None:
     tab = Tab(browser, report, viewport={"width": 1000, "height": 900}, java_script_enabled=False)
     assert tab.page.locator("figure.plot svg").count() == tab.page.locator("figure.plot").count() > 0

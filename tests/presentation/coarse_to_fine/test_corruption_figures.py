@@ -27,7 +27,6 @@ from standfast.metrics.coarse_to_fine.corruption_curve import (
 )
 from standfast.metrics.coarse_to_fine.replacement import find_levels
 from standfast.metrics.coarse_to_fine.statistics import compute_area
-from standfast.metrics.coarse_to_fine.summary import Curves
 from standfast.presentation import View, presentation_of
 from standfast.presentation.coarse_to_fine.across_data import draw_boxes_over_data
 from standfast.presentation.coarse_to_fine.corruption_curve import (
@@ -39,7 +38,6 @@ from standfast.presentation.coarse_to_fine.corruption_curve import (
 from standfast.presentation.coarse_to_fine.drops import Drops, load_drops
 from standfast.presentation.coarse_to_fine.pictures import draw_galleries
 from standfast.presentation.coarse_to_fine.tables import draw_tables
-from standfast.presentation.coarse_to_fine.words import describe_gate
 from standfast.report.render import render_files
 from standfast.report.views import Contents
 
@@ -257,48 +255,14 @@ def test_drops_are_aligned_by_sample(folder: Path) -> None:
 def test_the_gate_is_applied_where_there_are_random_maps(view: View, drops: Drops, folder: Path) -> None:
     assert {name: gate.passed for name, gate in drops.gates.items()} == {"good": True, "zero": False}
     assert [drops.may_be_read(name) for name in EXPLAINERS] == [True, False, False]
-    assert "zero, random" in describe_gate(drops)
     builder = Builder(folder / "ungated")
     for name in ("good", "zero"):
         stored(builder, name, made(name))
     alone = load_drops(views(builder)[0])
     assert alone is not None
     assert (alone.gates, alone.may_be_read("zero")) == ({}, True)
-    assert "could not be applied" in describe_gate(alone)
     shown_tables = draw_tables(alone)
-    assert all("could not be applied" in table.caption for table in shown_tables)
     assert not any(cell.faint for table in shown_tables for _, cells in table.rows for cell in cells)
-
-
-def test_more_positive_positions_alone_do_not_pass() -> None:
-    """Drops that grow with the share of all positions and nothing else, and twice as many of these."""
-    fractions = np.array([0.25, 0.5, 1.0])
-    half = np.tile(0.5 * fractions, (30, 1))
-    own = np.random.default_rng(0).uniform(0.4, 0.8, (30, 1))
-    drops = Drops(
-        {
-            "more": Curves(own * 2 * half, None, 2 * half, fractions),
-            "good": Curves(np.sqrt(own * half), None, half, fractions),
-            "random": Curves(own * half, None, half, fractions),
-        },
-        np.arange(30),
-        dict.fromkeys(("more", "good", "random"), 0),
-    )
-    assert {name: gate.passed for name, gate in drops.gates.items()} == {"more": False, "good": True}
-    assert drops.above_by_length == ["more"]
-    assert [drops.may_be_read(name) for name in ("more", "good")] == [False, True]
-    words = describe_gate(drops)
-    assert "Grey, because their fine numbers do not count: more, random." in words
-    assert "The whole AUC top of more is larger, but that may be due to the number" in words
-    coarse, shares, *_ = draw_tables(drops)
-    found = [[cell.text for cell in row] for _, row in shares.rows]
-    expected = ["reference", "reference"]
-    assert found == [["100%", "not passed", "larger"], ["50%", "passed", "larger"], ["50%", *expected]]
-    # a straight line reaches half of its end on average, whatever the number of positive positions
-    assert coarse.columns[1] == ("same share", "mean drop up to 50% of positions")
-    same = {name: float(row[1].text) for name, row in coarse.rows}
-    assert same["more"] == same["random"] == pytest.approx(own.mean() / 4, abs=6e-4)
-    assert same["good"] > same["more"] + 0.1
 
 
 # charts
