@@ -169,6 +169,9 @@ assert "width of the blurring window in pixels, time steps or features, an odd n
     assert not len(results.failures)
     assert results.samples.group_by("metric").len().sort("metric")["len"].to_list() == [6, 6, 6]
     assert results.samples["value"].is_between(-1, 1).all()
+    report = (page.modules / "results" / "study" / "report" / "index.html").read_text()
+    for words in ("petsiuk2018rise", "Similarity after a blur", "A moving average over 5 pixels.", "Deletion"):
+        assert words in report
     # the report of a computer that does not have the plug-in
     page.run("-m", "standfast.cli", "report", "results/study", "--out", "bare.html", paths=[])
     bare = (page.modules / "bare.html").read_text()
