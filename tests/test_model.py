@@ -631,22 +631,6 @@ def test_one_sample_without_a_batch_is_said_to_be_one(call: Callable[[Model, tor
         call(Model(nn.Sequential(*CONV), (0.0, 1.0), lambda v: v[:, 0], "cpu"), torch.rand(3, 3, 8, 8))
 
 
-def test_a_single_row_of_a_table_is_said_to_be_one() -> None:
-    model = Model(linear(), (0.0, 1.0), device="cpu")
-    with pytest.raises(
-        ArgumentError, match=r"batch of shape \(N, ...\), got shape \(4,\): for one sample use x\[None\]"
-    ):
-        model.logits(torch.rand(4))
-
-
-def test_a_short_text_for_a_classifier() -> None:
-    plain = Model(nn.Linear(4, 3), (0.0, 1.0), device="cpu")
-    assert repr(plain) == "Model(Linear, 15 parameters, bounds [0, 1], cpu)"
-    low, high = torch.tensor([-1.0, -2.0])[:, None], torch.tensor([1.0, 3.0])[:, None]
-    wrapped = Model(nn.Identity(), (low, high), abs, "cpu", forward=lambda module, x: module(x))
-    assert repr(wrapped) == "Model(Identity, 0 parameters, bounds [-2, 3] by channel, cpu, preprocess)"
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
 from standfast.charts import Chart, draw_mean_ranks
-from standfast.report.render import render_files, render_for_page
+from standfast.report.render import render_for_page
 from standfast.statistics.comparison import Comparison, compare
 
 LONG = "a_name_of_an_explainer_that_is_far_too_long:steps=64,baseline=0"
@@ -55,16 +54,6 @@ def test_names_ranks_and_bars() -> None:
     assert chart.alt == "Ranks. Mean ranks, 1 is best: b 1.20, a 2.00, c 2.80. Not significantly different: b, a; a, c."
 
 
-def test_explainers_keep_their_colours_and_shapes() -> None:
-    names = ["a", "b", "c"]
-    rows = [
-        draw_mean_ranks(order, [1.0, 2.0, 3.0], [], names, "t").spec["datasets"]["ranks"] for order in (names, "cba")
-    ]  # type: ignore[union-attr]
-    marks = [{row["explainer"]: (row["colour"], row["shape"]) for row in each} for each in rows]
-    assert marks[0] == marks[1]
-    assert len(set(marks[0].values())) == 3
-
-
 def test_without_cliques_all_differ() -> None:
     chart = draw_mean_ranks(["a", "b"], [1.0, 2.0], [(0,), (1,)], ["a", "b"], "t")
     assert chart is not None
@@ -72,18 +61,6 @@ def test_without_cliques_all_differ() -> None:
     assert "All differ significantly" in chart.caption
     assert "Not significantly different: none" in chart.alt
     assert draw_mean_ranks([], [], [], [], "t") is None
-
-
-def test_bars_in_one_column_do_not_touch() -> None:
-    cliques = [(0, 1, 2, 3), (2, 3, 4), (4, 5), (5, 6, 7)]
-    chart = draw_mean_ranks(list("abcdefgh"), list(range(1, 9)), cliques, list("abcdefgh"), "t")
-    assert chart is not None
-    columns: dict[float, list[tuple[float, float]]] = {}
-    for bar in chart.spec["datasets"]["bars"]:
-        columns.setdefault(bar["at"], []).append((bar["first"], bar["last"]))
-    assert len(columns) == 2  # as many as bars cover one row
-    for spans in columns.values():
-        assert all(a[1] < b[0] for a, b in pairwise(spans))
 
 
 @pytest.mark.parametrize("k", [2, 3, 8, 20, 30])
@@ -104,14 +81,6 @@ def test_it_is_drawn_for_any_number_of_explainers(k: int) -> None:
         assert drawn.svg.count('stroke-width="5"') == sum(len(clique) > 1 for clique in comparison.cliques)
         assert "<&>" not in drawn.svg
         assert len(json.loads(drawn.spec)["datasets"]["ranks"]) == k
-
-
-def test_files_are_the_same_every_time() -> None:
-    chart = diagram(compare(np.random.default_rng(0).normal(size=(9, 3)), "abc", "lower"))
-    files = render_files(chart)
-    assert files["svg"].startswith(b"<svg")
-    assert files["pdf"].startswith(b"%PDF")
-    assert render_files(chart)["svg"] == files["svg"]
 
 
 def test_a_clique_joins_neighbours_only() -> None:

@@ -60,24 +60,6 @@ def test_the_options_of_a_class_are_all_there() -> None:
             assert sorted(shown) == sorted(f.name for f in dataclasses.fields(registry[name]) if f.init), name
 
 
-def test_what_is_said() -> None:
-    text = explain_name("worst_case", width=80)
-    assert explain_name("WorstCase", width=80) == explain_name("worst-CASE", "metrics", width=80) == text
-    assert "The worst similarity (or, for misclassification, margin)" in text
-    assert "min s(g(x), g(x'))" in text  # the formula of its module
-    assert "neighbourhood (must be given; in evaluate by default one tenth of the range)" in text
-    assert "radius (must be given)" in explain_name("linf", "neighbourhoods")
-    assert "budget = 5000\n      a whole number: how many inputs are predicted" in text
-    assert "@inproceedings{huang2023safari" in text
-    assert "A higher value is better." in text
-    prose = text.partition("\nExample:")[0].splitlines()
-    assert max(map(len, (line for line in prose if not line.startswith("    ")))) <= 80
-    ssim = explain_name("ssim")
-    assert "window = 7\n      a whole number: side of the window" in ssim
-    assert "test_accuracy: 0.9941" in explain_name("lenet5-mnist")
-    assert "Needs: its files, or download." in explain_name("mnist:test")
-
-
 def test_names_of_other_packages() -> None:
     pytest.importorskip("captum", reason="needs the extra peers")
     assert find_kinds("captum:Saliency") == ["explainers"]

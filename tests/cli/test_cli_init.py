@@ -230,15 +230,6 @@ def test_ctrl_d_at_a_question_is_a_stop_too(folder: Path, monkeypatch: pytest.Mo
     assert run_init(answers="").exit_code == 130
 
 
-def test_what_is_missing_is_said_in_plain_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for arguments, missing in ((("--data", "digits"), "--model"), (("--model", "lenet5-mnist"), "--data")):
-        done = run_init(*arguments)
-        words = f"{missing} is missing; give it, or run in a terminal, where standfast init asks"
-        assert str(done.exception) == words
-    monkeypatch.setattr(commands, "_is_terminal", lambda: True)
-    assert "give it, or leave out --yes" in str(run_init("--yes", "--data", "digits").exception)
-
-
 def test_assumed_bounds_are_said_to_be_assumed(folder: Path) -> None:
     rows = "\n".join(f"{0.03 * n:.3f},{0.01 * n:.3f},0.2,0.3,0.4,{n % 3}" for n in range(30))
     (folder / "table.csv").write_text("a,b,c,d,e,label\n" + rows + "\n")

@@ -361,14 +361,12 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Interrupt(patch, 4)
         stopped = run(*attack)
     assert stopped.exit_code == 130
-    assert "the same command continues from there" in stopped.output
     assert "epoch 1 of 3: loss" in stopped.output
     done = run(*attack)
     assert done.exit_code == 0, done.output
     assert "1 of 3 epochs were done before" in done.output
     assert "epoch 2 of 3: loss" in done.output
     assert "epoch 1 of 3" not in done.output
-    assert "after 2 steps of" in done.output
     assert "tiny-stripes-gradient-norm.safetensors" in done.output
     again = run(*attack)
     assert "exists already" in again.output

@@ -193,12 +193,6 @@ def test_without_a_network_a_download_says_so(root, mirror):
         data.fashion_mnist("train", download=True)
 
 
-def test_all_eight_checksums_differ():
-    checksums = {*MNIST.md5.values(), *FASHION_MNIST.md5.values()}
-    assert len(checksums) == 8
-    assert all(len(bytes.fromhex(each)) == 16 for each in checksums)
-
-
 # the data root
 
 

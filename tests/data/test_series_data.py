@@ -19,7 +19,7 @@ import standfast.study.file.spec
 from standfast import data
 from standfast.data.cpsc_files import LEADS, read_header, read_record
 from standfast.data.series_files import read_series
-from standfast.data.ucr_archive import PAPER, compute_moments
+from standfast.data.ucr_archive import compute_moments
 from standfast.errors import ArgumentError, MissingExtraError
 
 Array = npt.NDArray[Any]
@@ -400,10 +400,6 @@ def test_real_files(name: str) -> None:
         values = train.inputs[:, channel][seen[:, channel]].double()
         assert abs(float(values.mean())) < 1e-3
         assert float(values.std()) == pytest.approx(1, abs=1e-2)
-
-
-def test_the_paper_has_nineteen_sets() -> None:
-    assert len(set(PAPER)) == 19
 
 
 # CPSC

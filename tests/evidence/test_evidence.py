@@ -131,15 +131,9 @@ def test_the_model_card_parses_with_huggingface_hub(pack: Path) -> None:
     assert (first.dataset_name, first.metric_type) == ("digits", METRIC)
 
 
-def test_the_crosswalk_names_metrics_that_exist_and_says_what_is_missing(pack: Path) -> None:
+def test_the_crosswalk_names_metrics_that_exist() -> None:
     for clause in CLAUSES:
         assert set(clause.metrics) <= set(metrics)
-    text = (pack / "CROSSWALK.md").read_text()
-    assert "| Consistency | how much explanations vary over similar inputs | max_sensitivity |" in text
-    assert "| Plausibility | how close an explanation is to a ground truth | none | nothing in this study |" in text
-    assert "- control: max_sensitivity, random, lenet on digits: median" in text
-    assert "standfast names none" in text
-    assert "- max_sensitivity: median at most 1" in text
 
 
 @pytest.mark.parametrize(

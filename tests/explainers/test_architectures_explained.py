@@ -15,6 +15,7 @@ LAST_CONVOLUTION = {
     "mobilenet_v2": "features.head.conv",
     "vgg16": "features.conv13",
     "dla": "stage6.tree.root.conv",
+    "resnet18": "stage4.block2.conv2",
 }
 each = pytest.mark.parametrize("name", SMALL)
 

@@ -18,7 +18,6 @@ from conftest import small_net
 from standfast.explainers import Background, DeepSHAP, GradientSHAP
 from standfast.metrics.base import plain
 from standfast.study.file.problems import StudyError
-from standfast.study.file.schema import json_schema
 from standfast.study.file.spec import study_from
 from standfast.study.identity import fingerprint
 
@@ -230,24 +229,3 @@ def test_entries_that_name_no_background(folder: Path, background: Any, message:
     with pytest.raises(StudyError) as error:
         study(folder, {"deep_shap": {"background": background}})
     assert message in " ".join(str(error.value).split())
-
-
-def test_references_of_another_shape_are_found_before_the_study_runs(folder: Path) -> None:
-    """In the first call; the study's data and models are read before."""
-    explainer = study(folder, {"deep_shap": {"background": "small.npy"}}).grid(check=False).explainers["deep_shap"]
-    with pytest.raises(standfast.ArgumentError, match="background: expected reference inputs of shape"):
-        explainer(
-            standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu"),
-            standfast.data.bundled("digits").inputs[:1],
-        )
-
-
-def test_schema() -> None:
-    jsonschema = pytest.importorskip("jsonschema")
-    schema = json_schema()
-    jsonschema.Draft202012Validator.check_schema(schema)
-    validator = jsonschema.Draft202012Validator({"$defs": schema["$defs"], "$ref": "#/$defs/explainer"})
-    for fine in (0, [0.1, 0.2], "a.npy", {"path": "a.npy"}, {"data": "digits", "samples": 3}):
-        assert validator.is_valid({"gradient_shap": {"background": fine}}), fine
-    for wrong in (None, True, [], {"data": "digits"}, {"data": "nowhere", "samples": 3}, {"samples": 3}):
-        assert not validator.is_valid({"gradient_shap": {"background": wrong}}), wrong

@@ -123,29 +123,6 @@ def test_networks_that_add_up_do_not_warn(shape: tuple[int, ...]) -> None:
         DeepSHAP(x[:5])(model, x)
 
 
-def test_only_the_first_inputs_are_checked() -> None:
-    """Only 64 rows: a module whose attributions stop adding up later gives no warning."""
-
-    class Changing(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.bent = False
-
-        def forward(self, x: Tensor) -> Tensor:
-            total = x.flatten(1).sum(1)
-            return torch.stack([torch.zeros_like(total), total.square() if self.bent else total], dim=1)
-
-    for before, expected in ((63, 1), (64, 0)):
-        module = Changing()
-        with model(module).session():
-            DeepLift().attribute(model(module), series(before), torch.ones(before, dtype=torch.int64))
-        module.bent = True
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            DeepLift()(model(module), series() + 1, 1)
-        assert len(caught) == expected
-
-
 def test_multipliers_and_graphs_are_not_checked() -> None:
     """Multipliers need not add up; attributions with a graph are not checked either."""
     classifier = model(Squared())
@@ -155,27 +132,6 @@ def test_multipliers_and_graphs_are_not_checked() -> None:
         x = (series() + 1).requires_grad_(True)
         maps, _ = DeepLift().attribute(classifier, x, torch.ones(8, dtype=torch.int64), create_graph=True)
         assert maps.requires_grad
-
-
-def test_no_additional_forward_pass() -> None:
-    """Input and baseline for DeepLIFT, input and references for DeepSHAP, and no more."""
-
-    class Counting(Squared):
-        calls = 0
-
-        def forward(self, x: Tensor) -> Tensor:
-            self.calls += 1
-            return super().forward(x)
-
-    for explainer in (DeepLift(), DeepSHAP(series(3))):
-        module = Counting()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CompletenessWarning)
-            for _ in range(2):  # with the check, and after the checks have ended
-                module.calls, classifier = 0, model(module)
-                with classifier.session():
-                    explainer.attribute(classifier, series() + 1, None)
-                    assert module.calls == 2
 
 
 def test_a_deleted_module_leaves_nothing_behind(hide_warnings: None) -> None:

@@ -18,7 +18,7 @@ import standfast
 from standfast.errors import ModelError, SecondDerivativeError, StandfastError
 from standfast.explainers import AttnLRP, LRPComposite
 from standfast.explainers.adapters.packages import ADAPTERS
-from standfast.function_calls import FunctionMode, bind_arguments
+from standfast.function_calls import FunctionMode
 from standfast.metrics import AttributionAttack, WorstCase
 from standfast.study.identity import fingerprint
 
@@ -170,24 +170,6 @@ def test_the_map_is_that_of_the_module_or_refused(explainer, form):
         assert form != "exported" or of_layers or of_tokens
 
 
-@pytest.mark.parametrize(
-    ("form", "words"),
-    [
-        ("scripted", "TorchScript"),
-        ("autograd", "'Swish'"),
-        ("operator", "silu"),
-        ("checkpoint", "torch.utils.checkpoint"),
-        ("decomposed", "without run_decompositions"),
-    ],
-)
-@pytest.mark.parametrize("name", ["lrp", "lrp_epsilon_plus", "deeplift", "guided_backprop"])
-def test_the_error_names_what_is_not_seen(name, form, words):
-    if form == "decomposed" and name == "guided_backprop":  # which knows no other function than ReLU
-        return
-    with pytest.raises(ModelError, match=f"{name if name != 'lrp_epsilon_plus' else 'lrp'}.*{words}"):
-        standfast.explainers.get(name)(classify(Images, form), make_inputs(), 1)
-
-
 def test_code_besides_the_path_from_the_input_is_allowed():
     class Beside(Images):
         def forward(self, x: Tensor) -> Tensor:
@@ -271,18 +253,6 @@ def test_every_form_of_batch_normalisation_is_merged(name, call):
     explainer = standfast.explainers.get(name)
     maps = [explainer(classify_module(m()), x, 1) for m in (Called, Merged)]
     torch.testing.assert_close(*maps, rtol=1e-4, atol=1e-6)
-
-
-def test_arguments_have_the_names_of_the_form():
-    values = ["x", "second", "third", "fourth"]
-    names = ("input", "weight", "bias", "running_mean")
-    assert bind_arguments(torch.batch_norm, values, {}) == dict(zip(names, values, strict=True))
-    assert bind_arguments(torch.ops.aten.batch_norm.default, values, {}) == dict(zip(names, values, strict=True))
-    assert bind_arguments(F.batch_norm, values[:2], {"weight": 1}) == {
-        "input": "x",
-        "running_mean": "second",
-        "weight": 1,
-    }
 
 
 @pytest.mark.filterwarnings("ignore:.*look like probabilities")

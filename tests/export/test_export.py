@@ -22,7 +22,6 @@ from typer.testing import CliRunner
 import standfast
 from standfast import export
 from standfast.cli import app
-from standfast.export.latex import escape
 from standfast.findings import as_findings
 from standfast.presentation.coarse_to_fine.corruption_curve import _format_percent
 from standfast.report import Report
@@ -222,16 +221,6 @@ def test_latex_prints_names_as_they_are(tmp_path: Path) -> None:
     assert text.count(r"\begin{") == text.count(r"\end{") == 2
 
 
-@pytest.mark.parametrize(("values", "words"), [([0.5], "1 sample"), ([0.5, 0.6], "2 samples")])
-def test_latex_counts_samples(tmp_path: Path, values: list[float], words: str) -> None:
-    assert f"% Medians over {words}" in (text := export.to_latex(one_label(tmp_path, {"a": values})))
-    assert f"{words}s" not in text
-
-
-def test_escaping_leaves_plain_text_alone() -> None:
-    assert escape("worst case: 3.5 (n = 4), λ") == "worst case: 3.5 (n = 4), λ"
-
-
 def test_csv_and_parquet_read_back(results: Results, tmp_path: Path) -> None:
     text = export.to_csv(results, tmp_path / "deep" / "samples.csv")
     assert (tmp_path / "deep" / "samples.csv").read_text(encoding="utf-8") == text
@@ -244,14 +233,6 @@ def test_csv_and_parquet_read_back(results: Results, tmp_path: Path) -> None:
     where = export.to_parquet(results, tmp_path / "summary.parquet", "summary")
     assert pd.read_parquet(where).equals(export.to_pandas(results, "summary"))
     assert pl.read_parquet(where).equals(export.summary(results))
-
-
-def test_pandas_has_the_same_rows(results: Results) -> None:
-    frame = export.to_pandas(results)
-    assert isinstance(frame, pd.DataFrame)
-    assert list(frame.columns) == results.samples.columns
-    mine = results.samples["log_probability"].to_numpy()
-    np.testing.assert_array_equal(frame["log_probability"].to_numpy(), mine)
 
 
 def test_all_that_stands_for_results_is_taken(results: Results) -> None:
@@ -346,18 +327,6 @@ def test_names_suit_the_strictest_tracker(tmp_path: Path) -> None:
     named = export.log_scalars(source, tracker)
     assert f"{WORST}/a_b/median" in named
     assert len(named) == 10
-
-
-def test_tensorboard_itself(results: Results, tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard", reason="needs tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-    from torch.utils.tensorboard import SummaryWriter
-
-    with SummaryWriter(str(tmp_path)) as writer:
-        named = export.log_scalars(results, writer, step=2)
-    events = EventAccumulator(str(tmp_path))
-    events.Reload()
-    assert len(events.Tags()["scalars"]) == len(named)
 
 
 def test_the_command(results: Results, tmp_path: Path) -> None:

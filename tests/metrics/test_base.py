@@ -192,13 +192,6 @@ def test_missing_options_are_named_with_an_example(name: str) -> None:
         standfast.metrics.get(name)
 
 
-def test_a_missing_neighbourhood_has_a_short_example() -> None:
-    with pytest.raises(standfast.ArgumentError) as error:
-        standfast.metrics.get("max_sensitivity:samples=5")
-    assert error.value.argument == "neighbourhood"
-    assert "such as neighbourhood=LinfBall(radius=0.1), got none" in str(error.value)
-
-
 @pytest.mark.parametrize("name", standfast.metrics.names())
 def test_no_option_stumbles_over_a_value_of_another_kind(name: str) -> None:
     """It is accepted, or refused by name; `benchmarks/reliability.py` tries more values, and the explainers."""

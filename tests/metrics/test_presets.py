@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +16,7 @@ from typer.testing import CliRunner
 
 import standfast
 from conftest import SHAPES, small_net
-from standfast.cli import app, main
+from standfast.cli import app
 from standfast.explainers.gradients.input_gradients import InputXGradient
 from standfast.metrics import Metric, Result, metrics
 from standfast.metrics.base import PRESETS, Preset, Presets
@@ -117,18 +116,6 @@ def test_an_error_that_a_preset_causes_names_it() -> None:
     entry = {"misinterpretation_probability": {"particles": 20_000, "preset": "quick", "neighbourhood": {"linf": 0.1}}}
     with pytest.raises(StudyError, match="preset 'quick' sets budget=10000"):
         study_from(words(metrics=[entry]))
-
-
-def test_an_error_that_a_preset_does_not_cause_is_as_it_was() -> None:
-    with pytest.raises(standfast.ArgumentError) as plain:
-        standfast.metrics.WorstCase(BALL, budget=1)
-    with pytest.raises(standfast.ArgumentError) as quick:
-        standfast.metrics.WorstCase(BALL, budget=1, preset="paper")
-    assert str(quick.value) == str(plain.value).replace("auto", "genetic")
-
-
-def test_signature_shows_the_options() -> None:
-    assert list(inspect.signature(Drawn).parameters) == ["samples", "scale", "preset"]
 
 
 @pytest.mark.parametrize("make", [Drawn, partial(standfast.metrics.get, "worst_case", neighbourhood=BALL)])
@@ -233,18 +220,6 @@ def test_preset_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     results = standfast.load_results("results/study")
     assert results.manifest["metrics"]["corruption_curve"]["options"]["samples"] == 1
     assert results.manifest["study"]["preset"] == "quick"
-
-
-def test_a_wrong_preset_on_the_command_line_is_not_a_problem_of_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["standfast", "run", str(tmp_path / "study.yaml"), "--preset", "quik"])
-    with pytest.raises(SystemExit):
-        main()
-    said = capsys.readouterr().err
-    assert said.startswith(
-        "error: --preset: expected one of quick, standard, paper, got 'quik' (did you mean 'quick'?)"
-    )
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any
 
 import pytest
 import torch
@@ -73,25 +71,6 @@ def test_arrays_are_not_stored_but_all_words_are_there(label: str) -> None:
     assert stored is not None
     assert label_neighbourhood(value) == label_neighbourhood(stored) == label
     assert stored.describe() == value.describe()
-
-
-@dataclass(frozen=True)
-class Wobble(Brightness):
-    """Options of every kind."""
-
-    rules: tuple[str, ...] = ()
-    data: torch.Tensor | None = None
-    columns: Any = None
-
-
-def test_long_options_are_counted_and_long_labels_are_cut() -> None:
-    assert label_neighbourhood(Wobble(0.1, rules=("a <= b",))) == "Wobble 0.1, rules a <= b"
-    many = Wobble(0.1, rules=("a <= b", "c <= d"), data=torch.zeros(3), columns={"a": 1, "b": 2})
-    assert label_neighbourhood(many) == "Wobble 0.1, 2 rules, own data, 2 columns"
-    label = label_neighbourhood(Compose((many, many)))
-    assert len(label) == 60
-    assert label.startswith("Wobble 0.1, 2 rules, own data, 2 columns + Wobble 0.1")
-    assert label.endswith("…")
 
 
 def test_what_is_not_known_here_is_none() -> None:

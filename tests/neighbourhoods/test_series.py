@@ -289,19 +289,3 @@ def test_inputs_that_are_no_series_are_refused(change: Transformation) -> None:
 def test_a_shift_is_shorter_than_the_series() -> None:
     with pytest.raises(ArgumentError, match="samples: expected shifts below 10, the length of the series"):
         TimeShift((-2, 10)).around(torch.zeros(1, 1, 10))
-
-
-def test_descriptions_end_the_sentence_an_input_is() -> None:
-    assert [change.describe() for change in (TimeShift((0, 2.5)), TimeStretch(3), TimeWarp(5), WindowCrop(10))] == [
-        "shifted in time by 0 to 2.5 samples",
-        "stretched in time by -3 to 3%",
-        "warped in time, faster or slower by at most 5% at any place",
-        "cropped in time by 0 to 10% and stretched back",
-    ]
-    others = (Amplitude(10), Drift(0.2), Jitter((1, 1), "value"), DroppedSamples(5))
-    assert [change.describe() for change in others] == [
-        "changed in amplitude by -10 to 10%",
-        "given a drift of -0.2 to 0.2 standard deviations",
-        "given normal noise of a standard deviation of 1",
-        "missing 0 to 5% of its samples",
-    ]

@@ -60,15 +60,6 @@ def test_images_stand_beside_maps_on_a_scale_around_zero() -> None:
     assert np.asarray(grey.get_array())[1, 0] < np.asarray(grey.get_array())[0, 0]
 
 
-def test_a_single_image_and_colours() -> None:
-    x, maps = torch.rand(3, 6, 6), torch.randn(3, 6, 6)
-    axes = draw(standfast.show(x, maps))
-    assert len(axes) == 2
-    assert axes[0].images[0].get_array().shape == (6, 6, 3)
-    assert np.allclose(axes[1].images[1].get_array(), maps.sum(0), atol=1e-6)
-    assert len(standfast.show(torch.rand(20, 1, 4, 4), torch.rand(20, 1, 4, 4), most=3)) == 6
-
-
 def test_tables_have_bars_with_names_the_largest_first() -> None:
     values = torch.zeros(1, 30)
     values[0, 7], values[0, 3], values[0, 29] = -3.0, 2.0, 0.5
@@ -120,23 +111,6 @@ def test_positions_without_a_value_are_hatched() -> None:
     (axes,) = draw(standfast.show(torch.randn(1, 2, 50), maps))
     (span,) = [patch for patch in axes.patches if patch.get_hatch()]
     assert (span.get_x(), span.get_x() + span.get_width()) == (39.5, 49.5)
-
-
-def test_text_has_its_words_on_coloured_ground() -> None:
-    maps = torch.zeros(1, 4, 5)
-    maps[0, :, 1], maps[0, :, 2] = 1.0, -0.5  # summed over the embedding: 4 and -2
-    words = ("the", "$x$", "plot", "was")
-    (axes,) = draw(standfast.show(torch.rand(1, 4, 5), maps, tokens=[words]))
-    assert [text.get_text() for text in axes.texts] == list(words)
-    ground = [text.get_bbox_patch().get_facecolor() for text in axes.texts]
-    assert ground[1] == matplotlib.colormaps["RdBu_r"](1.0)
-    assert ground[2] == pytest.approx(matplotlib.colormaps["RdBu_r"](0.25), abs=0.02)
-    assert min(ground[0][:3]) > 0.95
-    many = [["word"] * 60]
-    (axes,) = draw(standfast.show(torch.rand(1, 4, 60), torch.rand(1, 4, 60), tokens=many))
-    lines = {text.get_position()[1] for text in axes.texts}
-    assert len(lines) == 6  # eleven words of five characters in a line of 56
-    assert max(text.get_position()[0] for text in axes.texts) < 1
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-import torch
 from report_builder import BALL, COMMON, base
 
-from standfast.metrics.base import metrics, plain
-from standfast.neighbourhoods import Rotation, TableChanges
+from standfast.metrics.base import metrics
 from standfast.presentation import Presentation, View, presentation_of
-from standfast.presentation.wording import describe_parameters, format_odds
+from standfast.presentation.wording import format_odds
 
 
 def make_view(metric: str, options: Mapping[str, Any], columns: Mapping[str, Mapping[str, Sequence[Any]]]) -> View:
@@ -44,7 +42,6 @@ def worst(values: Sequence[float], hits: int, found: int | None = None, **more: 
 
 
 CHANGED = {**COMMON, "event": "changed_explanation", "threshold": 0.4}
-FLIPPED = {**COMMON, "event": "changed_class", "threshold": 0.6}
 
 
 @pytest.mark.parametrize("name", metrics.names())
@@ -71,90 +68,11 @@ def _events(n: int) -> dict[str, list[Any]]:
 
 def test_a_worst_case_counts_samples() -> None:
     columns = {"a": worst([0.1, 0.2, 0.9], 2), "b": worst([0.7, 0.8, 0.9], 0), "c": worst([0.6, 0.5, 0.9], 0)}
-    assert verdict("worst_case", CHANGED, columns) == (
-        "A search changed the map of a beyond recognition (correlation below 0.4) on 2 of 3 samples, and those of b "
-        "and c on none."
-    )
-    assert verdict("worst_case", CHANGED, {"a": columns["a"]}) == (
-        "A search changed the map of a beyond recognition (correlation below 0.4) on 2 of 3 samples."
-    )
+    assert "on 2 of 3 samples" in verdict("worst_case", CHANGED, columns)
     lost = {"a": worst([0.1, 0.9, math.nan], 1, 2)}  # no input of the last one's class was found, so it does not count
-    assert verdict("worst_case", CHANGED, lost).endswith("on 1 of 2 samples.")
-    assert verdict("worst_case", CHANGED, {"b": columns["b"], "c": columns["c"]}) == (
-        "A search changed no map beyond recognition (correlation below 0.4) on any of 3 samples; by correlation b kept "
-        "most (0.800) and c least (0.600, medians)."
-    )
-
-
-def test_a_changed_class_counts_only_samples_where_it_changed() -> None:
-    columns = {"a": worst([0.9, 0.9, 0.1], 2, found=2), "b": worst([0.7, 0.1, 0.1], 1, found=2)}
-    assert verdict("worst_case", FLIPPED, columns) == (
-        "Where the search changed the class, the map of a stayed the same (correlation above 0.6) on 2 of 2 samples, "
-        "and that of b on 1."
-    )
-    never = {"a": worst([0.9, 0.9], 0, found=0)}
-    assert "on none of 2 samples, so nothing can be said" in verdict("worst_case", FLIPPED, never)
-
-
-def test_all_counts_of_a_few_explainers_are_listed() -> None:
-    columns = {"a": worst([0.1] * 4, 4), "b": worst([0.1] * 4, 3), "c": worst([0.9] * 4, 0), "d": worst([0.1] * 3, 3)}
-    text = verdict("worst_case", CHANGED, columns)
-    assert text.endswith("on 4 of 4 samples, that of d on 3 of 3, that of b on 3 of 4, and that of c on 0 of 4.")
-    many = {name: worst([0.1] * 9, at) for at, name in enumerate("abcdefg")}
-    assert verdict("worst_case", CHANGED, many).endswith("on 6 of 9 samples, and that of a on none.")
-    few = {name: many[name] for name in "abcdef"}
-    assert (
-        "on 5 of 9 samples, that of e on 4, that of d on 3, that of c on 2, that of b on 1, and that of a on none"
-        in (verdict("worst_case", CHANGED, few))
-    )
-
-
-def test_a_tie_is_one_place_and_few_samples_are_no_headline() -> None:
-    same = [0.9] * 9
-    columns = {
-        "deeplift": worst(same, 9, found=9),
-        "guided": worst(same, 1, found=1),  # 1 of 1 is as large a share, and says little
-        "input x gradient": worst(same, 9, found=9),
-        "saliency": worst(same, 4, found=9),
-    }
-    text = verdict("worst_case", FLIPPED, columns)
-    assert "the maps of deeplift and input x gradient stayed the same (correlation above 0.6) on 9 of 9" in text
-    assert text.endswith("that of saliency on 4; too few to compare: guided on 1 of 1.")
-    parts = {"a": "9 of 9", "b": "1 of 1", "c": "9 of 9"}
-    view = make_view("worst_case", FLIPPED, dict.fromkeys(parts, columns["deeplift"]))
-    ranked = view.rank(lambda rows: (1.0, parts[rows["explainer"][0]]), "lower")
-    assert [each.names for each in ranked] == [("b",), ("a", "c")]
-
-
-def test_random_maps_are_a_reference_and_no_candidate() -> None:
-    columns = {"a": worst([0.1, 0.2], 1), "random": worst([0.0, 0.0], 2), "b": worst([0.7, 0.8], 0)}
-    assert verdict("worst_case", CHANGED, columns) == (
-        "A search changed the map of a beyond recognition (correlation below 0.4) on 1 of 2 samples, and that of b on "
-        "none; the random reference on 2."
-    )
-    kept = {"a": worst([0.6, 0.7], 0), "random": worst([0.0, 0.0], 2), "b": worst([0.6, 0.7], 0)}
-    assert verdict("worst_case", CHANGED, kept) == (
-        "Apart from the random reference (2 of 2), a search changed no map beyond recognition (correlation below 0.4) "
-        "on any of 2 samples."
-    )
-    only = {"a": worst([0.9, 0.9], 1), "random": worst([0.0, 0.0], 0)}
-    assert "class, apart from the random reference (0 of 2), the map of a" in verdict("worst_case", FLIPPED, only)
-    shares = {name: {"value": [share] * 3} for name, share in (("a", 0.8), ("b", 0.4), ("random", 0.2))}
-    text = verdict("corruption_curve", {"order": ("top",)}, shares)
-    assert "what a puts first costs the class 80%" in text.lower()
-    assert "what b puts first 40%; random maps 20%" in text
-    assert "random maps" in presentation_of("aopc").reservations(make_view("aopc", {}, {"a": shares["a"]}))[0]
-    assert presentation_of("aopc").reservations(make_view("aopc", {}, shares)) == []
-
-
-@pytest.mark.parametrize("name", metrics.names())
-def test_a_single_sample_has_no_medians(name: str) -> None:
-    options = metrics[name].example().options()
-    columns = {each: {"value": [value], **_events(1)} for each, value in (("one", -2.0), ("two", -3.0))}
-    text = verdict(name, options, columns)
-    assert text.endswith(".")
-    assert "median" not in text
-    assert "()" not in text
+    assert "on 1 of 2 samples" in verdict("worst_case", CHANGED, lost)
+    kept = verdict("worst_case", CHANGED, {"b": columns["b"], "c": columns["c"]})
+    assert [number in kept for number in ("0.800", "0.600")] == [True, True]  # medians
 
 
 def test_a_weaker_search_is_said() -> None:
@@ -178,88 +96,16 @@ def test_a_probability_is_one_in_so_many_and_a_bound_is_at_most() -> None:
     sure = {"value": [-2.0, -3.0, -4.0], "bound": [False] * 3}
     bound = {"value": [-2.0, -6.9, -20.0], "bound": [False, True, True]}
     beyond = {"value": [-2.0, -6.9, -20.0], "bound": [False, False, True]}  # the median is known: 20 is on its far side
-    assert verdict("misinterpretation_probability", options, {"a": sure, "b": bound}) == (
-        "Random noise changes the map of a (correlation below 0.4) in 1 of 20 draws, and that of b in at most 1 of 990 "
-        "draws (class kept; medians over samples)."
-    )
-    assert "and that of b in 1 of 990 draws" in verdict(
-        "misinterpretation_probability", options, {"a": sure, "b": beyond}
-    )
-
-
-def test_a_changed_class_of_random_noise_is_a_range() -> None:
-    options = {**COMMON, "neighbourhood": BALL, "event": "misclassification"}
-    columns = {name: {"value": [value] * 3, "bound": [False] * 3} for name, value in (("a", -3.0), ("b", -0.5))}
-    assert verdict("misinterpretation_probability", options, columns) == (
-        "Random noise changes the class in 1 of 20 draws to 61% of draws (medians over samples)."
-    )
-
-
-ROTATED = {"neighbourhood": plain(Rotation(10))}
-
-
-def test_transformations_are_named_in_questions_and_answers() -> None:
-    rare, turned = "misinterpretation_probability", "an input is rotated by -10 to 10 degrees"
-    for name, event, expected in (
-        ("worst_case", "changed_explanation", f"Can the map change when {turned}?"),
-        ("worst_case", "misclassification", f"Can the class change when {turned}?"),
-        (
-            "worst_case",
-            "changed_class",
-            "When the class of an input that is rotated by -10 to 10 degrees changes, does the map stay the same?",
-        ),
-        (
-            rare,
-            "changed_explanation",
-            f"How often does the map change when {turned} at random?",
-        ),
-        (
-            rare,
-            "misclassification",
-            f"How often does the class change when {turned} at random?",
-        ),
-        (
-            rare,
-            "changed_class",
-            f"How often does the class change and the map stay the same when {turned} at random?",
-        ),
-        ("max_sensitivity", "", f"How far do maps move when {turned}?"),
-        ("local_lipschitz", "", f"How fast do maps change when {turned}?"),
-    ):
-        assert presentation_of(name).question({"event": event, **ROTATED}) == expected
-    columns = {name: {"value": [value] * 3, "bound": [False] * 3} for name, value in (("a", -3.0), ("b", -0.5))}
-    assert verdict(rare, {**CHANGED, **ROTATED}, columns).startswith(
-        "A random change of this kind changes the map of b (correlation below 0.4) in 61% of draws"
-    )
-    assert verdict("max_sensitivity", {**COMMON, **ROTATED}, {"a": {"value": [0.5, 0.6, 0.7]}}).startswith(
-        "Such a change moves the map of a by up to 0.6"
-    )
-
-
-def test_changes_of_tables_are_named_without_their_data() -> None:
-    rows = torch.arange(12.0).reshape(6, 2)
-    changes = TableChanges({"x0": "2%", "x1": "category"}, rules=("x0 <= 20",), data=rows)
-    options = {"event": "changed_explanation", "neighbourhood": plain(changes)}
-    what = "changed in x0 by -2% to 2% and given other categories of x1, such that x0 <= 20"
-    assert presentation_of("worst_case").question(options) == f"Can the map change when an input is {what}?"
-    assert describe_parameters({"x0 [%]": 1.0, "x1 [uniform number]": 0.3}, options, (2,)) == ""
+    name = "misinterpretation_probability"
+    said = verdict(name, options, {"a": sure, "b": bound})
+    assert "in 1 of 20 draws" in said
+    assert "in at most 1 of 990 draws" in said
+    assert "in 1 of 990 draws" in verdict(name, options, {"a": sure, "b": beyond})
 
 
 def test_odds_are_those_of_the_logarithm() -> None:
     for p, text in ((0.4, "40 in 100"), (0.0025, "1 in 400"), (1e-6, "1 in 1,000,000"), (1e-12, "1 in 10¹²")):
         assert format_odds(float(np.log(p))) == text
-
-
-def test_a_metric_without_words_of_its_own_gives_medians() -> None:
-    columns = {"a": {"value": [1.0, 2.0, 9.0]}, "b": {"value": [4.0, 5.0, 6.0]}}
-    frame = make_view("unheard_of", {}, columns)
-    for direction, best in (("higher", "b"), ("lower", "a")):
-        found = presentation_of("unheard_of", direction)
-        text = found.verdict(View(**{**vars(frame), "reading": found.reading({})}))
-        worst_one, value = {"a": ("b", 5), "b": ("a", 2)}[best]
-        assert f"is best for {best} " in text
-        assert f"worst for {worst_one} ({value})" in text
-    assert "not ranked" in presentation_of("unheard_of").verdict(frame)
 
 
 def test_an_example_is_the_map_that_changed_most() -> None:
@@ -273,15 +119,4 @@ def test_an_example_is_the_map_that_changed_most() -> None:
     assert (row.explainer, row.sample) == ("a", 1)
     assert [picture.title for picture in row.pictures] == ["input", "its map", "changed", "its map now"]
     np.testing.assert_array_equal(row.pictures[3].array, arrays["maps"][1])
-    assert "by at most 0.1 in each feature" in row.text
-    assert row.text.startswith("Apart from the random reference, this map changed most: a on sample 1.")
-    assert "is 0.100 (1 would be the same map)" in row.text
-    turned = View(**{**vars(shown), "options": {**CHANGED, **ROTATED}})
-    example = presentation_of("worst_case").example(turned)
-    assert example is not None
-    assert "The input was rotated by -10 to 10 degrees, and the model's class is still" in example.text
-    words = View(**{**vars(shown), "tokens": [("a", "good", "film")] * 3})
-    example = presentation_of("worst_case").example(words)
-    assert example is not None
-    assert "by at most 0.1 in each number of the embedding" in example.text  # a word has no size
     assert presentation_of("worst_case").example(view) is None  # nothing is stored

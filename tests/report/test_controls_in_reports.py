@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 import pytest
@@ -13,9 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import standfast
-from standfast.charts import REFERENCE
 from standfast.errors import ArgumentError
-from standfast.report.overview import draw_medians
 from standfast.report.verdicts import describe_controls
 from standfast.statistics.comparison import compare_with_controls
 
@@ -78,33 +73,6 @@ def test_the_table_says_who_beats_the_controls(found: standfast.Evaluation) -> N
     stable = table.filter(pl.col("metric") != "aopc")
     assert len(stable) > 0
     assert stable["against_controls"].is_null().all()
-
-
-def test_print_and_report_say_who_does_not_beat_the_best_control(found: standfast.Evaluation, tmp_path: Path) -> None:
-    text = " ".join(str(found).split())
-    assert "2 explainers and 5 controls of Sequential on 12 samples" in text
-    assert "aopc: Better than every control: good. " in text
-    assert re.search(
-        r"(Not shown to be better than|Worse than) (\w|:)+, a control[^:]*: copy \(median difference", text
-    )
-    assert "max_sensitivity: Better" not in text
-    page = found.to_html(tmp_path / "page.html").read_text()
-    assert "Better than every control: good." in re.sub(r"<[^>]+>", "", page)
-
-
-def test_charts_draw_controls_in_grey_and_leave_out_those_that_a_metric_does_not_evaluate(
-    found: standfast.Evaluation,
-) -> None:
-    contents = found.results.contents
-    charts = dict(draw_medians(contents, *contents.pairs[0]))
-    colours = {
-        label: {row["explainer"]: row["colour"] for row in chart.spec["data"]["values"]}
-        for label, chart in charts.items()
-    }
-    assert {name for name, colour in colours["aopc"].items() if colour == REFERENCE} == set(contents.controls)
-    assert len(contents.controls) == 5
-    assert set(colours["max_sensitivity"]) == {"good", "poor", "copy"}
-    assert charts["max_sensitivity"].spec["height"] < charts["aopc"].spec["height"]  # no empty rows
 
 
 def test_which_controls_are_added() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,7 +13,7 @@ from PIL import Image
 from report_builder import Builder
 
 from standfast.charts import GalleryRow, Picture
-from standfast.report.drawings import BLUE, FEATURES, RED, WIDTH, draw_row, measure
+from standfast.report.drawings import BLUE, FEATURES, RED, draw_row
 from standfast.report.views import Contents
 
 RNG = np.random.default_rng(7)
@@ -81,32 +80,6 @@ def test_a_table_shows_at_most_a_dozen_features_and_says_how_many_more() -> None
     assert number in texts(svg)  # the value of the input
 
 
-def test_a_change_between_two_inputs_has_no_bars() -> None:
-    change = Picture("change", np.array([0.5, -0.5]), "change", signed=True, change=True)
-    svg = drawn(input_of([1.0, 2.0]), map_of([1.0, 2.0]), input_of([1.5, 1.5], "worst input"), change)
-    assert "change" not in texts(svg)
-    assert len(bars(svg)) == 2
-    assert "change" in texts(drawn(map_of([1.0, 2.0]), change))
-
-
-def test_marks_of_a_table_list_the_marked_features_only() -> None:
-    marked = Picture("drop", np.arange(5.0), "alt", marks=np.array([0, 2, 0, 1, 0]), colours=("#111111", "#222222"))
-    svg = drawn(input_of(np.arange(5.0)), marked, features=tuple("abcde"))
-    assert [text for text in texts(svg) if text in "abcde"] == ["d", "b"]
-    squares = [each["fill"] for each in of_kind(svg, "rect") if each.get("width") == "10"]
-    assert squares == ["#111111", "#222222"]
-    assert texts(svg)[-1] == "and 3 more features"
-    none = Picture("drop", np.arange(5.0), "alt", marks=np.zeros(5, dtype=int), colours=("#111111",))
-    assert texts(drawn(none))[-1] == "none of 5 features"
-
-
-@pytest.mark.parametrize("shape", [(4,), (2, 9)])
-def test_a_constant_map_is_called_constant(shape: tuple[int, ...]) -> None:
-    varied = RNG.normal(size=shape)
-    assert texts(drawn(map_of(np.ones(shape)), map_of(varied))).count("constant") == 1
-    assert "constant" not in texts(drawn(map_of(varied)))
-
-
 def test_a_series_has_its_map_behind_the_line_of_the_input_that_it_explains() -> None:
     first, second = RNG.normal(size=(2, 3, 50))
     maps = RNG.normal(size=(2, 3, 50))
@@ -147,13 +120,6 @@ def test_a_map_moved_back_is_behind_the_first_line_and_grey_where_it_is_not_seen
     assert not (image[10:] == 0xB4).all(axis=1).any()
 
 
-def test_of_many_channels_the_most_relevant_ones_are_drawn() -> None:
-    values = RNG.normal(size=(9, 20)) * np.array([1, 9, 8, 1, 7, 6, 5, 4, 1])[:, None]
-    svg = drawn(map_of(values))
-    assert [text for text in texts(svg) if text.startswith("channel")] == [f"channel {c}" for c in (1, 2, 4, 5, 6, 7)]
-    assert texts(svg)[-1] == "and 3 more channels"
-
-
 def test_a_text_has_words_on_the_colour_of_their_relevance() -> None:
     values = np.array([[1.0, 3.0, 0.0], [1.0, -6.0, 0.0]])  # two dimensions of an embedding, which are added
     svg = drawn(input_of(np.zeros((2, 3))), map_of(values), tokens=("a", "<b>", "c"))
@@ -166,26 +132,6 @@ def test_a_text_has_words_on_the_colour_of_their_relevance() -> None:
     inks = [each.get("fill", "") for each in of_kind(svg, "text")[1:]]
     assert inks[1] == "#fff"  # white letters on dark blue
     assert inks[2] != "#fff"
-
-
-def test_words_are_wrapped_and_relevance_of_the_padding_is_shown() -> None:
-    words = tuple(f"word{place}" for place in range(40))
-    values = np.ones((1, 40))
-    svg = drawn(map_of(np.append(values, [[0.5, 0.5]], axis=1)), tokens=words)
-    rects = of_kind(svg, "rect")[1:]
-    assert len(rects) == 41
-    assert texts(svg)[-1] == "(padding)"
-    assert all(float(each["x"]) + float(each["width"]) <= WIDTH for each in rects)
-    assert len({each["y"] for each in rects}) > 3
-    assert "(padding)" not in texts(drawn(map_of(np.append(values, [[0.0]], axis=1)), tokens=words))
-
-
-def test_a_change_that_all_words_share_is_left_out() -> None:
-    even = Picture("change", np.array([[0.1, -0.1, 0.1]]), "change", signed=True, change=True)
-    uneven = Picture("change", np.array([[0.1, -0.9, 0.1]]), "change", signed=True, change=True)
-    relevance = map_of([[1.0, 2.0, 3.0]])
-    assert "change" not in texts(drawn(relevance, even, tokens=("a", "b", "c")))
-    assert "change" in texts(drawn(relevance, uneven, tokens=("a", "b", "c")))
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 3, 4, 5)])
@@ -204,29 +150,6 @@ def test_names_cannot_leave_their_texts(shape: tuple[int, ...]) -> None:
         }
 
 
-def test_pictures_of_a_search_that_found_nothing_are_pale() -> None:
-    pictures = (map_of([1.0, 2.0]), input_of([1.0, 2.0]), map_of([2.0, 1.0], "map there"))
-    assert [each.get("opacity") for each in of_kind(drawn(*pictures, found=False), "g")[1:]] == [None, None, "0.45"]
-    assert all("opacity" not in each for each in of_kind(drawn(*pictures), "g"))
-
-
-def test_a_drawing_has_a_white_ground_for_dark_mode() -> None:
-    for shape in ((3,), (2, 30)):
-        svg = drawn(map_of(RNG.normal(size=shape)))
-        ground = of_kind(svg, "rect")[0]
-        size = [float(end) for end in svg.attrib["viewBox"].split()[2:]]
-        assert (ground["fill"], float(ground["width"]), float(ground["height"])) == ("#fff", *size)
-
-
-def test_images_keep_a_picture_each() -> None:
-    pictures = (Picture("input", np.zeros((1, 4, 4)), "one"), Picture("its map", np.eye(4)[None], "two", signed=True))
-    found = draw_row(GalleryRow("a", 0, pictures, ""), (0.0, 1.0))
-    assert [(title, alt, uri[:14]) for title, alt, uri in found] == [
-        ("input", "one", "data:image/png"),
-        ("its map", "two", "data:image/png"),
-    ]
-
-
 def test_names_and_words_come_from_the_manifest(tmp_path: Path) -> None:
     table, text = Builder(tmp_path / "table"), Builder(tmp_path / "text")
     table.worst("a", [0.3, 0.5], shape=(3,))
@@ -243,19 +166,3 @@ def test_names_and_words_come_from_the_manifest(tmp_path: Path) -> None:
             assert names <= set(texts(svg))
     assert "The features with the longest bars come first." in table.page()
     assert "summed over the dimensions of its embedding" in text.page()
-
-
-def test_long_names_end_with_an_ellipsis_within_their_column() -> None:
-    svg = drawn(
-        map_of([1.0, 2.0]), input_of([1.0, 2.0]), features=("mean fractal dimension of the third nucleus" * 2, "b")
-    )
-    (name,) = [each for each in svg.iter() if each.tag.endswith("text") and str(each.text).startswith("mean fractal")]
-    assert re.fullmatch("mean fractal.*….*nucleus", str(name.text))
-    assert float(name.attrib["x"]) - measure(str(name.text)) >= 0
-
-
-def test_titles_of_columns_are_whole_where_names_are_long() -> None:
-    pictures = [map_of(RNG.normal(size=2), title) for title in ("prediction", "explanation", "worst input")]
-    svg = drawn(input_of([1.0, 2.0]), *pictures, features=("mean fractal dimension of the third nucleus", "b"))
-    assert {"prediction", "explanation"} <= set(texts(svg))
-    assert "worst input" in " ".join(texts(svg))

@@ -122,38 +122,6 @@ def chart(tab: Tab, words: str) -> Any:
     return figure
 
 
-def test_a_point_says_what_it_is(tab: Tab) -> None:
-    figure = chart(tab, "Distribution over samples")
-    figure.locator(".mark-symbol.role-mark path").first.hover(force=True)
-    tooltip = tab.page.locator("#vg-tooltip-element.visible")
-    tooltip.wait_for(timeout=5000)
-    text = tooltip.inner_text()
-    assert "explainer" in text
-    assert "sample" in text
-    assert "value" in text
-    assert tab.complaints == []
-
-
-def test_charts_zoom_with_a_key_and_scroll_without(tab: Tab) -> None:
-    figure = chart(tab, "Distribution over samples")
-    labels = lambda: figure.locator(".role-axis-label text").all_inner_texts()  # noqa: E731
-    before = labels()
-    box = figure.locator(".chart svg").bounding_box()
-    tab.page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.3 * box["height"])
-    tab.page.mouse.wheel(0, 40)
-    tab.page.wait_for_timeout(300)
-    assert labels() == before
-    tab.page.keyboard.down("Control")
-    tab.page.mouse.wheel(0, -600)
-    tab.page.keyboard.up("Control")
-    tab.page.wait_for_timeout(500)
-    assert labels() != before
-    box = figure.locator(".chart svg").bounding_box()
-    tab.page.mouse.dblclick(box["x"] + 0.6 * box["width"], box["y"] + 0.3 * box["height"])
-    tab.page.wait_for_timeout(500)
-    assert labels() == before
-
-
 def test_filters_narrow_the_table_and_say_so(tab: Tab) -> None:
     tab.unfold("#explorer")
     rows = 3 * 4 * 4 * 12
@@ -195,20 +163,6 @@ def test_columns_sort_by_number_and_pages_turn(tab: Tab) -> None:
     assert falling == sorted(falling, reverse=True)
 
 
-def test_a_row_tells_more_and_leads_to_its_pictures(tab: Tab) -> None:
-    tab.unfold("#explorer")
-    tab.choose("label", "worst_case: changed_explanation")
-    tab.page.locator("#samples tr.row td").first.click()
-    assert "margin" in tab.page.locator("#samples tr.more").inner_text()
-    tab.choose("model", "wide net")
-    link = tab.page.locator("#samples tr.row a").first
-    target = tab.page.locator(f"figure{link.get_attribute('href')}")
-    assert not target.is_visible()
-    link.click()
-    assert target.is_visible()
-    assert target.locator("img").count() == 5
-
-
 def test_the_filtered_rows_can_be_saved(tab: Tab, tmp_path: Path) -> None:
     tab.unfold("#explorer")
     tab.choose("label", "probability: changed_explanation")
@@ -240,33 +194,6 @@ def test_a_phone_can_read_it(browser: Any, report: Path) -> None:
     assert sorted(sizes)[len(sizes) // 2] >= 11
     assert tab.complaints == []
     tab.context.close()
-
-
-def colours(page: Any) -> tuple[str, str, str]:
-    """Of the page, of a chart's axis labels, and of its first points."""
-    return tuple(  # type: ignore[return-value]
-        page.evaluate(
-            """(() => { const of = (node, key) => getComputedStyle(node)[key];
-            const figure = document.querySelector('.metric figure.plot');
-            return [of(document.body, 'backgroundColor'), of(figure.querySelector('.role-axis-label text'), 'fill'),
-            of(figure.querySelector('.mark-symbol.role-mark path'), 'fill')]; })()"""
-        )
-    )
-
-
-def brightness(colour: str) -> float:
-    return float(np.mean([float(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]))
-
-
-def test_light_and_dark_follow_the_reader(tab: Tab) -> None:
-    chart(tab, "Distribution over samples")
-    light = colours(tab.page)
-    tab.page.emulate_media(color_scheme="dark")
-    dark = colours(tab.page)
-    assert brightness(light[0]) > 200 > 60 > brightness(dark[0])
-    assert brightness(light[1]) < 60 < 200 < brightness(dark[1])
-    assert light[2] != dark[2]
-    assert tab.complaints == []
 
 
 def test_without_scripts_everything_but_the_table_is_there(browser: Any, report: Path) -> None:
@@ -301,15 +228,6 @@ def test_fifty_thousand_rows(browser: Any, tmp_path: Path) -> None:
     tab.context.close()
 
 
-def screens(browser: Any, path: Path, width: int, height: int) -> float:
-    tab = Tab(browser, path, viewport={"width": width, "height": height})
-    tab.page.wait_for_timeout(500)
-    total, wide = tab.page.evaluate("[document.documentElement.scrollHeight, document.documentElement.scrollWidth]")
-    tab.context.close()
-    assert wide == width
-    return float(total) / height
-
-
 def single(folder: Path, metrics: int = 5, explainers: int = 6, samples: int = 24) -> Path:
     """The report of one data set and model, of the size of the demonstration or larger."""
     builder, rng = Builder(folder / "results"), np.random.default_rng(3)
@@ -329,25 +247,6 @@ def demonstration(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return single(tmp_path_factory.mktemp("single"))
 
 
-def test_the_page_is_short_before_anything_is_opened(browser: Any, demonstration: Path, report: Path) -> None:
-    assert screens(browser, demonstration, 1400, 900) <= 4
-    assert screens(browser, demonstration, 390, 844) <= 10
-    assert screens(browser, report, 1400, 900) <= 4  # several data sets and models: the first is open, the others not
-    assert screens(browser, report, 390, 844) <= 10
-
-
-def test_the_first_screen_has_every_verdict_and_a_row_of_pictures(browser: Any, demonstration: Path) -> None:
-    tab = Tab(browser, demonstration, viewport={"width": 1400, "height": 900})
-    bottoms = tab.page.evaluate(
-        "[...document.querySelectorAll('.answer, .example')].map((n) => n.getBoundingClientRect().bottom)"
-    )
-    assert len(bottoms) == 5 + 1
-    assert max(bottoms) <= 900
-    assert tab.page.locator(".answer .verdict").count() == 5
-    assert tab.page.locator(".example img").count() == 4
-    tab.context.close()
-
-
 @pytest.mark.parametrize("width", [1400, 820, 390])
 def test_every_metric_is_reachable_with_the_keyboard(browser: Any, demonstration: Path, width: int) -> None:
     tab = Tab(browser, demonstration, viewport={"width": width, "height": 900})
@@ -363,43 +262,6 @@ def test_every_metric_is_reachable_with_the_keyboard(browser: Any, demonstration
         top = target.bounding_box()["y"]
         assert 0 <= top < 600  # in sight, below the bar with the sections
     assert tab.complaints == []
-    tab.context.close()
-
-
-def test_four_pictures_keep_their_pairs_on_a_narrow_screen(browser: Any, demonstration: Path) -> None:
-    tab = Tab(browser, demonstration, viewport={"width": 400, "height": 900})
-    for width, rows in ((400, [2, 2]), (500, [2, 2]), (600, [4]), (1280, [4])):
-        tab.page.set_viewport_size({"width": width, "height": 900})
-        tops = tab.page.locator(".example .tile").evaluate_all("tiles => tiles.map(t => t.offsetTop)")
-        assert [tops.count(top) for top in dict.fromkeys(tops)] == rows, width
-    tab.context.close()
-
-
-def test_wide_studies_are_not_cut_off(browser: Any, tmp_path: Path) -> None:
-    path = single(tmp_path, metrics=15, explainers=12, samples=8)
-    tab = Tab(browser, path, viewport={"width": 1400, "height": 900})
-    tab.unfold()
-    cut = tab.page.evaluate(
-        """[...document.querySelectorAll('table.summary, .panels .card, .answer')]
-        .filter((n) => n.getBoundingClientRect().right > 1400
-        || n.closest('.scroll') && n.closest('.scroll').scrollWidth > n.closest('.scroll').clientWidth + 1).length"""
-    )
-    assert cut == 0
-    assert tab.page.locator("table.summary").count() == 3  # five metrics each
-    assert tab.page.locator(".panels .card").count() == 15
-    tab.context.close()
-
-
-def test_words_are_explained_at_a_touch(browser: Any, demonstration: Path) -> None:
-    tab = Tab(browser, demonstration, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
-    term = tab.page.locator(".answer .term").first
-    tip = term.locator(".tip")
-    assert not tip.is_visible()
-    term.tap()
-    assert tip.is_visible()
-    box = tip.bounding_box()
-    assert box["x"] >= 0
-    assert box["x"] + box["width"] <= 390
     tab.context.close()
 
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from standfast.training.classifier import initialize
-from standfast.zoo import DLA34, VGG16, MobileNetV1, MobileNetV2, ResNet20
+from standfast.zoo import DLA34, VGG16, MobileNetV1, MobileNetV2, ResNet18, ResNet20, SmallCNN
 
 # small enough to run often
 SMALL: dict[str, Callable[..., nn.Module]] = {
@@ -22,6 +22,8 @@ SMALL: dict[str, Callable[..., nn.Module]] = {
     "vgg16": partial(VGG16, width=4),
     "vgg16-plain": partial(VGG16, width=8, batch_norm=False, hidden=16),
     "dla": partial(DLA34, width=2),
+    "resnet18": partial(ResNet18, width=4),
+    "cnn": SmallCNN,
 }
 
 

@@ -65,32 +65,6 @@ def test_a_notebook_has_a_bar_and_clean_streams(
         assert "about 1:15 left" in shown[-1]
 
 
-def test_an_interrupted_run_leaves_the_bar_where_it_was(shown: list[str]) -> None:
-    with pytest.raises(KeyboardInterrupt), watch() as update:
-        assert update is not None
-        update(Progress(1, 4, 0.25, "aopc"))
-        raise KeyboardInterrupt
-    assert "value='0.2500'" in shown[-1]
-
-
-def test_elsewhere_there_are_lines(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.delitem(sys.modules, "IPython", raising=False)
-    assert not in_notebook()
-    terminal = types.ModuleType("IPython")
-    terminal.get_ipython = lambda: type("TerminalInteractiveShell", (), {})()  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "IPython", terminal)
-    assert not in_notebook()
-    with watch() as update:
-        assert update is not None
-        for done in range(100):
-            update(Progress(done, 100, done / 100, "aopc"))
-        assert capfd.readouterr() == ("", "")  # within the first ten seconds
-        update(Progress(100, 100, 1.0, "aopc"))
-    assert capfd.readouterr().err.endswith("100%, 0 s: aopc\n")  # and nothing is left
-    with watch(show=False) as update:
-        assert update is None
-
-
 def test_the_time_left_is_that_of_the_metrics_to_come() -> None:
     """One slow job of little work first: a rate for all work would promise a hundred times too much."""
     now = 0.0

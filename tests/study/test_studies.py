@@ -427,13 +427,6 @@ def grid_with_arrays() -> Grid:
     return dataclasses.replace(tiny_grid(60), metrics={"m": metric})
 
 
-def read_everything(folder: Path) -> None:
-    found = load_results(folder)
-    for job in found.jobs["job"]:
-        found.artefacts(job)
-        found.store.read(job)
-
-
 @pytest.mark.parametrize("kind", ["manifest.json", "jobs/*", "artefacts/*", "compact/samples*", "compact/jobs*"])
 def test_no_flipped_bit_goes_unnoticed(kind: str, finished: Path, tmp_path: Path) -> None:
     """Reading gives the rows that were written, or an error that names the file; `verify` names the file, too."""
@@ -518,19 +511,6 @@ def test_a_manifest_that_was_edited_is_refused_unless_its_seal_is_removed(finish
         else:
             with pytest.raises(standfast.StandfastError, match="manifest.json is damaged .it is no JSON"):
                 load_results(tmp_path)
-
-
-def test_results_of_the_version_that_wrote_with_pyarrow_are_read(tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
-    run_grid(tiny_grid(60), Store(tmp_path))
-    ours = load_results(tmp_path)
-    for file in (tmp_path / "jobs").iterdir():
-        record = json.dumps(Store(tmp_path).read(file.stem)[0]).encode()  # without a seal
-        table = pl.read_parquet(file).to_arrow().replace_schema_metadata({b"standfast": record})
-        parquet.write_table(table, file, compression="zstd", write_statistics=False)
-    (samples,) = (tmp_path / "compact").glob("samples-*.parquet")
-    pl.read_parquet(samples).write_parquet(samples)  # had no record
-    assert_same(load_results(tmp_path), ours)
 
 
 def test_a_failure_gives_way_to_a_success(tmp_path: Path) -> None:

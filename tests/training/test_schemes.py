@@ -392,7 +392,9 @@ def test_a_continued_training_ends_with_the_same_bits(scheme: Scheme, blobs: Blo
         body = nn.Sequential(nn.Linear(4, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Dropout(0.2), nn.Linear(12, 3))
         generator = seeded(3)
         module = initialize(body, generator)
-        return Training(module, *blobs, epochs=4, batch_size=32, generator=generator, scheme=scheme)
+        optimizer = "radam" if isinstance(scheme, Natural) else "adamw"
+        options = {"epochs": 4, "batch_size": 32, "optimizer": optimizer}
+        return Training(module, *blobs, generator=generator, scheme=scheme, **options)
 
     whole, kept = start(), {}
     whole.run(lambda epoch: kept.update({epoch.number: copy.deepcopy(whole.state_dict())}))

@@ -19,10 +19,9 @@ from standfast.cli.train import Plan
 from standfast.data import Dataset, synthetic_waves
 from standfast.errors import ArgumentError, ModelError
 from standfast.registry import build
-from standfast.study.file.spec import study_from
 from standfast.training.calibration import Calibrated, find_best_probability
 from standfast.training.classifier import accuracy, initialize, random_noise_blocks, train_classifier
-from standfast.training.loop import Training, get_extra
+from standfast.training.loop import get_extra
 from standfast.training.objective import Batch
 from standfast.training.schemes import Natural, schemes, spell_scheme
 from standfast.zoo.networks.names import architectures
@@ -70,38 +69,6 @@ def test_radam_equals_its_formula() -> None:
                 parameter.sub_(lr * mean)
     for a, b in zip(module.parameters(), ours.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-5)
-
-
-@pytest.mark.parametrize("optimizer", ["adamw", "radam"])
-def test_a_continued_training_has_the_same_bits(optimizer: str) -> None:
-    def training() -> Training:
-        module, inputs, labels = problem()
-        return Training(
-            module,
-            inputs,
-            labels,
-            epochs=6,
-            generator=generator(),
-            scheme=Natural(),
-            batch_size=16,
-            optimizer=optimizer,
-        )
-
-    whole, first, second = training(), training(), training()
-    whole.run()
-    kept: list[Any] = []
-
-    def stop(epoch: Any) -> None:
-        if epoch.number == 3:
-            kept.append({**first.state_dict(), "module": {k: v.clone() for k, v in first.module.state_dict().items()}})
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        first.run(stop)
-    second.load_state_dict(kept[0])
-    second.run()
-    for a, b in zip(whole.module.parameters(), second.module.parameters(), strict=True):
-        assert torch.equal(a, b)
 
 
 def test_an_unknown_optimizer_is_refused() -> None:
@@ -362,40 +329,6 @@ def test_plans_take_sets_of_the_archives(tmp_path: Path, monkeypatch: pytest.Mon
         Plan("little_cnn", "urc:Made")
     with pytest.raises(ArgumentError, match="optimizer: expected adamw or radam"):
         plan(optimizer="sgd")
-
-
-def test_the_command_with_the_papers_settings(tmp_path: Path) -> None:
-    """From the command line to a line in a study file, and the model of that study."""
-    options = "--model little_cnn --data small_waves:train --scheme calibrated --optimizer radam --learning-rate 0.001"
-    options += f" --batch-size 64 --weight-decay 0.001 --augment noise_blocks --epochs 2 --device cpu --out {tmp_path}"
-    found = CliRunner().invoke(app, ["train", *options.split()])
-    assert found.exit_code == 0, found.output
-    name = "little_cnn-small_waves-calibrated"
-    assert f"weights: {tmp_path / name}.safetensors" in found.output.replace("\n", "")
-    made = train.fit(plan(scheme="calibrated", optimizer="radam", **PAPERS), tmp_path)
-    assert made.was_there
-    assert made.card["options"]["optimizer"] == "radam"
-    study = {
-        "data": {"waves": "small_waves:test"},
-        "samples": 2,
-        "models": {"mine": yaml_of(made.study_entry())},
-        "explainers": ["saliency"],
-        "metrics": ["corruption_curve"],
-    }
-    grid = study_from(study, tmp_path).grid()
-    samples = grid.data["waves"]
-    assert samples.bounds == (-math.inf, math.inf)
-    ready = grid.models["mine"].model(samples, "cpu")
-    assert ready.logits(samples.inputs).shape == (2, 2)
-
-
-PAPERS: dict[str, Any] = {"batch_size": 64, "learning_rate": 0.001, "weight_decay": 0.001}
-
-
-def yaml_of(text: str) -> Any:
-    from ruamel.yaml import YAML
-
-    return YAML(typ="safe").load(text)
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from standfast.algorithms.searches.base import (
     SearchRun,
     differentiate_outcome,
 )
-from standfast.algorithms.searches.block import _MARGIN, _Canvas, _choose_changes, _Influence
+from standfast.algorithms.searches.block import _MARGIN, _choose_changes
 from standfast.errors import ArgumentError, ModelError, SecondDerivativeError
 from standfast.neighbourhoods import L2Ball, LinfBall, Region
 
@@ -108,10 +108,6 @@ def solve(name: str, objective: Linear, region: Region, budget: int, seed: int =
 def same(a: SearchResult, b: SearchResult) -> bool:
     pairs = ((a.inputs, b.inputs), (a.value, b.value), (a.trace.value, b.trace.value))
     return all(torch.equal(x, y) for x, y in pairs)
-
-
-def test_the_seven_searches_are_registered() -> None:
-    assert {"auto", "random", "genetic", "block", "gradient", "sign", "grid"} <= set(NAMES)
 
 
 # known optima
@@ -501,18 +497,6 @@ def test_a_gradient_search_becomes_sharper_and_gives_up_restarts() -> None:
     assert 5.8 < float(sharpness[-1]) <= 6.0
 
 
-def test_changes_that_lose_value_make_room_for_those_that_gain_more() -> None:
-    # two units of room from the third change let the first be made whole; the second is bought with what is left
-    gain, rise = torch.tensor([[5.0, 1.0, -1.0, 2.0]]).double(), torch.tensor([[2.0, 2.0, -2.0, 0.0]]).double()
-    amounts, score = _choose_changes(gain, rise, torch.tensor([-1.0]).double(), 2)
-    slack = 0.02 * 2.0
-    assert amounts[0, 0].tolist() == pytest.approx([1.0, (1.0 - slack) / 2, 1.0, 1.0])
-    assert score[0].argsort(descending=True)[:2].tolist() == [0, 3]
-    assert amounts[0, 1].count_nonzero() == 2
-    free, _ = _choose_changes(gain, 0 * rise, torch.tensor([-torch.inf]).double(), 1)
-    assert free[0, 0].tolist() == [1.0, 1.0, 0.0, 1.0]
-
-
 def test_combinations_are_optima_of_linear_programmes() -> None:
     """All changes; and then the better half of those made, the better quarter, and so on: the others are 0."""
     gain, rise = torch.randn(2, 6, 12, generator=torch.Generator().manual_seed(0)).double()
@@ -531,83 +515,6 @@ def test_combinations_are_optima_of_linear_programmes() -> None:
             exact = linprog(-gain[row].numpy(), A_ub=rise[row].numpy()[None], b_ub=[room], bounds=limits)
             assert float((amounts[row, part] * gain[row]).sum()) == pytest.approx(-exact.fun, abs=1e-9)
             assert float((amounts[row, part] * rise[row]).sum()) <= room + 1e-9
-
-
-@pytest.mark.parametrize("ball", [LinfBall(0.2), L2Ball(0.2)])
-def test_block_search_starts_at_vertices_that_are_constant_on_patches(ball: LinfBall | L2Ball) -> None:
-    """Seven patches along each axis; in an L2 ball the vertices are those of the largest box within it."""
-    points: list[Tensor] = []
-
-    class Recorded(Linear):
-        def outcome(self, x: Tensor, problem: Tensor) -> Outcome:
-            points.append(x)
-            return super().outcome(x, problem)
-
-    region = ball.around(torch.full((1, 2, 14, 21), 0.5), (0.0, 1.0))
-    solve("block", Recorded(588, 1), region, budget=600)
-    ups = points[1] > 0.5
-    offset = 0.2 / (1 if isinstance(ball, LinfBall) else 588**0.5)
-    assert torch.allclose((points[1] - 0.5).abs(), torch.full_like(points[1], offset), rtol=1e-4)
-    patches = ups.reshape(60, 2, 7, 2, 7, 3).permute(0, 3, 5, 1, 2, 4).reshape(60, 6, 98)
-    assert torch.equal(patches, patches[:, :1].expand_as(patches))
-    assert len(patches[:, 0].T.unique(dim=0)) == 98  # each patch has its own ends
-
-
-@pytest.mark.parametrize("ball", [LinfBall(0.2), L2Ball(0.5)])
-def test_the_moves_of_block_search(ball: LinfBall | L2Ball) -> None:
-    region = ball.around(torch.full((1, 1, 6, 6), 0.5), (0.0, 1.0))
-    canvas, moves = _Canvas(region), torch.tensor([[0, 1, 2, 3, 3, 4, 4]])
-    count = moves.shape[1]
-    x = region.centre[:, None] + 0.04  # everywhere above the centre, and far from the edge
-    block, middle = canvas.place_block(torch.full((count,), 3), torch.full((1, count), 14))
-    u = torch.full((1, count, canvas.draws - 2), 0.25)
-    u[..., 1] = 0.5  # the amount: a factor of 1/2, and a step of 1/16
-    u[0, [4, 6], 2] = 0.75  # upwards
-    u[..., 3] = 0.01  # the end of the box: the lower one, from above the middle
-    y, inside = canvas.propose(x, moves, block, middle, u)
-    y, inside = y.reshape(count, -1), inside.reshape(count, -1)
-    lower, upper = (face.flatten()[0] for face in canvas._box(u[..., 0]))
-    width = float(upper - lower)
-    expected = [
-        float(lower),
-        0.5,
-        0.52,
-        0.54 - width / 16,
-        0.54 + width / 16,
-        0.5 + 0.04 * 15 / 16,
-        0.5 + 0.04 * 17 / 16,
-    ]
-    for number, value in enumerate(expected):
-        relaxes = int(moves[0, number]) == 4
-        assert bool(inside[number].all()) == relaxes
-        assert int(inside[number].sum()) == (36 if relaxes else 9)
-        assert torch.allclose(y[number][inside[number]], torch.tensor(value), atol=1e-6), number
-        assert torch.equal(y[number][~inside[number]], x.flatten()[~inside[number]])
-
-
-def test_only_single_changes_teach_where_changes_matter() -> None:
-    influence = _Influence(1, 4, torch.device("cpu"))
-    block = torch.tensor([[[True, True, False, False], [False, False, True, False]]])
-    influence.learn(block, torch.tensor([[True, False]]), torch.tensor([[2.0, 100.0]]))
-    assert influence._tries.tolist() == [[1.0, 1.0, 0.0, 0.0]]
-    assert influence._change.tolist() == [[1.0, 1.0, 0.0, 0.0]]  # per feature
-    assert influence._idle.tolist() == [[0.0, 0.0, 1.0, 1.0]]
-
-
-@pytest.mark.parametrize(
-    ("budget", "proposals", "size"), [(600, 80, 16), (1423, 80, 24), (4898, 80, 80), (4898, 10, 10)]
-)
-def test_rounds_of_block_search_fill_whole_batches(budget: int, proposals: int, size: int) -> None:
-    region, objective = box(1), Linear(36, 1)
-    sizes: list[int] = []
-
-    def count(x: Tensor, problem: Tensor) -> Outcome:
-        sizes.append(len(x))
-        return objective(x, problem)
-
-    BlockSearch(proposals=proposals).run(count, region, budget, 0)
-    assert set(sizes[2:-1]) == {size}  # after the centre and the vertices; what is left comes last
-    assert sum(sizes) == budget
 
 
 def test_a_larger_random_search_contains_the_smaller_one() -> None:
@@ -669,14 +576,6 @@ def test_mutations_use_the_box_of_their_own_problem_and_feature() -> None:
                 share[problem, :, feature], lambda u: 0.5 * stats.norm.cdf((u - 0.5) / 0.025) + 0.5 * u
             )
             assert found.pvalue > 1e-4
-
-
-def test_rare_mutations_have_many_values() -> None:
-    region = LinfBall(1.0).around(torch.zeros(1, 150_000), (-1.0, 1.0))
-    children = GeneticSearch(mutation=1e-5)._mutate(torch.zeros(1, 100, 150_000), region, region.streams(0))
-    altered = children[(children != 0) & (children.abs() < 1)]  # some normal ones end at a face
-    assert 80 <= len(altered) <= 230
-    assert len(altered.unique()) == len(altered)
 
 
 def test_mutations_of_few_parameters_are_normal_of_many_sizes() -> None:

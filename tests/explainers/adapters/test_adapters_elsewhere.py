@@ -516,27 +516,6 @@ def test_a_study_takes_explainers_of_other_packages(tmp_path: Any, stand_ins: No
     assert list(listed.explainers) == ["captum:Saliency", "captum:Saliency: abs=False", "lrp"]
 
 
-def test_errors_in_a_study(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from standfast.study.file.problems import StudyError
-    from standfast.study.file.spec import study_from
-
-    monkeypatch.setitem(sys.modules, "zennit.composites", None)
-    wrong = [
-        "captum:Salience",
-        {"captum:IntegratedGradients": {"steps": 3}},
-        "zennit:EpsilonPlusFlat",
-        {"captum:Saliency": 3},
-    ]
-    words = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": wrong, "metrics": ["c_eval"]}
-    with pytest.raises(StudyError) as error:
-        study_from(words, tmp_path)
-    text = " ".join(str(error.value).split())
-    assert "did you mean 'captum:Saliency'" in text
-    assert "explainers[1].captum:IntegratedGradients.steps: expected an option of IntegratedGradients" in text
-    assert "pip install 'standfast[explainers]'" in text
-    assert "explainers[3].captum:Saliency: expected options of captum:Saliency" in text
-
-
 # Completeness, and hooks that do not see functions
 
 

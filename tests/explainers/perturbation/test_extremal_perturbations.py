@@ -180,28 +180,6 @@ def test_masks_have_their_areas_and_keep_the_score(digits: standfast.data.Datase
         assert float((own.reshape(4, 3) - blind[:, None]).amin()) > 2
 
 
-@pytest.mark.parametrize("shape", [(3, 12, 12), (2, 40), (9,)], ids=["image", "series", "flat"])
-def test_maps_do_not_depend_on_the_batch(shape: tuple[int, ...]) -> None:
-    module, x = small_net(shape), rand(7, *shape).float()
-
-    def at(batch_size: int) -> standfast.Model:
-        return standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=batch_size)
-
-    explainer = ExtremalPerturbations(areas=(0.2, 0.5), steps=12)
-    whole = explainer(at(512), x)
-    assert whole.shape == x.shape
-    assert float(whole.min()) >= 0
-    assert float(whole.max()) <= 1
-    assert len(whole.flatten(1).unique(dim=0)) == 7
-    for size in (16, 24):
-        assert torch.equal(explainer(at(size), x), whole)
-    assert torch.equal(explainer(at(64), x.flip(0)).flip(0), whole)
-    assert torch.equal(explainer(at(64), x[3:4]), whole[3:4])
-    torch.testing.assert_close(explainer(at(1), x[:2]), whole[:2], rtol=0, atol=1e-4)
-    if len(shape) > 1:
-        assert torch.equal(whole[:, :1].expand_as(whole), whole)
-
-
 def test_a_step_is_one_pass_with_a_row_for_each_area(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     rows: list[int] = []
     handle = lenet.module.register_forward_hook(lambda m, a, out: rows.append(len(out)))
@@ -242,17 +220,6 @@ def test_inputs_that_do_not_fit() -> None:
     volumes = standfast.Model(nn.Sequential(nn.Flatten(), nn.Linear(27, 2)), (0.0, 1.0), device="cpu")
     with pytest.raises(ArgumentError, match="inputs: expected images"):
         ExtremalPerturbations()(volumes, torch.rand(2, 1, 3, 3, 3))
-
-
-def test_by_name_and_in_study_files() -> None:
-    from standfast.study.file.options import configure
-
-    name = "extremal_perturbations"
-    assert standfast.explainers.get(f"{name}:steps=50,perturbation=fade") == ExtremalPerturbations(
-        steps=50, perturbation="fade"
-    )
-    assert configure(ExtremalPerturbations, name, {"areas": [0.1, 0.3]}) == ExtremalPerturbations(areas=(0.1, 0.3))
-    assert hash(ExtremalPerturbations(areas=[0.1])) == hash(ExtremalPerturbations(areas=(0.1,)))
 
 
 @pytest.mark.parametrize("perturbation", ["fade", "blur"])

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import warnings
 from itertools import combinations
 from typing import Any
 
-import captum.attr as ca
 import pytest
 import torch
 from games import mlp, rand
@@ -17,7 +15,6 @@ import standfast
 from conftest import SHAPES, small_net
 from standfast.errors import ArgumentError
 from standfast.explainers import LIME, KernelSHAP
-from standfast.explainers.perturbation.coalitions import Coalitions
 from standfast.explainers.perturbation.kernel_shap import _draw_coalitions, draw_shapley_coalitions
 from standfast.segments import segment
 
@@ -139,30 +136,6 @@ def test_duplicates_are_forwarded_once() -> None:
     assert sum(rows[1:]) == 3 * 16  # all coalitions of four; before that, one pass to find the number of classes
 
 
-def captum_map(module: nn.Module, x: Tensor, target: int, samples: int, labels: Tensor) -> Tensor:
-    method = ca.KernelShap(module)
-    with warnings.catch_warnings(), torch.random.fork_rng():
-        warnings.simplefilter("ignore")
-        torch.manual_seed(0)
-        options: dict[str, Any] = {
-            "n_samples": samples,
-            "feature_mask": labels[None, None],
-            "perturbations_per_eval": 64,
-        }
-        return method.attribute(x[None], target=target, **options)[0]
-
-
-def test_agrees_with_captum_within_sampling_error() -> None:
-    shape = (1, 8, 8)
-    module, x = small_net(shape).eval(), rand(1, *shape).float()
-    labels = (torch.arange(64) // 8).reshape(8, 8)
-    model = standfast.Model(module, (0.0, 1.0), device="cpu")
-    ours = by_segment(KernelSHAP(samples=254, segments=labels)(model, x, 2)[0, 0], labels)
-    theirs = by_segment(captum_map(module, x[0], 2, 3000, labels)[0], labels)
-    assert float(ours.abs().max()) > 0.01
-    assert float((ours - theirs).norm() / ours.norm()) < 0.15
-
-
 def test_agrees_with_shap() -> None:
     shap = pytest.importorskip("shap")
     module, x = mlp(10), rand(1, 10)
@@ -253,22 +226,6 @@ def test_a_baseline_for_each_channel(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_coalitions_are_cached_by_seed_samples_and_number_of_features(name: str) -> None:
-    state = torch.get_rng_state()
-
-    def of(**options: Any) -> Coalitions:
-        found: Coalitions = BOTH[name](**{"samples": 40, "seed": 3, **options}).draw_coalitions(20, CPU)
-        return found
-
-    assert of() is of(segments="grid", baseline=0.5)
-    assert of().masks.shape[1] == 20
-    assert bool(of().masks[0].all())
-    assert len(of().masks) <= BOTH[name](samples=40).rows_per_input
-    assert not torch.equal(of().masks, of(seed=4).masks)
-    assert torch.equal(state, torch.get_rng_state())
-
-
-@pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize(
     ("options", "match"),
     [
@@ -302,16 +259,3 @@ def test_segments_that_do_not_fit_the_inputs(name: str) -> None:
     single = standfast.Model(nn.Linear(1, 2), (0.0, 1.0), device="cpu")
     with pytest.raises(ArgumentError, match="at least 2 pixels"):
         BOTH[name](segments="pixels")(single, torch.rand(3, 1))
-
-
-@pytest.mark.parametrize("name", BOTH)
-def test_by_name_and_in_study_files(name: str) -> None:
-    from standfast.study.file.options import configure, json_schema_of
-
-    assert standfast.explainers.get(f"{name}:samples=50,segments=quickshift") == BOTH[name](
-        samples=50, segments="quickshift"
-    )
-    assert configure(BOTH[name], name, {"segments": 12, "baseline": [0, 1]}) == BOTH[name](segments=12, baseline=(0, 1))
-    assert json_schema_of(float) is not None
-    labels = torch.arange(9).reshape(3, 3)
-    assert hash(BOTH[name](segments=labels)) == hash(BOTH[name](segments=labels.clone()))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
-import captum.attr as ca
 import numpy as np
 import pytest
 import torch
@@ -117,33 +115,6 @@ def test_samples_keep_each_segment_with_probability_one_half() -> None:
     few = LIME(samples=500).draw_coalitions(3, CPU)
     assert len(few.masks) == 8
     torch.testing.assert_close(found.fit.sum(1), torch.zeros(20, dtype=torch.float64), rtol=0, atol=1e-12)  # intercept
-
-
-def test_equals_captum_on_the_same_masks() -> None:
-    from captum._utils.models.linear_model import SkLearnRidge
-
-    shape = (1, 8, 8)
-    module, x = small_net(shape).double().eval(), rand(2, *shape)
-    labels = (torch.arange(64) // 6).reshape(8, 8)
-    ours = LIME(samples=80, segments=labels, output="logit")
-    masks = drawn(ours, 11)
-    rows = iter(masks.double())
-
-    def weight(_original: Tensor, _copy: Tensor, mask: Tensor, **_: Any) -> Tensor:
-        distance = 1 - (mask.sum() / mask.numel()).sqrt()
-        return (-(distance**2) / 0.25**2).exp().sqrt()
-
-    captum = ca.Lime(
-        module,
-        interpretable_model=SkLearnRidge(alpha=1.0),
-        similarity_func=weight,
-        perturb_func=lambda *_, **__: next(rows)[None],
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        theirs = captum.attribute(x[:1], target=1, feature_mask=labels[None, None], n_samples=80)
-    mine = ours(standfast.Model(module, (0.0, 1.0), device="cpu"), x[:1], 1)
-    torch.testing.assert_close(mine, theirs.double(), rtol=1e-4, atol=1e-6)
 
 
 def test_agrees_with_the_authors_package() -> None:

@@ -81,18 +81,6 @@ def test_a_model_that_depends_on_one_pixel() -> None:
     torch.testing.assert_close(found, x * expected)
 
 
-def test_each_row_is_forwarded_once_in_large_batches(digits: standfast.data.Dataset, lenet: standfast.Model) -> None:
-    rows: list[int] = []
-    handle = lenet.module.register_forward_hook(lambda m, a, out: rows.append(len(out)))
-    x, t = digits.inputs[:2], torch.tensor([1, 2])
-    with lenet.session():
-        Occlusion().attribute(lenet, x, t)
-    handle.remove()
-    assert sum(rows) == 344  # 2 * (169 + 1), padded to a multiple of 8
-    assert rows == [128, 128, 88]
-    assert Occlusion().rows_per_input == 170
-
-
 @pytest.mark.parametrize(
     ("options", "match"),
     [
@@ -120,11 +108,3 @@ def test_windows_that_do_not_fit_the_inputs() -> None:
     ):
         with pytest.raises(ArgumentError, match=match):
             Occlusion(**options)(model, x)  # type: ignore[arg-type]
-
-
-def test_by_name_and_in_study_files() -> None:
-    from standfast.study.file.options import configure
-
-    assert standfast.explainers.get("occlusion:window=5,stride=2") == Occlusion(5, 2)
-    assert configure(Occlusion, "occlusion", {"window": [4, 2]}) == Occlusion(window=(4, 2))
-    assert hash(Occlusion(window=[4, 2])) == hash(Occlusion(window=(4, 2)))

@@ -109,22 +109,6 @@ def test_a_model_that_depends_on_one_corner() -> None:
     assert float(found[4:8, 20:24].mean()) > float(found.mean()) + 3 * float(found[14:, :14].std())
 
 
-def test_maps_do_not_depend_on_the_batch_but_on_the_seed(digits: standfast.data.Dataset) -> None:
-    x = digits.inputs[:5]
-
-    def lenet_at(batch_size: int) -> standfast.Model:
-        return standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=batch_size)
-
-    state = torch.get_rng_state()
-    whole = RISE(samples=50)(lenet_at(1024), x)
-    for size in (16, 136):
-        assert torch.equal(RISE(samples=50)(lenet_at(size), x), whole)
-    assert torch.equal(RISE(samples=50)(lenet_at(256), x[3:4]), whole[3:4])
-    assert not torch.equal(RISE(samples=50, seed=1)(lenet_at(256), x), whole)
-    assert torch.equal(state, torch.get_rng_state())
-    assert RISE(samples=50).rows_per_input == 51
-
-
 @pytest.mark.parametrize(
     ("options", "match"),
     [
@@ -151,11 +135,3 @@ def test_cells_that_do_not_fit_the_inputs() -> None:
     with pytest.raises(ArgumentError, match="cells: expected one number, or 2"):
         RISE(cells=(3, 3, 3))(images, torch.rand(2, 1, 8, 8))
     assert RISE(cells=(3, 20)).draw_masks(torch.zeros(1, 1, 8, 8))(0, 9).shape == (9, 8, 8)  # at most 8 cells fit
-
-
-def test_by_name_and_in_study_files() -> None:
-    from standfast.study.file.options import configure
-
-    assert standfast.explainers.get("rise:samples=50,keep=0.3") == RISE(50, keep=0.3)
-    assert configure(RISE, "rise", {"cells": [4, 2]}) == RISE(cells=(4, 2))
-    assert hash(RISE(cells=[4, 2])) == hash(RISE(cells=(4, 2)))

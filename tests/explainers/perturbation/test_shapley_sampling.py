@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-import warnings
 from itertools import permutations
 from typing import Any
 
-import captum.attr as ca
 import pytest
 import torch
 from games import mlp, rand
 from torch import Tensor, nn
 
 import standfast
-from conftest import small_net
 from standfast.errors import ArgumentError
 from standfast.explainers import KernelSHAP, ShapleySampling
 from standfast.explainers.perturbation.shapley_sampling import _draw_walks, draw_orders
@@ -134,20 +131,6 @@ def test_values_add_up_for_any_orders(how: Any, digits: standfast.data.Dataset) 
         torch.testing.assert_close(first.sum(), expected, rtol=1e-9, atol=1e-9)
 
 
-def test_agrees_with_captum_within_sampling_error() -> None:
-    shape = (1, 8, 8)
-    module, x = small_net(shape).eval(), rand(1, *shape).float()
-    labels = (torch.arange(64) // 8).reshape(8, 8)
-    ours = ShapleySampling(100, segments=labels)(standfast.Model(module, (0.0, 1.0), device="cpu"), x, 2)
-    with warnings.catch_warnings(), torch.random.fork_rng():
-        warnings.simplefilter("ignore")
-        torch.manual_seed(0)
-        theirs = ca.ShapleyValueSampling(module).attribute(
-            x, target=2, feature_mask=labels[None, None], n_samples=100, perturbations_per_eval=8
-        )
-    assert float((ours - theirs).norm() / ours.norm()) < 0.1
-
-
 @pytest.mark.parametrize("features", [3, 6, 70])
 def test_equal_coalitions_are_forwarded_once(features: int) -> None:
     walks = _draw_walks(40, True, features, 0, CPU)
@@ -180,21 +163,6 @@ def test_every_pixel_of_a_digit_within_bounded_memory() -> None:
     assert 25 * 782 < len(walks.size) <= 25 * 783 + 1
 
 
-def test_maps_do_not_depend_on_the_batch_if_segments_differ(digits: standfast.data.Dataset) -> None:
-    x = digits.inputs[:9]
-    assert len(segment(x).count.unique()) > 2
-
-    def lenet_at(batch_size: int) -> standfast.Model:
-        return standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=batch_size)
-
-    explainer = ShapleySampling(permutations=3)
-    whole = explainer(lenet_at(1024), x)
-    for size in (16, 136):
-        assert torch.equal(explainer(lenet_at(size), x), whole)
-    order = torch.randperm(9, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(explainer(lenet_at(256), x[order]), whole[order])
-
-
 @pytest.mark.parametrize(
     ("options", "match"),
     [
@@ -209,18 +177,6 @@ def test_maps_do_not_depend_on_the_batch_if_segments_differ(digits: standfast.da
 def test_options_out_of_range(options: dict[str, Any], match: str) -> None:
     with pytest.raises(ArgumentError, match=match):
         ShapleySampling(**options)
-
-
-def test_by_name_in_study_files_and_its_cost() -> None:
-    from standfast.study.file.options import configure
-
-    name = "shapley_sampling"
-    assert standfast.explainers.get(f"{name}:permutations=8,segments=grid") == ShapleySampling(8, segments="grid")
-    assert configure(ShapleySampling, name, {"segments": 12, "baseline": [0, 1]}) == ShapleySampling(
-        segments=12, baseline=(0, 1)
-    )
-    assert ShapleySampling(10, segments=12).rows_per_input == 112
-    assert ShapleySampling(10, segments=torch.arange(9).reshape(3, 3)).rows_per_input == 82
 
 
 def test_fewer_orders_than_asked_for_are_divided_by_their_number() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from typing import Any, get_args
@@ -248,33 +247,6 @@ def test_the_derivative_of_a_map(rules: str) -> None:
         close(of_logits, torch.autograd.grad(model.forward(plain).sum(), plain)[0], 1e-10)
     numeric = ((there - back) * weights).flatten(1).sum(1) / 2e-6
     torch.testing.assert_close((slope * direction).flatten(1).sum(1), numeric, rtol=1e-5, atol=1e-9)
-
-
-def test_rows_are_apart_and_logits_are_those_of_the_module() -> None:
-    net, x = SmallViT("torch"), draw_images(20).float()
-    model = standfast.Model(net, (0.0, 1.0), device="cpu", batch_size=8)
-    whole = hx.AttnLRP()(model, x, 1)
-    for one, own in itertools.islice(zip(x, whole, strict=True), 3):
-        assert torch.equal(hx.AttnLRP()(model, one[None], 1)[0], own)
-    with model.session():
-        _, logits = hx.AttnLRP().attribute(model, x[:8], None)
-    torch.testing.assert_close(logits, model.logits(x[:8]), rtol=1e-5, atol=1e-5)
-    net.train()
-    before = {key: value.clone() for key, value in net.state_dict().items()}
-    hx.AttnLRP()(model, x)
-    assert net.training
-    assert all(torch.equal(before[key], value) for key, value in net.state_dict().items())
-    assert all(parameter.requires_grad and parameter.grad is None for parameter in net.parameters())
-
-
-def test_a_white_box_search_runs_on_it() -> None:
-    net, x = SmallViT(), draw_images(2).float()
-    model = standfast.Model(net, (0.0, 1.0), device="cpu")
-    values = {}
-    for search in ("gradient", "random"):
-        metric = standfast.metrics.WorstCase(standfast.LinfBall(0.1), search=search, budget=60)
-        values[search] = metric(model, "attn_lrp", x).value
-    assert bool((values["gradient"] < values["random"]).all())
 
 
 def test_functions_without_a_rule_are_named_where_relevance_meets_them() -> None:

@@ -100,29 +100,6 @@ def test_equals_captum_without_pooling(shape: tuple[int, ...]) -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
-def test_inputs_and_references_are_forwarded_once_and_pairs_are_batched_in_the_backward_pass() -> None:
-    model = standfast.Model(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=128)
-    x, references = batch((1, 8, 8), 32), batch((1, 8, 8), 24, seed=1)
-    explainer = DeepSHAP(references)
-    forward: list[int] = []
-    backward: list[int] = []
-
-    def note(_module: nn.Module, _args: object, out: Tensor) -> None:
-        forward.append(len(out))
-        if out.requires_grad:
-            out.register_hook(lambda _gradient: backward.append(1))
-
-    handle = model.module[0].register_forward_hook(note)
-    maps = explainer(model, x, None)
-    handle.remove()
-    assert forward == [24, 16] * 2  # chunks of 128 / 8 inputs
-    assert backward == [1] * 6  # of 128 pairs each
-    with model.session():
-        _, logits = explainer.attribute(model, x, None)
-    assert torch.equal(logits, model.logits(x))
-    assert torch.equal(maps, explainer(model, x, model.predict(x)))
-
-
 def _scale_by_values(gradient: Tensor) -> Tensor:
     """A step of a backward pass that depends on values, so that passes cannot be batched."""
     return gradient * (1.0 if gradient.sum().item() < 1e9 else 0.0)

@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from taylor_by_hand import NETWORKS, Function, Mean, Net, batch, by_hand, linear, of, seeded
 from torch import Tensor, nn
 
-import standfast
 from standfast.errors import ArgumentError, ModelError
 from standfast.explainers import DeepTaylor
 
@@ -345,14 +344,6 @@ def test_preprocessing_moves_the_bounds(sign: float) -> None:
     torch.testing.assert_close(maps, DeepTaylor()(of(module, (ends.amin(0), ends.amax(0))), (x - mean) / std, 1))
 
     torch.testing.assert_close(DeepTaylor()(of(Net(lambda x: module((x - mean) / std))), x, 1), maps)
-
-
-def test_maps_do_not_depend_on_the_batch() -> None:
-    module, x = NETWORKS["images"][1]().float(), batch((2, 6, 6), 37).float()
-    maps = DeepTaylor()(standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=64), x, 1)
-    few = standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=8)
-    assert torch.equal(DeepTaylor()(few, x, 1), maps)
-    assert torch.equal(DeepTaylor()(few, x[30:31], 1)[0], maps[30])
 
 
 def test_errors_name_the_cause() -> None:

@@ -246,17 +246,6 @@ def test_alone_and_in_a_batch() -> None:
         torch.testing.assert_close(one, whole[3:4])
 
 
-def test_one_forward_pass_each_for_inputs_and_baseline() -> None:
-    module, rows = lenet(), []
-    model = of(module)
-    handle = module.register_forward_hook(lambda module, inputs, out: rows.append(len(inputs[0])))
-    leaf = batch((2, 28, 28), 16).requires_grad_(True)
-    with model.session():
-        DeepLift().attribute(model, leaf, None, create_graph=True)
-    handle.remove()
-    assert rows == [16, 16]
-
-
 def test_from_within_the_graph_of_a_caller() -> None:
     """The input may depend on other tensors; other backward passes use the true derivatives."""
     module = seeded(lambda: nn.Linear(4, 6), nn.Tanh, lambda: nn.Linear(6, 2))
@@ -283,17 +272,6 @@ def test_constant_activations_have_no_influence() -> None:
             return self.last(torch.tanh(self.first(x)) * torch.sigmoid(self.shift))
 
     check_derivative(DeepLift(0.2), of(Net()), batch((4,)))
-
-
-def test_searches_with_gradients_use_it(digits: standfast.data.Dataset) -> None:
-    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), (0.0, 1.0), device="cpu", batch_size=64)
-    ball, x = standfast.LinfBall(0.1), digits[:4].inputs
-    found = {
-        search: standfast.metrics.WorstCase(ball, search=search, budget=60, similarity="cosine")(model, "deeplift", x)
-        for search in ("gradient", "random")
-    }
-    by_gradient, by_chance = (found[search].similarity for search in ("gradient", "random"))
-    assert (by_gradient < by_chance - 0.05).all()
 
 
 def test_deep_shap_is_not() -> None:

@@ -7,13 +7,9 @@ contract; here are the particular mistakes.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import random
-from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -24,10 +20,6 @@ from standfast.explainers import Explainer
 from standfast.metrics import Metric, Result
 from standfast.metrics.base import metrics
 from standfast.neighbourhoods import NormBall, neighbourhoods
-from standfast.presentation import presentation_of
-from standfast.study.grid import Grid, LoadedModel, Samples
-from standfast.study.run import Progress, run_grid
-from standfast.study.store import Store
 
 METRICS = standfast.metrics.names()
 EXPLAINED = [name for name in standfast.explainers.names() if not name.startswith(("attention_", "transformer_"))]
@@ -92,57 +84,7 @@ def same(a: Tensor, b: Tensor) -> bool:
 # a metric whose value depends on the batch (maps divided by the largest value of all of them)
 
 
-@pytest.mark.parametrize("name", METRICS)
-def test_a_value_does_not_depend_on_a_loud_neighbour_in_the_batch(name: str) -> None:
-    metric, network, x = example(name), model(upper=1000.0), inputs()
-    loud = torch.cat([x, 1000 * x[:1]])  # a network of ReLU: its maps are a thousand times as large
-    alone = metric(network, "input_x_gradient", x)
-    together = metric(network, "input_x_gradient", loud)
-    assert same(values(metric, together)[:3], values(metric, alone))
-    assert together.status[:3] == alone.status
-
-
-@pytest.mark.parametrize("name", EXPLAINED)
-def test_a_map_does_not_depend_on_a_loud_neighbour_in_the_batch(name: str) -> None:
-    network, x = model(upper=1000.0), inputs()
-    maps = explainer(name)(network, torch.cat([x, 1000 * x[:1]]))
-    assert same(maps[:3], explainer(name)(network, x))
-
-
 # sensitivity without a seed: random numbers from the global generators
-
-
-@contextlib.contextmanager
-def elsewhere(seed: int) -> Iterator[None]:
-    """The global generators in another state."""
-    arrays, plain = np.random.get_state(), random.getstate()  # noqa: NPY002
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        np.random.seed(seed)  # noqa: NPY002
-        random.seed(seed)
-        yield
-    np.random.set_state(arrays)  # noqa: NPY002
-    random.setstate(plain)
-
-
-@pytest.mark.parametrize("name", METRICS)
-def test_a_metric_does_not_draw_from_the_global_generators(name: str) -> None:
-    metric, network, x = example(name), model(), inputs()
-    found = []
-    for seed in (1, 2):
-        with elsewhere(seed):
-            found.append(values(metric, metric(network, "input_x_gradient", x)))
-    assert same(*found)
-
-
-@pytest.mark.parametrize("name", EXPLAINED)
-def test_an_explainer_does_not_draw_from_the_global_generators(name: str) -> None:
-    network, x = model(), inputs()
-    found = []
-    for seed in (1, 2):
-        with elsewhere(seed):
-            found.append(explainer(name)(network, x))
-    assert same(*found)
 
 
 # n_steps that is ignored: an option that changes nothing
@@ -243,26 +185,6 @@ def assert_two_sided(steps: Tensor, count: int) -> None:
 # an all-zero map that ends the run
 
 
-@pytest.mark.parametrize("name", METRICS)
-def test_an_all_zero_map_does_not_end_the_run(name: str) -> None:
-    def vanishing(module: nn.Module, x: Tensor, targets: Tensor) -> Tensor:
-        x = x if x.requires_grad else x.requires_grad_(True)
-        chosen = module(x).gather(1, targets[:, None]).sum()
-        (found,) = torch.autograd.grad(chosen, x, create_graph=True)
-        flat = (x.detach().flatten(1).mean(1) < 0.2).reshape(-1, 1, 1, 1)
-        return torch.where(flat, 0.0, x * found)
-
-    silent = standfast.explainers.from_callable(vanishing, differentiable=True)
-    metric, network, x = example(name), model(), inputs()
-    dark = torch.cat([x[:1] * 0.1, x[1:]])
-    result = metric(network, silent, dark)
-    assert result.status[0] in ("ok", "degenerate")
-    if result.status[0] == "ok":
-        assert values(metric, result)[0].isfinite()
-    alone = metric(network, silent, dark[1:])
-    assert same(values(metric, result)[1:], values(metric, alone))
-
-
 @pytest.mark.parametrize("name", EXPLAINED)
 def test_a_model_that_says_the_same_of_everything_has_a_finite_map(name: str) -> None:
     module = small_net((1, 8, 8))
@@ -277,21 +199,6 @@ def test_a_model_that_says_the_same_of_everything_has_a_finite_map(name: str) ->
 
 
 # one flipped sample that turns a mean into NaN
-
-
-@pytest.mark.parametrize("name", METRICS)
-def test_a_flipped_sample_does_not_turn_a_mean_into_nan(name: str) -> None:
-    metric, network, x = example(name), model(), inputs()
-    right = network.predict(x)
-    wrong = right.clone()
-    wrong[1] = (wrong[1] + 1) % 4
-    reading = presentation_of(metric.name).reading(metric.options())
-    counted = reading.select_valid(metric(network, "input_x_gradient", x, wrong).frame())
-    whole = reading.select_valid(metric(network, "input_x_gradient", x, right).frame())
-    kept = whole.filter(whole["sample"] != 1)
-    assert counted["sample"].to_list() == kept["sample"].to_list()
-    assert reading.values(counted).tolist() == reading.values(kept).tolist()
-    assert np.isfinite(reading.values(counted)).all()
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -332,34 +239,3 @@ def test_an_explainer_keeps_the_batch_size_over_many_inputs(name: str) -> None:
 
 
 # progress bars that count the wrong thing
-
-
-@pytest.mark.parametrize("samples_per_job", [1, 2])
-def test_progress_counts_jobs_up_to_their_number(samples_per_job: int) -> None:
-    chosen = {name: example(name) for name in ("aopc", "max_sensitivity", "log_odds")}
-    grid = Grid(
-        {"x": Samples(inputs())},
-        {"m": LoadedModel(model())},
-        {"a": standfast.explainers.get("saliency"), "b": standfast.explainers.get("gradcam")},
-        chosen,
-        samples_per_job=samples_per_job,
-    )
-    store, seen = Store(f"memory://progress-{samples_per_job}"), list[Progress]()
-    summary = run_grid(grid, store, progress=seen.append)
-    jobs = 2 * 3 * -(-3 // samples_per_job)
-    assert [p.done for p in seen] == list(range(jobs + 1))
-    assert {p.total for p in seen} == {jobs} == {summary.planned}
-    assert [p.share for p in seen] == sorted(p.share for p in seen)
-    assert seen[-1].share == pytest.approx(1.0)
-    assert 0 < seen[1].share < 1
-    again = list[Progress]()
-    run_grid(grid, store, progress=again.append)
-    assert [(p.done, p.total, p.earlier) for p in again] == [(0, 0, jobs)]
-
-
-@pytest.mark.parametrize("name", METRICS)
-def test_the_expected_cost_is_not_far_from_what_is_counted(name: str) -> None:
-    """The share of a progress bar and the estimate of a dry run are by `expected_evaluations`."""
-    metric = example(name)
-    counted = metric(model(), "input_x_gradient", inputs()).model_evaluations.double().mean().item()
-    assert 0.2 < counted / metric.expected_evaluations() < 5

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 import pytest
@@ -358,29 +356,6 @@ def test_which_setting_is_enough() -> None:
     assert compare_settings(curves) == ["LIME: more than 1000 gains nothing."]
     curves["LIME 4000"] = (sizes, base + 1, known)
     assert compare_settings(curves) == ["LIME: 4000 still gains."]
-
-
-def test_report(lenet: standfast.Model, digits: Tensor, tmp_path: Path) -> None:
-    """Random and centre-square baselines, the plot with its knee, and the pictures."""
-    found = standfast.evaluate(
-        lenet,
-        ["saliency", "random", "centre"],
-        digits[:4],
-        [
-            CEval("fmn:steps=5,second=5,polish=2"),
-            CEvalPlot((0.05, 0.1, 0.3), "fmn:steps=5,second=0,polish=2"),
-            NearAffinity.example(),
-        ],
-        out=tmp_path / "results",
-        progress=False,
-        controls=False,
-    )
-    page = Path(found.to_html(tmp_path / "page.html")).read_text()
-    for text in ("c-Eval plot", "Least changes outside of the explanation", "Near-affinity", "centre", "Knee"):
-        assert text in page
-    frame = found.frame("c_eval")
-    centre = frame.filter(frame["explainer"] == "centre")
-    assert centre["fixed_share"].to_list() == pytest.approx([78 / 784] * 4)
 
 
 @pytest.mark.parametrize(

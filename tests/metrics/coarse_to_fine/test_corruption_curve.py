@@ -416,9 +416,7 @@ def test_a_function_gets_each_row_by_itself() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_batches_order_other_samples_and_chunks_change_no_bit(
-    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chunks_change_no_bit(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     x, metric = inputs(shape, 6), CorruptionCurve(fractions=FEW, samples=3)
     whole = metric(model(shape), "input_x_gradient", x)
 
@@ -426,10 +424,6 @@ def test_batches_order_other_samples_and_chunks_change_no_bit(
         for name in ("area_top", "area_bottom", "std_error", "drop_top", "drop_bottom", "clipped", "positive"):
             assert torch.equal(getattr(other, name), getattr(whole, name)[rows]), name
 
-    for batch_size in (8, 24, 512):
-        same(metric(model(shape, batch_size), "input_x_gradient", x))
-    same(metric(model(shape), "input_x_gradient", x.flip(0)), [5, 4, 3, 2, 1, 0])
-    same(metric(model(shape), "input_x_gradient", x[4:5]), [4])
     for elements, copies in ((1, 1 << 20), (1 << 21, 1), (7 * x[0].numel(), 31)):
         monkeypatch.setattr(replacement, "_ELEMENTS", elements)
         monkeypatch.setattr(replaced_copies, "_ELEMENTS", elements)
@@ -584,10 +578,6 @@ def test_a_study_stores_what_the_numbers_of_the_whole_data_set_need(
     np.testing.assert_array_equal(stored.fractions, FEW)
     np.testing.assert_array_equal(stored.top, direct.drop_top)  # type: ignore[arg-type]
     assert summarise(stored, resamples=0).f1 == direct.f1
-    page = standfast.report.build_html(done.results)
-    compared = "Explainers are compared up to the share of positions that all of them replace in a sample (median "
-    for text in (compared, "averaged up to the share of positions that all", "Coarse before fine", "wei2024revisiting"):
-        assert text in page
     assert presentation_of(CorruptionCurve.name).reading({"order": ["bottom"]}).direction == "lower"
     assert presentation_of(CorruptionCurve.name).reading(metric.options()).direction == "higher"
 
@@ -602,11 +592,6 @@ def test_options_that_leave_the_value_as_it_is() -> None:
     assert idle["constant"] == {"mean", "sd", "background", "samples"}
     assert idle["gaussian"] == {"baseline", "background"}
     assert idle["sample"] == idle["own:noise"] - {"background"} == {"mean", "sd", "baseline"}
-    assert "a constant" in presentation_of(CorruptionCurve.name).guide({"replacement": "constant"})["Drop and its area"]
-    assert "Paired replacements" not in presentation_of(CorruptionCurve.name).guide({"replacement": "constant"})
-    assert (
-        "`own:noise`" in presentation_of(CorruptionCurve.name).guide({"replacement": "own:noise"})["Drop and its area"]
-    )
     assert CorruptionCurve().expected_evaluations() == 1 + 5 * 21
     assert CorruptionCurve(order=("top",), replacement="constant").expected_evaluations() == 12
     assert CorruptionCurve(fractions=(0.5,)).expected_evaluations() == 11

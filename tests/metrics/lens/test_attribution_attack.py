@@ -418,12 +418,6 @@ def test_constant_maps_are_degenerate_whatever_is_asked_for() -> None:
         assert metric(model, "saliency", torch.full((2, 6), 0.5)).status == ("degenerate", "degenerate")
 
 
-def test_the_report_counts_with_the_k_that_was_asked_for() -> None:
-    assert AttributionAttack(BALL, similarities=("pearson", "lens_recall:k=30,w=2")).k == 30
-    assert AttributionAttack(BALL, similarities=("lens_recall:k=30",), k=0.2).k == 0.2
-    assert AttributionAttack(BALL).k is None
-
-
 def test_a_random_attack_may_lose_the_class() -> None:
     model, x = quadratic((1, 6, 6), floor=0.0)
     model.module.floor = float(model.logits(x)[:, 0].min()) - 1e-4
@@ -437,16 +431,6 @@ def test_a_random_attack_may_lose_the_class() -> None:
     assert kept.any()
     assert not kept.all()
     assert all(torch.equal(result.found, result.label_kept) for result in results)
-
-
-def test_the_model_is_left_as_it_was(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
-    x = digits[:2].inputs
-    before = {key: value.clone() for key, value in lenet.module.state_dict().items()}
-    logits = lenet.logits(x)
-    AttributionAttack.example()(lenet, "integrated_gradients", x)
-    assert all(torch.equal(value, before[key]) for key, value in lenet.module.state_dict().items())
-    assert torch.equal(lenet.logits(x), logits)
-    assert not any(m._forward_hooks or m._backward_hooks for m in lenet.module.modules())
 
 
 def test_colour_images_and_series_are_compared_by_position() -> None:
@@ -569,28 +553,3 @@ def test_what_leaves_the_value_alone() -> None:
     for option in ("steps", "step", "restarts", "beta", "protocol"):
         assert AttributionAttack.has_effect(option, guided)
         assert not AttributionAttack.has_effect(option, blind)
-
-
-def test_a_study_takes_attacks_and_similarities_by_name(tmp_path: Any) -> None:
-    metric = {
-        "name": "attribution_attack",
-        "attack": "lens:k=50,w=2",
-        "steps": 2,
-        "restarts": 1,
-        "similarities": ["lens_recall:k=50,w=2", "topk_intersection:k=50"],
-        "curve_k": [10, 50],
-        "beta": [10, 30],
-    }
-    study = {
-        "data": {"digits": "digits"},
-        "samples": 3,
-        "models": {"lenet": "lenet5-mnist"},
-        "explainers": ["saliency"],
-        "neighbourhood": {"linf": 0.1},
-        "metrics": {"lens": metric, "blind": {**metric, "attack": "universal"}},
-    }
-    results = standfast.run_study(study, tmp_path, progress=False).results
-    rows = results.samples
-    assert len(rows) == 6
-    assert rows["lens_recall:k=50,w=2"].to_list() == rows["similarity"].to_list()
-    assert (rows["topk_intersection:k=50"] <= rows["lens_recall:k=50,w=2"]).all()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -396,28 +395,6 @@ def test_interval_and_evaluations() -> None:
 
 
 # the report
-
-
-def test_report_has_the_null_and_the_pictures(
-    tmp_path: Path, lenet: standfast.Model, digits: standfast.data.Dataset
-) -> None:
-    metrics = {"SenC": DataSensitivityConsistency(**QUICK)}
-    found = standfast.evaluate(
-        lenet, ["input_x_gradient"], digits.inputs[:5], metrics, out=tmp_path / "results", progress=False
-    )
-    assert set(found.frame()["explainer"]) == {
-        *("input_x_gradient", "random", "input_copy", "edges", "randomised:input_x_gradient")
-    }
-    page = found.to_html(tmp_path / "report.html")
-    text = Path(page if isinstance(page, str | Path) else tmp_path / "report.html").read_text()
-    assert "Shaded: where 95% of unrelated explanations lie" in text
-    assert "Sensitive segments" in text
-    assert "how sensitive the order of the attributions is" in text
-    assert "top-1 agreement" in text
-    assert "all 5 together: p" in text
-    assert "than every control" in text or ", a control" in text or "beats its controls" in text
-    assert "docs/senc-bias.md" in text
-    assert "Tan, Hanxiao" in text
 
 
 def test_lay_out() -> None:

@@ -7,7 +7,6 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 import scipy.stats
 import torch
@@ -15,13 +14,10 @@ from torch import Tensor, nn
 
 import standfast
 from conftest import small_net
-from standfast.charts import Chart, Gallery
 from standfast.gating import group_count, weight_layers
 from standfast.metrics import DataSensitivityConsistency, ParameterSencResult, ParameterSensitivityConsistency
 from standfast.metrics.senc import masking
 from standfast.metrics.senc import parameter_sensitivity_consistency as senc
-from standfast.presentation import View, presentation_of
-from standfast.presentation.senc.parameter_sensitivity_consistency import arrange_squares
 from standfast.similarity.ranked_reference import RankedReference
 
 SHAPE = (1, 8, 8)
@@ -397,50 +393,6 @@ def test_frame_and_arrays() -> None:
     assert result.interval.shape == (3, 2)
     assert result.prediction_sensitivity.shape == (3, 3, group_count(model().module[4]))
     assert all(len(values) == 3 for values in result.tensors().values())
-
-
-def test_what_the_report_shows() -> None:
-    network, x = model(), inputs(6)
-    frames, arrays = [], {}
-    for name in ("saliency", "lrp"):
-        result = metric()(network, name, x)
-        frames.append(result.frame().with_columns(explainer=pl.lit(name), repeat=pl.lit(0)))
-        arrays[name] = {key: value.numpy() for key, value in result.tensors().items()}
-    other = pl.DataFrame(
-        {"explainer": ["saliency"], "rho_elsewhere": [None]}, schema_overrides={"rho_elsewhere": float}
-    )
-    frame = pl.concat([*frames, other.clear()], how="diagonal_relaxed")
-    kind, options = ParameterSensitivityConsistency, metric().options()
-    jobs = pl.DataFrame(
-        {"job": ["saliency", "lrp"], "explainer": ["saliency", "lrp"], "repeat": 0, "start": 0, "stop": 6}
-    )
-    reading = presentation_of(kind.name).reading(options)
-    view = View(
-        "senc",
-        kind.name,
-        options,
-        reading,
-        "data",
-        "model",
-        ["saliency", "lrp"],
-        frame,
-        (0, 1),
-        jobs,
-        lambda j: arrays[j],
-    )
-    figures = presentation_of(kind.name).figures(view)
-    names = [figure.name for figure in figures if isinstance(figure, Chart)]
-    assert names == ["distribution", "layers"]
-    (layers,) = [figure for figure in figures if isinstance(figure, Chart) and figure.name == "layers"]
-    cells = layers.spec["data"]["values"]
-    assert {(cell["row"], cell["column"]) for cell in cells} == {(e, n) for e in ("saliency", "lrp") for n in "046"}
-    (gallery,) = [figure for figure in figures if isinstance(figure, Gallery)]
-    assert gallery.rows[0].pictures[1].array.shape == (1, 2, 3)
-    assert "weights: gated" in presentation_of(kind.name).remarks(frames[0], options)
-    assert "weights: masked weights" in presentation_of(kind.name).remarks(frames[1], options)
-    assert "senc-bias.md" in "".join(presentation_of(kind.name).guide(options).values())
-    assert presentation_of(kind.name).figures(dataclasses.replace(view, frame=frame.clear())) == []
-    assert arrange_squares(np.array([5.0, 7.0]), published=True).tolist() == [[[-1.0, 1.0]]]
 
 
 def test_arguments() -> None:

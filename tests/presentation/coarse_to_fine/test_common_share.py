@@ -18,7 +18,6 @@ from standfast import export
 from standfast.findings import Findings, as_findings
 from standfast.metrics import CorruptionCurve
 from standfast.metrics.coarse_to_fine.statistics import compute_area
-from standfast.report.verdicts import answer_question
 from standfast.statistics.ranking import compare_controls
 
 Array = np.ndarray[Any, Any]
@@ -55,10 +54,6 @@ def opened(builder: Builder) -> Findings:
     return as_findings(builder.results())
 
 
-def values_of(findings: Findings, name: str) -> list[float | None]:
-    return findings.frame("curve").filter(explainer=name).sort("repeat", "sample")["common_drop"].to_list()
-
-
 @pytest.fixture(scope="module")
 def run(digits: standfast.data.Dataset, lenet: standfast.Model) -> standfast.Evaluation:
     """Integrated gradients, and random maps with few positive positions, beside random maps with many."""
@@ -82,16 +77,6 @@ def test_fewer_positive_positions_alone_are_not_worse_than_random_maps(run: stan
     assert table["few"]["against_controls"] == "undecided"
     assert run.best()[label].explainers == ("ig",)
     assert f"{label}: Better than every control: ig." in " ".join(str(run).split())
-
-
-def test_print_and_report_say_up_to_where_explainers_are_compared(run: standfast.Evaluation) -> None:
-    text, contents = " ".join(str(run).split()), run.results.contents
-    answer = answer_question(contents, contents.labels["corruption_curve"], *contents.pairs[0])
-    share = run.frame("corruption_curve")["common_share"].median()
-    assert text.count(f"{COMPARED}{100 * share:.1f}%)") == 1
-    assert "mean drop, same share" in text
-    assert "averaged over as many positions as all explainers replace, what few puts first" in answer.text
-    assert (answer.unfair, FALLBACK in text) == ("", False)
 
 
 def test_exports_with_verdicts_and_plots_have_the_same_values(run: standfast.Evaluation) -> None:
@@ -181,16 +166,6 @@ def test_without_the_drops_of_one_explainer_whole_areas_are_compared(
     assert "More positive positions make the area larger." in text
     verdicts = dict(findings.table().filter(data="two").select("explainer", "against_controls").iter_rows())
     assert verdicts == {"short": "worse", "long": "beats", "random": None}
-
-
-def test_older_results_without_arrays_are_reported_with_the_caveat(tmp_path: Path) -> None:
-    builder, slope = Builder(tmp_path), np.linspace(0.5, 0.9, 8)
-    for name, last in (("short", 0.1), ("long", 0.9)):
-        store(builder, name, np.full(8, last), slope, arrays=False)
-    contents = opened(builder).contents
-    answer = answer_question(contents, contents.labels["curve"], *contents.pairs[0])
-    assert (answer.decision.title, answer.unfair) == ("With a caveat", FALLBACK)
-    assert contents.labels["curve"].reading.caution.startswith("More positive positions make the area larger.")
 
 
 def test_a_single_explainer_keeps_its_own_area(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 import re
 from collections.abc import Callable
@@ -14,12 +12,11 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from PIL import Image
-from report_builder import Builder, assert_whole, base
+from report_builder import Builder, base
 
 import standfast
-from standfast.charts import GREY, Chart, Gallery, Point, Ridge, Table, TableCell, Underpowered, draw_boxes, draw_ridges
-from standfast.charts.ridge_plot import density, form
+from standfast.charts import GREY, Chart, Gallery, Point, Ridge, Table, TableCell, draw_boxes, draw_ridges
+from standfast.charts.ridge_plot import density
 from standfast.errors import ArgumentError
 from standfast.metrics import CorruptionCurve
 from standfast.metrics.coarse_to_fine.corruption_curve import (
@@ -30,7 +27,6 @@ from standfast.metrics.coarse_to_fine.corruption_curve import (
 )
 from standfast.metrics.coarse_to_fine.replacement import find_levels
 from standfast.metrics.coarse_to_fine.statistics import compute_area
-from standfast.metrics.coarse_to_fine.summary import Curves
 from standfast.presentation import View, presentation_of
 from standfast.presentation.coarse_to_fine.across_data import draw_boxes_over_data
 from standfast.presentation.coarse_to_fine.corruption_curve import (
@@ -39,12 +35,9 @@ from standfast.presentation.coarse_to_fine.corruption_curve import (
     draw_ridge_lines,
     draw_robust_curves,
 )
-from standfast.presentation.coarse_to_fine.drops import FINE, Drops, load_drops
-from standfast.presentation.coarse_to_fine.pictures import MARKED, draw_galleries
+from standfast.presentation.coarse_to_fine.drops import Drops, load_drops
+from standfast.presentation.coarse_to_fine.pictures import draw_galleries
 from standfast.presentation.coarse_to_fine.tables import draw_tables
-from standfast.presentation.coarse_to_fine.words import describe_gate, explain_terms
-from standfast.report import Report
-from standfast.report.drawings import draw_row
 from standfast.report.render import render_files
 from standfast.report.views import Contents
 
@@ -171,39 +164,6 @@ def test_the_bandwidth_stays_within_its_limits(spread: float, limits: tuple[floa
     assert density(values, np.array([0.5]), None, *limits)[0] == pytest.approx(expected)
 
 
-def test_what_cannot_have_a_density_is_drawn_as_it_is() -> None:
-    rows = [
-        Ridge("dense", np.random.default_rng(0).uniform(size=30)),
-        Ridge("same", np.array([0.25] * 30)),
-        Ridge("few", np.array([0.1, math.nan, 0.7])),
-        Ridge("none", np.array([math.nan])),
-    ]
-    assert [form(row.values) for row in rows] == ["density", "spike", "rug", "nothing"]
-    chart = draw_ridges(rows, "a", ["a"], "Drops", "drop", "share", (-0.1, 1.1), upper=1.0)
-    assert chart is not None
-    data = chart.spec["datasets"]
-    assert {row["row"] for row in data["areas"]} == {"dense"}
-    assert [(row["row"], row["x"]) for row in data["strokes"]] == [("same", 0.25), ("few", 0.1), ("few", 0.7)]
-    assert {row["row"]: row["samples"] for row in data["middles"]} == {"dense": 30, "same": 30, "few": 2}
-    tops = [row["top"] - row["y"] for row in data["areas"]]
-    assert max(tops) == pytest.approx(1.7, abs=1e-3)
-    assert max(row["x"] for row in data["areas"]) <= 1.0
-    assert "A single bar" in chart.caption
-    assert "Short strokes" in chart.caption
-    files = render_files(chart)
-    assert files["svg"].startswith(b"<svg")
-    assert files["pdf"].startswith(b"%PDF")
-
-
-def test_rows_stand_from_the_first_on_top_to_the_last() -> None:
-    rows = [Ridge(name, np.full(9, place / 10)) for place, name in enumerate("abc")]
-    chart = draw_ridges(rows, "a", ["a"], "Drops", "drop", "share", (0.0, 1.0))
-    assert chart is not None
-    assert [(row["row"], row["y"]) for row in chart.spec["datasets"]["strokes"]] == [("a", 2), ("b", 1), ("c", 0)]
-    axis = layer(chart, "strokes", "rule")["encoding"]["y"]["axis"]
-    assert axis["labelExpr"].startswith('["c", "b", "a"]')
-
-
 def test_no_ridges_of_nothing_and_no_empty_axis() -> None:
     assert draw_ridges([Ridge("a", np.empty(0))], "a", ["a"], "", "", "", (0.0, 1.0)) is None
     with pytest.raises(ArgumentError, match="domain"):
@@ -295,48 +255,14 @@ def test_drops_are_aligned_by_sample(folder: Path) -> None:
 def test_the_gate_is_applied_where_there_are_random_maps(view: View, drops: Drops, folder: Path) -> None:
     assert {name: gate.passed for name, gate in drops.gates.items()} == {"good": True, "zero": False}
     assert [drops.may_be_read(name) for name in EXPLAINERS] == [True, False, False]
-    assert "zero, random" in describe_gate(drops)
     builder = Builder(folder / "ungated")
     for name in ("good", "zero"):
         stored(builder, name, made(name))
     alone = load_drops(views(builder)[0])
     assert alone is not None
     assert (alone.gates, alone.may_be_read("zero")) == ({}, True)
-    assert "could not be applied" in describe_gate(alone)
     shown_tables = draw_tables(alone)
-    assert all("could not be applied" in table.caption for table in shown_tables)
     assert not any(cell.faint for table in shown_tables for _, cells in table.rows for cell in cells)
-
-
-def test_more_positive_positions_alone_do_not_pass() -> None:
-    """Drops that grow with the share of all positions and nothing else, and twice as many of these."""
-    fractions = np.array([0.25, 0.5, 1.0])
-    half = np.tile(0.5 * fractions, (30, 1))
-    own = np.random.default_rng(0).uniform(0.4, 0.8, (30, 1))
-    drops = Drops(
-        {
-            "more": Curves(own * 2 * half, None, 2 * half, fractions),
-            "good": Curves(np.sqrt(own * half), None, half, fractions),
-            "random": Curves(own * half, None, half, fractions),
-        },
-        np.arange(30),
-        dict.fromkeys(("more", "good", "random"), 0),
-    )
-    assert {name: gate.passed for name, gate in drops.gates.items()} == {"more": False, "good": True}
-    assert drops.above_by_length == ["more"]
-    assert [drops.may_be_read(name) for name in ("more", "good")] == [False, True]
-    words = describe_gate(drops)
-    assert "Grey, because their fine numbers do not count: more, random." in words
-    assert "The whole AUC top of more is larger, but that may be due to the number" in words
-    coarse, shares, *_ = draw_tables(drops)
-    found = [[cell.text for cell in row] for _, row in shares.rows]
-    expected = ["reference", "reference"]
-    assert found == [["100%", "not passed", "larger"], ["50%", "passed", "larger"], ["50%", *expected]]
-    # a straight line reaches half of its end on average, whatever the number of positive positions
-    assert coarse.columns[1] == ("same share", "mean drop up to 50% of positions")
-    same = {name: float(row[1].text) for name, row in coarse.rows}
-    assert same["more"] == same["random"] == pytest.approx(own.mean() / 4, abs=6e-4)
-    assert same["good"] > same["more"] + 0.1
 
 
 # charts
@@ -398,23 +324,6 @@ def test_what_a_peak_at_zero_cannot_fool_needs_no_gate(view: View, drops: Drops)
     assert GREY not in {*colours(share).values(), *colours(quartile).values()}
 
 
-def test_few_samples_have_no_bands_and_no_crash(folder: Path) -> None:
-    builder = Builder(folder / "few")
-    for name in EXPLAINERS:
-        stored(builder, name, made(name, count=2))
-    found = figures(views(builder)[0])
-    charts = [each for each in found if isinstance(each, Chart)]
-    assert not any("low" in row for chart in charts for row in chart.spec["datasets"].get("lines", ()))
-    assert not any("Bands" in chart.caption for chart in charts)
-    rugs = [chart for chart in charts if chart.name.startswith("ridges")]
-    assert all("areas" not in chart.spec["datasets"] for chart in rugs)
-    assert render_files(rugs[0])["svg"].startswith(b"<svg")
-    told = [cell.small for table in found if isinstance(table, Table) for _, cells in table.rows for cell in cells]
-    assert any("no interval" in small for small in told)
-    captions = [table.caption for table in found if isinstance(table, Table)]
-    assert all("too few samples to tell an area from that of random" in caption for caption in captions)
-
-
 def test_who_has_no_drops_takes_nothing_from_the_others(folder: Path) -> None:
     builder = Builder(folder / "gone")
     for name in EXPLAINERS:
@@ -426,27 +335,6 @@ def test_who_has_no_drops_takes_nothing_from_the_others(folder: Path) -> None:
     cells = {name: [cell.text for cell in row] for name, row in coarse.rows}
     assert cells["zero"] == ["0", *"––––––"]
     assert "–" not in [cell.text for name, row in fine.rows if name != "zero" for cell in row]
-
-
-def test_drops_that_are_all_the_same_are_a_spike(folder: Path) -> None:
-    builder = Builder(folder / "same")
-    for name in EXPLAINERS:
-        stored(builder, name, np.zeros((COUNT, 4)))
-    for chart in figures(views(builder)[0]):
-        if isinstance(chart, Chart) and chart.name.startswith("ridges"):
-            assert [row["x"] for row in chart.spec["datasets"]["strokes"]] == [0.0] * 4
-
-
-@pytest.mark.parametrize("order", [("top",), ("bottom",)])
-def test_one_order_alone(folder: Path, order: tuple[str, ...]) -> None:
-    builder = Builder(folder / f"only-{order[0]}")
-    for name in EXPLAINERS:
-        stored(builder, name, made(name), options={**OPTIONS, "order": list(order)})
-    found = figures(views(builder)[0])
-    names = {each.name for each in found if isinstance(each, Chart)}
-    assert (f"drop-{order[0]}" in names, "skewness" in names) == (True, order == ("top",))
-    assert len([each for each in found if isinstance(each, Table)]) == (4 if order == ("top",) else 1)
-    assert any(isinstance(each, Gallery) for each in found) == (order == ("top",))
 
 
 # tables
@@ -513,46 +401,6 @@ def test_the_gallery_shows_the_extremes_and_their_most_relevant_points(view: Vie
         assert picture.title == f"drop {drop:.2f}".replace("-0.00", "0.00").replace("-", "−")
 
 
-def test_marked_points_are_coloured_in_the_lanes_of_their_channels(view: View) -> None:
-    row = gallery_of(view).rows[0]
-    (picture,) = row.pictures
-    ((_, alt, uri),) = draw_row(row, (-1.0, 2.0))
-    assert alt == picture.alt
-    svg = base64.b64decode(uri.partition(",")[2]).decode()
-    grounds = [
-        np.asarray(Image.open(io.BytesIO(base64.b64decode(found))))[0]
-        for found in re.findall(r'href="data:image/png;base64,([^"]+)"', svg)
-    ]
-    assert picture.marks is not None
-    assert len(grounds) == len(re.findall("<polyline", svg)) == SHAPE[0]
-    red = list(bytes.fromhex(MARKED[1:]))
-    np.testing.assert_array_equal([(ground == red).all(axis=1) for ground in grounds], picture.marks > 0)
-
-
-def test_images_show_pixels_and_features_bars(folder: Path) -> None:
-    for shape in ((3, 4, 4), (6,)):
-        builder = Builder(folder / f"shape-{len(shape)}")
-        arrays = stored(builder, "good", made("good"), shape=shape)
-        row = gallery_of(views(builder)[0]).rows[0]
-        turn = arrays["replaced_at"][row.sample].numpy()
-        first = (turn == 1) | (turn == 2)
-        picture = row.pictures[-1]
-        assert len(row.pictures) == 2
-        np.testing.assert_array_equal(picture.marks, first.any(0) if len(shape) == 3 else first)
-        *_, (_, _, content) = draw_row(row, (-1.0, 2.0))
-        if len(shape) == 1:
-            svg = base64.b64decode(content.partition(",")[2]).decode()
-            assert svg.count(f'fill="{MARKED}"') == first.sum()
-        else:
-            assert content.startswith("data:image/png")
-
-
-def test_no_gallery_without_pictures(folder: Path) -> None:
-    builder = Builder(folder / "no-pictures")
-    stored(builder, "good", made("good"), shape=(0,))
-    assert draw_galleries(views(builder)[0]) == []
-
-
 # over data sets
 
 
@@ -565,15 +413,6 @@ def many(folder: Path) -> Builder:
             stored(builder, name, values, data=data, model="net")
     stored(builder, "good", made("good"), data="one", model="other")
     return builder
-
-
-@pytest.fixture(scope="module")
-def page(folder: Path) -> str:
-    builder = Builder(folder / "page")
-    for data in ("one", "two"):
-        for name in ("good", "random"):
-            stored(builder, name, made(name), data=data)
-    return builder.page()
 
 
 def test_boxes_over_data_sets_have_a_point_for_each(many: Builder) -> None:
@@ -596,75 +435,6 @@ def test_boxes_over_data_sets_have_a_point_for_each(many: Builder) -> None:
                 assert (row["colour"] == GREY) == key.startswith(("auc_s", "auc_k")) * (
                     name != "good" or view.data == "two"
                 )
-
-
-def test_the_page_has_all_of_it(page: str) -> None:
-    assert_whole(page)
-    for text in (
-        "All data sets",
-        "AUC kurt (absolute scale) by data set",
-        "Ridge lines: good",
-        "Skewness along k",
-        "Coarse numbers, and the gate",
-        "The gate, and how many positions are positive",
-        "Starred numbers, rescaled over the explainers",
-        "What is replaced first: the most relevant 15%",
-        "Numbers without a gate",
-    ):
-        assert text in page, text
-    assert page.count('<td class="aside">') == 2 * 6  # four fine numbers and two starred ones of random maps
-    assert page.index("Ridge lines: good") < page.index("All data sets")
-
-
-def test_a_single_data_set_has_files_and_no_boxes(folder: Path) -> None:
-    single = Builder(folder / "single")
-    stored(single, "good", made("good"))
-    assert draw_boxes_over_data(views(single)) == []
-    written = {path.name for path in Report(single.results()).figures(folder / "figures")}
-    assert {"metric-curve-digits-lenet-ridges_good.svg", "metric-curve-digits-lenet-skewness.pdf"} <= written
-
-
-@pytest.fixture(scope="module")
-def few(folder: Path) -> tuple[View, str]:
-    """Images of fewer samples than skewness needs, and the page of them."""
-    builder = Builder(folder / "few-images")
-    for name in EXPLAINERS:
-        stored(builder, name, made(name, count=FINE - 1), shape=(1, 4, 4))
-    return views(builder)[0], builder.page()
-
-
-def test_titles_stand_above_every_picture_where_they_differ(few: tuple[View, str]) -> None:
-    sample = few[1].split("What is replaced first")[1].split('<div class="card seen">')[1].split("</figure>")
-    assert all(re.search(r"<span>drop [−\d.]+</span>", figure) for figure in sample[: len(EXPLAINERS)])
-
-
-def test_few_samples_have_no_skewness_and_no_kurtosis(few: tuple[View, str]) -> None:
-    view, page = few
-    shown = figures(view)
-    assert Underpowered("Skewness and kurtosis", FINE, FINE - 1) in shown
-    names = {figure.name for figure in shown if isinstance(figure, Chart)}
-    assert names & {"skewness", "kurtosis"} == set()
-    assert {"share-above", "quantile"} <= names
-    assert [table.heading for table in draw_tables(load_drops(view))] == [  # type: ignore[arg-type]
-        "Coarse numbers, and the gate",
-        "The gate, and how many positions are positive",
-    ]
-    assert "Needs more samples: Skewness and kurtosis (at least 50, and there are 49)." in page
-
-
-def test_the_first_figure_is_the_curve_with_the_most_relevant_first(view: View) -> None:
-    first = figures(view)[0]
-    assert isinstance(first, Chart)
-    assert first.name == "drop-top"
-    titles = [layer["encoding"]["y"]["title"] for layer in first.spec["layer"] if "y" in layer["encoding"]]
-    assert titles == ["lost share of probability, better →"] * len(titles)
-
-
-def test_the_guide_says_what_misleads() -> None:
-    words = " ".join(explain_terms(OPTIONS).values())
-    for text in ("Table E.I", "KernelSHAP", "left", "`random`", "compared", "0.5", "`same share`"):
-        assert text in words
-    assert "Paired replacements" not in explain_terms({**OPTIONS, "replacement": "constant"})
 
 
 def test_a_real_study_stores_what_the_section_needs(

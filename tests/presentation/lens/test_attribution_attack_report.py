@@ -27,9 +27,9 @@ from standfast.presentation import View, presentation_of
 from standfast.presentation.lens.attribution_attack import fragility, per_sample
 from standfast.presentation.lens.curves import curves_of
 from standfast.presentation.lens.pictures import KEPT, LOST, NEAR, NEW
-from standfast.presentation.lens.words import name_similarity, overlap_by_chance
+from standfast.presentation.lens.words import overlap_by_chance
 from standfast.report.drawings import draw_row
-from standfast.report.pictures import DARKEST, GREYS, PALEST, PIXELS, draw_picture
+from standfast.report.pictures import DARKEST, PALEST, draw_picture
 from standfast.report.views import Contents
 from standfast.statistics.bootstrap import intervals_of_means
 from standfast.statistics.paired import bootstrap_interval
@@ -121,33 +121,6 @@ def named(row: GalleryRow) -> dict[str, Picture]:
 # the whole page
 
 
-def test_the_page_has_the_section(found: Any, tmp_path: Path) -> None:
-    page = Path(found.to_html(tmp_path / "page.html")).read_text(encoding="utf-8")
-    assert_whole(page)
-    for text in (
-        "Top-k intersection after the top_k attack",
-        "A stronger attack may reach a smaller value.",
-        "What became of the top ",
-        "The same maps by every similarity",
-        "LENS-precision by window",
-        "LENS-recall-div by window",
-        "1-LENS-recall by k",
-        "Maps before and after the attack",
-        "Diverse positions before and after the attack",
-        "LENS-precision and LENS-recall",
-        "survey on pictures of flowers, 70% of the answers",
-    ):
-        assert text in page, text
-    sentence = (
-        r"Of the apparent fragility \(0\.\d\d of the top 40 pixels lost\), \d+% was a shift of one pixel, \d+% of at"
-    )
-    assert len(re.findall(sentence, page)) == 2
-    assert page.count('alt="Kept, lost and new pixels: ') == 8
-    overview = page.split('id="comparison"')[1].split("</section>")[0]
-    assert overview.count("of the top 40 positions lost") == 2
-    assert "1-LENS-prec@k: mean 0." in overview
-
-
 # the pictures
 
 
@@ -179,19 +152,6 @@ def test_top_positions_are_drawn_pixel_by_pixel(view: View) -> None:
         assert said == pytest.approx(covered, abs=0.5001)
 
 
-def test_the_rest_of_the_image_is_grey_and_in_order(view: View) -> None:
-    row = galleries_of(PRESENTATION.figures(view))[0].rows[0]
-    picture = named(row)["overlap"]
-    image = pixels(picture, view.bounds).astype(int)
-    assert picture.marks is not None
-    free = picture.marks == 0
-    assert (image[free] == image[free][:, :1]).all()
-    greys = np.linspace(DARKEST, PALEST, GREYS)
-    expected = np.rint(greys[np.rint(picture.array[0][free] * (GREYS - 1)).astype(int)])
-    np.testing.assert_array_equal(image[free][:, 0], expected)
-    assert len(np.unique(expected)) > 3
-
-
 def test_diverse_positions_are_drawn_pixel_by_pixel(view: View) -> None:
     gallery = galleries_of(PRESENTATION.figures(view))[1]
     for row in gallery.rows[:2]:
@@ -217,22 +177,6 @@ def test_diverse_positions_are_drawn_pixel_by_pixel(view: View) -> None:
         assert numbers_in(row.text, r"-div intersection ([\d.]+);") == pytest.approx([share], abs=0.005001)
 
 
-def test_positions_without_attribution_are_told(view: View) -> None:
-    arrays = {key: np.zeros((1, 6, 6)) for key in ("origins", "inputs", "origin_maps", "maps")}
-    arrays["origin_maps"][0, 3, 3:] = [3.0, -2.0, 1.0]
-    arrays["maps"][0, 3] = np.arange(6) + 1.0
-    changed = stored(view, arrays, k=5)
-    rows = [gallery.rows[0] for gallery in galleries_of(PRESENTATION.figures(changed))]
-    assert "; 2 of those before have no attribution" in rows[0].text
-    assert where(is_colour(pixels(named(rows[0])["top k"], (0, 1)), NEAR[0])) == {
-        (3, 3),
-        (3, 4),
-        (3, 5),
-        (0, 0),
-        (0, 1),
-    }
-
-
 def test_signs_count_where_the_metric_counts_them(view: View) -> None:
     arrays = {key: np.zeros((2, 6, 6)) for key in ("origins", "inputs", "origin_maps", "maps")}
     arrays["origin_maps"][:, 2, :3] = [[5.0, -9.0, 1.0], [-5.0, 2.0, 1.0]]  # sums 0, -7, 2; absolute 10, 11, 2
@@ -250,30 +194,6 @@ def stored(view: View, arrays: dict[str, Array], **options: Any) -> View:
     return dataclasses.replace(
         view, options={**view.options, **options}, frame=rows, jobs=jobs, load=lambda job: given, explainers=EXPLAINERS
     )
-
-
-def test_large_images_keep_every_mark_of_a_kind() -> None:
-    marks = np.zeros((480, 200), dtype=int)
-    marks[0, 0], marks[1, 2], marks[2, 0] = 3, 2, 1  # one block of 3 x 3
-    marks[479, 197], marks[478, 196] = 3, 2
-    picture = Picture("", np.zeros((1, 480, 200)), "", marks=marks, colours=NEAR)
-    image = pixels(picture, (0.0, 1.0))
-    assert image.shape == (160, 66, 3)
-    assert max(image.shape) <= PIXELS
-    assert where(is_colour(image, NEAR[0])) == {(0, 0)}
-    assert where(is_colour(image, NEAR[1])) == {(159, 65)}
-    assert not is_colour(image, NEAR[2]).any()
-
-
-def test_marks_of_all_channels_are_one_strip() -> None:
-    marks = np.array([0, 1, 1, 0, 2, 0])
-    picture = Picture("", np.arange(12.0).reshape(2, 6), "", marks=marks, colours=(LOST, NEW))
-    ((_, _, uri),) = draw_row(GalleryRow("a", 0, (picture,), ""), (0.0, 11.0))
-    svg = base64.b64decode(uri.split(",")[1]).decode()
-    (strip,) = re.findall(r'href="data:image/png;base64,([^"]+)"', svg)
-    image = np.asarray(Image.open(io.BytesIO(base64.b64decode(strip))))
-    colours = ["#ffffff", LOST, NEW]
-    np.testing.assert_array_equal(image[0], [list(bytes.fromhex(colours[mark][1:])) for mark in marks])
 
 
 @pytest.mark.parametrize("sight", ["full", "protan", "deutan", "tritan"])
@@ -392,11 +312,8 @@ def test_notes_in_the_overview(kept: Array) -> None:
     said = numbers_in(notes[0], r"^mse: mean ([\d.]+) \[([\d.]+), ([\d.]+)\]$")
     assert said == pytest.approx([expected.value, expected.low, expected.high], abs=0.0015)
     assert notes[1].startswith(f"pearson: mean {kept[2:, 0].mean():.3f} [")
-    assert notes[2] == f"class lost, so not counted: 2 of {n}"
-    assert notes[3] == f"no other input of the class found, so counted as unchanged: 1 of {n}"
-    lost = 1 - kept[2:, 0].mean()
-    assert notes[4].startswith(f"Of the apparent fragility ({lost:.2f} of the top 5% of the positions lost), ")
-    assert "a shift of one position, " in notes[4]
+    assert notes[2].endswith(f"2 of {n}")
+    assert notes[3].endswith(f"1 of {n}")
 
 
 @pytest.mark.parametrize(("level", "words"), [(0.4, "above chance: 0.33 ["), (0.96, "so the value says nothing")])
@@ -416,39 +333,6 @@ def test_repeats_of_a_sample_are_averaged_first() -> None:
     assert len(per_sample(frame.clear(), ("a",))) == 0
 
 
-@pytest.mark.parametrize("n", [1, 3, 20])
-def test_nothing_lost_is_said(n: int) -> None:
-    frame = rows_of(np.ones((n, 3)), pearson=[1.0] * n)
-    notes = PRESENTATION.remarks(frame, {"similarities": ["pearson"], "k": 1})
-    assert notes[-1] == "None of the top position was lost, so there is no fragility to explain."
-    assert notes[0] == "pearson: mean 1.000" + (" [1.000, 1.000]" if n >= 5 else "")
-    found = fragility(frame)
-    assert found is not None
-    assert np.isnan(found.shares).all()
-
-
-def test_few_samples_get_no_interval() -> None:
-    two = fragility(rows_of(np.array([[0.2, 0.6, 0.8], [0.6, 0.8, 1.0]])))
-    one = fragility(rows_of(np.array([[0.999, 0.9995, 1.0]])))
-    assert two is not None
-    assert one is not None
-    assert two.sentence("top 9 steps", "step") == (
-        "Of the apparent fragility (0.60 of the top 9 steps lost), 50% was a shift of one step, 83% of at most two. "
-        "2 samples, so there are no intervals."
-    )
-    assert "(0.0010 of the top 9 steps lost), 50% was" in one.sentence("top 9 steps", "step")
-    assert one.sentence("top 9 steps", "step").endswith("A single sample, so there are no intervals.")
-
-
-def test_one_sample_alone_lost_anything() -> None:
-    values = np.ones((8, 3))
-    values[3] = [0.5, 0.75, 1.0]
-    found = fragility(rows_of(values))
-    assert found is not None
-    assert found.shares == pytest.approx((0.5, 1.0))
-    assert "50% was a shift of one pixel, 100% of at most two. Too few samples lost" in found.sentence("top 4", "pixel")
-
-
 def test_all_classes_lost(view: View) -> None:
     frame = view.frame.with_columns(pl.lit(False).alias("label_kept"), pl.lit(False).alias("found"))
     lost = dataclasses.replace(view, frame=frame)
@@ -459,17 +343,6 @@ def test_all_classes_lost(view: View) -> None:
     assert PRESENTATION.remarks(lost.of("saliency"), view.options) == ["class lost, so not counted: 4 of 4"]
     assert PRESENTATION.remarks(view.frame.clear(), view.options) == []
     assert curves_of(lost, "saliency") is None
-
-
-def test_one_explainer_lost_all_its_classes(view: View) -> None:
-    first = pl.col("explainer") == EXPLAINERS[0]
-    frame = view.frame.with_columns(pl.when(first).then(False).otherwise("label_kept").alias("label_kept"))
-    charts = charts_of(PRESENTATION.figures(dataclasses.replace(view, frame=frame)))
-    assert {row["explainer"] for row in charts["fragility"].spec["data"]["values"]} == {
-        EXPLAINERS[1],
-        "two random sets",
-    }
-    assert {row["explainer"] for row in charts["k-precision"].spec["datasets"]["lines"]} == {EXPLAINERS[1]}
 
 
 # the charts
@@ -494,8 +367,6 @@ def test_curves_are_means_over_samples(view: View) -> None:
                 name = "k-precision" if w else "k-intersection"
                 assert point(charts[name], explainer, k) == pytest.approx(precision, abs=1e-5)
         assert sorted(row["x"] for row in lines(charts["k-recall"], explainer)) == [16, 39, 78, 157, 314]
-    assert "k = 39 of 784 pixels" in charts["windows-precision"].caption
-    assert "Dotted" not in charts["windows-precision-diverse"].caption
 
 
 def lines(chart: Chart, explainer: str) -> list[dict[str, Any]]:
@@ -507,36 +378,10 @@ def point(chart: Chart, explainer: str, x: float) -> float:
     return float(found)
 
 
-def test_all_charts_share_the_scale_and_have_bands_with_samples(view: View) -> None:
-    assert all("low" not in row for row in charts_of(PRESENTATION.figures(view))["k-recall"].spec["datasets"]["lines"])
-    jobs = {job: view.load(job) for job in view.jobs["job"]}
-    more = dataclasses.replace(
-        view,
-        frame=pl.concat(view.frame.with_columns(pl.col("sample") + 4 * turn) for turn in range(2)),
-        jobs=pl.concat(
-            view.jobs.with_columns(
-                pl.col("start", "stop") + 4 * turn, (pl.lit(f"{turn}-") + pl.col("job")).alias("job")
-            )
-            for turn in range(2)
-        ),
-        load=lambda job: jobs[job[2:]],
-    )
-    charts = charts_of(PRESENTATION.figures(more))
-    for name, chart in charts.items():
-        if name.startswith(("windows", "k-")):
-            for layer in chart.spec["layer"]:
-                assert layer["encoding"]["y"]["scale"]["domain"] == [0, 1]
-            for row in chart.spec["datasets"]["lines"]:
-                assert row["low"] <= row["y"] <= row["high"]
-    values = [row["y"] for row in lines(charts["windows-recall"], "saliency")]
-    assert values == [row["y"] for row in lines(charts_of(PRESENTATION.figures(view))["windows-recall"], "saliency")]
-
-
 def test_similarities_stand_beside_each_other(view: View) -> None:
     charts = charts_of(PRESENTATION.figures(view))
     parts = [row["part"] for row in charts["similarities-1"].spec["datasets"]["points"]]
     assert set(parts) == {"top-k intersection", "1-LENS-prec@k", "2-LENS-recall@k"}
-    assert "← more robust" in str(charts["similarities-2"].spec)
     means = [row["value"] for row in charts["similarities-1"].spec["layer"][-1]["data"]["values"]]
     expected = [view.of(explainer)[name].mean() for explainer in EXPLAINERS for name in SIMILARITIES if name != "mse"]
     assert means == pytest.approx(expected, abs=1e-5)
@@ -587,9 +432,6 @@ def test_series_and_flat_inputs(other: tuple[str, Any], tmp_path: Path) -> None:
     view = view_of(found)
     shown = PRESENTATION.figures(view)
     charts, galleries = charts_of(shown), galleries_of(shown)
-    unit = "step" if kind == "series" else "feature"
-    assert f"of the top 4 {unit}s lost" in charts["fragility"].alt or "None of" in charts["fragility"].alt
-    assert ("Features have no positions" in charts["fragility"].caption) == (kind == "flat")
     if kind == "series":
         assert "2-LENS-recall" in charts["k-recall"].heading  # the least window above 0
         assert sorted(row["x"] for row in lines(charts["windows-recall"], "saliency")) == [0, 2]
@@ -612,45 +454,6 @@ def test_series_and_flat_inputs(other: tuple[str, Any], tmp_path: Path) -> None:
         assert [uri.partition(";")[0] for _, _, uri in draw_row(row, view.bounds)] == ["data:image/svg+xml"]
     page = Path(found.to_html(tmp_path / "page.html")).read_text(encoding="utf-8")
     assert_whole(page)
-    assert f"What became of the top 4 {unit}s?" in page
 
 
 # words
-
-
-@pytest.mark.parametrize(
-    ("similarity", "text"),
-    [
-        ("topk_intersection", "top-k intersection"),
-        ("topk_intersection:k=100,diverse=true,w=2", "top-100-div intersection (w=2)"),
-        ("lens_recall:k=0.1", "1-LENS-recall@10%"),
-        ("lens_precision:w=3,channels=max", "3-LENS-prec@k (channels=max)"),
-        ("lens_kendall:w=2", "2-LENS-Kendall"),
-        ("my_similarity", "my_similarity"),
-        ("lens_distance:k=10+100,w=0+1", "lens_distance:k=10+100,w=0+1"),
-    ],
-)
-def test_similarities_are_called_as_in_the_paper(similarity: str, text: str) -> None:
-    assert name_similarity(similarity) == text
-
-
-def test_reading_follows_the_first_similarity() -> None:
-    found = PRESENTATION.reading({"attack": "lens:w=2", "similarities": ["mse", "pearson"]})
-    assert (found.title, found.direction) == ("Mse after the lens attack (w=2)", "lower")
-    assert found.caution == "A stronger attack may reach a larger value."
-    found = PRESENTATION.reading({"attack": {"name": "random_sign"}, "similarities": ["lens_recall:k=50"]})
-    assert (found.title, found.direction) == ("1-LENS-recall@50 after the random_sign attack", "higher")
-    assert found.only == ("label_kept",)
-    assert PRESENTATION.reading({}).column == "value"
-    assert PRESENTATION.reading({"similarities": ["a_users_own"]}).direction == "higher"
-
-
-@pytest.mark.parametrize("attack", ["top_k", "mass_centre", "target", "lens:w=2", "random_sign", "universal"])
-def test_the_guide_explains_the_attack(attack: str) -> None:
-    found = PRESENTATION.guide({**AttributionAttack(BALL, attack).options(), "attack": attack})
-    name, _, settings = attack.partition(":")
-    (term,) = [term for term in found if term.startswith("Attack")]
-    assert term == f"Attack (`{name}{f' ({settings})' if settings else ''}`)"
-    assert len(found[term]) > 80
-    assert ("proves fragility and never robustness" in found[term]) == (name not in ("random_sign", "universal"))
-    assert all(text.count("*") % 2 == 0 and text.count("`") % 2 == 0 for text in found.values())

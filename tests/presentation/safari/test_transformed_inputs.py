@@ -68,12 +68,12 @@ def gallery_of(view: View) -> Gallery:
     return found
 
 
-def test_a_row_has_the_map_moved_back_and_the_parameters_in_words(builder: Builder) -> None:
+def test_a_row_has_the_map_moved_back(builder: Builder) -> None:
     own = {"angle [degrees]": [7.31, -2.0], "brightness [share of the range]": [-0.12, 0.0]}
     worst(builder, "a", BOTH, [0.31, 0.9], own)
     view = view_of(builder)
     gallery = gallery_of(view)
-    first, second = gallery.rows
+    first = gallery.rows[0]
     titles = ["input", "its map", "worst input", "its map now", "moved back"]
     assert [picture.title for picture in first.pictures] == titles  # the difference of moved inputs says little
     back = first.pictures[-1]
@@ -81,33 +81,6 @@ def test_a_row_has_the_map_moved_back_and_the_parameters_in_words(builder: Build
     assert back.moved_back
     assert np.isnan(back.array[0, :, 0]).all()
     assert np.isfinite(back.array[0, :, 1:]).all()
-    assert "; angle 7.31 degrees, brightness −12% of the range" in first.text
-    assert "; angle −2 degrees, brightness 0% of the range" in second.text
-    assert "change up to" not in first.text
-    assert "Moved back" in gallery.note
-    assert "as large as possible" not in gallery.note
-    example = WorstCasePresentation("worst_case").example(view)
-    assert example is not None
-    assert example.pictures[-1].moved_back
-    assert "was rotated by -10 to 10 degrees" in example.text
-    assert "here angle 7.31 degrees" in example.text
-
-
-def test_a_row_without_moved_positions_has_the_change(builder: Builder) -> None:
-    worst(builder, "a", BRIGHTNESS, [0.31], {"brightness [share of the range]": [0.1]})
-    gallery = gallery_of(view_of(builder))
-    assert [each.title for each in gallery.rows[0].pictures][2:] == ["worst input", "change", "its map now"]
-    assert "brightness 10% of the range" in gallery.rows[0].text
-    assert "plausibility" not in gallery.rows[0].text
-    assert "Moved back" not in gallery.note
-    assert "as large as possible" in gallery.note
-
-
-def test_a_row_says_how_plausible_its_worst_input_is(builder: Builder) -> None:
-    worst(builder, "a", BRIGHTNESS, [0.31, 0.5], {"plausibility": [0.184, float("nan")]})
-    first, second = gallery_of(view_of(builder)).rows
-    assert "; plausibility 0.18 (the share of training rows as far from the others)" in first.text
-    assert "plausibility" not in second.text
 
 
 def test_what_the_metric_stores_is_what_the_report_draws(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from functools import partial
-from importlib.resources import files
 
 import captum.attr as ca
 import pytest
@@ -13,11 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import standfast
-from standfast import data, zoo
+from standfast import data
 from standfast.errors import ArgumentError
-from standfast.neighbourhoods import LinfBall
-from standfast.training.adversarial import Pgd, robust_accuracy
-from standfast.training.classifier import accuracy
 from standfast.zoo import LeNet5, MobileNetV1, MobileNetV2, ResNet20
 from standfast.zoo.networks.layers import find_activation
 
@@ -29,15 +24,6 @@ SMOOTH: dict[str, tuple[Callable[..., nn.Module], int]] = {
     "mobilenet_v2": (partial(MobileNetV2, width_multiplier=0.125, activation="softplus"), 3),
 }
 each = pytest.mark.parametrize("name", SMOOTH)
-SCHEMES = {
-    "-plain": "natural: ",
-    "-gradient": "gradient norm: ",
-    "-hessian": "Hessian norm: ",
-    "-gradient-hessian": "gradient and Hessian norm: ",
-    "-pgd": "adversarial: ",
-    "-pgd-linf01": "adversarial: ",
-}
-BUNDLED = [f"lenet5-tanh-mnist{scheme}" for scheme in SCHEMES]
 
 
 def draw(name: str, **options: str) -> nn.Module:
@@ -151,26 +137,6 @@ def test_maps_change_continuously(name: str) -> None:
 # explainers
 
 
-#: explainers that only use forward passes or the gradient are the same for every network
-_OF_LAYERS = ["deconvolution", "deep_taylor", "deeplift", "fullgrad", "gradcam", "guided_backprop", "lrp"]
-
-
-@pytest.mark.parametrize(
-    ("name", "explainer"),
-    [
-        ("lenet5-tanh-mnist-plain", name)
-        for name in standfast.explainers.names()
-        if not name.startswith(("attention_", "transformer_"))
-    ]
-    + [("resnet20-cifar10-softplus", name) for name in _OF_LAYERS],
-)
-def test_every_explainer_explains_the_bundled_ones(name: str, explainer: str) -> None:
-    inputs = image("lenet" if "mnist" in name else "resnet20", rows=2).float()
-    maps = explain(zoo.load(name), explainer, inputs)
-    assert maps.shape == inputs.shape
-    assert torch.isfinite(maps).all()
-
-
 @each
 def test_deeplift_adds_up(name: str) -> None:
     module, x = draw(name), image(name, rows=3)
@@ -236,49 +202,3 @@ def test_padded_digits() -> None:
         digits.pad(-1)
     with pytest.raises(ArgumentError, match="inputs: expected images"):
         data.Dataset("flat", torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64), ("a",)).pad(1)
-
-
-@pytest.mark.parametrize("name", BUNDLED)
-def test_weights_and_cards(name: str) -> None:
-    card, model, digits = zoo.card(name), zoo.load(name), data.load("digits32")
-    assert card["scheme"].startswith(SCHEMES[name.removeprefix("lenet5-tanh-mnist")])
-    assert card["architecture"] == 'LeNet5(activation="tanh", pooling="average", side=32)'
-    assert card["parameters"] == 61_706
-    weights = (files("standfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
-    assert hashlib.sha256(weights).hexdigest() == card["weights_sha256"]
-    assert accuracy(model, digits.inputs, digits.labels) > 0.95
-    try:
-        test = data.load("mnist32:test")
-    except data.MissingDataError as missing:
-        pytest.skip(str(missing))
-    assert accuracy(model, test.inputs, test.labels) == pytest.approx(card["test_accuracy"], abs=2e-4)
-
-
-def test_the_schemes_differ_in_nothing_else() -> None:
-    cards = [zoo.card(name) for name in BUNDLED]
-    shared = ("architecture", "data", "epochs", "batch_size", "learning_rate", "weight_decay", "seed", "versions")
-    assert all(len({str(card[key]) for card in cards}) == 1 for key in shared)
-
-
-def test_adversarial_training_increases_robustness() -> None:
-    digits = data.load("digits32")
-    attack = Pgd(LinfBall(0.1), steps=20, step=0.015, bounds=(0.0, 1.0))
-    plain, robust = (
-        robust_accuracy(
-            zoo.load(name), digits.inputs, digits.labels, attack, generator=torch.Generator().manual_seed(0)
-        )
-        for name in ("lenet5-tanh-mnist-plain", "lenet5-tanh-mnist-pgd")
-    )
-    assert plain + 0.1 < robust
-
-
-def test_the_softplus_network_for_colour_images() -> None:
-    card, name = zoo.card("resnet20-cifar10-softplus"), "resnet20-cifar10-softplus"
-    assert "from the weights of resnet20-cifar10" in card["scheme"]
-    assert card["test_accuracy"] > 0.75
-    assert card["parameters"] == 269_722
-    try:
-        test = data.load("cifar10:test")[:1000]
-    except data.MissingDataError as missing:
-        pytest.skip(str(missing))
-    assert accuracy(zoo.load(name), test.inputs, test.labels) == pytest.approx(card["test_accuracy"], abs=0.04)
