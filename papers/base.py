@@ -1,15 +1,15 @@
 """A published table or figure as a study: run it, and print our numbers next to the paper's, with all departures.
 
 A `Reproduction` is a list of parts. A part has one study, a description of the table made from its results, and the
-numbers and sentences of the paper. The study is an ordinary one: `standfast reproduce NAME --study FOLDER` writes it as
-a file, which can be changed and run with `standfast run`. How a part's table is made:
+numbers and sentences of the paper. The study is an ordinary one: `--study FOLDER` writes it as a file, which can be
+changed and run with `standfast run`. `papers.files` reads studies and numbers from files. How a part's table is made:
 
 - `Part.rows` names the columns of the results whose values are the rows: `("explainer",)`, `("model",)`, `("label",)`
   (configured metrics), several of them, such as `("model", "explainer")`, or a column that `Part.prepare` adds (a
   population, a threshold).
 - `Part.columns` are our numbers. A `Column` selects its rows by `model`, `metric`, or `where={"event": "F-hat"}`. Its
-  `paper` has the paper's numbers by row, which are printed below ours in the same cell. `Part.paper` has one number for
-  each row. If `Part.rows` has several names, the names of rows are joined: `"VGG16, GradCAM"`.
+  `paper` has the paper's numbers by row, which are printed beside ours. If `Part.rows` has several names, the names of
+  rows are joined: `"VGG16, GradCAM"`.
 - Values may be bounds (`Column.censored`). A median takes them into account and a mean leaves them out. `"bounded"` is
   the mean that papers print: every bound counts as the value (ln P at its floor), so the mean is a bound, too, and is
   printed with `≤` or `≥`.
@@ -24,7 +24,6 @@ a file, which can be changed and run with `standfast run`. How a part's table is
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,17 +33,18 @@ from typing import Any, Literal
 
 import numpy as np
 import polars as pl
+from ruamel.yaml import YAML
 
 from papers.reading import Estimate, mean_ratio
 from standfast import data
 from standfast.data.dataset import Dataset
 from standfast.errors import check
 from standfast.evaluation import run_study
-from standfast.presentation.base import format_number, read_flags
+from standfast.presentation.base import read_flags
 from standfast.registry import Registry
 from standfast.similarity.chance import ROOM
 from standfast.statistics.paired import Interval, Side, bootstrap_interval
-from standfast.study.folders import write_atomically
+from standfast.study.file.spec import study_from
 from standfast.study.provenance import environment
 from standfast.study.results import Results
 
@@ -174,7 +174,7 @@ class Part:
         title: title of its table.
         study: returns the study for a scale, as the content of a study file; None if there is a `measure`.
         columns: our numbers.
-        paper: the paper's numbers by row, if it has one for each row; a text for a bound or a range.
+        paper: the paper's numbers by row for the first column, if that has none of its own.
         claims: the paper's sentences.
         departures: returns a text that lists what differs from the paper, for a scale.
         notes: returns further lines from the results, such as a share of small p-values.
@@ -208,6 +208,10 @@ class Part:
         """The heading above the names of the rows."""
         return ", ".join("metric" if axis == "label" else axis for axis in self.rows)
 
+    def read_paper(self, column: Column) -> Mapping[str, float | str]:
+        """The paper's numbers for a column, by row."""
+        return column.paper or (self.paper if column is self.columns[0] else {})
+
 
 @dataclass(frozen=True)
 class Reproduction:
@@ -231,7 +235,7 @@ class Table:
 
     Attributes:
         part: the part.
-        rows: one row per row of the table. Columns: its name (`Part.row_heading`), `paper`, for each column (`key`) the
+        rows: one row per row of the table. Columns: its name (`Part.row_heading`), for each column (`key`) the
             statistic, its interval, the paper's number and the number above chance, and `samples`, the largest number
             of samples of any column.
         verdicts: (sentence, column heading, whether it holds).
@@ -254,39 +258,33 @@ def reproduce(
     workers: int | str | None = None,
     progress: bool = True,
     show: Callable[[Table], None] = lambda table: None,
+    command: str = "",
 ) -> list[Table]:
     """Run the parts of a reproduction, each in its own folder of `out`, and read their tables.
 
     Results of studies that are already in the folders are used again. Measurements are always repeated. `show` gets
-    each table as soon as its part is done: parts can take hours, and a later one may fail.
+    each table as soon as its part is done: parts can take hours, and a later one may fail. Reports print `command` as
+    what made them.
     """
-    from standfast.study.file.spec import study_from
-
     check(scale in SCALES, "scale", "small or full", repr(scale))
     tables = []
     for part in reproductions[name].parts:
+        folder = out / f"{part.name}-{scale}"
         if part.measure is not None:
-            tables.append(_keep_measurement(part, part.measure(scale), out / f"{part.name}-{scale}"))
+            tables.append(_keep_measurement(part, part.measure(scale), folder))
             show(tables[-1])
             continue
+        notes = part.make_files(scale, out, progress) if part.make_files is not None else ()
         assert part.study is not None
-        study: Any = part.study(scale)
+        content = part.study(scale)
         if workers is not None:
-            study = {**study, "executor": {"workers": workers}}
-        file_notes: Sequence[str] = ()
-        if part.make_files is not None:
-            file_notes = part.make_files(scale, out, progress)
-            study = study_from(study, out)
-        found = run_study(
-            study,
-            out / f"{part.name}-{scale}",
-            command=f"standfast reproduce {name} --scale {scale}",
-            progress=progress,
-        )
+            content = {**content, "executor": {"workers": workers}}
+        study = study_from(content, "." if part.make_files is None else out)
+        found = run_study(study, folder, command=command, progress=progress)
         table = read_table(part, found.results)
-        tables.append(replace(table, notes=[*table.notes, *file_notes]))
+        tables.append(replace(table, notes=[*table.notes, *notes]))
         show(tables[-1])
-        found.to_html(out / f"{part.name}-{scale}" / "report" / "index.html")
+        found.to_html(folder / "report" / "index.html")
     return tables
 
 
@@ -295,21 +293,18 @@ def write_studies(name: str, scale: Scale, folder: Path, *, make: bool = True, p
 
     With `make`, files that the studies need (`Part.make_files`) are made in the same folder, if they are missing.
     """
-    from ruamel.yaml import YAML
-
+    writer = YAML(typ="safe", pure=True)
+    writer.width = 1 << 16  # no line breaks within names that contain spaces
+    writer.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # rows keep their order
+    folder.mkdir(parents=True, exist_ok=True)
     files = []
     for part in reproductions[name].parts:
         if part.study is None:
             continue
         if part.make_files is not None and make:
             part.make_files(scale, folder, progress)
-        buffer = io.StringIO()
-        writer = YAML(typ="safe", pure=True)
-        writer.width = 1 << 16  # no line breaks within names that contain spaces
-        writer.dump(part.study(scale), buffer)
-        file = folder / f"{part.name}-{scale}.yaml"
-        write_atomically(file, buffer.getvalue().encode())
-        files.append(file)
+        files.append(folder / f"{part.name}-{scale}.yaml")
+        writer.dump(part.study(scale), files[-1])
     return files
 
 
@@ -336,7 +331,7 @@ def make_table(
     rows: list[dict[str, Any]] = []
     values: dict[str, dict[str, float]] = {column.key: {} for column in part.columns}
     for name, own in _group_rows(part.rows, frame, order or {}):
-        row: dict[str, Any] = {part.row_heading: name, "paper": _format_rounded(part.paper.get(name))}
+        row: dict[str, Any] = {part.row_heading: name}
         for column in part.columns:
             interval, count = column.interval(own, part.level)
             value = float("nan") if interval is None else interval.value
@@ -345,7 +340,7 @@ def make_table(
             row[f"{column.key}_low"] = None if interval is None else interval.low
             row[f"{column.key}_high"] = None if interval is None else interval.high
             row[f"{column.key}_bound"] = interval is not None and not interval.exact
-            row[f"{column.key} (paper)"] = _format_exact(column.paper.get(name))
+            row[f"{column.key} (paper)"] = _format_paper(part.read_paper(column).get(name))
             if column.chance is not None:
                 above = column.above_chance(own, part.level) or (None,) * 3
                 for end, number in zip(("", "_low", "_high"), above, strict=True):
@@ -381,18 +376,13 @@ def _find_values(frame: pl.DataFrame, axis: str) -> list[Any]:
 
 def _keep_measurement(part: Part, frame: pl.DataFrame, folder: Path) -> Table:
     """Store a measurement with a description of the machine, and make its table."""
-    buffer = io.BytesIO()
-    frame.write_parquet(buffer)
-    write_atomically(folder / "measured.parquet", buffer.getvalue())
-    write_atomically(folder / "environment.json", json.dumps(environment(), indent=1).encode())
+    folder.mkdir(parents=True, exist_ok=True)
+    frame.write_parquet(folder / "measured.parquet")
+    (folder / "environment.json").write_text(json.dumps(environment(), indent=1))
     return make_table(part, frame)
 
 
-def _format_rounded(value: float | str | None) -> str:
-    return "–" if value is None else value if isinstance(value, str) else format_number(value, 3)
-
-
-def _format_exact(value: float | str | None) -> str:
+def _format_paper(value: float | str | None) -> str:
     return "–" if value is None else value if isinstance(value, str) else f"{value:zg}".replace("-", "−")
 
 

@@ -14,35 +14,34 @@ from standfast.cli.dry_runs import dry_run
 from standfast.errors import StandfastError
 from standfast.study.file.spec import study_from
 
-#: the module of each paper that names its tables
+#: the script of each paper that registers its tables
 TABLES = {
-    "safari": ("tables", "cifar", "imagenet"),
-    "lens": ("tables",),
-    "c_eval": ("figures",),
-    "senc": ("figures",),
-    "coarse_to_fine": ("synthetic",),
-    "natural_changes": ("tables",),
+    "safari": "tables",
+    "lens": "tables",
+    "c_eval": "figures",
+    "senc": "figures",
+    "coarse_to_fine": "synthetic",
+    "natural_changes": "tables",
 }
 #: how the names of its tables begin
-_PREFIXES = dict(zip(TABLES, ("safari", "lens", "ceval", "senc", "coarse", "fass"), strict=True))
+_PREFIXES = dict(zip(TABLES, ("safari-", "lens-", "ceval-", "senc-", "coarse-", "fass-"), strict=True))
 
 
 def load_tables(*papers: str) -> None:
     """Register the tables of these papers."""
     for paper in papers:
-        for module in TABLES[paper]:
-            import_module(f"papers.{paper}.{module}")
+        import_module(f"papers.{paper}.{TABLES[paper]}")
 
 
 def main(paper: str) -> None:
     """Run the command of a paper with the arguments of the command line, and exit."""
     load_tables(paper)
-    names = {name.partition("-")[2]: name for name in reproductions.names() if name.startswith(_PREFIXES[paper])}
-    lines = (f"  {short:12} {reproductions[name].title}" for short, name in names.items())
+    prefix = _PREFIXES[paper]
+    names = {name.removeprefix(prefix): name for name in reproductions.names() if name.startswith(prefix)}
     parser = argparse.ArgumentParser(
         f"python -m papers.{paper}",
         description="Run a published table or figure as a study, and print our numbers beside the paper's.",
-        epilog="tables:\n" + "\n".join(lines),
+        epilog="tables:\n" + "\n".join(f"  {table:12} {reproductions[name].title}" for table, name in names.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", choices=names, metavar="NAME", help="which table or figure; see below")
@@ -50,17 +49,15 @@ def main(paper: str) -> None:
     parser.add_argument("--out", type=Path, default=Path("results/papers"), help="folder for the results")
     parser.add_argument("--workers", help="how many processes, or auto")
     parser.add_argument("--study", type=Path, help="write the study files into this folder, and run nothing")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print what would be done, its cost, and what is missing"
-    )
+    parser.add_argument("--dry-run", action="store_true", help="print the jobs, their cost, and what is missing")
     asked = parser.parse_args()
     try:
-        sys.exit(_run(names[asked.name], asked))
+        sys.exit(_run(names[asked.name], asked, f"{parser.prog} {asked.name} --scale {asked.scale}"))
     except StandfastError as error:
         sys.exit(f"error: {error}")
 
 
-def _run(name: str, asked: argparse.Namespace) -> int:
+def _run(name: str, asked: argparse.Namespace, command: str) -> int:
     if asked.study is not None:
         for file in write_studies(name, asked.scale, asked.study):
             print(f"study: {file}")
@@ -70,7 +67,7 @@ def _run(name: str, asked: argparse.Namespace) -> int:
         return 1 if dry_run_reproduction(name, asked.scale, asked.out) else 0
     workers = asked.workers if asked.workers in (None, "auto") else int(asked.workers)
     show = partial(print_table, scale=asked.scale)
-    tables = reproduce(name, asked.scale, asked.out, workers=workers, show=show)
+    tables = reproduce(name, asked.scale, asked.out, workers=workers, show=show, command=command)
     print(f"results: {asked.out}")
     return 1 if any(table.failures for table in tables) else 0
 

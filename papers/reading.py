@@ -112,6 +112,11 @@ def all_hold(outcomes: Iterable[bool | None]) -> bool | None:
     return False if False in known else True if known and all(known) else None
 
 
+def negate(holds: bool | None) -> bool | None:
+    """Whether the opposite holds."""
+    return None if holds is None else not holds
+
+
 def compute_correlations(first: Array, second: Array, digits: Array) -> Correlations:
     """Pearson's and Spearman's correlation with 95% intervals from a bootstrap over `digits`, all of the same shape."""
     names, groups = np.unique(digits, return_inverse=True)

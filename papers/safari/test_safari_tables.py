@@ -1,4 +1,4 @@
-"""SAFARI's reproductions: what they read from results, the paper's numbers in place, verdicts, and tiny runs."""
+"""SAFARI's reproductions: their studies, what their tables read from results, and what they judge."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-import scipy.stats
 import torch
 
 import standfast
 from papers.base import (
-    Column,
     Part,
     Reproduction,
     Scale,
@@ -27,7 +25,6 @@ from papers.base import (
     write_studies,
 )
 from papers.printing import print_table
-from papers.reading import all_separated, group_by_outcome, paired_differences
 from papers.safari.explainers import EXPLAINER_PART, SAMPLES_PART, SEGMENTATION_PART
 from papers.safari.parts import digits_near_boundary, is_clearly_above
 from papers.safari.settings import CURVE_PART, ITERATION_PART, POPULATION_PART
@@ -39,13 +36,12 @@ from papers.safari.tables import (
     SMALL_PGD,
     SMALL_RADIUS_PART,
 )
-from papers.safari.times import TIME_PART, measure_times, necessary_seconds
+from papers.safari.times import TIME_PART, measure_times
 from standfast.data.root import data_root
-from standfast.explainers import LIME, Explainer
+from standfast.explainers import Explainer
 from standfast.explainers import get as get_explainer
 from standfast.explainers.gradients.input_gradients import IntegratedGradients
 from standfast.metrics import WorstCase
-from standfast.statistics.paired import bootstrap_interval
 from standfast.study.file.spec import study_from
 from standfast.study.results import JOB_COLUMNS, Results
 from standfast.study.store import Store
@@ -58,12 +54,11 @@ SHARED: dict[str, Any] = {
     "status": "ok",
     "job": "a",
 }
-NAMES = [
-    *(f"safari-table{number}" for number in (1, 2, 3, 4, 6, 7)),
-    *(f"safari-figure{number}" for number in (2, 3, 4)),
-]
-PARTS = [part for name in NAMES for part in reproductions[name].parts]
-STUDIES = [part for part in PARTS if part.study is not None]
+PARTS = {
+    part.name: part for name in reproductions.names() if name.startswith("safari") for part in reproductions[name].parts
+}
+STUDIES = [part for part in PARTS.values() if part.study is not None]
+HAT, TILDE, LOG_HAT, LOG_TILDE = "sol_F-hat (PCC)", "sol_F-tilde (PCC)", "ln P_F-hat", "ln P_F-tilde"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,37 +71,32 @@ class Made(Results):
         return self.arrays[job]
 
 
-def rows(column: str, values: Any, **coordinates: Any) -> pl.DataFrame:
-    """Rows of `Results.samples` for values of samples 0, 1, ..."""
+def rows(column: str, values: Any, **more: Any) -> pl.DataFrame:
+    """Rows of `Results.samples` for values of samples 0, 1, ..., with further columns of one value each."""
     values = np.asarray(values, dtype=float)
     frame = pl.DataFrame({"sample": np.arange(len(values)), column: values})
-    return frame.with_columns(pl.lit(value).alias(name) for name, value in {**SHARED, **coordinates}.items())
+    return frame.with_columns(pl.lit(value).alias(name) for name, value in {**SHARED, **more}.items())
 
 
-def results_of(
-    part: Part, frame: pl.DataFrame, folder: Path, arrays: dict[str, dict[str, np.ndarray]] | None = None
-) -> Results:
-    """As a study of the part would have left them."""
+def scatter(column: str, means: dict[str, float], by: str, spread: float = 0.01, **more: Any) -> pl.DataFrame:
+    """Eight rows around each mean, with the names of the means in the column `by`."""
+    noise = np.random.default_rng(5).normal(size=(len(means), 8))
+    return pl.concat(
+        rows(column, mean + spread * noise[place], **{**more, by: name})
+        for place, (name, mean) in enumerate(means.items())
+    )
+
+
+def read(part: Part, *frames: pl.DataFrame, **arrays: np.ndarray) -> Table:
+    """The part's table from results as a small study of it would have left them."""
+    frame = pl.concat(frames, how="diagonal")
     assert part.study is not None
     study = part.study("small")
     metrics = {label: {"metric": entry["name"], "options": entry} for label, entry in study["metrics"].items()}
     manifest = {"explainers": list(study["explainers"]), "models": study["models"], "metrics": metrics, "data": {}}
-    jobs = pl.DataFrame(
-        [
-            {
-                **dict.fromkeys(JOB_COLUMNS),
-                "job": job,
-                "start": 0,
-                "stop": len(next(iter(own.values()))),
-                "seconds": 1.0,
-                "status": "done",
-                "artefacts": True,
-            }
-            for job, own in (arrays or {}).items()
-        ],
-        schema=JOB_COLUMNS,
-    )
-    return Made(Store(folder), manifest, frame, jobs, len(jobs), arrays or {})
+    job = {**dict.fromkeys(JOB_COLUMNS), "job": "a", "start": 0, "stop": frame["sample"].n_unique(), "seconds": 1.0}
+    jobs = pl.DataFrame([{**job, "status": "done", "artefacts": bool(arrays)}], schema=JOB_COLUMNS)
+    return read_table(part, Made(Store("memory://none"), manifest, frame, jobs, 1, {"a": arrays}))
 
 
 def outcomes(table: Table, words: str) -> dict[str, bool | None]:
@@ -114,127 +104,46 @@ def outcomes(table: Table, words: str) -> dict[str, bool | None]:
     return {heading: holds for text, where, holds in table.verdicts if words in text for heading in where.split(", ")}
 
 
-# ---- the extension of tables ----
-
-
-def test_rows_may_be_models_metrics_or_both(tmp_path: Path) -> None:
-    frame = pl.concat(
-        rows("c", np.arange(5) + shift, model=model, label=label)
-        for shift, (model, label) in enumerate((m, lab) for m in ("A", "B") for lab in ("x", "y"))
-    )
-    column = Column("c", "c", paper={"A, y": 1.5, "B": "about 2"})
-    order = {"model": ["B", "A"], "label": ["x", "y"]}
-
-    def table(*axes: str) -> pl.DataFrame:
-        return make_table(Part("p", "t", None, (column,), rows=axes), frame, order).rows
-
-    assert table("model")["model"].to_list() == ["B", "A"]
-    assert table("model")["c"].to_list() == pytest.approx([4.5, 2.5])
-    assert table("model")["c (paper)"].to_list() == ["about 2", "–"]
-    both = table("model", "label")
-    assert both["model, metric"].to_list() == ["B, x", "B, y", "A, x", "A, y"]
-    assert both["c"].to_list() == pytest.approx([4.0, 5.0, 2.0, 3.0])
-    assert both["c (paper)"].to_list() == ["–", "–", "–", "1.5"]
-    assert table("label")["metric"].to_list() == ["x", "y"]
-
-
-def test_bounds_are_taken_for_values_and_the_mean_for_a_bound(capsys: pytest.CaptureFixture[str]) -> None:
-    values, floor = np.array([-20.0, -30.0, -100.0, -40.0]), np.array([False, False, True, False])
-    frame = rows("log_probability", values).with_columns(pl.Series("censored", floor))
-    columns = [
-        Column(s, "log_probability", statistic=s, censored="censored", side="upper", decimals=1, paper={"r": -3.87})  # type: ignore[arg-type]
-        for s in ("bounded", "mean", "median")
-    ]
-    part = Part("p", "title", None, tuple(columns), rows=("explainer",), level=0.9)
-    table = make_table(part, frame.with_columns(pl.lit("r").alias("explainer")))
-    row = table.rows.row(0, named=True)
-    assert row["log_probability bounded"] == pytest.approx(values.mean())
-    assert row["log_probability bounded_bound"]
-    assert row["log_probability"] == pytest.approx(-30.0)
-    assert row["log_probability median"] == pytest.approx(-35.0)
-    expected = bootstrap_interval(values, "mean", level=0.9)
-    assert expected is not None
-    assert (row["log_probability bounded_low"], row["log_probability bounded_high"]) == (expected.low, expected.high)
-    wider = make_table(dataclasses.replace(part, level=0.95), frame.with_columns(pl.lit("r").alias("explainer"))).rows
-    assert wider["log_probability bounded_low"][0] <= row["log_probability bounded_low"]
-    print_table(table, "small")
-    printed = capsys.readouterr().out
-    for words in ("≤ −47.5 [", "−3.87", "paper"):
-        assert words in printed
-
-
-def test_verdicts_need_both_intervals_apart_and_paired_differences() -> None:
-    rng = np.random.default_rng(0)
-    base, noise = rng.normal(size=40), rng.normal(size=(4, 40)) * 0.05
-    shifts = {"low": 0.0, "near": 0.3, "high": 5.0, "equal": 0.0}
-    frame = pl.concat(
-        rows("v", base + shift + noise[i], label="m", model=name) for i, (name, shift) in enumerate(shifts.items())
-    )
-
-    def judged(first: str, second: str, higher: bool = True) -> bool | None:
-        return is_clearly_above(frame, [(first, second)], "v", "model", 0.9, higher)
-
-    assert judged("high", "low") is True
-    assert judged("low", "high") is False
-    assert judged("low", "high", higher=False) is True
-    assert judged("near", "low") is None, "paired differences alone do not tell where the intervals overlap"
-    assert all_separated(frame, [("near", "low")], "v", "model", 0.9) is None
-    assert judged("equal", "low") is None
-    assert judged("high", "nobody") is None
-    assert is_clearly_above(frame, [], "v", "model", 0.9, True) is None
-    # the intervals are Student's at that level
-    low, high = scipy.stats.t.interval(0.9, 39, base.mean(), scipy.stats.sem(base))
-    exact = rows("v", base, label="m", model="a")
-    for gap, expected in ((0.99, None), (1.01, True)):
-        both = pl.concat([exact, rows("v", base + gap * (high - low), label="m", model="b")])
-        assert all_separated(both, [("b", "a")], "v", "model", 0.9) is expected
-    assert group_by_outcome("t", {"a": True, "b": None, "c": True}) == [("t", "a, c", True), ("t", "b", None)]
-
-
-def test_differences_pair_repeats(tmp_path: Path) -> None:
-    frame = pl.concat(
-        rows("v", [1.0 + repeat, 2.0], label="m", explainer=name, repeat=repeat)
-        for repeat in (0, 1)
-        for name in ("a", "b")
-    ).with_columns(pl.when(pl.col("explainer") == "a").then(pl.col("v") + 3).otherwise(pl.col("v")).alias("v"))
-    assert paired_differences(frame, "a", "b", "v").tolist() == [3.0] * 4
-
-
 # ---- studies ----
 
 
 @pytest.mark.parametrize("part", STUDIES, ids=lambda part: part.name)
-def test_full_studies_have_the_papers_sizes_and_small_ones_less(part: Part) -> None:
+def test_full_studies_are_larger_and_budgets_are_those_of_searches(part: Part) -> None:
     assert part.study is not None
-    small, full = (study_from(part.study(scale)) for scale in ("small", "full"))
-    for study, scale in ((small, "small"), (full, "full")):
-        for entry in study.metrics.values():
-            assert entry.value.neighbourhood == standfast.LinfBall(0.1 if "linf01" in part.name else 0.3)
-        assert part.departures(scale)  # type: ignore[arg-type]
-    assert (full.samples or 0) >= (small.samples or 0)
-
-    def work(study: Any) -> int:
-        return sum(entry.value.expected_evaluations() for entry in study.metrics.values()) * study.samples
-
-    assert work(full) > 10 * work(small)
+    radius = 0.1 if "linf01" in part.name else 0.03 if part.name in ("safari-architectures", "safari-imagenet") else 0.3
+    populations = [size * (iterations + 1) for size in (50, 100, 200, 500, 1000) for iterations in (10, 500)]
+    searches = [*populations, 40, 60, 200, 500, 600, 3000, 5000, 6000, 10_000, 500_000]
+    budgets = {WorstCase.plan_budget(evaluations) for evaluations in searches}
+    work = {}
+    for scale in ("small", "full"):
+        content = part.study(scale)
+        assert {entry["budget"] for entry in content["metrics"].values() if "budget" in entry} <= budgets
+        study = study_from(content)
+        metrics = [entry.value for entry in study.metrics.values()]
+        assert all(metric.neighbourhood == standfast.LinfBall(radius) for metric in metrics)
+        work[scale] = study.samples * sum(metric.expected_evaluations() for metric in metrics)  # type: ignore[operator, misc]
+    assert work["full"] > 10 * work["small"]
+    assert part.departures("small") != part.departures("full")
 
 
 def test_full_sizes() -> None:
-    full = {part.name: part.study("full") for part in STUDIES if part.study is not None}
-    assert full["safari-searches"]["metrics"]["genetic"]["budget"] == WorstCase.plan_budget(500_000)
-    assert full["safari-training"]["samples"] == full["safari-explainers"]["samples"] == 100
-    subset = full["safari-training"]["metrics"]["ln P F-hat"]
-    assert (subset["particles"], subset["quantile"], subset["moves"], subset["floor"]) == (1000, 0.1, 250, -100.0)
-    assert full["safari-explainers"]["metrics"]["worst F-hat"]["search"] == {"genetic": {"population": 1000}}
-    assert list(full["safari-training"]["models"]) == list(SCHEMES)
-    schemes = [model["name"] for model in full["safari-training"]["models"].values()]
-    assert schemes == [f"lenet5-mnist-{scheme}" for scheme in SCHEMES]
+    full = {part.name.removeprefix("safari-"): part.study("full") for part in STUDIES if part.study is not None}
+    most = WorstCase.plan_budget(500_000)
+    genetic = {"genetic": {"population": 1000}}
+    assert full["searches"]["metrics"]["genetic"]["budget"] == most
+    for name in ("explainers", "surrogates", "segmentation", "architectures"):
+        worst = full[name]["metrics"]["worst F-hat"]
+        assert (worst["budget"], worst["search"], full[name]["samples"]) == (most, genetic, 100)
+    for name in ("training", "explainers", "surrogates", "segmentation", "architectures"):
+        subset = full[name]["metrics"]["ln P F-hat"]
+        assert (subset["particles"], subset["quantile"], subset["moves"], subset["floor"]) == (1000, 0.1, 250, -100.0)
+    schemes = {name: model["name"] for name, model in full["training"]["models"].items()}
+    assert schemes == {scheme: f"lenet5-mnist-{scheme}" for scheme in SCHEMES}
+    assert (full["imagenet"]["samples"], full["imagenet"]["data"]["ImageNet"]["options"]["side"]) == (20, 224)
 
 
 def test_the_smooth_networks_have_the_same_studies_on_larger_images() -> None:
-    """Everything but the networks and their data is equal, and both are known."""
-    named = {part.name: part for part in PARTS}
-    pairs = [(named[name.removesuffix("-smooth")], part) for name, part in named.items() if name.endswith("-smooth")]
+    pairs = [(PARTS[name.removesuffix("-smooth")], part) for name, part in PARTS.items() if name.endswith("-smooth")]
     assert len(pairs) == 8
     for rectified, smooth in pairs:
         assert rectified.study is not None
@@ -251,312 +160,8 @@ def test_the_smooth_networks_have_the_same_studies_on_larger_images() -> None:
                 assert one[section] == other[section]
             near = "function" in next(iter(one["data"].values()))
             assert near or other["data"] == {"MNIST": "mnist32:test"}
-            assert "tanh and average pooling on 32x32 pixels, as in the paper" in smooth.departures(scale)
             assert "ReLU" not in smooth.departures(scale)
             assert "ReLU" in rectified.departures(scale)
-
-
-# ---- Table 1 ----
-
-
-@pytest.mark.parametrize(("shift", "expected"), [(3.0, True), (-3.0, False), (0.0, None)])
-def test_table_1(shift: float, expected: bool | None, tmp_path: Path) -> None:
-    rng = np.random.default_rng(1)
-    noise = rng.normal(size=(2, 3, 12))
-    frame = pl.concat(
-        rows("similarity", noise[i, 0] + move, label=label).with_columns(
-            pl.Series("sens_max", noise[i, 1] + move), pl.Series("sens_lips", noise[i, 2] + move)
-        )
-        for i, (label, move) in enumerate((("genetic", shift), ("random", 0.0)))
-    )
-    table = read_table(SEARCH_PART, results_of(SEARCH_PART, frame, tmp_path))
-    assert table.rows["metric"].to_list() == ["genetic", "random", "block", "gradient"]
-    assert table.rows["sens_max (paper)"].to_list()[:2] == ["36.067", "15.226"]
-    assert table.rows["similarity"][0] == pytest.approx(noise[0, 0].mean() + shift)
-    assert set(outcomes(table, "GA outperforms SMC").values()) == {expected}
-    assert set(outcomes(table, "white-box").values()) == {None}
-
-
-# ---- Table 2 ----
-
-
-def test_table_2_counts_as_the_paper_and_as_it_is(tmp_path: Path) -> None:
-    # Eq. 16 for five levels of 0.1 and a last one, and samples of plain Monte Carlo from it
-    last = math.exp(-12.25) / 0.1**5
-    line = np.concatenate([np.log(0.1) * np.arange(1, 6), [-12.25]])
-    arrays = {"a": {"level_log_probability": np.array([[*line, np.nan], [*line, np.nan]])}}
-    frame = rows("log_probability", [-12.25, -12.25], label="F-hat").with_columns(
-        pl.lit(0.3).alias("std_error"),
-        pl.col("log_probability").alias("value"),
-        pl.lit(False).alias("bound"),
-        pl.lit(5200).alias("model_evaluations"),
-    )
-    table = read_table(EFFICIENCY_PART, results_of(EFFICIENCY_PART, frame, tmp_path, arrays))
-    row = table.rows.row(0, named=True)
-    eq16 = (5 * 9 + (1 - last) / last) / 200
-    assert row["False eq16"] == pytest.approx(eq16)
-    assert row["False delta2"] == pytest.approx(0.09)
-    assert row["False samples_paper"] == pytest.approx(6 * 200)
-    assert row["False model_evaluations"] == 5200
-    assert 10 ** row["False monte_carlo"] == pytest.approx((1 - math.exp(-12.25)) / math.exp(-12.25) / 0.09)
-    assert 10 ** row["False monte_carlo_paper"] == pytest.approx(math.expm1(12.25) / eq16)
-    assert row["False samples_paper (paper)"] == "15000"
-    assert row["value bounded (paper)"] == "−12.25"
-    # the paper's own numbers fit each other
-    assert math.expm1(12.25) / 0.0184 == pytest.approx(1.13e7, rel=0.01)
-    assert outcomes(table, "SS requires fewer") == {"F-hat": True, "F-tilde": None}
-
-
-@pytest.mark.parametrize(("evaluations", "expected"), [(10**4, True), (10**9, False), (10**6, None)])
-def test_table_2_verdict(evaluations: int, expected: bool | None, tmp_path: Path) -> None:
-    values = -10.0 + np.linspace(-2, 2, 8)
-    frame = rows("log_probability", values, label="F-hat").with_columns(
-        pl.lit(0.2).alias("std_error"),
-        pl.col("log_probability").alias("value"),
-        pl.lit(False).alias("bound"),
-        pl.lit(evaluations).alias("model_evaluations"),
-    )
-    line = np.stack([values / 2, values], axis=1)
-    results = results_of(EFFICIENCY_PART, frame, tmp_path, {"a": {"level_log_probability": line}})
-    assert outcomes(read_table(EFFICIENCY_PART, results), "SS requires fewer")["F-hat"] is expected
-
-
-# ---- Table 3 ----
-
-
-def schemes(column: str, label: str, values: dict[str, float], **more: Any) -> pl.DataFrame:
-    rng = np.random.default_rng(2)
-    parts = [
-        rows(column, mean + 0.3 * rng.normal(size=10), label=label, model=name, **more) for name, mean in values.items()
-    ]
-    return pl.concat(parts)
-
-
-def test_values_that_are_not_resolved_are_bounds_and_decide_nothing(tmp_path: Path) -> None:
-    """The bounds of one model are far below the values of the other, but nobody knows how far."""
-    frame = pl.concat(
-        [
-            schemes("value", "ln P F-hat", {"plain": -5.0}, bound=False),
-            schemes("value", "ln P F-hat", {"hessian": -40.0}, bound=True),
-        ]
-    )
-    table = read_table(SCHEME_PART, results_of(SCHEME_PART, frame, tmp_path))
-    rows = {row["model"]: row for row in table.rows.iter_rows(named=True)}
-    assert rows["hessian"]["ln P F-hat value bounded"] == pytest.approx(-40.0, abs=0.5)
-    assert rows["hessian"]["ln P F-hat value bounded_bound"]
-    assert not rows["plain"]["ln P F-hat value bounded_bound"]
-    assert outcomes(table, "Hessian regularisation improves")["ln P_F-hat"] is None
-
-
-def test_table_3(tmp_path: Path) -> None:
-    order = ("plain", "gradient", "hessian", "gradient-hessian", "pgd")
-    log_p = dict(zip(order, (-10.0, -20.0, -30.0, -30.0, -80.0), strict=True))
-    margins = dict(zip(order, (20.0, 10.0, 10.0, 10.0, 30.0), strict=True))
-    kept = schemes("similarity", "worst F-tilde", dict.fromkeys(order, 0.9))
-    frame = pl.concat(
-        [
-            schemes("value", "ln P c", log_p, bound=False),
-            schemes("margin", "worst c", margins),
-            kept.with_columns((pl.col("sample") > 2).alias("found")),
-        ],
-        how="diagonal",
-    )
-    table = read_table(SCHEME_PART, results_of(SCHEME_PART, frame, tmp_path))
-    assert table.rows["model"].to_list() == list(SCHEMES)
-    assert table.rows["ln P c value bounded"][0] == pytest.approx(-10.0, abs=0.5)
-    assert table.rows["worst c margin (paper)"].to_list() == ["22.43", "11.37", "10.59", "10.04", "−0.16"]
-    assert table.rows["ln P F-hat value bounded (paper)"][0] == "−3.87"
-    expected = kept.filter(pl.col("sample") > 2, pl.col("model") == "plain")["similarity"].mean()
-    assert table.rows["worst F-tilde True similarity"][0] == pytest.approx(expected)
-    hessian, best = outcomes(table, "Hessian regularisation improves"), outcomes(table, "the best")
-    wanted = ("ln P_c", "sol_c (J)", "sol_F-hat (PCC)", "sol_F-tilde (PCC)")
-    assert [hessian[heading] for heading in wanted] == [True, True, None, None]
-    assert [best[heading] for heading in wanted] == [True, False, None, None]
-    assert outcomes(table, "than input gradient")["sol_c (J)"] is None
-    assert any("ln P_c, paired: gradient minus plain −" in note.replace("-", "−") for note in table.notes)
-    assert any("class changes found" in note and "plain 70%" in note for note in table.notes)
-
-
-# ---- Fig. 2 ----
-
-
-def test_figure_2_reads_traces_at_iterations(tmp_path: Path) -> None:
-    evaluations = np.array([1, 50, 2550, 5050, 15_050, 25_050])  # population 50: iterations 0, 50, 100, 300, 500
-    pcc = np.array([[1.0, 0.9, 0.5, 0.3, 0.1, 0.095], [1.0, 0.8, 0.4, 0.2, 0.1, 0.099]])
-    arrays = {
-        "a": {
-            "trace_evaluations": np.tile(evaluations, (2, 1)),
-            "trace_similarity": pcc,
-            "trace_margin": np.full((2, 6), -2.0),
-        }
-    }
-    frame = rows("similarity", [0.0, 0.0], label="F-hat, 50")
-    table = read_table(ITERATION_PART, results_of(ITERATION_PART, frame, tmp_path, arrays))
-    assert table.rows["iterations"].to_list() == ["0", "50", "100", "200", "300", "400", "500"]
-    assert table.rows["F-hat pcc"].to_list() == pytest.approx([0.85, 0.45, 0.25, 0.25, 0.1, 0.1, 0.097])
-    assert outcomes(table, "converged") == {"F-hat": None, "F-tilde": None}  # an interval of two digits is wide
-    assert outcomes(table, "constraint J") == {"F-hat": True, "F-tilde": None}
-
-
-def test_figure_2_population(tmp_path: Path) -> None:
-    rng = np.random.default_rng(3)
-    flat = {50: 0.5, 100: 0.4, 200: 0.3, 500: 0.20, 1000: 0.2}
-    frame = pl.concat(
-        rows("similarity", value + 0.001 * rng.normal(size=10), label=f"F-hat, {size}, {equal}")
-        for equal in ("iterations", "evaluations")
-        for size, value in flat.items()
-    )
-    table = read_table(POPULATION_PART, results_of(POPULATION_PART, frame, tmp_path))
-    assert table.rows["population"].to_list() == ["50", "100", "200", "500", "1000"]
-    assert table.rows["F-hat iterations similarity"].to_list() == pytest.approx(list(flat.values()), abs=0.01)
-    assert outcomes(table, "population size over 500")["F-hat"] is True
-    assert outcomes(table, "more important")["F-hat"] is False, "here small populations do worse"
-
-
-# ---- Fig. 3 ----
-
-
-@pytest.mark.parametrize(("offset", "expected"), [(0.0, True), (-4.0, False)])
-def test_figure_3_compares_with_pooled_monte_carlo(offset: float, expected: bool, tmp_path: Path) -> None:
-    rng = np.random.default_rng(4)
-    hits = [np.log(1e-3), np.log(3e-3), np.log(5e-4)]  # the third is no hit: an upper bound
-    frames = [
-        rows("log_probability", [value], label="F-hat, 0.5, Monte Carlo", repeat=r).with_columns(
-            pl.lit(r == 2).alias("censored"), pl.lit(0.06).alias("std_error")
-        )
-        for r, value in enumerate(hits)
-    ]
-    truth = math.log(4e-3 / 3)
-    for method, shift in (("gaussian", offset), ("random walk", -1.0)):
-        for moves, spread in (("1", 2.0), ("25", 0.02)):
-            for r in range(3):
-                value = truth + shift * (moves == "25") + spread * (1 + 0.1 * rng.normal())
-                own = rows("log_probability", [value], label=f"F-hat, 0.5, {method}, {moves}", repeat=r)
-                frames.append(own.with_columns(pl.lit(False).alias("censored"), pl.lit(0.1).alias("std_error")))
-    table = read_table(CURVE_PART, results_of(CURVE_PART, pl.concat(frames), tmp_path))
-    assert table.rows["event, threshold, moves"].to_list() == ["F-hat, 0.5, 1", "F-hat, 0.5, 25"]
-    assert table.rows["gaussian truth"][0] == pytest.approx(truth)
-    assert table.rows["gaussian error"][1] == pytest.approx(offset, abs=0.05)
-    spread = math.sqrt(0.06**2 * (1e-3**2 + 3e-3**2)) / 3 / math.exp(truth)
-    assert table.rows["gaussian truth_error"][0] == pytest.approx(spread)
-    assert outcomes(table, "SS overlaps") == {"gaussian": expected, "random walk": False}
-    assert outcomes(table, "increased MH steps")["gaussian"] is expected
-
-
-def test_figure_3_counts_runs_without_an_estimate(tmp_path: Path) -> None:
-    frames = [rows("log_probability", [-5.0], label="F-hat, 0.5, Monte Carlo").with_columns(
-        pl.lit(False).alias("censored"), pl.lit(0.01).alias("std_error"))]  # fmt: skip
-    for method, lost in (("gaussian", 0), ("random walk", 3)):
-        for r in range(4):
-            own = rows("log_probability", [-5.0 - 0.01 * r], label=f"F-hat, 0.5, {method}, 5", repeat=r)
-            frames.append(own.with_columns(pl.lit(r < lost).alias("censored"), pl.lit(0.1).alias("std_error")))
-    table = read_table(CURVE_PART, results_of(CURVE_PART, pl.concat(frames), tmp_path))
-    assert outcomes(table, "SS overlaps") == {"gaussian": True, "random walk": False}
-    assert table.rows["random walk lost"][0] == pytest.approx(0.75)
-
-
-# ---- Fig. 4, Tables 6 and 7 ----
-
-
-def explained(values: dict[str, float], column: str, label: str, **more: Any) -> pl.DataFrame:
-    rng = np.random.default_rng(5)
-    return pl.concat(
-        rows(column, value + 0.01 * rng.normal(size=8), explainer=name, label=label, **more)
-        for name, value in values.items()
-    )
-
-
-def test_figure_4(tmp_path: Path) -> None:
-    pcc = {"Gradient x Input": 0.1, "Integrated Gradients": 0.5, "Guided Backprop": 0.2, "LRP": 0.3, "DeepLift": 0.6}
-    frame = pl.concat(
-        [
-            explained(pcc, "similarity", "worst F-hat"),
-            explained({**pcc, "LRP": 0.05}, "similarity", "worst F-tilde", found=True),
-            explained(dict.fromkeys(pcc, -10.0), "value", "ln P F-hat", bound=False),
-        ],
-        how="diagonal",
-    )
-    table = read_table(EXPLAINER_PART, results_of(EXPLAINER_PART, frame, tmp_path))
-    assert table.rows["explainer"].to_list() == list(pcc)
-    hat = outcomes(table, "DeepLift and IG outperform")
-    assert hat == {"sol_F-hat (PCC)": True, "ln P_F-hat": None}
-    assert outcomes(table, "Guided Backprop below all others")["sol_F-hat (PCC)"] is False
-    assert outcomes(table, "LRP shows better")["sol_F-tilde (PCC)"] is True
-
-
-def test_tables_6_and_7(tmp_path: Path) -> None:
-    names = [f"{kind}+{count}" for kind in ("LIME", "SHAP") for count in (50, 200, 500)]
-    likely = dict(zip(names, (-0.4, -0.4, -9.0, -8.0, -0.4, -0.4), strict=True))
-    frame = explained(likely, "value", "ln P F-hat", bound=False)
-    table = read_table(SAMPLES_PART, results_of(SAMPLES_PART, frame, tmp_path))
-    assert table.rows["explainer"].to_list() == names
-    assert table.rows["ln P F-tilde value bounded (paper)"].to_list()[2] == "−16.98"
-    lack = outcomes(table, "lack robustness")
-    assert [lack["LIME+50"], lack["LIME+500"]] == [True, False]
-    held = {(text, where): holds for text, where, holds in table.verdicts}
-    assert held["500 samples are not significantly more robust than 50", "LIME ln P_F-hat"] is False
-    assert held["500 samples are not significantly more robust than 50", "SHAP ln P_F-hat"] is True
-
-    frame = pl.concat(
-        [
-            explained({"not fixed": -0.4, "fixed": -9.0}, "value", "ln P F-hat", bound=False),
-            explained({"not fixed": -9.0, "fixed": -4.0}, "value", "ln P F-tilde", bound=False),
-        ]
-    )
-    table = read_table(SEGMENTATION_PART, results_of(SEGMENTATION_PART, frame, tmp_path))
-    assert table.rows["ln P F-hat value bounded (paper)"].to_list() == ["−0.37", "−34.22"]
-    assert outcomes(table, "sensitive to noise") == {"sol_F-hat (PCC)": None, "ln P_F-hat": True}
-    assert outcomes(table, "not effective")["ln P_F-tilde"] is True
-
-
-# ---- Table 4 ----
-
-
-def test_times_are_in_units_of_the_models_passes() -> None:
-    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=64)
-    explainers: dict[str, Explainer] = {"one": get_explainer("input_x_gradient"), "many": IntegratedGradients(steps=50)}
-    frame = measure_times(model, standfast.data.bundled("digits").inputs[:1], 64, explainers, 3)
-    assert frame["explainer"].to_list() == ["one"] * 3 + ["many"] * 3
-    one, many = (frame.filter(pl.col("explainer") == name)["passes"].median() for name in ("one", "many"))
-    assert 8 * one < many  # type: ignore[operator]
-    assert frame["seconds"].min() > 0  # type: ignore[operator]
-    assert necessary_seconds(LIME(samples=200), 1.0, 3.0) == LIME(samples=200).rows_per_input
-    assert necessary_seconds(IntegratedGradients(steps=20), 1.0, 3.0) == 60.0
-    assert necessary_seconds(get_explainer("deeplift"), 1.0, 3.0) == 6.0
-    assert necessary_seconds(get_explainer("gradcam"), 1.0, 3.0) == 1.0
-
-
-def test_a_measurement_is_read_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    frame = pl.DataFrame(
-        {
-            "explainer": ["Gradient x Input", "LIME"],
-            "sample": [0, 0],
-            "status": ["ok", "ok"],
-            "seconds": [0.1, 4.0],
-            "passes": [1.0, 40.0],
-            "share": [0.9, 0.8],
-        }
-    )
-    asked: list[Scale] = []
-
-    def measure(scale: Scale) -> pl.DataFrame:
-        asked.append(scale)
-        return frame
-
-    part = dataclasses.replace(TIME_PART, measure=measure)
-    monkeypatch.setitem(reproductions._entries, "safari-table4", Reproduction("t", (part,)))  # type: ignore[attr-defined]
-    (table,) = reproduce("safari-table4", "small", tmp_path)
-    assert asked == ["small"]
-    assert table.rows["seconds"].to_list() == [0.1, 4.0]
-    assert table.rows["seconds (paper)"].to_list() == ["0.0202", "99.21"]
-    assert outcomes(table, "much more time")["passes"] is True
-    assert [holds for text, _, holds in table.verdicts if "as in the paper" in text] == [False]
-    assert pl.read_parquet(tmp_path / "safari-times-small" / "measured.parquet").equals(frame)
-    assert (tmp_path / "safari-times-small" / "environment.json").is_file()
-    assert write_studies("safari-table4", "small", tmp_path) == []
-
-
-# ---- real, and tiny ----
 
 
 @pytest.mark.skipif(not (data_root() / "mnist").is_dir(), reason="needs MNIST")
@@ -571,6 +176,287 @@ def test_digits_near_the_boundary_are_recognised_and_change_class(model: str, sm
         copies = low[row] + (high[row] - low[row]) * noise
         share = float((classifier.predict(copies) != digits.labels[row]).double().mean())
         assert 0.0005 < share < 0.03
+
+
+# ---- Tables 1 and 2 ----
+
+
+@pytest.mark.parametrize(("shift", "expected"), [(3.0, True), (-3.0, False), (0.0, None)])
+def test_table_1(shift: float, expected: bool | None) -> None:
+    noise = np.random.default_rng(1).normal(size=(2, 3, 12))
+    table = read(
+        SEARCH_PART,
+        *(
+            rows("similarity", noise[i, 0] + move, label=label).with_columns(
+                pl.Series("sens_max", noise[i, 1] + move), pl.Series("sens_lips", noise[i, 2] + move)
+            )
+            for i, (label, move) in enumerate((("genetic", shift), ("random", 0.0)))
+        ),
+    )
+    assert table.rows["metric"].to_list() == ["genetic", "random", "block", "gradient"]
+    assert table.rows["sens_max (paper)"].to_list()[:2] == ["36.067", "15.226"]
+    assert table.rows["similarity"][0] == pytest.approx(noise[0, 0].mean() + shift)
+    assert set(outcomes(table, "GA outperforms SMC").values()) == {expected}
+    assert set(outcomes(table, "white-box").values()) == {None}
+
+
+def run_subset(values: Any, error: float, evaluations: int) -> pl.DataFrame:
+    """Rows of subset simulation for F-hat with these ln P."""
+    more = {"std_error": error, "bound": False, "model_evaluations": evaluations}
+    frame = rows("log_probability", values, label="F-hat", **more)
+    return frame.with_columns(pl.col("log_probability").alias("value"))
+
+
+def test_table_2_counts_as_the_paper_and_as_it_is() -> None:
+    # Eq. 16 for five levels of 0.1 and a last one, and samples of plain Monte Carlo from it
+    last = math.exp(-12.25) / 0.1**5
+    line = np.array([*np.log(0.1) * np.arange(1, 6), -12.25, np.nan])
+    levels = np.stack([line, line])
+    table = read(EFFICIENCY_PART, run_subset([-12.25, -12.25], 0.3, 5200), level_log_probability=levels)
+    row = table.rows.row(0, named=True)
+    eq16 = (5 * 9 + (1 - last) / last) / 200
+    assert row["False eq16"] == pytest.approx(eq16)
+    assert row["False delta2"] == pytest.approx(0.09)
+    assert row["False samples_paper"] == pytest.approx(6 * 200)
+    assert row["False model_evaluations"] == 5200
+    assert 10 ** row["False monte_carlo"] == pytest.approx((1 - math.exp(-12.25)) / math.exp(-12.25) / 0.09)
+    assert 10 ** row["False monte_carlo_paper"] == pytest.approx(math.expm1(12.25) / eq16)
+    paper = {name: row[f"{name} (paper)"] for name in ("value bounded", "False eq16", "False samples_paper")}
+    assert list(paper.values()) == ["−12.25", "0.0184", "15000"]
+    assert math.expm1(12.25) / 0.0184 == pytest.approx(1.13e7, rel=0.01)  # the paper's own numbers fit each other
+    assert row["False monte_carlo_paper (paper)"] == "7.05"
+    assert outcomes(table, "SS requires fewer") == {"F-hat": True, "F-tilde": None}
+
+
+@pytest.mark.parametrize(("evaluations", "expected"), [(10**4, True), (10**9, False), (10**6, None)])
+def test_table_2_verdict(evaluations: int, expected: bool | None) -> None:
+    values = -10.0 + np.linspace(-2, 2, 8)
+    levels = np.stack([values / 2, values], axis=1)
+    table = read(EFFICIENCY_PART, run_subset(values, 0.2, evaluations), level_log_probability=levels)
+    assert outcomes(table, "SS requires fewer")["F-hat"] is expected
+
+
+# ---- Table 3 ----
+
+
+def test_verdicts_of_table_3_need_separate_intervals_and_paired_differences() -> None:
+    rng = np.random.default_rng(0)
+    base, noise = rng.normal(size=40), rng.normal(size=(4, 40)) * 0.05
+    shifts = {"low": 0.0, "near": 0.3, "high": 5.0, "equal": 0.0}
+    frame = pl.concat(
+        rows("v", base + shift + noise[i], label="m", model=name) for i, (name, shift) in enumerate(shifts.items())
+    )
+    expected = {("high", "low"): True, ("low", "high"): False, ("near", "low"): None, ("equal", "low"): None}
+    for pair, holds in {**expected, ("high", "nobody"): None}.items():
+        assert is_clearly_above(frame, [pair], "v", "model", 0.9) is holds, pair
+    assert is_clearly_above(frame, [], "v", "model", 0.9) is None
+
+
+def test_values_that_are_not_resolved_are_bounds_and_decide_nothing() -> None:
+    """The bounds of one model are far below the values of the other, but nobody knows how far."""
+    table = read(
+        SCHEME_PART,
+        scatter("value", {"plain": -5.0}, "model", label="ln P F-hat", bound=False),
+        scatter("value", {"hessian": -40.0}, "model", label="ln P F-hat", bound=True),
+    )
+    found = {row["model"]: row for row in table.rows.iter_rows(named=True)}
+    assert found["hessian"]["ln P F-hat value bounded"] == pytest.approx(-40.0, abs=0.5)
+    assert found["hessian"]["ln P F-hat value bounded_bound"]
+    assert not found["plain"]["ln P F-hat value bounded_bound"]
+    assert outcomes(table, "Hessian regularisation improves")[LOG_HAT] is None
+
+
+def test_table_3() -> None:
+    log_p = dict(zip(SCHEMES, (-10.0, -20.0, -30.0, -30.0, -80.0), strict=True))
+    margins = dict(zip(SCHEMES, (20.0, 10.0, 10.0, 10.0, 30.0), strict=True))
+    kept = scatter("similarity", dict.fromkeys(SCHEMES, 0.9), "model", 0.3, label="worst F-tilde")
+    table = read(
+        SCHEME_PART,
+        scatter("value", log_p, "model", 0.3, label="ln P c", bound=False),
+        scatter("margin", margins, "model", 0.3, label="worst c"),
+        kept.with_columns((pl.col("sample") > 1).alias("found")),
+    )
+    assert table.rows["model"].to_list() == list(SCHEMES)
+    assert table.rows["ln P c value bounded"][0] == pytest.approx(-10.0, abs=0.5)
+    assert table.rows["worst c margin (paper)"].to_list() == ["22.43", "11.37", "10.59", "10.04", "−0.16"]
+    assert table.rows["ln P F-tilde value bounded (paper)"].to_list() == [
+        "−31.47",
+        "−44.96",
+        "−43.85",
+        "−46.19",
+        "−89.09",
+    ]
+    expected = kept.filter(pl.col("sample") > 1, pl.col("model") == "plain")["similarity"].mean()
+    assert table.rows["worst F-tilde True similarity"][0] == pytest.approx(expected)
+    hessian, best = outcomes(table, "Hessian regularisation improves"), outcomes(table, "the best")
+    wanted = ("ln P_c", "sol_c (J)", HAT, TILDE)
+    assert [hessian[heading] for heading in wanted] == [True, True, None, None]
+    assert [best[heading] for heading in wanted] == [True, False, None, None]
+    assert outcomes(table, "than input gradient")["sol_c (J)"] is None
+    assert any("ln P_c, paired: gradient minus plain −" in note for note in table.notes)
+    assert any("class changes found" in note and "plain 75%" in note for note in table.notes)
+
+
+def test_sentences_at_the_small_radius_are_judged_by_the_network_trained_there() -> None:
+    """The other adversarially trained network is worse than plain, and must not decide."""
+    similarities = dict(zip((*SCHEMES, SMALL_PGD), (0.5, 0.5, 0.6, 0.55, 0.2, 0.8), strict=True))
+    margins = {name: -value for name, value in similarities.items()}
+    table = read(
+        SMALL_RADIUS_PART,
+        scatter("margin", margins, "model", label="worst c"),
+        scatter("similarity", similarities, "model", label="worst F-hat"),
+        scatter("similarity", similarities, "model", label="worst F-hat, gradient"),
+    )
+    assert [holds for _, _, holds in table.verdicts] == [True] * 4
+    assert any(f"{SMALL_PGD} minus plain 0.3" in note for note in table.notes)
+
+
+# ---- Fig. 2 and 3 ----
+
+
+def test_figure_2_reads_traces_at_iterations() -> None:
+    evaluations = np.array([1, 50, 2550, 5050, 15_050, 25_050])  # population 50: iterations 0, 50, 100, 300, 500
+    pcc = np.array([[1.0, 0.9, 0.5, 0.3, 0.1, 0.095], [1.0, 0.8, 0.4, 0.2, 0.1, 0.099]])
+    traces = {
+        "trace_evaluations": np.tile(evaluations, (2, 1)),
+        "trace_similarity": pcc,
+        "trace_margin": np.full((2, 6), -2.0),
+    }
+    table = read(ITERATION_PART, rows("similarity", [0.0, 0.0], label="F-hat, 50"), **traces)
+    assert table.rows["iterations"].to_list() == ["0", "50", "100", "200", "300", "400", "500"]
+    assert table.rows["F-hat pcc"].to_list() == pytest.approx([0.85, 0.45, 0.25, 0.25, 0.1, 0.1, 0.097])
+    assert outcomes(table, "converged") == {"F-hat": None, "F-tilde": None}  # an interval of two digits is wide
+    assert outcomes(table, "constraint J") == {"F-hat": True, "F-tilde": None}
+
+
+def test_figure_2_population() -> None:
+    flat = {"50": 0.5, "100": 0.4, "200": 0.3, "500": 0.2, "1000": 0.2}
+    table = read(
+        POPULATION_PART,
+        *(
+            scatter("similarity", {f"F-hat, {size}, {equal}": value for size, value in flat.items()}, "label", 0.001)
+            for equal in ("iterations", "evaluations")
+        ),
+    )
+    assert table.rows["population"].to_list() == list(flat)
+    assert table.rows["F-hat iterations similarity"].to_list() == pytest.approx(list(flat.values()), abs=0.01)
+    assert outcomes(table, "population size over 500")["F-hat"] is True
+    assert outcomes(table, "more important")["F-hat"] is False, "here small populations do worse"
+
+
+def run_curve(method: str, value: float, repeat: int, censored: bool = False, error: float = 0.1) -> pl.DataFrame:
+    """One run of Fig. 3; `method` has the words of the label after the event and the threshold."""
+    more = {"repeat": repeat, "censored": censored, "std_error": error}
+    return rows("log_probability", [value], label=f"F-hat, 0.5, {method}", **more)
+
+
+@pytest.mark.parametrize(("offset", "expected"), [(0.0, True), (-4.0, False)])
+def test_figure_3_compares_with_pooled_monte_carlo(offset: float, expected: bool) -> None:
+    rng = np.random.default_rng(4)
+    hits = [np.log(1e-3), np.log(3e-3), np.log(5e-4)]  # the third is no hit: an upper bound
+    frames = [run_curve("Monte Carlo", value, r, r == 2, 0.06) for r, value in enumerate(hits)]
+    truth = math.log(4e-3 / 3)
+    for method, shift in (("gaussian", offset), ("random walk", -1.0)):
+        for moves, spread in (("1", 2.0), ("25", 0.02)):
+            centre = truth + shift * (moves == "25")
+            frames += [run_curve(f"{method}, {moves}", centre + spread * (1 + 0.1 * rng.normal()), r) for r in range(3)]
+    table = read(CURVE_PART, *frames)
+    assert table.rows["event, threshold, moves"].to_list() == ["F-hat, 0.5, 1", "F-hat, 0.5, 25"]
+    assert table.rows["gaussian truth"][0] == pytest.approx(truth)
+    assert table.rows["gaussian error"][1] == pytest.approx(offset, abs=0.05)
+    spread = math.sqrt(0.06**2 * (1e-3**2 + 3e-3**2)) / 3 / math.exp(truth)
+    assert table.rows["gaussian truth_error"][0] == pytest.approx(spread)
+    assert outcomes(table, "SS overlaps") == {"gaussian": expected, "random walk": False}
+    assert outcomes(table, "increased MH steps")["gaussian"] is expected
+
+
+def test_figure_3_counts_runs_without_an_estimate() -> None:
+    frames = [run_curve("Monte Carlo", -5.0, 0, error=0.01)]
+    for method, lost in (("gaussian", 0), ("random walk", 3)):
+        frames += [run_curve(f"{method}, 5", -5.0 - 0.01 * r, r, r < lost) for r in range(4)]
+    table = read(CURVE_PART, *frames)
+    assert outcomes(table, "SS overlaps") == {"gaussian": True, "random walk": False}
+    assert table.rows["random walk lost"][0] == pytest.approx(0.75)
+
+
+# ---- Fig. 4, Tables 6 and 7 ----
+
+
+def test_figure_4() -> None:
+    pcc = {"Gradient x Input": 0.1, "Integrated Gradients": 0.5, "Guided Backprop": 0.2, "LRP": 0.3, "DeepLift": 0.6}
+    table = read(
+        EXPLAINER_PART,
+        scatter("similarity", pcc, "explainer", label="worst F-hat"),
+        scatter("similarity", {**pcc, "LRP": 0.05}, "explainer", label="worst F-tilde", found=True),
+        scatter("value", dict.fromkeys(pcc, -10.0), "explainer", label="ln P F-hat", bound=False),
+    )
+    assert table.rows["explainer"].to_list() == list(pcc)
+    assert outcomes(table, "DeepLift and IG outperform") == {HAT: True, LOG_HAT: None}
+    assert outcomes(table, "Guided Backprop and Gradient x Input below")[HAT] is True
+    assert outcomes(table, "Guided Backprop below all others")[HAT] is False
+    assert outcomes(table, "IG above Gradient")[HAT] is True
+    assert outcomes(table, "LRP shows better")[TILDE] is True
+    assert outcomes(table, "vulnerable")[TILDE] is True
+
+
+def test_tables_6_and_7() -> None:
+    names = [f"{kind}+{count}" for kind in ("LIME", "SHAP") for count in (50, 200, 500)]
+    likely = dict(zip(names, (-0.4, -0.4, -9.0, -8.0, -0.4, -0.4), strict=True))
+    table = read(SAMPLES_PART, scatter("value", likely, "explainer", label="ln P F-hat", bound=False))
+    assert table.rows["explainer"].to_list() == names
+    assert table.rows["ln P F-tilde value bounded (paper)"].to_list()[2] == "−16.98"
+    assert table.rows["worst F-hat similarity (paper)"].to_list()[:3] == ["0.0002", "6.88e−05", "8.59e−06"]
+    lack, improved = outcomes(table, "lack robustness"), outcomes(table, "500 samples are not significantly")
+    assert [lack["LIME+50"], lack["LIME+500"]] == [True, False]
+    assert [improved[f"LIME {LOG_HAT}"], improved[f"SHAP {LOG_HAT}"]] == [False, True]
+
+    hat, tilde = {"not fixed": -0.4, "fixed": -9.0}, {"not fixed": -9.0, "fixed": -4.0}
+    table = read(
+        SEGMENTATION_PART,
+        scatter("value", hat, "explainer", label="ln P F-hat", bound=False),
+        scatter("value", tilde, "explainer", label="ln P F-tilde", bound=False),
+    )
+    assert table.rows["ln P F-hat value bounded (paper)"].to_list() == ["−0.37", "−34.22"]
+    assert outcomes(table, "sensitive to noise") == {HAT: None, LOG_HAT: True}
+    assert outcomes(table, "not effective")[LOG_TILDE] is True
+
+
+# ---- Table 4 ----
+
+
+def test_times_are_in_units_of_the_models_passes() -> None:
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu", batch_size=64)
+    explainers: dict[str, Explainer] = {"one": get_explainer("input_x_gradient"), "many": IntegratedGradients(steps=50)}
+    frame = measure_times(model, standfast.data.bundled("digits").inputs[:1], 64, explainers, 3)
+    assert frame["explainer"].to_list() == ["one"] * 3 + ["many"] * 3
+    one, many = (frame.filter(pl.col("explainer") == name)["passes"].median() for name in ("one", "many"))
+    assert 8 * one < many  # type: ignore[operator]
+    assert frame["seconds"].min() > 0  # type: ignore[operator]
+
+
+def test_a_measurement_is_read_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = {"sample": [0, 0], "status": ["ok", "ok"]}
+    numbers = {"seconds": [0.1, 4.0], "passes": [1.0, 40.0]}
+    frame = pl.DataFrame({"explainer": ["Gradient x Input", "LIME"], **shared, **numbers})
+    asked: list[Scale] = []
+
+    def measure(scale: Scale) -> pl.DataFrame:
+        asked.append(scale)
+        return frame
+
+    part = dataclasses.replace(TIME_PART, measure=measure)
+    monkeypatch.setitem(reproductions._entries, "safari-table4", Reproduction("t", (part,)))
+    (table,) = reproduce("safari-table4", "small", tmp_path)
+    assert asked == ["small"]
+    assert table.rows["seconds"].to_list() == [0.1, 4.0]
+    assert table.rows["seconds (paper)"].to_list() == ["0.0202", "99.21"]
+    assert [holds for _, _, holds in table.verdicts] == [True, False]
+    assert pl.read_parquet(tmp_path / "safari-times-small" / "measured.parquet").equals(frame)
+    assert (tmp_path / "safari-times-small" / "environment.json").is_file()
+    assert write_studies("safari-table4", "small", tmp_path) == []
+
+
+# ---- tiny runs ----
 
 
 def test_tiny_runs_of_tables_1_and_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -597,25 +483,5 @@ def test_tiny_runs_of_tables_1_and_2(tmp_path: Path, capsys: pytest.CaptureFixtu
         levels = row["samples_paper"] / 40
         assert row["model_evaluations"] - 40 * (1 + 2 * (levels - 1)) in (0, 1)  # and the seed
         assert 0 < row["eq16"] < 2
-    print_table(read_table(EFFICIENCY_PART, found.results), "small")
+    print_table(make_table(EFFICIENCY_PART, frame), "small")
     assert "N_SS" in capsys.readouterr().out
-
-
-def test_sentences_at_the_small_radius_are_judged_by_the_network_trained_there(tmp_path: Path) -> None:
-    """The other adversarially trained network is worse than plain, and must not decide."""
-    height = dict(zip((*SCHEMES, SMALL_PGD), (0.5, 0.5, 0.6, 0.55, 0.2, 0.8), strict=True))
-    rows = [
-        {"label": label, "model": model, "sample": sample, "similarity": base + 0.01 * sample, "margin": -base}
-        for label in ("worst c", "worst F-hat", "worst F-hat, gradient")
-        for model, base in height.items()
-        for sample in range(6)
-    ]
-    frame = pl.DataFrame(rows)
-    verdicts = SMALL_RADIUS_PART.verdicts(frame)
-    assert {text: holds for text, _, holds in verdicts} == {
-        "Hessian regularisation improves on plain training": True,
-        "adversarial training improves on plain training": True,
-        "input Hessian is more effective than input gradient regularisation": True,
-        "adversarial training is the best (bold in the table)": True,
-    }
-    assert any(f"{SMALL_PGD} minus plain 0.3" in note for note in SMALL_RADIUS_PART.notes(frame))
