@@ -10,13 +10,7 @@ from torch import Tensor
 
 from papers.base import load_evenly
 from standfast.errors import check, check_integer
-from standfast.explainers import (
-    Background,
-    DeepSHAP,
-    Explainer,
-    GradientSHAP,
-    RandomExplainer,
-)
+from standfast.explainers import Background, DeepSHAP, Explainer, GradientSHAP, RandomExplainer
 from standfast.model import Model
 from standfast.records import set_fields
 

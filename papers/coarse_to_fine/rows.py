@@ -47,27 +47,20 @@ SHOWN = (0.05, 0.25, 0.55, 0.95)
 AGREES = 0.6  # two orders "mostly agree" from this rank correlation on: at most 3 of 15 pairs are reversed
 
 _DEPARTURES = read_departures("coarse_to_fine/departures.yaml")
-_NOTHING: Mapping[str, Mapping[str, float | str]] = {}
+_Numbers = Mapping[str, Mapping[str, float | str]]
 
 
 def make_part(name: str, title: str, columns: tuple[Column, ...], **more: Any) -> Part:
     """A part with its study and departures from files, and a row for each network and explainer."""
-    options = {
-        "study": study_file(f"coarse_to_fine/studies/{name}.yaml"),
-        "departures": _DEPARTURES[name],
-        "prepare": make_rows,
-        "rows": ("network", "explainer"),
-        **more,
-    }
-    return Part(name=f"coarse-{name}", title=title, columns=columns, **options)
+    study = study_file(f"coarse_to_fine/studies/{name}.yaml")
+    defaults: dict[str, Any] = {"prepare": make_rows, "rows": ("network", "explainer")}
+    return Part(f"coarse-{name}", title, study, columns, departures=_DEPARTURES[name], **{**defaults, **more})
 
 
-def make_columns(
-    headings: Mapping[str, str], paper: Mapping[str, Mapping[str, float | str]] = _NOTHING
-) -> tuple[Column, ...]:
+def make_columns(headings: Mapping[str, str], paper: _Numbers | None = None) -> tuple[Column, ...]:
     """Columns with the mean and the standard deviation, by heading."""
     return tuple(
-        Column(heading, column, decimals=2, spread="deviation", paper=paper.get(heading, {}))
+        Column(heading, column, decimals=2, spread="deviation", paper=(paper or {}).get(heading, {}))
         for heading, column in headings.items()
     )
 
