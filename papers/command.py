@@ -20,7 +20,7 @@ TABLES = {
     "lens": "tables",
     "c_eval": "figures",
     "senc": "figures",
-    "coarse_to_fine": "synthetic",
+    "coarse_to_fine": "tables",
     "natural_changes": "tables",
 }
 #: how the names of its tables begin

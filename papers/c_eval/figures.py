@@ -1,9 +1,9 @@
-"""c-Eval: Fig. 4 (attacks), 9 (samples of LIME), 10 (robust models), 11 (explainers) and 13 (log-odds), on MNIST.
+"""c-Eval on MNIST: Fig. 4 (attacks), 9 (samples of LIME), 10 (robust models), 11 (explainers) and 13 (log-odds).
 
 The paper's sentences are judged by differences between explainers, models or sizes on the same digits. A sentence holds
 if the 95% intervals of all mean differences lie above 0. It does not hold if one of them lies below 0. Else it is
 undecided. Intervals of correlations come from a bootstrap over digits, because the explanations of one digit are not
-independent.
+independent. The numbers of its figures cannot be read, except for two correlations (Fig. 10).
 
 The paper is not clear about two explainers. The tables have both versions of each.
 
@@ -16,7 +16,7 @@ The paper is not clear about two explainers. The tables have both versions of ea
 from __future__ import annotations
 
 import itertools
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -24,25 +24,46 @@ import polars as pl
 import torch
 from torch import Tensor, nn
 
-from papers.base import Column, Part, Reproduction, Scale, reproductions
-from papers.c_eval.parts import (
-    ATTACK_PART,
-    ATTACKS,
-    MODEL_PART,
-    NATURAL,
-    ROBUST,
-    SAMPLE_PART,
-    describe_size,
-    make_lime,
-    make_metrics,
-    make_models,
-    make_study,
+from papers.base import Column, Part, Reproduction, reproductions
+from papers.files import read_departures, read_numbers, study_file
+from papers.reading import (
+    RESAMPLES,
+    Correlations,
+    Estimate,
+    Holds,
+    Verdict,
+    all_above,
+    compute_correlations,
+    format_correlations,
+    is_at_least,
+    judge_by_metric,
+    mean_interval,
+    note_bounds,
+    order_claim,
+    paired_differences,
+    pivot_by,
 )
-from papers.reading import RESAMPLES, Verdict, judge_by_metric, note_bounds, order_claim, pivot_by
 from standfast import data, zoo
 from standfast.data.dataset import Dataset
+from standfast.presentation.base import format_number
 from standfast.statistics.paired import midranks
 from standfast.tensors import Array
+
+STRONG = 0.7  # our reading of "strong correlation"
+NATURAL, ROBUST = "lenet5-mnist", ("lenet5-mnist-pgd045", "lenet5-mnist-pgd075")
+_DEPARTURES = read_departures("c_eval/departures.yaml")
+
+
+def _make_part(name: str, title: str, columns: tuple[Column, ...], **more: Any) -> Part:
+    return Part(
+        name=f"ceval-{name}",
+        title=title,
+        study=study_file(f"c_eval/studies/{name}.yaml"),
+        columns=columns,
+        departures=_DEPARTURES[name],
+        **more,
+    )
+
 
 # ---- data sets and explainers of the studies ----
 
@@ -50,14 +71,9 @@ from standfast.tensors import Array
 def digits_predicted(label: int, count: int) -> Dataset:
     """The first `count` digits of the MNIST test set that the bundled LeNet-5 predicts as `label`."""
     digits, module = data.mnist("test"), zoo.load(NATURAL)
-    chosen: list[int] = []
-    for start in range(0, len(digits), 500):
-        with torch.no_grad():
-            predicted = module(digits.inputs[start : start + 500]).argmax(1)
-        chosen += (start + (predicted == label).nonzero()[:, 0]).tolist()
-        if len(chosen) >= count:
-            break
-    return digits.take(chosen[:count])
+    with torch.no_grad():
+        predicted = torch.cat([module(part).argmax(1) for part in torch.split(digits.inputs, 500)])
+    return digits.take((predicted == label).nonzero()[:count, 0].tolist())
 
 
 def traffic_signs(per_class: int) -> Dataset:
@@ -73,107 +89,188 @@ def expected_gradients(module: nn.Module, inputs: Tensor, targets: Tensor) -> Te
     SHAP package calls the method GradientExplainer.
     """
     total = torch.zeros_like(inputs)
-    for baseline, share in itertools.product(_background().to(inputs), (0.1, 0.3, 0.5, 0.7, 0.9)):
+    for baseline, share in itertools.product(_load_references().to(inputs), (0.1, 0.3, 0.5, 0.7, 0.9)):
         leaf = (baseline + share * (inputs - baseline)).detach().requires_grad_(True)
         (gradient,) = torch.autograd.grad(module(leaf).gather(1, targets[:, None]).sum(), leaf)
         total += (inputs - baseline) * gradient
-    return total / (5 * len(_background()))
+    return total / (5 * len(_load_references()))
 
 
 @lru_cache(maxsize=1)
-def _background() -> Tensor:
+def _load_references() -> Tensor:
     return data.bundled("digits").inputs[-20:]
 
 
-# ---- Fig. 11: explainers ----
-
-_FIGURE11 = (40, 1000)
-_PATHS, _RAW = ("DeepLIFT", "IG 5", "IG 10", "LRP"), ("GB", "Grad")
-_RULES: dict[str, Any] = {
-    "DeepLIFT": "deeplift",
-    "IG 5": {"name": "integrated_gradients", "steps": 5},
-    "IG 10": {"name": "integrated_gradients", "steps": 10},
-    "LRP": "input_x_gradient",  # the paper's simplification
-    "GB": "guided_backprop",
-    "Grad": {"name": "saliency", "absolute": False},
-}
-_REST = ("LIME", "Grad-CAM", *_PATHS, *_RAW)
-_MAIN = ("SHAP, digits", *_REST)
+# ---- Fig. 4: the attacks against each other ----
 
 
-def _explainers(scale: Scale) -> dict[str, Any]:
-    samples = 4000 if scale == "small" else 10_000
-    return {
-        "SHAP, digits": {"function": "papers.c_eval.figures:expected_gradients"},
-        "SHAP, black": {"name": "kernel_shap", "segments": "pixels", "samples": samples},
-        "LIME": make_lime(500 if scale == "small" else 1000),
-        "Grad-CAM": "gradcam",
-        **_RULES,
-        "|Grad|": "saliency",
-        "random": "random",
-        "centre": "centre",
-    }
+def correlate_attacks(frame: pl.DataFrame, column: str) -> list[tuple[str, Correlations, int]]:
+    """Correlations of GSA and IGA with the lower of FMN and CW: (attack, correlations, number of explanations)."""
+    wide = pivot_by(frame, column, "label")
+    if not {"GSA", "IGA", "FMN", "CW"} <= set(wide.columns) or len(wide) < 3:
+        return []
+    best = np.minimum(wide["FMN"].to_numpy(), wide["CW"].to_numpy())
+    digits = wide["sample"].to_numpy()
+    return [(name, compute_correlations(wide[name].to_numpy(), best, digits), len(wide)) for name in ("GSA", "IGA")]
 
 
-def _explainer_notes(frame: pl.DataFrame) -> list[str]:
-    notes, means = note_bounds(frame), {}
-    for column in _BY_ATTACK:
-        parts = [frame.filter(pl.col("explainer") == name) for name in _MAIN] if len(frame) else []
-        values = [column.values(part)[0] for part in parts]
-        if values and all(map(len, values)):
-            means[column.heading] = [float(own.mean()) for own in values]
-    for one, other in itertools.combinations(means, 2):
-        r = _spearman(np.array(means[one]), np.array(means[other]))
-        notes.append(f"orders of the explainers by {one} and by {other}: Spearman {r:z.2f}")
+def _note_attacks(frame: pl.DataFrame) -> list[str]:
+    notes = note_bounds(frame)
+    for column, meaning in (("c", "c"), ("ratio", "c(e) / c(empty), which removes differences between digits")):
+        for attack, found, count in correlate_attacks(frame, column):
+            correlations = format_correlations(found)
+            notes.append(f"{meaning}, {attack} with the best attack: {correlations}, {count} explanations")
+    wide = pivot_by(frame, "c", "label")
+    if {"FMN", "CW"} <= set(wide.columns) and len(wide):
+        fmn, cw = wide["FMN"].to_numpy(), wide["CW"].to_numpy()
+        share, above = 100 * float((fmn <= cw).mean()), float(np.median(cw / fmn))
+        notes.append(f"FMN is at or below CW for {format_number(share, 0)}%; median c of CW over FMN's: {above:.3f}")
     return notes
 
 
-_BY_ATTACK = tuple(Column(name, "ratio", metric=name) for name in ATTACKS)
-_GSA_MEDIAN = Column("GSA, median", "ratio", judged=False, metric="GSA", statistic="median")
-_ORDERS = judge_by_metric(
+def _judge_attacks(frame: pl.DataFrame) -> list[Verdict]:
+    text = f"strong correlation with c by the best attack (Pearson at least {STRONG}, our reading)"
+    strong = [(text, name, is_at_least(r["Pearson"], STRONG)) for name, r, _ in correlate_attacks(frame, "c")]
+    above = order_claim("LIME above the centre square (Fig. 2 and 3)", ["LIME"], ["centre"])
+    return [*strong, *judge_by_metric(above)(frame)]
+
+
+_MEDIAN = Column("GSA, median", "ratio", judged=False, metric="GSA", statistic="median")
+_RATIOS = {name: Column(name, "ratio", metric=name) for name in ("GSA", "IGA", "FMN", "CW")}
+
+ATTACK_PART = _make_part(
+    "attacks",
+    "c-Eval by four attacks, top 10% held fixed: mean c(e) / c(empty) [95% interval]",
+    (_MEDIAN, *_RATIOS.values()),
+    notes=_note_attacks,
+    verdicts=_judge_attacks,
+)
+
+# ---- Fig. 9: samples of LIME ----
+
+_SAMPLES = (100, 1000, 4000, 10_000)
+
+
+def _note_samples(frame: pl.DataFrame) -> list[str]:
+    notes = note_bounds(frame)
+    for few, many in itertools.pairwise(_SAMPLES):
+        mean, low, high = mean_interval(paired_differences(frame, f"LIME {many}", f"LIME {few}", "mean_ratio"))
+        notes.append(f"LIME {many} minus LIME {few}: {mean:z.3f} [{low:z.3f}, {high:z.3f}]")
+    return notes
+
+
+def _claim_above(text: str, first: str, other: str) -> tuple[str, Holds]:
+    return text, partial(all_above, pairs=[(first, other)], column="mean_ratio")
+
+
+SAMPLE_PART = _make_part(
+    "lime-samples",
+    "c-Eval plot of LIME: mean over sizes of c(e) / c(empty) [95% interval]",
+    (Column("mean ratio", "mean_ratio"), Column("knee", "knee", judged=False)),
+    notes=_note_samples,
+    verdicts=judge_by_metric(
+        *(
+            _claim_above(f"{many} samples give higher c than {few}", f"LIME {many}", f"LIME {few}")
+            for few, many in itertools.pairwise(_SAMPLES)
+        ),
+        _claim_above("LIME of 100 samples above random segments (ours)", "LIME 100", "random"),
+        _claim_above("LIME of 10000 samples above the centre square (ours)", "LIME 10000", "centre"),
+    ),
+)
+
+# ---- Fig. 10: adversarially trained models ----
+
+_PAPER10 = read_numbers("c_eval/figure10.csv")["Pearson"]
+
+
+def correlate_models(frame: pl.DataFrame) -> list[tuple[str, str, Correlations, int]]:
+    """Correlations of LIME's c on the natural and each robust model: (attack, model, correlations, digits)."""
+    found = []
+    for label in frame["label"].unique(maintain_order=True):
+        own = frame.filter(pl.col("label") == label, pl.col("explainer") == "LIME")
+        wide = pivot_by(own, "c", "model")
+        for robust in ROBUST:
+            if {robust, NATURAL} <= set(wide.columns) and len(wide) > 2:
+                columns = (wide[name].to_numpy() for name in (NATURAL, robust, "sample"))
+                found.append((str(label), robust, compute_correlations(*columns), len(wide)))
+    return found
+
+
+def _note_models(frame: pl.DataFrame) -> list[str]:
+    return note_bounds(frame) + [
+        f"c of LIME by {label}, {NATURAL} and {robust}: {format_correlations(r)}, {n} digits"
+        f" (the paper, by IGA: Pearson {_PAPER10[robust]})"
+        for label, robust, r, n in correlate_models(frame)
+    ]
+
+
+def _judge_models(frame: pl.DataFrame) -> list[Verdict]:
+    pairs = [(ROBUST[1], ROBUST[0]), (ROBUST[0], NATURAL)]
+    text = "the more robust the model, the higher c on average"
+    higher = judge_by_metric((text, partial(all_above, pairs=pairs, column="c", by="model")))
+    high = []
+    for label, robust, r, _ in correlate_models(frame):
+        text = f"fairly high correlation with {robust} (Pearson at least {STRONG}, our reading)"
+        high.append((text, label, is_at_least(r["Pearson"], STRONG)))
+    return [*high, *higher(frame.filter(pl.col("explainer") == "LIME"))]
+
+
+MODEL_PART = _make_part(
+    "robust-models",
+    "c-Eval on natural and robust models, top 10% held fixed: mean c(e) [95% interval]",
+    tuple(
+        Column(f"{name}, {attack}", "c", model=model, metric=attack)
+        for attack in ("IGA", "FMN")
+        for name, model in zip(("natural", "pgd045", "pgd075"), (NATURAL, *ROBUST), strict=True)
+    ),
+    notes=_note_models,
+    verdicts=_judge_models,
+)
+
+# ---- Fig. 11: explainers ----
+
+_PATHS, _RAW = ("DeepLIFT", "IG 5", "IG 10", "LRP"), ("GB", "Grad")
+_REST = ("LIME", "Grad-CAM", *_PATHS, *_RAW)
+_ALL = ("SHAP, digits", *_REST, "SHAP, black", "|Grad|")
+_judge_orders = judge_by_metric(
     order_claim("SHAP (digits as background) is first, without |Grad|", ["SHAP, digits"], _REST),
     order_claim("SHAP (against black) is first, without |Grad|", ["SHAP, black"], _REST),
     order_claim("LIME and SHAP (digits) above the back-propagation family", ["LIME", "SHAP, digits"], (*_PATHS, *_RAW)),
     order_claim("SHAP (digits) above the back-propagation family", ["SHAP, digits"], (*_PATHS, *_RAW)),
     order_claim("GB and Grad (signed) below DeepLIFT, IG and LRP", _PATHS, _RAW),
     order_claim("|Grad| below DeepLIFT, IG and LRP", _PATHS, ["|Grad|"]),
-    order_claim("|Grad| above all others (ours)", ["|Grad|"], (*_MAIN, "SHAP, black")),
-    order_claim("all explainers above random pixels (ours)", (*_MAIN, "SHAP, black", "|Grad|"), ["random"]),
-    order_claim("all explainers above the centre square (ours)", (*_MAIN, "SHAP, black", "|Grad|"), ["centre"]),
+    order_claim("|Grad| above all others (ours)", ["|Grad|"], _ALL),
+    order_claim("all explainers above random pixels (ours)", _ALL, ["random"]),
+    order_claim("all explainers above the centre square (ours)", _ALL, ["centre"]),
 )
 
 
-def _explainer_part(model: str, network: str) -> Part:
-    return Part(
-        name=f"ceval-explainers-{model}",
-        title=f"c-Eval of explainers, top 10% of pixels held fixed, {model}: mean c(e) / c(empty) [95% interval]",
-        study=lambda scale: make_study(
-            f"c-Eval of explainers on {model} (Fig. 11)",
-            scale,
-            *_FIGURE11,
-            models=make_models(model),
-            explainers=_explainers(scale),
-            metrics=make_metrics(**ATTACKS),
-        ),
-        columns=(_BY_ATTACK[0], _GSA_MEDIAN, *_BY_ATTACK[1:]),
-        paper={},  # the numbers cannot be read from its figure
-        departures=lambda scale: (
-            f"{describe_size(scale, *_FIGURE11)}the first of the test set; {network}; FMN in addition to GSA and IGA;"
-            " LIME with quickshift's segments, cut off at 10% of the pixels; SHAP and the gradient in two versions"
-        ),
-        notes=_explainer_notes,
-        verdicts=_ORDERS,
+def _note_orders(frame: pl.DataFrame) -> list[str]:
+    notes, means = note_bounds(frame), {}
+    for name in ("GSA", "IGA", "FMN"):
+        values = [_RATIOS[name].values(frame.filter(pl.col("explainer") == each))[0] for each in _ALL[:-2]]
+        if all(map(len, values)):
+            means[name] = np.array([own.mean() for own in values])
+    for one, other in itertools.combinations(means, 2):
+        r = _spearman(means[one], means[other])
+        notes.append(f"orders of the explainers by {one} and by {other}: Spearman {r:z.2f}")
+    return notes
+
+
+def _make_explainer_part(model: str) -> Part:
+    return _make_part(
+        f"explainers-{model}",
+        f"c-Eval of explainers, top 10% of pixels held fixed, {model}: mean c(e) / c(empty) [95% interval]",
+        (_RATIOS["GSA"], _MEDIAN, _RATIOS["IGA"], _RATIOS["FMN"]),
+        notes=_note_orders,
+        verdicts=_judge_orders,
     )
 
 
 # ---- Fig. 13: log-odds ----
 
-_FIGURE13 = (60, 1000)
 
-
-def compare_orders(
-    frame: pl.DataFrame, attack: str
-) -> tuple[list[str], list[str], tuple[float, float, float], str] | None:
+def compare_orders(frame: pl.DataFrame, attack: str) -> tuple[list[str], list[str], Estimate, str] | None:
     """The orders of the six explainers by c-Eval and by mean log-odds, Spearman's correlation, and a statistic.
 
     The statistic is the one that orders the explainers by c-Eval: the `"mean"` of the ratio if the attack always found
@@ -182,35 +279,31 @@ def compare_orders(
     correlation, from a bootstrap over digits, covers both.
     """
     own = frame.filter(pl.col("label") == attack)
-    if "ratio" not in own.columns or not len(own):
+    if "ratio" not in own.columns:
         return None
     bound = pl.col("bound").fill_null(False) & pl.col("ratio").is_not_nan()
-    most = own.with_columns(pl.when(bound).then(float("inf")).otherwise(pl.col("ratio")).alias("ratio"))
-    ratios = own.pivot(on="explainer", index="sample", values="ratio")
-    largest = most.pivot(on="explainer", index="sample", values="ratio")
+    own = own.with_columns(pl.when(bound).then(float("inf")).otherwise("ratio").alias("largest"))
+    ratios, largest = (own.pivot(on="explainer", index="sample", values=name) for name in ("ratio", "largest"))
     odds = pivot_by(frame.filter(pl.col("label") == "log-odds"), "log_odds", "explainer")
-    if not all(set(_RULES) <= set(wide.columns) for wide in (ratios, odds)):
+    names = (*_PATHS, *_RAW)
+    if not all(set(names) <= set(wide.columns) for wide in (ratios, odds)):
         return None
     both = ratios.join(odds, on="sample", suffix=" odds").join(largest, on="sample", suffix=" most")
     both = both.fill_nan(None).drop_nulls()  # without c(empty) there is no ratio
     if len(both) < 2:
         return None
-    first, second, third = (both.select([f"{n}{end}" for n in _RULES]).to_numpy() for end in ("", " odds", " most"))
-    statistic = "mean" if np.isfinite(third).all() else "median"
-
-    def spearman(rows: Array, ratios: Array = first) -> float:
-        return _spearman(getattr(np, statistic)(ratios[rows], axis=0), second[rows].mean(0))
-
-    rng, names, everything = np.random.default_rng(0), np.array(list(_RULES)), np.arange(len(both))
-    draws = rng.integers(len(both), size=(RESAMPLES, len(both)))
+    least, log_odds, most = (both.select(f"{n}{end}" for n in names).to_numpy() for end in ("", " odds", " most"))
+    statistic = "mean" if np.isfinite(most).all() else "median"
+    average = partial(getattr(np, statistic), axis=0)
+    draws = np.random.default_rng(0).integers(len(both), size=(RESAMPLES, len(both)))
     ends = [
-        np.nanquantile([spearman(r, ratios) for r in draws], [0.025, 0.975])
-        for ratios in ([first] if statistic == "mean" else [first, third])
+        np.nanquantile([_spearman(average(values[rows]), log_odds[rows].mean(0)) for rows in draws], [0.025, 0.975])
+        for values in ((least,) if statistic == "mean" else (least, most))
     ]
-    low, high = min(end[0] for end in ends), max(end[1] for end in ends)
-    by_c, by_odds = getattr(np, statistic)(first, axis=0), second.mean(0)
-    orders = [names[np.argsort(-values, kind="stable")].tolist() for values in (by_c, by_odds)]
-    return orders[0], orders[1], (spearman(everything), float(low), float(high)), statistic
+    by_c, by_odds = average(least), log_odds.mean(0)
+    orders = [[names[place] for place in np.argsort(-values, kind="stable")] for values in (by_c, by_odds)]
+    estimate = _spearman(by_c, by_odds), float(np.min(ends)), float(np.max(ends))
+    return orders[0], orders[1], estimate, statistic
 
 
 def _spearman(first: Array, second: Array) -> float:
@@ -220,7 +313,7 @@ def _spearman(first: Array, second: Array) -> float:
     return float(np.corrcoef(midranks(first), midranks(second))[0, 1])
 
 
-def _odds_notes(frame: pl.DataFrame) -> list[str]:
+def _note_odds(frame: pl.DataFrame) -> list[str]:
     notes = note_bounds(frame)
     for attack in ("GSA", "IGA"):
         found = compare_orders(frame, attack)
@@ -233,65 +326,32 @@ def _odds_notes(frame: pl.DataFrame) -> list[str]:
     return notes
 
 
-def _odds_verdicts(frame: pl.DataFrame, label: int) -> list[Verdict]:
-    excepted = {"DeepLIFT"} if label in (4, 8) else set()  # the paper names this exception
+def _judge_odds(label: int, frame: pl.DataFrame) -> list[Verdict]:
+    excepted = "" if label == 9 else "DeepLIFT"  # the paper names this exception
     text = f"c-Eval and log-odds order the explainers in the same way{', except DeepLIFT' if excepted else ''}"
     verdicts: list[Verdict] = []
     for attack in ("GSA", "IGA"):
         found = compare_orders(frame, attack)
-        orders = [[name for name in order_claim if name not in excepted] for order_claim in (found or ())[:2]]
+        orders = [[name for name in order if name != excepted] for order in found[:2]] if found else []
         verdicts.append((text, attack, orders[0] == orders[1] if orders else None))
     return verdicts
 
 
-def _odds_study(label: int, scale: Scale) -> dict[str, Any]:
-    count = _FIGURE13[0] if scale == "small" else 950  # the test set has no more images of an 8
-    digits = {
-        "function": "papers.c_eval.figures:digits_predicted",
-        "options": {"label": label, "count": count},
-    }
-    metrics = {**make_metrics(GSA="gsa", IGA="iga"), "log-odds": {"name": "log_odds", "preset": "paper"}}
-    return {
-        "title": f"c-Eval and log-odds of digits predicted as {label} (Fig. 13)",
-        "samples_per_job": 20,
-        "data": {f"predicted {label}": digits},
-        "models": make_models(NATURAL),
-        "explainers": {**_RULES, "random": "random", "centre": "centre"},
-        "metrics": metrics,
-    }
-
-
-def _odds_part(label: int) -> Part:
-    return Part(
-        name=f"ceval-log-odds-{label}",
-        title=f"c-Eval and log-odds of digits predicted as {label}: means [95% interval]",
-        study=lambda scale: _odds_study(label, scale),
-        columns=(_BY_ATTACK[0], _GSA_MEDIAN, _BY_ATTACK[1], Column("log-odds", "log_odds", metric="log-odds")),
-        paper={},
-        departures=lambda scale: (
-            f"{describe_size(scale, *_FIGURE13)}LeNet-5; log-odds computed here on the same digits and network (from"
-            " the DeepLIFT paper); the text does not name the six explainers, ours are the back-propagation family"
-        ),
-        notes=_odds_notes,
-        verdicts=lambda frame: _odds_verdicts(frame, label),
+def _make_odds_part(label: int) -> Part:
+    return _make_part(
+        f"log-odds-{label}",
+        f"c-Eval and log-odds of digits predicted as {label}: means [95% interval]",
+        (_RATIOS["GSA"], _MEDIAN, _RATIOS["IGA"], Column("log-odds", "log_odds", metric="log-odds")),
+        notes=_note_odds,
+        verdicts=partial(_judge_odds, label),
     )
 
 
 for _name, _title, _parts in (
-    ("ceval-figure4", "Fig. 4: fast attacks and the best attack", (ATTACK_PART,)),
-    ("ceval-figure9", "Fig. 9: samples of LIME", (SAMPLE_PART,)),
-    ("ceval-figure10", "Fig. 10: adversarially trained models", (MODEL_PART,)),
-    (
-        "ceval-figure11",
-        "Fig. 11: explainers, on MNIST",
-        (
-            _explainer_part(NATURAL, "LeNet-5 (the model of the SHAP paper)"),
-            _explainer_part(
-                ROBUST[0],
-                "a LeNet-5 trained adversarially, as a second network (the model of the DeepLIFT paper)",
-            ),
-        ),
-    ),
-    ("ceval-figure13", "Fig. 13: c-Eval and log-odds", tuple(map(_odds_part, (4, 8, 9)))),
+    ("figure4", "Fig. 4: fast attacks and the best attack", (ATTACK_PART,)),
+    ("figure9", "Fig. 9: samples of LIME", (SAMPLE_PART,)),
+    ("figure10", "Fig. 10: adversarially trained models", (MODEL_PART,)),
+    ("figure11", "Fig. 11: explainers, on MNIST", tuple(map(_make_explainer_part, (NATURAL, ROBUST[0])))),
+    ("figure13", "Fig. 13: c-Eval and log-odds", tuple(map(_make_odds_part, (4, 8, 9)))),
 ):
-    reproductions.add(_name, Reproduction(f"c-Eval, {_title}", _parts))
+    reproductions.add(f"ceval-{_name}", Reproduction(f"c-Eval, {_title}", _parts))

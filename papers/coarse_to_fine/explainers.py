@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar
 
 from torch import Tensor
 
 from papers.base import load_evenly
 from standfast.errors import check, check_integer
-from standfast.explainers import (
-    Background,
-    DeepSHAP,
-    Explainer,
-    GradientSHAP,
-    RandomExplainer,
-)
-from standfast.explainers.base import check_seed
+from standfast.explainers import Background, DeepSHAP, Explainer, GradientSHAP, RandomExplainer
 from standfast.model import Model
 from standfast.records import set_fields
 
-ReferenceMethod = Literal["deep_shap", "gradient_shap"]
+_METHODS = {"deep_shap": DeepSHAP, "gradient_shap": GradientSHAP}
 
 
 @dataclass(frozen=True)
@@ -34,34 +27,23 @@ class TrainingReferences(Explainer):
         method: `"deep_shap"` or `"gradient_shap"`.
         sets: names of data sets, such as `"ucr:CBF:train"`; their inputs must have different shapes.
         references: number of references, evenly spread over the set; all series if it has fewer.
-        samples: option of `"gradient_shap"`.
-        seed: option of `"gradient_shap"`.
     """
 
-    method: ReferenceMethod = "deep_shap"
+    method: str = "deep_shap"
     sets: tuple[str, ...] = ()
     references: int = 20
-    samples: int = 20
-    seed: int = 0
     name: ClassVar[str] = "training_references"
     differentiable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        known = get_args(ReferenceMethod)
-        check(self.method in known, "method", f"one of {', '.join(known)}", repr(self.method))
+        check(self.method in _METHODS, "method", f"one of {', '.join(_METHODS)}", repr(self.method))
         set_fields(self, sets=tuple(self.sets))
         check(len(self.sets) > 0, "sets", "names of data sets", "none")
         check_integer(self.references, "references")
-        _ = self._make(0.0)
 
     @property
     def rows_per_input(self) -> int:
-        return self._make(0.0).rows_per_input
-
-    def _make(self, background: float | Background) -> Explainer:
-        if self.method == "deep_shap":
-            return DeepSHAP(background)
-        return GradientSHAP(background, samples=self.samples, seed=self.seed)
+        return _METHODS[self.method](0.0).rows_per_input
 
     def attribute(
         self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
@@ -70,7 +52,7 @@ class TrainingReferences(Explainer):
         found = _load_references(self.sets, self.references)
         shape = tuple(x.shape[1:])
         check(shape in found, "inputs", f"series of shape {', '.join(map(str, found))}", shape)
-        return self._make(found[shape]).attribute(model, x, targets)
+        return _METHODS[self.method](found[shape]).attribute(model, x, targets)
 
 
 @lru_cache(maxsize=4)
@@ -93,15 +75,11 @@ class PositiveNoise(Explainer):
     smaller for every order of positions. So maps in which almost all positions are positive are compared with these.
     """
 
-    seed: int = 0
     name: ClassVar[str] = "positive_noise"
     differentiable: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        check_seed(self.seed)
 
     def attribute(
         self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
-        maps, logits = RandomExplainer(self.seed).attribute(model, x, targets, create_graph=create_graph)
+        maps, logits = RandomExplainer().attribute(model, x, targets, create_graph=create_graph)
         return maps.abs(), logits

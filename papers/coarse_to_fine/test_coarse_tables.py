@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,32 +19,32 @@ from torch import nn
 
 import standfast
 from papers import base
-from papers.base import (
-    Column,
-    Part,
-    Reproduction,
-    Scale,
-    make_table,
-    read_table,
-    reproductions,
-    spread_evenly,
-)
-from papers.coarse_to_fine import archives as coarse_archives
-from papers.coarse_to_fine import explainers as coarse_explainers
-from papers.coarse_to_fine import parts as coarse_parts
-from papers.coarse_to_fine import synthetic as coarse
-from papers.coarse_to_fine import training as coarse_training
-from papers.coarse_to_fine.archives import FIGURE5_PART, SETS, train_networks
+from papers.base import Column, Part, Reproduction, Scale, make_table, read_table, reproductions
+from papers.coarse_to_fine import explainers, tables, training
 from papers.coarse_to_fine.explainers import PositiveNoise, TrainingReferences
-from papers.coarse_to_fine.paper import NETWORKS, SIX, STARRED, read_cells, read_means
-from papers.coarse_to_fine.synthetic import (
+from papers.coarse_to_fine.rows import (
+    NETWORKS,
+    RESAMPLES,
+    SIX,
+    STARRED,
+    agrees,
+    compare_orders,
+    is_above_others,
+    is_last,
+    make_rows,
+)
+from papers.coarse_to_fine.tables import (
     CALIBRATED_PART,
     FIGURE4_PART,
+    FIGURE5_PART,
     TABLE_E1_PART,
     compare_skewness,
     keeps_order,
+    read_means,
+    train_networks,
 )
-from papers.coarse_to_fine.training import Recipe, train_or_load
+from papers.coarse_to_fine.training import train_or_load
+from papers.files import read_numbers
 from papers.printing import print_table
 from standfast.data.dataset import Dataset
 from standfast.data.root import data_root
@@ -56,71 +56,75 @@ from standfast.zoo.networks.series_cnn import SeriesCNN
 
 PARTS = (FIGURE4_PART, FIGURE5_PART, TABLE_E1_PART, CALIBRATED_PART)
 OTHERS = ("random", "random, positive")
+ENTRIES = {"segments": "pixels", "per_channel": True}
+SMALL = {"width": 4, "stride": 4, "hidden": 4, "num_classes": 2, "in_channels": 4}
 
 
 # ---- the paper's numbers ----
 
 
-def test_typed_numbers_are_the_papers() -> None:
+def test_numbers_are_the_papers() -> None:
     """A few, typed again; and what all of them must meet."""
-    assert read_cells("starred_auc_top")["Transformer, DS"] == "0.84 ± 0.25"
-    assert read_cells("starred_auc_kurtosis")["CNN, KS"] == "0.97 ± 0.07"
-    assert read_cells("starred_auc_skewness")["BiLSTM, GS"] == "0.47 ± 0.04"
-    assert read_cells("starred_f1")["CNN, DL"] == "0.61 ± 0.09"
-    for column in STARRED:
-        assert len(read_cells(column)) == 18
-        for network in NETWORKS:
-            found = read_means(column, network)
-            assert tuple(found) == SIX
-            assert all(0 <= value <= 1 for value in found.values())
+    found = read_numbers("coarse_to_fine/tableE1.csv", keys=2)
+    assert list(found) == list(STARRED)
+    for heading, row, expected in (
+        ("AUC_top*", "Transformer, DS", "0.84 ± 0.25"),
+        ("AUCKurt*", "CNN, KS", "0.97 ± 0.07"),
+        ("AUCSkew*", "BiLSTM, GS", "0.47 ± 0.04"),
+        ("F1*", "CNN, DL", "0.61 ± 0.09"),
+    ):
+        assert found[heading][row] == expected
+    for heading in STARRED:
+        assert list(found[heading]) == [f"{network}, {name}" for network in NETWORKS for name in SIX]
+        assert all(0 <= value <= 1 for network in NETWORKS for value in read_means(heading, network).values())
     for network in NETWORKS:
-        coarse_, fine = read_means("starred_auc_top", network), read_means("starred_auc_kurtosis", network)
-        assert min(coarse_, key=lambda name: coarse_[name]) == "KS"
-        assert fine["KS"] > 0.5, "the known weakness"
+        assert min(read_means("AUC_top*", network).items(), key=lambda pair: pair[1])[0] == "KS"
+        assert read_means("AUCKurt*", network)["KS"] > 0.5, "the known weakness"
 
 
 # ---- studies ----
 
 
-def test_all_names_are_registered() -> None:
-    names = {f"coarse-{name}" for name in ("figure4", "figure5", "tableE1", "calibrated")}
-    assert {name for name in reproductions.names() if name.startswith("coarse")} == names
-
-
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
-def test_studies_are_valid_and_full_ones_have_the_papers_settings(part: Part) -> None:
+def test_full_studies_have_the_papers_settings(part: Part) -> None:
     assert part.study is not None
+    assert part.name in {f"{name}" for name in reproductions.names()}
     for scale in base.SCALES:
-        study = part.study(scale)
-        found = study_from(study)
+        found = study_from(part.study(scale))
         assert (*SIX, *OTHERS) == tuple(found.explainers)[:8]
         (metric,) = found.metrics.values()
         assert (metric.value.samples, len(metric.value.fractions)) == (1, 11)
-        assert part.departures(scale)
     full = part.study("full")
     assert full["repeats"] == 5
     assert "samples" not in full
-    entries = {"segments": "pixels", "per_channel": True}
-    assert full["explainers"]["SVS"] == {"shapley_sampling": {"permutations": 25, **entries}}
-    assert full["explainers"]["KS"] == {"kernel_shap": {"samples": 25, **entries}}
-    small = part.study("small")["explainers"]["SVS"]["shapley_sampling"]
-    assert small["permutations"] * small["segments"] <= 400
-    assert small["per_channel"] is True
+    assert full["explainers"]["SVS"] == {"shapley_sampling": {"permutations": 25, **ENTRIES}}
+    assert full["explainers"]["KS"] == {"kernel_shap": {"samples": 25, **ENTRIES}}
 
 
 def test_each_network_meets_its_own_data() -> None:
-    study = study_from(coarse._study_e1("small"))
+    assert TABLE_E1_PART.study is not None
+    study = study_from(TABLE_E1_PART.study("small"))
     assert study.repeats == 5
     pairs = study._pairs()
     assert len(pairs) == len(study.models) == 12
     assert all(model.endswith(f", {data}") for data, model in pairs)
-    names = {model: entry.plain["name"] for model, entry in study.models.items()}
-    assert names["CNN, no noise"] == "cnn-waves"
-    assert names["Transformer, 15 dB"] == "transformer-waves15db"
-    archives = study_from(coarse_archives._study("small"))
-    assert len(archives.data) >= 8
-    assert {f"{network}, {data}" for network in ("CNN", "BiLSTM") for data in archives.data} == set(archives.models)
-    assert archives.models["CNN, PenDigits"].plain["options"]["num_classes"] == 10
+    kinds = {"no noise": "waves", "20 dB": "waves20db", "15 dB": "waves15db", "10 dB": "waves10db"}
+    for name, entry in study.models.items():
+        network, noise = name.split(", ")
+        assert entry.plain["name"] == f"{network.lower()}-{kinds[noise]}"
+    for scale, sets in (("small", 9), ("full", 11)):
+        found = tables.read_study(scale)  # type: ignore[arg-type]
+        assert len(found["data"]) == sets
+        networks = NETWORKS if scale == "full" else NETWORKS[:2]
+        assert set(found["models"]) == {f"{network}, {data}" for network in networks for data in found["data"]}
+        for name, model in found["models"].items():
+            network, data = name.split(", ")
+            assert model["data"] == [data]
+            assert model["weights"] == f"networks/{scale}/{network}-{data}.safetensors"
+            architectures = {"CNN": "series_cnn", "BiLSTM": "bilstm", "Transformer": "series_transformer"}
+            assert model["architecture"] == architectures[network]
+        for explainer in ("DS", "GS"):
+            assert found["explainers"][explainer]["options"]["sets"] == [f"ucr:{name}:train" for name in found["data"]]
 
 
 # ---- explainers ----
@@ -130,7 +134,7 @@ def test_each_network_meets_its_own_data() -> None:
     ("make", "argument"),
     [
         (lambda: TrainingReferences("deep_shap", ()), "sets"),
-        (lambda: TrainingReferences("lime", ("a",)), "method"),  # type: ignore[arg-type]
+        (lambda: TrainingReferences("lime", ("a",)), "method"),
         (lambda: TrainingReferences("deep_shap", ("a",), references=0), "references"),
     ],
 )
@@ -160,8 +164,8 @@ def archive(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Dataset]:
         def load(name: str, *, download: bool = False) -> Dataset:
             return sets[name]
 
-    coarse_explainers._load_references.cache_clear()
-    for module in (base, coarse_training):
+    explainers._load_references.cache_clear()
+    for module in (base, training):
         monkeypatch.setattr(module, "data", Loader)
     return sets
 
@@ -171,12 +175,12 @@ def test_references_come_from_the_set_of_that_shape(archive: Mapping[str, Datase
     torch.manual_seed(0)
     module = SeriesCNN(2, 1, width=4, hidden=4)
     model = standfast.Model(module, bounds=(-math.inf, math.inf), device="cpu", batch_size=64)
-    explainer = TrainingReferences(method, ("ucr:A:train", "ucr:B:train"), references=4, samples=6, seed=3)
+    explainer = TrainingReferences(method, ("ucr:A:train", "ucr:B:train"), references=4)
     for name in "AB":
         x = archive[f"ucr:{name}:test"].inputs[:3]
         references = archive[f"ucr:{name}:train"].inputs[[0, 8, 16, 24]]
         plain = {"deep_shap": standfast.explainers.DeepSHAP(references)}.get(
-            method, standfast.explainers.GradientSHAP(references, samples=6, seed=3)
+            method, standfast.explainers.GradientSHAP(references)
         )
         assert torch.equal(explainer(model, x), plain(model, x))
     with pytest.raises(ArgumentError, match="series of shape"):
@@ -193,11 +197,6 @@ def test_positive_noise_is_the_size_of_the_random_explainers() -> None:
     assert torch.equal(found, standfast.explainers.get("random")(model, x).abs())
 
 
-def test_places_are_spread_evenly() -> None:
-    assert spread_evenly(7, 7) == list(range(7)) == spread_evenly(7, 100)
-    assert np.ptp(np.diff(spread_evenly(1000, 37))) <= 1
-
-
 # ---- rows for whole data sets ----
 
 
@@ -207,25 +206,24 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> standfast.evaluation.Evalua
     folder = tmp_path_factory.mktemp("run")
     torch.manual_seed(0)
     save_file(SeriesCNN(2, 4, width=4, stride=4, hidden=4).state_dict(), folder / "cnn.safetensors")
-    options = {"width": 4, "stride": 4, "hidden": 4, "num_classes": 2, "in_channels": 4}
-    model = {"architecture": "series_cnn", "options": options, "weights": "cnn.safetensors"}
-    explainers: dict[str, Any] = {
-        "IG": {"integrated_gradients": {"steps": 3}},
-        "DL": "deeplift",
-        "KS": coarse_parts.make_explainers("small", 20, 2)["KS"],
-        "SVS": {"deep_shap": {"background": [0.0, 0.0]}},  # two channels of four: fails in the call
-        "random": "random",
-        "random, positive": coarse_parts.make_explainers("small", 20, 2)["random, positive"],
+    model = {"architecture": "series_cnn", "options": SMALL, "weights": "cnn.safetensors"}
+    study = {
+        "title": "tiny",
+        "samples": 7,
+        "samples_per_job": 3,
+        "repeats": 2,
+        "data": {"waves": "waves:test"},
+        "models": {"CNN": model, "CNN, calibrated": model},
+        "explainers": {
+            "IG": {"integrated_gradients": {"steps": 3}},
+            "DL": "deeplift",
+            "KS": {"kernel_shap": {"samples": 25, **ENTRIES}},
+            "SVS": {"deep_shap": {"background": [0.0, 0.0]}},  # two channels of four: fails in the call
+            "random": "random",
+            "random, positive": {"function": "papers.coarse_to_fine.explainers:PositiveNoise"},
+        },
+        "metrics": {"corruption": {"name": "corruption_curve", "samples": 1}},
     }
-    study = coarse_parts.make_study(
-        "tiny",
-        7,
-        2,
-        data={"waves": "waves:test"},
-        models={"CNN": model, "CNN, calibrated": model},
-        explainers=explainers,
-        samples_per_job=3,
-    )
     with pytest.warns(UserWarning, match=r"12 of \d+ jobs failed:\n  SVS failed for 1 of 1 metric: "):
         return standfast.run_study(study_from(study, folder), folder / "out", progress=False)
 
@@ -246,7 +244,7 @@ def area_by_hand(share: np.ndarray[Any, Any], drop: np.ndarray[Any, Any]) -> flo
 
 
 def test_rows_are_numbers_of_the_stored_drops(run: standfast.evaluation.Evaluation) -> None:
-    frame = coarse_parts.make_rows(run.results)
+    frame = make_rows(run.results)
     assert set(frame["explainer"]) == {"IG", "DL", "KS", *OTHERS}, "what failed is left out"
     assert len(frame) == 2 * 2 * 5
     top = {}
@@ -258,13 +256,17 @@ def test_rows_are_numbers_of_the_stored_drops(run: standfast.evaluation.Evaluati
             ).iter_rows(named=True)
             top[explainer, repeat] = area_by_hand(arrays["corrupted_share"], arrays["drop_top"])
             assert row["auc_top"] == pytest.approx(top[explainer, repeat])
-            assert row["auc_bottom"] == pytest.approx(area_by_hand(arrays["corrupted_share"], arrays["drop_bottom"]))
+            end = arrays["drop_top"].mean(0)[-1] * (1 - arrays["corrupted_share"].mean(0)[-1])
+            bottom = area_by_hand(arrays["corrupted_share"], arrays["drop_bottom"])
+            a, b = top[explainer, repeat], 1 - bottom
+            assert row["f1_paper"] == pytest.approx(a * b / (a + b))
+            a, b = a - end, b + end  # both orders end in the same copy, and the framework ends both there
+            assert row["f1_framework"] == pytest.approx(a * b / (a + b))
             skewness = scipy.stats.skew(arrays["drop_top"], axis=0)
             assert row["skewness"] == pytest.approx(skewness.mean())
             assert row["skewness 0.55"] == pytest.approx(skewness[5])
             assert row["kurtosis 0.25"] == pytest.approx(scipy.stats.kurtosis(arrays["drop_top"][:, 2]))
             assert row["drop 0.95"] == pytest.approx(arrays["drop_top"][:, 9].mean())
-            assert row["evaluated"] == 7
         values = np.array([top[name, repeat] for name in ("IG", "DL", "KS")])
         starred = (values - values.min()) / np.ptp(values)
         own = frame.filter(pl.col("model") == "CNN", pl.col("repeat") == repeat)
@@ -277,7 +279,7 @@ def test_rows_are_numbers_of_the_stored_drops(run: standfast.evaluation.Evaluati
 
 
 def test_what_intervals_tell_is_of_means_over_repeats(run: standfast.evaluation.Evaluation) -> None:
-    frame = coarse_parts.make_rows(run.results)
+    frame = make_rows(run.results)
     each = [drops_of(run, "IG", repeat) for repeat in range(2)]
     other = [drops_of(run, "random", repeat) for repeat in range(2)]
     curves = [
@@ -289,7 +291,7 @@ def test_what_intervals_tell_is_of_means_over_repeats(run: standfast.evaluation.
         )
         for parts in (each, other)
     ]
-    expected = apply_gate(curves[0], curves[1], resamples=coarse_parts.RESAMPLES)
+    expected = apply_gate(curves[0], curves[1], resamples=RESAMPLES)
     rows = frame.filter(pl.col("model") == "CNN", pl.col("explainer") == "IG")
     assert set(rows["gate"]) == {float(expected.passed)}
     assert set(rows["above random"]) == {float(expected.low > 0) - float(expected.high < 0)}
@@ -297,17 +299,13 @@ def test_what_intervals_tell_is_of_means_over_repeats(run: standfast.evaluation.
     assert set(back["above IG"]) == {-next(iter(set(rows["above random"])))}
 
 
-def test_the_tables_print(
-    run: standfast.evaluation.Evaluation, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "250")
+def test_tables_are_made_where_an_explainer_failed(run: standfast.evaluation.Evaluation) -> None:
     for part in (FIGURE4_PART, TABLE_E1_PART, CALIBRATED_PART):
         table = read_table(part, run.results)
-        print_table(table, "small")
         assert table.failures == 2 * 2 * 3
-    printed = capsys.readouterr().out
-    for words in ("± ", "0.73 ±", "Kendall's tau", "not demonstrably above", "Not as in the paper"):
-        assert words in printed
+        (row,) = table.rows.filter(pl.col(part.row_heading) == "CNN, IG").iter_rows(named=True)
+        assert 0 <= row["starred_auc_top"] <= 1
+        assert table.notes
 
 
 # ---- sentences ----
@@ -342,69 +340,54 @@ def outcomes_of(verdicts: Any, words: str) -> dict[str, bool | None]:
 
 def test_leaders_and_the_last() -> None:
     frame = frame_of(ORDER)
-    assert coarse_parts.leads(frame, ("DS", "SVS")) is True
-    assert coarse_parts.leads(frame, ("SVS",)) is True
-    assert coarse_parts.leads(frame, ("IG",)) is False
-    assert coarse_parts.leads(frame_of({**ORDER, "DS": 0.88}), ("SVS",)) is None, "too close to tell"
-    assert coarse_parts.is_last(frame, "KS") is True
-    assert coarse_parts.is_last(frame, "DL") is False
-    assert coarse_parts.is_last(frame.filter(pl.col("explainer") != "IG"), "KS") is None
-    assert coarse_parts.is_last(frame.clear(), "KS") is None
+    cases: tuple[tuple[Any, ...], ...] = ((("DS", "SVS"), True), (("SVS",), True), (("IG",), False))
+    assert all(is_above_others(frame, firsts) is holds for firsts, holds in cases)
+    assert is_above_others(frame_of({**ORDER, "DS": 0.88}), ("SVS",)) is None, "too close to tell"
+    assert [is_last(frame, name) for name in ("KS", "DL")] == [True, False]
+    assert is_last(frame.filter(pl.col("explainer") != "IG")) is None
+    assert is_last(frame.clear()) is None
 
 
 def test_orders_agree_by_kendalls_tau() -> None:
     turned = {name: -value for name, value in ORDER.items()}
-    for fine, expected in ((ORDER, True), (turned, False)):
-        frame = frame_of(ORDER, starred_auc_skewness=fine)
-        value, holds = coarse_parts.orders_agree(frame)
-        assert value == pytest.approx(1.0 if expected else -1.0)
-        assert holds is expected
-    assert coarse_parts.format_order(frame_of(ORDER)).startswith("SVS 0.90, DS 0.80, GS")
+    for fine, tau, holds in ((ORDER, 1.0, True), (turned, -1.0, False), (dict.fromkeys(SIX, 0.5), math.nan, None)):
+        found = compare_orders(frame_of(ORDER, starred_auc_skewness=fine))
+        assert found == pytest.approx(tau, nan_ok=True)
+        assert agrees(found) is holds
 
 
-def e1_frame(**changed: float) -> pl.DataFrame:
+def e1_frame(**changed: Any) -> pl.DataFrame:
+    gates = dict.fromkeys(SIX, 1.0) | {"KS": 0.0}
     parts = []
-    kurtosis = {**dict.fromkeys(SIX, 0.1), "KS": changed.get("kurtosis", 0.9)}
-    gates = {**dict.fromkeys(SIX, 1.0), "KS": changed.get("gate", 0.0)}
     for network in NETWORKS:
         for noise in ("no noise", "20 dB", "15 dB", "10 dB"):
             fine = {**ORDER, "SVS": ORDER["SVS"] if noise != changed.get("weak") else 0.7}
             values = {**ORDER, "KS": changed.get("last", ORDER["KS"])}
-            parts.append(
-                frame_of(
-                    values,
-                    noise,
-                    f"{network}, {noise}",
-                    starred_auc_skewness=fine,
-                    starred_auc_kurtosis=kurtosis,
-                    gate=gates,
-                    gate_positive=gates,
-                )
-            )
+            parts.append(frame_of(values, noise, f"{network}, {noise}", starred_auc_skewness=fine, gate=gates))
     return pl.concat(parts)
 
 
 def test_table_e1_verdicts_both_ways() -> None:
-    good, bad = coarse._verdicts_e1(e1_frame()), coarse._verdicts_e1(e1_frame(kurtosis=0.2, gate=1.0, last=0.97))
-    for words in (
-        "lead (AUC_top, CNN)",
-        "is first",
-        "ranks last",
-        "high AUCKurt*",
-        "fails the gate",
-        "not above random",
-    ):
+    good, bad = (TABLE_E1_PART.verdicts(frame) for frame in (e1_frame(), e1_frame(last=0.97)))
+    for words in ("lead (AUC_top, CNN)", "is first", "ranks last"):
         assert set(outcomes_of(good, words).values()) == {True}, words
         assert set(outcomes_of(bad, words).values()) == {False}, words
     assert set(outcomes_of(good, "mostly agree").values()) == {True}
-    assert outcomes_of(good, "most robust") == {"CNN, BiLSTM, Transformer": True}
-    weak = coarse._verdicts_e1(e1_frame(weak="20 dB"))  # type: ignore[arg-type]
-    assert outcomes_of(weak, "most robust") == {"CNN, BiLSTM, Transformer": None}
+    for weak, expected in ((None, True), ("20 dB", None)):
+        found = outcomes_of(TABLE_E1_PART.verdicts(e1_frame(weak=weak)), "most robust")
+        assert found == {"CNN, BiLSTM, Transformer": expected}
     table = make_table(TABLE_E1_PART, e1_frame())
     assert table.rows["network, explainer"].to_list()[:2] == ["CNN, IG", "CNN, DL"]
     assert table.rows["starred_auc_top (paper)"].to_list()[2] == "0.95 ± 0.05"
     assert table.rows["starred_auc_top"].to_list()[2] == pytest.approx(0.8)
     assert set(table.rows["samples"]) == {8}
+    paper = scipy.stats.kendalltau(*(list(read_means(name, "CNN").values()) for name in ("AUC_top*", "AUCSkew*")))
+    assert f"no noise 1.00, 20 dB 1.00, 15 dB 1.00, 10 dB 1.00 (paper's means {paper.statistic:.2f})" in table.notes[0]
+    gate, spread = table.notes[3], table.notes[4]
+    assert gate.endswith("Transformer 10 dB (KS)")
+    assert "IG" not in gate
+    assert "CNN, deviation" in spread
+    assert "SVS 0.00 and 0.00" in spread
 
 
 def test_calibration_verdicts() -> None:
@@ -417,51 +400,38 @@ def test_calibration_verdicts() -> None:
         return pl.concat([plain, frame_of(values, model="CNN, calibrated", **more)])
 
     skewed = compare_skewness(with_order(ORDER), "CNN")
-    assert skewed == {
-        **{f"CNN {name}": True for name in ("IG", "DS", "GS", "SVS")},
-        "CNN DL": False,
-        "CNN KS": None,
-    }
+    assert skewed == {**{f"CNN {name}": True for name in ("IG", "DS", "GS", "SVS")}, "CNN DL": False, "CNN KS": None}
     assert keeps_order(with_order({name: value / 2 for name, value in ORDER.items()}), "CNN") is True
     assert keeps_order(with_order({**ORDER, "SVS": 0.79}), "CNN") is None, "turned, but too close to tell"
     assert keeps_order(with_order({**ORDER, "SVS": 0.2}), "CNN") is False
     assert keeps_order(plain, "CNN") is None
-
-
-def test_a_gate_that_is_not_known_stops_nobody() -> None:
-    frame = pl.DataFrame({"explainer": ["KS", "KS", "IG"], "gate": [0.0, 0.0, 1.0], "gate_positive": [None, None, 0.0]})
-    assert [coarse.fails_gate(frame, name) for name in ("gate", "gate_positive", "other")] == [True, None, None]
-    assert coarse.fails_gate(frame.with_columns(gate=1.0), "gate") is False
-    assert coarse.fails_gate(frame[2:], "gate") is None
+    assert "CNN 1.00, BiLSTM –" in CALIBRATED_PART.notes(with_order(ORDER))[0]
+    assert ("CNN", True) in [(where, holds) for _, where, holds in CALIBRATED_PART.verdicts(with_order(ORDER))]
 
 
 def test_figure_4_verdicts() -> None:
-    skewness = {**dict.fromkeys(SIX, 0.5), "DS": -1.0, "DL": -0.5, "SVS": -0.7}
-    fine = {**ORDER, "DS": 1.0}
-    columns: dict[str, Any] = {"skewness": skewness, "starred_auc_skewness": fine, "starred_auc_kurtosis": fine}
-    good = coarse._verdicts_4(frame_of({**ORDER, "DS": 1.0}, model="Transformer", **columns))
-    assert all(holds for _, _, holds in good)
-    columns = {"skewness": {**skewness, "DL": 0.9}, "starred_auc_skewness": {**fine, "KS": 1.2, "DS": 0.0}}
-    bad = coarse._verdicts_4(frame_of({**ORDER, "KS": 1.0}, model="Transformer", **columns, starred_auc_kurtosis=ORDER))
-    assert [holds for _, _, holds in bad] == [False] * len(bad)
+    for changed, expected in (({"DS": 1.0}, True), ({"KS": 1.0}, False)):
+        found = FIGURE4_PART.verdicts(frame_of({**ORDER, **changed}, model="Transformer"))
+        assert [(where, holds) for _, where, holds in found] == [("Transformer", expected)] * 2
 
 
-def figure5_frame(best: str, sets: int = 6) -> pl.DataFrame:
+def figure5_frame(best: str) -> pl.DataFrame:
     rng = np.random.default_rng(0)
     parts = []
-    for place in range(sets):
+    for place in range(6):
         values = {name: value + 0.02 * rng.normal() for name, value in {**ORDER, best: 1.0}.items()}
-        stars: dict[str, Any] = dict.fromkeys(STARRED, values)
-        frame = frame_of(values, f"set {place}", "CNN", repeats=1, rank=dict.fromkeys(SIX, 1.0), **stars)
-        parts.append(frame)
+        stars: dict[str, Any] = dict.fromkeys(STARRED.values(), values)
+        parts.append(frame_of(values, f"set {place}", "CNN", repeats=1, **stars))
     return pl.concat(parts)
 
 
 def test_figure_5_pairs_data_sets() -> None:
-    good, bad = (coarse_archives._verdicts(figure5_frame(best)) for best in ("DS", "GS"))
-    assert outcomes_of(good, "DS is the best over data sets, CNN") == {", ".join(STARRED.values()): True}
-    assert outcomes_of(bad, "DS is the best over data sets, CNN") == {", ".join(STARRED.values()): False}
+    good, bad = (FIGURE5_PART.verdicts(figure5_frame(best)) for best in ("DS", "GS"))
+    assert outcomes_of(good, "DS is the best over data sets, CNN") == {", ".join(STARRED): True}
+    assert outcomes_of(bad, "DS is the best over data sets, CNN") == {", ".join(STARRED): False}
     assert set(outcomes_of(good, "ranks last").values()) == {True}
+    assert outcomes_of(good, "mostly agree") == {"CNN 1.00": True}
+    assert list(FIGURE5_PART.verdicts(figure5_frame("DS").clear())) == []
     table = make_table(FIGURE5_PART, figure5_frame("DS"))
     row = table.rows.row(2, named=True)
     values = figure5_frame("DS").filter(pl.col("explainer") == "DS")["auc_top"].to_numpy()
@@ -477,8 +447,8 @@ def test_spreads_are_deviations_and_quartiles(capsys: pytest.CaptureFixture[str]
     values = np.array([0.1, 0.4, 0.4, 0.9, 0.2])
     frame = pl.DataFrame({"explainer": ["a"] * 5, "status": ["ok"] * 5, "v": values, "bound": [False] * 5})
     columns = (
-        Column("mean", "v", judged=False, spread="deviation", decimals=2),
-        Column("median", "v", judged=False, spread="quartiles", statistic="median", decimals=2),
+        Column("mean", "v", spread="deviation", decimals=2),
+        Column("median", "v", spread="quartiles", statistic="median", decimals=2),
     )
     part = Part("p", "t", None, columns)
     table = make_table(part, frame)
@@ -495,8 +465,6 @@ def test_spreads_are_deviations_and_quartiles(capsys: pytest.CaptureFixture[str]
 
 
 def test_what_a_study_names_is_made_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = {"width": 4, "stride": 4, "hidden": 4, "num_classes": 2, "in_channels": 4}
-    model = {"architecture": "series_cnn", "options": options, "weights": "made/cnn.safetensors"}
     calls: list[tuple[str, Path]] = []
 
     def make_files(scale: Scale, folder: Path, progress: bool) -> list[str]:
@@ -505,13 +473,14 @@ def test_what_a_study_names_is_made_before_it(tmp_path: Path, monkeypatch: pytes
         save_file(SeriesCNN(2, 4, width=4, stride=4, hidden=4).state_dict(), folder / "made/cnn.safetensors")
         return ["made a network"]
 
-    def study(scale: Scale) -> dict[str, Any]:
-        explainers = {"DL": "deeplift", "random": "random"}
-        return coarse_parts.make_study(
-            "t", 3, 1, data={"waves": "waves:test"}, models={"CNN": model}, explainers=explainers
-        )
-
-    part = Part("tiny", "t", study, (Column("AUC", "area_top", judged=False),), make_files=make_files)
+    study = {
+        "samples": 3,
+        "data": {"waves": "waves:test"},
+        "models": {"CNN": {"architecture": "series_cnn", "options": SMALL, "weights": "made/cnn.safetensors"}},
+        "explainers": {"DL": "deeplift", "random": "random"},
+        "metrics": {"corruption": {"name": "corruption_curve", "samples": 1}},
+    }
+    part = Part("tiny", "t", lambda scale: study, (Column("AUC", "area_top"),), make_files=make_files)
     monkeypatch.setitem(reproductions._entries, "tiny", Reproduction("t", (part,)))
     (table,) = base.reproduce("tiny", "small", tmp_path / "out", progress=False)
     assert table.failures == 0
@@ -527,15 +496,14 @@ def test_what_a_study_names_is_made_before_it(tmp_path: Path, monkeypatch: pytes
 
 
 def test_networks_are_trained_once(
-    archive: Mapping[str, Dataset], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    archive: Mapping[str, Dataset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {"width": 8, "layers": 1, "hidden": 8, "dropout": 0.0}
-    recipe = Recipe("ucr:A", "series_cnn", options, steps=30, learning_rate=0.02)
+    options = {"width": 8, "layers": 1, "hidden": 8, "dropout": 0.0, "num_classes": 2, "in_channels": 1}
+    recipe = {"data": "ucr:A", "architecture": "series_cnn", "options": options, "steps": 30, "learning_rate": 0.02}
     first, again = tmp_path / "a.safetensors", tmp_path / "b.safetensors"
-    card = train_or_load(recipe, first, progress=True)
+    card = train_or_load(recipe, first)
     assert card["test_accuracy"] > 0.8
     assert card["epochs"] == 30, "one step is an epoch of 33 series"
-    assert "test accuracy" in capsys.readouterr().err
     assert train_or_load(recipe, again)["weights_sha256"] == card["weights_sha256"], "the same recipe, the same weights"
     kept = first.read_bytes()
 
@@ -543,14 +511,11 @@ def test_networks_are_trained_once(
         raise AssertionError("trained again")
 
     with monkeypatch.context() as patched:
-        patched.setattr(coarse_training, "train_classifier", never)
+        patched.setattr(training, "train_classifier", never)
         assert train_or_load(recipe, first) == card
         with pytest.raises(AssertionError, match="trained again"):
-            train_or_load(dataclasses.replace(recipe, seed=1), first)
+            train_or_load({**recipe, "steps": 60}, first)
         first.write_bytes(kept[:-1])
-        with pytest.raises(AssertionError, match="trained again"):
-            train_or_load(recipe, first)
-        first.with_suffix(".json").write_text("{")
         with pytest.raises(AssertionError, match="trained again"):
             train_or_load(recipe, first)
     train_or_load(recipe, first)
@@ -562,26 +527,34 @@ def test_public_sets_end_to_end(
     archive: Mapping[str, Dataset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two small sets: trained, explained with references of their own, and read over both."""
-    monkeypatch.setattr(coarse_archives, "SETS", {"A": (1, 2), "B": (1, 2)})
-    monkeypatch.setattr(coarse_archives, "_STEPS", 20)
-    monkeypatch.setattr(coarse_archives, "_COUNT", 5)
-    monkeypatch.setattr(coarse_archives, "_SMALL", {"CNN": {"width": 4, "layers": 1, "hidden": 4}})
+    study = tables.read_study("small")
+    options = {"width": 4, "layers": 1, "hidden": 4, "num_classes": 2, "in_channels": 1}
+    model = {"architecture": "series_cnn", "options": options, "batch_size": 64}
+    study |= {
+        "data": {n: {"function": base.LOAD_EVENLY, "options": {"name": f"ucr:{n}:test", "count": 5}} for n in "AB"},
+        "models": {f"CNN, {n}": {**model, "data": [n], "weights": f"networks/CNN-{n}.safetensors"} for n in "AB"},
+    }
+    for name in ("DS", "GS"):
+        study["explainers"][name]["options"]["sets"] = ["ucr:A:train", "ucr:B:train"]
+    part = replace(FIGURE5_PART, study=lambda scale: study)
+    monkeypatch.setattr(tables, "read_study", part.study)
+    monkeypatch.setitem(tables._SMALL_TRAINING, "steps", 20)
+    monkeypatch.setitem(reproductions._entries, "coarse-figure5", Reproduction("t", (part,)))
     # the page of such a study takes longer than all else, and is tested in test_corruption_figures.py
     monkeypatch.setattr(standfast.evaluation.Evaluation, "to_html", lambda self, *args, **options: Path("report.html"))
     (table,) = base.reproduce("coarse-figure5", "small", tmp_path, progress=False)
     assert table.failures == 0
     assert table.rows["network, explainer"].to_list() == [f"CNN, {name}" for name in (*SIX, *OTHERS)]
     assert set(table.rows["samples"]) == {2}, "two sets, repeats averaged"
-    assert any(note.startswith("test accuracy, CNN: A ") for note in table.notes)
-    print_table(table, "small")
-    assert "mean rank" in capsys.readouterr().out
-    assert train_networks("small", tmp_path, True) == [note for note in table.notes if note.startswith("test accuracy")]
+    assert table.notes[-1].startswith("test accuracy, CNN: A ")
+    assert train_networks("small", tmp_path, True) == table.notes[-1:]
     assert "network 2 of 2" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not (data_root() / "ucr").is_dir(), reason="needs the sets of the UCR archive")
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", tables.read_study("full")["data"])
 def test_sizes_of_the_public_sets(name: str) -> None:
     found = base.load_evenly(f"ucr:{name}:test", 12)
     assert len(found.inputs) == 12
-    assert (found.inputs.shape[1], len(found.classes)) == SETS[name]
+    options = tables.read_study("full")["models"][f"CNN, {name}"]["options"]
+    assert options == {"in_channels": found.inputs.shape[1], "num_classes": len(found.classes)}

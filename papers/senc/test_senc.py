@@ -1,17 +1,45 @@
-"""The other readings of SenC's sums equal loops with scipy, and do on known weights what the README says."""
+"""SenC: the paper's numbers and sentences; the other readings of its sums equal loops with scipy, on known weights."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
 import scipy.stats
 import torch
 
+from papers.files import read_numbers
+from papers.senc.figures import PARTS
 from papers.senc.readings import average_over_masks, divide_by_mask_sums
 from standfast.algorithms.masks.random_masks import draw_masks, measure_consistency
 from standfast.tensors import Streams
 
 CPU = torch.device("cpu")
+NAMES = ("mnist", "cifar10", "gtsrb")
+
+
+def test_numbers_are_the_papers() -> None:
+    numbers = read_numbers("senc/figures4and5.csv")
+    assert tuple(numbers) == ("mnist-data", "cifar10-data", "gtsrb-data", *(f"{n}-parameters" for n in NAMES))
+    assert numbers["cifar10-data"] == {"LRP": -0.012, "Grad-CAM": 0.052, "DeepLift": 0.351, "random": "about 0"}
+    assert numbers["mnist-parameters"]["integrated gradients"] == 0.32
+    assert numbers["mnist-data"]["saliency"] == "> 0.6"
+
+
+def test_sentences_are_judged_by_the_means() -> None:
+    first, chance, random = PARTS["cifar10-data"].claims
+    assert [first.holds({"DeepLift": x, "LRP": 0.2, "edges": 0.9}) for x in (0.3, 0.1)] == [True, False]
+    assert [chance.holds({"LRP": -0.05, "Grad-CAM": x}) for x in (0.05, -0.2, math.nan)] == [True, False, None]
+    assert [random.holds(means) for means in ({"random": 0.09}, {"random": -0.2}, {})] == [True, False, None]
+    above = PARTS["gtsrb-parameters"].claims[0]
+    for lower, expected in ((0.2, True), (0.12, False), (math.nan, None)):
+        assert above.holds({"integrated gradients": 0.5, "DeepLift": lower, "random": -0.1}) is expected
+    last = PARTS["mnist-data"].claims[0]
+    means = dict.fromkeys(("saliency", "guided backprop", "integrated gradients", "DeepLift", "LRP"), 0.7)
+    for changed, expected in (({"Grad-CAM": 0.3}, True), ({"Grad-CAM": 0.9}, False), ({}, None)):
+        assert last.holds({**means, **changed}) is expected
+    assert last.holds({**means, "LRP": 0.5, "Grad-CAM": 0.3}) is False
 
 
 def test_division_by_the_mask_sums_equals_a_loop() -> None:
