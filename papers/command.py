@@ -48,7 +48,7 @@ def main(paper: str) -> None:
     parser.add_argument("--scale", choices=SCALES, default="small", help="small is for a laptop, full for a GPU")
     parser.add_argument("--out", type=Path, default=Path("results/papers"), help="folder for the results")
     parser.add_argument("--workers", help="how many processes, or auto")
-    parser.add_argument("--study", type=Path, help="write the study files into this folder, and run nothing")
+    parser.add_argument("--study", type=Path, help="write study files for `python -m standfast run` here")
     parser.add_argument("--dry-run", action="store_true", help="print the jobs, their cost, and what is missing")
     asked = parser.parse_args()
     try:

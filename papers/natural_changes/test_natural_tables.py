@@ -228,7 +228,7 @@ def test_the_example_is_valid_and_every_metric_takes_the_network(
     samples = Samples(torch.rand(16, 3, 32, 32, generator=generator))
     monkeypatch.setattr(photos, "load_lite0", make_lite)
     monkeypatch.setattr(photos, "load_recognised_photos", lambda: samples)
-    study = load_study(Path(__file__).parents[2] / "examples" / "imagenet_lite0.yaml")
+    study = load_study(Path(__file__).parent / "imagenet_lite0.yaml")
     grid = study.grid()
     assert grid.samples_per_job == 8  # so that the rows of a job fill a batch
     few = {name: grid.explainers[name] for name in ("Grad-CAM", "LRP", "edges")}
