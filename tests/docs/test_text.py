@@ -145,7 +145,7 @@ def test_what_does_not_fit() -> None:
         text.bounds(margin=-1)
     with pytest.raises(ArgumentError, match="texts of at least one token"):
         padded_batch([[1], []], 0)
-    with pytest.raises(ArgumentError, match="model: expected a sequence model of transformers"):
+    with pytest.raises(ArgumentError, match="model: expected a sequence classifier of transformers"):
         from_text_transformers(nn.ReLU())
 
 
