@@ -130,9 +130,7 @@ def test_lists_and_wrong_kinds(model: standfast.Model, inputs: torch.Tensor) -> 
         alone = standfast.evaluate(model, "saliency", inputs, metric, progress=False, controls=False).frame()
         assert alone["explainer"].unique().to_list() == ["saliency"]
         assert alone["label"].unique().to_list() == ["aopc"]
-    with pytest.raises(
-        standfast.ArgumentError, match=r"metric: expected a name or a Metric \(an instance: CEval\(\)\), got"
-    ):
+    with pytest.raises(standfast.ArgumentError, match=r"metric: expected a name or a Metric \(an instance"):
         standfast.evaluate(model, "saliency", inputs, standfast.metrics.CEval, progress=False)  # type: ignore[arg-type]
     expected = "model: expected a standfast Model or a torch.nn.Module, got function"
     with pytest.raises(standfast.ArgumentError, match=expected):
@@ -156,10 +154,7 @@ def test_lists_and_wrong_kinds(model: standfast.Model, inputs: torch.Tensor) -> 
         ({"metrics": {" ": "aopc"}}, "metrics: expected names that are texts, and not empty, got ' '$"),
         ({"about": {"title": "a", "n": {1}}}, r"about\['n'\]: expected a text, a number, or .*, got set$"),
         ({"about": {"model": torch.nn.ReLU()}}, r"about\['model'\]: expected a text, .*, got ReLU$"),
-        (
-            {"explainers": captum.attr.Saliency(torch.nn.ReLU())},
-            "use 'captum:Saliency', or .*from_captum",
-        ),
+        ({"explainers": captum.attr.Saliency(torch.nn.ReLU())}, "use 'captum:Saliency', or .*from_captum"),
         ({"explainers": [captum.attr.Saliency]}, "got Saliency of captum: use 'captum:Saliency', or .*from_captum"),
         *(
             ({"explainers": [given]}, "explainer: .* got Saliency of captum: use 'captum:Saliency', or .*from_captum")
@@ -169,10 +164,7 @@ def test_lists_and_wrong_kinds(model: standfast.Model, inputs: torch.Tensor) -> 
             )
         ),
         ({"metrics": OfQuantus()}, "metrics: .* got OfQuantus of quantus: use 'quantus:OfQuantus'"),
-        (
-            {"metrics": [OfQuantus]},
-            "metric: expected a name or a Metric, got .* use 'quantus:OfQuantus'",
-        ),
+        ({"metrics": [OfQuantus]}, "metric: expected a name or a Metric, got .* use 'quantus:OfQuantus'"),
         ({"metrics": captum.metrics.infidelity}, "metrics: .* use 'captum:infidelity'"),
         ({"metrics": "aopc:baseline=(0.0,1.0)"}, r"baseline: expected one number, or 1 .*, got 2 numbers"),
         ({"explainers": "integrated_gradients:baseline=(0.0,1.0)"}, r"baseline: expected one number, or 1 .*, got 2 n"),
@@ -275,9 +267,7 @@ def test_a_neighbourhood_that_no_metric_takes(model: standfast.Model, inputs: to
 @pytest.mark.parametrize("bounds", [(-torch.inf, torch.inf), (torch.zeros(2), torch.tensor([1.0, 2.0]))])
 def test_no_neighbourhood_without_a_range(bounds: tuple[float, float]) -> None:
     model = standfast.Model(torch.nn.Linear(2, 3), bounds, device="cpu")
-    with pytest.raises(
-        standfast.ArgumentError, match="neighbourhood: expected a neighbourhood, .* got None, for ranges of"
-    ):
+    with pytest.raises(standfast.ArgumentError, match="neighbourhood: expected a neighbourhood, .* got None"):
         standfast.evaluate(model, ["saliency"], torch.full((1, 2), 0.5), ["max_sensitivity"], progress=False)
     metrics = ["parameter_sensitivity_consistency:masks=20", MaxSensitivity(BALL, samples=2)]  # without the default
     assert standfast.evaluate(model, ["saliency"], torch.full((1, 2), 0.5), metrics, progress=False).failures == []
@@ -324,9 +314,7 @@ def test_names_of_metrics() -> None:
         "a: time shift 3": TimeShift(3),
         "b": BALL,
     }
-    with pytest.raises(
-        standfast.ArgumentError, match="neighbourhood: expected a value for worst_case, such as .*, got none"
-    ):
+    with pytest.raises(standfast.ArgumentError, match="neighbourhood: expected a value for worst_case, such as"):
         named_metrics(["worst_case"])  # type: ignore[list-item]
 
 
@@ -365,9 +353,7 @@ def test_a_module_alone_assumes_bounds_aloud_or_not_at_all(inputs: torch.Tensor)
         standfast.evaluate(net(), "saliency", inputs.numpy(), METRICS[1], progress=False)  # type: ignore[arg-type]
     pair = (inputs, torch.zeros(len(inputs)))
     for model in (net(), standfast.Model(net(), (0.0, 1.0), device="cpu")):
-        with pytest.raises(
-            standfast.ArgumentError, match=r"got tuple: give the inputs alone, or a standfast.data.Datas"
-        ):
+        with pytest.raises(standfast.ArgumentError, match=r"got tuple: give the inputs alone"):
             standfast.evaluate(model, "saliency", pair, METRICS[1], progress=False)  # type: ignore[arg-type]
         for kind in (torch.uint8, torch.int64):
             with pytest.raises(standfast.ArgumentError, match=rf"got {kind}: use x.float\(\)"):

@@ -70,10 +70,7 @@ def good() -> bytes:
         (good()[:-1], "24 values for sizes .2, 3, 4., got 23 values"),
         (good() + b"\0", "24 values for sizes .2, 3, 4., got 25 values"),
         (b"\x01" + good()[1:], "magic number 2051"),
-        (
-            idx_bytes(torch.arange(24, dtype=torch.uint8).reshape(2, 3, 4), kind=9),
-            "magic number 2051 .* 2307",
-        ),
+        (idx_bytes(torch.arange(24, dtype=torch.uint8).reshape(2, 3, 4), kind=9), "magic number 2051 .* 2307"),
         (idx_bytes(torch.arange(24, dtype=torch.uint8)), "magic number 2051 .* got 2049"),
         (b"\0\0\x08\x03" + b"\0" * 12, "no empty dimension"),
         (b"\0\0\x08\x03" + b"\xff" * 12, "values for sizes"),

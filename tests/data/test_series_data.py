@@ -456,16 +456,8 @@ def test_comments_may_have_a_blank(tmp_path: Path) -> None:
         ("A0003 12 500 600", "A0003", "line 1: expected"),
         ("A0003 12 500 600", "A0003 11 500 600", "expected 11 lines of signals, got 12"),
         ("A0003 12 500 600", "A0003 12 500 601", r"a matrix val of \(12, 601\), as A0003.hea says, got \(12, 600\)"),
-        (
-            "A0003.mat 16+24 1000/mV 16 0 28 -1716 0 V6",
-            "B.mat 16+24 1000/mV 16 0 28 0 0 V6",
-            "one file for all signals",
-        ),
-        (
-            "16+24 1000/mV 16 0 28 -1716 0 I\n",
-            "212 1000/mV 16 0 28 -1716 0 I\n",
-            "signal 1: expected a MATLAB file with samples of 16",
-        ),
+        ("A0003.mat 16+24 1000/mV 16 0 28 -1716 0 V6", "B.mat 16+24 1000/mV 16 0 28 0 0 V6", "one file for all"),
+        ("16+24 1000/mV 16 0 28 -1716 0 I\n", "212 1000/mV 16 0 28 -1716 0 I\n", "signal 1: expected a MATLAB file"),
         ("A0003.mat 16+24", "../A0003.mat 16+24", "signal 1: expected a MATLAB file with samples of 16 bits"),
         ("1000/mV 16 0 28 -1716 0 II\n", "many/mV 16 0 28 -1716 0 II\n", "signal 2: expected a gain"),
         ("1000/mV 16 0 28 -1716 0 II\n", "1000/mmHg 16 0 28 -1716 0 II\n", "signal 2: expected a gain"),

@@ -89,13 +89,9 @@ def test_refuses_what_is_not_a_batch(wrong: Any) -> None:
 @pytest.mark.parametrize("name", SETS)
 def test_shape_and_bounds_are_checked_in_the_call(name: str) -> None:
     make = SETS[name]
-    with pytest.raises(
-        standfast.ArgumentError, match=r"background: expected reference inputs of shape \(B, \*\(1, 8, 8\)\)"
-    ):
+    with pytest.raises(standfast.ArgumentError, match=r"background: expected reference inputs of shape \(B, \*\(1, 8"):
         make(torch.zeros(2, 1, 4, 4))(model(), batch(2))
-    with pytest.raises(
-        standfast.ArgumentError, match=r"background: expected values within the bounds \[0, 1\], got .*1\.5"
-    ):
+    with pytest.raises(standfast.ArgumentError, match=r"background: expected values within the bounds \[0, 1\]"):
         make(torch.full((2, 1, 8, 8), 1.5))(model(), batch(2))
     with pytest.raises(standfast.ArgumentError, match=r"background: expected values within the bounds \[0\.5, 1\]"):
         make(0.0)(model(bounds=(0.5, 1.0)), 0.5 + batch(2) / 2)

@@ -676,10 +676,7 @@ def test_a_hard_tanh_is_not_replaced() -> None:
 def test_from_callable_checks_results() -> None:
     model, x = make(), batch((1, 12, 12), 6)
     for bad, message in (
-        (
-            lambda m, x, t: x.sum(1),
-            r"maps of the same shape as the inputs that the function was given, \(16, 1, 12, 12\), got \(16, 12, 12\)",
-        ),
+        (lambda m, x, t: x.sum(1), r"maps of the same shape as the inputs that the function was given, \(16, 1, 12"),
         (lambda m, x, t: None, "got NoneType"),
         (lambda m, x, t: x / 0, "finite attributions, got NaN or infinity for 6 of 6"),
     ):

@@ -132,9 +132,7 @@ def test_origins_may_be_left_out_for_one_copy_of_each(model: standfast.Model) ->
         assert found.maps is None  # they are held only if they are asked for
         assert probe.evaluations.tolist() == [4, 4, 4]
         for query in (probe.query, probe.query_class):
-            with pytest.raises(
-                standfast.ArgumentError, match="origin: expected the number of each copy's origin, got None for 6"
-            ):
+            with pytest.raises(standfast.ArgumentError, match="origin: expected the number of each copy's origin"):
                 query(torch.cat([x, x]))
 
 

@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -607,22 +608,10 @@ def test_errors_of_options() -> None:
 
 
 def test_errors_of_the_call() -> None:
-    network, x = model((2, 17), bounds=(0.0, 1.0)), inputs((2, 17))
-    for metric, message in (
-        (CorruptionCurve(mean=(0.0, 1.0, 2.0)), "mean: expected one number, or 2 .one for each channel., got 3"),
-        (CorruptionCurve(sd=(1.0,)), "sd: expected one number, or 2 .one for each channel., got 1"),
-        (
-            CorruptionCurve(replacement="constant", baseline=2.0),
-            r"baseline: expected values within the bounds \[0, 1\], got 2.0",
-        ),
-        (
-            CorruptionCurve(replacement="sample", background=torch.zeros(3, 2, 9)),
-            r"background: expected reference inputs of shape \(B, .*, got \(3, 2, 9\)",
-        ),
-        (
-            CorruptionCurve(replacement="sample", background=2 * torch.ones(3, 2, 17)),
-            "background: expected values within the bounds",
-        ),
-    ):
-        with pytest.raises(standfast.ArgumentError, match=message):
-            metric(network, "saliency", x)
+    def measure(**options: Any) -> CorruptionCurveResult:
+        return CorruptionCurve(**options)(model((2, 17), bounds=(0.0, 1.0)), "saliency", inputs((2, 17)))
+
+    assert_refused(measure, mean=[(0.0, 1.0, 2.0)], sd=[(1.0,)])
+    assert_refused(partial(measure, replacement="constant"), baseline=[2.0])
+    references = [torch.zeros(3, 2, 9), 2 * torch.ones(3, 2, 17)]
+    assert_refused(partial(measure, replacement="sample"), background=references)

@@ -259,23 +259,16 @@ def test_errors_of_options() -> None:
 
 
 def test_errors_of_the_call() -> None:
-    network, x = model((1, 8, 8)), inputs((1, 8, 8))
-    with pytest.raises(standfast.ArgumentError, match="region: expected cells small enough .* got 8"):
-        AOPC(region=8)(network, "saliency", x)
-    with pytest.raises(standfast.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got 2.0"):
-        AOPC(replacement="constant", baseline=2.0)(network, "saliency", x)
-    with pytest.raises(
-        standfast.ArgumentError, match="baseline: expected one number, or 1 .one for each channel., got 2"
-    ):
-        AOPC(replacement="constant", baseline=(0.0, 1.0))(network, "saliency", x)
-    endless = model((1, 8, 8), bounds=(-float("inf"), float("inf")))
-    with pytest.raises(
-        standfast.ArgumentError, match="replacement: expected 'constant', as the model's bounds are inf"
-    ):
-        AOPC()(endless, "saliency", x)
-    assert torch.isfinite(AOPC(replacement="constant", steps=3)(endless, "saliency", x).aopc).all()
-    with pytest.raises(standfast.ArgumentError, match="segments: expected labels of shape"):
-        AOPC(segments=torch.arange(9))(network, "saliency", x)
+    x = inputs((1, 8, 8))
+
+    def measure(bounds: Any = (0.0, 1.0), **options: Any) -> AOPCResult:
+        return AOPC(**options)(model((1, 8, 8), bounds=bounds), "saliency", x)
+
+    assert_refused(measure, region=[8], segments=[torch.arange(9)])
+    assert_refused(partial(measure, replacement="constant"), baseline=[2.0, (0.0, 1.0)])
+    endless = partial(measure, (-float("inf"), float("inf")))
+    assert_refused(endless, replacement=["uniform"])
+    assert torch.isfinite(endless(replacement="constant", steps=3).aopc).all()
 
 
 def test_bounds_and_baselines_of_each_channel() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -241,18 +242,11 @@ def test_errors_of_options() -> None:
 
 
 def test_errors_of_the_call() -> None:
-    network, x = model((3, 8, 8)), inputs((3, 8, 8))
-    with pytest.raises(standfast.ArgumentError, match="pairs: expected classes from 0 to 3, or None, got .*8, 3"):
-        LogOdds(preset="paper")(network, "saliency", x)
-    with pytest.raises(
-        standfast.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got -1.0"
-    ):
-        LogOdds(baseline=-1.0)(network, "saliency", x)
-    with pytest.raises(
-        standfast.ArgumentError, match="baseline: expected one number, or 3 .one for each channel., got 2"
-    ):
-        LogOdds(baseline=(0.0, 1.0))(network, "saliency", x)
-    assert LogOdds(baseline=(0.0, 0.5, 1.0))(network, "saliency", x).log_odds.isfinite().all()
+    def measure(**options: Any) -> LogOddsResult:
+        return LogOdds(**options)(model((3, 8, 8)), "saliency", inputs((3, 8, 8)))
+
+    assert_refused(measure, pairs=[((8, 3),)], baseline=[-1.0, (0.0, 1.0)])
+    assert measure(baseline=(0.0, 0.5, 1.0)).log_odds.isfinite().all()
 
 
 def test_a_file_spells_pairs_as_lists() -> None:

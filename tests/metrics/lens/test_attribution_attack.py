@@ -496,9 +496,7 @@ def test_options_are_checked() -> None:
 
 def test_what_cannot_be_differentiated_is_refused(lenet: standfast.Model, digits: standfast.data.Dataset) -> None:
     x = digits[:1].inputs
-    with pytest.raises(
-        standfast.ArgumentError, match="attack: expected random_sign or universal, since guided_backprop"
-    ):
+    with pytest.raises(standfast.ArgumentError, match="attack: expected random_sign or universal, since"):
         AttributionAttack.example()(lenet, "guided_backprop", x)
     assert AttributionAttack(BALL, "random_sign")(lenet, "guided_backprop", x).status == ("ok",)
 

@@ -336,9 +336,7 @@ def test_an_explainer_holds_no_label_maps_of_samples() -> None:
         lambda: metric(network, each, x),
         lambda: standfast.evaluate(network, {"each": each}, x, [metric], progress=False),
     ):
-        with pytest.raises(
-            standfast.ArgumentError, match=r"segments: expected one map of shape \(8, 8\) for all samples"
-        ):
+        with pytest.raises(standfast.ArgumentError, match=r"segments: expected one map of shape \(8, 8\) for all"):
             call()
 
 
@@ -364,9 +362,7 @@ def test_options_are_checked() -> None:
 
 def test_baseline_lies_within_the_bounds() -> None:
     metric = DataSensitivityConsistency(baseline=-0.5, **QUICK)
-    with pytest.raises(
-        standfast.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got -0.5"
-    ):
+    with pytest.raises(standfast.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\]"):
         metric(model((12,)), "saliency", rand(2, 12))
     normalised = standfast.Model(small_net((12,)), (-1.0, 1.0), device="cpu", batch_size=16)
     assert metric(normalised, "saliency", rand(2, 12)).status == ("ok", "ok")
