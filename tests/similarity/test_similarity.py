@@ -151,23 +151,6 @@ def test_ranks_with_many_ties(maps):
     assert sim.kendall(a, b).item() == pytest.approx(expected_tau, abs=1e-14)
 
 
-@given(st.lists(st.integers(0, 39), min_size=40, max_size=40), st.integers(1, 40))
-@settings(max_examples=100, derandomize=True, deadline=None)
-def test_inversions(values, length):
-    """Of numbers with ties, in rows whose length is no power of two; equal numbers are in order."""
-    rows = [values[:length], sorted(values[:length], reverse=True)]
-    rows = [[min(value, length - 1) for value in row] for row in rows]
-    slow = [sum(p > q for i, p in enumerate(row) for q in row[i:]) for row in rows]
-    assert rank._count_inversions(torch.tensor(rows)).tolist() == slow
-
-
-def test_inversions_of_long_rows():
-    p = torch.randperm(5000, generator=torch.Generator().manual_seed(0))
-    found = rank._count_inversions(torch.stack([p, p.flip(0), p.sort().values]))
-    pairs = 5000 * 4999 // 2
-    assert found.tolist() == [int((p[:, None] > p).triu().sum()), pairs - int(found[0]), 0]
-
-
 @pytest.mark.parametrize(("k", "count"), [(None, 8), (1, 1), (20, 20), (80, 80), (0.25, 20), (0.001, 1)])
 @pytest.mark.parametrize("levels", [0, 5])
 def test_topk_reference(k, count, levels):

@@ -418,7 +418,9 @@ def test_an_estimator_is_the_function_predict_proba(estimators: Path) -> None:
     kind = source(estimators, function="module_of_estimators:model")
     model = kind.model(SAMPLES, "cpu")
     assert (model.dtype, model.batch_size, model.bounds[1].item()) == (torch.float64, 32, 2.0)
-    with pytest.raises(Misfit, match="batch_size: expected no such key beside a function that returns a standfast.Cla"):
+    with pytest.raises(
+        Misfit, match="batch_size: expected no such key beside a function that returns a standfast.Model"
+    ):
         source(estimators, function="module_of_estimators:model", batch_size=8).model(SAMPLES, "cpu")
     with pytest.raises(Misfit, match=r"a torch.nn.Module, or an estimator with predict_proba"):
         source(estimators, function="module_of_estimators:number").model(SAMPLES, "cpu")
