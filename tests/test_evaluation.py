@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from refusals import assert_refused
 
 import standfast
 from conftest import small_net
@@ -130,19 +132,13 @@ def test_lists_and_wrong_kinds(model: standfast.Model, inputs: torch.Tensor) -> 
         alone = standfast.evaluate(model, "saliency", inputs, metric, progress=False, controls=False).frame()
         assert alone["explainer"].unique().to_list() == ["saliency"]
         assert alone["label"].unique().to_list() == ["aopc"]
-    with pytest.raises(
-        standfast.ArgumentError, match=r"metric: expected a name or a Metric \(an instance: CEval\(\)\), got"
-    ):
+    with pytest.raises(standfast.ArgumentError, match=r"metric: expected a name or a Metric \(an instance"):
         standfast.evaluate(model, "saliency", inputs, standfast.metrics.CEval, progress=False)  # type: ignore[arg-type]
     expected = "model: expected a standfast Model or a torch.nn.Module, got function"
     with pytest.raises(standfast.ArgumentError, match=expected):
         standfast.evaluate(small_net, "saliency", inputs, "aopc", progress=False)  # type: ignore[arg-type]
-    with pytest.raises(standfast.ArgumentError, match="seed: expected a whole number, got 'a'"):
-        standfast.evaluate(model, "saliency", inputs, "aopc", seed="a", progress=False)  # type: ignore[arg-type]
-    with pytest.raises(standfast.ArgumentError, match="seed: expected a whole number that a generator of torch takes"):
-        standfast.evaluate(model, "saliency", inputs, "aopc", seed=2**64, progress=False)
-    with pytest.raises(standfast.ArgumentError, match=r"about: expected a mapping from names, or None, got \[1\]"):
-        standfast.evaluate(model, "saliency", inputs, "aopc", about=[1], progress=False)  # type: ignore[arg-type]
+    evaluate = partial(standfast.evaluate, model, "saliency", inputs, "aopc", progress=False)
+    assert_refused(evaluate, seed=["a", 2**64], about=[[1]])
     for given in ({"explainers": None, "metrics": "aopc"}, {"explainers": "saliency", "metrics": None}):
         with pytest.raises(standfast.ArgumentError, match="(explainers|metrics): expected one, several in a list, or"):
             standfast.evaluate(model, inputs=inputs, progress=False, **given)  # type: ignore[arg-type]
@@ -156,10 +152,7 @@ def test_lists_and_wrong_kinds(model: standfast.Model, inputs: torch.Tensor) -> 
         ({"metrics": {" ": "aopc"}}, "metrics: expected names that are texts, and not empty, got ' '$"),
         ({"about": {"title": "a", "n": {1}}}, r"about\['n'\]: expected a text, a number, or .*, got set$"),
         ({"about": {"model": torch.nn.ReLU()}}, r"about\['model'\]: expected a text, .*, got ReLU$"),
-        (
-            {"explainers": captum.attr.Saliency(torch.nn.ReLU())},
-            "use 'captum:Saliency', or .*from_captum",
-        ),
+        ({"explainers": captum.attr.Saliency(torch.nn.ReLU())}, "use 'captum:Saliency', or .*from_captum"),
         ({"explainers": [captum.attr.Saliency]}, "got Saliency of captum: use 'captum:Saliency', or .*from_captum"),
         *(
             ({"explainers": [given]}, "explainer: .* got Saliency of captum: use 'captum:Saliency', or .*from_captum")
@@ -169,10 +162,7 @@ def test_lists_and_wrong_kinds(model: standfast.Model, inputs: torch.Tensor) -> 
             )
         ),
         ({"metrics": OfQuantus()}, "metrics: .* got OfQuantus of quantus: use 'quantus:OfQuantus'"),
-        (
-            {"metrics": [OfQuantus]},
-            "metric: expected a name or a Metric, got .* use 'quantus:OfQuantus'",
-        ),
+        ({"metrics": [OfQuantus]}, "metric: expected a name or a Metric, got .* use 'quantus:OfQuantus'"),
         ({"metrics": captum.metrics.infidelity}, "metrics: .* use 'captum:infidelity'"),
         ({"metrics": "aopc:baseline=(0.0,1.0)"}, r"baseline: expected one number, or 1 .*, got 2 numbers"),
         ({"explainers": "integrated_gradients:baseline=(0.0,1.0)"}, r"baseline: expected one number, or 1 .*, got 2 n"),
@@ -275,9 +265,7 @@ def test_a_neighbourhood_that_no_metric_takes(model: standfast.Model, inputs: to
 @pytest.mark.parametrize("bounds", [(-torch.inf, torch.inf), (torch.zeros(2), torch.tensor([1.0, 2.0]))])
 def test_no_neighbourhood_without_a_range(bounds: tuple[float, float]) -> None:
     model = standfast.Model(torch.nn.Linear(2, 3), bounds, device="cpu")
-    with pytest.raises(
-        standfast.ArgumentError, match="neighbourhood: expected a neighbourhood, .* got None, for ranges of"
-    ):
+    with pytest.raises(standfast.ArgumentError, match="neighbourhood: expected a neighbourhood, .* got None"):
         standfast.evaluate(model, ["saliency"], torch.full((1, 2), 0.5), ["max_sensitivity"], progress=False)
     metrics = ["parameter_sensitivity_consistency:masks=20", MaxSensitivity(BALL, samples=2)]  # without the default
     assert standfast.evaluate(model, ["saliency"], torch.full((1, 2), 0.5), metrics, progress=False).failures == []
@@ -324,9 +312,7 @@ def test_names_of_metrics() -> None:
         "a: time shift 3": TimeShift(3),
         "b": BALL,
     }
-    with pytest.raises(
-        standfast.ArgumentError, match="neighbourhood: expected a value for worst_case, such as .*, got none"
-    ):
+    with pytest.raises(standfast.ArgumentError, match="neighbourhood: expected a value for worst_case, such as"):
         named_metrics(["worst_case"])  # type: ignore[list-item]
 
 
@@ -365,9 +351,7 @@ def test_a_module_alone_assumes_bounds_aloud_or_not_at_all(inputs: torch.Tensor)
         standfast.evaluate(net(), "saliency", inputs.numpy(), METRICS[1], progress=False)  # type: ignore[arg-type]
     pair = (inputs, torch.zeros(len(inputs)))
     for model in (net(), standfast.Model(net(), (0.0, 1.0), device="cpu")):
-        with pytest.raises(
-            standfast.ArgumentError, match=r"got tuple: give the inputs alone, or a standfast.data.Datas"
-        ):
+        with pytest.raises(standfast.ArgumentError, match=r"got tuple: give the inputs alone"):
             standfast.evaluate(model, "saliency", pair, METRICS[1], progress=False)  # type: ignore[arg-type]
         for kind in (torch.uint8, torch.int64):
             with pytest.raises(standfast.ArgumentError, match=rf"got {kind}: use x.float\(\)"):

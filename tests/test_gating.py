@@ -252,9 +252,7 @@ def test_layers_are_selected_by_kind_and_name() -> None:
         select_layers(module, ("0",))
     with pytest.raises(standfast.ArgumentError, match="stem, twice, up, got 'stemm' \\(did you mean 'stem'\\?\\)"):
         select_layers(Net(), ("stemm",))
-    with pytest.raises(
-        standfast.ArgumentError, match="layers: expected 'conv' only for .* Sequential with 1 \\(Linear, 4\\)"
-    ):
+    with pytest.raises(standfast.ArgumentError, match="layers: expected 'conv' only for .* Sequential with 1"):
         select_layers(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), "conv")
     with pytest.raises(standfast.ArgumentError, match="Flatten with neither convolutions nor linear layers"):
         select_layers(nn.Flatten(), "all")

@@ -228,9 +228,7 @@ def test_a_plugin_of_the_wrong_kind_is_refused(tmp_path: Path, monkeypatch: pyte
 
 def test_a_thing_is_registered_under_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = registry_with(tmp_path, monkeypatch, "class Round:\n    name = 'circle'\n")
-    with pytest.raises(
-        ArgumentError, match="shape round: expected a shape whose name is 'round', got the name 'circle'"
-    ):
+    with pytest.raises(ArgumentError, match="shape round: expected a shape whose name is 'round', got the name"):
         shapes["round"]
     with pytest.raises(ArgumentError, match="metric blur: expected a metric whose name is 'blur', got the name 'aopc'"):
         metrics.register("blur")(AOPC)

@@ -77,10 +77,7 @@ def test_what_is_no_whole_number_is_still_refused(wrong: object) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (
-            lambda: IntegratedGradients(n_steps=5),
-            "n_steps: .*of integrated_gradients: steps, .*=5 .*mean 'steps'",
-        ),
+        (lambda: IntegratedGradients(n_steps=5), "n_steps: .*of integrated_gradients: steps, .*=5 .*mean 'steps'"),
         (lambda: get_explainer("integrated_gradients", baselines=0), "did you mean 'baseline'"),
         (lambda: get_explainer("smoothgrad:nt_samples=4"), "did you mean 'samples'"),
         (lambda: get_metric("max_sensitivity", nr_samples=4), "did you mean 'samples'"),

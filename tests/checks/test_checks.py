@@ -147,10 +147,7 @@ def test_names_that_are_not_there(results: Findings) -> None:
         ({"metric": METRIC, "at_most": 1, "p": 0.01}, "no such key beside at_most"),
         ({"metric": METRIC, "better_than": "random", "p": 0.01, "level": 0.9}, "a p-value or a level, not both"),
         ({"metric": METRIC, "better_than": "random", "p": 0.5}, "a number between 0 and 0.5"),
-        (
-            {"explainer": ["random", "saliency"], "better_than": "saliency"},
-            r"requirements\[0\].explainer: expected explainers other than that of better_than, got 'saliency'",
-        ),
+        ({"explainer": ["random", "saliency"], "better_than": "saliency"}, r"requirements\[0\].explainer: expected"),
     ],
 )
 def test_requirements_that_do_not_fit(requirement: dict[str, Any], message: str) -> None:

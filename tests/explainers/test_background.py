@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from refusals import assert_refused
 from torch import Tensor
 
 import standfast
@@ -67,20 +68,10 @@ def test_can_be_pickled_and_copied() -> None:
         assert torch.equal(there(model(), batch(3)), make(background)(model(), batch(3)))
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        np.zeros((2, 3)),
-        torch.zeros(3),
-        torch.zeros(0, 3),
-        torch.zeros(2, 3, dtype=torch.int64),
-        torch.full((2, 3), torch.nan),
-    ],
-    ids=["array", "one axis", "empty", "integers", "nan"],
-)
-def test_refuses_what_is_not_a_batch(wrong: Any) -> None:
-    with pytest.raises(standfast.ArgumentError, match="^background: expected .*(reference inputs|finite values)"):
-        Background(wrong)
+def test_refuses_what_is_not_a_batch() -> None:
+    zeros = torch.zeros(2, 3)
+    wrong = [zeros.numpy(), zeros[0], zeros[:0], zeros.long(), zeros * torch.nan]
+    assert_refused(lambda background: Background(background), background=wrong)
 
 
 # ---------------------------------------------------------------- the call
@@ -89,18 +80,10 @@ def test_refuses_what_is_not_a_batch(wrong: Any) -> None:
 @pytest.mark.parametrize("name", SETS)
 def test_shape_and_bounds_are_checked_in_the_call(name: str) -> None:
     make = SETS[name]
-    with pytest.raises(
-        standfast.ArgumentError, match=r"background: expected reference inputs of shape \(B, \*\(1, 8, 8\)\)"
-    ):
-        make(torch.zeros(2, 1, 4, 4))(model(), batch(2))
-    with pytest.raises(
-        standfast.ArgumentError, match=r"background: expected values within the bounds \[0, 1\], got .*1\.5"
-    ):
-        make(torch.full((2, 1, 8, 8), 1.5))(model(), batch(2))
+    wrong = [torch.zeros(2, 1, 4, 4), torch.full((2, 1, 8, 8), 1.5), (0.0, 1.0)]
+    assert_refused(lambda background: make(background)(model(), batch(2)), background=wrong)
     with pytest.raises(standfast.ArgumentError, match=r"background: expected values within the bounds \[0\.5, 1\]"):
         make(0.0)(model(bounds=(0.5, 1.0)), 0.5 + batch(2) / 2)
-    with pytest.raises(standfast.ArgumentError, match="background: expected one number, or 1"):
-        make((0.0, 1.0))(model(), batch(2))
     double = standfast.Model(small_net((1, 8, 8)).double(), (0.0, 1.0), device="cpu")
     assert make(batch(2))(double, batch(2).double()).dtype == torch.float64
 

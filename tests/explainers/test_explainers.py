@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import captum.attr as ca
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from refusals import assert_refused
 from torch import Tensor, nn
 
 from standfast import explainers as hx
@@ -674,10 +676,7 @@ def test_a_hard_tanh_is_not_replaced() -> None:
 def test_from_callable_checks_results() -> None:
     model, x = make(), batch((1, 12, 12), 6)
     for bad, message in (
-        (
-            lambda m, x, t: x.sum(1),
-            r"maps of the same shape as the inputs that the function was given, \(16, 1, 12, 12\), got \(16, 12, 12\)",
-        ),
+        (lambda m, x, t: x.sum(1), r"maps of the same shape as the inputs that the function was given, \(16, 1, 12"),
         (lambda m, x, t: None, "got NoneType"),
         (lambda m, x, t: x / 0, "finite attributions, got NaN or infinity for 6 of 6"),
     ):
@@ -775,27 +774,15 @@ def test_get() -> None:
         hx.get(3)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("text", "argument"),
-    [
-        *(("integrated_gradients:steps=0", "steps"), ("integrated_gradients:method=simpson", "method")),
-        *(
-            ("integrated_gradients:steps=1,method=riemann_left", "steps"),
-            ("integrated_gradients:steps=2.5", "steps"),
-        ),
-        *(("integrated_gradients:baseline=black", "baseline"), ("smoothgrad:samples=0", "samples")),
-        *(("smoothgrad:noise=-1", "noise"), ("smoothgrad:seed=x", "seed"), ("lrp:epsilon=-1", "epsilon")),
-        *(
-            ("deeplift:epsilon=0", "epsilon"),
-            ("deeplift:baseline=None", "baseline"),
-            ("random:seed=1.5", "seed"),
-        ),
-        *(("gradcam:interpolation=cubic", "interpolation"),),
-    ],
-)
-def test_options_out_of_range(text: str, argument: str) -> None:
-    with pytest.raises(ArgumentError, match=f"^{argument}: expected"):
-        hx.get(text)
+def test_options_out_of_range() -> None:
+    path = partial(hx.get, "integrated_gradients")
+    assert_refused(path, steps=[0, 2.5], method=["simpson"], baseline=["black"])
+    assert_refused(partial(path, method="riemann_left"), steps=[1])
+    assert_refused(partial(hx.get, "smoothgrad"), samples=[0], noise=[-1], seed=["x"])
+    assert_refused(partial(hx.get, "lrp"), epsilon=[-1])
+    assert_refused(partial(hx.get, "deeplift"), epsilon=[0], baseline=[None])
+    assert_refused(partial(hx.get, "random"), seed=[1.5])
+    assert_refused(partial(hx.get, "gradcam"), interpolation=["cubic"])
 
 
 def test_errors_name_the_cause() -> None:

@@ -315,9 +315,7 @@ def test_every_tracker_gets_the_same_numbers(results: Results) -> None:
         name = f"standfast/{row['data']}/{row['model']}/{row['label']}/{row['explainer']}"
         assert named[f"{name}/median"] == row["value"]
         assert named[f"{name}/count"] == row["count"]
-    with pytest.raises(
-        standfast.ArgumentError, match=r"sink: expected an object with log_metrics \(mlflow\).*got list"
-    ):
+    with pytest.raises(standfast.ArgumentError, match=r"sink: expected an object with log_metrics \(mlflow\).*got"):
         export.log_scalars(results, [])  # type: ignore[arg-type]
 
 

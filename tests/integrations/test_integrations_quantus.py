@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from refusals import assert_refused
 from torch import Tensor, nn
 
 import standfast
@@ -137,9 +139,7 @@ def test_a_batch_alone_is_enough_where_nothing_else_is_explained() -> None:
     alone = ours.AOPC((0.0, 1.0), steps=5)(model, x.numpy(), y.numpy(), maps)
     assert same(alone, direct(standfast.metrics.AOPC(steps=5), model, x, y))
     sensitivity = ours.MaxSensitivity((0.0, 1.0), neighbourhood=BALL)
-    with pytest.raises(
-        standfast.ModelError, match="explain_func: expected a function, because this metric also explains"
-    ):
+    with pytest.raises(standfast.ModelError, match="explain_func: expected a function, because this metric also"):
         sensitivity(model, x.numpy(), y.numpy(), maps)
 
 
@@ -245,20 +245,14 @@ def test_options_that_make_no_sense_are_refused() -> None:
     def call(**options: Any) -> Any:
         return metric(model, x.numpy(), y, **{"explain_func": gradient, **options})
 
-    with pytest.raises(standfast.ArgumentError, match="softmax: expected False"):
-        call(softmax=True)
-    with pytest.raises(standfast.ArgumentError, match="channel_first: expected True"):
-        metric(model, np.moveaxis(x.numpy(), 1, -1), y, explain_func=gradient, channel_first=False)
-    with pytest.raises(standfast.ArgumentError, match="model_predict_kwargs: expected None"):
-        call(model_predict_kwargs={"a": 1})
-    with pytest.raises(standfast.ArgumentError, match="custom_batch: expected None"):
-        call(custom_batch=np.ones(5))
-    with pytest.raises(standfast.ArgumentError, match="explain_func: expected a function .*, got neither"):
-        call(explain_func=None)
-    with pytest.raises(standfast.ArgumentError, match="normalise: expected False: Quantus divides by the largest"):
-        ours.AOPC((0.0, 1.0), normalise=True)
-    with pytest.raises(standfast.ArgumentError, match="normalise: expected False: Quantus divides by the largest"):
-        ours.metric(standfast.metrics.MaxSensitivity(BALL), (0.0, 1.0), normalise=True)  # configured: too late for ours
+    assert_refused(
+        call, softmax=[True], model_predict_kwargs=[{"a": 1}], custom_batch=[np.ones(5)], explain_func=[None]
+    )
+    last = partial(metric, model, np.moveaxis(x.numpy(), 1, -1), y, explain_func=gradient)
+    assert_refused(last, channel_first=[False])
+    configured = partial(ours.metric, standfast.metrics.MaxSensitivity(BALL))  # too late for ours
+    for make in (ours.AOPC, configured):
+        assert_refused(partial(make, (0.0, 1.0)), normalise=[True])
     with pytest.raises(standfast.ArgumentError, match="did you mean 'samples'"):
         ours.MaxSensitivity((0.0, 1.0), neighbourhood=BALL, sample=2)
     with pytest.raises(standfast.ArgumentError, match="x_batch: expected values within the bounds"):

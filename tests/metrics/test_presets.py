@@ -165,9 +165,7 @@ def small_model() -> standfast.Model:
 
 @pytest.mark.parametrize("run", [partial(standfast.evaluate, progress=False), standfast.estimate])
 def test_a_wrong_preset_is_an_error_also_without_metrics_by_name(run: Any) -> None:
-    with pytest.raises(
-        standfast.ArgumentError, match="preset: expected one of quick, .* got 'quik' .did you mean 'quick'"
-    ):
+    with pytest.raises(standfast.ArgumentError, match="preset: expected one of quick, .* got 'quik' .did you mean"):
         run(small_model(), "saliency", torch.rand(2, *SHAPES["flat"]), standfast.metrics.AOPC(), preset="quik")
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from refusals import assert_refused
 from scipy import stats
 from torch import Tensor, nn
 
@@ -389,51 +391,33 @@ def test_in_a_composition_and_in_a_study_file(tmp_path: Any) -> None:
     assert to_plain(named)["data"] == {"data": "digits", "samples": 5}
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"changes": {"incom": 1}}, r"changes: expected names of columns .* got 'incom' .did you mean 'income'"),
-        ({"changes": {"income": "two %"}}, "changes: expected a number, a text such as '2%'"),
-        ({"changes": {"income": (1, 2)}}, "a pair from below 0 to above 0"),
-        ({"changes": {"income": (-1, "2%")}}, "changes: expected a number"),
-        ({"changes": {"income": None}}, "changes: expected a number"),
-        ({"changes": {"income": {"by": 1, "stepp": 1}}}, "got stepp in"),
-        ({"changes": {"income": {"by": 1, "step": 0}}}, "step: expected a number above 0"),
-        ({"changes": {"code": {"categories": "data", "rate": 1}}}, "rate: expected a number from 0 to below 1"),
-        ({"changes": {"code": {"categories": [1, 2]}}}, "categories: expected codes of 'code' that the data has"),
-        ({"changes": {"region": 3}}, "changes: expected 'category' for 'region'"),
-        ({"changes": {"region": {"categories": [1]}}}, "categories: expected 'data' for 'region'"),
-        ({"changes": {"north": 3}}, "changes: expected the group of 'north' in one_hot"),
-        ({"changes": {"total": 3}}, "changes: expected no change of 'total', which a rule computes"),
-        ({"changes": {}}, "changes: expected at least one column"),
-        ({"changes": {"income": "any"}, "data": None}, "data: expected training rows, as 'income'"),
-        ({"changes": {"code": "category"}, "data": None}, "data: expected training rows, or a list of codes"),
-        ({"prior": "copula", "data": None}, "data: expected training rows, for prior 'copula'"),
-        ({"prior": "normal"}, "prior: expected one of independent, copula, neighbours"),
-        ({"prior": "neighbours", "neighbours": 300}, "neighbours: expected fewer than the 300 rows"),
-        ({"size": 1.5}, "size: expected a number above 0 and at most 1"),
-        ({"fixed": ("age",)}, "fixed: expected no columns, as changes names"),
-        ({"changes": 1, "fixed": ("agee",)}, "fixed: expected names of columns"),
-        ({"changes": 1, "fixed": ("total",)}, "fixed: expected no column that a rule computes, got .*total"),
-        ({"rules": ("debt < 3",)}, "rules: expected a linear rule"),
-        ({"rules": ("total == debt", "total == income")}, "rules: expected each column computed by one rule"),
-        ({"rules": ("total == debt + age", "age == debt")}, "rules: expected a computed column used only in later"),
-        ({"one_hot": {"region": ("north",)}}, "one_hot: expected a mapping from names to lists of two or more"),
-        ({"one_hot": {"a": ("north", "east"), "b": ("east", "code")}}, "one_hot: expected each column in one group"),
-        ({"one_hot": {"income": ("north", "east")}}, "one_hot: expected names of groups that are no names of columns"),
-        ({"columns": ("a", "a")}, "columns: expected as many columns everywhere, got 2 in columns, 8 in data"),
-        ({"columns": ("a",) * 8}, "columns: expected names that differ"),
-        ({"units": ((0.0,) * 8, (0.0,) * 8)}, "units: expected the mean and the standard deviation"),
-        ({"units": 3}, "units: expected the mean"),
-        ({"data": torch.zeros(3, 8, dtype=torch.int64)}, "data: expected training rows"),
-        ({"data": torch.zeros(3, 8, 1)}, "data: expected a table"),
-        ({"data": 3}, "data: expected training rows"),
-        ({"distribution": "truncated_normal"}, "distribution: expected uniform, for categories"),
-    ],
-)
-def test_options_that_do_not_fit(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ArgumentError, match=message):
-        make_table(**{"prior": "independent", **options})
+def test_options_that_do_not_fit() -> None:
+    def make(**options: object) -> object:
+        return make_table(**{"prior": "independent", **options})
+
+    by_income = ["two %", (1, 2), (-1, "2%"), None, {"by": 1, "stepp": 1}]
+    assert_refused(make, changes=[{}, {"incom": 1}, *({"income": change} for change in by_income)])
+    assert_refused(make, changes=[{"region": 3}, {"north": 3}, {"total": 3}])
+    assert_refused(make, prior=["normal"], size=[1.5], fixed=[("age",)])
+    assert_refused(make, rules=[("debt < 3",), ("total == debt", "total == income")])
+    assert_refused(make, rules=[("total == debt + age", "age == debt")], one_hot=[{"region": ("north",)}])
+    assert_refused(make, one_hot=[{"a": ("north", "east"), "b": ("east", "code")}, {"income": ("north", "east")}])
+    assert_refused(make, columns=[("a", "a"), ("a",) * 8], units=[((0.0,) * 8, (0.0,) * 8), 3])
+    assert_refused(make, data=[torch.zeros(3, 8, dtype=torch.int64), torch.zeros(3, 8, 1), 3])
+    assert_refused(make, distribution=["truncated_normal"])
+    for change, argument in (
+        ({"income": {"by": 1, "step": 0}}, "step"),
+        ({"code": {"categories": "data", "rate": 1}}, "rate"),
+        ({"code": {"categories": [1, 2]}}, "categories"),
+        ({"region": {"categories": [1]}}, "categories"),
+    ):
+        with pytest.raises(ArgumentError, match=f"{argument}: expected"):
+            make(changes=change)
+    assert_refused(partial(make, changes={"income": "any"}), data=[None])
+    assert_refused(partial(make, changes={"code": "category"}), data=[None])
+    assert_refused(partial(make, prior="copula"), data=[None])
+    assert_refused(partial(make, prior="neighbours"), neighbours=[300])
+    assert_refused(partial(make, changes=1), fixed=[("agee",), ("total",)])
 
 
 def test_what_does_not_fit_into_a_composition() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
+from refusals import assert_refused
 from scipy import stats
 from torch import Tensor, nn
 
@@ -152,23 +154,9 @@ def test_in_a_composition_and_in_a_study_file(text: EmbeddedText) -> None:
     assert neighbourhood_from(to_plain(stored)) == stored
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"rate": 1.0}, "rate: expected a number above 0 and below 1"),
-        ({"table": {1: (WORDS,)}}, f"table: expected token ids from 0 to {WORDS - 1}"),
-        ({"table": {-1: (1,)}}, "table: expected token ids, whole numbers"),
-        ({"table": {1: 2}}, "table: expected a list of token ids"),
-        ({"table": {0: (1,)}}, "table: expected at least one token with another"),
-        ({"table": 3}, "table: expected a mapping"),
-        ({"padding": WORDS}, "padding: expected a token id from 0"),
-        ({"padding": "<pad>"}, "padding: expected a token id or None"),
-        ({"distribution": "truncated_normal"}, "distribution: expected uniform"),
-    ],
-)
-def test_what_does_not_fit(text: EmbeddedText, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ArgumentError, match=message):
-        make_swaps(text, **options)
+def test_what_does_not_fit(text: EmbeddedText) -> None:
+    assert_refused(partial(make_swaps, text), rate=[1.0], table=[{1: (WORDS,)}, {-1: (1,)}, {1: 2}, {0: (1,)}, 3])
+    assert_refused(partial(make_swaps, text), padding=[WORDS, "<pad>"], distribution=["truncated_normal"])
 
 
 def test_inputs_that_do_not_fit(text: EmbeddedText) -> None:

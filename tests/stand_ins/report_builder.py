@@ -20,7 +20,6 @@ BALL = {"norm": "LinfBall", "radius": 0.1, "distribution": "uniform", "sigma": N
 COMMON = {"neighbourhood": BALL, "similarity": "pearson", "threshold": None, "explain": "predicted", "margin": "logit"}
 WORST, WORST_CLASS = "worst_case: changed_explanation", "worst_case: changed_class"
 PROB, PROB_CLASS = "probability: changed_explanation", "probability: changed_class"
-PROB_MISS = "probability: misclassification"
 
 
 class Builder:

@@ -12,11 +12,13 @@ import itertools
 import math
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from refusals import assert_refused
 from scipy import stats
 
 from standfast.errors import ArgumentError
@@ -121,16 +123,10 @@ def test_degenerate_intervals(statistic: Any) -> None:
 
 def test_intervals_refuse() -> None:
     values, flags = np.array([1.0, 2.0, 3.0]), np.array([True, False, False])
-    for arguments, what in (
-        ({"statistic": "mean", "censored": flags}, "statistic: .*bounds have no mean"),
-        ({"statistic": "mode"}, "statistic"),
-        ({"level": 1.0}, "level"),
-        ({"censored_side": "left"}, "censored_side"),
-        ({"censored": flags[:2]}, "censored"),
-        ({"statistic": "mean", "resamples": 0}, "resamples"),
-    ):
-        with pytest.raises(ArgumentError, match=what):
-            bootstrap_interval(values, **arguments)  # type: ignore[arg-type]
+    interval = partial(bootstrap_interval, values)
+    assert_refused(interval, statistic=["mode"], level=[1.0], censored_side=["left"], censored=[flags[:2]])
+    assert_refused(partial(interval, statistic="mean"), resamples=[0])
+    assert_refused(partial(interval, censored=flags), statistic=["mean"])
     with pytest.raises(ArgumentError, match="1 NaN"):
         bootstrap_interval(np.array([1.0, np.nan]))
     with pytest.raises(ArgumentError, match="infinity"):

@@ -392,9 +392,7 @@ def test_any_fsspec_address_will_do(tmp_path: Path) -> None:
     run_grid(tiny_grid(60), Store(tmp_path / "local"))
     assert_same(load_results(address), load_results(tmp_path / "local"))
     assert load_results(f"file://{tmp_path}/local").samples.height == 60
-    with pytest.raises(
-        standfast.ArgumentError, match="address: expected a folder, or an address that fsspec knows, got noo://"
-    ):
+    with pytest.raises(standfast.ArgumentError, match="address: expected a folder, or an address that fsspec knows"):
         Store("noo://somewhere")
     with pytest.raises(standfast.ArgumentError, match="results: expected a folder with a manifest.json"):
         load_results("memory://nothing/there")

@@ -19,148 +19,113 @@ from standfast.study.user_code import UserCode
 
 EXPLAIN = "def explain(module, inputs, targets):\n    return {}\n"
 
-#: what is said where, before the edit; the edit replaces 2.0 by 3.0. `helper` is a module beside `mine`
+#: code before `explain`, what `explain` returns (nothing: the code has it), and what the module or file beside it has;
+#: the edit replaces 2.0 by 3.0
 EDITS = {
-    "a constant": ("POWER = 2.0\n" + EXPLAIN.format("inputs ** POWER"), ""),
-    "a constant of a class": (
-        "class Config:\n    POWER = 2.0\n" + EXPLAIN.format("inputs ** Config.POWER"),
-        "",
-    ),
+    "a constant": ("POWER = 2.0\n", "inputs ** POWER"),
+    "a constant of a class": ("class Config:\n    POWER = 2.0\n", "inputs ** Config.POWER"),
     "an attribute of a class of the helper": (
-        "from helper import Config\n" + EXPLAIN.format("inputs ** Config.POWER"),
+        "from helper import Config\n",
+        "inputs ** Config.POWER",
         "class Config:\n    POWER = 2.0\n",
     ),
-    "a default": ("def power(by=2.0):\n    return by\n" + EXPLAIN.format("inputs ** power()"), ""),
+    "a default": ("def power(by=2.0):\n    return by\n", "inputs ** power()"),
     "a function behind lru_cache": (
-        "from functools import lru_cache\n@lru_cache\ndef power():\n    return 2.0\n"
-        + EXPLAIN.format("inputs ** power()"),
-        "",
+        "from functools import lru_cache\n@lru_cache\ndef power():\n    return 2.0\n",
+        "inputs ** power()",
     ),
-    "a value of an enum": (
-        "import enum\nclass Power(enum.Enum):\n    HIGH = 2.0\n" + EXPLAIN.format("inputs ** Power.HIGH.value"),
-        "",
-    ),
+    "a value of an enum": ("import enum\nclass Power(enum.Enum):\n    HIGH = 2.0\n", "inputs ** Power.HIGH.value"),
     "an instance of the module": (
-        "class Config:\n    def __init__(self, power):\n        self.power = power\nCONFIG = Config(2.0)\n"
-        + EXPLAIN.format("inputs ** CONFIG.power"),
-        "",
+        "class Config:\n    def __init__(self, power):\n        self.power = power\nCONFIG = Config(2.0)\n",
+        "inputs ** CONFIG.power",
     ),
     "an instance with slots": (
         "class Config:\n    __slots__ = ('power',)\n    def __init__(self, power):\n        self.power = power\n"
-        "CONFIG = Config(2.0)\n" + EXPLAIN.format("inputs ** CONFIG.power"),
-        "",
+        "CONFIG = Config(2.0)\n",
+        "inputs ** CONFIG.power",
     ),
-    "a partial": (
-        "from functools import partial\nraised = partial(pow, exp=2.0)\n" + EXPLAIN.format("raised(inputs)"),
-        "",
-    ),
-    "a namespace": (
-        "from types import SimpleNamespace\nC = SimpleNamespace(power=2.0)\n" + EXPLAIN.format("inputs ** C.power"),
-        "",
-    ),
-    "a named tuple": (
-        "from collections import namedtuple\nC = namedtuple('C', 'power')(2.0)\n" + EXPLAIN.format("inputs ** C.power"),
-        "",
-    ),
-    "a function of the helper": (
-        "import helper\n" + EXPLAIN.format("inputs ** helper.power()"),
-        "def power():\n    return 2.0\n",
-    ),
+    "a partial": ("from functools import partial\nraised = partial(pow, exp=2.0)\n", "raised(inputs)"),
+    "a namespace": ("from types import SimpleNamespace\nC = SimpleNamespace(power=2.0)\n", "inputs ** C.power"),
+    "a named tuple": ("from collections import namedtuple\nC = namedtuple('C', 'power')(2.0)\n", "inputs ** C.power"),
+    "a function of the helper": ("import helper\n", "inputs ** helper.power()", "def power():\n    return 2.0\n"),
     "a module within a package": (
-        "import parts.inner\n" + EXPLAIN.format("inputs ** parts.inner.power()"),
+        "import parts.inner\n",
+        "inputs ** parts.inner.power()",
         "parts/inner: def power():\n    return 2.0\n",
     ),
     "a relative import of a package": (
-        "from parts import power\n" + EXPLAIN.format("inputs ** power()"),
+        "from parts import power\n",
+        "inputs ** power()",
         "parts/inner: def power():\n    return 2.0\n",
     ),
     "an import within the function": (
         "def explain(module, inputs, targets):\n    import helper\n    return inputs ** helper.POWER\n",
+        "",
         "POWER = 2.0\n",
     ),
     "an import of an import": (
-        "from parts.outer import raised\n" + EXPLAIN.format("raised(inputs)"),
+        "from parts.outer import raised\n",
+        "raised(inputs)",
         "parts/inner: def power():\n    return 2.0\n",
     ),
-    "globals()": ("POWER = 2.0\n" + EXPLAIN.format("inputs ** globals()['POWER']"), ""),
-    "getattr of a module": (
-        "import helper\n" + EXPLAIN.format("inputs ** getattr(helper, 'PO' + 'WER')"),
-        "POWER = 2.0\n",
-    ),
-    "a star import": ("from helper import *\n" + EXPLAIN.format("inputs ** POWER"), "POWER = 2.0\n"),
+    "globals()": ("POWER = 2.0\n", "inputs ** globals()['POWER']"),
+    "getattr of a module": ("import helper\n", "inputs ** getattr(helper, 'PO' + 'WER')", "POWER = 2.0\n"),
+    "a star import": ("from helper import *\n", "inputs ** POWER", "POWER = 2.0\n"),
     "a property": (
-        "class Config:\n    @property\n    def power(self):\n        return 2.0\nCONFIG = Config()\n"
-        + EXPLAIN.format("inputs ** CONFIG.power"),
-        "",
+        "class Config:\n    @property\n    def power(self):\n        return 2.0\nCONFIG = Config()\n",
+        "inputs ** CONFIG.power",
     ),
     "a class method": (
-        "class Config:\n    @classmethod\n    def power(cls):\n        return 2.0\n"
-        + EXPLAIN.format("inputs ** Config.power()"),
-        "",
+        "class Config:\n    @classmethod\n    def power(cls):\n        return 2.0\n",
+        "inputs ** Config.power()",
     ),
     "a metaclass": (
-        "class Kind(type):\n    POWER = 2.0\nclass Config(metaclass=Kind):\n    pass\n"
-        + EXPLAIN.format("inputs ** Config.POWER"),
-        "",
+        "class Kind(type):\n    POWER = 2.0\nclass Config(metaclass=Kind):\n    pass\n",
+        "inputs ** Config.POWER",
     ),
-    "a decorator": (
-        "def raised(function):\n    return lambda *a: function(*a) ** 2.0\n@raised\n" + EXPLAIN.format("inputs"),
-        "",
-    ),
-    "a dictionary of functions": (
-        "KINDS = {'high': lambda x: x ** 2.0}\n" + EXPLAIN.format("KINDS['high'](inputs)"),
-        "",
-    ),
-    "a value that is set later": (
-        "class C:\n    pass\nC.power = 2.0\n" + EXPLAIN.format("inputs ** C.power"),
-        "",
-    ),
-    "a dictionary that is updated later": (
-        "C = {}\nC.update(power=2.0)\n" + EXPLAIN.format("inputs ** C['power']"),
-        "",
-    ),
+    "a decorator": ("def raised(function):\n    return lambda *a: function(*a) ** 2.0\n@raised\n", "inputs"),
+    "a dictionary of functions": ("KINDS = {'high': lambda x: x ** 2.0}\n", "KINDS['high'](inputs)"),
+    "a value that is set later": ("class C:\n    pass\nC.power = 2.0\n", "inputs ** C.power"),
+    "a dictionary that is updated later": ("C = {}\nC.update(power=2.0)\n", "inputs ** C['power']"),
     "a function within a function": (
-        "def make():\n    power = 2.0\n    def inner(x):\n        return x ** power\n    return inner\nf = make()\n"
-        + EXPLAIN.format("f(inputs)"),
-        "",
+        "def make():\n    power = 2.0\n    def inner(x):\n        return x ** power\n    return inner\nf = make()\n",
+        "f(inputs)",
     ),
     "a base class in the helper": (
-        "from helper import Base\nclass Own(Base):\n    pass\n" + EXPLAIN.format("Own().run(inputs)"),
+        "from helper import Base\nclass Own(Base):\n    pass\n",
+        "Own().run(inputs)",
         "class Base:\n    def run(self, x):\n        return x ** 2.0\n",
     ),
     "a data class": (
-        "from dataclasses import dataclass\n@dataclass\nclass C:\n    power: float = 2.0\n"
-        + EXPLAIN.format("inputs ** C().power"),
-        "",
+        "from dataclasses import dataclass\n@dataclass\nclass C:\n    power: float = 2.0\n",
+        "inputs ** C().power",
     ),
     "a function that calls itself": (
-        "def power(by):\n    return 2.0 if by in {'low', 'high'} else power('low')\n"
-        + EXPLAIN.format("inputs ** power('')"),
-        "",
+        "def power(by):\n    return 2.0 if by in {'low', 'high'} else power('low')\n",
+        "inputs ** power('')",
     ),
     "a data file": (
-        "import json, pathlib\nC = json.loads((pathlib.Path(__file__).parent / 'powers.json').read_text())\n"
-        + EXPLAIN.format("inputs ** C['power']"),
+        "import json, pathlib\nC = json.loads((pathlib.Path(__file__).parent / 'powers.json').read_text())\n",
+        "inputs ** C['power']",
         'powers.json: {"power": 2.0}',
     ),
     "a data file in a folder": (
         "import json, pathlib\nHERE = pathlib.Path(__file__).parent\n"
-        "C = json.loads((HERE / 'parts' / 'p.ckpt').read_text())\n" + EXPLAIN.format("inputs ** C['power']"),
+        "C = json.loads((HERE / 'parts' / 'p.ckpt').read_text())\n",
+        "inputs ** C['power']",
         'parts/p.ckpt: {"power": 2.0}',
     ),
     "a data file that is opened to be read": (
-        "import json\ndef read(path, mode):\n    return json.load(open(path, mode))\n"
-        + EXPLAIN.format("inputs ** json.load(open('powers.json', 'r'))['power']"),
+        "import json\ndef read(path, mode):\n    return json.load(open(path, mode))\n",
+        "inputs ** json.load(open('powers.json', 'r'))['power']",
         'powers.json: {"power": 2.0}',
     ),
     "import_module": (
-        "import importlib\nhelper = importlib.import_module('helper')\n" + EXPLAIN.format("inputs ** helper.POWER"),
+        "import importlib\nhelper = importlib.import_module('helper')\n",
+        "inputs ** helper.POWER",
         "POWER = 2.0\n",
     ),
-    "a condition": (
-        "import sys\nif sys.platform:\n    POWER = 2.0\nelse:\n    POWER = 1.0\n" + EXPLAIN.format("inputs ** POWER"),
-        "",
-    ),
+    "a condition": ("import sys\nif sys.platform:\n    POWER = 2.0\nelse:\n    POWER = 1.0\n", "inputs ** POWER"),
 }
 
 
@@ -204,7 +169,8 @@ def load(folder: Path) -> ModuleType:
 
 @pytest.mark.parametrize("kind", EDITS)
 def test_every_edit_is_noticed(kind: str, tmp_path: Path) -> None:
-    module, helper = EDITS[kind]
+    code, returned, *beside = EDITS[kind]
+    module, helper = code + EXPLAIN.format(returned) if returned else code, "".join(beside)
     found = []
     for folder, power in (("first", "2.0"), ("moved", "2.0"), ("edited", "3.0")):
         write(tmp_path / folder, module.replace("2.0", power), helper.replace("2.0", power))

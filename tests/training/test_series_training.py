@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from refusals import assert_refused
 from torch import Tensor, nn
 from torch.nn import functional as F
 from typer.testing import CliRunner
@@ -112,19 +113,10 @@ def test_noise_is_standard_normal_and_other_steps_do_not_change() -> None:
     assert torch.equal(random_noise_blocks(x, generator(3)), random_noise_blocks(x, generator(3)))
 
 
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        ({"block": 4}, "block: expected an odd number"),
-        ({"most": 1.0}, "most: expected a share"),
-        ({"chance": 1.5}, "chance: expected a probability"),
-    ],
-)
-def test_options_of_noise_blocks(options: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(ArgumentError, match=complaint):
-        random_noise_blocks(torch.zeros(2, 1, 9), generator(), **options)
-    with pytest.raises(ArgumentError, match="inputs: expected series"):
-        random_noise_blocks(torch.zeros(2, 1, 9, 9), generator())
+def test_options_of_noise_blocks() -> None:
+    series = torch.zeros(2, 1, 9)
+    assert_refused(partial(random_noise_blocks, series, generator()), block=[4], most=[1.0], chance=[1.5])
+    assert_refused(partial(random_noise_blocks, generator=generator()), inputs=[series[..., None]])
 
 
 # the calibrated loss

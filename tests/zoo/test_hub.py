@@ -172,18 +172,14 @@ def test_images_of_another_kind_are_refused(wide_resnet: list[tuple[str, bool]])
 
 
 def test_errors_name_what_is_missing(timm: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(
-        UnknownNameError, match="timm model: expected one of large, tiny, got 'tinny' .did you mean 'tiny'"
-    ):
+    with pytest.raises(UnknownNameError, match="timm model: expected one of large, tiny, got 'tinny' .did you mean"):
         zoo.load("timm:tinny")
 
     def offline(name: str, pretrained: bool = False) -> nn.Module:
         raise OSError("no route to host")
 
     timm.create_model = offline
-    with pytest.raises(
-        StandfastError, match="model timm:tiny: its weights cannot be loaded: OSError: no route to host"
-    ):
+    with pytest.raises(StandfastError, match="model timm:tiny: its weights cannot be loaded: OSError: no route"):
         zoo.load("timm:tiny")
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'standfast\[hub\]'"):

@@ -12,6 +12,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from refusals import assert_refused
 from scipy import stats
 from torch import Tensor
 
@@ -112,17 +113,13 @@ def test_masks_of_a_problem_do_not_depend_on_other_problems() -> None:
 
 
 def test_no_masks_and_wrong_arguments() -> None:
-    assert draw_masks(0, 4, 0.5, streams(2)).shape == (2, 0, 4)
+    def draw(count: int = 5, features: int | Tensor = 4, keep: float = 0.5) -> Tensor:
+        return draw_masks(count, features, keep, streams(2))
+
+    assert draw(0).shape == (2, 0, 4)
+    assert_refused(draw, count=[-1], keep=[1.0], features=[torch.tensor([3]), torch.tensor([3, 0])])
     with pytest.raises(ArgumentError, match="masks: expected at most 100,000,000, got 1,000,000,000,000"):
-        draw_masks(10**12, 4, 0.5, streams(2))
-    with pytest.raises(ArgumentError, match="keep"):
-        draw_masks(5, 4, 1.0, streams(2))
-    with pytest.raises(ArgumentError, match="features"):
-        draw_masks(5, torch.tensor([3]), 0.5, streams(2))
-    with pytest.raises(ArgumentError, match="features"):
-        draw_masks(5, torch.tensor([3, 0]), 0.5, streams(2))
-    with pytest.raises(ArgumentError, match="count"):
-        draw_masks(-1, 4, 0.5, streams(2))
+        draw(10**12)
 
 
 # --- sensitivities

@@ -259,9 +259,7 @@ def test_errors() -> None:
     model = standfast.Model(Folded(), (0.0, 1.0), device="cpu")
     x = torch.rand(2, 5, 4)
     assert FullGrad()(model, x).shape == x.shape  # biases of linear layers are not in the map
-    with pytest.raises(
-        standfast.ModelError, match="fullgrad: expected the output of layer 'linear' to have a row for each"
-    ):
+    with pytest.raises(standfast.ModelError, match="fullgrad: expected the output of layer 'linear' to have a row"):
         FullGrad().full_gradient(model, x)
     with pytest.raises(standfast.ArgumentError, match="inputs: expected values within the bounds"):
         FullGrad().full_gradient(model, x + 1)

@@ -99,7 +99,5 @@ def test_errors() -> None:
         GuidedGradCAM().attribute(model, x.requires_grad_(True), None, create_graph=True)
     twice = nn.Conv2d(2, 2, 3, padding=1)
     module = nn.Sequential(twice, nn.ReLU(), twice, nn.Flatten(), nn.Linear(200, 3))
-    with pytest.raises(
-        standfast.ModelError, match="guided_gradcam: expected layer '0' to run once a forward pass, ran 2x"
-    ):
+    with pytest.raises(standfast.ModelError, match="guided_gradcam: expected layer '0' to run once a forward pass"):
         GuidedGradCAM("0")(standfast.Model(module, (0.0, 1.0), device="cpu"), x.detach())

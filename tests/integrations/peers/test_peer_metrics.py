@@ -250,9 +250,7 @@ def test_errors_of_the_user_s_explainer_and_of_a_peer_that_does_not_run_are_erro
         return a.shap  # type: ignore[attr-defined]
 
     metric = standfast.metrics.get("quantus:MaxSensitivity", similarity_func=typo)
-    with pytest.raises(
-        standfast.StandfastError, match="quantus:MaxSensitivity of quantus .* does not run: AttributeError"
-    ):
+    with pytest.raises(standfast.StandfastError, match="quantus:MaxSensitivity of quantus .* does not run"):
         metric(network, "saliency", x)
     with pytest.raises(standfast.ModelError, match="float32"):
         double = standfast.Model(small_net((1, 8, 8)).double(), (0.0, 1.0), device="cpu")
@@ -269,9 +267,7 @@ def test_several_numbers_for_a_sample() -> None:
     for how, value in wanted.items():
         metric = standfast.metrics.get("quantus:RegionPerturbation", patch_size=4, reduce=how)
         assert metric(network, "input_x_gradient", x).score.item() == pytest.approx(value, rel=1e-4)
-    with pytest.raises(
-        standfast.ArgumentError, match="reduce: expected mean, last or max, because .* has 4 numbers for a sample"
-    ):
+    with pytest.raises(standfast.ArgumentError, match="reduce: expected mean, last or max, because .* has 4 numbers"):
         standfast.metrics.get("quantus:RegionPerturbation", patch_size=4, reduce=None)(network, "saliency", x)
     assert standfast.metrics.get("quantus:RegionPerturbation").direction == "higher"  # drops, most relevant first
     assert standfast.metrics.get("quantus:RegionPerturbation", order="lerf").direction == "lower"
@@ -288,9 +284,7 @@ def test_names_and_options_are_checked() -> None:
         peer_class("quantos:MaxSensitivity")
     with pytest.raises(standfast.ArgumentError, match="nr_samples: expected a whole number of at least 1, got 0"):
         standfast.metrics.get("quantus:MaxSensitivity", nr_samples=0)
-    with pytest.raises(
-        standfast.ArgumentError, match="n_perturb_samples: expected a whole number of at least 1, got 0"
-    ):
+    with pytest.raises(standfast.ArgumentError, match="n_perturb_samples: expected a whole number of at least 1"):
         standfast.metrics.get("captum:infidelity", n_perturb_samples=0)
     with pytest.raises(standfast.ArgumentError, match="similarity_func: expected one of .*, got 'corelation_spearman'"):
         standfast.metrics.get("quantus:FaithfulnessCorrelation", similarity_func="corelation_spearman")

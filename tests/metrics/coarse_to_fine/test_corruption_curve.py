@@ -6,8 +6,8 @@ import dataclasses
 import itertools
 import json
 import math
-from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import scipy.integrate
 import scipy.special
 import scipy.stats
 import torch
+from refusals import assert_refused
 from torch import Tensor, nn
 
 import standfast
@@ -597,50 +598,20 @@ def test_options_that_leave_the_value_as_it_is() -> None:
     assert CorruptionCurve(fractions=(0.5,)).expected_evaluations() == 11
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: CorruptionCurve(fractions=()), "fractions: expected increasing numbers above 0, up to 1"),
-        (lambda: CorruptionCurve(fractions=(0.0, 0.5)), "fractions: expected increasing numbers above 0"),
-        (lambda: CorruptionCurve(fractions=(0.5, 0.5)), "fractions: expected increasing"),
-        (lambda: CorruptionCurve(fractions=(0.5, 1.1)), "fractions: expected increasing"),
-        (lambda: CorruptionCurve(fractions=0.5), "fractions: expected increasing"),  # type: ignore[arg-type]
-        (lambda: CorruptionCurve(order=()), "order: expected 'top', 'bottom', or a list of both, got"),
-        (lambda: CorruptionCurve(order=("top", "top")), "order: expected 'top', 'bottom'"),
-        (lambda: CorruptionCurve(order="most"), "order: expected 'top', 'bottom', or a list of both"),  # type: ignore[arg-type]
-        (lambda: CorruptionCurve(replacement="blur"), "replacement: expected 'gaussian', 'constant', 'sample' or a"),  # type: ignore[arg-type]
-        (lambda: CorruptionCurve(samples=0), "samples: expected a whole number of at least 1, got 0"),
-        (lambda: CorruptionCurve(mean="0"), "mean: expected a finite number, or one for each channel"),  # type: ignore[arg-type]
-        (lambda: CorruptionCurve(sd=float("nan")), "sd: expected a finite number"),
-        (lambda: CorruptionCurve(sd=(1.0, 0.0)), "sd: expected numbers above 0"),
-        (lambda: CorruptionCurve(baseline=float("inf")), "baseline: expected a finite number"),
-        (lambda: CorruptionCurve(unit="row"), "unit: expected 'entry' or 'pixel', got 'row'"),  # type: ignore[arg-type]
-        (lambda: CorruptionCurve(replacement="sample"), "background: expected reference inputs .*, got None"),
-        (lambda: CorruptionCurve(background=torch.ones(2, 3)), "background: expected None, as the replacement is not"),
-    ],
-)
-def test_errors_of_options(make: Callable[[], CorruptionCurve], message: str) -> None:
-    with pytest.raises(standfast.ArgumentError, match=message):
-        make()
+def test_errors_of_options() -> None:
+    assert_refused(CorruptionCurve, fractions=[(), (0.0, 0.5), (0.5, 0.5), (0.5, 1.1), 0.5])
+    assert_refused(CorruptionCurve, order=[(), ("top", "top"), "most"], replacement=["blur"], samples=[0], mean=["0"])
+    assert_refused(CorruptionCurve, sd=[float("nan"), (1.0, 0.0)], baseline=[float("inf")], unit=["row"])
+    assert_refused(CorruptionCurve, background=[torch.ones(2, 3)])
+    with pytest.raises(standfast.ArgumentError, match="background: expected reference inputs .*, got None"):
+        CorruptionCurve(replacement="sample")
 
 
 def test_errors_of_the_call() -> None:
-    network, x = model((2, 17), bounds=(0.0, 1.0)), inputs((2, 17))
-    for metric, message in (
-        (CorruptionCurve(mean=(0.0, 1.0, 2.0)), "mean: expected one number, or 2 .one for each channel., got 3"),
-        (CorruptionCurve(sd=(1.0,)), "sd: expected one number, or 2 .one for each channel., got 1"),
-        (
-            CorruptionCurve(replacement="constant", baseline=2.0),
-            r"baseline: expected values within the bounds \[0, 1\], got 2.0",
-        ),
-        (
-            CorruptionCurve(replacement="sample", background=torch.zeros(3, 2, 9)),
-            r"background: expected reference inputs of shape \(B, .*, got \(3, 2, 9\)",
-        ),
-        (
-            CorruptionCurve(replacement="sample", background=2 * torch.ones(3, 2, 17)),
-            "background: expected values within the bounds",
-        ),
-    ):
-        with pytest.raises(standfast.ArgumentError, match=message):
-            metric(network, "saliency", x)
+    def measure(**options: Any) -> CorruptionCurveResult:
+        return CorruptionCurve(**options)(model((2, 17), bounds=(0.0, 1.0)), "saliency", inputs((2, 17)))
+
+    assert_refused(measure, mean=[(0.0, 1.0, 2.0)], sd=[(1.0,)])
+    assert_refused(partial(measure, replacement="constant"), baseline=[2.0])
+    references = [torch.zeros(3, 2, 9), 2 * torch.ones(3, 2, 17)]
+    assert_refused(partial(measure, replacement="sample"), background=references)

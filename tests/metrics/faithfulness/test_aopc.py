@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from refusals import assert_refused
 from torch import nn
 
 import standfast
@@ -247,46 +248,27 @@ def test_what_cannot_be_ordered_or_is_not_finite() -> None:
     assert torch.isfinite(dark.curve[0, :4]).all()
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: AOPC(region=0), "region: expected a whole number of at least 1, or None, got 0"),
-        (lambda: AOPC(steps=0), "steps: expected a whole number of at least 1, got 0"),
-        (lambda: AOPC(samples=1.5), "samples: expected a whole number of at least 1, got 1.5"),  # type: ignore[arg-type]
-        (lambda: AOPC(order="morf"), "order: expected 'top' or 'bottom'"),  # type: ignore[arg-type]
-        (lambda: AOPC(replacement="blur"), "replacement: expected 'uniform' or 'constant', got 'blur'"),  # type: ignore[arg-type]
-        (lambda: AOPC(baseline=float("nan")), "baseline: expected a finite number"),
-        (lambda: AOPC(baseline=torch.zeros(3)), r"got a Tensor of shape \(3,\): use its .tolist\(\)$"),
-        (lambda: AOPC(baseline=torch.zeros(3, 8, 8)), r"got a Tensor of shape \(3, 8, 8\)$"),
-        (lambda: AOPC(absolute=1), "absolute: expected True or False, got 1"),  # type: ignore[arg-type]
-        (lambda: AOPC(score="odds"), "score: expected 'probability' or 'logit', got 'odds'"),  # type: ignore[arg-type]
-        (lambda: AOPC(region=2, segments="grid"), "region: expected None where segments are given, got 2"),
-        (lambda: AOPC(segments="blobs"), "segments: expected None .for cells., 'auto'"),  # type: ignore[arg-type]
-    ],
-)
-def test_errors_of_options(make: Callable[[], AOPC], message: str) -> None:
-    with pytest.raises(standfast.ArgumentError, match=message):
-        make()
+def test_errors_of_options() -> None:
+    assert_refused(AOPC, region=[0], steps=[0], samples=[1.5], order=["morf"], replacement=["blur"])
+    assert_refused(AOPC, baseline=[float("nan")], absolute=[1], score=["odds"], segments=["blobs"])
+    assert_refused(partial(AOPC, segments="grid"), region=[2])
+    with pytest.raises(standfast.ArgumentError, match=r"got a Tensor of shape \(3,\): use its .tolist\(\)$"):
+        AOPC(baseline=torch.zeros(3))
+    with pytest.raises(standfast.ArgumentError, match=r"got a Tensor of shape \(3, 8, 8\)$"):
+        AOPC(baseline=torch.zeros(3, 8, 8))
 
 
 def test_errors_of_the_call() -> None:
-    network, x = model((1, 8, 8)), inputs((1, 8, 8))
-    with pytest.raises(standfast.ArgumentError, match="region: expected cells small enough .* got 8"):
-        AOPC(region=8)(network, "saliency", x)
-    with pytest.raises(standfast.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got 2.0"):
-        AOPC(replacement="constant", baseline=2.0)(network, "saliency", x)
-    with pytest.raises(
-        standfast.ArgumentError, match="baseline: expected one number, or 1 .one for each channel., got 2"
-    ):
-        AOPC(replacement="constant", baseline=(0.0, 1.0))(network, "saliency", x)
-    endless = model((1, 8, 8), bounds=(-float("inf"), float("inf")))
-    with pytest.raises(
-        standfast.ArgumentError, match="replacement: expected 'constant', as the model's bounds are inf"
-    ):
-        AOPC()(endless, "saliency", x)
-    assert torch.isfinite(AOPC(replacement="constant", steps=3)(endless, "saliency", x).aopc).all()
-    with pytest.raises(standfast.ArgumentError, match="segments: expected labels of shape"):
-        AOPC(segments=torch.arange(9))(network, "saliency", x)
+    x = inputs((1, 8, 8))
+
+    def measure(bounds: Any = (0.0, 1.0), **options: Any) -> AOPCResult:
+        return AOPC(**options)(model((1, 8, 8), bounds=bounds), "saliency", x)
+
+    assert_refused(measure, region=[8], segments=[torch.arange(9)])
+    assert_refused(partial(measure, replacement="constant"), baseline=[2.0, (0.0, 1.0)])
+    endless = partial(measure, (-float("inf"), float("inf")))
+    assert_refused(endless, replacement=["uniform"])
+    assert torch.isfinite(endless(replacement="constant", steps=3).aopc).all()
 
 
 def test_bounds_and_baselines_of_each_channel() -> None:

@@ -216,9 +216,7 @@ def test_a_function_of_the_inputs_gives_regions(digits: standfast.data.Dataset, 
 
 def test_a_name_alone_is_refused_where_nobody_can_look_it_up() -> None:
     data = waves()
-    with pytest.raises(
-        standfast.ArgumentError, match="regions: expected regions; a name has a meaning only in a study.*'blocks'"
-    ):
+    with pytest.raises(standfast.ArgumentError, match="regions: expected regions; a name has a meaning only"):
         RelevanceLocalisation("blocks")(linear(data), "saliency", data.inputs)
 
 
@@ -285,10 +283,7 @@ def test_regions_that_are_not_there_or_do_not_fit_are_refused_before_anything_ru
     data = waves()
     model = linear(data)
     cases = [
-        (
-            {"regions": "blobs"},
-            r"regions: expected the name of an extra of the data set \(blocks, f_norm, frequencies\)",
-        ),
+        ({"regions": "blobs"}, r"regions: expected the name of an extra of the data set \(blocks, f_norm"),
         ({"regions": "frequencies"}, "regions: expected the region of each sample, bool"),
         ({"regions": data.extras["blocks"][:4]}, r"regions: expected shape \(6, 3, 24\) or \(6, 1, 24\) or \(6, 24\)"),
     ]
@@ -297,9 +292,7 @@ def test_regions_that_are_not_there_or_do_not_fit_are_refused_before_anything_ru
             standfast.evaluate(
                 model, ["saliency"], data, [RelevanceLocalisation(**options)], out=tmp_path, progress=False
             )
-    with pytest.raises(
-        standfast.ArgumentError, match=r"the name of an extra of the data set \(which has none\), got 'blocks'"
-    ):
+    with pytest.raises(standfast.ArgumentError, match=r"the name of an extra of the data set \(which has none\)"):
         standfast.evaluate(model, ["saliency"], data.inputs, [RelevanceLocalisation("blocks")], out=tmp_path)
     assert not (tmp_path / "manifest.json").exists()
 
@@ -359,9 +352,7 @@ def test_a_study_keeps_masks_with_their_samples(folder: Path, function: str) -> 
 
 
 def test_extras_of_samples_are_checked() -> None:
-    with pytest.raises(
-        standfast.ArgumentError, match=r"extras\['a'\]: expected a tensor of shape \(2, ...\), got \(3,\)"
-    ):
+    with pytest.raises(standfast.ArgumentError, match=r"extras\['a'\]: expected a tensor of shape \(2, ...\)"):
         Samples(torch.zeros(2, 3), extras={"a": torch.zeros(3)})
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from refusals import assert_refused
 from scipy.stats import kstest, spearmanr
 from torch import Tensor, nn
 
@@ -335,9 +336,7 @@ def test_an_explainer_holds_no_label_maps_of_samples() -> None:
         lambda: metric(network, each, x),
         lambda: standfast.evaluate(network, {"each": each}, x, [metric], progress=False),
     ):
-        with pytest.raises(
-            standfast.ArgumentError, match=r"segments: expected one map of shape \(8, 8\) for all samples"
-        ):
+        with pytest.raises(standfast.ArgumentError, match=r"segments: expected one map of shape \(8, 8\) for all"):
             call()
 
 
@@ -355,29 +354,15 @@ def test_what_cannot_be_compared_is_said() -> None:
     assert (skipped.model_evaluations == 1).all()
 
 
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        ({"segments": "slik"}, "segments: expected 'auto'"),
-        ({"masks": 5}, "masks"),
-        ({"keep": 1.0}, "keep"),
-        ({"estimator": "published"}, "estimator: expected 'centred' or 'paper'"),
-        ({"explain": "both"}, "explain"),
-        ({"tolerance": 0.0}, "tolerance"),
-        ({"permutations": 0}, "permutations"),
-        ({"baseline": float("nan")}, "baseline"),
-    ],
-)
-def test_options_are_checked(options: dict[str, Any], match: str) -> None:
-    with pytest.raises(standfast.ArgumentError, match=match):
-        DataSensitivityConsistency(**options)
+def test_options_are_checked() -> None:
+    assert_refused(DataSensitivityConsistency, segments=["slik"], masks=[5], keep=[1.0], estimator=["published"])
+    assert_refused(DataSensitivityConsistency, explain=["both"], tolerance=[0.0], permutations=[0])
+    assert_refused(DataSensitivityConsistency, baseline=[float("nan")])
 
 
 def test_baseline_lies_within_the_bounds() -> None:
     metric = DataSensitivityConsistency(baseline=-0.5, **QUICK)
-    with pytest.raises(
-        standfast.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\], got -0.5"
-    ):
+    with pytest.raises(standfast.ArgumentError, match=r"baseline: expected values within the bounds \[0, 1\]"):
         metric(model((12,)), "saliency", rand(2, 12))
     normalised = standfast.Model(small_net((12,)), (-1.0, 1.0), device="cpu", batch_size=16)
     assert metric(normalised, "saliency", rand(2, 12)).status == ("ok", "ok")

@@ -154,10 +154,7 @@ def test_several_entries_in_a_list(section: str, folder: Path) -> None:
         ([{"function": "no function"}], "SECTION[0].function: expected a function, as module:function"),
         (["NAME", "NAME"], "SECTION[1]: expected SECTION that differ, got the same as SECTION[0]"),
         ([{"mine": "NAME"}, {"mine": "NAME"}], "SECTION[1].mine: expected SECTION that differ, got the same as"),
-        (
-            [{"mine": "NAME"}, {"mine": {"NAME": {"OPTION": 3}}}],
-            "SECTION[1].mine: expected a label of its own, got 'mine', which is the label of SECTION[0]",
-        ),
+        ([{"mine": "NAME"}, {"mine": {"NAME": {"OPTION": 3}}}], "SECTION[1].mine: expected a label of its own"),
         ({"mine": {"OPTION": 3}}, "SECTION.mine: expected"),
         ([{"NAME": None, "OPTION": 3}], "with its options beneath it, or with one of the keys name, "),
     ],
@@ -213,14 +210,8 @@ def test_metrics_of_the_users_module(folder: Path) -> None:
     assert grid.metrics["object"].neighbourhood == standfast.LinfBall(0.3)
     assert grid.metrics["call"] == MaxSensitivity(standfast.LinfBall(0.2), samples=9)
     for entry, said in (
-        (
-            {"function": "module_of_names:Measures", "options": {"factr": 2}},
-            r"options\.factr: .*did you mean\s+'factor'",
-        ),
-        (
-            {"function": "module_of_names:ready", "options": {"factor": 2}},
-            r"options: expected no options, as the Metric",
-        ),
+        ({"function": "module_of_names:Measures", "options": {"factr": 2}}, r"options\.factr: .*did you"),
+        ({"function": "module_of_names:ready", "options": {"factor": 2}}, r"options: expected no options"),
         ({"function": "module_of_names:LIMIT"}, r"function: expected a function that returns a metric, got an int"),
         ({"function": "module_of_names:load"}, r"function: expected a Metric, got a Tensor"),
         ({"function": "module_of_names:measur"}, r"function: .*did you mean 'measure'"),

@@ -236,11 +236,6 @@ def test_anything_anywhere_is_fine_or_a_study_error(value: Any) -> None:
             container[key] = container.pop(name)
 
 
-def test_there_are_fifty_malformed_studies() -> None:
-    assert len(MALFORMED) >= 50
-    assert len({text for text, _ in MALFORMED.values()}) > 0.95 * len(MALFORMED)
-
-
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes("title: fünf".encode("latin-1"))
     cases = {"missing.yaml": "no such file or directory", ".": "got a folder", "latin.yaml": "a text in UTF-8"}
