@@ -451,7 +451,7 @@ def test_text_models_that_say_something_else_of_embeddings() -> None:
     bart = package.BartForSequenceClassification(package.BartConfig(vocab_size=40, **sizes, **heads))
     with pytest.raises(ModelError, match=r"BartForSequenceClassification .* EmbeddedText"):
         zoo.from_text_transformers(bart)
-    with pytest.raises(ArgumentError, match="model: expected a sequence model"):
+    with pytest.raises(ArgumentError, match="model: expected a sequence classifier"):
         zoo.from_text_transformers(make_text_model("GPT2").score)
     # of a model that reads an id elsewhere, the first batches are compared as they are
     text = zoo.from_text_transformers(make_text_model("Bert"))

@@ -44,13 +44,13 @@ def _describe_package(distribution: Distribution, name: str, version: str) -> di
 
 
 def _find_licence(distribution: Distribution) -> dict[str, Any] | None:
-    """An SPDX expression where the package gives one, else the name from its models or its licence field."""
-    expressions, models, licences = (
-        distribution.metadata.get_all(key) or [] for key in ("License-Expression", "Model", "License")
+    """An SPDX expression where the package gives one, else the name from its classifiers or its licence field."""
+    expressions, classifiers, licences = (
+        distribution.metadata.get_all(key) or [] for key in ("License-Expression", "Classifier", "License")
     )
     if expressions:
         return {"expression": expressions[0]}
-    names = [text.rpartition(" :: ")[2] for text in models if text.startswith("License :: OSI Approved :: ")]
+    names = [text.rpartition(" :: ")[2] for text in classifiers if text.startswith("License :: OSI Approved :: ")]
     names += [text for text in licences if 0 < len(text) < 80 and "\n" not in text]
     return {"license": {"name": names[0]}} if names else None
 

@@ -1,1 +1,1 @@
-"""Training of models: the loop, objectives, schemes, calibration, and the search for options."""
+"""Training of classifiers: the loop, objectives, schemes, calibration, and the search for options."""

@@ -54,7 +54,7 @@ def certified_distortion(
     The bounds hold for the network in floating point: sums of products in any order, and TF32 where torch's switches
     allow it on a CUDA device. They do not hold for algorithms that round more (Winograd or Fourier convolutions).
     A tie between two classes counts as a change of class.
-    The bounds are exact (up to `tolerance`) for affine models. They are further below c for deeper networks and
+    The bounds are exact (up to `tolerance`) for affine classifiers. They are further below c for deeper networks and
     for larger c. The computation of the bounds itself rounds in float64: each bound is widened by a relative 1e-11 for
     this, which is not proved to be enough.
 

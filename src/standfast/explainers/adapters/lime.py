@@ -147,7 +147,7 @@ def from_lime(
         check(not missing, ", ".join(missing), f"a value for {title}", "none")
         method = method(**{key: _to_array(value) for key, value in constructor_options.items()})
     if getattr(method, "mode", "classification") != "classification":
-        raise ArgumentError("method", "an explainer of models", f"mode {method.mode!r}")
+        raise ArgumentError("method", "an explainer of classifiers", f"mode {method.mode!r}")
     default = in_call["num_samples"].default if "num_samples" in in_call else _SAMPLES
     rows = call_options.get("num_samples", default) if rows_per_input is None else rows_per_input
     check(output in ("logit", "probability"), "output", "'logit' or 'probability'", repr(output))
