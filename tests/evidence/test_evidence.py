@@ -173,6 +173,15 @@ def test_the_software_is_a_cyclonedx_list() -> None:
     assert len(set(references)) == len(references)
 
 
+def test_a_licence_may_stand_in_the_classifiers_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    metadata = "Metadata-Version: 2.1\nName: ours\nVersion: 1.0\nClassifier: License :: OSI Approved :: MIT License\n"
+    (tmp_path / "ours-1.0.dist-info").mkdir()
+    (tmp_path / "ours-1.0.dist-info" / "METADATA").write_text(metadata)
+    monkeypatch.syspath_prepend(tmp_path)
+    (ours,) = (entry for entry in json.loads(describe_software())["components"] if entry["name"] == "ours")
+    assert ours["licenses"] == [{"license": {"name": "MIT License"}}]
+
+
 def change_at_random(folder: Path, turn: random.Random) -> str:
     """One random edit of a pack, and what it was."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
