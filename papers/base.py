@@ -73,7 +73,6 @@ class Column:
     Attributes:
         heading: the heading of the column.
         column: a column of `Results.samples`, or one that `Part.prepare` adds.
-        judged: whether the paper's claims are judged by this column.
         model, metric: names of the model and of the configured metric, in a study with several.
         statistic: `"mean"` leaves out values that are bounds; `"median"` takes them into account; `"bounded"` is the
             mean in which bounds count as values, which is a bound of the mean.
@@ -91,7 +90,6 @@ class Column:
 
     heading: str
     column: str
-    judged: bool = True
     model: str | None = None
     metric: str | None = None
     statistic: Literal["mean", "median", "bounded"] = "mean"
@@ -351,7 +349,6 @@ def make_table(
         (claim.text, column.heading, claim.holds(values[column.key]))
         for claim in part.claims
         for column in part.columns
-        if column.judged
     ]
     verdicts += part.verdicts(frame)
     return Table(part, pl.DataFrame(rows), verdicts, list(part.notes(frame)), failures)
@@ -384,24 +381,6 @@ def _keep_measurement(part: Part, frame: pl.DataFrame, folder: Path) -> Table:
 
 def _format_paper(value: float | str | None) -> str:
     return "–" if value is None else value if isinstance(value, str) else f"{value:zg}".replace("-", "−")
-
-
-def if_small(scale: Scale, text: str) -> str:
-    """`text` and a comma for a small run, for departures that only a small run has; else nothing.
-
-    >>> if_small("small", "6 digits (100)"), if_small("full", "6 digits (100)")
-    ('6 digits (100), ', '')
-    """
-    return f"{text}, " if scale == "small" else ""
-
-
-def call_function(function: str, **options: Any) -> dict[str, Any]:
-    """An entry of a study that calls a function, given as `"module:function"`, with these options."""
-    return {"function": function, "options": options}
-
-
-#: the function `load_evenly`, for studies
-LOAD_EVENLY = "papers.base:load_evenly"
 
 
 def load_evenly(name: str, count: int) -> Dataset:

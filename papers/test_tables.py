@@ -25,14 +25,15 @@ from papers.base import (
     reproductions,
     write_studies,
 )
-from papers.command import TABLES, load_tables, main
+from papers.command import load_tables, main
+from papers.files import PREFIXES
 from papers.printing import print_table
 from papers.reading import all_separated, group_by_outcome, paired_differences
 from standfast.errors import StandfastError
 from standfast.statistics.paired import bootstrap_interval
 from standfast.study.file.spec import load_study
 
-load_tables(*TABLES)
+load_tables(*PREFIXES)
 
 
 @pytest.mark.parametrize("name", reproductions.names())
@@ -156,7 +157,7 @@ def test_differences_pair_repeats_and_separate_intervals_are_students() -> None:
 
 def test_claims_are_judged_by_the_numbers_of_each_column() -> None:
     claim = Claim("a is first", lambda means: means["a"] > means["b"] if means["b"] == means["b"] else None)
-    columns = (Column("x", "v"), Column("y", "w"), Column("z", "v", judged=False))
+    columns = (Column("x", "v"), Column("y", "w"))
     frame = pl.concat([rows([2.0, 3.0], explainer="a"), rows([1.0, 1.0], explainer="b")])
     frame = frame.with_columns(w=pl.when(pl.col("explainer") == "a").then(pl.col("v")))
     found = make_table(Part("p", "t", None, columns, claims=(claim,)), frame)

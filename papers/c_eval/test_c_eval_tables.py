@@ -12,7 +12,7 @@ import torch
 
 import standfast
 from papers.base import Column, Part, Table, make_table, read_table, reproductions
-from papers.c_eval.figures import (
+from papers.c_eval.tables import (
     ATTACK_PART,
     MODEL_PART,
     NATURAL,

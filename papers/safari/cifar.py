@@ -14,17 +14,16 @@ from pathlib import Path
 import polars as pl
 from torch import nn
 
-from papers.base import Part
-from papers.files import read_numbers, study_file
+from papers.files import read_numbers
 from papers.reading import Outcomes, Pairs, Verdict, all_hold, group_by_outcome
 from papers.safari.parts import (
-    DEPARTURES,
     HAT,
     HEADINGS,
     TILDE,
     describe_found,
     judge_order,
     make_columns,
+    make_part,
 )
 from standfast import zoo
 from standfast.zoo.networks.names import architectures
@@ -93,12 +92,10 @@ def _varies(frame: pl.DataFrame, heading: str) -> bool | None:
     return None if any(None in order for order in orders) else False
 
 
-ARCHITECTURE_PART = Part(
-    name="safari-architectures",
-    title="Robustness of explainers by architecture, CIFAR-10: mean [95% interval]",
-    study=study_file("safari/studies/table8.yaml"),
-    columns=make_columns(HEADINGS, read_numbers("safari/table8.csv", keys=2)),
-    departures=DEPARTURES["table8"],
+ARCHITECTURE_PART = make_part(
+    "table8",
+    "Robustness of explainers by architecture, CIFAR-10: mean [95% interval]",
+    make_columns(HEADINGS, read_numbers("safari/table8.csv", keys=2)),
     notes=describe_found,
     verdicts=_judge,
     rows=("model", "explainer"),

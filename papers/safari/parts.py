@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from papers import files
 from papers.base import Column, Part, Scale
-from papers.files import read_departures
 from papers.reading import Outcomes, Pairs, add_label_words, all_above, all_separated
 from standfast import data
 from standfast.data.dataset import Dataset
@@ -36,7 +36,8 @@ RADIUS = 0.3
 NATURAL, _SMOOTH_PREFIX = "lenet5-mnist", "lenet5-tanh-mnist-"
 RECTIFIERS = "LeNet-5 of ReLU and max-pooling on 28x28 pixels (tanh and average pooling on 32x32)"
 SMOOTH = "LeNet-5 of tanh and average pooling on 32x32 pixels, as in the paper, but trained by us"
-DEPARTURES = read_departures("safari/departures.yaml")
+
+make_part = partial(files.make_part, "safari")
 
 #: digits of the test set that LeNet-5 classifies correctly, but not with a probability of 0.2% to 2% within the radius
 _NEAR_BOUNDARY = (1033, 1748, 2582, 2052, 1716)

@@ -10,8 +10,8 @@ import scipy.stats
 import torch
 
 from papers.files import read_numbers
-from papers.senc.figures import PARTS
 from papers.senc.readings import average_over_masks, divide_by_mask_sums
+from papers.senc.tables import PARTS
 from standfast.algorithms.masks.random_masks import draw_masks, measure_consistency
 from standfast.tensors import Streams
 

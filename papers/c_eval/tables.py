@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import itertools
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -25,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from papers.base import Column, Part, Reproduction, reproductions
-from papers.files import read_departures, read_numbers, study_file
+from papers.files import make_part, read_numbers
 from papers.reading import (
     RESAMPLES,
     Correlations,
@@ -51,19 +50,7 @@ from standfast.tensors import Array
 
 STRONG = 0.7  # our reading of "strong correlation"
 NATURAL, ROBUST = "lenet5-mnist", ("lenet5-mnist-pgd045", "lenet5-mnist-pgd075")
-_DEPARTURES = read_departures("c_eval/departures.yaml")
-
-
-def _make_part(name: str, title: str, columns: tuple[Column, ...], **more: Any) -> Part:
-    return Part(
-        name=f"ceval-{name}",
-        title=title,
-        study=study_file(f"c_eval/studies/{name}.yaml"),
-        columns=columns,
-        departures=_DEPARTURES[name],
-        **more,
-    )
-
+_make_part = partial(make_part, "c_eval")
 
 # ---- data sets and explainers of the studies ----
 
@@ -135,7 +122,7 @@ def _judge_attacks(frame: pl.DataFrame) -> list[Verdict]:
     return [*strong, *judge_by_metric(above)(frame)]
 
 
-_MEDIAN = Column("GSA, median", "ratio", judged=False, metric="GSA", statistic="median")
+_MEDIAN = Column("GSA, median", "ratio", metric="GSA", statistic="median")
 _RATIOS = {name: Column(name, "ratio", metric=name) for name in ("GSA", "IGA", "FMN", "CW")}
 
 ATTACK_PART = _make_part(
@@ -166,7 +153,7 @@ def _claim_above(text: str, first: str, other: str) -> tuple[str, Holds]:
 SAMPLE_PART = _make_part(
     "lime-samples",
     "c-Eval plot of LIME: mean over sizes of c(e) / c(empty) [95% interval]",
-    (Column("mean ratio", "mean_ratio"), Column("knee", "knee", judged=False)),
+    (Column("mean ratio", "mean_ratio"), Column("knee", "knee")),
     notes=_note_samples,
     verdicts=judge_by_metric(
         *(
