@@ -172,7 +172,6 @@ class Part:
         title: title of its table.
         study: returns the study for a scale, as the content of a study file; None if there is a `measure`.
         columns: our numbers.
-        paper: the paper's numbers by row for the first column, if that has none of its own.
         claims: the paper's sentences.
         departures: returns a text that lists what differs from the paper, for a scale.
         notes: returns further lines from the results, such as a share of small p-values.
@@ -190,7 +189,6 @@ class Part:
     title: str
     study: Callable[[Scale], dict[str, Any]] | None
     columns: tuple[Column, ...]
-    paper: Mapping[str, float | str] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     departures: Callable[[Scale], str] = lambda scale: ""
     notes: Callable[[pl.DataFrame], Sequence[str]] = lambda frame: ()
@@ -205,10 +203,6 @@ class Part:
     def row_heading(self) -> str:
         """The heading above the names of the rows."""
         return ", ".join("metric" if axis == "label" else axis for axis in self.rows)
-
-    def read_paper(self, column: Column) -> Mapping[str, float | str]:
-        """The paper's numbers for a column, by row."""
-        return column.paper or (self.paper if column is self.columns[0] else {})
 
 
 @dataclass(frozen=True)
@@ -338,7 +332,7 @@ def make_table(
             row[f"{column.key}_low"] = None if interval is None else interval.low
             row[f"{column.key}_high"] = None if interval is None else interval.high
             row[f"{column.key}_bound"] = interval is not None and not interval.exact
-            row[f"{column.key} (paper)"] = _format_paper(part.read_paper(column).get(name))
+            row[f"{column.key} (paper)"] = _format_paper(column.paper.get(name))
             if column.chance is not None:
                 above = column.above_chance(own, part.level) or (None,) * 3
                 for end, number in zip(("", "_low", "_high"), above, strict=True):

@@ -100,7 +100,7 @@ def test_rows_may_be_models_metrics_or_both() -> None:
     assert both["v"].to_list() == pytest.approx([4.0, 5.0, 2.0, 3.0])
     assert both["v (paper)"].to_list() == ["–", "–", "–", "1.5"]
     assert table("label")["metric"].to_list() == ["x", "y"]
-    first = make_table(Part("p", "t", None, (Column("c", "v"),), {"A": 0.25}, rows=("model",)), frame)
+    first = make_table(Part("p", "t", None, (Column("c", "v", paper={"A": 0.25}),), rows=("model",)), frame)
     assert first.rows["v (paper)"].to_list() == ["0.25", "–"]
 
 

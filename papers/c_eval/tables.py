@@ -16,7 +16,7 @@ The paper is not clear about two explainers. The tables have both versions of ea
 from __future__ import annotations
 
 import itertools
-from functools import lru_cache, partial
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -29,7 +29,6 @@ from papers.reading import (
     RESAMPLES,
     Correlations,
     Estimate,
-    Holds,
     Verdict,
     all_above,
     compute_correlations,
@@ -76,16 +75,12 @@ def expected_gradients(module: nn.Module, inputs: Tensor, targets: Tensor) -> Te
     SHAP package calls the method GradientExplainer.
     """
     total = torch.zeros_like(inputs)
-    for baseline, share in itertools.product(_load_references().to(inputs), (0.1, 0.3, 0.5, 0.7, 0.9)):
+    baselines = data.bundled("digits").inputs[-20:].to(inputs)
+    for baseline, share in itertools.product(baselines, (0.1, 0.3, 0.5, 0.7, 0.9)):
         leaf = (baseline + share * (inputs - baseline)).detach().requires_grad_(True)
         (gradient,) = torch.autograd.grad(module(leaf).gather(1, targets[:, None]).sum(), leaf)
         total += (inputs - baseline) * gradient
-    return total / (5 * len(_load_references()))
-
-
-@lru_cache(maxsize=1)
-def _load_references() -> Tensor:
-    return data.bundled("digits").inputs[-20:]
+    return total / (5 * len(baselines))
 
 
 # ---- Fig. 4: the attacks against each other ----
@@ -146,10 +141,6 @@ def _note_samples(frame: pl.DataFrame) -> list[str]:
     return notes
 
 
-def _claim_above(text: str, first: str, other: str) -> tuple[str, Holds]:
-    return text, partial(all_above, pairs=[(first, other)], column="mean_ratio")
-
-
 SAMPLE_PART = _make_part(
     "lime-samples",
     "c-Eval plot of LIME: mean over sizes of c(e) / c(empty) [95% interval]",
@@ -157,11 +148,11 @@ SAMPLE_PART = _make_part(
     notes=_note_samples,
     verdicts=judge_by_metric(
         *(
-            _claim_above(f"{many} samples give higher c than {few}", f"LIME {many}", f"LIME {few}")
+            order_claim(f"{many} samples give higher c than {few}", [f"LIME {many}"], [f"LIME {few}"], "mean_ratio")
             for few, many in itertools.pairwise(_SAMPLES)
         ),
-        _claim_above("LIME of 100 samples above random segments (ours)", "LIME 100", "random"),
-        _claim_above("LIME of 10000 samples above the centre square (ours)", "LIME 10000", "centre"),
+        order_claim("LIME of 100 samples above random segments (ours)", ["LIME 100"], ["random"], "mean_ratio"),
+        order_claim("LIME of 10000 samples above the centre square (ours)", ["LIME 10000"], ["centre"], "mean_ratio"),
     ),
 )
 

@@ -12,7 +12,7 @@ Those in `kept.csv` are means over data sets and networks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ from papers.natural_changes.photos import INSTALL, has_network
 from papers.reading import (
     Outcomes,
     Verdict,
+    Verdicts,
     add_label_words,
     all_above,
     group_by_outcome,
@@ -43,8 +44,15 @@ _OTHERS = ("Integrated Gradients", "GradientSHAP", "LIME")
 _GEOMETRIC, _PHOTOMETRIC = ("rotation", "translation"), ("brightness", "gaussian_noise", "jpeg")
 
 
-def _make_part(name: str, title: str, columns: tuple[Column, ...], **more: Any) -> Part:
-    part = make_part("natural_changes", name, title, columns, notes=_describe_network, **more)
+def _make_part(name: str, title: str, columns: tuple[Column, ...], judge: Verdicts, **more: Any) -> Part:
+    """A part whose sentences are judged only by a trained network."""
+
+    def judge_trained(frame: pl.DataFrame) -> Sequence[Verdict]:
+        trained = len(frame) > 0 and STAND_IN not in frame["model"].to_list()
+        return judge(frame) if trained else []
+
+    more = {"notes": _describe_network, "verdicts": judge_trained, **more}
+    part = make_part("natural_changes", name, title, columns, **more)
     assert part.study is not None
     return replace(part, study=partial(_find_network, part.study))
 
@@ -54,21 +62,13 @@ def _find_network(make_study: Callable[[Scale], dict[str, Any]], scale: Scale) -
     study = make_study(scale)
     if scale == "full" or has_network():
         return study
+    options = {"count": study["samples"], "side": 64}
     return {
         **study,
         "title": f"{study['title']}: a test of the computation, with an untrained stand-in",
-        "data": {
-            "ImageNet photos": {
-                "function": "papers.photos:load_photos",
-                "options": {"count": study["samples"], "side": 64},
-            }
-        },
+        "data": {"ImageNet photos": {"function": "papers.photos:load_photos", "options": options}},
         "models": {STAND_IN: {"function": "papers.safari.imagenet:make_stand_in", "batch_size": 64}},
     }
-
-
-def _is_trained(frame: pl.DataFrame) -> bool:
-    return len(frame) > 0 and STAND_IN not in frame["model"].to_list()
 
 
 def _describe_network(frame: pl.DataFrame) -> list[str]:
@@ -90,8 +90,6 @@ def _find_most_stable(frame: pl.DataFrame, by: str, column: str) -> Outcomes:
 
 def _judge_pairs(frame: pl.DataFrame) -> list[Verdict]:
     """The paper's sentences, by paired differences on the same photos."""
-    if not _is_trained(frame):
-        return []
     best = _find_most_stable(frame, "label", "value")
     found = group_by_outcome("Grad-CAM is the most stable (above all others, our reading)", best)
     for column, words in (("unaligned", "compared as they are"), ("value", "moved back")):
@@ -127,7 +125,7 @@ PAIR_PART = _make_part(
         Column("FASS of all pairs", "unfiltered", decimals=2),
         Column("share that keeps the class", "kept", decimals=2),
     ),
-    verdicts=_judge_pairs,
+    judge=_judge_pairs,
     rows=("label", "explainer"),
 )
 
@@ -135,8 +133,6 @@ PAIR_PART = _make_part(
 
 
 def _judge_kept(frame: pl.DataFrame) -> list[Verdict]:
-    if not _is_trained(frame):
-        return []
     changed: Outcomes = {}
     for change in frame["label"].unique(maintain_order=True):
         shares = keep_exact(frame.filter(pl.col("label") == change), "kept")["kept"].to_numpy().astype(float)
@@ -149,7 +145,7 @@ KEPT_PART = _make_part(
     "kept",
     "Share of pairs that keep the class: mean over photos [95% interval]",
     (Column(_KEPT, "kept", decimals=2, paper=read_numbers("natural_changes/kept.csv")[_KEPT]),),
-    verdicts=_judge_kept,
+    judge=_judge_kept,
     rows=("label",),
 )
 
@@ -171,8 +167,6 @@ def add_shares(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _judge_searches(frame: pl.DataFrame) -> list[Verdict]:
-    if not _is_trained(frame):
-        return []
     best = _find_most_stable(frame.filter(pl.col("what") == "worst"), "change", "similarity")
     return group_by_outcome("Grad-CAM is the most stable in the worst case (above all others, our reading)", best)
 
@@ -184,7 +178,7 @@ SEARCH_PART = _make_part(
         Column("worst rank correlation", "similarity", where={"what": "worst", "found": True}, decimals=2),
         Column("share of maps below 0.4", "share", where={"what": "probability"}, decimals=2),
     ),
-    verdicts=_judge_searches,
+    judge=_judge_searches,
     rows=("change", "explainer"),
     prepare=lambda results: add_shares(results.samples),
 )

@@ -27,7 +27,7 @@ import polars as pl
 
 from papers import files
 from papers.base import Column, Part, Scale
-from papers.reading import Outcomes, Pairs, add_label_words, all_above, all_separated
+from papers.reading import Outcomes, Pairs, all_above, all_separated
 from standfast import data
 from standfast.data.dataset import Dataset
 from standfast.study.results import Results
@@ -119,8 +119,7 @@ _Compare = Callable[[pl.DataFrame, Pairs, str], bool | None]
 
 def make_columns(headings: Sequence[str], paper: _Paper | None = None) -> tuple[Column, ...]:
     """Columns of `QUANTITIES`, with the paper's numbers by heading and row."""
-    numbers = paper or {}
-    return tuple(_make_column(heading, numbers.get(heading, {})) for heading in headings)
+    return tuple(_make_column(heading, (paper or {}).get(heading, {})) for heading in headings)
 
 
 def _make_column(heading: str, paper: Mapping[str, float | str]) -> Column:
@@ -177,11 +176,6 @@ def describe_found(frame: pl.DataFrame) -> list[str]:
 
 
 # ---- what is read from results ----
-
-
-def split_labels(*names: str) -> Callable[[Results], pl.DataFrame]:
-    """A function that adds columns `names` with the words of the labels to `Results.samples`."""
-    return lambda results: add_label_words(results.samples, *names)
 
 
 def read_arrays(results: Results, *names: str) -> dict[tuple[str, int], dict[str, np.ndarray[Any, Any]]]:

@@ -20,7 +20,7 @@ from papers.reading import (
     mean_interval,
     paired_differences,
 )
-from papers.safari.parts import log_probability_column, make_part, read_arrays, split_labels
+from papers.safari.parts import log_probability_column, make_part, read_arrays
 from standfast.study.results import Results
 
 EVENTS = {"F-hat": "changed_explanation", "F-tilde": "changed_class"}
@@ -118,7 +118,7 @@ POPULATION_PART = make_part(
         )
         for equal in ("iterations", "evaluations")
     ),
-    prepare=split_labels("event", "population", "equal"),
+    prepare=lambda results: add_label_words(results.samples, "event", "population", "equal"),
     verdicts=_judge_populations,
     rows=("population",),
 )
