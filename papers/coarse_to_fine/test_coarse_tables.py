@@ -44,7 +44,7 @@ from papers.coarse_to_fine.tables import (
     train_networks,
 )
 from papers.coarse_to_fine.training import train_or_load
-from papers.files import read_numbers
+from papers.files import read_numbers, study_file
 from papers.printing import print_table
 from standfast.data.dataset import Dataset
 from standfast.data.root import data_root
@@ -54,6 +54,7 @@ from standfast.metrics.coarse_to_fine.summary import Curves
 from standfast.study.file.spec import study_from
 from standfast.zoo.networks.series_cnn import SeriesCNN
 
+read_study = study_file("coarse_to_fine/studies/figure5.yaml")
 PARTS = (FIGURE4_PART, FIGURE5_PART, TABLE_E1_PART, CALIBRATED_PART)
 OTHERS = ("random", "random, positive")
 ENTRIES = {"segments": "pixels", "per_channel": True}
@@ -113,7 +114,7 @@ def test_each_network_meets_its_own_data() -> None:
         network, noise = name.split(", ")
         assert entry.plain["name"] == f"{network.lower()}-{kinds[noise]}"
     for scale, sets in (("small", 9), ("full", 11)):
-        found = tables.read_study(scale)  # type: ignore[arg-type]
+        found = read_study(scale)  # type: ignore[arg-type]
         assert len(found["data"]) == sets
         networks = NETWORKS if scale == "full" else NETWORKS[:2]
         assert set(found["models"]) == {f"{network}, {data}" for network in networks for data in found["data"]}
@@ -527,17 +528,19 @@ def test_public_sets_end_to_end(
     archive: Mapping[str, Dataset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two small sets: trained, explained with references of their own, and read over both."""
-    study = tables.read_study("small")
+    study = read_study("small")
     options = {"width": 4, "layers": 1, "hidden": 4, "num_classes": 2, "in_channels": 1}
     model = {"architecture": "series_cnn", "options": options, "batch_size": 64}
     study |= {
-        "data": {n: {"function": base.LOAD_EVENLY, "options": {"name": f"ucr:{n}:test", "count": 5}} for n in "AB"},
+        "data": {
+            n: {"function": "papers.base:load_evenly", "options": {"name": f"ucr:{n}:test", "count": 5}} for n in "AB"
+        },
         "models": {f"CNN, {n}": {**model, "data": [n], "weights": f"networks/CNN-{n}.safetensors"} for n in "AB"},
     }
     for name in ("DS", "GS"):
         study["explainers"][name]["options"]["sets"] = ["ucr:A:train", "ucr:B:train"]
     part = replace(FIGURE5_PART, study=lambda scale: study)
-    monkeypatch.setattr(tables, "read_study", part.study)
+    monkeypatch.setattr(tables, "FIGURE5_PART", part)
     monkeypatch.setitem(tables._SMALL_TRAINING, "steps", 20)
     monkeypatch.setitem(reproductions._entries, "coarse-figure5", Reproduction("t", (part,)))
     # the page of such a study takes longer than all else, and is tested in test_corruption_figures.py
@@ -552,9 +555,9 @@ def test_public_sets_end_to_end(
 
 
 @pytest.mark.skipif(not (data_root() / "ucr").is_dir(), reason="needs the sets of the UCR archive")
-@pytest.mark.parametrize("name", tables.read_study("full")["data"])
+@pytest.mark.parametrize("name", read_study("full")["data"])
 def test_sizes_of_the_public_sets(name: str) -> None:
     found = base.load_evenly(f"ucr:{name}:test", 12)
     assert len(found.inputs) == 12
-    options = tables.read_study("full")["models"][f"CNN, {name}"]["options"]
+    options = read_study("full")["models"][f"CNN, {name}"]["options"]
     assert options == {"in_channels": found.inputs.shape[1], "num_classes": len(found.classes)}

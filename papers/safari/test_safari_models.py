@@ -1,9 +1,7 @@
-"""SAFARI's Tables 8 and 9: the networks, what their tables read from results, the photos, and tiny runs."""
+"""SAFARI's Tables 8 and 9: what their tables read from results, the photos, and tiny runs."""
 
 from __future__ import annotations
 
-import hashlib
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,6 @@ import polars as pl
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import load as load_safetensors
 from safetensors.torch import save_file
 from torch import nn
 
@@ -23,20 +20,12 @@ from papers.printing import print_table
 from papers.safari.cifar import ARCHITECTURE_PART, EXPLAINERS
 from papers.safari.imagenet import IMAGENET_PART, STAND_IN, make_stand_in
 from papers.safari.parts import HEADINGS, QUANTITIES
-from standfast import zoo
 from standfast.data.root import MissingDataError
 from standfast.study.file.spec import StudyError, study_from
-from standfast.training.classifier import accuracy
 from standfast.zoo.networks.names import architectures
 
-#: by the paper's name: the network of a small run, and the architecture of a full run
-NETWORKS = {
-    "ResNet20": ("resnet20-cifar10", "resnet20"),
-    "VGG16": ("vgg16w8-cifar10", "vgg16"),
-    "DLA": ("dla34w2-cifar10", "dla"),
-}
 MODELS = ("ResNet20", "MobileNetV2", "VGG16", "DLA")
-HAT, TILDE, LOG_HAT, LOG_TILDE = HEADINGS[0], HEADINGS[1], HEADINGS[2], HEADINGS[3]
+HAT, TILDE, LOG_HAT, LOG_TILDE = HEADINGS
 WIDE = "Wide ResNet-50-2"
 
 
@@ -57,51 +46,11 @@ def outcomes(table: Table, words: str) -> dict[str, bool | None]:
     return {heading: holds for text, where, holds in table.verdicts if words in text for heading in where.split(", ")}
 
 
-# ---- Table 8: the networks ----
-
-
-@pytest.mark.parametrize(("name", "architecture"), NETWORKS.values())
-def test_the_small_networks_and_their_cards(name: str, architecture: str) -> None:
-    assert ARCHITECTURE_PART.study is not None
-    assert name in [model["name"] for model in ARCHITECTURE_PART.study("small")["models"].values()]
-    model, card = zoo.load(name), zoo.card(name)
-    assert type(model) is architectures[architecture]  # type: ignore[comparison-overlap]
-    assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
-    assert not any(part.training for part in model.modules())
-    assert sum(parameter.numel() for parameter in model.parameters()) == card["parameters"] < 350_000
-    assert {"data", "scheme", "epochs", "seed", "versions", "script", "licence", "storage"} <= card.keys()
-    content = (files("standfast.zoo") / "weights" / f"{name}.safetensors").read_bytes()
-    assert hashlib.sha256(content).hexdigest() == card["weights_sha256"]
-    assert len(content) < 700_000
-    stored = load_safetensors(content)
-    assert stored.keys() == model.state_dict().keys()
-    for key, tensor in model.state_dict().items():  # nothing is lost on the way
-        assert torch.equal(tensor, stored[key].to(tensor.dtype))
-    norms = [part for part in model.modules() if isinstance(part, nn.BatchNorm2d)]
-    assert all(norm.num_batches_tracked == card["epochs"] * 313 for norm in norms)  # of 64 of 20,000 images
-
-
-@pytest.mark.parametrize("name", [name for name, _ in NETWORKS.values()])
-@pytest.mark.parametrize(
-    ("count", "reach"),
-    [
-        pytest.param(600, 0.07, id="four standard deviations"),
-        pytest.param(10_000, 3.5e-4, id="but for other processors", marks=pytest.mark.slow),
-    ],
-)
-def test_the_accuracy_on_the_card_is_that_on_the_test_set(name: str, count: int, reach: float) -> None:
-    try:
-        test = standfast.data.load("cifar10:test")[:count]
-    except MissingDataError as missing:
-        pytest.skip(str(missing))
-    assert accuracy(zoo.load(name), test.inputs, test.labels) == pytest.approx(
-        zoo.card(name)["test_accuracy"], abs=reach
-    )
-
-
 def test_a_full_run_takes_files_of_standfast_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ARCHITECTURE_PART.study is not None
-    content = ARCHITECTURE_PART.study("full")
+    small, content = (ARCHITECTURE_PART.study(scale) for scale in ("small", "full"))
+    names = [model["name"] for model in small["models"].values()]
+    assert names == ["resnet20-cifar10", "vgg16w8-cifar10", "dla34w2-cifar10"]
     content = {**content, "data": {"d": {"function": f"{__name__}:noise"}}}
     wanted = list(content["models"].values())
     assert [each["architecture"] for each in wanted] == ["resnet20", "mobilenet_v2", "vgg16", "dla"]

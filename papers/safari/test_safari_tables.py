@@ -110,7 +110,7 @@ def outcomes(table: Table, words: str) -> dict[str, bool | None]:
 @pytest.mark.parametrize("part", STUDIES, ids=lambda part: part.name)
 def test_full_studies_are_larger_and_budgets_are_those_of_searches(part: Part) -> None:
     assert part.study is not None
-    radius = 0.1 if "linf01" in part.name else 0.03 if part.name in ("safari-architectures", "safari-imagenet") else 0.3
+    radius = 0.1 if "linf01" in part.name else 0.03 if part.name in ("safari-table8", "safari-table9") else 0.3
     populations = [size * (iterations + 1) for size in (50, 100, 200, 500, 1000) for iterations in (10, 500)]
     searches = [*populations, 40, 60, 200, 500, 600, 3000, 5000, 6000, 10_000, 500_000]
     budgets = {WorstCase.plan_budget(evaluations) for evaluations in searches}
@@ -130,16 +130,16 @@ def test_full_sizes() -> None:
     full = {part.name.removeprefix("safari-"): part.study("full") for part in STUDIES if part.study is not None}
     most = WorstCase.plan_budget(500_000)
     genetic = {"genetic": {"population": 1000}}
-    assert full["searches"]["metrics"]["genetic"]["budget"] == most
-    for name in ("explainers", "surrogates", "segmentation", "architectures"):
+    assert full["table1"]["metrics"]["genetic"]["budget"] == most
+    for name in ("figure4", "table6", "table7", "table8"):
         worst = full[name]["metrics"]["worst F-hat"]
         assert (worst["budget"], worst["search"], full[name]["samples"]) == (most, genetic, 100)
-    for name in ("training", "explainers", "surrogates", "segmentation", "architectures"):
+    for name in ("table3", "figure4", "table6", "table7", "table8"):
         subset = full[name]["metrics"]["ln P F-hat"]
         assert (subset["particles"], subset["quantile"], subset["moves"], subset["floor"]) == (1000, 0.1, 250, -100.0)
-    schemes = {name: model["name"] for name, model in full["training"]["models"].items()}
+    schemes = {name: model["name"] for name, model in full["table3"]["models"].items()}
     assert schemes == {scheme: f"lenet5-mnist-{scheme}" for scheme in SCHEMES}
-    assert (full["imagenet"]["samples"], full["imagenet"]["data"]["ImageNet"]["options"]["side"]) == (20, 224)
+    assert (full["table9"]["samples"], full["table9"]["data"]["ImageNet"]["options"]["side"]) == (20, 224)
 
 
 def test_the_smooth_networks_have_the_same_studies_on_larger_images() -> None:
@@ -454,8 +454,8 @@ def test_a_measurement_is_read_and_kept(tmp_path: Path, monkeypatch: pytest.Monk
     assert table.rows["seconds (paper)"].to_list() == ["0.0202", "99.21"]
     assert table.rows["ratio (paper)"].to_list() == ["1", "4911.39"]
     assert [holds for _, _, holds in table.verdicts] == [True, False]
-    assert pl.read_parquet(tmp_path / "safari-times-small" / "measured.parquet").equals(frame)
-    assert (tmp_path / "safari-times-small" / "environment.json").is_file()
+    assert pl.read_parquet(tmp_path / "safari-table4-small" / "measured.parquet").equals(frame)
+    assert (tmp_path / "safari-table4-small" / "environment.json").is_file()
     assert write_studies("safari-table4", "small", tmp_path) == []
 
 
