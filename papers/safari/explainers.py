@@ -70,15 +70,12 @@ SAMPLES_PART = make_part(
 
 
 def _judge_segmentation(frame: pl.DataFrame) -> list[Verdict]:
-    pair = [("fixed", "not fixed")]
-    ineffective = {heading: negate(improved) for heading, improved in judge_order(frame, pair, TILDE).items()}
-    return [
-        *group_by_outcome(
-            "segmentation is sensitive to noise: fixing it makes explanations more robust",
-            judge_order(frame, pair, HAT),
-        ),
-        *group_by_outcome("fixing segmentation is not effective against F-tilde", ineffective),
-    ]
+    improved = judge_order(frame, [("fixed", "not fixed")], HEADINGS)
+    hat = {heading: improved[heading] for heading in HAT}
+    tilde = {heading: negate(improved[heading]) for heading in TILDE}
+    sensitive = "segmentation is sensitive to noise: fixing it makes explanations more robust"
+    ineffective = "fixing segmentation is not effective against F-tilde"
+    return [*group_by_outcome(sensitive, hat), *group_by_outcome(ineffective, tilde)]
 
 
 SEGMENTATION_PART = make_part(
