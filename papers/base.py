@@ -73,7 +73,6 @@ class Column:
     Attributes:
         heading: the heading of the column.
         column: a column of `Results.samples`, or one that `Part.prepare` adds.
-        judged: whether the paper's claims are judged by this column.
         model, metric: names of the model and of the configured metric, in a study with several.
         statistic: `"mean"` leaves out values that are bounds; `"median"` takes them into account; `"bounded"` is the
             mean in which bounds count as values, which is a bound of the mean.
@@ -91,7 +90,6 @@ class Column:
 
     heading: str
     column: str
-    judged: bool = True
     model: str | None = None
     metric: str | None = None
     statistic: Literal["mean", "median", "bounded"] = "mean"
@@ -174,7 +172,6 @@ class Part:
         title: title of its table.
         study: returns the study for a scale, as the content of a study file; None if there is a `measure`.
         columns: our numbers.
-        paper: the paper's numbers by row for the first column, if that has none of its own.
         claims: the paper's sentences.
         departures: returns a text that lists what differs from the paper, for a scale.
         notes: returns further lines from the results, such as a share of small p-values.
@@ -192,7 +189,6 @@ class Part:
     title: str
     study: Callable[[Scale], dict[str, Any]] | None
     columns: tuple[Column, ...]
-    paper: Mapping[str, float | str] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     departures: Callable[[Scale], str] = lambda scale: ""
     notes: Callable[[pl.DataFrame], Sequence[str]] = lambda frame: ()
@@ -207,10 +203,6 @@ class Part:
     def row_heading(self) -> str:
         """The heading above the names of the rows."""
         return ", ".join("metric" if axis == "label" else axis for axis in self.rows)
-
-    def read_paper(self, column: Column) -> Mapping[str, float | str]:
-        """The paper's numbers for a column, by row."""
-        return column.paper or (self.paper if column is self.columns[0] else {})
 
 
 @dataclass(frozen=True)
@@ -340,7 +332,7 @@ def make_table(
             row[f"{column.key}_low"] = None if interval is None else interval.low
             row[f"{column.key}_high"] = None if interval is None else interval.high
             row[f"{column.key}_bound"] = interval is not None and not interval.exact
-            row[f"{column.key} (paper)"] = _format_paper(part.read_paper(column).get(name))
+            row[f"{column.key} (paper)"] = _format_paper(column.paper.get(name))
             if column.chance is not None:
                 above = column.above_chance(own, part.level) or (None,) * 3
                 for end, number in zip(("", "_low", "_high"), above, strict=True):
@@ -351,7 +343,6 @@ def make_table(
         (claim.text, column.heading, claim.holds(values[column.key]))
         for claim in part.claims
         for column in part.columns
-        if column.judged
     ]
     verdicts += part.verdicts(frame)
     return Table(part, pl.DataFrame(rows), verdicts, list(part.notes(frame)), failures)
@@ -384,24 +375,6 @@ def _keep_measurement(part: Part, frame: pl.DataFrame, folder: Path) -> Table:
 
 def _format_paper(value: float | str | None) -> str:
     return "–" if value is None else value if isinstance(value, str) else f"{value:zg}".replace("-", "−")
-
-
-def if_small(scale: Scale, text: str) -> str:
-    """`text` and a comma for a small run, for departures that only a small run has; else nothing.
-
-    >>> if_small("small", "6 digits (100)"), if_small("full", "6 digits (100)")
-    ('6 digits (100), ', '')
-    """
-    return f"{text}, " if scale == "small" else ""
-
-
-def call_function(function: str, **options: Any) -> dict[str, Any]:
-    """An entry of a study that calls a function, given as `"module:function"`, with these options."""
-    return {"function": function, "options": options}
-
-
-#: the function `load_evenly`, for studies
-LOAD_EVENLY = "papers.base:load_evenly"
 
 
 def load_evenly(name: str, count: int) -> Dataset:

@@ -9,34 +9,23 @@ from importlib import import_module
 from pathlib import Path
 
 from papers.base import SCALES, Scale, reproduce, reproductions, write_studies
+from papers.files import PREFIXES
 from papers.printing import print_table
 from standfast.cli.dry_runs import dry_run
 from standfast.errors import StandfastError
 from standfast.study.file.spec import study_from
 
-#: the script of each paper that registers its tables
-TABLES = {
-    "safari": "tables",
-    "lens": "tables",
-    "c_eval": "figures",
-    "senc": "figures",
-    "coarse_to_fine": "tables",
-    "natural_changes": "tables",
-}
-#: how the names of its tables begin
-_PREFIXES = dict(zip(TABLES, ("safari-", "lens-", "ceval-", "senc-", "coarse-", "fass-"), strict=True))
-
 
 def load_tables(*papers: str) -> None:
     """Register the tables of these papers."""
     for paper in papers:
-        import_module(f"papers.{paper}.{TABLES[paper]}")
+        import_module(f"papers.{paper}.tables")
 
 
 def main(paper: str) -> None:
     """Run the command of a paper with the arguments of the command line, and exit."""
     load_tables(paper)
-    prefix = _PREFIXES[paper]
+    prefix = f"{PREFIXES[paper]}-"
     names = {name.removeprefix(prefix): name for name in reproductions.names() if name.startswith(prefix)}
     parser = argparse.ArgumentParser(
         f"python -m papers.{paper}",

@@ -7,14 +7,33 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from papers.base import Scale
+from papers.base import Column, Part, Scale
 from standfast.study.file.document import read_document
 
 _HERE = Path(__file__).parent
+#: the folders of the papers, and how the names of their tables and parts begin
+PREFIXES = {
+    "safari": "safari",
+    "lens": "lens",
+    "c_eval": "ceval",
+    "senc": "senc",
+    "coarse_to_fine": "coarse",
+    "natural_changes": "fass",
+}
+
+
+def make_part(paper: str, name: str, title: str, columns: tuple[Column, ...], **more: Any) -> Part:
+    """A part with its study in `<paper>/studies/<name>.yaml` and its departures in `<paper>/departures.yaml`.
+
+    `more` are further attributes of the part, also another `study`, or none for a measurement.
+    """
+    study = more.pop("study", study_file(f"{paper}/studies/{name}.yaml"))
+    departures = read_departures(f"{paper}/departures.yaml")[name]
+    return Part(f"{PREFIXES[paper]}-{name}", title, study, columns, departures=departures, **more)
 
 
 def study_file(path: str) -> Callable[[Scale], dict[str, Any]]:
@@ -75,6 +94,7 @@ def _to_number(cell: str) -> float | str:
         return cell
 
 
+@lru_cache
 def read_departures(path: str) -> dict[str, Callable[[Scale], str]]:
     """What differs from the paper, by part, as `Part.departures` takes it.
 

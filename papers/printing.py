@@ -72,7 +72,7 @@ def _format_quantities(table: Table) -> list[_Quantity]:
     found: list[_Quantity] = []
     for column in table.part.columns:
         cells = {_OURS: [_format_ours(row, column) for row in rows]}
-        if table.part.read_paper(column):
+        if column.paper:
             cells[_PAPER] = [row[f"{column.key} (paper)"] for row in rows]
         if column.chance is not None:
             cells[_ABOVE] = [_format_above(row, column) for row in rows]

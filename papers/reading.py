@@ -182,10 +182,10 @@ def group_by_outcome(text: str, outcomes: Mapping[str, bool | None]) -> list[Ver
     return found
 
 
-def order_claim(text: str, above: Sequence[str], below: Sequence[str]) -> tuple[str, Holds]:
+def order_claim(text: str, above: Sequence[str], below: Sequence[str], column: str = "ratio") -> tuple[str, Holds]:
     """A sentence with the function that judges it: all explainers of `above` are above all of `below`."""
     pairs = [(a, b) for a in above for b in below if a != b]
-    return text, partial(all_above, pairs=pairs)
+    return text, partial(all_above, pairs=pairs, column=column)
 
 
 def note_bounds(frame: pl.DataFrame) -> list[str]:

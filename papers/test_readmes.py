@@ -8,26 +8,27 @@ from pathlib import Path
 import pytest
 
 from papers.base import reproductions
-from papers.command import _PREFIXES, TABLES, load_tables
+from papers.command import load_tables
+from papers.files import PREFIXES
 
 ROOT = Path(__file__).parents[1]
 READMES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "papers").glob("*/README.md"))
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "papers").rglob("*.md")]
 
-load_tables(*TABLES)
+load_tables(*PREFIXES)
 
 
 def test_commands_of_papers_exist() -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in PAGES)
     named = set(re.findall(r"python -m papers\.([a-z_]+) ([a-z]\w*)", text))
     assert named
-    assert [(p, name) for p, name in named if f"{_PREFIXES[p]}-{name}" not in reproductions.names()] == []
+    assert [(p, name) for p, name in named if f"{PREFIXES[p]}-{name}" not in reproductions.names()] == []
 
 
 @pytest.mark.parametrize("page", READMES)
 def test_tables_in_headings_exist(page: str) -> None:
     """A heading such as "Table 3: random perturbations (`table3`)" names the table that the command prints."""
-    prefix = _PREFIXES[Path(page).parent.name]
+    prefix = PREFIXES[Path(page).parent.name]
     named = re.findall(r"^##.*\(`(\w+)`\)$", (ROOT / page).read_text(encoding="utf-8"), re.M)
     assert [name for name in named if f"{prefix}-{name}" not in reproductions.names()] == []
 

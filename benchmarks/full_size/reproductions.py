@@ -20,7 +20,8 @@ from pathlib import Path
 import torch
 
 from papers.base import reproductions
-from papers.command import TABLES, load_tables
+from papers.command import load_tables
+from papers.files import PREFIXES
 from standfast.errors import StandfastError
 from standfast.study.file.spec import study_from
 from standfast.study.grid import ModelSource, Samples
@@ -45,7 +46,7 @@ def main() -> None:
     """Print a row for each study."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=[])
-    load_tables(*TABLES)
+    load_tables(*PREFIXES)
     names = parser.parse_args().names or reproductions.names()
     torch.set_num_threads(1)
     print("| study | of | jobs | million passes | hours of one thread | what is missing |")

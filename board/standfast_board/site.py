@@ -258,14 +258,9 @@ def _render(environment: jinja2.Environment, template: str, **values: Any) -> by
 def _write_submission(environment: jinja2.Environment, submission: Submission) -> dict[str, bytes]:
     """The page of a submission and the submission itself, by their names."""
     manifest, name = submission.manifest, submission.digest[:16]
-    configuration = manifest.get("study") or {key: manifest[key] for key in ("explainers", "metrics")}
-    page = _render(
-        environment,
-        "submission_page.html",
-        submission=submission,
-        configuration=_write_yaml(configuration),
-        ups="../",
-    )
+    study = manifest.get("study") or {key: manifest[key] for key in ("explainers", "metrics")}
+    values = {"submission": submission, "configuration": _write_yaml(study)}
+    page = _render(environment, "submission_page.html", **values, ups="../")
     return {f"submissions/{name}.html": page, f"submissions/{name}.json": submission.content}
 
 

@@ -387,8 +387,8 @@ def _read_results(file: _File, manifest: dict[str, Any]) -> Findings:
             for name, array in arrays[job.job].items():
                 if array.ndim < 1 or len(array) != job.stop - job.start:
                     raise SubmissionError(f"{where}.arrays.{name}: expected {job.stop - job.start} rows")
-        records.append({**_record_of(job, file), "status": "done", "artefacts": bool(job.arrays)})
-        records[-1]["seconds"] = job.seconds
+        done = {"status": "done", "artefacts": bool(job.arrays), "seconds": job.seconds}
+        records.append({**_record_of(job, file), **done})
     for number, failure in enumerate(file.failed):
         _check_place(failure, file, f"failed.{number}")
         records.append({**_record_of(failure, file), "status": "failed", "artefacts": False, "error": failure.error})
@@ -451,7 +451,7 @@ def _read_rows(job: _Job, file: _File, types: Mapping[str, Mapping[str, Any]], w
             columns.append(pl.Series(name, values, kind, strict=True))
         except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
             raise SubmissionError(f"{where}.values.{name}: expected values of the type {kind}") from error
-    place = {"metric": file.manifest.metrics[job.label].metric, **{n: getattr(job, n) for n in _PLACE if n != "metric"}}
+    place = _record_of(job, file)
     frame = pl.DataFrame(columns)
     if frame["sample"].to_list() != list(range(job.start, job.stop)):
         raise SubmissionError(f"{where}.values.sample: expected {job.start} to {job.stop - 1}")

@@ -52,13 +52,8 @@ def test_what_cannot_be_verified_ends_with_one(tmp_path: Path) -> None:
     ],
 )
 def test_errors_are_one_line(
-    arguments: list[str],
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["standfast-board", *arguments])
     with pytest.raises(SystemExit) as ended:
         main()

@@ -48,7 +48,6 @@ def test_a_submission_has_the_same_bits_as_the_results(results: Path, tmp_path: 
             assert array.dtype == whole[name].dtype
             np.testing.assert_array_equal(array, whole[name])
     assert summary(again.results).equals(summary(stored))
-    assert str(again.results) == str(stored)
     assert again.manifest["study"] == stored.manifest["study"]
     assert "command" not in again.manifest["about"]
     assert str(results) not in again.content.decode()
@@ -110,10 +109,7 @@ def test_special_numbers_survive() -> None:
         (change("jobs.0.arrays.a", {"type": "float64", "shape": [1], "values": [0]}), "jobs.0.arrays.a: expected 12"),
         (change("planned", 3), "planned: expected at least the 4 jobs"),
         (lambda content: content["jobs"].append(content["jobs"][0]), "jobs: a job is there twice"),
-        (
-            lambda content: content["jobs"].append({**content["jobs"][0], "job": "2" * 16}),
-            "jobs: a sample is there twice",
-        ),
+        (lambda content: content["jobs"].append({**content["jobs"][0], "job": "2" * 16}), "a sample is there twice"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(edit: Callable[[dict[str, Any]], None], message: str) -> None:
@@ -162,14 +158,13 @@ def replace_at_random(content: Any, turn: random.Random) -> None:
         keys = list(content) if isinstance(content, dict) else list(range(len(content)))
         key = turn.choice(keys)
         inner = content[key]
-        if isinstance(inner, dict | list) and inner and turn.random() < 0.75:
-            content = inner
-        elif turn.random() < 0.2:
-            del content[key]
-            return
-        else:
-            content[key] = turn.choice(strange)
-            return
+        if not isinstance(inner, dict | list) or not inner or turn.random() >= 0.75:
+            break
+        content = inner
+    if turn.random() < 0.2:
+        del content[key]
+    else:
+        content[key] = turn.choice(strange)
 
 
 def test_whatever_is_in_a_file_it_is_read_or_refused() -> None:

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from board_study import run
+from board_study import STUDY, run
 from ruamel.yaml import YAML
 from scipy import stats
 from submission_builder import change, seal
 
 import standfast
 from standfast import ArgumentError
-from standfast_board import Verification, build_site, make_submission, verify_submission
+from standfast_board import BoardSite, Verification, build_site, make_submission, verify_submission
 from standfast_board.submission import parse_submission
 from standfast_board.verification import find_foreign
 
@@ -156,13 +156,8 @@ def test_what_cannot_be_compared_is_not_verified(
 
 def test_functions_are_run_only_if_the_submission_is_trusted(tmp_path: Path) -> None:
     (tmp_path / "own_of_board.py").write_text(OWN)
-    study = {
-        "samples": 3,
-        "data": {"digits": "digits"},
-        "models": {"own": {"function": "own_of_board:model"}},
-        "explainers": ["saliency", "random"],
-        "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.01}, "samples": 2}}],
-    }
+    metric = {"max_sensitivity": {"neighbourhood": {"linf": 0.01}, "samples": 2}}
+    study = {**STUDY, "models": {"own": {"function": "own_of_board:model"}}, "metrics": [metric]}
     YAML().dump(study, tmp_path / "study.yaml")
     standfast.run_study(tmp_path / "study.yaml", tmp_path / "results", progress=False)
     made = make_submission(tmp_path / "results", tmp_path / "in.json")
@@ -170,24 +165,26 @@ def test_functions_are_run_only_if_the_submission_is_trusted(tmp_path: Path) -> 
     assert ran.exists()
     ran.unlink()
     del sys.modules["own_of_board"]
+
+    def build(*trusted: str) -> BoardSite:
+        return build_site([tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, trusted=trusted)
+
     for wrong in ("", "zz", made.digest[:15]):
         with pytest.raises(ArgumentError, match="trusted: expected a digest, or its first 16 digits or more, got"):
-            build_site([tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, trusted=[wrong])
+            build(wrong)
         with pytest.raises(ArgumentError, match="trusted: expected a digest, or its first 16 digits or more, got"):
             verify_submission(made, 1, tmp_path, [wrong])
-    assert not ran.exists()
     with pytest.warns(UserWarning, match=f"trusted: {'0' * 16} is the digest of none of these submissions"):
-        site = build_site([tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, trusted=["0" * 16])
+        site = build("0" * 16)
     (state,) = site.states.values()
-    assert state.text == (
-        "Not verified: it names code that is run only if the submission is trusted (own_of_board:model)."
-    )
+    assert state.state == "not verified"
+    assert "is run only if the submission is trusted (own_of_board:model)" in state.text
     assert not ran.exists()
-    site = build_site([tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path, trusted=[made.digest[:16]])
+    site = build(made.digest[:16])
     (state,) = site.states.values()
     assert state.state == "verified"
     assert ran.exists()
-    again = build_site([tmp_path / "in.json"], tmp_path / "site", verify=1, base=tmp_path)
+    again = build()
     assert again.states == site.states  # nothing was evaluated once more, and nothing was trusted
     page = next((tmp_path / "site" / "submissions").glob("*.html")).read_text()
     assert f"Drawn with seed {state.seed}" in page

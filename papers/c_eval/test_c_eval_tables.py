@@ -11,8 +11,8 @@ import scipy.stats
 import torch
 
 import standfast
-from papers.base import Column, Part, Table, make_table, read_table, reproductions
-from papers.c_eval.figures import (
+from papers.base import Part, Table, make_table, reproductions
+from papers.c_eval.tables import (
     ATTACK_PART,
     MODEL_PART,
     NATURAL,
@@ -24,7 +24,6 @@ from papers.c_eval.figures import (
     digits_predicted,
     expected_gradients,
 )
-from papers.printing import print_table
 from papers.reading import (
     all_above,
     compute_correlations,
@@ -74,11 +73,9 @@ def test_correlations_are_those_of_scipy() -> None:
 
 
 def test_intervals_widen_where_explanations_of_a_digit_repeat_each_other() -> None:
-    rng = np.random.default_rng(1)
-    base = rng.normal(size=20)
-    first, second = np.repeat(base, 10), np.repeat(base + rng.normal(size=20), 10)
-    groups = (np.repeat(np.arange(20), 10), np.arange(200))
-    together, apart = (np.diff(compute_correlations(first, second, each)["Pearson"][1:]) for each in groups)
+    first, noise = np.random.default_rng(1).normal(size=(2, 20)).repeat(10, axis=1)
+    groups = (np.arange(20).repeat(10), np.arange(200))
+    together, apart = (np.diff(compute_correlations(first, first + noise, each)["Pearson"][1:]) for each in groups)
     assert together > 2 * apart
 
 
@@ -117,11 +114,10 @@ def test_figure_4_reads_correlations_with_the_best_attack() -> None:
     parts, values = [], {}
     for explainer in ("LIME", "centre", "random"):
         truth = rng.uniform(1, 2, 30)
-        for label, noise in (("GSA", 0.5), ("IGA", 0.05), ("FMN", 0.0), ("CW", 0.02)):
-            values[explainer, label] = truth + noise * np.abs(rng.normal(size=30)) * (-1 if label == "CW" else 1)
-            own = rows(values[explainer, label], "c", explainer=explainer, label=label)
-            parts.append(own.with_columns(pl.col("c").alias("ratio")))
-    frame = pl.concat(parts)
+        for label, noise in (("GSA", 0.5), ("IGA", 0.05), ("FMN", 0.0), ("CW", -0.02)):
+            values[explainer, label] = truth + noise * np.abs(rng.normal(size=30))
+            parts.append(rows(values[explainer, label], "c", explainer=explainer, label=label))
+    frame = pl.concat(parts).with_columns(ratio="c")
     best = np.concatenate([np.minimum(values[e, "FMN"], values[e, "CW"]) for e in ("LIME", "centre", "random")])
     found = {name: r for name, r, _ in correlate_attacks(frame, "c")}
     for name in ("GSA", "IGA"):
@@ -140,12 +136,10 @@ def test_figure_9_judges_each_increase_of_the_samples() -> None:
     base = rng.uniform(1, 2, 20)
     means = {"LIME 100": 0.0, "LIME 1000": 0.5, "LIME 4000": 0.8, "LIME 10000": 0.8, "random": -0.5, "centre": -0.2}
     frame = pl.concat(
-        rows(base + mean + 0.01 * rng.normal(size=20), "mean_ratio", explainer=name, label="c-Eval plot").with_columns(
-            pl.lit(0.2).alias("knee")
-        )
+        rows(base + mean + 0.01 * rng.normal(size=20), "mean_ratio", explainer=name, label="c-Eval plot")
         for name, mean in means.items()
     )
-    table = table_of(SAMPLE_PART, frame)
+    table = table_of(SAMPLE_PART, frame.with_columns(knee=pl.lit(0.2)))
     assert [holds for _, _, holds in table.verdicts] == [True, True, None, True, True]
     assert table.rows["knee"][0] == pytest.approx(0.2)
     assert table.notes[-3].startswith("LIME 1000 minus LIME 100: 0.5")
@@ -171,13 +165,9 @@ def test_figure_13_compares_two_orders() -> None:
     rng = np.random.default_rng(6)
     ratios = {name: 2 - 0.2 * i + 0.01 * rng.normal(size=12) for i, name in enumerate(names)}
     odds = {name: 10.0 - i + (1.5 if name == "Grad" else 0) + 0.1 * rng.normal(size=12) for i, name in enumerate(names)}
-    frame = pl.concat(
-        [
-            *(rows(v, "ratio", explainer=name, label="GSA") for name, v in ratios.items()),
-            *(rows(v, "log_odds", explainer=name, label="log-odds") for name, v in odds.items()),
-        ],
-        how="diagonal",
-    )
+    parts = [rows(v, "ratio", explainer=name, label="GSA") for name, v in ratios.items()]
+    parts += [rows(v, "log_odds", explainer=name, label="log-odds") for name, v in odds.items()]
+    frame = pl.concat(parts, how="diagonal")
     found = compare_orders(frame, "GSA")
     assert found is not None
     by_c, by_odds, (r, low, high), statistic = found
@@ -202,16 +192,6 @@ def test_figure_13_compares_two_orders() -> None:
         medians = [value if name == "GB" else middle for name, middle in zip(names, firsts, strict=True)]
         r = scipy.stats.spearmanr(medians, [v.mean() for v in odds.values()]).statistic
         assert lowest <= r <= highest
-
-
-def test_columns_leave_bounds_out_of_means_and_count_them_in_medians() -> None:
-    frame = rows(np.array([1.0, 2.0, 9.0, 1.5]), "ratio", explainer="a", label="GSA")
-    frame = frame.with_columns((pl.col("sample") == 3).alias("bound"))
-    assert Column("GSA", "ratio", metric="GSA").values(frame)[0].tolist() == [1.0, 2.0, 9.0]
-    values, bounds = Column("GSA", "ratio", metric="GSA", statistic="median").values(frame)
-    assert (values.tolist(), bounds.tolist()) == ([1.0, 2.0, 9.0, 1.5], [False, False, False, True])
-    assert len(Column("IGA", "ratio", metric="IGA").values(frame)[0]) == 0
-    assert len(Column("other", "other").values(frame)[0]) == 0
 
 
 # ---- what the studies are made of ----
@@ -241,19 +221,15 @@ def test_segments_of_lime_and_of_the_metric_coincide() -> None:
 def test_expected_gradients_add_up_and_treat_rows_alone() -> None:
     module = standfast.zoo.load("lenet5-mnist")
     digits = standfast.data.bundled("digits")[:3]
-    maps = expected_gradients(module, digits.inputs, digits.labels)
-    with torch.no_grad():
-        own = module(digits.inputs).gather(1, digits.labels[:, None])[:, 0]
-        others = module(standfast.data.bundled("digits").inputs[-20:])[:, digits.labels].mean(0)
-    assert torch.allclose(maps.flatten(1).sum(1), own - others, rtol=0.25)
-    alone = expected_gradients(module, digits.inputs[1:2], digits.labels[1:2])
-    assert torch.allclose(alone, maps[1:2], atol=1e-5)
     linear = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10))
-    exact = expected_gradients(linear, digits.inputs, digits.labels).flatten(1).sum(1)
-    with torch.no_grad():
-        own = linear(digits.inputs).gather(1, digits.labels[:, None])[:, 0]
-        others = linear(standfast.data.bundled("digits").inputs[-20:])[:, digits.labels].mean(0)
-    assert torch.allclose(exact, own - others, atol=1e-4)
+    for network, close in ((module, {"rtol": 0.25}), (linear, {"atol": 1e-4})):
+        maps = expected_gradients(network, digits.inputs, digits.labels)
+        with torch.no_grad():
+            own = network(digits.inputs).gather(1, digits.labels[:, None])[:, 0]
+            others = network(standfast.data.bundled("digits").inputs[-20:])[:, digits.labels].mean(0)
+        assert torch.allclose(maps.flatten(1).sum(1), own - others, **close)
+        alone = expected_gradients(network, digits.inputs[1:2], digits.labels[1:2])
+        assert torch.allclose(alone, maps[1:2], atol=1e-5)
 
 
 @pytest.mark.skipif(not MNIST, reason="needs the MNIST test set")
@@ -261,22 +237,6 @@ def test_digits_are_those_that_the_network_takes_for_the_label() -> None:
     found = digits_predicted(8, 12)
     assert len(found) == 12
     assert (standfast.zoo.load("lenet5-mnist")(found.inputs).argmax(1) == 8).all()
-
-
-def test_a_tiny_run_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    part = reproductions["ceval-figure11"].parts[0]
-    study = part.study("small")
-    metrics = {name: {**study["metrics"][name], "attack": f"{name.lower()}:rounds=1"} for name in ("GSA", "IGA")}
-    explainers = {name: study["explainers"][name] for name in ("SHAP, digits", "Grad", "random")}
-    tiny = {**study, "data": {"MNIST": "digits"}, "samples": 3, "metrics": metrics, "explainers": explainers}
-    found = standfast.run_study(tiny, tmp_path, progress=False)
-    table = read_table(part, found.results)
-    assert table.failures == 0
-    frame = found.frame("GSA").filter(pl.col("explainer") == "Grad", ~pl.col("bound"))
-    assert table.rows["GSA ratio"][1] == pytest.approx(frame["ratio"].mean())
-    assert np.isnan(table.rows["FMN ratio"][1])
-    print_table(table, "small")
-    assert "all explainers above random" in capsys.readouterr().out
 
 
 # ---- examples ----

@@ -20,8 +20,7 @@ import numpy as np
 import polars as pl
 import torch
 
-from papers.base import Column, Part
-from papers.files import read_departures, study_file
+from papers.base import Column
 from papers.reading import Verdict, all_hold, group_by_outcome
 from standfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS
 from standfast.metrics.coarse_to_fine.gate import apply_gate, compare_curves
@@ -46,15 +45,7 @@ RESAMPLES = 1000
 SHOWN = (0.05, 0.25, 0.55, 0.95)
 AGREES = 0.6  # two orders "mostly agree" from this rank correlation on: at most 3 of 15 pairs are reversed
 
-_DEPARTURES = read_departures("coarse_to_fine/departures.yaml")
 _Numbers = Mapping[str, Mapping[str, float | str]]
-
-
-def make_part(name: str, title: str, columns: tuple[Column, ...], **more: Any) -> Part:
-    """A part with its study and departures from files, and a row for each network and explainer."""
-    study = study_file(f"coarse_to_fine/studies/{name}.yaml")
-    defaults: dict[str, Any] = {"prepare": make_rows, "rows": ("network", "explainer")}
-    return Part(f"coarse-{name}", title, study, columns, departures=_DEPARTURES[name], **{**defaults, **more})
 
 
 def make_columns(headings: Mapping[str, str], paper: _Numbers | None = None) -> tuple[Column, ...]:

@@ -31,13 +31,12 @@ from papers.coarse_to_fine.rows import (
     judge_parts,
     kendall_tau,
     make_columns,
-    make_part,
     make_rows,
     note_gates,
     split_rows,
 )
 from papers.coarse_to_fine.training import train_or_load
-from papers.files import read_numbers, study_file
+from papers.files import make_part, read_numbers
 from papers.reading import Outcomes, Verdict, all_above, group_by_outcome
 from standfast.presentation.base import format_number
 from standfast.study.results import Results
@@ -50,6 +49,7 @@ _ABSOLUTE = {
     "mean ekurtosis": "kurtosis",
     "drop ≥ 0.5": "share_above",
 }
+_make_part = partial(make_part, "coarse_to_fine", prepare=make_rows, rows=("network", "explainer"))
 _GATES = (Column("gate", "gate", decimals=2), Column("gate, positive", "gate_positive", decimals=2))
 
 
@@ -122,7 +122,7 @@ def _note_spread(frame: pl.DataFrame) -> list[str]:
     return notes
 
 
-TABLE_E1_PART = make_part(
+TABLE_E1_PART = _make_part(
     "tableE1",
     "Table E.I: coarse and fine, over noise and repeats: mean ± standard deviation",
     (
@@ -146,7 +146,7 @@ def _judge_figure4(frame: pl.DataFrame) -> list[Verdict]:
     ]
 
 
-FIGURE4_PART = make_part(
+FIGURE4_PART = _make_part(
     "figure4",
     "Fig. 4: the drop along k, its skewness and excess kurtosis: mean ± standard deviation over repeats",
     (
@@ -214,7 +214,7 @@ def _note_calibrated(frame: pl.DataFrame) -> list[str]:
     return [f"Kendall's tau of AUC_top with and without calibration: {', '.join(taus)}", *note_gates(frame)]
 
 
-CALIBRATED_PART = make_part(
+CALIBRATED_PART = _make_part(
     "calibrated",
     "App. D: with and without a calibrated loss: mean ± standard deviation over repeats",
     (
@@ -230,7 +230,6 @@ CALIBRATED_PART = make_part(
 
 # ---- Fig. 5: public data sets ----
 
-read_study = study_file("coarse_to_fine/studies/figure5.yaml")
 _MEDIANS = {**STARRED, "AUC_top": "auc_top", "F1": "f1_paper", "drop ≥ 0.5": "share_above"}
 _SMALL_TRAINING = {"steps": 400, "learning_rate": 4e-3}
 _FULL_TRAINING = {
@@ -243,7 +242,8 @@ _FULL_TRAINING = {
 def train_networks(scale: Scale, folder: Path, progress: bool) -> list[str]:
     """Train the networks of a scale whose files are missing in the folder; returns notes on the accuracies of all."""
     accuracies: dict[str, list[str]] = {}
-    models = read_study(scale)["models"]
+    assert FIGURE5_PART.study is not None
+    models = FIGURE5_PART.study(scale)["models"]
     for index, (name, model) in enumerate(models.items(), start=1):
         if progress:
             print(f"network {index} of {len(models)}: {name}", file=sys.stderr, flush=True)
@@ -287,7 +287,7 @@ def _judge_figure5(frame: pl.DataFrame) -> list[Verdict]:
     ]
 
 
-FIGURE5_PART = make_part(
+FIGURE5_PART = _make_part(
     "figure5",
     "Fig. 5: over public data sets: median [quartiles]",
     (

@@ -18,8 +18,8 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from papers.base import Column, Part, Scale, load_evenly
-from papers.lens.parts import ATTACKED, DEPARTURES, SIX, quote_paper
+from papers.base import Column, Scale, load_evenly
+from papers.lens.parts import ATTACKED, SIX, make_part, quote_paper
 from papers.reading import Outcomes, Verdict, group_by_outcome, mean_interval
 from standfast import data, explainers, zoo
 from standfast.metrics.lens.attribution_objectives import RandomSign
@@ -107,16 +107,15 @@ _ROWS = {
 }
 _NUMBERS = quote_paper(ATTACKED, _ROWS)
 
-CHANCE_PART = Part(
-    name="lens-chance",
-    title="Unrelated maps: mean [95% interval]; beside it the paper's IG under its top-k attack, natural training",
-    study=None,
-    columns=tuple(
+CHANCE_PART = make_part(
+    "chance",
+    "Unrelated maps: mean [95% interval]; beside it the paper's IG under its top-k attack, natural training",
+    tuple(
         Column(heading.replace("1-LENS", "w-LENS"), field, paper=_NUMBERS[heading])
         for heading, field in zip(SIX, _FIELDS, strict=True)
     ),
-    departures=DEPARTURES["chance"],
     verdicts=_judge_noise,
     rows=("maps", "size"),
+    study=None,
     measure=lambda scale: pl.concat(_measure(scale)),
 )

@@ -12,12 +12,12 @@ Verdicts come from paired differences on the same samples with 95% intervals (`p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from functools import partial
 
 import polars as pl
 
-from papers.base import Column, Part
-from papers.files import read_departures, read_numbers, study_file
+from papers import files
+from papers.base import Column
 from papers.reading import Verdict, is_above, is_at_least, mean_interval, mean_ratio
 from standfast.metrics.lens.attribution_attack import name_chance
 from standfast.presentation.base import format_number
@@ -45,22 +45,11 @@ PLAIN = dict(list(SIX.items())[:3])
 INTERSECTION, PRECISION = SIX["top-k intersection"], SIX["1-LENS-prec@k"]
 
 #: the paper's numbers by heading, then by "data set, training, attack"
-ATTACKED = read_numbers("lens/tables4to6.csv", keys=3)
-DEPARTURES = read_departures("lens/departures.yaml")
+ATTACKED = files.read_numbers("lens/tables4to6.csv", keys=3)
 
 Numbers = Mapping[str, Mapping[str, float | str]]
 
-
-def make_part(name: str, title: str, columns: tuple[Column, ...], **more: Any) -> Part:
-    """A part with its study and departures from files."""
-    return Part(
-        name=f"lens-{name}",
-        title=title,
-        study=study_file(f"lens/studies/{name}.yaml"),
-        columns=columns,
-        departures=DEPARTURES[name],
-        **more,
-    )
+make_part = partial(files.make_part, "lens")
 
 
 def quote_paper(numbers: Numbers, rows: Mapping[str, str]) -> Numbers:

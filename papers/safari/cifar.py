@@ -1,50 +1,21 @@
 """SAFARI: Table 8, explainers on four architectures for CIFAR-10.
 
 The setting is that of `papers.safari.parts`, except the radius, 0.03, and the networks. A small run uses
-narrow networks of the zoo. A full run uses networks of the published widths, from files that `standfast train` makes
-(`load_trained`).
+narrow networks of the zoo. A full run uses networks of the published widths, from files that `standfast train` makes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import permutations
-from pathlib import Path
 
 import polars as pl
-from torch import nn
 
-from papers.base import Part
-from papers.files import read_numbers, study_file
+from papers.files import read_numbers
 from papers.reading import Outcomes, Pairs, Verdict, all_hold, group_by_outcome
-from papers.safari.parts import (
-    DEPARTURES,
-    HAT,
-    HEADINGS,
-    TILDE,
-    describe_found,
-    judge_order,
-    make_columns,
-)
-from standfast import zoo
-from standfast.zoo.networks.names import architectures
-from standfast.zoo.programs import fill, read_weights
+from papers.safari.parts import HAT, HEADINGS, TILDE, describe_found, judge_order, make_columns, make_part
 
 EXPLAINERS = ("Gradient x Input", "Integrated Gradients", "GradCAM", "DeepLift")
-
-
-def load_trained(architecture: str, weights: str) -> nn.Module:
-    """A network of the published width for CIFAR-10, with weights from a file that `standfast train` made.
-
-    Raises `MissingWeightsError`, with the command that makes the file, if it does not exist.
-    """
-    file = Path(weights)
-    if not file.is_file():
-        command = f"standfast train --model {architecture} --data cifar10 --augment shift_flip --epochs 100"
-        raise zoo.MissingWeightsError(f"{weights} is missing; `{command}` makes it")
-    module = architectures[architecture](num_classes=10)
-    fill(module, read_weights(file.read_bytes()))
-    return module
 
 
 def _judge(frame: pl.DataFrame) -> list[Verdict]:
@@ -93,12 +64,10 @@ def _varies(frame: pl.DataFrame, heading: str) -> bool | None:
     return None if any(None in order for order in orders) else False
 
 
-ARCHITECTURE_PART = Part(
-    name="safari-architectures",
-    title="Robustness of explainers by architecture, CIFAR-10: mean [95% interval]",
-    study=study_file("safari/studies/table8.yaml"),
-    columns=make_columns(HEADINGS, read_numbers("safari/table8.csv", keys=2)),
-    departures=DEPARTURES["table8"],
+ARCHITECTURE_PART = make_part(
+    "table8",
+    "Robustness of explainers by architecture, CIFAR-10: mean [95% interval]",
+    make_columns(HEADINGS, read_numbers("safari/table8.csv", keys=2)),
     notes=describe_found,
     verdicts=_judge,
     rows=("model", "explainer"),

@@ -7,10 +7,9 @@ from itertools import product
 
 import polars as pl
 
-from papers.base import Part
-from papers.files import read_numbers, study_file
+from papers.files import read_numbers
 from papers.reading import Outcomes, Verdict, group_by_outcome, is_above, keep_exact, mean_interval, negate
-from papers.safari.parts import DEPARTURES, HAT, HEADINGS, TILDE, judge_order, make_columns, select_rows
+from papers.safari.parts import HAT, HEADINGS, TILDE, judge_order, make_columns, make_part, select_rows
 
 # ---- Fig. 4: explainers ----
 
@@ -34,12 +33,10 @@ def _judge_explainers(frame: pl.DataFrame) -> list[Verdict]:
     return found
 
 
-EXPLAINER_PART = Part(
-    name="safari-explainers",
-    title="Robustness of explainers: mean [95% interval]",
-    study=study_file("safari/studies/figure4.yaml"),
-    columns=make_columns(HEADINGS),
-    departures=DEPARTURES["figure4"],
+EXPLAINER_PART = make_part(
+    "figure4",
+    "Robustness of explainers: mean [95% interval]",
+    make_columns(HEADINGS),
     verdicts=_judge_explainers,
 )
 
@@ -64,33 +61,26 @@ def _judge_samples(frame: pl.DataFrame) -> list[Verdict]:
     ]
 
 
-SAMPLES_PART = Part(
-    name="safari-surrogates",
-    title="Robustness of LIME and KernelSHAP by their number of samples: mean [95% interval]",
-    study=study_file("safari/studies/table6.yaml"),
-    columns=make_columns(HEADINGS, read_numbers("safari/table6.csv")),
-    departures=DEPARTURES["table6"],
+SAMPLES_PART = make_part(
+    "table6",
+    "Robustness of LIME and KernelSHAP by their number of samples: mean [95% interval]",
+    make_columns(HEADINGS, read_numbers("safari/table6.csv")),
     verdicts=_judge_samples,
 )
 
 
 def _judge_segmentation(frame: pl.DataFrame) -> list[Verdict]:
-    pair = [("fixed", "not fixed")]
-    ineffective = {heading: negate(improved) for heading, improved in judge_order(frame, pair, TILDE).items()}
-    return [
-        *group_by_outcome(
-            "segmentation is sensitive to noise: fixing it makes explanations more robust",
-            judge_order(frame, pair, HAT),
-        ),
-        *group_by_outcome("fixing segmentation is not effective against F-tilde", ineffective),
-    ]
+    improved = judge_order(frame, [("fixed", "not fixed")], HEADINGS)
+    hat = {heading: improved[heading] for heading in HAT}
+    tilde = {heading: negate(improved[heading]) for heading in TILDE}
+    sensitive = "segmentation is sensitive to noise: fixing it makes explanations more robust"
+    ineffective = "fixing segmentation is not effective against F-tilde"
+    return [*group_by_outcome(sensitive, hat), *group_by_outcome(ineffective, tilde)]
 
 
-SEGMENTATION_PART = Part(
-    name="safari-segmentation",
-    title="Robustness of LIME with 200 samples, segments of each copy or of the clean input: mean [95% interval]",
-    study=study_file("safari/studies/table7.yaml"),
-    columns=make_columns(HEADINGS, read_numbers("safari/table7.csv")),
-    departures=DEPARTURES["table7"],
+SEGMENTATION_PART = make_part(
+    "table7",
+    "Robustness of LIME with 200 samples, segments of each copy or of the clean input: mean [95% interval]",
+    make_columns(HEADINGS, read_numbers("safari/table7.csv")),
     verdicts=_judge_segmentation,
 )

@@ -12,10 +12,9 @@ import polars as pl
 import torch
 from torch import nn
 
-from papers.base import Part
-from papers.files import read_numbers, study_file
+from papers.files import read_numbers
 from papers.reading import Verdict, group_by_outcome
-from papers.safari.parts import DEPARTURES, HAT, HEADINGS, judge_order, make_columns
+from papers.safari.parts import HAT, HEADINGS, judge_order, make_columns, make_part
 from standfast.zoo.hub import Normalised
 from standfast.zoo.networks.resnet import ResNet18
 
@@ -64,12 +63,10 @@ def _warn_of_stand_in(frame: pl.DataFrame) -> list[str]:
     return [f"{STAND_IN}: THESE NUMBERS CANNOT BE COMPARED WITH THE PAPER'S; no sentence of the paper is judged"]
 
 
-IMAGENET_PART = Part(
-    name="safari-imagenet",
-    title=f"Robustness of explainers, {_WIDE}, ImageNet: mean [95% interval]",
-    study=study_file("safari/studies/table9.yaml"),
-    columns=make_columns(HEADINGS, read_numbers("safari/table9.csv", keys=2)),
-    departures=DEPARTURES["table9"],
+IMAGENET_PART = make_part(
+    "table9",
+    f"Robustness of explainers, {_WIDE}, ImageNet: mean [95% interval]",
+    make_columns(HEADINGS, read_numbers("safari/table9.csv", keys=2)),
     notes=_warn_of_stand_in,
     verdicts=_judge,
     rows=("model", "explainer"),

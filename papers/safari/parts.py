@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from papers import files
 from papers.base import Column, Part, Scale
-from papers.files import read_departures
-from papers.reading import Outcomes, Pairs, add_label_words, all_above, all_separated
+from papers.reading import Outcomes, Pairs, all_above, all_separated
 from standfast import data
 from standfast.data.dataset import Dataset
 from standfast.study.results import Results
@@ -36,7 +36,8 @@ RADIUS = 0.3
 NATURAL, _SMOOTH_PREFIX = "lenet5-mnist", "lenet5-tanh-mnist-"
 RECTIFIERS = "LeNet-5 of ReLU and max-pooling on 28x28 pixels (tanh and average pooling on 32x32)"
 SMOOTH = "LeNet-5 of tanh and average pooling on 32x32 pixels, as in the paper, but trained by us"
-DEPARTURES = read_departures("safari/departures.yaml")
+
+make_part = partial(files.make_part, "safari")
 
 #: digits of the test set that LeNet-5 classifies correctly, but not with a probability of 0.2% to 2% within the radius
 _NEAR_BOUNDARY = (1033, 1748, 2582, 2052, 1716)
@@ -118,8 +119,7 @@ _Compare = Callable[[pl.DataFrame, Pairs, str], bool | None]
 
 def make_columns(headings: Sequence[str], paper: _Paper | None = None) -> tuple[Column, ...]:
     """Columns of `QUANTITIES`, with the paper's numbers by heading and row."""
-    numbers = paper or {}
-    return tuple(_make_column(heading, numbers.get(heading, {})) for heading in headings)
+    return tuple(_make_column(heading, (paper or {}).get(heading, {})) for heading in headings)
 
 
 def _make_column(heading: str, paper: Mapping[str, float | str]) -> Column:
@@ -176,11 +176,6 @@ def describe_found(frame: pl.DataFrame) -> list[str]:
 
 
 # ---- what is read from results ----
-
-
-def split_labels(*names: str) -> Callable[[Results], pl.DataFrame]:
-    """A function that adds columns `names` with the words of the labels to `Results.samples`."""
-    return lambda results: add_label_words(results.samples, *names)
 
 
 def read_arrays(results: Results, *names: str) -> dict[tuple[str, int], dict[str, np.ndarray[Any, Any]]]:

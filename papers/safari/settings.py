@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from papers.base import Column, Part, Scale
+from papers.base import Column, Scale
 from papers.files import study_file
 from papers.reading import (
     Outcomes,
@@ -20,7 +20,7 @@ from papers.reading import (
     mean_interval,
     paired_differences,
 )
-from papers.safari.parts import DEPARTURES, log_probability_column, read_arrays, split_labels
+from papers.safari.parts import log_probability_column, make_part, read_arrays
 from standfast.study.results import Results
 
 EVENTS = {"F-hat": "changed_explanation", "F-tilde": "changed_class"}
@@ -73,16 +73,14 @@ def _judge_iterations(frame: pl.DataFrame) -> list[Verdict]:
     ]
 
 
-ITERATION_PART = Part(
-    name="safari-iterations",
-    title="Worst PCC and its margin J by iterations of the genetic algorithm: mean [95% interval]",
-    study=study_file("safari/studies/figure2-iterations.yaml"),
-    columns=tuple(
+ITERATION_PART = make_part(
+    "figure2-iterations",
+    "Worst PCC and its margin J by iterations of the genetic algorithm: mean [95% interval]",
+    tuple(
         Column(f"{heading} {event}", column, where={"event": event}, decimals=2)
         for event in EVENTS
         for heading, column in (("PCC", "pcc"), ("J", "best_margin"))
     ),
-    departures=DEPARTURES["figure2-iterations"],
     prepare=_read_traces,
     verdicts=_judge_iterations,
     rows=("iterations",),
@@ -108,11 +106,10 @@ def _judge_populations(frame: pl.DataFrame) -> list[Verdict]:
     ]
 
 
-POPULATION_PART = Part(
-    name="safari-population",
-    title="Worst PCC by population, at equal iterations and at equal evaluations: mean [95% interval]",
-    study=study_file("safari/studies/figure2-population.yaml"),
-    columns=tuple(
+POPULATION_PART = make_part(
+    "figure2-population",
+    "Worst PCC by population, at equal iterations and at equal evaluations: mean [95% interval]",
+    tuple(
         Column(f"{heading}{event}, equal {equal}", column, where={"event": event, "equal": equal}, decimals=2)
         for heading, column, event in (
             ("", "similarity", "F-hat"),
@@ -121,8 +118,7 @@ POPULATION_PART = Part(
         )
         for equal in ("iterations", "evaluations")
     ),
-    departures=DEPARTURES["figure2-population"],
-    prepare=split_labels("event", "population", "equal"),
+    prepare=lambda results: add_label_words(results.samples, "event", "population", "equal"),
     verdicts=_judge_populations,
     rows=("population",),
 )
@@ -208,11 +204,10 @@ def _is_accurate(runs: pl.DataFrame) -> bool | None:
     return is_within((mean, low - reach, high + reach), 0, _ACCURATE)
 
 
-CURVE_PART = Part(
-    name="safari-curves",
-    title="ln P by threshold of PCC and moves M, two kinds of moves, over repeated runs: mean [95% interval]",
-    study=_make_curves,
-    columns=(
+CURVE_PART = make_part(
+    "figure3",
+    "ln P by threshold of PCC and moves M, two kinds of moves, over repeated runs: mean [95% interval]",
+    (
         *(
             log_probability_column(f"ln P, {name}", "log_probability", where={"method": name}, censored="censored")
             for name in _METHODS
@@ -225,7 +220,7 @@ CURVE_PART = Part(
             for name in _METHODS
         ),
     ),
-    departures=DEPARTURES["figure3"],
+    study=_make_curves,
     prepare=_compare_with_truth,
     verdicts=_judge_curves,
     rows=("event", "threshold", "moves"),

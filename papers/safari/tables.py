@@ -12,8 +12,8 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from papers.base import Column, Part, Reproduction, reproductions
-from papers.files import read_numbers, study_file
+from papers.base import Column, Reproduction, reproductions
+from papers.files import read_numbers
 from papers.reading import (
     Outcomes,
     Verdict,
@@ -28,13 +28,13 @@ from papers.safari.cifar import ARCHITECTURE_PART
 from papers.safari.explainers import EXPLAINER_PART, SAMPLES_PART, SEGMENTATION_PART
 from papers.safari.imagenet import IMAGENET_PART
 from papers.safari.parts import (
-    DEPARTURES,
     QUANTITIES,
     describe_found,
     is_clearly_above,
     judge_order,
     log_probability_column,
     make_columns,
+    make_part,
     on_both_networks,
     read_arrays,
     select_rows,
@@ -63,14 +63,10 @@ def _judge_searches(frame: pl.DataFrame) -> list[Verdict]:
     return found
 
 
-SEARCH_PART = Part(
-    name="safari-searches",
-    title="Largest MSE of explanations, SENS_MAX and SENS_LIPS by search, equal evaluations: mean [95% interval]",
-    study=study_file("safari/studies/table1.yaml"),
-    columns=tuple(
-        Column(heading, column, decimals=None, paper=_PAPER1[heading]) for heading, column in _COLUMNS1.items()
-    ),
-    departures=DEPARTURES["table1"],
+SEARCH_PART = make_part(
+    "table1",
+    "Largest MSE of explanations, SENS_MAX and SENS_LIPS by search, equal evaluations: mean [95% interval]",
+    tuple(Column(heading, column, decimals=None, paper=_PAPER1[heading]) for heading, column in _COLUMNS1.items()),
     verdicts=_judge_searches,
     rows=("label",),
 )
@@ -120,18 +116,16 @@ def _judge_efficiency(frame: pl.DataFrame) -> list[Verdict]:
     return group_by_outcome(text, outcomes)
 
 
-EFFICIENCY_PART = Part(
-    name="safari-efficiency",
-    title="Subset simulation and plain Monte Carlo for the same error: mean [95% interval]",
-    study=study_file("safari/studies/table2.yaml"),
-    columns=(
+EFFICIENCY_PART = make_part(
+    "table2",
+    "Subset simulation and plain Monte Carlo for the same error: mean [95% interval]",
+    (
         log_probability_column("ln P", paper=_PAPER2["ln P"]),
         *(
             Column(heading, column, where={"bound": False}, decimals=decimals, paper=_PAPER2.get(heading, {}))
             for heading, column, decimals in _COLUMNS2
         ),
     ),
-    departures=DEPARTURES["table2"],
     prepare=_add_efficiency,
     verdicts=_judge_efficiency,
     rows=("label",),
@@ -177,24 +171,20 @@ def _describe_differences(frame: pl.DataFrame, headings: Sequence[str], schemes:
     return [*notes, *describe_found(frame)]
 
 
-SCHEME_PART = Part(
-    name="safari-training",
-    title="Robustness of LeNet-5 by training scheme: mean [90% interval]",
-    study=study_file("safari/studies/table3.yaml"),
-    columns=make_columns((*_JUDGED3, "sol_F-hat, genetic"), _PAPER3),
-    departures=DEPARTURES["table3"],
+SCHEME_PART = make_part(
+    "table3",
+    "Robustness of LeNet-5 by training scheme: mean [90% interval]",
+    make_columns((*_JUDGED3, "sol_F-hat, genetic"), _PAPER3),
     notes=partial(_describe_differences, headings=_JUDGED3, schemes=SCHEMES[1:]),
     verdicts=partial(_judge_schemes, headings=_JUDGED3, pgd="pgd"),
     rows=("model",),
     level=_LEVEL3,
 )
 
-SMALL_RADIUS_PART = Part(
-    name="safari-training-linf01",
-    title="The same at radius 0.1: mean [90% interval]",
-    study=study_file("safari/studies/table3-linf01.yaml"),
-    columns=make_columns(_JUDGED3_SMALL),
-    departures=DEPARTURES["table3-linf01"],
+SMALL_RADIUS_PART = make_part(
+    "table3-linf01",
+    "The same at radius 0.1: mean [90% interval]",
+    make_columns(_JUDGED3_SMALL),
     notes=partial(_describe_differences, headings=_JUDGED3_SMALL, schemes=(*SCHEMES[1:], SMALL_PGD)),
     verdicts=partial(_judge_schemes, headings=_JUDGED3_SMALL, pgd=SMALL_PGD),
     rows=("model",),

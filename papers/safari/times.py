@@ -13,10 +13,10 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from papers.base import Column, Part, Scale
+from papers.base import Column, Scale
 from papers.files import read_numbers
 from papers.reading import Verdict
-from papers.safari.parts import DEPARTURES, NATURAL, RADIUS
+from papers.safari.parts import NATURAL, RADIUS, make_part
 from standfast import data, zoo
 from standfast.explainers import LIME, Explainer, KernelSHAP
 from standfast.explainers import get as get_explainer
@@ -103,15 +103,14 @@ def _judge(frame: pl.DataFrame) -> list[Verdict]:
     ]
 
 
-TIME_PART = Part(
-    name="safari-times",
-    title="1000 explanations of LeNet-5, and their PCC with the explanation of the clean input",
-    study=None,
-    columns=(
+TIME_PART = make_part(
+    "table4",
+    "1000 explanations of LeNet-5, and their PCC with the explanation of the clean input",
+    (
         Column("seconds", "seconds", paper=_PAPER),
         Column("times Gradient x Input", "ratio", decimals=1, paper=_PAPER_RATIO),
     ),
-    departures=DEPARTURES["table4"],
     verdicts=_judge,
+    study=None,
     measure=_measure,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ import scipy.stats
 import torch
 
 from papers.files import read_numbers
-from papers.senc.figures import PARTS
 from papers.senc.readings import average_over_masks, divide_by_mask_sums
+from papers.senc.tables import PARTS
 from standfast.algorithms.masks.random_masks import draw_masks, measure_consistency
 from standfast.tensors import Streams
 
@@ -88,12 +89,6 @@ def test_the_published_sum_may_be_low_for_perfectly_consistent_weights() -> None
     change = (~masks).to(torch.float64) @ effects  # 0.2 on average
     prediction, explanation = 1 - 0.05 * change, 0.15 - change
     for estimator, least, most in (("centred", 0.99, 1.0), ("paper", -0.5, 0.2)):
-        found = measure_consistency(
-            prediction,
-            explanation,
-            masks,
-            estimator=estimator,
-            permutations=0,
-            resamples=0,  # type: ignore[arg-type]
-        )
+        options: Any = {"estimator": estimator, "permutations": 0, "resamples": 0}
+        found = measure_consistency(prediction, explanation, masks, **options)
         assert least < found.rho.mean() <= most

@@ -207,27 +207,18 @@ def model() -> standfast.Model:
     return standfast.Model(module, bounds=(-1.0, 1.0), device="cpu")
 
 
-def study_of(metrics: list[Any], explainers: tuple[Any, ...] = ("input_x_gradient",)) -> dict[str, Any]:
-    return {
-        "data": {"rows": {"function": "tiny_plugin.linear:load", "bounds": [-1, 1]}},
-        "models": {"linear": {"function": "tiny_plugin.linear:build"}},
-        "explainers": list(explainers),
-        "metrics": metrics,
-        "device": "cpu",
-    }
-
-
-def run(study: dict[str, Any], out: Path) -> standfast.Evaluation:
+def run(out: Path, metrics: list[Any], explainers: tuple[Any, ...] = ("input_x_gradient",)) -> standfast.Evaluation:
+    """A study of the linear model and its two inputs."""
+    data = {"rows": {"function": "tiny_plugin.linear:load", "bounds": [-1, 1]}}
+    study = {"data": data, "models": {"linear": {"function": "tiny_plugin.linear:build"}}, "device": "cpu"}
+    study |= {"explainers": list(explainers), "metrics": metrics}
     found = standfast.run_study(study, out=out, progress=False)
     assert not found.failures
     return found
 
 
 def values_of(found: standfast.Evaluation, **where: str) -> list[float]:
-    frame = found.results.samples.sort("sample")
-    for column, value in where.items():
-        frame = frame.filter(frame[column] == value)
-    return frame["value"].to_list()
+    return found.results.samples.sort("sample").filter(**where)["value"].to_list()
 
 
 def test_a_similarity_is_added(model: standfast.Model, tmp_path: Path) -> None:
@@ -237,7 +228,7 @@ def test_a_similarity_is_added(model: standfast.Model, tmp_path: Path) -> None:
     check_similarity(standfast.similarity.get("agreement"))
     worst = {"neighbourhood": {"linf": 0.1}, "similarity": "agreement", "absolute": False}
     worst |= {"search": "random", "budget": 60}
-    found = run(study_of([{"worst_case": worst}]), tmp_path / "out")
+    found = run(tmp_path, [{"worst_case": worst}])
     # in the ball only the third feature of the first input changes its sign; no input of the second one does
     assert values_of(found) == [0.75, 1.0]
 
@@ -249,7 +240,7 @@ def test_an_explainer_is_added(model: standfast.Model, tmp_path: Path) -> None:
     check_explainer(standfast.explainers.get("squared"), ["flat"])
     # one of four features has no weight, and a share of the largest relevance is not changed by the gain
     above = {"sparsity_above": {"level": 0.1}}
-    found = run(study_of([above], ("input_x_gradient", {"squared": {"gain": 3.0}})), tmp_path / "out")
+    found = run(tmp_path, [above], ("input_x_gradient", {"squared": {"gain": 3.0}}))
     assert values_of(found, explainer="input_x_gradient") == [0.5, 0.25]
     assert values_of(found, explainer="squared") == [0.5, 0.5]
 
@@ -257,7 +248,7 @@ def test_an_explainer_is_added(model: standfast.Model, tmp_path: Path) -> None:
 def test_a_metric_is_added(model: standfast.Model, tmp_path: Path) -> None:
     assert standfast.metrics.get("sparsity")(model, "input_x_gradient", INPUTS).value.tolist() == [0.25, 0.25]
     check_metric(standfast.metrics.get("sparsity"), ["flat"])
-    assert values_of(run(study_of(["sparsity"]), tmp_path / "out")) == [0.25, 0.25]
+    assert values_of(run(tmp_path, ["sparsity"])) == [0.25, 0.25]
 
 
 def test_an_option_is_added_to_a_metric(model: standfast.Model, tmp_path: Path) -> None:
@@ -271,13 +262,11 @@ def test_an_option_is_added_to_a_metric(model: standfast.Model, tmp_path: Path) 
     half = standfast.metrics.get("sparsity_above:level=0.5")
     assert half(model, "input_x_gradient", INPUTS).value.tolist() == [0.75, 0.75]
     options = [{"none": "sparsity_above"}, {"quarter": {"sparsity_above": {"level": 0.25}}}]
-    found = run(study_of(options), tmp_path / "out")
+    found = run(tmp_path / "out", options)
     assert values_of(found, label="none") == [0.25, 0.25]
     assert values_of(found, label="quarter") == [0.5, 0.5]
-    (tmp_path / "wrong.yaml").write_text(
-        "data: {digits: digits}\nmodels: {lenet: lenet5-mnist}\nexplainers: [saliency]\n"
-        "metrics:\n  - sparsity_above: {level: 2}\n"
-    )
+    start = "data: {digits: digits}\nmodels: {lenet: lenet5-mnist}\nexplainers: [saliency]\n"
+    (tmp_path / "wrong.yaml").write_text(start + "metrics:\n  - sparsity_above: {level: 2}\n")
     with pytest.raises(standfast.StandfastError, match=r"level \(line 5\): expected a number from 0 to 1, got 2"):
         load_study(tmp_path / "wrong.yaml").grid()
 
@@ -288,7 +277,7 @@ def test_a_neighbourhood_is_added(model: standfast.Model, tmp_path: Path) -> Non
     points, rows = torch.tensor([[0.5], [0.25]]), torch.tensor([0, 1])
     assert torch.equal(region.perturb(points, rows), INPUTS * torch.tensor([[0.5], [0.75]]))
     worst = {"neighbourhood": {"fading": 0.5}, "similarity": "mse", "search": "grid", "budget": 40}
-    found = run(study_of([{"worst_case": worst}]), tmp_path / "out")
+    found = run(tmp_path / "out", [{"worst_case": worst}])
     # the map fades with the input, so the largest distance is at the end of the range
     expected = ((0.5 * WEIGHTS[0] * INPUTS) ** 2).mean(1).tolist()
     assert values_of(found) == pytest.approx(expected, rel=1e-6)
@@ -311,7 +300,7 @@ def test_a_stored_neighbourhood_finds_its_plug_in(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_label_is_fixed(tmp_path: Path) -> None:
-    found = run(study_of(["sparsity", "sparsity_above"]), tmp_path / "out")
+    found = run(tmp_path / "out", ["sparsity", "sparsity_above"])
     found.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "Share of features left out" in page
@@ -326,10 +315,3 @@ def test_files_named_by_the_page_exist() -> None:
     named = re.findall(rf"`((?:{folders})/[\w./-]*|[\w-]+\.(?:toml|txt|md|yml))`", text)
     assert len(named) > 20
     assert [name for name in named if not (ROOT / name).exists()] == []
-
-
-@pytest.mark.parametrize(
-    ("page", "most"), [("CONTRIBUTING.md", 1500), ("SECURITY.md", 400), ("docs/extending.md", 1300)]
-)
-def test_pages_are_short(page: str, most: int) -> None:
-    assert len((ROOT / page).read_text(encoding="utf-8").split()) <= most

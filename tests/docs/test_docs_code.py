@@ -101,11 +101,8 @@ def test_code_of_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_blocks_are_found_with_their_reasons_and_lines() -> None:
     text = "a\n```python\n1 / 0\n```\n\n<!-- not run: needs a GPU -->\n```python\nx = 1\n```\n```yaml\n# a.yaml\n```\n"
     found = blocks(text)
-    assert [(block.kind, block.line, block.reason) for block in found] == [
-        ("python", 3, None),
-        ("python", 8, "needs a GPU"),
-        ("yaml", 11, None),
-    ]
+    expected = [("python", 3, None), ("python", 8, "needs a GPU"), ("yaml", 11, None)]
+    assert [(block.kind, block.line, block.reason) for block in found] == expected
 
 
 def test_every_block_of_python_is_seen() -> None:

@@ -11,17 +11,8 @@ import pytest
 import standfast
 
 PAGES = Path(__file__).parents[2] / "docs" / "metrics"
-HEADINGS = (
-    "What it asks",
-    "Formula",
-    "How to use it",
-    "Options",
-    "Figure",
-    "How to read it",
-    "Pitfalls",
-    "Cost",
-    "Citation",
-)
+HEADINGS = ["What it asks", "Formula", "How to use it", "Options", "Figure"]
+HEADINGS += ["How to read it", "Pitfalls", "Cost", "Citation"]
 LARGEST_FIGURE = 60_000  # bytes
 LONG = 60  # letters that describe a figure
 
@@ -51,7 +42,7 @@ def configured(name: str) -> standfast.metrics.Metric:
 def test_page_of_metric(name: str) -> None:
     kind = standfast.metrics.metrics[name]
     page = (PAGES / f"{name}.md").read_text(encoding="utf-8")
-    assert re.findall(r"^## (.*)$", page, re.M) == list(HEADINGS)
+    assert re.findall(r"^## (.*)$", page, re.M) == HEADINGS
     assert f"`{name}`" in page.splitlines()[2]
     assert f"standfast.metrics.{kind.__name__}" in page.splitlines()[2]
     assert "$$" in section(page, "Formula")

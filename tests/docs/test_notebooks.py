@@ -94,24 +94,3 @@ def test_what_a_cell_shows(tmp_path: Path) -> None:
     assert "a &lt; b" in shown[1]
     assert "2" in shown[1]
     assert "{&#x27;k&#x27;: 1}" in shown[3]
-
-
-def test_an_error_names_the_cell(tmp_path: Path) -> None:
-    path = tmp_path / "bad.py"
-    path.write_text("# %%\n1\n\n# %%\n1 / 0\n")
-    with pytest.raises(ZeroDivisionError) as caught:
-        notebook_cells.run(path)
-    assert caught.traceback[-1].path == "bad.py, cell 1" or "bad.py, cell 1" in str(caught.traceback[-1].path)
-
-
-def test_open_figures_are_shown_and_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plt = pytest.importorskip("matplotlib.pyplot", reason="needs the extra docs")
-    plt.switch_backend("agg")
-    path = tmp_path / "drawn.py"
-    path.write_text(
-        "# %%\nimport matplotlib.pyplot as plt\nfigure, axes = plt.subplots()\n_ = plt.subplots()\n\n# %%\n1\n"
-    )
-    shown = notebook_cells.run(path)
-    assert shown[0].count("data:image/png") == 2
-    assert "png" not in shown[1]
-    assert plt.get_fignums() == []

@@ -1,4 +1,4 @@
-"""The side by side with OpenTURNS and UQpy: what the tools are given, their budgets, and the table."""
+"""The side by side with OpenTURNS and UQpy: what the tools are given, their budgets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import importlib.util
 import math
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -61,29 +60,3 @@ def test_each_tool_is_near_on_an_easy_problem(name: str) -> None:
     assert not run.failed
     assert run.log_probability == pytest.approx(math.log(1e-3), abs=1.5)
     assert run.low < run.log_probability < run.high
-
-
-def test_missing_packages_failed_runs_and_stored_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ran: list[int] = []
-
-    def estimate(setting: Any, seed: int) -> cases.Run:
-        ran.append(seed)
-        if len(ran) == 3:
-            raise RuntimeError("no convergence")
-        return cases.Run(math.log(1e-3) + 1, -8.0, -7.0, 0.1, 500, False)
-
-    tools = {"standfast": other_tools.Tool(estimate), "theirs": other_tools.Tool(estimate, "Nowhere")}
-    monkeypatch.setattr(other_tools, "list_tools", lambda: tools)
-    monkeypatch.setattr(other_tools, "PACKAGES", {"Nowhere": "no_such_package"})
-    monkeypatch.setattr(other_tools, "list_problems", lambda: {"meatball, d = 2": lambda: SMALL.problem})
-    other_tools.compare_tools(4, tmp_path / "runs.jsonl")
-    printed = capsys.readouterr().out
-    assert "Nowhere is not installed (`pip install no_such_package`), so its rows are left out." in printed
-    assert "| meatball, d = 2 | standfast | 4 | +1.00 | 1.00 | 0 | 1 | 500 |" in printed
-    assert "| traps, d = 2 or 3 | standfast | 1 | 1.00 (1.00 to 1.00) | 0% of 4 | 1 | 1.00 |" in printed
-    assert "theirs" not in printed
-    other_tools.compare_tools(4, tmp_path / "runs.jsonl")
-    assert len(ran) == 4
-    assert capsys.readouterr().out == printed

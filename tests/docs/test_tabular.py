@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
 import warnings
 from pathlib import Path
@@ -23,12 +23,11 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 @pytest.fixture(scope="module")
 def tabular() -> ModuleType:
     pytest.importorskip("sklearn")
-    found = importlib.util.spec_from_file_location("tabular", EXAMPLES / "tabular.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(EXAMPLES))
+        found = importlib.import_module("tabular")
+    del sys.modules["tabular"]  # a study imports it again
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import itertools
 import math
+import sys
 import warnings
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +19,7 @@ import standfast
 from standfast.errors import ArgumentError, ModelError
 from standfast.zoo import EmbeddedText, from_text_transformers, padded_batch, text_classifier, token_relevance
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "text.py"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 class Reader(nn.Module):
@@ -137,26 +138,24 @@ def test_what_does_not_fit() -> None:
         reader(radius=2 * text.separation)
     with pytest.raises(ArgumentError, match="radius: expected a number from 0 to 0 without padding"):
         EmbeddedText(model, model.words, Reader.read, radius=0.1)
-    with pytest.raises(ArgumentError, match="padding"):
-        EmbeddedText(model, model.words, Reader.read, padding=29)
-    with pytest.raises(ArgumentError, match="embedding"):
-        EmbeddedText(model, nn.ReLU(), Reader.read)
-    with pytest.raises(ArgumentError, match="margin"):
-        text.bounds(margin=-1)
-    with pytest.raises(ArgumentError, match="texts of at least one token"):
-        padded_batch([[1], []], 0)
-    with pytest.raises(ArgumentError, match="model: expected a sequence classifier of transformers"):
-        from_text_transformers(nn.ReLU())
+    for call, message in (
+        (lambda: EmbeddedText(model, model.words, Reader.read, padding=29), "padding"),
+        (lambda: EmbeddedText(model, nn.ReLU(), Reader.read), "embedding"),
+        (lambda: text.bounds(margin=-1), "margin"),
+        (lambda: padded_batch([[1], []], 0), "texts of at least one token"),
+        (lambda: from_text_transformers(nn.ReLU()), "model: expected a sequence classifier of transformers"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            call()
 
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    found = importlib.util.spec_from_file_location("text_example", EXAMPLE)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(EXAMPLES))
+        found = importlib.import_module("text")
+    del sys.modules["text"]
+    return found
 
 
 def test_the_example(example: ModuleType) -> None:
@@ -201,9 +200,8 @@ def bert() -> Any:
         warnings.simplefilter("ignore")
         transformers = pytest.importorskip("transformers")
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
-    config = transformers.BertConfig(
-        **sizes, vocab_size=30, max_position_embeddings=12, num_labels=3, initializer_range=0.5
-    )
+    sizes |= {"vocab_size": 30, "max_position_embeddings": 12, "num_labels": 3}
+    config = transformers.BertConfig(**sizes, initializer_range=0.5)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return transformers.BertForSequenceClassification(config).eval()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 import polars as pl
 
 from papers.base import Claim, Column, Part, Reproduction, reproductions
-from papers.files import read_departures, read_numbers, study_file
+from papers.files import make_part, read_numbers
 from standfast.report.verdicts import describe_controls
 from standfast.statistics.comparison import compare_with_controls
 
@@ -87,18 +87,16 @@ def _describe_tests(frame: pl.DataFrame) -> list[str]:
 
 
 _NUMBERS = read_numbers("senc/figures4and5.csv")
-_DEPARTURES = read_departures("senc/departures.yaml")
 
 
 def _make_part(name: str) -> Part:
     data, kind = name.split("-")
-    return Part(
-        name=f"senc-{name}",
-        title=f"SenC of {kind}, {_TITLES[data]}: mean rho [95% interval]",
-        study=study_file(f"senc/studies/{name}.yaml"),
-        columns=(Column("paper's estimator", "rho_paper", paper=_NUMBERS[name]), Column("centred", "rho")),
+    return make_part(
+        "senc",
+        name,
+        f"SenC of {kind}, {_TITLES[data]}: mean rho [95% interval]",
+        (Column("paper's estimator", "rho_paper", paper=_NUMBERS[name]), Column("centred", "rho")),
         claims=_CLAIMS[name],
-        departures=_DEPARTURES[name],
         notes=_describe_tests,
     )
 

@@ -16,8 +16,7 @@ The paper is not clear about two explainers. The tables have both versions of ea
 from __future__ import annotations
 
 import itertools
-from functools import lru_cache, partial
-from typing import Any
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -25,12 +24,11 @@ import torch
 from torch import Tensor, nn
 
 from papers.base import Column, Part, Reproduction, reproductions
-from papers.files import read_departures, read_numbers, study_file
+from papers.files import make_part, read_numbers
 from papers.reading import (
     RESAMPLES,
     Correlations,
     Estimate,
-    Holds,
     Verdict,
     all_above,
     compute_correlations,
@@ -51,19 +49,7 @@ from standfast.tensors import Array
 
 STRONG = 0.7  # our reading of "strong correlation"
 NATURAL, ROBUST = "lenet5-mnist", ("lenet5-mnist-pgd045", "lenet5-mnist-pgd075")
-_DEPARTURES = read_departures("c_eval/departures.yaml")
-
-
-def _make_part(name: str, title: str, columns: tuple[Column, ...], **more: Any) -> Part:
-    return Part(
-        name=f"ceval-{name}",
-        title=title,
-        study=study_file(f"c_eval/studies/{name}.yaml"),
-        columns=columns,
-        departures=_DEPARTURES[name],
-        **more,
-    )
-
+_make_part = partial(make_part, "c_eval")
 
 # ---- data sets and explainers of the studies ----
 
@@ -89,16 +75,12 @@ def expected_gradients(module: nn.Module, inputs: Tensor, targets: Tensor) -> Te
     SHAP package calls the method GradientExplainer.
     """
     total = torch.zeros_like(inputs)
-    for baseline, share in itertools.product(_load_references().to(inputs), (0.1, 0.3, 0.5, 0.7, 0.9)):
+    baselines = data.bundled("digits").inputs[-20:].to(inputs)
+    for baseline, share in itertools.product(baselines, (0.1, 0.3, 0.5, 0.7, 0.9)):
         leaf = (baseline + share * (inputs - baseline)).detach().requires_grad_(True)
         (gradient,) = torch.autograd.grad(module(leaf).gather(1, targets[:, None]).sum(), leaf)
         total += (inputs - baseline) * gradient
-    return total / (5 * len(_load_references()))
-
-
-@lru_cache(maxsize=1)
-def _load_references() -> Tensor:
-    return data.bundled("digits").inputs[-20:]
+    return total / (5 * len(baselines))
 
 
 # ---- Fig. 4: the attacks against each other ----
@@ -135,7 +117,7 @@ def _judge_attacks(frame: pl.DataFrame) -> list[Verdict]:
     return [*strong, *judge_by_metric(above)(frame)]
 
 
-_MEDIAN = Column("GSA, median", "ratio", judged=False, metric="GSA", statistic="median")
+_MEDIAN = Column("GSA, median", "ratio", metric="GSA", statistic="median")
 _RATIOS = {name: Column(name, "ratio", metric=name) for name in ("GSA", "IGA", "FMN", "CW")}
 
 ATTACK_PART = _make_part(
@@ -159,22 +141,18 @@ def _note_samples(frame: pl.DataFrame) -> list[str]:
     return notes
 
 
-def _claim_above(text: str, first: str, other: str) -> tuple[str, Holds]:
-    return text, partial(all_above, pairs=[(first, other)], column="mean_ratio")
-
-
 SAMPLE_PART = _make_part(
     "lime-samples",
     "c-Eval plot of LIME: mean over sizes of c(e) / c(empty) [95% interval]",
-    (Column("mean ratio", "mean_ratio"), Column("knee", "knee", judged=False)),
+    (Column("mean ratio", "mean_ratio"), Column("knee", "knee")),
     notes=_note_samples,
     verdicts=judge_by_metric(
         *(
-            _claim_above(f"{many} samples give higher c than {few}", f"LIME {many}", f"LIME {few}")
+            order_claim(f"{many} samples give higher c than {few}", [f"LIME {many}"], [f"LIME {few}"], "mean_ratio")
             for few, many in itertools.pairwise(_SAMPLES)
         ),
-        _claim_above("LIME of 100 samples above random segments (ours)", "LIME 100", "random"),
-        _claim_above("LIME of 10000 samples above the centre square (ours)", "LIME 10000", "centre"),
+        order_claim("LIME of 100 samples above random segments (ours)", ["LIME 100"], ["random"], "mean_ratio"),
+        order_claim("LIME of 10000 samples above the centre square (ours)", ["LIME 10000"], ["centre"], "mean_ratio"),
     ),
 )
 
