@@ -367,7 +367,7 @@ def test_only_the_studys_own_modules_travel(tmp_path: Path) -> None:
     from standfast.study.executors.base import _modules_in
 
     here = Path(__file__).parents[1]
-    assert "conftest" in {module.__name__ for module in _modules_in([str(here)])}
+    assert __name__ in {module.__name__ for module in _modules_in([str(here)])}
     # an environment beneath the study's folder is not the study's
     assert not {module.__name__ for module in _modules_in([str(here.parent), "/"])} & {"torch", "standfast", "pytest"}
 
