@@ -1,4 +1,4 @@
-"""Text, end to end: the bundled model of film reviews, explanations of words, other words and typing errors.
+"""Text, end to end: the bundled classifier of film reviews, explanations of words, other words and typing errors.
 
     python examples/text.py
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ import torch
 from torch import Tensor
 
 import standfast
-from papers.senc.readings import average_over_masks, divide_by_mask_sums
 from standfast.algorithms.masks.random_masks import (
     Consistency,
     draw_masks,
@@ -34,6 +34,10 @@ from standfast.report.render import CONFIG
 from standfast.statistics.paired import bootstrap_interval
 from standfast.statistics.pooling import pool_inputs
 from standfast.tensors import Streams
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a clone has papers/ beside this folder
+
+from papers.senc.readings import average_over_masks, divide_by_mask_sums
 
 FIGURE = Path(__file__).resolve().parents[1] / "papers" / "senc" / "senc-bias.svg"
 MASKS, FEATURES, KEEP, RUNS = 5000, 20, 0.8, 400

@@ -1,4 +1,4 @@
-"""Train the bundled model of sentences, `transformer-sentences`, and the word vectors that it reads.
+"""Train the bundled classifier of sentences, `transformer-sentences`, and the word vectors that it reads.
 
     STANDFAST_DATA=<folder with movie_sentences/> python scripts/train_text.py
 
@@ -145,7 +145,7 @@ def choose_sentences(texts: tuple[str, ...], ratings: Tensor) -> str:
 
 def main() -> None:
     """Train the model of sentences."""
-    parser = argparse.ArgumentParser(description="Train the bundled model of sentences.")
+    parser = argparse.ArgumentParser(description="Train the bundled classifier of sentences.")
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1, help="how many threads torch uses")

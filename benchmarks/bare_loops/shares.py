@@ -87,7 +87,7 @@ def list_works() -> list[Work]:
         passes: tuple[Pass, ...] = ("both", "second") if search in DIRECTED else ("both",)
         works += [Work(search, n, aim, make, passes) for n, aim in AIMS]
     works += [Work("data_senc", n, 0.9, partial(get, "data_sensitivity_consistency", masks=5000)) for n in (1, 8)]
-    for layer in ("features.conv2", "model.fc2"):
+    for layer in ("features.conv2", "classifier.fc2"):
         make = partial(get, "parameter_sensitivity_consistency", layers=(layer,), masks=5000)
         works.append(Work(f"parameter_senc:{layer}", 1, 0.9, make))
     works.append(Work("corruption_curve", 60, 0.9, None, ("forward",)))

@@ -12,6 +12,7 @@ out.
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -19,13 +20,16 @@ from pathlib import Path
 
 import torch
 
-from papers.base import reproductions
-from papers.command import load_tables
-from papers.files import PREFIXES
 from standfast.errors import StandfastError
 from standfast.study.file.spec import study_from
 from standfast.study.grid import ModelSource, Samples
 from standfast.study.plan import inputs_for, make_plan
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # a clone has papers/ beside this folder
+
+from papers.base import reproductions
+from papers.command import load_tables
+from papers.files import PREFIXES
 
 ROWS = 64
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,6 @@ import torch
 from torch import Tensor, nn
 
 import standfast
-from papers.base import spread_evenly
 from standfast import neighbourhoods as near
 from standfast.algorithms.searches.base import FEW
 from standfast.metrics import WorstCase
@@ -42,6 +42,10 @@ from standfast.statistics.comparison import Comparison, compare
 from standfast.statistics.ranking import measure_agreement
 from standfast.training.classifier import accuracy, initialize, train_classifier
 from standfast.zoo import architectures
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # a clone has papers/ beside this folder
+
+from papers.base import spread_evenly
 
 GRADIENTS = "with gradients"
 _DRAWS = 200  # of each change for each sample, for the share that keeps the class

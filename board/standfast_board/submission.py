@@ -231,7 +231,9 @@ def make_submission(
     except SubmissionError as error:
         raise SubmissionError(f"these results cannot be submitted: {error}") from error
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(packed)
+    part = path.with_name(f"{path.name}.part")  # an interruption leaves no half of a submission
+    part.write_bytes(packed)
+    part.replace(path)
     return made
 
 

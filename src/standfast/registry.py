@@ -114,7 +114,9 @@ class Registry(Generic[T]):
 
     def _check_former_name(self, name: str) -> None:
         """Say so if a package offers the plug-in under the former name of this project."""
-        former = str(self.group).replace("standfast", FORMER_NAME)
+        if self.group is None:
+            return
+        former = self.group.replace("standfast", FORMER_NAME)
         for point in entry_points(group=former, name=name):
             raise FormerNameError(f"the group {former} of the plug-in {point.value}", f"register it under {self.group}")
 

@@ -366,10 +366,11 @@ def test_executors_refuse_nonsense(tmp_path: Path) -> None:
 def test_only_the_studys_own_modules_travel(tmp_path: Path) -> None:
     from standfast.study.executors.base import _modules_in
 
-    here = Path(__file__).parents[1]
+    here = Path(__file__).parent
     assert __name__ in {module.__name__ for module in _modules_in([str(here)])}
     # an environment beneath the study's folder is not the study's
-    assert not {module.__name__ for module in _modules_in([str(here.parent), "/"])} & {"torch", "standfast", "pytest"}
+    found = {module.__name__ for module in _modules_in([str(here.parents[1]), "/"])}
+    assert not found & {"torch", "standfast", "pytest"}
 
 
 def test_what_the_command_line_says_of_workers_counts(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def test_weights_that_cannot_be_loaded(vit: Path, tmp_path: Path, monkeypatch: p
     other = tmp_path / "bert"
     package.BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1).save_pretrained(other)
     (other / "preprocessor_config.json").write_text(json.dumps(PROCESSOR))
-    with pytest.raises(ArgumentError, match="model: expected an image model of transformers"):
+    with pytest.raises(ArgumentError, match="model: expected an image classifier of transformers"):
         zoo.load(f"transformers:{other}")
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtraError, match=r"standfast\[hub\]"):

@@ -224,7 +224,7 @@ def _digest(content: object) -> str:
 
 
 def _describe_states(found: Findings, requirements: str) -> list[dict[str, str]]:
-    """For each data set and model: the values of the model, and a digest of all that its decisions are made on.
+    """For each data set and model: its values, and a digest of all that its decisions are made on.
 
     Jobs are known by their content, so their identities stand for data, model, metrics, explainers and seed.
     """

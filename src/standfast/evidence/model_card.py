@@ -105,7 +105,7 @@ def _write_metadata(findings: Findings, entries: list[Entry]) -> str:
                     }
                 )
             if metrics:
-                task = {"type": "other", "name": "explanation of a model"}
+                task = {"type": "other", "name": "explanation of a classifier"}
                 results.append({"task": task, "dataset": {"name": data, "type": data}, "metrics": metrics})
         if results:
             index.append({"name": model, "results": results})

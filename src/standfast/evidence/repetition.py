@@ -176,7 +176,7 @@ def _find_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str,
 
 
 def _as_stored(value: object) -> object:
-    """A value as it comes back from a file, with infinity and NaN as the texts that a submission has."""
+    """A value as it comes back from a file, with infinity and NaN as texts, which every JSON file can hold."""
     names = {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}
     return json.loads(json.dumps(value, default=str), parse_constant=names.__getitem__)
 

@@ -37,8 +37,8 @@ def pool_inputs(values: Array, p_values: Array, draws: int) -> Pooled:
     input, so it is a stratified permutation test; it is valid however different the inputs are.
 
     The interval is the exact one for the median over the inputs from which these are drawn, by order statistics. An
-    interval for the mean would cover too rarely where values gather near 1. It does not know how
-    precise the value of a single input is: it is about values of this precision.
+    interval for the mean would cover too rarely where values gather near 1. It does not know how precise the value of a
+    single input is: it is about values of this precision.
 
     Args:
         values: (n,); those that are NaN are left out, with their p-values.

@@ -138,20 +138,20 @@ def estimate_plan(
     for job in plan.jobs:
         groups.setdefault((job.data, job.model, job.explainer, job.label), []).append(job)
     lines: dict[tuple[str, str, str, str], Line] = {}
-    for data, network in grid.combinations():
-        samples, source = grid.data[data], grid.models[network]
+    for data, model_name in grid.combinations():
+        samples, source = grid.data[data], grid.models[model_name]
         model = source.model(samples, grid.device)
         inputs, targets = inputs_for(model, samples)
         _calibrate(model, inputs)
         for key, jobs in groups.items():
-            if key[:2] != (data, network):
+            if key[:2] != (data, model_name):
                 continue
             left = [job for job in jobs if job.identity not in done]
             lines[key] = Line(*key, len(jobs), len(jobs) - len(left), 0, 0.0)
             if not left:
                 continue
             if progress:
-                progress(f"trying {key[3]} with {key[2]}, {network} on {data}")
+                progress(f"trying {key[3]} with {key[2]}, {model_name} on {data}")
             rows = slice(left[0].start, left[0].stop)
             metric = grid.metrics[key[3]].for_data(samples.extras).for_samples(inputs, rows)
             run = _Trials(

@@ -60,12 +60,12 @@ class Plan:
 
 
 def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
-    """Make all jobs of a grid. Every network is built once and checked with its data.
+    """Make all jobs of a grid. Every model is built once and checked with its data.
 
     Raises:
-        ArgumentError: inputs or targets do not fit a network; a metric holds values for another number of samples, or
+        ArgumentError: inputs or targets do not fit a model; a metric holds values for another number of samples, or
             names extras that the data do not have; an explainer holds label maps for single samples.
-        ModelError: a network answers differently each time, or depending on the other inputs of the batch.
+        ModelError: a model answers differently each time, or depending on the other inputs of the batch.
     """
     code = UserCode()
     explainers = {name: digest(fingerprint(e, known=Known(code))) for name, e in grid.explainers.items()}
@@ -73,8 +73,8 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
     chunks = {name: _chunks(samples, grid.samples_per_job) for name, samples in grid.data.items()}
     jobs: list[Job] = []
     models: dict[str, dict[str, Any]] = {}
-    for data, network in grid.combinations():
-        samples, source = grid.data[data], grid.models[network]
+    for data, model_name in grid.combinations():
+        samples, source = grid.data[data], grid.models[model_name]
         model = source.model(samples, "cpu")
         inputs, _ = inputs_for(model, samples)
         model.warn_of_units(inputs)
@@ -84,7 +84,7 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
         described: tuple[list[Any], str] = model_fingerprint(model, code), grid.device.partition(":")[0]
         # after the fingerprint, because forward may change attributes
         model.check_repeatable(inputs, in_batches=True)
-        models.setdefault(network, _about_model(model, source.about, described[0]))
+        models.setdefault(model_name, _about_model(model, source.about, described[0]))
         answers = answers_fingerprint(model, inputs)
         combination = digest([*described, answers] if answers else [*described])
         here = {label: metric.for_data(samples.extras) for label, metric in grid.metrics.items()}
@@ -94,10 +94,10 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
                     own = here[label].for_samples(inputs, slice(start, stop))
                     configured = metrics[label] if own is metric else digest(fingerprint(own, known=Known(code)))
                     for name in grid.explainers_of(metric):
-                        parts = [combination, content, data, network, start, repeat, grid.seed]
+                        parts = [combination, content, data, model_name, start, repeat, grid.seed]
                         identity = digest([*parts, label, configured, name, explainers[name]])
                         work = (stop - start) * _expected_work(metric, grid.explainers[name], model.classes)
-                        jobs.append(Job(identity, data, network, name, label, repeat, start, stop, work))
+                        jobs.append(Job(identity, data, model_name, name, label, repeat, start, stop, work))
     return Plan(grid, jobs, _manifest(grid, models, jobs, about, code.modules))
 
 

@@ -93,7 +93,7 @@ def from_hub(name: str, pretrained: bool = True) -> nn.Module:
 
 
 def from_timm(model: nn.Module, **options: Any) -> Model:
-    """A model of timm as a model of images in [0, 1].
+    """A model of timm as a `Model` of images in [0, 1].
 
     The normalisation of its configuration (`timm.data.resolve_data_config`) is put before it, so that gradients are by
     the image in [0, 1]. Layers keep their names, with `module.` before them.
@@ -121,7 +121,7 @@ def _normalise_timm(timm: Any, module: nn.Module) -> Normalised:
 
 
 def from_transformers(model: nn.Module, processor: Any, **options: Any) -> Model:
-    """An image model of Hugging Face's transformers as a model of images in [0, 1].
+    """An image classifier of Hugging Face's transformers as a `Model` of images in [0, 1].
 
     The processor's arithmetic on 8-bit values (rescaling, normalisation) is put before the model, so that gradients are
     by the image in [0, 1]. Images are not resized or cropped: they should have the module's `input_size`. The model is
@@ -168,7 +168,7 @@ def _add_processing(model: nn.Module, processor: Any) -> Normalised:
 
 
 def forward_pixels(model: nn.Module, x: Tensor) -> Tensor:
-    """The logits of an image model of transformers for normalised images `(N, C, H, W)`."""
+    """The logits of an image classifier of transformers for normalised images `(N, C, H, W)`."""
     logits: Tensor = model(pixel_values=x).logits
     return logits
 
@@ -198,8 +198,8 @@ def _load_transformers(name: str, pretrained: bool) -> nn.Module:
         if pretrained:
             return _add_processing(kind.from_pretrained(name), processor)
         return _add_processing(kind.from_config(transformers.AutoConfig.from_pretrained(name)), processor)
-    except ValueError as error:  # the model is not an image model
-        raise ArgumentError("model", "an image model of transformers", f"{name}: {error}") from error
+    except ValueError as error:  # the model is no image classifier
+        raise ArgumentError("model", "an image classifier of transformers", f"{name}: {error}") from error
     finally:
         if shown:
             bars.enable_progress_bar()
@@ -212,7 +212,7 @@ def _load_torchvision(name: str, pretrained: bool) -> nn.Module:
     weights = models.get_model_weights(name).DEFAULT
     scaling = weights.transforms()
     if not hasattr(scaling, "mean"):
-        raise ArgumentError("model", "a model of images", name)
+        raise ArgumentError("model", "a classifier of images", name)
     height, width = scaling.crop_size * 2 if len(scaling.crop_size) == 1 else scaling.crop_size
     size = (len(scaling.mean), height, width)
     module = models.get_model(name, weights=weights if pretrained else None)

@@ -58,7 +58,7 @@ class TreeSHAPExplainer(Explainer):
     background: Baseline | Background | None = None
     output: Output = "logit"
     name: ClassVar[str] = "shap"
-    needs: ClassVar[str] = "trees: a model from a method of scikit-learn's, XGBoost's or LightGBM's estimator"
+    needs: ClassVar[str] = "trees: a Model of a method of scikit-learn's, XGBoost's or LightGBM's estimator"
     differentiable: ClassVar[bool] = False
 
     @property
@@ -93,7 +93,7 @@ class TreeSHAPExplainer(Explainer):
         box = model.black_box
         estimator = None if box is None else box.estimator
         name = module_name(model.module)
-        expected = "a model of an estimator's own method, as Model.from_callable(model.predict_proba, ...)"
+        expected = "a Model of an estimator's own method, as Model.from_callable(fitted.predict_proba, ...)"
         check(estimator is not None, "model", f"{expected}, since {self.label} reads its trees", name)
         check(model.preprocess is None, "model", f"no preprocessing for {self.label}", "one")
         check(x.ndim == 2, "inputs", f"rows (N, features) for {self.label}", f"shape {tuple(x.shape)}")

@@ -1,4 +1,4 @@
-"""LIME: a linear model that approximates the model around one input."""
+"""LIME: a linear surrogate of the model around one input."""
 
 from __future__ import annotations
 
