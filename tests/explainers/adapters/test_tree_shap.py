@@ -227,7 +227,7 @@ def test_what_it_cannot_explain() -> None:
     _, model, x = fit("hist", 2)
     explainer = standfast.explainers.get("shap:TreeExplainer")
     function = standfast.Model.from_callable(lambda rows: rows[:, 0], (0.0, 1.0))
-    with pytest.raises(ArgumentError, match="model: expected a model of an estimator's own method, as"):
+    with pytest.raises(ArgumentError, match="model: expected a Model of an estimator's own method, as"):
         explainer(function, x)
     module = standfast.Model(torch.nn.Linear(FEATURES, 2), (0.0, 1.0), device="cpu")
     with pytest.raises(ArgumentError, match="since shap.TreeExplainer reads its trees, got Linear"):
