@@ -36,7 +36,7 @@ def main(paper: str) -> None:
     parser.add_argument("name", choices=names, metavar="NAME", help="which table or figure; see below")
     parser.add_argument("--scale", choices=SCALES, default="small", help="small is for a laptop, full for a GPU")
     parser.add_argument("--out", type=Path, default=Path("results/papers"), help="folder for the results")
-    parser.add_argument("--workers", help="how many processes, or auto")
+    parser.add_argument("--workers", type=number_or_auto, help="how many processes, or auto")
     parser.add_argument("--study", type=Path, help="write study files for `python -m standfast run` here")
     parser.add_argument("--dry-run", action="store_true", help="print the jobs, their cost, and what is missing")
     asked = parser.parse_args()
@@ -44,19 +44,23 @@ def main(paper: str) -> None:
         sys.exit(_run(names[asked.name], asked, f"{parser.prog} {asked.name} --scale {asked.scale}"))
     except StandfastError as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("stopped; the same command continues")
+
+
+def number_or_auto(text: str) -> int | str:
+    return text if text == "auto" else int(text)
 
 
 def _run(name: str, asked: argparse.Namespace, command: str) -> int:
     if asked.study is not None:
-        for file in write_studies(name, asked.scale, asked.study):
-            print(f"study: {file}")
+        print(*write_studies(name, asked.scale, asked.study), sep="\n")
         return 0
     print(reproductions[name].title)
     if asked.dry_run:
         return 1 if dry_run_reproduction(name, asked.scale, asked.out) else 0
-    workers = asked.workers if asked.workers in (None, "auto") else int(asked.workers)
     show = partial(print_table, scale=asked.scale)
-    tables = reproduce(name, asked.scale, asked.out, workers=workers, show=show, command=command)
+    tables = reproduce(name, asked.scale, asked.out, workers=asked.workers, show=show, command=command)
     print(f"results: {asked.out}")
     return 1 if any(table.failures for table in tables) else 0
 
@@ -69,7 +73,7 @@ def dry_run_reproduction(name: str, scale: Scale, out: Path) -> list[str]:
     missing = []
     for part in reproductions[name].parts:
         if part.study is None:
-            print(f"{part.name}: a measurement, which a dry run leaves out\n")
+            print(f"{part.name}: a measurement, which a dry run leaves out")
             continue
         try:
             dry_run(study_from(part.study(scale), out), out / f"{part.name}-{scale}")
@@ -77,5 +81,4 @@ def dry_run_reproduction(name: str, scale: Scale, out: Path) -> list[str]:
             missing.append(part.name)
             made = "a run makes these files first: " if part.make_files is not None else ""
             print(f"{part.name}: cannot run here yet: {made}{error}")
-        print()
     return missing
