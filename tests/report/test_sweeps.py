@@ -14,13 +14,13 @@ import torch
 from report_builder import COMMON, Builder, assert_whole, base
 
 import standfast
-from standfast.charts import Chart, Gallery, IntervalBar, Track, draw_sweep
-from standfast.charts.sweep_plot import choose_styles_of_values
 from standfast.metrics.base import PartOf, metrics
 from standfast.report import Report
-from standfast.report import sweeps as sweeps_module
-from standfast.report.options import Configuration, Group, find_groups, flatten_options
-from standfast.report.sweeps import Part, compare_models, compare_options
+from standfast.report.page import sweeps as sweeps_module
+from standfast.report.charts import Chart, Gallery, IntervalBar, Track, draw_sweep
+from standfast.report.charts.sweep_plot import choose_styles_of_values
+from standfast.report.page.options import Configuration, Group, find_groups, flatten_options
+from standfast.report.page.sweeps import Part, compare_models, compare_options
 from standfast.report.views import Contents
 
 GENETIC = {"name": "genetic", "mutation": 0.02, "noise": 0.5}
