@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import polars as pl
 
-from standfast.charts import Chart, Figure, Gallery, GalleryRow, Picture, Strip, draw_strips
+from standfast.charts import Axis, Chart, Figure, Gallery, GalleryRow, Picture, Strip, Words, draw_values
 from standfast.errors import StandfastError
 from standfast.metrics.base import Direction, Metric, metrics
 from standfast.presentation.wording import (
@@ -590,7 +589,14 @@ def presentation_of(metric: str, stored: str | None = None) -> Presentation:
     return (Presentation if name is None else presentations[name])(metric, direction)
 
 
-def draw_distribution(view: View, rule: float | None = None, note: str = "") -> list[Chart | Gallery]:
+def make_axis(reading: Reading, *rules: float) -> Axis:
+    """The axis of the values of a metric, with dotted lines at `rules`."""
+    return Axis(reading.axis, reading.direction, reading.good, reading.censored_side, rules=rules)
+
+
+def draw_distribution(
+    view: View, rule: float | None = None, note: str = "", band: tuple[float, float] | None = None
+) -> list[Chart | Gallery]:
     """The distribution over samples, a row for each explainer, with a line at `rule`; `note` ends the caption."""
     strips = []
     for name in view.present:
@@ -598,12 +604,10 @@ def draw_distribution(view: View, rule: float | None = None, note: str = "") -> 
         if len(rows):
             samples = [int(sample) for sample in rows["sample"]]
             strips.append(Strip(name, samples, view.reading.values(rows), view.reading.bounds(rows)))
-    reading = view.reading
-    side = reading.censored_side
-    chart = draw_strips(
-        strips, view.explainers, reading.title, reading.axis, reading.direction, side, rule, reading.good
-    )
-    return [] if chart is None else [dataclasses.replace(chart, caption=f"{chart.caption} {note}".strip())]
+    axis = make_axis(view.reading, *([] if rule is None else [rule]))
+    words = Words(view.reading.title, note, "distribution", "Distribution over samples")
+    chart = draw_values(strips, view.explainers, axis, words, band=band)
+    return [] if chart is None else [chart]
 
 
 def count_axes(rows: Sequence[GalleryRow]) -> int:

@@ -10,9 +10,10 @@ from itertools import product
 import numpy as np
 import polars as pl
 
-from standfast.charts import Chart, Gallery, Strip, Table, TableCell, draw_strips
+from standfast.charts import Chart, Gallery, Strip, Table, TableCell, Words, draw_values
 from standfast.metrics.base import PartOf
 from standfast.presentation import Reading
+from standfast.presentation.base import make_axis
 from standfast.presentation.kept_class import describe_kept_class
 from standfast.report.options import Configuration, Group, find_groups, flatten_options
 from standfast.report.overview import Entry, build_matrix
@@ -257,10 +258,6 @@ def _boxes(
     each, charts = max(1, ROWS // len(texts)), []
     for start in range(0, len(drawn), each):
         chunk = [strip for own in drawn[start : start + each] for strip in own]
-        side, good = reading.censored_side, reading.good
-        chart = draw_strips(chunk, explainers, reading.title, reading.axis, reading.direction, side, good=good)
-        if chart is not None:
-            caption = chart.caption + (f" Without results here: {', '.join(absent)}." if absent else "")
-            alt = chart.alt.replace(f"Distribution over samples, {reading.title}", heading, 1)
-            charts.append(replace(chart, heading=heading, caption=caption, alt=alt))
-    return charts
+        words = Words(heading, f"Without results here: {', '.join(absent)}." if absent else "", "boxes", heading)
+        charts.append(draw_values(chunk, explainers, make_axis(reading), words))
+    return [chart for chart in charts if chart is not None]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from standfast.charts import Chart, Gallery, GalleryRow, Line, Picture, Strip, draw_ecdf, draw_lines
+from standfast.charts import Axis, Chart, Gallery, GalleryRow, Line, Picture, Words, draw_lines
 from standfast.metrics.base import larger_is_closer
 from standfast.neighbourhoods.naming import label_neighbourhood, read_stored
 from standfast.presentation.base import (
@@ -235,10 +235,11 @@ class WorstCasePresentation(Presentation):
         return draw_example(view, name_similarity(view.options), lead, same)
 
     def figures(self, view: View) -> list[Chart | Gallery]:
-        """The distribution, the shares below each threshold, the search's convergence, and the pictures."""
+        """The distribution, the search's convergence, and the pictures."""
         limit, note = _describe_limit(view.options)
         found: list[Chart | Gallery] = draw_distribution(view, limit, note)
-        found += [chart for chart in (_shares(view), _convergence(view)) if chart is not None]
+        convergence = _convergence(view)
+        found += [] if convergence is None else [convergence]
         gallery = _gallery(view)
         return [*found, gallery] if gallery.rows else found
 
@@ -340,20 +341,6 @@ def _describe_limit(options: Mapping[str, Any]) -> tuple[float | None, str]:
     return limit, f"Dotted: {format_number(limit, None)}. A map {where} it counts as {means}. {proof}"
 
 
-def _shares(view: View) -> Chart | None:
-    strips = []
-    for name in view.present:
-        rows = view.reading.select_valid(view.of(name))
-        values = view.reading.values(rows)
-        if len(values) >= 5:
-            strips.append(Strip(name, rows["sample"].to_list(), values, np.zeros(len(values), dtype=bool)))
-    caption = "The height of a line is the share of the samples with at most this value."
-    limit, note = _describe_limit(view.options)
-    caption = f"{caption} {note}"
-    title = f"Share of samples, {view.reading.title}"
-    return draw_ecdf(strips, view.explainers, title, view.reading.axis, caption=caption, rule=limit)
-
-
 def _convergence(view: View) -> Chart | None:
     """The best so far against evaluations: median over samples and quartiles (SAFARI, Fig. 2)."""
     lines, cut = [], False
@@ -374,16 +361,10 @@ def _convergence(view: View) -> Chart | None:
         caption += " Only samples whose class has changed by then count, so a line may also move the other way."
     if view.options.get("event") == "misclassification":
         caption += " The margin does not depend on the explainer, so the lines may coincide."
-    return draw_lines(
-        lines,
-        view.explainers,
-        f"Convergence of the search, {view.reading.title}",
-        "model evaluations per sample",
-        f"{view.reading.axis}, worst so far",
-        caption=caption,
-        name="convergence",
-        heading="Was the budget of the search large enough?",
-    )
+    title = f"Convergence of the search, {view.reading.title}"
+    words = Words(title, caption, "convergence", "Was the budget of the search large enough?")
+    worst = Axis(f"{view.reading.axis}, worst so far")
+    return draw_lines(lines, view.explainers, Axis("model evaluations per sample"), worst, words)
 
 
 def _on_one_grid(view: View, explainer: str) -> tuple[Array, Array]:

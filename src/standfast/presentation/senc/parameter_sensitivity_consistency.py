@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from standfast.charts import Chart, Gallery, GalleryRow, Picture, draw_heat_table
+from standfast.charts import Chart, Gallery, GalleryRow, Picture, Words, draw_heat_map
 from standfast.presentation.base import View, format_number, presentations, read_numbers
 from standfast.presentation.senc.data_sensitivity_consistency import SHOWN, SencPresentation, distribution_figures
 from standfast.tensors import Array
@@ -75,16 +75,8 @@ def _by_layer(view: View) -> Chart | None:
         "Mean rho over samples, in each layer. Blue: prediction and explanation are sensitive to the same channels. "
         "Orange: to the opposite ones. Pale: unrelated."
     )
-    return draw_heat_table(
-        view.present,
-        own,
-        values[:, keep],
-        "Rho by layer",
-        "mean rho",
-        caption=caption,
-        name="layers",
-        heading="Consistency by layer",
-    )
+    words = Words("Rho by layer", caption, "layers", "Consistency by layer")
+    return draw_heat_map(view.present, own, values[:, keep], "mean rho", words)
 
 
 def _channels(view: View) -> Gallery:
