@@ -35,13 +35,13 @@ import numpy as np
 import polars as pl
 from ruamel.yaml import YAML
 
-from papers.reading import Estimate, mean_ratio
+from papers.spec import Estimate, mean_ratio
 from standfast import data
 from standfast.data.dataset import Dataset
 from standfast.errors import check
 from standfast.evaluation import run_study
-from standfast.presentation.base import read_flags
 from standfast.registry import Registry
+from standfast.results.presentation import read_flags
 from standfast.similarity.chance import ROOM
 from standfast.statistics.paired import Interval, Side, bootstrap_interval
 from standfast.study.file.spec import study_from

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from papers.base import Column, Scale, Table
-from papers.reading import Verdict
-from standfast.presentation.base import format_number
+from papers.spec import Verdict
+from standfast.results.formatting import format_number
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

@@ -34,7 +34,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from standfast import ArgumentError, StandfastError, load_results
 from standfast.errors import FormerNameError, check_name
 from standfast.findings import Findings
-from standfast.presentation import presentation_of
+from standfast.results import presentation_of
 
 Array = np.ndarray[Any, Any]
 

@@ -17,7 +17,7 @@ from submission_builder import OPTIONS, build, draw_values, seal, write
 from typer.testing import CliRunner
 
 from standfast import ArgumentError
-from standfast.export import summary
+from standfast.report.exports import summary
 from standfast_board import BoardSite, Submission, Verification, build_site
 from standfast_board.commands import app
 from standfast_board.comparison import Board, arrange_boards

@@ -14,16 +14,6 @@ import polars as pl
 
 from papers.base import Column, Reproduction, reproductions
 from papers.files import read_numbers
-from papers.reading import (
-    Outcomes,
-    Verdict,
-    all_above,
-    group_by_outcome,
-    is_above,
-    keep_exact,
-    mean_interval,
-    paired_differences,
-)
 from papers.safari.cifar import ARCHITECTURE_PART
 from papers.safari.explainers import EXPLAINER_PART, SAMPLES_PART, SEGMENTATION_PART
 from papers.safari.imagenet import IMAGENET_PART
@@ -41,7 +31,17 @@ from papers.safari.parts import (
 )
 from papers.safari.settings import CURVE_PART, ITERATION_PART, POPULATION_PART
 from papers.safari.times import TIME_PART
-from standfast.presentation.base import format_number
+from papers.spec import (
+    Outcomes,
+    Verdict,
+    all_above,
+    group_by_outcome,
+    is_above,
+    keep_exact,
+    mean_interval,
+    paired_differences,
+)
+from standfast.results.formatting import format_number
 from standfast.study.results import Results
 
 # ---- Table 1: the genetic algorithm against sampling ----

@@ -10,8 +10,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from standfast.export.rows import summary_frame
 from standfast.findings import list_entries
+from standfast.report.exports.rows import summary_frame
 from standfast.report.views import Contents
 
 HERE = Path(__file__).parent

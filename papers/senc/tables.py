@@ -16,7 +16,7 @@ import polars as pl
 
 from papers.base import Claim, Column, Part, Reproduction, reproductions
 from papers.files import make_part, read_numbers
-from standfast.report.verdicts import describe_controls
+from standfast.report.page.verdicts import describe_controls
 from standfast.statistics.comparison import compare_with_controls
 
 _GRADIENT = ("saliency", "guided backprop", "integrated gradients", "DeepLift", "LRP")

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 os.environ.setdefault("MKL_CBWR", "AUTO")
 
 if TYPE_CHECKING:
-    from standfast import algorithms, data, explainers, export, metrics, neighbourhoods, similarity, zoo
+    from standfast import algorithms, data, explainers, metrics, neighbourhoods, similarity, zoo
     from standfast.checks import check
     from standfast.errors import ArgumentError, MissingExtraError, ModelError, StandfastError
     from standfast.evaluation import Evaluation, estimate, evaluate, run_study
     from standfast.findings import load_results
     from standfast.model import Model
     from standfast.neighbourhoods import Compose, L2Ball, LinfBall, Neighbourhood
-    from standfast.plots import show
+    from standfast.report.plots import show
     from standfast.study.results import Results
 
     __version__: str
@@ -45,7 +45,6 @@ __all__ = [
     "estimate",
     "evaluate",
     "explainers",
-    "export",
     "load_results",
     "metrics",
     "neighbourhoods",
@@ -65,7 +64,7 @@ _HOMES = {
     "model": ("Model",),
     "neighbourhoods": ("Compose", "L2Ball", "LinfBall", "Neighbourhood"),
     "findings": ("load_results",),
-    "plots": ("show",),
+    "report.plots": ("show",),
     "study.results": ("Results",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -20,16 +20,16 @@ import numpy as np
 import polars as pl
 
 from standfast.errors import UnknownNameError, check
-from standfast.plots import Bar, Panel, plot_panels
-from standfast.presentation import Reading
-from standfast.presentation.base import find_best_median
-from standfast.presentation.wording import describe_probability, format_count
 from standfast.report import Report
-from standfast.report.failures import describe_failures as describe_failures
-from standfast.report.failures import describe_misfits, shorten_error
+from standfast.report.page.failures import describe_failures as describe_failures
+from standfast.report.page.failures import describe_misfits, shorten_error
+from standfast.report.page.verdicts import decide, describe_controls, explain_ranks
+from standfast.report.plots import Bar, Panel, plot_panels
 from standfast.report.summary import estimate
-from standfast.report.verdicts import decide, describe_controls, explain_ranks
 from standfast.report.views import Contents
+from standfast.results import ValueSpec
+from standfast.results.formatting import describe_probability, format_count
+from standfast.results.presentation import find_best_median
 from standfast.statistics.comparison import Comparison, ControlTest
 from standfast.statistics.paired import Interval, bootstrap_interval
 from standfast.study.results import JOB_COLUMNS, Results
@@ -73,7 +73,7 @@ class Entry:
 
     Attributes:
         data, model, explainer, label, metric: names; a single `Result` has only the metric's.
-        reading: how the metric's values are read.
+        spec: how the metric's values are read.
         statistic: `"median"` or `"mean"` over samples. The value of a sample is the same statistic over its repeats.
         middle: the statistic with its interval; None where no sample counts.
         mean_rank: over the samples that have a value for every explainer, 1 is best; None where the metric does not
@@ -88,7 +88,7 @@ class Entry:
     explainer: str
     label: str
     metric: str
-    reading: Reading
+    spec: ValueSpec
     statistic: Statistic
     middle: Interval | None
     mean_rank: float | None = None
@@ -226,7 +226,7 @@ class Findings(Results):
         labels = frame["label"].to_numpy()
         for name, label in self.contents.labels.items():
             rows = np.flatnonzero(labels == name)
-            bound[rows] = label.reading.bounds(frame[rows])
+            bound[rows] = label.spec.bounds(frame[rows])
         several = [name for name in _PLACES if name in frame.columns and frame[name].n_unique() > 1]
         frame = frame.with_columns(pl.Series("bound", bound, dtype=pl.Boolean))
         return frame.select(*(name for name in _CORE if name in frame.columns), *several)
@@ -280,7 +280,7 @@ class Findings(Results):
                     "value": number,
                     "low": None if middle is None else middle.low,
                     "high": None if middle is None else middle.high,
-                    "better": entry.reading.direction,
+                    "better": entry.spec.direction,
                     "samples": 0 if middle is None else middle.count,
                     "against_controls": None if test is None else test.verdict,
                     "best_control": None if test is None else test.control,
@@ -390,9 +390,9 @@ def list_entries(
     found: list[Entry] = []
     for data, model in contents.pairs:
         for name in labels or names:
-            metric, reading = contents.labels[name].metric, contents.labels[name].reading
+            metric, spec = contents.labels[name].metric, contents.labels[name].spec
             group = [
-                Entry(data, model, explainer, name, metric, reading, statistic, take_middle(reading, rows, statistic))
+                Entry(data, model, explainer, name, metric, spec, statistic, take_middle(spec, rows, statistic))
                 for explainer in contents.explainers
                 if len(rows := contents.rows(data, model, name, explainer))
             ]
@@ -400,18 +400,18 @@ def list_entries(
     return found
 
 
-def take_middle(reading: Reading, rows: pl.DataFrame, statistic: Statistic) -> Interval | None:
+def take_middle(spec: ValueSpec, rows: pl.DataFrame, statistic: Statistic) -> Interval | None:
     """The median or mean over the samples of one explainer's rows, with its interval; None where no sample counts."""
     if statistic == "median":
-        return estimate(reading, rows)
-    rows = reading.select_valid(rows)
+        return estimate(spec, rows)
+    rows = spec.select_valid(rows)
     if not len(rows):
         return None
-    bounds = reading.bounds(rows)
+    bounds = spec.bounds(rows)
     expected = "'median' where values are censored: no mean is taken over bounds"
-    check(not bounds.any(), "statistic", expected, f"'mean' of {reading.column}, {int(bounds.sum())} of it censored")
-    value = pl.col(reading.column).cast(pl.Float64).mean()
-    means = rows.group_by("sample", maintain_order=True).agg(value)[reading.column].to_numpy()
+    check(not bounds.any(), "statistic", expected, f"'mean' of {spec.column}, {int(bounds.sum())} of it censored")
+    value = pl.col(spec.column).cast(pl.Float64).mean()
+    means = rows.group_by("sample", maintain_order=True).agg(value)[spec.column].to_numpy()
     return bootstrap_interval(np.asarray(means), "mean")
 
 
@@ -435,7 +435,7 @@ def _add_ranks(group: list[Entry], comparison: Comparison | None) -> list[Entry]
 
 def _panel(label: str, entries: Sequence[Entry], contents: Contents) -> Panel:
     bars = {entry.explainer: entry for entry in entries if entry.label == label}
-    reading = contents.labels[label].reading
+    spec = contents.labels[label].spec
     found = []
     for name in contents.explainers:
         entry, control = bars.get(name), name in contents.controls
@@ -445,7 +445,7 @@ def _panel(label: str, entries: Sequence[Entry], contents: Contents) -> Panel:
         else:
             mark = _MARKS.get(entry.verdict or "")
             found.append(Bar(name, middle.value, middle.low, middle.high, middle.bound, mark, control))
-    return Panel(label, reading.axis, reading.direction, tuple(found))
+    return Panel(label, spec.axis, spec.direction, tuple(found))
 
 
 # The table in words
@@ -480,17 +480,17 @@ def _columns(findings: Findings, data: str, model: str) -> list[_Column]:
             if broken:
                 cells[name] = "failed" if cells[name] == "-" else f"{cells[name]}, partly failed"
         verdicts = {name: entry.verdict for name, entry in own.items()}
-        direction = known.reading.direction
-        found.append(_Column(label, known.reading.axis, f"{direction} is better" if direction else "", cells, verdicts))
+        direction = known.spec.direction
+        found.append(_Column(label, known.spec.axis, f"{direction} is better" if direction else "", cells, verdicts))
     return found
 
 
 def _cell(entry: Entry, total: int) -> str:
-    middle, decimals = entry.middle, entry.reading.decimals
+    middle, decimals = entry.middle, entry.spec.decimals
     if middle is None:
         return "-"
     text = _SIGNS.get(middle.bound or "", "") + _number(middle.value, decimals)
-    if entry.reading.axis == "ln P" and math.isfinite(middle.value):
+    if entry.spec.axis == "ln P" and math.isfinite(middle.value):
         words = describe_probability(middle.value, "at most " if middle.bound == "upper" else "")
         text += f" ({words.replace('−', '-')})"
     if middle.low is not None and middle.high is not None:
@@ -530,14 +530,14 @@ def _notes(findings: Findings, data: str, model: str, columns: Sequence[_Column]
     notes += _explain_values(findings, data, model)
     reasons: dict[str, list[str]] = {}
     for label, known in findings.contents.labels.items():
-        if not len(findings.contents.frame(data, model, label)) or known.reading.direction is None:
+        if not len(findings.contents.frame(data, model, label)) or known.spec.direction is None:
             continue
         view = findings.contents.view(data, model, label)
-        decision = decide(here.get(label), known.reading.direction, len(view.candidates))
+        decision = decide(here.get(label), known.spec.direction, len(view.candidates))
         if decision.mark in ("open", "unable"):
             reasons.setdefault(decision.text, []).append(label)
-        if unfair := known.presentation.unfair(view):
-            notes.append(f"{label}: {unfair}")
+        if warning := known.presentation.comparability_warning(view):
+            notes.append(f"{label}: {warning}")
     for reason, labels in reasons.items():
         which = "any metric" if len(labels) == len(columns) > 1 else ", ".join(labels)
         notes.append(f"No mark for {which}: {reason}")
@@ -549,10 +549,10 @@ def _explain_values(findings: Findings, data: str, model: str) -> list[str]:
     contents = findings.contents
     lines = []
     for label, known in contents.labels.items():
-        frame, reading = contents.frame(data, model, label), known.reading
-        said = describe_controls(contents.control_tests.get((data, model, label), []), reading.decimals)
-        lost = len(frame) and len(reading.select_valid(frame)) < len(frame.filter(pl.col("status") == "ok"))
-        caution = reading.caution if said or lost or (known.compared and len(frame)) else ""
+        frame, spec = contents.frame(data, model, label), known.spec
+        said = describe_controls(contents.control_tests.get((data, model, label), []), spec.decimals)
+        lost = len(frame) and len(spec.select_valid(frame)) < len(frame.filter(pl.col("status") == "ok"))
+        caution = spec.caution if said or lost or (known.compared and len(frame)) else ""
         words = " ".join(filter(None, (said, caution)))
         lines += [f"{label}: {words}"] if words else []
     return lines
@@ -567,11 +567,11 @@ def _explain_counts(findings: Findings, data: str, model: str) -> list[str]:
         if not len(frame):
             continue
         concerned: dict[str, list[str]] = {}
-        reading, keys = contents.labels[label].reading, ("explainer", "repeat", "sample")
-        empty = frame.join(reading.select_valid(frame), on=keys, how="anti", maintain_order="left")
+        spec, keys = contents.labels[label].spec, ("explainer", "repeat", "sample")
+        empty = frame.join(spec.select_valid(frame), on=keys, how="anti", maintain_order="left")
         for (name, status), rows in empty.group_by("explainer", "status", maintain_order=True):
             count = rows["sample"].n_unique()
-            words = f"{format_count(count, 'sample')} {({**_STATUS, 'ok': reading.empty}).get(str(status), status)}"
+            words = f"{format_count(count, 'sample')} {({**_STATUS, 'ok': spec.empty}).get(str(status), status)}"
             reasons = rows["failure"].unique().to_list() if "failure" in rows.columns else [None]
             words += f": {shorten_error(reasons[0])}" if len(reasons) == 1 and reasons[0] else ""
             concerned.setdefault(words, []).append(str(name))

@@ -22,7 +22,7 @@ from standfast.checks.values import read_values
 from standfast.cli import app
 from standfast.errors import ArgumentError, StandfastError, UnknownNameError
 from standfast.findings import Findings, load_results
-from standfast.presentation import Reading
+from standfast.results import ValueSpec
 from standfast.statistics.decisions import Estimate, estimate_share, foresee_share, spend_level
 from standfast.study.file.problems import StudyError
 from standfast.study.file.requirements import RequirementEntry
@@ -163,7 +163,7 @@ def test_requirements_are_stored_and_change_no_job() -> None:
         check(STUDY, progress=False)
 
 
-READING = Reading("a", "ln P", "lower", censored="bound", log_probability=True)
+READING = ValueSpec("a", "ln P", "lower", censored="bound", log_probability=True)
 
 
 def test_the_interval_of_a_probability_counts_instead_of_its_estimate() -> None:
@@ -185,7 +185,7 @@ def test_the_interval_of_a_probability_counts_instead_of_its_estimate() -> None:
 
 
 def test_bounds_and_repeats() -> None:
-    reading = Reading("a", "b", "higher", censored="bound", censored_side="lower")
+    spec = ValueSpec("a", "b", "higher", censored="bound", censored_side="lower")
     frame = pl.DataFrame(
         {
             "sample": [1, 0, 1, 0, 1, 0],
@@ -195,7 +195,7 @@ def test_bounds_and_repeats() -> None:
             "bound": [True, False, True, False, True, False],
         }
     )
-    found = read_values(reading, frame)
+    found = read_values(spec, frame)
     assert found.samples.tolist() == [0, 1]
     assert found.low.tolist() == [2.0, 6.0]
     assert found.high.tolist() == [2.0, math.inf]

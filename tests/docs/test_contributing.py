@@ -22,8 +22,8 @@ from standfast.explainers import explainers
 from standfast.metrics import metrics
 from standfast.neighbourhoods import neighbourhoods
 from standfast.neighbourhoods.naming import label_neighbourhood, read_stored
-from standfast.presentation import presentations
 from standfast.registry import Registry
+from standfast.results import presentations
 from standfast.similarity import similarities
 from standfast.study.file.schema import json_schema
 from standfast.study.file.spec import load_study
@@ -143,12 +143,12 @@ class Fading(ImageTransformation):
 """,
     "words.py": """
 from dataclasses import replace
-from standfast.presentation import Presentation
+from standfast.results import Presentation
 
 
 class SparsityWords(Presentation):
-    def reading(self, options):
-        return replace(super().reading(options), title="Share of features left out", axis="left out", decimals=2)
+    def value_spec(self, options):
+        return replace(super().value_spec(options), title="Share of features left out", axis="left out", decimals=2)
 """,
     "linear.py": f"""
 import torch
@@ -305,8 +305,8 @@ def test_a_label_is_fixed(tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text()
     assert "Share of features left out" in page
     assert "Sparsity above" in page  # without a presentation: the name
-    reading = presentations["sparsity"]("sparsity", "higher").reading({})
-    assert (reading.title, reading.axis, reading.direction) == ("Share of features left out", "left out", "higher")
+    spec = presentations["sparsity"]("sparsity", "higher").value_spec({})
+    assert (spec.title, spec.axis, spec.direction) == ("Share of features left out", "left out", "higher")
 
 
 def test_files_named_by_the_page_exist() -> None:

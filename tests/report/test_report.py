@@ -16,15 +16,15 @@ from report_builder import PROB, WORST, WORST_CLASS, Builder, assert_whole, stud
 
 import standfast.report
 from standfast.errors import ArgumentError
-from standfast.presentation import Reading
-from standfast.presentation.base import format_number
-from standfast.presentation.safari.misinterpretation_probability import column_of_levels, threshold_as_read
 from standfast.report import Report, build_html
-from standfast.report.glossary import Glossary
-from standfast.report.methods import list_options
-from standfast.report.pictures import SHADES, UNSEEN, colour_signed, draw_input, draw_map, encode_png, shrink
+from standfast.report.page.glossary import Glossary
+from standfast.report.page.methods import list_options
+from standfast.report.page.pictures import SHADES, UNSEEN, colour_signed, draw_input, draw_map, encode_png, shrink
+from standfast.report.presentation.safari.misinterpretation_probability import column_of_levels, threshold_as_read
 from standfast.report.summary import describe_censoring
 from standfast.report.views import Contents
+from standfast.results import ValueSpec
+from standfast.results.formatting import format_number
 
 
 @pytest.fixture
@@ -114,8 +114,8 @@ def test_a_median_on_a_censored_value_is_at_most(builder: Builder) -> None:
 
 def test_an_unresolved_estimate_is_a_bound_and_not_censored() -> None:
     frame = pl.DataFrame({"bound": [True, True, False], "resolved": [False, True, True], "censored": [False] * 3})
-    reading = Reading("t", "a", "lower", censored="bound")
-    assert describe_censoring(reading, frame) == ["bounds: 2 of 3 (1 unresolved)"]
+    spec = ValueSpec("t", "a", "lower", censored="bound")
+    assert describe_censoring(spec, frame) == ["bounds: 2 of 3 (1 unresolved)"]
 
 
 def test_unknown_metrics_fall_back_to_their_value(builder: Builder) -> None:
@@ -306,7 +306,7 @@ def test_jobs_in_any_order_are_sorted_by_sample(builder: Builder) -> None:
     builder.worst("a", [0.3, 0.4], start=2)
     builder.worst("a", [0.1, 0.2], steps=2)
     view = next(Contents(builder.results()).views(WORST))
-    assert view.of("a")["similarity"].to_list() == [0.1, 0.2, 0.3, 0.4]
+    assert view.rows_for("a")["similarity"].to_list() == [0.1, 0.2, 0.3, 0.4]
     lines = [arrays["trace_similarity"] for _, arrays in view.lines("a", ("trace_similarity",), 3)]
     assert [len(line) for line in lines] == [2, 2, 4]
     third = view.arrays("a", 2, ("origins",))

@@ -14,12 +14,12 @@ import torch
 from report_builder import COMMON, Builder, assert_whole, base
 
 import standfast
-from standfast.charts import Chart, Gallery, choose_styles_of_values
 from standfast.metrics.base import PartOf, metrics
 from standfast.report import Report
-from standfast.report import sweeps as sweeps_module
-from standfast.report.options import Configuration, Group, find_groups, flatten_options
-from standfast.report.sweeps import Part, compare_models, compare_options
+from standfast.report.charts import Chart, Gallery, choose_styles_of_values
+from standfast.report.page import sweeps as sweeps_module
+from standfast.report.page.options import Configuration, Group, find_groups, flatten_options
+from standfast.report.page.sweeps import Part, compare_models, compare_options
 from standfast.report.views import Contents
 
 GENETIC = {"name": "genetic", "mutation": 0.02, "noise": 0.5}
@@ -459,7 +459,7 @@ def test_one_explainer_has_a_panel_with_lines_for_values(builder: Builder) -> No
     assert [r["y"] for r in rows(chart, "16")] == pytest.approx([-15.8, -15.6])
     line = next(layer for layer in chart.spec["layer"] if layer["mark"]["type"] == "line")
     assert line["encoding"]["color"]["scale"]["domain"] == ["1", "16"]
-    assert line["encoding"]["color"]["legend"]["title"] == "moves"
+    assert line["encoding"]["color"]["title"] == "moves"
     looks = choose_styles_of_values(["a"], "a", ["1", "16"])
     assert looks["1"].shape != looks["16"].shape
     assert looks["1"].dash != looks["16"].dash

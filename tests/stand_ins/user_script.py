@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import standfast
+from standfast.report import exports
 
 
 def contrast(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -32,7 +33,7 @@ def main(out: Path) -> None:
         model, explainers, digits.inputs, [metric], out=out, progress=False
     )
     stored: standfast.Results = standfast.load_results(out)
-    latex: str = standfast.export.to_latex(found)
+    latex: str = exports.to_latex(found)
     generator = torch.Generator().manual_seed(0)
     box = standfast.algorithms.UnitBox(3)
     estimate = standfast.algorithms.monte_carlo(lambda x: x.sum(1) - 2.9, box, samples=100, generator=generator)

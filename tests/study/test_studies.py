@@ -29,7 +29,7 @@ from typer.testing import CliRunner
 import standfast
 from malformed_studies import MALFORMED, prepare
 from standfast.cli import app
-from standfast.report.failures import describe_misfits
+from standfast.report.page.failures import describe_misfits
 from standfast.study import folders
 from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.lease import RunningError

@@ -31,7 +31,7 @@ from standfast.checks.decision import Better, Decision, Decisions
 from standfast.checks.values import SampleValues, read_values
 from standfast.errors import ArgumentError, UnknownNameError
 from standfast.findings import Findings, describe_failures
-from standfast.report.failures import shorten_error
+from standfast.report.page.failures import shorten_error
 from standfast.report.views import Contents
 from standfast.statistics.decisions import (
     Estimate,
@@ -132,7 +132,7 @@ def _list_places(
     """The data, models, labels and explainers that a requirement names."""
     known = contents.labels
     if entry.metric is None:
-        labels = [name for name, label in known.items() if label.reading.direction]
+        labels = [name for name, label in known.items() if label.spec.direction]
     else:
         labels = [name for name, label in known.items() if entry.metric in (name, label.metric)]
         if not labels:
@@ -180,8 +180,8 @@ class _Case:
             return self._compare_with_baseline(own, baseline)
         if baseline is not None:
             return self._decide_values(own, self.entry.by, "lower", _LOSS)
-        reading = self.contents.labels[self.label].reading
-        return self._decide_values(own, self.entry.limit, self.entry.side, reading.axis)
+        spec = self.contents.labels[self.label].spec
+        return self._decide_values(own, self.entry.limit, self.entry.side, spec.axis)
 
     def check_metric(self) -> None:
         """Check that the limit is one for this metric.
@@ -189,10 +189,10 @@ class _Case:
         Raises:
             ArgumentError: it is not.
         """
-        reading = self.contents.labels[self.label].reading
-        if self.entry.kind in ("at_most_ln", "at_most_one_in") and not reading.log_probability:
+        spec = self.contents.labels[self.label].spec
+        if self.entry.kind in ("at_most_ln", "at_most_one_in") and not spec.log_probability:
             raise ArgumentError(self.entry.kind, "a metric that measures a probability", repr(self.label))
-        if self.entry.kind in ("better_than", "no_worse_than") and reading.direction is None:
+        if self.entry.kind in ("better_than", "no_worse_than") and spec.direction is None:
             raise ArgumentError("metric", "one that ranks explainers, for a comparison", repr(self.label))
 
     def _compare_with_baseline(self, own: SampleValues, baseline: Baseline) -> Decision:
@@ -206,7 +206,7 @@ class _Case:
 
     def _read(self, explainer: str) -> SampleValues:
         rows = self.contents.rows(self.data, self.model, self.label, explainer)
-        return read_values(self.contents.labels[self.label].reading, rows)
+        return read_values(self.contents.labels[self.label].spec, rows)
 
     def _find_error(self) -> str:
         """Why a job failed; empty if none did."""
@@ -218,7 +218,7 @@ class _Case:
         """By how much the own values are better, on the samples that both have."""
         _, mine, theirs = np.intersect1d(own.samples, other.samples, return_indices=True)
         difference = subtract((own.low[mine], own.high[mine]), (other.low[theirs], other.high[theirs]))
-        if self.contents.labels[self.label].reading.direction == "lower":
+        if self.contents.labels[self.label].spec.direction == "lower":
             difference = (-difference[1], -difference[0])
         skipped = own.skipped + len(own.samples) - len(mine)
         return SampleValues(own.samples[mine], *difference, skipped, own.mistaken + other.mistaken)

@@ -64,7 +64,7 @@ class Baseline:
         """
         found = self.find_rows(data, model, label, explainer, contents.manifest)
         samples, low, high = (np.asarray(found[name].to_numpy()) for name in ("sample", "low", "high"))
-        return SampleValues(samples, low, high, 0, read_mistaken(contents.labels[label].reading))
+        return SampleValues(samples, low, high, 0, read_mistaken(contents.labels[label].spec))
 
     def find_rows(self, data: str, model: str, label: str, explainer: str, manifest: Mapping[str, Any]) -> pl.DataFrame:
         """The rows of one explainer, if they were measured as the manifest says, on the same data.
@@ -119,7 +119,7 @@ def freeze_baseline(results: str | Path | Findings, out: str | Path) -> Path:
             for explainer in contents.explainers:
                 own = contents.rows(data, model, label, explainer)
                 if len(own):
-                    values = read_values(known.reading, own)
+                    values = read_values(known.spec, own)
                     numbers = zip(values.samples.tolist(), values.low.tolist(), values.high.tolist(), strict=True)
                     rows += [(data, model, label, explainer, *each) for each in numbers]
     check(bool(rows), "results", "results with values", repr(findings))

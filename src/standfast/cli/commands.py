@@ -561,7 +561,7 @@ def export(
     ] = None,
 ) -> None:
     """Write stored results as CSV, as Parquet, or as a LaTeX table for the package booktabs."""
-    import standfast.export as exports
+    import standfast.report.exports as exports
 
     endings = {".csv": Format.csv, ".tex": Format.latex, ".parquet": Format.parquet}
     if format is None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from standfast.checks.decision import Decisions
 from standfast.findings import Findings, list_entries
-from standfast.presentation.base import format_number
-from standfast.report.options import flatten_options
-from standfast.report.views import Label
+from standfast.report.page.options import flatten_options
+from standfast.report.views import ConfiguredMetric
+from standfast.results.formatting import format_number
 
 #: metrics by what they measure
 WORST_CASES = ("worst_case", "max_sensitivity", "local_lipschitz", "attribution_attack")
@@ -198,7 +198,7 @@ def _list_kinds(findings: Findings, name: str) -> list[str]:
     return [_find_kind(label), *([TESTED] if tested else [])]
 
 
-def _find_kind(label: Label) -> str:
+def _find_kind(label: ConfiguredMetric) -> str:
     if label.metric in WORST_CASES:
         options = flatten_options(label.options)
         return DRAWN if {options.get("search"), options.get("attack")} & set(_RANDOM) else SEARCHED
@@ -219,7 +219,7 @@ def _describe_limits(findings: Findings, decisions: Decisions | None) -> list[st
     for entry in list_entries(findings.contents):
         control = entry.explainer in findings.contents.controls
         if entry.middle is not None and (control or several):
-            value = format_number(entry.middle.value, entry.reading.decimals)
+            value = format_number(entry.middle.value, entry.spec.decimals)
             kind = "control" if control else "model"
             where = f"{entry.label}, {entry.explainer}, {entry.model} on {entry.data}"
             points.append(f"- {kind}: {_escape(where)}: median {value}")

@@ -15,9 +15,8 @@ from ruamel.yaml import YAML
 from standfast.checks.decision import Decisions
 from standfast.checks.formats import format_markdown
 from standfast.findings import Entry, Findings, list_entries
-from standfast.presentation.base import format_number
-from standfast.presentation.wording import describe_probability, format_count
 from standfast.report.summary import describe_coverage
+from standfast.results.formatting import describe_probability, format_count, format_number
 
 
 def write_model_card(findings: Findings, decisions: Decisions | None = None) -> str:
@@ -45,7 +44,7 @@ def write_model_card(findings: Findings, decisions: Decisions | None = None) -> 
         lines += ["| metric | explainer | value | better | verdict |", "| --- | --- | --- | --- | --- |"]
         for entry in own:
             control = " (control)" if entry.explainer in findings.contents.controls else ""
-            direction, verdict = entry.reading.direction or "-", entry.verdict or "-"
+            direction, verdict = entry.spec.direction or "-", entry.verdict or "-"
             cells = (entry.label, f"{entry.explainer}{control}", _describe_value(entry), direction, verdict)
             lines.append("| " + " | ".join(map(_escape, cells)) + " |")
     if decisions is not None:
@@ -67,11 +66,11 @@ def _list_failures(findings: Findings) -> list[str]:
 
 
 def _describe_value(entry: Entry) -> str:
-    middle, decimals = entry.middle, entry.reading.decimals
+    middle, decimals = entry.middle, entry.spec.decimals
     assert middle is not None
     sign = {"upper": "at most ", "lower": "at least "}.get(middle.bound or "", "")
     text = sign + format_number(middle.value, decimals)
-    if entry.reading.log_probability and math.isfinite(middle.value):
+    if entry.spec.log_probability and math.isfinite(middle.value):
         text = f"ln P {text}, {describe_probability(middle.value, sign)}"
     if middle.low is not None and middle.high is not None:
         text += f" [{format_number(middle.low, decimals)}, {format_number(middle.high, decimals)}]"

@@ -20,7 +20,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from standfast import export
 from standfast.checks.decision import Decisions
 from standfast.checks.formats import FORMATS
 from standfast.checks.sequence import read_decisions
@@ -29,7 +28,7 @@ from standfast.evidence.crosswalk import write_crosswalk
 from standfast.evidence.model_card import write_model_card
 from standfast.evidence.software import describe_software
 from standfast.findings import Findings, load_results
-from standfast.report import Report
+from standfast.report import Report, exports
 from standfast.study.folders import write_atomically
 from standfast.study.results import verify_results
 
@@ -190,11 +189,11 @@ def _write_parts(findings: Findings, decisions: Decisions | None, signed: bool) 
     """The files that are made for the pack, by name."""
     with tempfile.TemporaryDirectory() as place:
         report = Report(findings).to_html(Path(place) / "report.html").read_bytes()
-        samples = export.to_parquet(findings, Path(place) / "samples.parquet").read_bytes()
+        samples = exports.to_parquet(findings, Path(place) / "samples.parquet").read_bytes()
     files = {
         "report.html": report,
         "samples.parquet": samples,
-        "summary.csv": export.to_csv(findings, what="summary").encode(),
+        "summary.csv": exports.to_csv(findings, what="summary").encode(),
         "MODEL_CARD.md": write_model_card(findings, decisions).encode(),
         "CROSSWALK.md": write_crosswalk(findings, decisions).encode(),
         "software.cdx.json": describe_software().encode(),

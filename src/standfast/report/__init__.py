@@ -17,15 +17,16 @@ from pathlib import Path
 
 import polars as pl
 
+from standfast.report import presentation  # registers the presentations of our own metrics
 from standfast.study.results import Results, load_results
 from standfast.study.store import Store
 
-__all__ = ["Report", "build_html"]
+__all__ = ["Report", "build_html", "presentation"]
 
 
 def build_html(results: str | Path | Store | Results) -> str:
     """The whole report as one HTML document that loads nothing from elsewhere. The same results give the same bytes."""
-    from standfast.report.html import build_page
+    from standfast.report.page.html import build_page
 
     return build_page(_open_results(results))
 
@@ -53,7 +54,7 @@ class Report:
 
     def figures(self, folder: str | Path = "figures") -> list[Path]:
         """Write every chart as SVG and PDF into `folder`, named after section, label, data and model."""
-        from standfast.report.files import render_charts
+        from standfast.report.page.files import render_charts
 
         written = []
         for name, content in render_charts(_open_results(self.source)):

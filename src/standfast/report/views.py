@@ -10,10 +10,11 @@ from typing import Any
 
 import polars as pl
 
-from standfast.charts import Explainers
 from standfast.metrics.base import Metric
-from standfast.presentation import Presentation, Reading, View, metric_class, presentation_of
-from standfast.presentation.wording import find_controls
+from standfast.report.charts import Explainers
+from standfast.report.presentation.drawing import draw_distribution
+from standfast.results import MetricResults, Presentation, ValueSpec, metric_class, presentation_of
+from standfast.results.controls import find_controls
 from standfast.statistics.comparison import Comparison, ControlTest
 from standfast.statistics.ranking import Agreement, Ranking, compare_controls, measure_agreements, rank_explainers
 from standfast.study.results import COORDINATES, Results
@@ -54,7 +55,7 @@ def _show_all(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Label:
+class ConfiguredMetric:
     """A configured metric of the study.
 
     Attributes:
@@ -63,7 +64,7 @@ class Label:
         options: its configuration, as stored.
         kind: the metric's class; None where its package is not installed here.
         presentation: how its results are drawn and described.
-        reading: how its frame is read.
+        spec: how its frame is read.
         stored: the manifest's entry.
         compared: whether the reading is that of `Presentation.make_comparable`, and not of the stored value.
     """
@@ -73,15 +74,16 @@ class Label:
     options: dict[str, Any]
     kind: type[Metric] | None
     presentation: Presentation
-    reading: Reading
+    spec: ValueSpec
     stored: dict[str, Any]
     compared: bool = False
 
-    def figures(self, view: View) -> list[Any]:
+    def figures(self, view: MetricResults) -> list[Any]:
         """The metric's own figures."""
-        return list(self.presentation.figures(view))
+        own = self.presentation.figures(view)
+        return draw_distribution(view) if own is None else list(own)
 
-    def figures_over_data(self, views: Sequence[View]) -> list[Any]:
+    def figures_over_data(self, views: Sequence[MetricResults]) -> list[Any]:
         """The metric's own figures over several data sets and models."""
         return [] if len(views) < 2 else list(self.presentation.figures_over_data(views))
 
@@ -121,12 +123,12 @@ class Contents:
         return names
 
     @property
-    def labels(self) -> dict[str, Label]:
+    def labels(self) -> dict[str, ConfiguredMetric]:
         """The configured metrics by name."""
         return self._compared[0]
 
     @cached_property
-    def _compared(self) -> tuple[dict[str, Label], dict[tuple[Any, ...], pl.DataFrame]]:
+    def _compared(self) -> tuple[dict[str, ConfiguredMetric], dict[tuple[Any, ...], pl.DataFrame]]:
         """The labels, and the frames with the values by which explainers are compared. Arrays are read here, once."""
         labels, frames = {}, dict(self._stored)
         for name in self.label_names:
@@ -135,7 +137,7 @@ class Contents:
             views = [self._view(known, data, model, frames[data, model, name]) for data, model, _ in places]
             found = known.presentation.make_comparable(views)
             if found is not None:
-                known = replace(known, reading=found[0], compared=True)
+                known = replace(known, spec=found[0], compared=True)
                 frames.update(zip(places, found[1], strict=True))
             labels[name] = known
         return labels, frames
@@ -152,12 +154,12 @@ class Contents:
             return stored
         return stored.join(pl.concat(added, how="diagonal_relaxed"), on=keys, how="left", maintain_order="left")
 
-    def _label(self, name: str) -> Label:
+    def _label(self, name: str) -> ConfiguredMetric:
         stored = dict((self.manifest.get("metrics") or {}).get(name) or {})
         metric = str(stored.get("metric") or self._of_rows(name) or name)
         options = dict(stored.get("options") or {})
         own = presentation_of(metric, stored.get("direction"))
-        return Label(name, metric, options, metric_class(metric), own, own.reading(options), stored)
+        return ConfiguredMetric(name, metric, options, metric_class(metric), own, own.value_spec(options), stored)
 
     def _of_rows(self, label: str) -> str | None:
         for frame in (self.results.jobs, self.results.samples):
@@ -190,22 +192,22 @@ class Contents:
         frame = self.frame(data, model, label)
         return frame.filter(pl.col("explainer") == explainer) if len(frame) else frame
 
-    def view(self, data: str, model: str, label: str) -> View:
+    def view(self, data: str, model: str, label: str) -> MetricResults:
         """The rows of a configured metric for one data set and model, with all that its figures need."""
         return self._view(self.labels[label], data, model, self.frame(data, model, label))
 
-    def _view(self, known: Label, data: str, model: str, frame: pl.DataFrame) -> View:
+    def _view(self, known: ConfiguredMetric, data: str, model: str, frame: pl.DataFrame) -> MetricResults:
         jobs = self.results.jobs
         if {"data", "model", "label", "artefacts", "status"} <= set(jobs.columns):
             mine = (pl.col("data") == data) & (pl.col("model") == model) & (pl.col("label") == known.name)
             jobs = jobs.filter(mine & (pl.col("status") == "done") & pl.col("artefacts"))
         else:
             jobs = jobs.clear()
-        return View(
+        return MetricResults(
             known.name,
             known.metric,
             known.options,
-            known.reading,
+            known.spec,
             data,
             model,
             self.explainers,
@@ -232,7 +234,7 @@ class Contents:
         found = stored.get(key) if isinstance(stored, dict) else None
         return list(found) if isinstance(found, (list, tuple)) else []
 
-    def views(self, label: str) -> Iterator[View]:
+    def views(self, label: str) -> Iterator[MetricResults]:
         """The views of a label that have rows."""
         for data, model in self.pairs:
             if len(self.frame(data, model, label)):
@@ -243,8 +245,8 @@ class Contents:
         """The rankings of the explainers, for each data set, model and label that has a direction."""
         if not self._stored:
             return []
-        readings = {name: label.reading for name, label in self.labels.items()}
-        return rank_explainers(self.samples, readings, unranked=self.controls)
+        specs = {name: label.spec for name, label in self.labels.items()}
+        return rank_explainers(self.samples, specs, unranked=self.controls)
 
     @property
     def controls(self) -> list[str]:
@@ -265,8 +267,8 @@ class Contents:
 
     def compare_with_controls(self, labels: Sequence[str]) -> dict[tuple[str, str, str], list[ControlTest]]:
         """The tests of explainers against the controls by some metrics."""
-        readings = {name: self.labels[name].reading for name in labels}
-        return compare_controls(self.samples, readings, self.controls) if self._stored and self.controls else {}
+        specs = {name: self.labels[name].spec for name in labels}
+        return compare_controls(self.samples, specs, self.controls) if self._stored and self.controls else {}
 
     @cached_property
     def comparisons(self) -> dict[tuple[str, str, str], Comparison]:

@@ -14,7 +14,7 @@ from torch import nn
 import standfast
 from standfast.metrics import LocalisationResult, RelevanceLocalisation
 from standfast.metrics.faithfulness.localisation import Regions, expand_regions, localise_relevance
-from standfast.presentation import presentation_of
+from standfast.results import presentation_of
 from standfast.study.file.spec import study_from
 from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import make_plan
