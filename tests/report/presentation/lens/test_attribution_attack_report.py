@@ -370,7 +370,7 @@ def test_curves_are_means_over_samples(view: MetricResults) -> None:
 
 
 def lines(chart: Chart, explainer: str) -> list[dict[str, Any]]:
-    return [row for row in chart.spec["datasets"]["lines"] if row["explainer"] == explainer]
+    return [row for row in chart.spec["datasets"]["lines"] if row["line"] == explainer]
 
 
 def point(chart: Chart, explainer: str, x: float) -> float:
@@ -382,7 +382,7 @@ def test_similarities_stand_beside_each_other(view: MetricResults) -> None:
     charts = charts_of(PRESENTATION.figures(view))
     parts = [row["part"] for row in charts["similarities-1"].spec["datasets"]["points"]]
     assert set(parts) == {"top-k intersection", "1-LENS-prec@k", "2-LENS-recall@k"}
-    means = [row["value"] for row in charts["similarities-1"].spec["layer"][-1]["data"]["values"]]
+    means = [row["mean"] for row in charts["similarities-1"].spec["datasets"]["boxes"]]
     expected = [
         view.rows_for(explainer)[name].mean() for explainer in EXPLAINERS for name in SIMILARITIES if name != "mse"
     ]
@@ -392,14 +392,14 @@ def test_similarities_stand_beside_each_other(view: MetricResults) -> None:
 
 
 def test_what_became_of_the_top_is_drawn(view: MetricResults) -> None:
-    rows = charts_of(PRESENTATION.figures(view))["fragility"].spec["data"]["values"]
+    cells = charts_of(PRESENTATION.figures(view))["fragility"].spec["datasets"]["cells"]
     for explainer in EXPLAINERS:
         frame = view.rows_for(explainer)
         means = [frame[name].mean() for name in ("kept", "kept_within_1", "kept_within_2")]
-        assert [row["high"] for row in rows if row["explainer"] == explainer] == pytest.approx([*means, 1.0], abs=1e-5)
-        assert [row["low"] for row in rows if row["explainer"] == explainer] == pytest.approx([0.0, *means], abs=1e-5)
-    lot = [row["high"] for row in rows if row["explainer"] == "two random sets"]
-    assert lot[:3] == pytest.approx([overlap_by_chance((1, 28, 28), 40, w) for w in (0, 1, 2)], abs=1e-5)
+        shares = [cell["value"] for cell in cells if cell["name"] == explainer]
+        assert np.cumsum(shares) == pytest.approx([*means, 1.0], abs=3e-4)
+    lot = [cell["value"] for cell in cells if cell["name"] == "two random sets"]
+    assert np.cumsum(lot)[:3] == pytest.approx([overlap_by_chance((1, 28, 28), 40, w) for w in (0, 1, 2)], abs=3e-4)
 
 
 @pytest.mark.parametrize(("shape", "k"), [((1, 2, 3), 2), ((2, 3, 3), 3), ((3, 6), 2), ((5,), 4)], ids=str)
