@@ -306,8 +306,9 @@ def _make_section(
     own, options = presentation_of(column.about["metric"], column.about["direction"]), dict(column.about["options"])
     spec = own.value_spec(options)
     key = (board.data, board.model, column.label)
-    comparison = board.results.comparisons.get(key)
-    tests = {test.explainer: test for test in board.results.control_tests.get(key, [])}
+    found = board.results.summary.find(*key)
+    comparison = None if found is None else found.comparison
+    tests = {} if found is None else {test.explainer: test for test in found.control_tests}
     lines = []
     for row in board.rows:
         number = numbers.get(row.name)

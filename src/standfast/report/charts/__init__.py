@@ -15,7 +15,6 @@ from standfast.report.charts.base import (
     SHAPES,
     Axis,
     Chart,
-    Explainers,
     Gallery,
     GalleryRow,
     Picture,
@@ -28,6 +27,7 @@ from standfast.report.charts.heat_map import draw_heat_map
 from standfast.report.charts.lines import Line, choose_styles_of_values, draw_lines, is_logarithmic
 from standfast.report.charts.row_charts import IntervalBar, Strip, draw_intervals, draw_values
 from standfast.report.charts.table import Table, TableCell
+from standfast.results.controls import Explainers
 
 #: the parts of a section of the report
 Figure = Chart | Gallery | Table | Underpowered

@@ -9,11 +9,12 @@ shape and dash in the whole report, and no chart distinguishes explainers by col
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from standfast.results.controls import Explainers
 from standfast.tensors import Array
 
 if TYPE_CHECKING:
@@ -213,18 +214,6 @@ class Underpowered:
     heading: str
     needed: int
     present: int
-
-
-class Explainers(list[str]):
-    """The names of a study's explainers, in its order.
-
-    Attributes:
-        controls: those that are only references. Charts draw them in grey.
-    """
-
-    def __init__(self, names: Sequence[str], controls: Collection[str] = ()) -> None:
-        super().__init__(names)
-        self.controls = [name for name in names if name in controls]
 
 
 def choose_style(explainers: Sequence[str], name: str) -> Style:

@@ -23,8 +23,8 @@ from standfast.report.charts import (
 )
 from standfast.report.page.options import Group, Member
 from standfast.report.presentation.drawing import make_axis
-from standfast.report.summary import estimate
 from standfast.results import ValueSpec
+from standfast.results.summary import estimate
 from standfast.statistics.paired import Interval
 
 #: charts of one group over two options, for one data set and model
