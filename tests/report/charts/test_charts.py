@@ -153,7 +153,8 @@ def test_the_same_numbers_give_the_same_bytes(kind: str, hostile: dict[str, Char
 
 def test_what_the_user_has_chosen_for_altair_changes_nothing(hostile: dict[str, Chart]) -> None:
     before = altair.data_transformers.options
-    with altair.theme.enable("dark"), altair.data_transformers.enable("json"):
+    themes = altair.theme if hasattr(altair.theme, "enable") else altair.themes  # before 5.5
+    with themes.enable("dark"), altair.data_transformers.enable("json"):
         assert make_all(NAMES)["values"].spec == hostile["values"].spec
     many = [strip(f"e{at}", range(200)) for at in range(60)]  # more rows than Altair takes by default
     chart = draw_values(many, [each.name for each in many], SIMILARITY, WORDS)
