@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -10,7 +11,7 @@ import polars as pl
 from standfast.report.charts import Axis, Chart, Gallery, GalleryRow, Picture, Strip, Words, draw_values
 from standfast.report.presentation.wording import describe_parameters, describe_reach, describe_transformation
 from standfast.results.formatting import format_number
-from standfast.results.presentation import MetricResults, ValueSpec
+from standfast.results.presentation import ConfiguredMetric, MetricResults, ValueSpec
 from standfast.tensors import Array
 
 #: how many samples are tried until one has stored pictures
@@ -55,6 +56,17 @@ def describe_maps(view: MetricResults, axes: int) -> str:
 def make_axis(spec: ValueSpec, *rules: float) -> Axis:
     """The axis of the values of a metric, with dotted lines at `rules`."""
     return Axis(spec.axis, spec.direction, spec.good, spec.censored_side, rules=rules)
+
+
+def draw_figures(metric: ConfiguredMetric, found: MetricResults) -> list[Any]:
+    """The figures of a metric on one data set and model; by default the distribution over samples."""
+    own = metric.presentation.figures(found)
+    return list(draw_distribution(found)) if own is None else list(own)
+
+
+def draw_figures_over_data(metric: ConfiguredMetric, found: Sequence[MetricResults]) -> list[Any]:
+    """The figures of a metric over several data sets and models."""
+    return [] if len(found) < 2 else list(metric.presentation.figures_over_data(found))
 
 
 def draw_distribution(

@@ -29,7 +29,6 @@ from standfast.report.presentation.lens.attribution_attack import fragility, per
 from standfast.report.presentation.lens.curves import curves_of
 from standfast.report.presentation.lens.pictures import KEPT, LOST, NEAR, NEW
 from standfast.report.presentation.lens.words import overlap_by_chance
-from standfast.report.views import Contents
 from standfast.results import MetricResults, presentation_of
 from standfast.statistics.bootstrap import intervals_of_means
 from standfast.statistics.paired import bootstrap_interval
@@ -57,8 +56,7 @@ def view(found: Any) -> MetricResults:
 
 
 def view_of(found: Any) -> MetricResults:
-    contents = Contents(found)
-    return next(contents.views(next(iter(contents.labels))))
+    return found.list_metric_results(next(iter(found.metrics)))[0]
 
 
 def charts_of(shown: list[Chart | Gallery]) -> dict[str, Chart]:

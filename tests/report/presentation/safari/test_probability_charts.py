@@ -10,7 +10,6 @@ from report_builder import Builder
 
 from standfast.report.charts import Chart
 from standfast.report.presentation.safari.misinterpretation_probability import ProbabilityPresentation
-from standfast.report.views import Contents
 from standfast.results import MetricResults
 
 LINE, ERROR = [-3.0, -5.0], [0.2, 0.3]  # the levels that the builder stores, without that of the class
@@ -32,7 +31,7 @@ def test_the_band_of_an_unresolved_run_reaches_the_upper_end_of_its_interval(tmp
     more: dict[str, Any] = {"resolved": [resolved], "bound": [not resolved], "high": [-4.4 if resolved else -2.5]}
     builder.probability("a", [-5.0], more=more)
     (label,) = builder.names["metrics"]
-    bands = find_bands(Contents(builder.results()).view("digits", "lenet", label))
+    bands = find_bands(builder.results().metric_results("digits", "lenet", label))
     upper = [y + 1.96 * error for y, error in zip(LINE, ERROR, strict=True)]
     expected = upper if resolved else [-2.5, -2.5]
     assert [high for _, high in bands] == pytest.approx(expected, abs=2e-3)
@@ -54,7 +53,7 @@ def make_both_directions(tmp_path: Path) -> MetricResults:
     }
     builder.probability("a", [-5.0, -9.0, -30.0], censored=[False, False, True], width=0.98, more=more)
     (label,) = builder.names["metrics"]
-    return Contents(builder.results()).view("digits", "lenet", label)
+    return builder.results().metric_results("digits", "lenet", label)
 
 
 def test_both_directions_have_bands_but_not_the_way_to_an_event_that_is_not_resolved(tmp_path: Path) -> None:
