@@ -10,8 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from standfast.report.presentation.drawing import draw_distribution
-from standfast.results import ConfiguredMetric, MetricResults, Results
+from standfast.results import MetricResults, Results
 from standfast.results.tables import count_explainers
 from standfast.statistics.comparison import Comparison, ControlTest
 from standfast.statistics.ranking import Agreement
@@ -52,17 +51,6 @@ def _show_all(value: Any) -> Any:
     return [_show_all(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
-def draw_figures(metric: ConfiguredMetric, found: MetricResults) -> list[Any]:
-    """The figures of a metric on one data set and model; by default the distribution over samples."""
-    own = metric.presentation.figures(found)
-    return list(draw_distribution(found)) if own is None else list(own)
-
-
-def draw_figures_over_data(metric: ConfiguredMetric, found: list[MetricResults]) -> list[Any]:
-    """The figures of a metric over several data sets and models."""
-    return [] if len(found) < 2 else list(metric.presentation.figures_over_data(found))
-
-
 class Contents:
     """Results, by the names that the page uses."""
 
@@ -85,7 +73,7 @@ class Contents:
 
     def count_explainers(self) -> str:
         """How many explainers and controls there are, in words."""
-        return count_explainers(self.results.summary)
+        return count_explainers(self.explainers)
 
     @property
     def comparisons(self) -> dict[tuple[str, str, str], Comparison]:

@@ -22,6 +22,7 @@ from standfast.metrics import (
     ParameterSensitivityConsistency,
 )
 from standfast.report.charts import Chart, Gallery
+from standfast.report.presentation.drawing import draw_figures
 from standfast.report.views import Contents
 
 BALL = standfast.LinfBall(0.1)
@@ -66,7 +67,7 @@ def rules(chart: Chart) -> list[float]:
 def test_the_first_figure_answers_the_question(found: Contents, name: str) -> None:
     _, expected, reference = FIRST[name]
     (view,) = found.views(name)
-    first = found.labels[name].figures(view)[0]
+    first = draw_figures(found.labels[name], view)[0]
     assert isinstance(first, Chart)
     assert first.name == expected
     assert rules(first) == reference
@@ -86,6 +87,6 @@ def test_worst_cases_begin_with_all_samples_and_the_threshold(tmp_path: Path, ev
     contents = Contents(builder.results())
     (label,) = contents.labels.values()
     (view,) = contents.views(label.name)
-    first, *others = label.figures(view)
+    first, *others = draw_figures(label, view)
     assert (first.name, rules(first)) == ("distribution", [limit])
     assert any(isinstance(figure, Gallery) for figure in others)

@@ -9,7 +9,8 @@ from standfast.report.charts import Chart
 from standfast.report.page.overview import draw_agreement, draw_differences, draw_medians
 from standfast.report.page.render import render_files
 from standfast.report.page.sweeps import compare_models, compare_options
-from standfast.report.views import Contents, draw_figures, draw_figures_over_data, with_safe_names
+from standfast.report.presentation.drawing import draw_figures, draw_figures_over_data
+from standfast.report.views import Contents, with_safe_names
 from standfast.results import Results
 
 

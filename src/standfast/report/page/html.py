@@ -27,9 +27,10 @@ from standfast.report.page.render import RenderedChart, bundle_scripts, render_f
 from standfast.report.page.sample_explorer import encode_rows
 from standfast.report.page.sweeps import SectionList, compare_models, compare_options
 from standfast.report.page.verdicts import answer_question, choose_example
+from standfast.report.presentation.drawing import draw_figures, draw_figures_over_data
 from standfast.report.presentation.wording import count_cautions
 from standfast.report.sentences import describe_failures, describe_misfits
-from standfast.report.views import Contents, draw_figures, draw_figures_over_data, show_unsafe, with_safe_names
+from standfast.report.views import Contents, show_unsafe, with_safe_names
 from standfast.results import ConfiguredMetric, MetricResults, Results
 from standfast.results.controls import is_random
 from standfast.results.formatting import join_names

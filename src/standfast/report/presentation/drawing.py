@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,7 +12,7 @@ import polars as pl
 from standfast.report.charts import Chart, Gallery, GalleryRow, Picture, Strip, draw_strips
 from standfast.report.presentation.wording import describe_parameters, describe_reach, describe_transformation
 from standfast.results.formatting import format_number
-from standfast.results.presentation import MetricResults
+from standfast.results.presentation import ConfiguredMetric, MetricResults
 from standfast.tensors import Array
 
 #: how many samples are tried until one has stored pictures
@@ -51,6 +52,17 @@ def describe_maps(view: MetricResults, axes: int) -> str:
     if axes == 2:
         return f"The colour behind a line is the relevance of that time. {red}"
     return f"{red} The largest hundredth of a large map has full colour."
+
+
+def draw_figures(metric: ConfiguredMetric, found: MetricResults) -> list[Any]:
+    """The figures of a metric on one data set and model; by default the distribution over samples."""
+    own = metric.presentation.figures(found)
+    return list(draw_distribution(found)) if own is None else list(own)
+
+
+def draw_figures_over_data(metric: ConfiguredMetric, found: Sequence[MetricResults]) -> list[Any]:
+    """The figures of a metric over several data sets and models."""
+    return [] if len(found) < 2 else list(metric.presentation.figures_over_data(found))
 
 
 def draw_distribution(view: MetricResults, rule: float | None = None, note: str = "") -> list[Chart | Gallery]:
