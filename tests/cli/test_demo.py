@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from standfast import data, evaluate, zoo
-from standfast.cli.demo import RADIUS, WORST, demo_metrics, describe_findings
+from standfast.cli.demo import RADIUS, WORST, demo_metrics, describe_results
 from standfast.metrics import MaxSensitivity, WorstCase
 from standfast.model import Model
 from standfast.neighbourhoods import LinfBall
@@ -20,7 +20,7 @@ def test_findings_are_a_sentence_and_a_table() -> None:
         {WORST: WorstCase(ball, budget=100), "max sensitivity": MaxSensitivity(ball, samples=10, normalise=True)},
         progress=False,
     )
-    text = describe_findings(found)
+    text = describe_results(found)
     counts = {
         name: int((found.frame().filter(label=WORST, explainer=name)["value"] < 0.4).sum())
         for name in ("plain", "guided")

@@ -345,7 +345,7 @@ def test_a_manifest_may_lack_everything(builder: Builder) -> None:
     builder.worst("a", [0.3, 0.5, 0.2])
     builder.other("a", [0.3, 0.5, 0.2])
     builder.store.write_manifest({"jobs": builder.jobs})
-    page = build_html(builder.store)
+    page = build_html(load_results(builder.store))
     assert_whole(page)
     assert "Worst cases found" in page
 

@@ -91,7 +91,7 @@ def _make_tables(results: Results) -> list[Table]:
     for data, model in summary.pairs:
         metrics = summary.select(data, model)
         samples = summary.samples.get(data, 0)
-        title = f"{count_explainers(summary)} of {model} on {format_count(samples, 'sample')} of {data}"
+        title = f"{count_explainers(results.explainers)} of {model} on {format_count(samples, 'sample')} of {data}"
         columns = [_make_column(each, summary, samples) for each in metrics]
         found.append(Table(f"{title}. {_name_intervals(summary)}", columns, _list_notes(results, metrics)))
     return found

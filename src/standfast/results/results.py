@@ -14,10 +14,11 @@ import polars as pl
 from standfast.errors import UnknownNameError, check
 from standfast.results.controls import Explainers, find_controls
 from standfast.results.failures import group_failures
+from standfast.results.formatting import format_count
 from standfast.results.outputs import show_as
 from standfast.results.presentation import ConfiguredMetric, MetricResults, metric_class, presentation_of
 from standfast.results.summary import Statistic, Summary, summarise_metric
-from standfast.results.tables import Best, describe_scope, list_best, make_table
+from standfast.results.tables import Best, count_explainers, list_best, make_table
 from standfast.statistics.ranking import compare_controls, measure_agreements, rank_explainers
 from standfast.study.store import COORDINATES, ArraysInMemory, Store
 from standfast.tensors import Array
@@ -112,7 +113,10 @@ class Results:
         return cls(ArraysInMemory(arrays), dict(manifest), samples, _list_jobs(jobs), planned)
 
     def __repr__(self) -> str:
-        return f"Results({describe_scope(self.summary)}; print it for the table)"
+        labels = format_count(len(self._list_names("metrics", "label")), "metric")
+        samples = " + ".join(format_count(count, "sample") for count in self.count_samples().values()) or "no samples"
+        failed = f", {format_count(len(self.failures), 'failed job')}" if self.failures else ""
+        return f"Results({count_explainers(self.explainers)} x {labels}, {samples}{failed}; print it for the table)"
 
     def __str__(self) -> str:
         return str(show_as("text", self))
@@ -164,6 +168,11 @@ class Results:
         if {"data", "model"} <= set(self.jobs.columns):
             have |= set(self.jobs.select("data", "model").unique().iter_rows())
         return [(data, model) for data in self.data for model in self.models if (data, model) in have]
+
+    def count_samples(self) -> dict[str, int]:
+        """How many samples each data set has."""
+        known = self.manifest.get("data") or {}
+        return {name: int((known.get(name) or {}).get("samples") or 0) for name in self.data}
 
     def name_pair(self, data: str, model: str) -> str:
         """The name of a pair of data and model; empty where there is only one pair."""
@@ -438,15 +447,13 @@ def summarise(results: Results, statistic: Statistic = "median", labels: Sequenc
             found, failed = results.metric_results(*place), errors.get(place, {})
             found_tests = tests.get(place, [])
             metrics.append(summarise_metric(found, known, comparisons.get(place), found_tests, failed, statistic))
-    data_sets = results.manifest.get("data") or {}
-    samples = {name: int((about or {}).get("samples") or 0) for name, about in data_sets.items()}
     return Summary(
         statistic,
         tuple(results.data),
         tuple(results.models),
         tuple(results.explainers),
         tuple(controls),
-        samples,
+        results.count_samples(),
         tuple(metrics),
         {(each.data, each.model): each for each in measure_agreements(rankings) if len(each.explainers) >= 3},
         results.planned,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from standfast.results.controls import Explainers
 from standfast.results.formatting import format_count, shorten_error
 from standfast.results.summary import MetricSummary, Summary, SummaryRow
 
@@ -77,16 +78,8 @@ def _make_row(row: SummaryRow) -> dict[str, object]:
     }
 
 
-def count_explainers(summary: Summary) -> str:
+def count_explainers(explainers: Explainers) -> str:
     """How many explainers and controls there are, in words."""
-    controls = len(summary.controls)
-    text = format_count(len(summary.explainers) - controls, "explainer")
+    controls = len(explainers.controls)
+    text = format_count(len(explainers) - controls, "explainer")
     return text + (f" and {format_count(controls, 'control')}" if controls else "")
-
-
-def describe_scope(summary: Summary) -> str:
-    """How much was evaluated, in a few words."""
-    samples = " + ".join(format_count(count, "sample") for count in summary.samples.values()) or "no samples"
-    labels = format_count(len({each.label for each in summary.metrics}), "metric")
-    failed = f", {format_count(summary.failed, 'failed job')}" if summary.failed else ""
-    return f"{count_explainers(summary)} x {labels}, {samples}{failed}"

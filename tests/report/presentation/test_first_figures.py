@@ -22,6 +22,7 @@ from standfast.metrics import (
     ParameterSensitivityConsistency,
 )
 from standfast.report.charts import Chart, Gallery
+from standfast.report.presentation.drawing import draw_figures
 
 BALL = standfast.LinfBall(0.1)
 #: the first figure's name and its lines of reference
@@ -66,8 +67,8 @@ def rules(chart: Chart) -> list[float]:
 @pytest.mark.parametrize("name", FIRST)
 def test_the_first_figure_answers_the_question(found: standfast.Results, name: str) -> None:
     _, expected, reference = FIRST[name]
-    (view,) = found.views(name)
-    first = found.labels[name].figures(view)[0]
+    (view,) = found.list_metric_results(name)
+    first = draw_figures(found.metrics[name], view)[0]
     assert isinstance(first, Chart)
     assert first.name == expected
     assert rules(first) == reference
@@ -87,6 +88,6 @@ def test_worst_cases_begin_with_all_samples_and_the_threshold(tmp_path: Path, ev
     results = builder.results()
     (label,) = results.metrics.values()
     (view,) = results.list_metric_results(label.name)
-    first, *others = label.figures(view)
+    first, *others = draw_figures(label, view)
     assert (first.name, rules(first)) == ("distribution", [limit])
     assert any(isinstance(figure, Gallery) for figure in others)

@@ -38,6 +38,7 @@ def make_row(
 def describe_maps(view: MetricResults, axes: int) -> str:
     """How the page draws maps of inputs with so many axes, in one or two sentences.
 
+    >>> from standfast.results import ValueSpec
     >>> spec = ValueSpec("a title", "an axis", None)
     >>> view = MetricResults("a", "aopc", {}, spec, "data", "model", ["saliency"], pl.DataFrame())
     >>> describe_maps(view, 2).partition(". ")[2]

@@ -67,8 +67,9 @@ def run(digits: standfast.data.Dataset, lenet: standfast.Model) -> standfast.Res
 
 
 def test_fewer_positive_positions_alone_are_not_worse_than_random_maps(run: standfast.Results) -> None:
-    contents, label = run.contents, "corruption_curve"
-    stored = contents.labels[label].presentation.value_spec(contents.labels[label].options)
+    label = "corruption_curve"
+    metric = run.metrics[label]
+    stored = metric.presentation.value_spec(metric.options)
     ((_, whole),) = compare_controls(run.samples, {label: stored}, ["random"]).items()
     assert {test.explainer: test.verdict for test in whole} == {"ig": "worse", "few": "worse"}
     table = run.table().rows_by_key("explainer", named=True, unique=True)
@@ -155,10 +156,9 @@ def test_without_the_drops_of_one_explainer_whole_areas_are_compared(
     for data in ("one", "two"):
         for name, last in (("short", 0.1), ("long", 0.9), ("random", 0.5)):
             store(builder, name, np.full(8, last), slope, data=data)
-    results = builder.results()
-    assert FALLBACK not in str(results)
+    assert FALLBACK not in str(builder.results())
     spoil(builder, tmp_path)
-    findings = results
+    findings = builder.results()
     text = " ".join(str(findings).split())
     assert "common_drop" not in findings.frame("curve").columns
     assert (text.count(FALLBACK), COMPARED in text) == (2, False)
@@ -186,5 +186,5 @@ def test_each_file_of_arrays_is_read_once(tmp_path: Path, monkeypatch: pytest.Mo
     findings = results
     assert repr(findings).startswith("Results(2 explainers and 1 control x 1 metric")
     assert reads == []
-    _ = str(findings), findings.table(), findings.best(), findings.contents.agreements
+    _ = str(findings), findings.table(), findings.best(), findings.summary.agreements
     assert sorted(reads) == builder.jobs
