@@ -6,11 +6,13 @@ Each has one chart, lines over numbers or boxes, and one table of the same rows 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from standfast.metrics.base import PartOf
 from standfast.report.charts import (
@@ -33,7 +35,7 @@ from standfast.report.presentation.kept_class import describe_kept_class
 from standfast.results import ConfiguredMetric, Results, ValueSpec
 from standfast.results.summary import SummaryRow
 
-#: comparisons of a section's kind in the page and as files
+#: comparisons of options, and of models, in the page and as files
 MOST = 24
 #: boxes below each other in one chart
 ROWS = 36
@@ -77,70 +79,97 @@ class Setting:
     looks: str = ""
 
 
-_Plan = tuple[Section, Callable[[], Part]]
-
-
-def compare_options(results: Results) -> tuple[list[Section], int]:
+def compare_options(results: Results) -> tuple[list[Section], bool]:
     """Configured metrics of which one option differs, and explainers of which a number differs.
 
     Returns:
-        The sections, and how many comparisons are left out because there would be too many.
+        The sections, and whether comparisons are left out because there would be too many.
     """
-    plans: list[_Plan] = []
-    metrics = find_groups([_configure_metric(metric) for metric in results.metrics.values()])
-    explainers = [group for group in find_groups(_configure_explainers(results)) if group.numeric]
-    for groups, what, draw in ((metrics, "configured metrics", _compare_metrics), (explainers, "explainers", _vary)):
-        sections: dict[str, Section] = {}
-        for group in groups:
-            values = ", ".join(
-                dict.fromkeys(m.text for each in groups if each.title == group.title for m in each.members)
-            )
-            text = f"These {what} differ in {group.option} ({values}), and in nothing else."
-            title = group.title if groups is metrics else f"explainer {group.title}"
-            section = sections.setdefault(title, Section(title, text, "; ".join(group.same)))
-            for data, model in results.pairs:
-                plans.append((section, lambda g=group, d=data, m=model, draw=draw: draw(results, g, d, m)))  # type: ignore[misc]
-    return _carry_out(plans)
+    return _take(chain(_compare_metrics(results), _compare_explainers(results)))
 
 
-def compare_models(results: Results) -> tuple[list[Section], int]:
+def compare_models(results: Results) -> tuple[list[Section], bool]:
     """For each data set that several models met, and each metric: the explainers' values by model."""
-    plans: list[_Plan] = []
-    for data in results.data:
-        models = [model for where, model in results.pairs if where == data]
-        if len(models) < 2:
-            continue
-        text = f"The same data, explainers and options; only the model differs: {', '.join(models)}."
-        section = Section(data if len(results.data) > 1 else "", text)
-        for metric in results.metrics.values():
-            members = [Member(model, model) for model in models]
-
-            def draw(metric: ConfiguredMetric = metric, data: str = data, members: list[Member] = members) -> Part:
-                keys = {
-                    name: {member: (data, member.name, metric.name, name) for member in members}
-                    for name in results.explainers
-                }
-                setting = Setting("model", metric.spec, members, _find_rows(results, keys))
-                heading = f"{metric.spec.title} ({metric.name}), by model"
-                return Part("", _draw(results, setting, heading, f"models-{metric.name}"))
-
-            plans.append((section, draw))
-    return _carry_out(plans)
+    return _take(_compare_models(results))
 
 
-def _carry_out(plans: Sequence[_Plan]) -> tuple[list[Section], int]:
-    """The sections that have figures; comparisons beyond `MOST` are not drawn."""
-    left_out = drawn = 0
-    for section, draw in plans:
-        if drawn == MOST:
-            left_out += 1
-            continue
-        part = draw()
+def _take(parts: Iterable[tuple[Section, Part]]) -> tuple[list[Section], bool]:
+    """The sections of the first `MOST` parts with figures, and whether there are more; these are not drawn."""
+    sections: dict[int, Section] = {}
+    drawn = 0
+    for section, part in parts:
+        if part.figures and drawn == MOST:
+            return list(sections.values()), True
         if part.figures:
             drawn += 1
             section.parts.append(part)
-    sections = {id(section): section for section, _ in plans if section.parts}
-    return list(sections.values()), left_out
+            sections[id(section)] = section
+    return list(sections.values()), False
+
+
+def _make_sections(groups: Sequence[Group], what: str, start: str = "") -> Iterator[tuple[Group, Section]]:
+    """Each group with its section, which groups with the same title share."""
+    for title in dict.fromkeys(group.title for group in groups):
+        alike = [group for group in groups if group.title == title]
+        values = ", ".join(dict.fromkeys(member.text for group in alike for member in group.members))
+        text = f"These {what} differ in {alike[0].option} ({values}), and in nothing else."
+        section = Section(f"{start}{title}", text, "; ".join(alike[0].same))
+        yield from ((group, section) for group in alike)
+
+
+def _name_part(results: Results, group: Group, data: str, model: str) -> str:
+    return " · ".join(filter(None, (results.name_pair(data, model), group.panel)))
+
+
+def _compare_metrics(results: Results) -> Iterator[tuple[Section, Part]]:
+    """A chart and a table; and what the metric draws of its own where values have no axis."""
+    groups = find_groups([_configure_metric(metric) for metric in results.metrics.values()])
+    for (group, section), (data, model) in product(_make_sections(groups, "configured metrics"), results.pairs):
+        metrics = [results.metrics[member.name] for member in group.members]
+        spec = metrics[0].spec
+        if len({metric.spec.title for metric in metrics}) > 1:  # the option changes what is measured, in words
+            spec = replace(spec, title=spec.axis)
+        part = Part(_name_part(results, group, data, model), [])
+        if group.comparable:
+            keys = {name: {m: (data, model, m.name, name) for m in group.members} for name in results.explainers}
+            setting = Setting(group.option, spec, group.members, _find_rows(results, keys))
+            part.figures += _draw(results, setting, f"{spec.title}, by {group.option}", f"options-{group.option}")
+        found = [results.metric_results(data, model, metric.name) for metric in metrics]
+        found = [each for each in found if len(each.frame)]
+        if len(found) > 1 and not group.numeric:
+            part.bounds = found[0].bounds
+            part.figures += metrics[0].presentation.figures_over_option(found, group.option)
+        yield section, part
+
+
+def _compare_explainers(results: Results) -> Iterator[tuple[Section, Part]]:
+    """A chart and a table for each metric, with one line for the kind of explainer."""
+    groups = [group for group in find_groups(_configure_explainers(results)) if group.numeric]
+    sections = _make_sections(groups, "explainers", "explainer ")
+    for (group, section), (data, model) in product(sections, results.pairs):
+        figures = []
+        for metric in results.metrics.values():
+            keys = {group.kind: {member: (data, model, metric.name, member.name) for member in group.members}}
+            rows = _find_rows(results, keys)
+            setting = Setting(group.option, metric.spec, group.members, rows, group.members[0].name)
+            heading = f"{metric.spec.title} ({metric.name}), by {group.option}"
+            figures += _draw(results, setting, heading, f"options-{group.option}-{metric.name}")
+        yield section, Part(_name_part(results, group, data, model), figures)
+
+
+def _compare_models(results: Results) -> Iterator[tuple[Section, Part]]:
+    for data in results.data:
+        members = [Member(model, model) for where, model in results.pairs if where == data]
+        if len(members) < 2:
+            continue
+        names = ", ".join(member.name for member in members)
+        text = f"The same data, explainers and options; only the model differs: {names}."
+        section = Section(data if len(results.data) > 1 else "", text)
+        for metric in results.metrics.values():
+            keys = {name: {m: (data, m.name, metric.name, name) for m in members} for name in results.explainers}
+            setting = Setting("model", metric.spec, members, _find_rows(results, keys))
+            heading = f"{metric.spec.title} ({metric.name}), by model"
+            yield section, Part("", _draw(results, setting, heading, f"models-{metric.name}"))
 
 
 def _configure_metric(metric: ConfiguredMetric) -> Configuration:
@@ -172,40 +201,6 @@ def _find_rows(
     return {line: own for line, own in found.items() if own}
 
 
-def _compare_metrics(results: Results, group: Group, data: str, model: str) -> Part:
-    """A chart and a table; and what the metric draws of its own where values have no axis."""
-    metrics = [results.metrics[member.name] for member in group.members]
-    spec = metrics[0].spec
-    if len({metric.spec.title for metric in metrics}) > 1:  # the option changes what is measured, in words
-        spec = replace(spec, title=spec.axis)
-    part = Part(_name_part(results, group, data, model), [])
-    if group.comparable:
-        keys = {name: {m: (data, model, m.name, name) for m in group.members} for name in results.explainers}
-        setting = Setting(group.option, spec, group.members, _find_rows(results, keys))
-        part.figures += _draw(results, setting, f"{spec.title}, by {group.option}", f"options-{group.option}")
-    found = [results.metric_results(data, model, metric.name) for metric in metrics]
-    found = [each for each in found if len(each.frame)]
-    if len(found) > 1 and not group.numeric:
-        part.bounds = found[0].bounds
-        part.figures += metrics[0].presentation.figures_over_option(found, group.option)
-    return part
-
-
-def _vary(results: Results, group: Group, data: str, model: str) -> Part:
-    """A chart and a table for each metric, with one line for the kind of explainer."""
-    figures = []
-    for metric in results.metrics.values():
-        keys = {group.kind: {member: (data, model, metric.name, member.name) for member in group.members}}
-        setting = Setting(group.option, metric.spec, group.members, _find_rows(results, keys), group.members[0].name)
-        heading = f"{metric.spec.title} ({metric.name}), by {group.option}"
-        figures += _draw(results, setting, heading, f"options-{group.option}-{metric.name}")
-    return Part(_name_part(results, group, data, model), figures)
-
-
-def _name_part(results: Results, group: Group, data: str, model: str) -> str:
-    return " · ".join(filter(None, (results.name_pair(data, model), group.panel)))
-
-
 def _draw(results: Results, setting: Setting, heading: str, name: str) -> list[Any]:
     """Lines or boxes, and the table; nothing where fewer than two members have a value."""
     present = {member for own in setting.rows.values() for member, row in own.items() if row.estimate is not None}
@@ -218,36 +213,31 @@ def _draw(results: Results, setting: Setting, heading: str, name: str) -> list[A
         for line, own in setting.rows.items()
         for member, row in own.items()
     }
-    for line, own in setting.rows.items():
-        samples = {
-            tuple(frames[line, member].select("repeat", "sample").sort("repeat", "sample").rows()) for member in own
-        }
-        if len(samples) > 1:
+    for line in setting.rows:
+        own = [frame.select("repeat", "sample") for (each, _), frame in frames.items() if each == line]
+        if any(not frame.equals(own[0]) for frame in own):
             notes.append("Not the same samples at all values, so compare with care.")
             break
-    numeric = len({member.x for member in setting.members} - {None}) == len(setting.members)
-    if numeric:
-        charts = [_draw_lines(results, setting, Words(heading, " ".join(notes), name, heading))]
+    words = Words(heading, " ".join(notes), name, heading)
+    if len({member.x for member in setting.members} - {None}) == len(setting.members):
+        chart = _draw_lines(results, setting, words)
     else:
-        charts = list(_draw_boxes(results, setting, frames, Words(heading, " ".join(notes), name, heading)))
-    return [*(chart for chart in charts if chart is not None), _make_table(results, setting, heading)]
+        chart = _draw_boxes(results, setting, frames, words)
+    return [*([] if chart is None else [chart]), _make_table(results, setting, heading)]
 
 
 def _draw_lines(results: Results, setting: Setting, words: Words) -> Chart | None:
     """The estimates against the values of the option, with their intervals."""
     lines = []
     for name, own in setting.rows.items():
-        found = [(member.x, row.estimate) for member, row in own.items() if row.value is not None and row.estimate]
-        found = sorted((each for each in found if math.isfinite(each[1].value)), key=lambda each: each[0] or 0.0)
+        found = [(member.x or 0.0, row.estimate) for member, row in own.items() if row.estimate is not None]
+        found = sorted((each for each in found if math.isfinite(each[1].value)), key=lambda each: each[0])
         if len(found) > 1:
-            x, estimates = zip(*found, strict=True)
-            value, low, high = (
-                np.array([math.nan if number is None else number for number in numbers])
-                for numbers in zip(*((each.value, each.low, each.high) for each in estimates), strict=True)
-            )
+            numbers = [(x, each.value, each.low, each.high) for x, each in found]
+            x, value, low, high = np.array(numbers, dtype=float).T  # None becomes NaN
             style = choose_style(results.explainers, setting.looks) if setting.looks else None
-            bounds = np.array([each.bound is not None for each in estimates])
-            lines.append(Line(name, np.array(x), value, low, high, bounds, style))
+            bounds = np.array([each.bound is not None for _, each in found])
+            lines.append(Line(name, x, value, low, high, bounds, style))
     places = sorted({float(x) for line in lines for x in line.x})
     if not places:
         return None
@@ -258,24 +248,17 @@ def _draw_lines(results: Results, setting: Setting, words: Words) -> Chart | Non
 
 
 def _draw_boxes(
-    results: Results, setting: Setting, frames: Mapping[tuple[str, Member], Any], words: Words
-) -> Iterator[Chart | None]:
-    """For each explainer a box for each value, below each other; several charts where they are many."""
-    drawn = []
-    for line, own in setting.rows.items():
-        spec = next(iter(own.values())).spec
-        rows = {member: frames[line, member] for member in setting.members if member in own}
-        drawn.append(
-            [
-                Strip(line, each["sample"].to_list(), spec.values(each), spec.bounds(each), member.text)
-                for member, each in rows.items()
-                if len(each)
-            ]
-        )
-    at_once = max(1, ROWS // len(setting.members))
-    for start in range(0, len(drawn), at_once):
-        strips = [strip for own in drawn[start : start + at_once] for strip in own]
-        yield draw_values(strips, results.explainers, make_axis(setting.spec), words)
+    results: Results, setting: Setting, frames: Mapping[tuple[str, Member], pl.DataFrame], words: Words
+) -> Chart | None:
+    """For each explainer a box for each value, below each other; no more than `ROWS`."""
+    spec, strips = setting.spec, []
+    for line, member in product(setting.rows, setting.members):
+        rows = frames.get((line, member))
+        if rows is not None and len(rows):
+            strips.append(Strip(line, rows["sample"].to_list(), spec.values(rows), spec.bounds(rows), member.text))
+    if len(strips) > ROWS:
+        words = replace(words, caption=f"{words.caption} The first {ROWS} of {len(strips)}; the table has all.".strip())
+    return draw_values(strips[:ROWS], results.explainers, make_axis(spec), words)
 
 
 def _make_table(results: Results, setting: Setting, heading: str) -> Table:

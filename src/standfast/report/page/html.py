@@ -104,7 +104,7 @@ class Page:
             parts.append(self.make_part("All data sets", over_data, results[0].bounds, self._count))
         return [part for part in parts if part.first or part.needs]
 
-    def make_sections(self, found: tuple[Sequence[Section], int], start: str) -> dict[str, Any]:
+    def make_sections(self, found: tuple[Sequence[Section], bool], start: str) -> dict[str, Any]:
         """The comparisons across configurations as the template takes them; their ids begin with `start`."""
         sections = []
         for number, section in enumerate(found[0], 1):
