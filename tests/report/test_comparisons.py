@@ -168,10 +168,10 @@ def test_things_with_options_of_their_own_are_told_apart() -> None:
     groups = find_groups(configurations(*searches, {"search": "block"}, {"search": "genetic"}))
     assert [shape(group) for group in groups[1:]] == [("search.population", [("v0", 50), ("v1", 100)])]
     assert [member.text for member in groups[0].members] == [
-        "genetic, population 50",
-        "genetic, population 100",
+        "genetic, mutation 0.02, noise 0.5, population 50",
+        "genetic, mutation 0.02, noise 0.5, population 100",
         "block",
-        "genetic (v3)",
+        "genetic",
     ]
     (group,) = find_groups(configurations({"threshold": None}, {"threshold": 0.2}, {"threshold": 0.3}))
     assert not group.numeric
