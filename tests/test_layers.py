@@ -26,7 +26,7 @@ LAYERS = (
     ("statistics",),
     ("algorithms",),
     ("metrics",),
-    ("testing",),
+    ("testing", "waits"),
     ("data",),
     ("zoo",),
     ("training",),

@@ -27,6 +27,9 @@ Array = np.ndarray[Any, Any]
 #: a bound of inputs: a number, or a tensor that broadcasts against one input
 Bound = float | Tensor
 
+#: whether `standfast.waits` shows on the CPU what a card would do
+PRETENDS_CARD = False
+
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 _MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
 _MIX_2 = 0x94D049BB133111EB - (1 << 64)
@@ -176,6 +179,12 @@ def raise_power(base: float, exponents: Tensor) -> Tensor:
     tensor([2.0, 0.5])
     """
     return torch.exp(math.log(base) * exponents)
+
+
+def is_on_host(place: Tensor | torch.device) -> bool:
+    """Whether a tensor, or the tensors of a device, are in the memory of the CPU, where NumPy can work on them."""
+    device = place.device if isinstance(place, Tensor) else place
+    return device.type == "cpu" and not (PRETENDS_CARD and device.index is not None)
 
 
 def widen_half(values: Tensor) -> Tensor:

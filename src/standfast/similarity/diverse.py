@@ -25,7 +25,7 @@ from torch import Tensor
 from standfast.errors import as_number, check
 from standfast.similarity.rows import order_rows
 from standfast.similarity.windows import check_positions, check_window, dilate, window_minimum
-from standfast.tensors import widen_half
+from standfast.tensors import is_on_host, widen_half
 
 CHUNK_ELEMENTS = 1 << 17  # positions processed at a time; each needs about 40 bytes of working memory
 #: how equal values are ordered: by position, at random, or not at all (a set that needs a zero is then undefined)
@@ -154,7 +154,7 @@ def rank_positions(x: Tensor, most: int | None = None) -> Tensor:
     below = 0.0 - x  # ascending, which is descending for x; 0.0 - 0.0 and 0.0 - -0.0 are equal
     positions = x.shape[1]
     most = positions if most is None else min(most, positions)
-    if x.device.type != "cpu" or positions < _LARGE_MAP or 2 * most > positions or not len(x):
+    if not is_on_host(x) or positions < _LARGE_MAP or 2 * most > positions or not len(x):
         return order_rows(below)[:, :most]
     orders = []
     for row in below:  # a row of a large map is enough work for one call
@@ -174,7 +174,7 @@ def pick_from_maps(x: Tensor, k: int, windows: Sequence[int]) -> dict[int, Tenso
     """
     flat, shape = x.flatten(1), x.shape[1:]
     widest = max(windows)
-    partial = x.device.type == "cpu" if widest == 0 else _find_walk(x.device, shape) is not None
+    partial = is_on_host(x) if widest == 0 else _find_walk(x.device, shape) is not None
     # on smooth maps about (w + 1)^2 positions have to be passed for each that is chosen
     order = rank_positions(flat, round(k * (widest + 1.5) ** 2) if partial and widest else k if partial else None)
     picked = {}
@@ -231,7 +231,7 @@ def split_maps(*maps: Tensor) -> Iterator[Any]:
 
 def _find_walk(device: torch.device, shape: torch.Size) -> Callable[..., None] | None:
     """The fastest walk down the rankings of maps of that shape; None where the parallel rounds are faster."""
-    if device.type != "cpu":
+    if not is_on_host(device):
         return None
     return compile_walk() or (_walk_by_slices if shape.numel() >= _LARGE_MAP else None)
 

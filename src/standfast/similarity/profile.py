@@ -18,6 +18,7 @@ from standfast.similarity.local import check_rules, reduce_pair
 from standfast.similarity.rank import where_finite
 from standfast.similarity.rows import working_dtype
 from standfast.similarity.windows import Channels, check_channels, window_minimum
+from standfast.tensors import is_on_host
 
 
 def lens_distance(
@@ -191,7 +192,7 @@ def _profile(
     counts = [resolve_k(entry, shape.numel()) for entry in k]
     dtype = working_dtype(a, b)
     wanted = [(reach if diverse else 0, reach) for diverse in kinds for reach in w]  # the window excluded, and w
-    count = _make_counter(shape, counts, compiled=x.device.type == "cpu" and any(window for window, _ in wanted))
+    count = _make_counter(shape, counts, compiled=is_on_host(x) and any(window for window, _ in wanted))
     overlaps, sizes = [], []
     for pair in split_maps(x, y):
         sets = [pick_from_maps(maps, max(counts), [window for window, _ in wanted]) for maps in pair]

@@ -18,6 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from standfast.tensors import is_on_host
+
 Estimator = Literal["centred", "paper"]
 
 CHUNK_ELEMENTS = 1 << 17  # numbers transformed at a time, and sensitivities ranked: as many as fit into a cache
@@ -115,7 +117,7 @@ def doubled_ranks(values: Tensor, grid: float) -> Tensor:
 
 def order_rows(values: Tensor) -> Tensor:
     """The places of the values of each row `(N, m)` in ascending order; ties in any order."""
-    if values.device.type == "cpu":  # numpy takes a third of the time
+    if is_on_host(values):  # numpy takes a third of the time
         return torch.from_numpy(np.argsort(values.numpy(), axis=1))
     return values.argsort(dim=1)
 
