@@ -34,6 +34,9 @@ _ROOT = str(Path(__file__).parent)
 _CARD = torch.device("cpu", 0)
 #: functions of Python that read values, and operations of torch that need a value or a size before they return
 _READS = split_names("tolist item numpy __array__ __bool__ __int__ __float__ __index__ __contains__ __complex__")
+#: functions that take tensors from the host beside those on the card
+_TAKE_HOST = split_names("copy_ __getitem__ __setitem__")
+_INDEXED = split_names("index index_put index_put_ _index_put_impl_")
 _OPERATIONS = {
     "_local_scalar_dense": "value",
     "is_nonzero": "value",
@@ -57,15 +60,22 @@ class Waits:
         seen: how often, by kind and by place in the package. The kinds: a `"value"` is read, a `"size"` depends on
             values, a copy `"to host"` or `"to card"`, and `"mixed"` for an operation on tensors of both, which fails.
         told: what the driver of a card reported, by place; empty without a card.
+        rounds, rows: how many batches were predicted or explained, and inputs in them.
     """
 
     seen: Counter[tuple[str, str]] = field(default_factory=Counter)
     told: Counter[str] = field(default_factory=Counter)
+    rounds: int = 0
+    rows: int = 0
 
     @property
     def total(self) -> int:
-        """How often the host waited."""
-        return self.seen.total()
+        """How often the host waited: as the driver says, with a card."""
+        return self.told.total() or self.seen.total()
+
+    def note_round(self, rows: int) -> None:
+        """Count a round of so many inputs."""
+        self.rounds, self.rows = self.rounds + 1, self.rows + rows
 
 
 @contextlib.contextmanager
@@ -80,7 +90,7 @@ def count_waits(model: Model) -> Iterator[Waits]:
     """
     waits, device, bounds = Waits(), model.device, model.bounds
     if device.type != "cpu":
-        with _ask_driver(waits):
+        with _ask_driver(waits), model.watch(waits.note_round):
             yield waits
         return
     follow = _Follow(waits)
@@ -88,7 +98,7 @@ def count_waits(model: Model) -> Iterator[Waits]:
         follow.mark(values)
     model.device, tensors.PRETENDS_CARD = _CARD, True
     try:
-        with _Operations(follow), follow:
+        with model.watch(waits.note_round), _Operations(follow), follow:
             yield waits
     finally:
         model.device, tensors.PRETENDS_CARD = device, False
@@ -177,13 +187,14 @@ class _Follow(TorchFunctionMode):
         elif goal == "card" and (name in ("tensor", "as_tensor", "new_tensor") or given) and not all(on_card):
             self.count("to card")
             result = result.view_as(result) if any(result is value for value in given) else result
-        elif name == "new_tensor" or (name in ("copy_", "__setitem__") and _has_host_values(args[1:], name)):
+        elif name == "new_tensor" or _reads_host(name, args):
             self.count("to card")
-        elif name in ("__getitem__", "__setitem__") and _has_host_index(args[1]):
-            self.count("to card")
-        elif goal is None and any(v.ndim for v, on in zip(given, on_card, strict=True) if not on):
-            if name not in ("copy_", "__getitem__", "__setitem__"):
-                self.count("mixed")
+        elif (
+            goal is None
+            and name not in _TAKE_HOST
+            and any(value.ndim for value, there in zip(given, on_card, strict=True) if not there)
+        ):
+            self.count("mixed")
         self.mark(list(result) if isinstance(result, tuple | list) else result)
         return result
 
@@ -202,9 +213,8 @@ class _Operations(TorchDispatchMode):
         if self.follow.watches:
             name = func.overloadpacket.__name__
             kind = _OPERATIONS.get(name)
-            if name == "repeat_interleave" and kwargs.get("output_size") is None:
-                kind = "size"
-            elif name in ("index", "index_put", "index_put_", "_index_put_impl_") and _has_mask(args):
+            masked = name in _INDEXED and _has_mask(args)
+            if masked or (name == "repeat_interleave" and kwargs.get("output_size") is None):
                 kind = "size"
             if kind is not None:
                 self.follow.count(kind)
@@ -227,14 +237,16 @@ def _find_goal(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str | 
     return "card" if torch.device(device) == _CARD else "host"
 
 
-def _has_host_values(values: Sequence[Any], name: str) -> bool:
-    value = values[-1]
-    return isinstance(value, Tensor) and not is_on_card(value) and (name == "copy_" or value.ndim > 0)
-
-
-def _has_host_index(index: Any) -> bool:
-    parts = index if isinstance(index, tuple) else (index,)
-    return any(isinstance(p, list) or (isinstance(p, Tensor) and p.ndim > 0 and not is_on_card(p)) for p in parts)
+def _reads_host(name: str, args: Sequence[Any]) -> bool:
+    """Whether a call of `copy_` or an index takes values or places from the host."""
+    if name not in _TAKE_HOST:
+        return False
+    values = args[-1]
+    if name != "__getitem__" and isinstance(values, Tensor) and not is_on_card(values):
+        return name == "copy_" or values.ndim > 0
+    index = args[1] if isinstance(args[1], tuple) else (args[1],)
+    places = any(isinstance(part, Tensor) and part.ndim > 0 and not is_on_card(part) for part in index)
+    return name != "copy_" and (places or any(isinstance(part, list) for part in index))
 
 
 def _has_mask(args: Sequence[Any]) -> bool:
