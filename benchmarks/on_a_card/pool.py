@@ -43,7 +43,9 @@ def run_tasks(
                 yield task, record
                 if record.get("last"):
                     worker.process.kill()
-                    worker = workers[workers.index(worker)] = _Worker(do)
+                    workers.remove(worker)
+                    worker = _Worker(do)
+                    workers.append(worker)
                 worker.give(waiting)
         for task in [*(worker.task for worker in workers if worker.task is not None), *waiting]:
             yield task, None

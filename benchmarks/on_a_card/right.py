@@ -57,6 +57,7 @@ from standfast.tensors import Streams, available_cpus
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 120.0
+SECONDS_BETWEEN_FILES = 5.0
 #: with `--tiny`, every so many of the tasks of a section
 STRIDE = 20
 #: how the names of cases begin that take longest
@@ -223,7 +224,8 @@ def make_network(name: str, device: str) -> tuple[standfast.Model, Tensor]:
     source = {"sentences": "sentences", "waves": "waves:test"}.get(kind, "digits")
     data = standfast.data.load(source)[:4]
     inputs = F.pad(data.inputs, (2, 2, 2, 2)).expand(-1, 3, -1, -1) if kind == "cifar10" else data.inputs
-    return standfast.Model(standfast.zoo.load(name), data.bounds, device=device, batch_size=128), inputs
+    bounds = (float(inputs.min()), float(inputs.max())) if kind == "waves" else data.bounds
+    return standfast.Model(standfast.zoo.load(name), bounds, device=device, batch_size=128), inputs
 
 
 def compare_network(name: str, options: Options) -> Record:
@@ -403,18 +405,16 @@ def choose_tasks(sections: list[str], tiny: bool) -> list[Task]:
 
 
 class Report:
-    """The records so far, in a file that is always whole, and as text."""
+    """The records so far, in a file that is always whole, and as text.
+
+    Attributes:
+        records: by section and name; None for what was not run.
+    """
 
     def __init__(self, path: Path, device: str) -> None:
         self.path, self.start, self.written = path, time.monotonic(), -math.inf
-        card = torch.cuda.get_device_name(device) if device.startswith("cuda") else device
-        self.content: dict[str, Any] = {"part": "right", "device": card, "torch": torch.__version__, "records": {}}
-
-    @property
-    def records(self) -> dict[str, dict[str, Record | None]]:
-        """Records by section and name; None for what was not run."""
-        found: dict[str, dict[str, Record | None]] = self.content["records"]
-        return found
+        self.device = torch.cuda.get_device_name(device) if device.startswith("cuda") else device
+        self.records: dict[str, dict[str, Record | None]] = {}
 
     def add(self, task: Task, record: Record | None) -> None:
         """Keep a record, and show it if it has a problem."""
@@ -422,56 +422,60 @@ class Report:
         self.records.setdefault(section, {})[name] = record
         for problem in [] if record is None else record["problems"]:
             print(f"PROBLEM {section} {name}: {problem[:600]}", flush=True)
-        if time.monotonic() - self.written > 5:
+        if time.monotonic() - self.written > SECONDS_BETWEEN_FILES:
             self.write()
 
     def write(self) -> None:
         """Write the file, and say how far everything is."""
         self.written = time.monotonic()
-        self.content["seconds"] = self.written - self.start
+        seconds = self.written - self.start
+        content = {"part": "right", "device": self.device, "torch": torch.__version__, "seconds": seconds}
         part = self.path.with_suffix(".part")
-        part.write_text(json.dumps(self.content, indent=1))
+        part.write_text(json.dumps({**content, "records": self.records}, indent=1))
         part.replace(self.path)
         done = ", ".join(f"{section} {len(records)}" for section, records in self.records.items())
-        print(f"{self.content['seconds']:6.1f} s: {done}", flush=True)
+        print(f"{seconds:6.1f} s: {done}", flush=True)
 
-    def list_notes(self, section: str, note: str) -> list[tuple[Any, str, Record]]:
-        """Value of a note, name and record, the largest value first."""
-        found = [(r[note], name, r) for name, r in self.records.get(section, {}).items() if r and note in r]
-        return sorted(found, key=lambda row: row[0], reverse=True)
+    def sort_by(self, section: str, note: str, **having: str) -> list[tuple[float, str, Record]]:
+        """Value of a note, name and record, the largest value first; of the records that have these values, too."""
+        records = [(name, record) for name, record in self.records.get(section, {}).items() if record is not None]
+        chosen = [(name, r) for name, r in records if note in r and having.items() <= r.items()]
+        return sorted(((r[note], name, r) for name, r in chosen), key=lambda row: row[0], reverse=True)
 
-    def show(self) -> int:
-        """Print the summary, and return how many tasks have problems."""
-        wrong = 0
+    def count_problems(self) -> int:
+        """How many tasks have problems; prints it for each section."""
+        total = 0
         for section, records in self.records.items():
-            run = [record for record in records.values() if record is not None]
-            bad, seconds = sum(bool(record["problems"]) for record in run), sum(r.get("seconds", 0.0) for r in run)
-            wrong += bad
-            print(f"{section}: {len(run)} done in {seconds:.0f} s of processes, {bad} with problems,", end=" ")
-            print(f"{len(records) - len(run)} not run")
+            done = [record for record in records.values() if record is not None]
+            wrong, seconds = sum(bool(r["problems"]) for r in done), sum(r.get("seconds", 0.0) for r in done)
+            print(f"{section}: {len(done)} done ({seconds:.0f} s of processes), {wrong} with problems, ", end="")
+            print(f"{len(records) - len(done)} not run")
+            total += wrong
+        return total
+
+    def show(self) -> None:
+        """Print what is worth reading of the notes."""
         for kind in ("rounds", "draws", "searches"):
-            rows = [row for row in self.list_notes("cases", "difference") if row[2]["kind"] == kind]
-            print(f"\nCPU and device, same random numbers, {kind} ({len(rows)} cases), the worst ten:")
+            rows = self.sort_by("cases", "difference", kind=kind)
+            print(f"\nThe CPU and the device with the same random numbers, {kind}, the worst ten of {len(rows)}:")
             for value, name, record in rows[:10]:
-                print(f"  {value:.2g} {name}: {record['where']} (own random numbers: {record['own_numbers']:.2g})")
-        for section, words in (("cases", "by default"), ("deterministic", "with deterministic algorithms")):
-            rows = self.list_notes(section, "repeat")
-            other = [row for row in rows if row[0] > 0]
-            print(f"\nOther bits the second time, {words}: {len(other)} of {len(rows)}")
-            for value, name, record in other:
+                print(f"  {value:.2g} {name}: {record['where']} (with its own: {record['own_numbers']:.2g})")
+        for section, words in (("cases", ""), ("deterministic", ", with deterministic algorithms")):
+            rows = self.sort_by(section, "repeat")
+            moved = [row for row in rows if row[0] > 0]
+            print(f"\nOther bits the second time{words}: {len(moved)} of {len(rows)}")
+            for value, name, record in moved:
                 print(f"  {value:.2g} {name} {record.get('without_deterministic_kernel', '')}")
-        print("\nAnother batch size, the largest ten differences:")
-        for value, name, record in self.list_notes("cases", "batch")[:10]:
+        print("\nOther batch sizes, the largest differences:")
+        for value, name, record in self.sort_by("cases", "batch")[:10]:
             print(f"  {value:.2g} {name} ({record['kind']})")
         for name, record in self.records.get("networks", {}).items():
-            print(f"\n{name}: explainer, metric, value and rank on the CPU, value and rank on the device")
-            for row in (record or {}).get("table", []):
-                print("  " + ", ".join(f"{cell:.5g}" if isinstance(cell, float) else str(cell) for cell in row))
-        lowest = self.list_notes("mixed", "correlation")[::-1]
-        print("\nLowest correlation of maps in bfloat16 with those in float32:")
-        for value, name, _ in lowest[:10]:
+            print(f"\n{name}: explainer, metric; value and rank on the CPU; value and rank on the device")
+            for explainer, metric, *numbers in (record or {}).get("table", []):
+                print(f"  {explainer}, {metric}; " + " ".join("-" if n is None else f"{n:.5g}" for n in numbers))
+        print("\nThe lowest correlations of maps in bfloat16 with those in float32:")
+        for value, name, _ in self.sort_by("mixed", "correlation")[:-11:-1]:
             print(f"  {value:.4f} {name}")
-        return wrong
 
 
 def main() -> None:
@@ -486,25 +490,30 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=min(16, available_cpus()))
     chosen = parser.parse_args()
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    report, end = Report(chosen.out, chosen.device), time.monotonic() + chosen.seconds
-    tasks = choose_tasks(chosen.only, chosen.tiny)
-    for task, record in run_tasks(partial(do, Options(chosen.device)), tasks, chosen.processes, chosen.seconds):
-        report.add(task, record)
-    report.write()
-    if chosen.deterministic:
-        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-        again = [("deterministic", name) for value, name, _ in report.list_notes("cases", "repeat") if value > 0]
-        options, left = Options(chosen.device, deterministic=True), max(0.0, end - time.monotonic())
-        for task, record in run_tasks(partial(do, options), again, chosen.processes, left):
+    report, start = Report(chosen.out, chosen.device), time.monotonic()
+
+    def run(tasks: list[Task], options: Options, share: float) -> None:
+        left = max(0.0, start + share * chosen.seconds - time.monotonic())
+        for task, record in run_tasks(partial(do, options), tasks, chosen.processes, left):
             report.add(task, record)
         report.write()
-    waits = ROOT / "benchmarks" / "synchronisations.py"
-    if waits.is_file():
-        place = chosen.out.with_name("synchronisations.json")
-        command = [sys.executable, str(waits), "--device", chosen.device, "--out", str(place)]
+
+    run(choose_tasks(chosen.only, chosen.tiny), Options(chosen.device), 0.8)
+    if chosen.deterministic:
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        moved = [("deterministic", name) for value, name, _ in report.sort_by("cases", "repeat") if value > 0]
+        run(moved, Options(chosen.device, deterministic=True), 0.9)
+    counter = ROOT / "benchmarks" / "synchronisations.py"
+    if counter.is_file():
+        out = chosen.out.with_name("synchronisations.json")
         with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(command, timeout=max(1.0, end - time.monotonic()), check=False)
-    sys.exit(report.show() > 0)
+            subprocess.run(
+                [sys.executable, str(counter), "--device", chosen.device, "--out", str(out)],
+                timeout=max(0.1 * chosen.seconds, start + chosen.seconds - time.monotonic()),
+                check=False,
+            )
+    report.show()
+    sys.exit(report.count_problems() > 0)
 
 
 if __name__ == "__main__":
