@@ -43,7 +43,10 @@ WORK: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "c_eval": ({"attack": ATTACKS[0]}, {"attack": ATTACKS[1]}),
     "c_eval_plot": ({"attack": ATTACKS[0]}, {"attack": ATTACKS[1]}),
     "near_affinity": ({"attack": ATTACKS[0]}, {"attack": ATTACKS[1]}),
-    "misinterpretation_probability": ({"moves": 4}, {"moves": 16}),
+    "misinterpretation_probability": (
+        {"threshold": 0.3, "floor": -8.0, "moves": 2},
+        {"threshold": 0.3, "floor": -16.0, "moves": 4},
+    ),
 }
 #: explainers that take long by default, with less of what takes it
 QUICK: dict[str, dict[str, Any]] = {
@@ -101,7 +104,7 @@ def measure(kind: str, name: str, little: Run, much: Run, device: str = "cpu") -
             run(model, x[:samples])
         return waits
 
-    count(much, 1, LARGE)  # what is computed once for a process
+    count(much, SAMPLES, LARGE)  # what is computed once for a process
     one, whole, longer = count(little, 1, LARGE), count(much, SAMPLES, LARGE), count(much, 1, LARGE)
     cut = count(much, SAMPLES, SMALL)
     per_round = max(_divide(longer, one), _divide(cut, whole))

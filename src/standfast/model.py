@@ -9,7 +9,7 @@ import operator
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -317,6 +317,8 @@ class Model:
         self.classes: int | None = None
         self._warned: set[str] = set()
         self._repeatable: nn.Module | None = None  # the module that has given the same logits again
+        #: what of options was found to fit the bounds, so that it is not checked again for each chunk
+        self.fitting: set[Hashable] = set()
 
     @classmethod
     def from_callable(

@@ -71,7 +71,7 @@ def content_keys(x: Tensor, seed: int) -> Tensor:
     """
     flat = x.detach().reshape(x.shape[0], -1).to(torch.float32) + 0.0  # -0.0 and 0.0 are the same value
     bits = flat.contiguous().view(torch.int32).to(torch.int64)
-    start = mix64(torch.tensor([seed], device=x.device, dtype=torch.int64))
+    start = mix64(torch.full((1,), seed, device=x.device, dtype=torch.int64))
     odd = mix64(start + torch.arange(bits.shape[1], device=x.device)) | 1
     return mix64((bits * odd).sum(1) + start)
 
@@ -185,6 +185,26 @@ def is_on_host(place: Tensor | torch.device) -> bool:
     """Whether a tensor, or the tensors of a device, are in the memory of the CPU, where NumPy can work on them."""
     device = place.device if isinstance(place, Tensor) else place
     return device.type == "cpu" and not (PRETENDS_CARD and device.index is not None)
+
+
+def holds_everywhere(mask: Tensor) -> bool:
+    """Whether a mask is known to hold everywhere; for work that may be left out then.
+
+    On a card it is not asked, because the answer costs more than such work: the host would wait for the card.
+    """
+    return is_on_host(mask) and bool(mask.all())
+
+
+def send(values: Tensor | Sequence[Any], device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
+    """Values of the host as a tensor on a device; the host does not wait until they are there.
+
+    >>> send([1, 2], torch.device("cpu"))
+    tensor([1, 2])
+    """
+    own = values.to(dtype=dtype) if isinstance(values, Tensor) else torch.tensor(values, dtype=dtype)
+    if device.type == "cuda" and own.device.type == "cpu":
+        own = own.pin_memory()
+    return own.to(device, non_blocking=True)
 
 
 def widen_half(values: Tensor) -> Tensor:

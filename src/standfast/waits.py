@@ -111,7 +111,8 @@ def _find_place() -> str | None:
         name = frame.f_code.co_filename
         if frame.f_code.co_name == "_call_impl":  # of torch.nn.Module
             return None
-        if name.startswith(_ROOT) and name != __file__ and not name.startswith(f"{_ROOT}/zoo"):
+        own = name.startswith(_ROOT) and name != __file__ and not name.startswith(f"{_ROOT}/zoo")
+        if own and not isinstance(frame.f_locals.get("self"), TorchFunctionMode):  # which only passes calls on
             return f"{name[len(_ROOT) + 1 :]}:{frame.f_lineno}"
         frame = frame.f_back
     return "outside"
@@ -184,8 +185,9 @@ class _Follow(TorchFunctionMode):
             return result
         if name in _READS:
             self.count("value")
-        elif goal == "card" and (name in ("tensor", "as_tensor", "new_tensor") or given) and not all(on_card):
-            self.count("to card")
+        elif goal == "card" and (name in ("tensor", "as_tensor") or given) and not (given and all(on_card)):
+            if not kwargs.get("non_blocking"):
+                self.count("to card")
             result = result.view_as(result) if any(result is value for value in given) else result
         elif name == "new_tensor" or _reads_host(name, args):
             self.count("to card")

@@ -30,6 +30,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from standfast.tensors import send
+
 _SHRINKAGE = 1e-3
 _PRODUCTS = 1 << 18  # that are in memory at once: 2 MB
 
@@ -136,7 +138,7 @@ class Copula:
             n = values.shape[1]
             tops = torch.searchsorted(values, values, right=True).double() / n  # of the jumps
             place = torch.searchsorted(tops, p.detach(), right=False).clamp(0, n - 1)
-            discrete = torch.tensor(self.discrete, device=p.device)[:, None]
+            discrete = send(self.discrete, p.device)[:, None]
             found = torch.where(discrete, values.gather(1, place), found)
         return found.T
 

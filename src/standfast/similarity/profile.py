@@ -18,7 +18,7 @@ from standfast.similarity.local import check_rules, reduce_pair
 from standfast.similarity.rank import where_finite
 from standfast.similarity.rows import working_dtype
 from standfast.similarity.windows import Channels, check_channels, window_minimum
-from standfast.tensors import is_on_host
+from standfast.tensors import is_on_host, send
 
 
 def lens_distance(
@@ -199,7 +199,7 @@ def _profile(
         overlaps.append(torch.stack([count(sets[0][window], sets[1][window], reach) for window, reach in wanted], -1))
         size = [{window: (one < shape.numel()).sum(1) for window, one in own.items()} for own in sets]
         sizes.append(torch.stack([torch.stack([own[window] for window, _ in wanted], -1) for own in size]))
-    of_x, of_y = torch.minimum(torch.cat(sizes, 1)[:, :, None], torch.tensor(counts, device=x.device)[:, None])
+    of_x, of_y = torch.minimum(torch.cat(sizes, 1)[:, :, None], send(counts, x.device)[:, None])
     shares = torch.cat(overlaps, 1).to(dtype) / torch.stack((torch.maximum(of_x, of_y), of_x, of_y))
     flat = x.flatten(1), y.flatten(1)
     finite = where_finite(*flat, torch.zeros(len(x), dtype=dtype, device=x.device))  # NaN where they are not

@@ -32,7 +32,7 @@ from standfast.algorithms.masks.resampling import (
     top_agreement,
 )
 from standfast.errors import check, check_integer
-from standfast.tensors import Streams
+from standfast.tensors import Streams, send
 
 _LUCK = 1.2  # how much nearer than the tolerance the ends must be
 _ESTIMATORS = ("centred", "paper")
@@ -277,11 +277,11 @@ class _Run:
             if permuted or resampled:
                 masks = len(problem.masks)
                 chance = streams.select([row]).uniform((masks,), torch.float64)
-                shuffled = problem.reorder(order_rows(chance)[0].to(self.device))
+                shuffled = problem.reorder(send(order_rows(chance)[0], self.device))
                 if permuted:
-                    null[row] = permuted_rho(shuffled, draw_orders(permuted, masks).to(self.device), permuted)
+                    null[row] = permuted_rho(shuffled, send(draw_orders(permuted, masks), self.device), permuted)
                 if resampled:
-                    spread[row] = resampled_rho(shuffled, draw_counts(resampled, masks).to(self.device), resampled)
+                    spread[row] = resampled_rho(shuffled, send(draw_counts(resampled, masks), self.device), resampled)
         self._judge(null, spread)
 
     def _judge(self, null: Tensor, spread: Tensor) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from standfast.errors import ArgumentError, check
 from standfast.statistics.distributions import proportion_interval, t_quantile
+from standfast.tensors import send
 
 Score = Callable[..., Tensor]
 
@@ -135,7 +136,7 @@ class RareEventEstimate:
         if self.hits is not None and self.samples is not None:
             return clopper_pearson(self.hits, self.samples, level)
         low, high = compute_log_interval(self.log_probability, self.own_error, self.degrees, level)
-        bounds = torch.tensor([run.bound(level) for run in self.levels], dtype=torch.float64, device=low.device)
+        bounds = send([run.bound(level) for run in self.levels], low.device, torch.float64)
         low, high = torch.where(self.censored, -torch.inf, low), torch.where(self.censored, bounds, high)
         high = torch.where(self.resolved, high, torch.maximum(high, bounds))
         found = torch.stack([low, high.clamp(max=0.0)], dim=1)
@@ -182,7 +183,7 @@ def compute_log_interval(logarithm: Tensor, error: Tensor, degrees: Tensor, leve
     (-10.466, -7.284)
     """
     quantiles = [t_quantile(0.5 + level / 2, number) for number in degrees.tolist()]
-    width = torch.tensor(quantiles, dtype=torch.float64, device=error.device) * error
+    width = send(quantiles, error.device, torch.float64) * error
     middle = logarithm + error**2 / 2
     return middle - width, middle + width
 
@@ -190,7 +191,7 @@ def compute_log_interval(logarithm: Tensor, error: Tensor, degrees: Tensor, leve
 def clopper_pearson(hits: Tensor, samples: int, level: float) -> Tensor:
     """Exact interval for ln of a proportion; `(P, 2)`. See `proportion_interval`."""
     ends = [proportion_interval(k, samples, level) for k in hits.tolist()]
-    return torch.tensor(ends, dtype=torch.float64, device=hits.device).view(-1, 2).log()
+    return send(ends, hits.device, torch.float64).view(-1, 2).log()
 
 
 def as_columns(values: Tensor, rows: int) -> Tensor:

@@ -27,6 +27,7 @@ from standfast.explainers.perturbation.copies import (
 from standfast.explainers.perturbation.segmented import Features, PerChannel, Segmentation, SegmentedExplainer
 from standfast.gating import rows_of
 from standfast.model import Model, Output, count_padding, pad_rows, score_classes
+from standfast.tensors import send
 
 # eigenvalues below this share of the largest are rounding errors: no coalition says anything about their directions
 _RANK_TOLERANCE = 1e-10
@@ -48,7 +49,7 @@ class Coalitions:
 
     def to(self, device: torch.device) -> Coalitions:
         """A copy on another device."""
-        return Coalitions(self.masks.to(device), self.fit.to(device))
+        return Coalitions(send(self.masks, device), send(self.fit, device))
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class CoalitionExplainer(SegmentedExplainer):
             scores = score_classes(logits, classes[numbers.owners], self.output)
             weights = scores.new_zeros(len(x), max(groups))
             for features, group in groups.items():
-                members = torch.tensor([i for i, m in enumerate(counts) if m == features], device=x.device)
+                members = send([i for i, m in enumerate(counts) if m == features], x.device)
                 own = torch.arange(len(group.masks), device=x.device)
                 for part in torch.split(members, max(1, _PRODUCTS // group.fit.numel())):
                     block = scores[numbers.starts[part, None] + own]

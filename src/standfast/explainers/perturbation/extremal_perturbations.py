@@ -23,6 +23,7 @@ from standfast.explainers.perturbation.smooth_masks import SmoothMask, blur_imag
 from standfast.gating import rows_of
 from standfast.model import Model, Output, count_padding, score_classes
 from standfast.records import set_fields
+from standfast.tensors import send
 
 Perturbation = Literal["auto", "blur", "fade"]
 
@@ -169,10 +170,11 @@ class ExtremalPerturbations(Explainer):
         classes, own = classes[owners], owners - first
         height, width = x.shape[2:] if x.ndim == 4 else (1, x.shape[-1])
         shorter = min(height, width) if x.ndim == 4 else width
-        smooth = SmoothMask((height, width), self.smoothness * shorter if x.ndim > 2 else 0.0)
+        sigma = self.smoothness * shorter if x.ndim > 2 else 0.0
+        smooth = SmoothMask((height, width), sigma, x.device)
         pixels, cells = height * width, smooth.cells[0] * smooth.cells[1]
         ones = [min(max(round(area * pixels), 1), pixels) for area in self.areas]
-        target_area = torch.tensor(ones, device=x.device)[areas]
+        target_area = send(ones, x.device)[areas]
         perturb = _make_blur(x, own, self.blur * shorter) if kind == "blur" else _make_fade(x, own, self.baseline)
         rate = self.learning_rate * cells / _CELLS
         mask_cells = x.new_ones(len(owners), *smooth.cells)

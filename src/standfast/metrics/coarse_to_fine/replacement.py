@@ -25,7 +25,7 @@ from standfast.metrics.replaced_copies import PerturbationCurves, ReplacedCopies
 from standfast.model import Model, score_classes
 from standfast.segments import spatial_shape
 from standfast.similarity.rows import order_rows
-from standfast.tensors import describe_bounds, hashed_uniform
+from standfast.tensors import describe_bounds, hashed_uniform, send
 
 #: from inputs `(m, ...)` and uniform numbers in (0, 1) of the same shape to values of that shape, each row by itself
 Fill = Callable[[Tensor, Tensor], Tensor]
@@ -44,7 +44,7 @@ def count_replaced(positive: Tensor, fractions: Sequence[float]) -> Tensor:
     >>> count_replaced(torch.tensor([0, 7, 100]), (0.05, 0.29, 1.0)).tolist()
     [[0, 0, 0], [0, 2, 7], [5, 29, 100]]
     """
-    shares = torch.tensor(list(fractions), dtype=torch.float64, device=positive.device)
+    shares = send(list(fractions), positive.device, torch.float64)
     return (positive[:, None] * shares + _ROUNDING).floor().to(torch.int64)
 
 
