@@ -54,6 +54,7 @@ ESTIMATED = ("random", "gradient", "data_senc", "corruption_curve")  # at eight 
 COPIES_GOAL = 1 / 1.2  # LIME and KernelSHAP take at most 1.2 times as long as bare passes
 TURNS = 3  # of a bare loop before and after each work,
 TURN_SHARE = 0.04  # each of which takes this share of a row's time
+TINY_ROW_SECONDS = 0.02
 ROWS_SHARE = 0.9  # of the time for rows, so that some is left for profiles
 FULL = 64  # rows with which a batch is about as fast as any
 
@@ -259,7 +260,7 @@ def expect_evaluations(metric: Metric, classes: int | None, result: Any) -> int:
     return metric.expected_for(classes)
 
 
-def measure_work(case: Case, name: str, samples: int, seconds: float, estimate: bool) -> dict[str, Any]:
+def measure_work(case: Case, name: str, samples: int, seconds: float, estimate: bool = False) -> dict[str, Any]:
     """A row: the share of a work, its evaluations, time and memory; and the memory that is estimated, if asked for."""
     work, bare, model = WORKS[name], case.bare, case.model
     metric = work.make(work.plan_evaluations(samples, bare, seconds))
@@ -447,7 +448,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--rows", nargs="+", type=int, help="of a batch, to choose from")
     parser.add_argument("--profiles", type=int, default=3, help="how many rows are profiled at the end")
     options = parser.parse_args()
-    options.row_seconds = options.row_seconds or (0.02 if options.tiny else 0.7)
+    options.row_seconds = options.row_seconds or (TINY_ROW_SECONDS if options.tiny else 0.7)
     options.precisions = options.precisions or list(PRECISIONS if not options.tiny else reversed(PRECISIONS))
     options.rows = options.rows or ([16] if options.tiny else [64, 128, 256])
     return options
