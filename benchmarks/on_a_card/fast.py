@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -34,11 +35,14 @@ from typing import Any
 from unittest import mock
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bare_model import Pass, measure_pass, read_clock
 from networks import NETWORKS, PRECISIONS, Network, Record, build, can_mix_precisions
 from torch import Tensor
 
 import standfast
-from bare_model import Pass, measure_pass, read_clock
 from standfast.metrics import Metric
 from standfast.metrics.probe import Probe
 from standfast.study.cost import measure_peak
@@ -128,7 +132,7 @@ class Work:
     longer: float = 1.0
 
     def plan_evaluations(self, samples: int, bare: Bare, seconds: float) -> int:
-        """Evaluations of each sample that take about so many seconds; a batch of few rows takes as long as a full one."""
+        """Evaluations of each sample that take about so many seconds; few rows take as long as a full batch."""
         row = statistics.mean(bare.seconds(kind) for kind in self.passes)
         filled = min(1.0, self.width * samples / min(FULL, bare.rows))
         return max(self.least, round(self.longer * seconds * filled / row / samples))
@@ -232,21 +236,17 @@ def count_queries() -> Iterator[dict[Pass, int]]:
     """Within the context, the evaluations of all probes: those that ask for directions, and those that only predict."""
     counts: dict[Pass, int] = {"second": 0, "forward": 0}
 
-    def watch(query: Callable[..., Any], kind: Pass) -> Callable[..., Any]:
-        def ask(self: Probe, x: Tensor, *args: Any, **kwargs: Any) -> Any:
-            counts[kind] += len(x)
-            return query(self, x, *args, **kwargs)
-
-        return ask
+    def predict(self: Probe, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        counts["forward"] += len(x)
+        return query_class(self, x, *args, **kwargs)
 
     def follow(self: Probe, objective: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         counts["second"] += len(x)
         return gradient(self, objective, x, *args, **kwargs)
 
-    gradient = Probe.gradient
-    with mock.patch.object(Probe, "gradient", follow):
-        with mock.patch.object(Probe, "query_class", watch(Probe.query_class, "forward")):
-            yield counts
+    gradient, query_class = Probe.gradient, Probe.query_class
+    with mock.patch.multiple(Probe, gradient=follow, query_class=predict):
+        yield counts
 
 
 def expect_evaluations(metric: Metric, classes: int | None, result: Any) -> int:

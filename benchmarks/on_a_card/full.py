@@ -18,24 +18,28 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
+import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bare_model import read_clock
 from fast import EXPLAINER, TINY_ROW_SECONDS, Case, measure_work, prepare
 from networks import PRECISIONS, Record, can_mix_precisions
 
 import standfast
-from bare_model import read_clock
 from standfast.metrics import Metric
 from standfast.study.cost import measure_peak
 
 SAMPLES = 8
 #: not the default attack, which takes up to a gradient for each class; one layer instead of all; a few levels
 SMALLER: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("c_eval", "c_eval_plot", "near_affinity"), {"attack": "alma:steps=3"}),
+    **{name: {"attack": "alma:steps=3"} for name in ("c_eval", "c_eval_plot", "near_affinity")},
     "parameter_sensitivity_consistency": {"layers": "first"},
     "misinterpretation_probability": {"first": 1.0, "floor": -3.0},
 }

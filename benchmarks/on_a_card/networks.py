@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
-import os
 import sys
-from collections.abc import Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-sys.path += [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[1] / "full_size")]
+BENCHMARKS = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(BENCHMARKS))
+sys.path.insert(0, str(BENCHMARKS / "full_size"))
 
 import standfast
 from standfast.zoo.networks.resnet import ResNet18
@@ -90,8 +90,6 @@ def _build_large(name: str) -> tuple[nn.Module, tuple[int, ...], str]:
 
 def can_mix_precisions() -> bool:
     """Whether this version of standfast has mixed precision."""
-    import inspect
-
     return "mixed_precision" in inspect.signature(standfast.Model).parameters
 
 
@@ -127,7 +125,7 @@ class Record:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         draft = self.path.with_name(self.path.name + ".draft")
         draft.write_text(json.dumps(_make_plain(self.content), indent=1), encoding="utf-8")
-        os.replace(draft, self.path)
+        draft.replace(self.path)
 
 
 def _make_plain(value: Any) -> Any:
