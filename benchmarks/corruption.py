@@ -18,7 +18,6 @@ import argparse
 import resource
 import statistics
 import sys
-import time
 
 import torch
 from bare_model import read_clock

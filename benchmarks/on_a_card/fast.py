@@ -13,9 +13,9 @@ ReLU). It is measured just before and after each metric; its time is the median 
   evaluation is a pass forward and backward where it explains, or follows the gradient of a margin; forward where it
   only predicts; of second order where a search asks for a direction through the explanation.
 - LIME and KernelSHAP are compared with bare forward passes of as many rows, and with Captum's methods.
-- Budgets are chosen by the bare rate, so that each row takes `--row-seconds`, but has at least three rounds. Random
-  search has smaller blocks, the genetic search a smaller population and the simulation fewer particles than by default
-  where the budget asks for it. So rounds are rather too small than too large.
+- Budgets are chosen by the bare rate, so that each row takes `--row-seconds`, but has at least three rounds. Where
+  the budget asks for it, random search has smaller blocks than by default, the genetic search a smaller population,
+  searches with gradients fewer restarts and the simulation fewer particles: rounds are rather too small than too large.
 - Memory is the peak of torch's allocator; on a CPU, of the process. `estimate` says what `standfast.estimate` expects.
 - A time is the processor time on a CPU with one thread, else time on the clock.
 """
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -34,11 +35,14 @@ from typing import Any
 from unittest import mock
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bare_model import Pass, measure_pass, read_clock
 from networks import NETWORKS, PRECISIONS, Network, Record, build, can_mix_precisions
 from torch import Tensor
 
 import standfast
-from bare_model import Pass, measure_pass, read_clock
 from standfast.metrics import Metric
 from standfast.metrics.probe import Probe
 from standfast.study.cost import measure_peak
@@ -50,10 +54,12 @@ ALL_SAMPLES = (1, 8, 64)
 #: networks and works without a goal, or with fewer rows
 NO_GOALS = ("lenet5",)
 OTHER_PRECISION = ("random", "gradient", "probability")  # in float32, where bfloat16 is measured, too
-ESTIMATED = ("random", "gradient", "data_senc", "corruption_curve")
-SAMPLES_OF_ESTIMATES = 8
+ESTIMATED = ("random", "gradient", "data_senc", "corruption_curve")  # at eight samples
 COPIES_GOAL = 1 / 1.2  # LIME and KernelSHAP take at most 1.2 times as long as bare passes
-TURNS, TURN_SECONDS = 3, 0.03  # of a bare loop before and after each work
+TURNS = 3  # of a bare loop before and after each work,
+TURN_SHARE = 0.04  # each of which takes this share of a row's time
+TINY_ROW_SECONDS = 0.02
+ROWS_SHARE = 0.9  # of the time for rows, so that some is left for profiles
 FULL = 64  # rows with which a batch is about as fast as any
 
 
@@ -65,6 +71,9 @@ def make_search(name: str) -> Callable[[int], Metric]:
             search = f"random:block={min(128, max(8, budget // 4))}"
         elif name == "genetic":
             search = f"genetic:population={min(1000, max(8, budget // 5))}"
+        elif name in ("gradient", "sign"):
+            most = {"gradient": 8, "sign": 16}[name]
+            search = f"{name}:restarts={min(most, max(2, budget // 8))}"
         else:
             search = name
         return standfast.metrics.get("worst_case", neighbourhood=BALL, search=search, budget=budget)
@@ -73,8 +82,8 @@ def make_search(name: str) -> Callable[[int], Metric]:
 
 
 def make_probability(budget: int) -> Metric:
-    """A simulation of an event that never happens, so that it ends at the floor, after two levels."""
-    event: dict[str, Any] = {"neighbourhood": BALL, "threshold": -0.999, "floor": -1.0, "first": 1.0}
+    """A simulation of an event that never happens, so that it ends at the floor, after moves in two levels."""
+    event: dict[str, Any] = {"neighbourhood": BALL, "threshold": -0.999, "floor": -1.9, "first": 1.0}
     return standfast.metrics.get("misinterpretation_probability", **event, moves=2, particles=max(10, budget // 5))
 
 
@@ -123,7 +132,7 @@ class Work:
     longer: float = 1.0
 
     def plan_evaluations(self, samples: int, bare: Bare, seconds: float) -> int:
-        """Evaluations of each sample that take about so many seconds; a batch of few rows takes as long as a full one."""
+        """Evaluations of each sample that take about so many seconds; few rows take as long as a full batch."""
         row = statistics.mean(bare.seconds(kind) for kind in self.passes)
         filled = min(1.0, self.width * samples / min(FULL, bare.rows))
         return max(self.least, round(self.longer * seconds * filled / row / samples))
@@ -134,10 +143,10 @@ DIRECTED: tuple[Pass, ...] = ("both", "second")
 WORKS = {
     "random": Work(make_search("random"), 128, 40, BLACK_BOX, ALL_SAMPLES),
     "genetic": Work(make_search("genetic"), 500, 40, BLACK_BOX),
-    "block": Work(make_search("block"), 64, 100, BLACK_BOX, longer=2),  # the size of its rounds grows with the budget
-    "sign": Work(make_search("sign"), 16, 120, WHITE_BOX, passes=DIRECTED),
-    "gradient": Work(make_search("gradient"), 8, 60, WHITE_BOX, ALL_SAMPLES, DIRECTED),
-    "auto": Work(make_search("auto"), 8, 120, WHITE_BOX, passes=DIRECTED),
+    "block": Work(make_search("block"), 64, 60, BLACK_BOX, longer=2),  # the size of its rounds grows with the budget
+    "sign": Work(make_search("sign"), 16, 20, WHITE_BOX, passes=DIRECTED),
+    "gradient": Work(make_search("gradient"), 8, 20, WHITE_BOX, ALL_SAMPLES, DIRECTED),
+    "auto": Work(make_search("auto"), 8, 80, WHITE_BOX, passes=DIRECTED),
     "probability": Work(make_probability, 128, 50, ALWAYS, ALL_SAMPLES),
     "data_senc": Work(make_senc("data_sensitivity_consistency"), 128, 48, ALWAYS),
     "parameter_senc": Work(make_senc("parameter_sensitivity_consistency", layers="first"), 128, 48, ALWAYS),
@@ -155,6 +164,7 @@ class Bare:
 
     forward: Callable[[Tensor], Tensor]
     x: Tensor
+    turn: float  # seconds of a turn, about
     turns: dict[Pass, list[float]] = field(default_factory=dict)
 
     @property
@@ -162,12 +172,12 @@ class Bare:
         return len(self.x)
 
     def measure(self, kind: Pass) -> None:
-        """Some turns of a few hundredths of a second each; the first call warms up."""
+        """Some turns; the first call warms up."""
         x = self.x[: max(1, self.rows // 2)] if kind == "second" else self.x  # as searches do: it needs the memory
         if kind not in self.turns:
             measure_pass(self.forward, x, kind, 1)
             self.turns[kind] = [measure_pass(self.forward, x, kind, 1)]
-        passes = max(1, round(TURN_SECONDS / (self.seconds(kind) * len(x))))
+        passes = max(1, round(self.turn / (self.seconds(kind) * len(x))))
         self.turns[kind] += [measure_pass(self.forward, x, kind, passes) for _ in range(TURNS)]
 
     def seconds(self, kind: Pass) -> float:
@@ -182,6 +192,7 @@ class Case:
     precision: str
     model: standfast.Model
     bare: Bare
+    warm: set[str] = field(default_factory=set)  # works that have run
 
     @property
     def device(self) -> torch.device:
@@ -199,7 +210,7 @@ def prepare(name: str, precision: str, options: argparse.Namespace, record: Reco
         x = network.draw(rows, 2, model.device)
         if precision == "bfloat16":
             x = x.to(memory_format=torch.channels_last)
-        bare = Bare(model.module, x)
+        bare = Bare(model.module, x, TURN_SHARE * options.row_seconds)
         try:
             bare.measure("both")
         except torch.OutOfMemoryError:
@@ -225,52 +236,53 @@ def count_queries() -> Iterator[dict[Pass, int]]:
     """Within the context, the evaluations of all probes: those that ask for directions, and those that only predict."""
     counts: dict[Pass, int] = {"second": 0, "forward": 0}
 
-    def watch(query: Callable[..., Any], kind: Pass) -> Callable[..., Any]:
-        def ask(self: Probe, x: Tensor, *args: Any, **kwargs: Any) -> Any:
-            counts[kind] += len(x)
-            return query(self, x, *args, **kwargs)
-
-        return ask
+    def predict(self: Probe, x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        counts["forward"] += len(x)
+        return query_class(self, x, *args, **kwargs)
 
     def follow(self: Probe, objective: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         counts["second"] += len(x)
         return gradient(self, objective, x, *args, **kwargs)
 
-    gradient = Probe.gradient
-    with mock.patch.object(Probe, "gradient", follow):
-        with mock.patch.object(Probe, "query_class", watch(Probe.query_class, "forward")):
-            yield counts
+    gradient, query_class = Probe.gradient, Probe.query_class
+    with mock.patch.multiple(Probe, gradient=follow, query_class=predict):
+        yield counts
 
 
-def expect_evaluations(metric: Metric, classes: int | None) -> int:
-    """How many evaluations of each sample the metric makes, if the class of no sample changes at once."""
+def expect_evaluations(metric: Metric, classes: int | None, result: Any) -> int:
+    """How many evaluations of a sample the metric makes, if it does not end early."""
     if metric.name == "misinterpretation_probability":
-        return 5 * metric.particles  # type: ignore[attr-defined]  # draws, and two moves for each of two levels
+        return 1 + 5 * metric.particles  # type: ignore[attr-defined]  # draws, and two moves in each of two levels
+    if metric.name == "aopc":  # a small image has fewer regions than steps
+        return 1 + metric.samples * int(result.steps.max())  # type: ignore[attr-defined]
+    if metric.name == "c_eval":  # each of two searches begins with the input and its gradient
+        return metric.expected_for(classes) + 4
     return metric.expected_for(classes)
 
 
-def measure_work(case: Case, name: str, samples: int, seconds: float) -> dict[str, Any]:
-    """A row: the share of a work, its evaluations, time and memory."""
+def measure_work(case: Case, name: str, samples: int, seconds: float, estimate: bool = False) -> dict[str, Any]:
+    """A row: the share of a work, its evaluations, time and memory; and the memory that is estimated, if asked for."""
     work, bare, model = WORKS[name], case.bare, case.model
     metric = work.make(work.plan_evaluations(samples, bare, seconds))
     inputs = case.draw(samples, 0)
-    work.make(work.least)(model, EXPLAINER, case.draw(samples, 1))  # warms up
-    needed = {*work.passes, "both", "forward"}
-    for kind in needed:
+    if name not in case.warm:
+        work.make(work.least)(model, EXPLAINER, case.draw(samples, 1))
+        case.warm.add(name)
+    for kind in work.passes:
         bare.measure(kind)
     with count_queries() as counts, measure_peak(case.device) as peak:
         start = read_clock(case.device)
         result = metric(model, EXPLAINER, inputs, generator=torch.Generator().manual_seed(0))
         taken = read_clock(case.device) - start
-    for kind in needed:
+    for kind in work.passes:
         bare.measure(kind)
     evaluations = int(result.model_evaluations.sum())
     if name == "c_eval":
         evaluations += int(result.empty_evaluations.sum())
     passes = {**counts, "both": 0}
     passes[work.passes[0]] += evaluations - sum(counts.values())
-    wanted = samples * expect_evaluations(metric, model.classes)
-    notes = [] if abs(evaluations - wanted) <= 0.05 * wanted else [f"{wanted:,} evaluations were expected"]
+    wanted = samples * expect_evaluations(metric, model.classes, result)
+    notes = [] if abs(evaluations - wanted) <= 0.1 * wanted else [f"{wanted:,} evaluations were expected"]
     skipped = samples - result.status.count("ok")
     notes += [f"{skipped} samples skipped"] if skipped else []
     row = {
@@ -281,7 +293,7 @@ def measure_work(case: Case, name: str, samples: int, seconds: float) -> dict[st
         "memory": peak[0],
         "note": "; ".join(notes),
     }
-    if name in ESTIMATED and samples == SAMPLES_OF_ESTIMATES:
+    if estimate:
         found = standfast.estimate(
             *(model, EXPLAINER, inputs, metric), controls=False, samples_per_job=samples, seconds=seconds / 4
         )
@@ -295,24 +307,25 @@ def measure_copies(case: Case, name: str, seconds: float) -> dict[str, Any]:
         import surrogates
     except ImportError as error:
         return {"note": f"not compared: {error}"}
-    samples = max(200, round(seconds / 2 / case.bare.seconds("forward")))
+    samples = max(200, round(seconds / 4 / case.bare.seconds("forward")))
     setting = surrogates.Setting(case.model, case.draw(1, 0), samples, name)
     ((explainer, kind),) = setting.explainers.items()
     rows = round(setting.count_rows(explainer))
     setting.measure_ours(explainer), setting.measure_bare(rows)  # warm up
-    turns = [(setting.measure_bare(rows), setting.measure_ours(explainer), setting.measure_bare(rows))]
-    if case.device.type == "cuda" or len(turns) < TURNS:
-        turns += [(setting.measure_bare(rows), setting.measure_ours(explainer), setting.measure_bare(rows))]
-    ours = statistics.median(1 / turn[1] for turn in turns)
-    bare = statistics.median(1 / rate for turn in turns for rate in (turn[0], turn[2]))
+    bare, ours = [1 / setting.measure_bare(rows)], []
+    for _ in range(TURNS):
+        ours.append(1 / setting.measure_ours(explainer))
+        bare.append(1 / setting.measure_bare(rows))
+    taken, alone = statistics.median(ours), statistics.median(bare)
     with measure_peak(case.device) as peak:
         explainer(case.model, setting.x, setting.targets)
-    row = {"evaluations": rows, "seconds": ours, "bare_seconds": bare, "memory": peak[0], "note": ""}
+    row = {"evaluations": rows, "seconds": taken, "bare_seconds": alone, "memory": peak[0], "note": ""}
     try:
+        surrogates.Setting(case.model, setting.x, 16, name).measure_captum(kind)  # warms up
         theirs = 1 / setting.measure_captum(kind)
     except Exception as error:  # such as a package that it needs
         return {**row, "note": f"Captum: {type(error).__name__}: {error}"}
-    return {**row, "captum_seconds": theirs, "note": f"Captum takes {theirs / ours:.1f} times as long"}
+    return {**row, "captum_seconds": theirs, "note": f"Captum takes {theirs / taken:.1f} times as long"}
 
 
 def profile(case: Case, name: str, samples: int, seconds: float) -> dict[str, Any]:
@@ -384,7 +397,7 @@ HEADING = (
 
 def measure_rows(options: argparse.Namespace, record: Record) -> None:
     """All rows, until the time is over; then the profiles of the rows that are furthest from their goals."""
-    end = time.monotonic() + options.seconds
+    end = time.monotonic() + ROWS_SHARE * options.seconds
     cases: dict[tuple[str, str], Case] = {}
     measured = []
     for network, precision, name, samples in list_rows(options):
@@ -400,7 +413,8 @@ def measure_rows(options: argparse.Namespace, record: Record) -> None:
             if name in COPIES:
                 found = measure_copies(case, name, options.row_seconds)
             else:
-                found = measure_work(case, name, samples, options.row_seconds)
+                estimate = samples == 8 and name in ESTIMATED and precision == options.precisions[0]
+                found = measure_work(case, name, samples, options.row_seconds, estimate)
         except Exception as error:  # the other rows are still worth their time
             found = {"note": f"{type(error).__name__}: {error}"}
         row = {**where, **found}
@@ -425,16 +439,17 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, metavar="FILE.json")
     parser.add_argument("--tiny", action="store_true", help="tiny networks and budgets")
-    parser.add_argument("--seconds", type=float, default=150.0, help="after which no row is begun")
+    parser.add_argument("--seconds", type=float, default=150.0, help="for everything, about")
     parser.add_argument("--row-seconds", type=float, help="of a row, about")
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=NETWORKS)
-    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, help="the first has all rows, others have a few")
     parser.add_argument("--samples", nargs="+", type=int, choices=ALL_SAMPLES, default=ALL_SAMPLES)
     parser.add_argument("--rows", nargs="+", type=int, help="of a batch, to choose from")
     parser.add_argument("--profiles", type=int, default=3, help="how many rows are profiled at the end")
     options = parser.parse_args()
-    options.row_seconds = options.row_seconds or (0.02 if options.tiny else 0.7)
+    options.row_seconds = options.row_seconds or (TINY_ROW_SECONDS if options.tiny else 0.7)
+    options.precisions = options.precisions or list(PRECISIONS if not options.tiny else reversed(PRECISIONS))
     options.rows = options.rows or ([16] if options.tiny else [64, 128, 256])
     return options
 

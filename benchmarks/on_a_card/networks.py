@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
-import os
 import sys
-from collections.abc import Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-sys.path += [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[1] / "full_size")]
+BENCHMARKS = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(BENCHMARKS))
+sys.path.insert(0, str(BENCHMARKS / "full_size"))
 
 import standfast
-from standfast.zoo.networks.resnet20 import ResNet20
+from standfast.zoo.networks.resnet import ResNet18
 from standfast.zoo.networks.vit import VisionTransformer
 
 NETWORKS = ("resnet50", "vit_b16", "lenet5")
@@ -52,15 +52,16 @@ def build(name: str, tiny: bool) -> Network:
 
     Args:
         name: one of `NETWORKS`.
-        tiny: for images of 32 x 32: ResNet-20 and a small vision transformer in the places of the large networks.
+        tiny: for images of 8 x 8: a narrow ResNet-18 and a small transformer in the places of the large networks.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         if name == "lenet5":
             found = Network(name, standfast.zoo.load("lenet5-mnist"), (1, 28, 28), "standfast.zoo, bundled weights")
         elif tiny:
-            module = ResNet20() if name == "resnet50" else VisionTransformer()
-            found = Network(name, module, (3, 32, 32), f"tiny: standfast.zoo, {type(module).__name__}")
+            options = {"side": 8, "width": 16, "layers": 2, "heads": 2, "feedforward": 32}
+            module = ResNet18(width=4) if name == "resnet50" else VisionTransformer(**options)
+            found = Network(name, module, (3, 8, 8), f"tiny: standfast.zoo, {type(module).__name__}")
         else:
             found = Network(name, *_build_large(name))
         for layer in found.module.modules():
@@ -89,8 +90,6 @@ def _build_large(name: str) -> tuple[nn.Module, tuple[int, ...], str]:
 
 def can_mix_precisions() -> bool:
     """Whether this version of standfast has mixed precision."""
-    import inspect
-
     return "mixed_precision" in inspect.signature(standfast.Model).parameters
 
 
@@ -126,7 +125,7 @@ class Record:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         draft = self.path.with_name(self.path.name + ".draft")
         draft.write_text(json.dumps(_make_plain(self.content), indent=1), encoding="utf-8")
-        os.replace(draft, self.path)
+        draft.replace(self.path)
 
 
 def _make_plain(value: Any) -> Any:
