@@ -30,6 +30,8 @@ Bound = float | Tensor
 #: whether `standfast.waits` shows on the CPU what a card would do
 PRETENDS_CARD = False
 
+_ON_CARD = 1 << 25  # numbers: more than 200 images of 224 x 224 pixels
+
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 _MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
 _MIX_2 = 0x94D049BB133111EB - (1 << 64)
@@ -185,6 +187,14 @@ def is_on_host(place: Tensor | torch.device) -> bool:
     """Whether a tensor, or the tensors of a device, are in the memory of the CPU, where NumPy can work on them."""
     device = place.device if isinstance(place, Tensor) else place
     return device.type == "cpu" and not (PRETENDS_CARD and device.index is not None)
+
+
+def count_at_once(on_host: int, place: Tensor | torch.device) -> int:
+    """How many numbers to work on at once: `on_host` on a CPU, as many as fit into a cache; on a card what fills it.
+
+    For work that needs up to a hundred bytes for each number.
+    """
+    return on_host if is_on_host(place) else max(on_host, _ON_CARD)
 
 
 def holds_everywhere(mask: Tensor) -> bool:

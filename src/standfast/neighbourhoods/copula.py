@@ -30,7 +30,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from standfast.tensors import send
+from standfast.tensors import count_at_once, send
 
 _SHRINKAGE = 1e-3
 _PRODUCTS = 1 << 18  # that are in memory at once: 2 MB
@@ -204,5 +204,5 @@ def _measure_length(noise: Tensor) -> Tensor:
 
 def _multiply(rows: Tensor, matrix: Tensor) -> Tensor:
     """`rows @ matrix.T`, each number by itself: the bits of a product of matrices depend on the number of rows."""
-    size = max(1, _PRODUCTS // max(1, matrix.numel()))
+    size = max(1, count_at_once(_PRODUCTS, matrix) // max(1, matrix.numel()))
     return torch.cat([(part[:, None] * matrix).sum(2) for part in torch.split(rows, size)])

@@ -25,7 +25,7 @@ from torch import Tensor
 from standfast.errors import as_number, check
 from standfast.similarity.rows import order_rows
 from standfast.similarity.windows import check_positions, check_window, dilate, window_minimum
-from standfast.tensors import is_on_host, widen_half
+from standfast.tensors import count_at_once, is_on_host, widen_half
 
 CHUNK_ELEMENTS = 1 << 17  # positions processed at a time; each needs about 40 bytes of working memory
 #: how equal values are ordered: by position, at random, or not at all (a set that needs a zero is then undefined)
@@ -224,7 +224,7 @@ def find_turns(picked: Tensor, shape: torch.Size) -> Tensor:
 
 def split_maps(*maps: Tensor) -> Iterator[Any]:
     """Split a batch of maps into split_maps of a bounded size; several batches are split at the same rows."""
-    rows = max(1, CHUNK_ELEMENTS // maps[0].shape[1:].numel())
+    rows = max(1, count_at_once(CHUNK_ELEMENTS, maps[0]) // maps[0].shape[1:].numel())
     parts = [torch.split(entry, rows) for entry in maps]
     return iter(parts[0]) if len(maps) == 1 else zip(*parts, strict=True)
 

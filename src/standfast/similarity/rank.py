@@ -19,6 +19,7 @@ from standfast.similarity.rows import (
     sort_rows,
     working_dtype,
 )
+from standfast.tensors import count_at_once
 
 CHUNK_ELEMENTS = 2**20  # features processed at a time; each needs about 100 bytes of working memory
 #: up to this number of features F, sums of products of doubled ranks, at most F (F^2 - 1) / 3, fit into 63 bits
@@ -84,7 +85,7 @@ def _by_chunks(function: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tenso
     """Apply a function of rows `(n, F)` to a bounded number of them at a time."""
     check_pair(a, b)
     x, y = a.detach().flatten(1), b.detach().flatten(1)
-    rows = max(1, CHUNK_ELEMENTS // x.shape[1])
+    rows = max(1, count_at_once(CHUNK_ELEMENTS, x) // x.shape[1])
     pairs = zip(torch.split(x, rows), torch.split(y, rows), strict=True)
     result = torch.cat([function(p, q) for p, q in pairs])
     result = torch.where(is_degenerate(a) | is_degenerate(b), 0, result)

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.tensors import is_on_host
+from standfast.tensors import count_at_once, is_on_host
 
 Estimator = Literal["centred", "paper"]
 
@@ -86,7 +86,7 @@ class WeightedMasks:
 
     def split_columns(self, copies: int) -> Iterator[Tensor]:
         """The masks of some features at a time, less their average, `(c, K)`; `copies` of them fit into a cache."""
-        size = max(1, CHUNK_ELEMENTS // (copies * len(self.masks)))
+        size = max(1, count_at_once(CHUNK_ELEMENTS, self.masks) // (copies * len(self.masks)))
         for masks, average in zip(torch.split(self.masks, size, 1), torch.split(self.average, size), strict=True):
             yield masks.T.contiguous().sub_(average[:, None])
 
@@ -205,7 +205,7 @@ def permuted_rho(problem: WeightedMasks, orders: Tensor, count: int) -> Tensor:
     """Rho `(count,)` with the explanation weights assigned to the masks in rotations of the orders `(b, K)`."""
     lanes, found = count_lanes(count, len(problem.masks)), []
     shift = problem.explanation.sum() * problem.average
-    for some in torch.split(orders, max(1, CHUNK_ELEMENTS // problem.masks.numel())):
+    for some in torch.split(orders, max(1, count_at_once(CHUNK_ELEMENTS, orders) // problem.masks.numel())):
         turned = problem.explanation[some]
         sums = torch.cat([sum_rotated(columns, turned, lanes) for columns in problem.split_columns(1)], 2)
         ranks = doubled_ranks(sums.flatten(0, 1)[:count] + shift, problem.grid[1])
@@ -222,7 +222,7 @@ def resampled_rho(problem: WeightedMasks, counts: Tensor, count: int) -> Tensor:
     """
     masks, found = len(problem.masks), []
     lanes, weights = count_lanes(count, masks), torch.stack((problem.prediction, problem.explanation))
-    for some in torch.split(counts, max(1, CHUNK_ELEMENTS // problem.masks.numel())):
+    for some in torch.split(counts, max(1, count_at_once(CHUNK_ELEMENTS, counts) // problem.masks.numel())):
         parts = []
         for columns in problem.split_columns(3):
             weighted = torch.stack((columns, columns, columns))

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 from standfast.algorithms.rare_events.estimate import Score, as_columns
 from standfast.algorithms.rare_events.moves import GaussianMoves, Moves, RandomWalk
 from standfast.algorithms.rare_events.priors import Prior
-from standfast.tensors import Streams, broadcast_rows, send
+from standfast.tensors import Streams, broadcast_rows, count_at_once, send
 
 Proposal = Literal["gaussian", "random_walk"]
 
@@ -156,7 +156,7 @@ class Population:
 
     def _chunks(self, count: int) -> list[slice]:
         """The particles, in parts whose size depends on the features only: a problem's bits depend on it."""
-        size = max(1, CHUNK_ELEMENTS // math.prod(self.prior.shape))
+        size = max(1, count_at_once(CHUNK_ELEMENTS, self.prior.device) // math.prod(self.prior.shape))
         return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
@@ -179,7 +179,7 @@ def take_particles(state: Tensor, parents: Tensor) -> Tensor:
     same = parents.shape[1] == state.shape[1]
     out = state if same else state.new_empty((*parents.shape, *state.shape[2:]))
     before, after = state.flatten(2), out.flatten(2)
-    features = max(1, CHUNK_ELEMENTS // max(parents.shape[1], state.shape[1]))
+    features = max(1, count_at_once(CHUNK_ELEMENTS, state) // max(parents.shape[1], state.shape[1]))
     for start in range(0, before.shape[2], features):
         part = slice(start, start + features)
         after[:, :, part] = before[:, :, part][rows, parents]

@@ -27,7 +27,7 @@ from standfast.explainers.perturbation.copies import (
 from standfast.explainers.perturbation.segmented import Features, PerChannel, Segmentation, SegmentedExplainer
 from standfast.gating import rows_of
 from standfast.model import Model, Output, count_padding, pad_rows, score_classes
-from standfast.tensors import send
+from standfast.tensors import count_at_once, send
 
 # eigenvalues below this share of the largest are rounding errors: no coalition says anything about their directions
 _RANK_TOLERANCE = 1e-10
@@ -91,7 +91,7 @@ class CoalitionExplainer(SegmentedExplainer):
             for features, group in groups.items():
                 members = send([i for i, m in enumerate(counts) if m == features], x.device)
                 own = torch.arange(len(group.masks), device=x.device)
-                for part in torch.split(members, max(1, _PRODUCTS // group.fit.numel())):
+                for part in torch.split(members, max(1, count_at_once(_PRODUCTS, members) // group.fit.numel())):
                     block = scores[numbers.starts[part, None] + own]
                     # not a matrix product: its last bits depend on the number of inputs and on their place in memory
                     weights[part, :features] = (group.fit * block[:, None]).sum(2)

@@ -40,7 +40,7 @@ from standfast.metrics.result import Result
 from standfast.model import Model
 from standfast.records import set_fields
 from standfast.segments import spatial_shape
-from standfast.tensors import draw_seed, send
+from standfast.tensors import count_at_once, draw_seed, send
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -163,7 +163,7 @@ class LogOdds(Metric):
         before, after = torch.full((2, *shape), torch.nan, dtype=torch.float64, device=inputs.device)
         erased = torch.zeros(*shape, math.prod(spatial), dtype=torch.bool, device=inputs.device)
         constant = torch.zeros(shape, dtype=torch.bool, device=inputs.device)
-        size = max(1, _ELEMENTS // inputs[0].numel())
+        size = max(1, count_at_once(_ELEMENTS, inputs) // inputs[0].numel())
         to_erase = belongs.nonzero()
         for part in torch.split(to_erase, size) if len(to_erase) else ():
             row, pair = part.unbind(1)
