@@ -18,6 +18,7 @@ from standfast.explainers import from_shap, from_zennit
 from standfast.function_calls import run_eagerly
 from standfast.metrics import AttributionAttack, WorstCase
 from standfast.neighbourhoods import Rotation
+from standfast.study.grid import LoadedModel, Samples
 from standfast.study.identity import fingerprint, model_fingerprint
 from standfast.study.store import tensor_digest
 from standfast.testing import small_transformer
@@ -290,12 +291,20 @@ def test_channels_last(name):
 
 
 HALF = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
+#: and a module in float32 that runs under autocast, with the channels last
+HALF_OR_MIXED = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, "mixed"], ids=str)
 #: how far a map's cosine may be from 1, and a value from the same one in float32: eight and eleven bits
-MISSING, APART = {torch.bfloat16: 0.01, torch.float16: 0.001}, {torch.bfloat16: 0.15, torch.float16: 0.04}
+MISSING = {torch.bfloat16: 0.01, torch.float16: 0.001, "mixed": 0.01}
+APART = {torch.bfloat16: 0.15, torch.float16: 0.04, "mixed": 0.15}
 
 
-def halve(dtype: torch.dtype, attention: bool = False) -> tuple[standfast.Model, standfast.Model, Tensor]:
-    """A model in half precision, one in float32 with the same weights, and the same inputs for both.
+def mix(module: nn.Module, batch_size: int = 16) -> standfast.Model:
+    module = module.to(memory_format=torch.channels_last)
+    return standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=batch_size, mixed_precision="bfloat16")
+
+
+def halve(dtype: torch.dtype | str, attention: bool = False) -> tuple[standfast.Model, standfast.Model, Tensor]:
+    """A model in half or mixed precision, one in float32 with the same weights, and the same inputs for both.
 
     The network has no max-pooling, whose winner depends on the last digit, and logits that differ by more than that.
     """
@@ -306,12 +315,14 @@ def halve(dtype: torch.dtype, attention: bool = False) -> tuple[standfast.Model,
             module[2] = nn.AvgPool2d(2)  # type: ignore[operator]
             for parameter in module.parameters():
                 parameter.data.mul_(2)
-        return module.to(dtype)
+        return module if dtype == "mixed" else module.to(dtype)
 
+    if dtype == "mixed":
+        return mix(make()), classify(make()), make_inputs()
     return classify(make()), classify(make().float()), make_inputs().to(dtype)
 
 
-@HALF
+@HALF_OR_MIXED
 @pytest.mark.parametrize("name", standfast.explainers.names())
 def test_maps_in_half_precision(name, dtype):
     half, single, inputs = halve(dtype, name.startswith(("attention_", "transformer_")))
@@ -319,7 +330,9 @@ def test_maps_in_half_precision(name, dtype):
     found, expected = explainer(half, inputs, targets), explainer(single, inputs.float(), targets)
     assert found.dtype == torch.float32
     alike = torch.cosine_similarity(found.flatten(1), expected.flatten(1))
-    assert alike.min() > 1 - MISSING[dtype]
+    # this map of the first input jumps where a sum changes its sign: weights that differ by 0.2% also give 0.82
+    jumps = name == "transformer_attribution" and dtype == "mixed"
+    assert (alike.median() if jumps else alike.min()) > 1 - MISSING[dtype]
     torch.testing.assert_close(found.norm(), expected.norm(), rtol=0.05, atol=0)
 
 
@@ -332,7 +345,7 @@ def test_small_numbers_in_float16(name):
     assert torch.cosine_similarity(found.flatten(1), expected.flatten(1)).min() > 0.999
 
 
-@HALF
+@HALF_OR_MIXED
 @pytest.mark.parametrize("name", standfast.metrics.names())
 def test_metrics_in_half_precision(name, dtype):
     half, single, inputs = halve(dtype)
@@ -346,7 +359,7 @@ def test_metrics_in_half_precision(name, dtype):
         assert torch.equal(metric(other, "input_x_gradient", inputs).value, found.value)  # for any batch size
 
 
-@HALF
+@HALF_OR_MIXED
 @pytest.mark.parametrize("search", searches.names())
 def test_searches_in_half_precision(search, dtype):
     half, single, inputs = halve(dtype)
@@ -357,7 +370,7 @@ def test_searches_in_half_precision(search, dtype):
     assert found.inputs.dtype == torch.float32
 
 
-@HALF
+@HALF_OR_MIXED
 def test_evaluate_in_half_precision(dtype):
     """Every metric, with the files and the table of a study; the values are those of the metric alone."""
     half, _, inputs = halve(dtype)
@@ -369,12 +382,14 @@ def test_evaluate_in_half_precision(dtype):
     assert own.to_list() == pytest.approx(metrics[name](half, "gradcam", inputs[:2]).value.tolist())
 
 
-@HALF
+@HALF_OR_MIXED
 def test_half_precision_has_an_identity_of_its_own(dtype):
     """A study must not take its results for those of the same weights in float32."""
     half, single, _ = halve(dtype)
     assert model_fingerprint(half) == model_fingerprint(halve(dtype)[0])
     assert model_fingerprint(half) != model_fingerprint(single)
+    if dtype == "mixed":
+        return
     assert tensor_digest(torch.ones(2, dtype=dtype)) != tensor_digest(torch.ones(2))
     assert tensor_digest(torch.ones(2, dtype=dtype)) != tensor_digest(torch.zeros(2, dtype=dtype))
 
@@ -407,6 +422,22 @@ def test_a_model_that_returns_half_precision():
     assert model.logits(make_inputs()).dtype == torch.float32
     metric = WorstCase(standfast.LinfBall(0.1), budget=30)
     assert metric(model, "gradcam", make_inputs()).value.isfinite().all()
+
+
+def test_mixed_precision_is_kept_for_another_device_and_refused_where_it_cannot_be():
+    """Workers make the model of a certain card again, from the one that is there."""
+    x, samples = make_inputs(), Samples(make_inputs())
+    model = mix(make_module(), 24)
+    again = LoadedModel(model).model(samples, "cpu:0")
+    assert again is not model
+    assert torch.equal(again.logits(x), model.logits(x))
+    assert model_fingerprint(again) == model_fingerprint(model)
+    assert not torch.equal(classify(make_module()).logits(x), model.logits(x))
+    for module in (make_module().bfloat16(), make_module().double()):
+        with pytest.raises(ArgumentError, match="mixed_precision"):
+            mix(module)
+    with pytest.raises(ArgumentError, match="mixed_precision"):
+        standfast.Model(make_module(), (0.0, 1.0), mixed_precision="float16")  # type: ignore[arg-type]
 
 
 @HALF

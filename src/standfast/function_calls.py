@@ -16,6 +16,7 @@ import sys
 import threading
 from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import FunctionType, TracebackType
 from typing import Any, ClassVar
 
@@ -256,6 +257,18 @@ def _describe(node: Node) -> str:
         return f"the autograd function {kind.__name__!r}: write it with functions of torch"
     name = type(node).__name__.rpartition("::")[2]
     return f"compiled code, such as TorchScript (here {name!r}): explain the module that it was made from"
+
+
+def remember_autocast(values: Tensor) -> Callable[[], torch.autocast]:
+    """A function that gives a context with autocast as it is now; a backward pass runs without it."""
+    kind = values.device.type
+    return partial(
+        torch.autocast,
+        kind,
+        torch.get_autocast_dtype(kind),
+        enabled=torch.is_autocast_enabled(kind),
+        cache_enabled=False,
+    )
 
 
 def bind_arguments(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -245,10 +245,12 @@ class Model:
         forward: a function `(module, x) -> logits`, for a module where `module(x)` does not return logits: for example
             a module with keyword arguments, with further inputs that are the same for every row, or with an output
             that is no tensor. The module is then wrapped (`ForwardWrapper`); its layers keep their names.
+        mixed_precision: `"bfloat16"` runs a float32 module under `torch.autocast` in bfloat16, which is faster on
+            accelerators. Preprocessing, logits, maps and all that is computed of them stay float32 or float64.
 
     Raises:
-        ArgumentError: `bounds` is no range, `batch_size` is below 1, `module` is no `torch.nn.Module`, or it is a
-            program that was exported in training mode.
+        ArgumentError: `bounds` is no range, `batch_size` is below 1, `module` is no `torch.nn.Module`, it is a program
+            that was exported in training mode, or `mixed_precision` is asked for a module that is not in float32.
 
     >>> _ = torch.manual_seed(0)
     >>> model = Model(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), bounds=(0.0, 1.0), device="cpu")
@@ -268,6 +270,7 @@ class Model:
         device: str | torch.device = "auto",
         batch_size: int | Literal["auto"] = "auto",
         forward: Callable[[nn.Module, Tensor], Tensor] | None = None,
+        mixed_precision: Literal["bfloat16"] | None = None,
     ) -> None:
         hint = "; Model.from_callable takes a function of arrays, such as predict_proba"
         check(isinstance(module, nn.Module), "module", "a torch.nn.Module", type(module).__name__ + hint)
@@ -284,6 +287,14 @@ class Model:
         self.dtype = widen_half(torch.empty(0, dtype=self.precision)).dtype
         if self.dtype != self.precision:
             forward = functools.partial(_run_in, self.precision, forward or operator.call)
+        check(mixed_precision in (None, "bfloat16"), "mixed_precision", "'bfloat16' or None", repr(mixed_precision))
+        self.mixed_precision = mixed_precision
+        if mixed_precision is not None:
+            fits = self.precision == torch.float32 and find_black_box(module) is None
+            check(fits, "mixed_precision", "None for a module that is not in float32", repr(mixed_precision))
+            self.precision = torch.bfloat16
+            if not _runs_mixed(module):  # as that of another `Model` does
+                forward = functools.partial(_run_mixed, forward or operator.call)
         module = module if forward is None else ForwardWrapper(module, forward)
         self.module = module
         self.preprocess = preprocess
@@ -856,6 +867,17 @@ def _comes_from_probabilities(node: Any) -> bool:
 def _run_in(dtype: torch.dtype, function: Callable[..., Tensor], module: nn.Module, x: Tensor) -> Tensor:
     """What the function makes of the module and `x` in this type."""
     return function(module, x.to(dtype))
+
+
+def _run_mixed(function: Callable[..., Tensor], module: nn.Module, x: Tensor) -> Tensor:
+    """What the function makes of the module and `x` under autocast in bfloat16."""
+    with torch.autocast(x.device.type, torch.bfloat16):
+        return function(module, x)
+
+
+def _runs_mixed(module: nn.Module) -> bool:
+    """Whether a module is one that `Model` has wrapped to run under autocast."""
+    return isinstance(module, ForwardWrapper) and getattr(module.function, "func", None) is _run_mixed
 
 
 def _unwrap(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

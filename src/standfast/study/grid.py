@@ -83,7 +83,8 @@ class LoadedModel(ModelSource):
         if ":" not in device or torch.device(device) == ready.device:
             return ready
         lower, upper = ready.bounds
-        return Model(ready.module, (lower, upper), ready.preprocess, device, ready.batch_size)
+        mixed = ready.mixed_precision
+        return Model(ready.module, (lower, upper), ready.preprocess, device, ready.batch_size, mixed_precision=mixed)
 
 
 def is_text(name: str) -> bool:

@@ -31,7 +31,7 @@ from standfast.explainers.propagation.attention_rules import (
 )
 from standfast.explainers.propagation.relevance_rules import QUOTIENTS
 from standfast.explainers.propagation.taylor_rules import replace_carriers
-from standfast.function_calls import split_names
+from standfast.function_calls import remember_autocast, split_names
 
 _SUMS = split_names("add __add__ __radd__ sub __sub__ __rsub__ rsub")
 _SCALINGS = QUOTIENTS | split_names("mul __mul__ __rmul__")
@@ -51,7 +51,7 @@ class _Divide(Function):
 
     @staticmethod
     def forward(ctx: Any, out: Tensor, mode: RelevanceMode, rule: _Rule, *sources: Tensor) -> Tensor:
-        ctx.mode, ctx.rule = mode, rule
+        ctx.mode, ctx.rule, ctx.autocast = mode, rule, remember_autocast(out)
         ctx.save_for_backward(*sources)
         ctx.set_materialize_grads(False)
         return out.clone()  # the module may overwrite it
@@ -62,7 +62,8 @@ class _Divide(Function):
         sources = ctx.saved_tensors
         if g is None or not ctx.mode.follows_rules:
             return g, None, None, *[None] * len(sources)
-        return None, None, None, *ctx.rule(sources, g)
+        with ctx.autocast():
+            return None, None, None, *ctx.rule(sources, g)
 
 
 class PositiveRule(RelevanceMode):

@@ -12,7 +12,14 @@ from torch.autograd import Function
 
 from standfast.explainers.propagation.difference_rules import MAX_POOLS, find_carriers, take_inplace_flag
 from standfast.explainers.propagation.relevance_rules import MOVES, PASS_THROUGH, PassThrough, make_rule_error
-from standfast.function_calls import FunctionMode, bind_arguments, find_tensors, split_names, strip_underscore
+from standfast.function_calls import (
+    FunctionMode,
+    bind_arguments,
+    find_tensors,
+    remember_autocast,
+    split_names,
+    strip_underscore,
+)
 
 _WEIGHTED = split_names("linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")
 _PRODUCTS = split_names("matmul __matmul__ mm addmm")
@@ -116,13 +123,14 @@ class Share(Function):
     @staticmethod
     def forward(ctx: Any, source: Tensor, function: Callable[[], Tensor], rule: Rule) -> Tensor:
         ctx.save_for_backward(source)
-        ctx.rule = rule
+        ctx.rule, ctx.autocast = rule, remember_autocast(source)
         return function()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (source,) = ctx.saved_tensors
-        return ctx.rule(source, gradients[0]), None, None
+        with ctx.autocast():
+            return ctx.rule(source, gradients[0]), None, None
 
 
 class _Sum(Function):
