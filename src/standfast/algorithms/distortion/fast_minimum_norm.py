@@ -127,7 +127,8 @@ class FastMinimumNorm(Attack):
         rows = space.rows
         together = max(_TOGETHER, count)
         for first in range(0, order.shape[1], together):
-            rows = rows[(least[rows, first] < distance[rows, 0]) | distance[rows, 0].isinf()]
+            if first:
+                rows = rows[(least[rows, first] < distance[rows, 0]) | distance[rows, 0].isinf()]
             if not len(rows):
                 break
             rivals = order[rows, first : first + together]

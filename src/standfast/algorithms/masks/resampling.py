@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from standfast.tensors import count_at_once, is_on_host
+from standfast.tensors import count_at_once, holds_everywhere, is_on_host, send
 
 Estimator = Literal["centred", "paper"]
 
@@ -40,14 +40,14 @@ class WeightedMasks:
     masks: Tensor
     prediction: Tensor
     explanation: Tensor
-    grid: tuple[float, float]
+    grid: tuple[Tensor, Tensor]
     centred: bool = False
 
     @classmethod
     def of(cls, masks: Tensor, prediction: Tensor, explanation: Tensor) -> WeightedMasks:
         """The problem of finite weights `(K,)`, as the published sums take them."""
         weights = prediction.to(torch.float64), explanation.to(torch.float64)
-        grid = [_GRID * float(w.abs().sum()) for w in weights]
+        grid = [_GRID * w.abs().sum() for w in weights]
         return cls(masks.to(torch.float64), *weights, (grid[0], grid[1]))
 
     def find_identifiable(self) -> Tensor:
@@ -91,7 +91,7 @@ class WeightedMasks:
             yield masks.T.contiguous().sub_(average[:, None])
 
 
-def doubled_ranks(values: Tensor, grid: float) -> Tensor:
+def doubled_ranks(values: Tensor, grid: float | Tensor) -> Tensor:
     """Twice the centred average rank of each value in its row; `(N, m)` in float64, whole numbers that sum to 0.
 
     Values that agree after rounding to multiples of `grid` share their average rank. O(m log m) a row.
@@ -99,12 +99,13 @@ def doubled_ranks(values: Tensor, grid: float) -> Tensor:
     >>> doubled_ranks(torch.tensor([[0.3, 0.1, 0.1 + 1e-9]]), grid=1e-6)
     tensor([[ 2., -1., -1.]], dtype=torch.float64)
     """
-    values = (values / grid).round() + 0.0 if grid > 0 else torch.zeros_like(values)  # -0.0 and 0.0 are a tie
+    grid = grid if isinstance(grid, Tensor) else values.new_full((), grid)
+    values = torch.where(grid > 0, (values / grid).round() + 0.0, 0.0)  # -0.0 and 0.0 are a tie
     order = order_rows(values)  # ties share a rank, so any order will do
     ordered, count = values.gather(1, order), values.shape[1]
     place = torch.arange(count, device=values.device)
     differs = ordered[:, 1:] != ordered[:, :-1]
-    if bool(differs.all()):  # mostly so, and then most of the work is saved
+    if holds_everywhere(differs):  # mostly so, and then most of the work is saved
         ranks = (2 * place - (count - 1)).to(torch.float64).expand_as(order)
         return torch.empty_like(ordered).scatter_(1, order, ranks)
     starts, ends = torch.ones_like(ordered, dtype=torch.bool), torch.ones_like(ordered, dtype=torch.bool)
@@ -264,7 +265,7 @@ def population_interval(rho: Tensor, resampled: Tensor) -> Tensor:
     shrinkage = reliability.clamp(min=_RELIABLE).prod(1).sqrt()[:, None]
     half = (ends[:, 1:] - ends[:, :1]) / 2
     corrected = torch.cat([rho[:, None] - half, rho[:, None] + half], dim=1) / shrinkage
-    unknown = torch.tensor([-1.0, 1.0], dtype=ends.dtype, device=ends.device)
+    unknown = send([-1.0, 1.0], ends.device, ends.dtype)
     corrected = torch.where((reliability.amin(1) < _RELIABLE)[:, None], unknown, corrected)
     low, high = torch.minimum(ends[:, 0], corrected[:, 0]), torch.maximum(ends[:, 1], corrected[:, 1])
     return torch.stack([torch.minimum(low, rho), torch.maximum(high, rho)], dim=1).clamp(-1.0, 1.0)
