@@ -2,9 +2,9 @@
 
     python benchmarks/synchronisations.py [--device cuda] [--out FILE] [--only NAME ...] [--places]
 
-Each is run on a tiny network four times: with little and with much work, of one and of four samples, and in large and
-in small batches. Without a card, `standfast.waits` counts; with one, its driver does, and the last column has the
-count of a run on the CPU. The columns:
+Each is run on a tiny network several times: with little and with much work, or in large and in small batches where
+there is no such choice; for one and for four samples. Without a card, `standfast.waits` counts; with one, its driver
+does. The columns:
 
 - start: waits that do not depend on the work;
 - round: more waits for each further round, a batch of inputs that are predicted or explained;
@@ -36,16 +36,16 @@ SHAPE = (1, 8, 8)
 SAMPLES = 4
 LARGE, SMALL = 4096, 16  # rows of a batch
 BALL = standfast.LinfBall(0.1)
-ATTACKS = "fmn:steps=5,second=5,polish=2", "fmn:steps=20,second=20,polish=8"
+ATTACKS = "fmn:steps=2,second=2,polish=1", "fmn:steps=6,second=6,polish=2"
 #: for each metric the options of little and of much work, where batches of another size say too little
-WORK: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "attribution_attack": ({"steps": 5}, {"steps": 20}),
+WORK: dict[str, tuple[dict[str, Any], ...]] = {
+    "attribution_attack": ({"steps": 2}, {"steps": 6}),
     "c_eval": ({"attack": ATTACKS[0]}, {"attack": ATTACKS[1]}),
-    "c_eval_plot": ({"attack": ATTACKS[0]}, {"attack": ATTACKS[1]}),
-    "near_affinity": ({"attack": ATTACKS[0]}, {"attack": ATTACKS[1]}),
+    "c_eval_plot": tuple({"attack": attack, "fractions": (0.2,)} for attack in ATTACKS),
+    "near_affinity": tuple({"attack": attack, "fractions": (0.3,)} for attack in ATTACKS),
     "misinterpretation_probability": (
-        {"threshold": 0.3, "floor": -8.0, "moves": 2},
-        {"threshold": 0.3, "floor": -16.0, "moves": 4},
+        {"threshold": 0.3, "floor": -3.0, "moves": 2, "first": 2.0},
+        {"threshold": 0.3, "floor": -6.0, "moves": 2, "first": 2.0},
     ),
 }
 #: explainers that take long by default, with less of what takes it
@@ -80,13 +80,13 @@ class Row:
     places: dict[str, int]
 
 
-def list_runs() -> Iterator[tuple[str, str, Run, Run]]:
-    """Kind, name, a run with little and one with much work."""
+def list_runs(budgets: tuple[int, int] = (200, 800)) -> Iterator[tuple[str, str, Run, Run]]:
+    """Kind, name, a run with little and one with much work; of searches with these budgets."""
     for name in searches:
-        yield "search", name, _make_search(name, 200), _make_search(name, 800)
+        yield "search", name, _make_search(name, budgets[0]), _make_search(name, budgets[1])
     for name in standfast.metrics.names():
-        little, much = WORK.get(name, ({}, {}))
-        yield "metric", name, _make_metric(name, little), _make_metric(name, much)
+        little, much = (_make_metric(name, options) for options in WORK.get(name, ({}, {})))
+        yield "metric", name, little, much if name in WORK else little
     for name in standfast.explainers.names():
         explainer = standfast.explainers.get(name, **QUICK.get(name, {}))
         yield "explainer", name, explainer, explainer
@@ -104,15 +104,19 @@ def measure(kind: str, name: str, little: Run, much: Run, device: str = "cpu") -
             run(model, x[:samples])
         return waits
 
-    count(much, SAMPLES, LARGE)  # what is computed once for a process
-    one, whole, longer = count(little, 1, LARGE), count(much, SAMPLES, LARGE), count(much, 1, LARGE)
-    cut = count(much, SAMPLES, SMALL)
-    per_round = max(_divide(longer, one), _divide(cut, whole))
+    if kind == "explainer":
+        count(much, SAMPLES, LARGE)  # what is computed once for a process
+    whole, longer = count(much, SAMPLES, LARGE), count(much, 1, LARGE)
+    if little is much:
+        one, per_round = longer, _divide(count(much, SAMPLES, SMALL), whole)
+    else:
+        one = count(little, 1, LARGE)
+        per_round = _divide(longer, one)
     further = whole.total - longer.total - per_round * (whole.rounds - longer.rounds)
     start = one.total - per_round * one.rounds
-    places = {f"{kind} {place}": count for (kind, place), count in cut.seen.most_common()}
-    places |= {f"driver {place}": count for place, count in cut.told.most_common()}
-    return Row(kind, name, start, per_round, further / (SAMPLES - 1), cut.rounds, cut.rows, places)
+    places = {f"{kind} {place}": count for (kind, place), count in whole.seen.most_common()}
+    places |= {f"driver {place}": count for place, count in whole.told.most_common()}
+    return Row(kind, name, start, per_round, further / (SAMPLES - 1), whole.rounds, whole.rows, places)
 
 
 def _divide(more: Waits, less: Waits) -> float:

@@ -135,7 +135,7 @@ class _Follow(TorchFunctionMode):
     """Follows the tensors on the pretended card through the functions of torch, and counts reads and copies."""
 
     def __init__(self, waits: Waits) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.waits, self.watches = waits, False  # whether `_Operations` counts
 
     def mark(self, values: Any) -> None:
@@ -155,7 +155,7 @@ class _Follow(TorchFunctionMode):
         given = find_tensors([*args, *kwargs.values()])
         host = [value for value in given if not _is_on_card(value)]
         on_card = len(host) < len(given)
-        if func == torch.Tensor.device.__get__:  # type: ignore[attr-defined]
+        if func == torch.Tensor.device.__get__:
             return _CARD if on_card else func(*args)
         goal = _find_goal(name, args, kwargs)
         self.watches = on_card and name not in _READS
