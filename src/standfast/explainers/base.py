@@ -338,7 +338,7 @@ def compute_path_gradients(
         for start in range(0, len(flat), size):
             rows = flat[start : start + size]
             used = len(rows)
-            padding = count_padding(used, size)
+            padding = count_padding(used, size, model.device)
             rows = make_leaf(pad_rows(rows, padding), create_graph)
             whose = owners[start : start + used]
             with rows_of(pad_rows(whose, padding)):

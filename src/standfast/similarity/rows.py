@@ -74,8 +74,10 @@ class _RowSum(Function):
 
 
 def _sum_rows(x: Tensor) -> Tensor:
+    if not is_on_host(x):
+        return x.sum(1)
     # NumPy has no bfloat16
-    if not is_on_host(x) or x.dtype == torch.bfloat16 or x.numel() > _CACHED_ELEMENTS:
+    if x.dtype == torch.bfloat16 or x.numel() > _CACHED_ELEMENTS:
         total: Tensor = _halve(x)
         return total
     try:

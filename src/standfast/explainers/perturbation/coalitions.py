@@ -118,7 +118,7 @@ def _forward_copies(
     for start in range(0, numbers.total, size):
         whose, which = numbers.owners[start : start + size], coalition[start : start + size]
         used = len(whose)
-        padding = count_padding(used, size)
+        padding = count_padding(used, size, model.device)
         whose, which = (pad_rows(t, padding) for t in (whose, which))
         # index_select copies whole rows and is several times as fast as indexing; lerp is faster than where, and exact
         # at weights 0 and 1

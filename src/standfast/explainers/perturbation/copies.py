@@ -121,7 +121,7 @@ def score_copies(
         rows = make_copies(max(start - count, 0), other) if len(other) else x[:0]
         if len(plain):
             rows = torch.cat([x.index_select(0, plain), rows])
-        padding = count_padding(len(rows), size)
+        padding = count_padding(len(rows), size, model.device)
         with rows_of(pad_rows(whose, padding)):
             logits = model.forward(pad_rows(rows, padding))[: len(whose)]
         if len(plain):

@@ -156,7 +156,7 @@ class ExtremalPerturbations(Explainer):
             found = []
             for start in range(0, count * many, size):
                 stop = min(start + size, count * many)
-                rows = torch.arange(start, stop + count_padding(stop - start, size), device=x.device).clamp(
+                rows = torch.arange(start, stop + count_padding(stop - start, size, x.device), device=x.device).clamp(
                     max=stop - 1
                 )
                 first, last = start // many, (stop - 1) // many
@@ -198,7 +198,7 @@ class ExtremalPerturbations(Explainer):
 def _compute_logits(model: Model, x: Tensor, start: int, size: int) -> Tensor:
     """Logits at `x[start : start + size]`, padded to a batch that is large enough."""
     stop = min(start + size, len(x))
-    rows = torch.arange(start, stop + count_padding(stop - start, size), device=x.device).clamp(max=stop - 1)
+    rows = torch.arange(start, stop + count_padding(stop - start, size, x.device), device=x.device).clamp(max=stop - 1)
     with rows_of(rows):
         return model.forward(x[rows])[: stop - start]
 
