@@ -231,6 +231,20 @@ def broadcast_rows(values: Tensor, like: Tensor) -> Tensor:
     return values.reshape(values.shape + (1,) * (like.ndim - values.ndim))
 
 
+def compile_loops(function: Callable[..., None], signature: str) -> Callable[..., None] | None:
+    """A function of numbers and NumPy arrays as machine code, cached on disk if possible; None without numba."""
+    try:
+        import numba
+    except ImportError:
+        return None
+    compiled: Callable[..., None]
+    try:
+        compiled = numba.njit(signature, nogil=True, cache=True)(function)
+    except (RuntimeError, OSError):  # no directory for the cache
+        compiled = numba.njit(signature, nogil=True)(function)
+    return compiled
+
+
 def available_cpus() -> int:
     """How many cores this process may use: those of its affinity, or fewer where a container has a quota."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)

@@ -3,9 +3,9 @@
 A card works while the host prepares what comes next. It falls idle where the host needs a number from it (`item`, `if
 x.any()`), a size that depends on values (`nonzero`, `x[mask]`), or a copy between both memories.
 
-Without a card, tensors are followed. What is moved to the model's device, or made of such a tensor, counts as on the
-card; all else is on the host. Code that reads `standfast.tensors.is_on_host` takes the card's path. With a card, its
-own driver is asked as well (`torch.cuda.set_sync_debug_mode`).
+Without a card, tensors are followed: what is moved to the model's device, or made of such a tensor, counts as on the
+card, and all else as on the host. `standfast.tensors.is_on_host` then answers as it would with a card. With a card, its
+driver is asked (`torch.cuda.set_sync_debug_mode`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import contextlib
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode, resolve_name
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from standfast import tensors
@@ -32,24 +32,16 @@ from standfast.model import Model
 _ROOT = str(Path(__file__).parent)
 #: what a tensor on the pretended card says of its device; plain "cpu" is the host
 _CARD = torch.device("cpu", 0)
-#: functions of Python that read values, and operations of torch that need a value or a size before they return
+#: functions that read values, that make tensors of Python's values, and that take tensors from both memories
 _READS = split_names("tolist item numpy __array__ __bool__ __int__ __float__ __index__ __contains__ __complex__")
-#: functions that take tensors from the host beside those on the card
-_TAKE_HOST = split_names("copy_ __getitem__ __setitem__")
+_MAKES = split_names("tensor as_tensor new_tensor")
+_TAKES_BOTH = split_names("copy_ __getitem__ __setitem__")
+#: operations of torch that need a value, or a size that depends on values, before they return
+_VALUE = split_names("_local_scalar_dense is_nonzero equal _linalg_check_errors")
+_SIZE = split_names(
+    "nonzero masked_select bincount _unique2 unique_dim unique_consecutive unique_dim_consecutive repeat_interleave"
+)
 _INDEXED = split_names("index index_put index_put_ _index_put_impl_")
-_OPERATIONS = {
-    "_local_scalar_dense": "value",
-    "is_nonzero": "value",
-    "equal": "value",
-    "_linalg_check_errors": "value",
-    "bincount": "size",
-    "nonzero": "size",
-    "masked_select": "size",
-    "_unique2": "size",
-    "unique_dim": "size",
-    "unique_consecutive": "size",
-    "unique_dim_consecutive": "size",
-}
 
 
 @dataclass
@@ -57,8 +49,8 @@ class Waits:
     """Where the host waited.
 
     Attributes:
-        seen: how often, by kind and by place in the package. The kinds: a `"value"` is read, a `"size"` depends on
-            values, a copy `"to host"` or `"to card"`, and `"mixed"` for an operation on tensors of both, which fails.
+        seen: how often, by kind and place. A `"value"` was read; a `"size"` depends on values; copies `"to host"` and
+            `"to card"`; `"mixed"` is an operation on tensors of both, which fails on a card.
         told: what the driver of a card reported, by place; empty without a card.
         rounds, rows: how many batches were predicted or explained, and inputs in them.
     """
@@ -70,8 +62,8 @@ class Waits:
 
     @property
     def total(self) -> int:
-        """How often the host waited: as the driver says, with a card."""
-        return self.told.total() or self.seen.total()
+        """How often the host waited."""
+        return self.seen.total() + self.told.total()
 
     def note_round(self, rows: int) -> None:
         """Count a round of so many inputs."""
@@ -85,23 +77,23 @@ def count_waits(model: Model) -> Iterator[Waits]:
     >>> model = Model(torch.nn.Linear(4, 3), bounds=(0.0, 1.0), device="cpu")
     >>> with count_waits(model) as waits:
     ...     logits = model.logits(torch.rand(5, 4))
-    >>> waits.total > 0
-    True
+    >>> waits.total > 0, waits.rows
+    (True, 5)
     """
-    waits, device, bounds = Waits(), model.device, model.bounds
-    if device.type != "cpu":
-        with _ask_driver(waits), model.watch(waits.note_round):
-            yield waits
-        return
-    follow = _Follow(waits)
-    for values in (*bounds, *model.module.parameters(), *model.module.buffers()):
-        follow.mark(values)
-    model.device, tensors.PRETENDS_CARD = _CARD, True
-    try:
-        with model.watch(waits.note_round), _Operations(follow), follow:
-            yield waits
-    finally:
-        model.device, tensors.PRETENDS_CARD = device, False
+    waits, device = Waits(), model.device
+    with model.watch(waits.note_round):
+        if device.type != "cpu":
+            with _ask_driver(waits):
+                yield waits
+            return
+        follow = _Follow(waits)
+        follow.mark([*model.bounds, *model.module.parameters(), *model.module.buffers()])
+        model.device, tensors.PRETENDS_CARD = _CARD, True
+        try:
+            with _Operations(follow), follow:
+                yield waits
+        finally:
+            model.device, tensors.PRETENDS_CARD = device, False
 
 
 def _find_place() -> str | None:
@@ -128,11 +120,10 @@ def _ask_driver(waits: Waits) -> Iterator[None]:
         elif (place := _find_place()) is not None:
             waits.told[place] += 1
 
+    mode = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings():
-        before = warnings.showwarning
-        warnings.simplefilter("always")
-        warnings.showwarning = show
-        mode = torch.cuda.get_sync_debug_mode()
+        before, warnings.showwarning = warnings.showwarning, show
+        warnings.filterwarnings("always", ".*synchronizing")
         torch.cuda.set_sync_debug_mode("warn")
         try:
             yield
@@ -141,13 +132,11 @@ def _ask_driver(waits: Waits) -> Iterator[None]:
 
 
 class _Follow(TorchFunctionMode):
-    """Follows the tensors on the pretended card through the functions of torch, and counts copies and reads."""
+    """Follows the tensors on the pretended card through the functions of torch, and counts reads and copies."""
 
     def __init__(self, waits: Waits) -> None:
-        super().__init__()
-        self.waits = waits
-        #: whether the function that runs has a tensor on the card, and what it waits for is not yet counted
-        self.watches = False
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.waits, self.watches = waits, False  # whether `_Operations` counts
 
     def mark(self, values: Any) -> None:
         """Put tensors onto the card."""
@@ -160,44 +149,34 @@ class _Follow(TorchFunctionMode):
             self.waits.seen[kind, place] += 1
 
     def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
-        name = getattr(func, "__name__", "")
+        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
         given = find_tensors([*args, *kwargs.values()])
-        on_card = [is_on_card(value) for value in given]
-        if name == "__get__" and (resolve_name(func) or "").endswith("device.__get__"):
-            return _CARD if on_card[0] else func(*args, **kwargs)
+        host = [value for value in given if not _is_on_card(value)]
+        on_card = len(host) < len(given)
+        if func == torch.Tensor.device.__get__:  # type: ignore[attr-defined]
+            return _CARD if on_card else func(*args)
         goal = _find_goal(name, args, kwargs)
-        self.watches = any(on_card) and name not in _READS
+        self.watches = on_card and name not in _READS
         try:
             result = func(*args, **kwargs)
         finally:
             self.watches = False
-        if goal == "host" or (goal is None and not any(on_card)):
-            if any(on_card) and isinstance(result, Tensor):
-                self.count("to host")
-                return result.view_as(result) if any(result is value for value in given) else result
-            return result
-        if name in _READS:
+        stays = goal == "host" or (goal is None and not on_card)  # on the host
+        if stays and goal and on_card:
+            self.count("to host")
+        elif on_card and name in _READS:
             self.count("value")
-        elif goal == "card" and (name in ("tensor", "as_tensor") or given) and not (given and all(on_card)):
+        elif (goal == "card" and (host or name in _MAKES)) or (on_card and not stays and _sends(name, args)):
             if not kwargs.get("non_blocking"):
                 self.count("to card")
-            result = result.view_as(result) if any(result is value for value in given) else result
-        elif name == "new_tensor" or _reads_host(name, args):
-            self.count("to card")
-        elif (
-            goal is None
-            and name not in _TAKE_HOST
-            and any(value.ndim for value, there in zip(given, on_card, strict=True) if not there)
-        ):
+        elif on_card and goal is None and name not in _TAKES_BOTH and any(value.ndim for value in host):
             self.count("mixed")
-        self.mark(list(result) if isinstance(result, tuple | list) else result)
+        if goal and any(result is value for value in given):
+            result = result.view_as(result)  # a copy on a card
+        if not stays:
+            self.mark(result)
         return result
 
 
@@ -205,54 +184,45 @@ class _Operations(TorchDispatchMode):
     """Counts the operations that wait, also within other functions."""
 
     def __init__(self, follow: _Follow) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.follow = follow
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
+        name, kwargs = func.overloadpacket.__name__, kwargs or {}
         if self.follow.watches:
-            name = func.overloadpacket.__name__
-            kind = _OPERATIONS.get(name)
-            masked = name in _INDEXED and _has_mask(args)
-            if masked or (name == "repeat_interleave" and kwargs.get("output_size") is None):
-                kind = "size"
-            if kind is not None:
-                self.follow.count(kind)
+            masked = name in _INDEXED and any(part is not None and part.dtype == torch.bool for part in args[1])
+            fills = masked and len(args) > 2 and args[2].numel() == 1  # a mask with one value needs no size
+            if name in _VALUE:
+                self.follow.count("value")
+            elif (name in _SIZE and kwargs.get("output_size") is None) or (masked and not fills):
+                self.follow.count("size")
         return func(*args, **kwargs)
 
 
-def is_on_card(value: Tensor) -> bool:
-    """Whether a tensor counts as on the card, inside `count_waits`."""
-    return getattr(value, "_standfast_card", False)
+def _is_on_card(value: Any) -> bool:
+    return hasattr(value, "_standfast_card")
 
 
 def _find_goal(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
-    """Where a call puts its result by its arguments: `"host"`, `"card"`, or None if they do not say."""
-    device = kwargs.get("device")
+    """Where a call puts its result, `"host"` or `"card"`; None if its arguments do not say."""
+    device = kwargs.get("device", "cpu" if name == "cpu" else None)
     if name == "to":
-        other = next((value for value in args[1:] if isinstance(value, str | torch.device | Tensor)), device)
-        device = (_CARD if is_on_card(other) else "cpu") if isinstance(other, Tensor) else other
+        device = next((value for value in args[1:] if isinstance(value, str | torch.device | Tensor)), device)
     if device is None:
-        return "host" if name == "cpu" else None
-    return "card" if torch.device(device) == _CARD else "host"
+        return None
+    there = _is_on_card(device) if isinstance(device, Tensor) else torch.device(device) == _CARD
+    return "card" if there else "host"
 
 
-def _reads_host(name: str, args: Sequence[Any]) -> bool:
-    """Whether a call of `copy_` or an index takes values or places from the host."""
-    if name not in _TAKE_HOST:
-        return False
+def _sends(name: str, args: Sequence[Any]) -> bool:
+    """Whether a call on a tensor of the card takes values or places from the host."""
+    if name not in _TAKES_BOTH:
+        return name == "new_tensor"
     values = args[-1]
-    if name != "__getitem__" and isinstance(values, Tensor) and not is_on_card(values):
+    if name != "__getitem__" and isinstance(values, Tensor) and not _is_on_card(values):
         return name == "copy_" or values.ndim > 0
-    index = args[1] if isinstance(args[1], tuple) else (args[1],)
-    places = any(isinstance(part, Tensor) and part.ndim > 0 and not is_on_card(part) for part in index)
-    return name != "copy_" and (places or any(isinstance(part, list) for part in index))
-
-
-def _has_mask(args: Sequence[Any]) -> bool:
-    """Whether the indices of a call have a mask, which asks for its size; filling one place needs none."""
-    masks = any(isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8) for index in args[1])
-    fills = len(args) > 2 and args[2].numel() == 1
-    return masks and not fills
+    index = () if name == "copy_" else args[1] if isinstance(args[1], tuple) else (args[1],)
+    places = any(isinstance(part, Tensor) and part.ndim > 0 and not _is_on_card(part) for part in index)
+    return places or any(isinstance(part, list) for part in index)

@@ -25,7 +25,7 @@ from torch import Tensor
 from standfast.errors import as_number, check
 from standfast.similarity.rows import order_rows
 from standfast.similarity.windows import check_positions, check_window, dilate, window_minimum
-from standfast.tensors import count_at_once, is_on_host, widen_half
+from standfast.tensors import compile_loops, count_at_once, is_on_host, widen_half
 
 CHUNK_ELEMENTS = 1 << 17  # positions processed at a time; each needs about 40 bytes of working memory
 #: how equal values are ordered: by position, at random, or not at all (a set that needs a zero is then undefined)
@@ -240,20 +240,6 @@ def _find_walk(device: torch.device, shape: torch.Size) -> Callable[..., None] |
 def compile_walk() -> Callable[..., None] | None:
     """`_walk` as machine code; None without numba (extra `fast`)."""
     return compile_loops(_walk, "void(int64[:, ::1], int64, int64, int64, int64[:, ::1])")
-
-
-def compile_loops(function: Callable[..., None], signature: str) -> Callable[..., None] | None:
-    """A function of numbers and NumPy arrays as machine code, cached on disk if possible; None without numba."""
-    try:
-        import numba
-    except ImportError:
-        return None
-    compiled: Callable[..., None]
-    try:
-        compiled = numba.njit(signature, nogil=True, cache=True)(function)
-    except (RuntimeError, OSError):  # no directory for the cache
-        compiled = numba.njit(signature, nogil=True)(function)
-    return compiled
 
 
 def _walk(order: Any, height: int, width: int, w: int, picked: Any) -> None:

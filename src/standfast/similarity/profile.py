@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check, is_number
-from standfast.similarity.diverse import compile_loops, find_turns, pick_from_maps, resolve_k, split_maps
+from standfast.similarity.diverse import find_turns, pick_from_maps, resolve_k, split_maps
 from standfast.similarity.local import check_rules, reduce_pair
 from standfast.similarity.rank import where_finite
 from standfast.similarity.rows import working_dtype
 from standfast.similarity.windows import Channels, check_channels, window_minimum
-from standfast.tensors import is_on_host, send
+from standfast.tensors import compile_loops, is_on_host, send
 
 
 def lens_distance(

@@ -340,7 +340,7 @@ class _Run:
         if not self.parents:
             return
         flat = torch.cat([own.flatten() for _, own in self.parents]).cpu()
-        parts = flat.split([own.numel() for _, own in self.parents])
+        parts = torch.split(flat, [own.numel() for _, own in self.parents])
         for (places, own), part in zip(self.parents, parts, strict=True):
             for place, row in zip(places, part.view(own.shape), strict=True):
                 self.histories[place].parents.append(row)
