@@ -125,7 +125,7 @@ def _divide(more: Waits, less: Waits) -> float:
 
 
 def _make_search(name: str, budget: int) -> Run:
-    options = {"population": 50} if name == "genetic" else {}
+    options = {"population": 12} if name == "genetic" else {}
     around = standfast.neighbourhoods.Rotation(20.0) if name == "grid" else BALL
     metric = standfast.metrics.WorstCase(around, search=searches[name](**options), budget=budget)
     return lambda model, x: metric(model, "input_x_gradient", x)

@@ -16,7 +16,7 @@ from standfast.testing import small_net
 from standfast.waits import count_waits
 
 BENCHMARK = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "synchronisations.py"))
-RUNS = {f"{kind}-{name}": (kind, name, *runs) for kind, name, *runs in BENCHMARK["list_runs"]((40, 100))}
+RUNS = {f"{kind}-{name}": (kind, name, *runs) for kind, name, *runs in BENCHMARK["list_runs"]((24, 48))}
 
 
 @pytest.mark.parametrize("which", RUNS)

@@ -187,6 +187,10 @@ class _Operations(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.follow = follow
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # the import of torch._dynamo takes seconds, and nothing is compiled here
+
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
