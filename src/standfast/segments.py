@@ -19,6 +19,7 @@ All other images are rescaled to [0, 100] and have ratio 0.5.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -30,7 +31,7 @@ from torch import Tensor
 from standfast.errors import check
 from standfast.records import TensorOption
 from standfast.superpixels import Image, Labels, convert_to_lab, quickshift, slic
-from standfast.tensors import send
+from standfast.tensors import send, thread_budget
 
 #: the smallest number of segments; metrics rank segments, and a ranking of fewer has no meaning
 FEWEST = 3
@@ -257,16 +258,18 @@ def _find_superpixels(inputs: Tensor, count: int, find: Callable[[Image], Labels
     """
     regular = make_grid(spatial_shape(inputs), count)
     width = max(most, int(regular.max()) + 1)
-    maps, fallback = [], []
-    for image in inputs.detach().double().cpu().numpy():
+
+    def cut(image: Image) -> Labels | None:
         low, high = image.min(), image.max()
-        found = regular
-        if high > low:
-            raw = find((image - low) / (high - low))
-            found = np.unique(raw, return_inverse=True)[1].reshape(regular.shape).astype(np.int64)
-        fits = high > low and least <= found.max() + 1 <= width
-        maps.append(found if fits else regular)
-        fallback.append(not fits)
+        if not high > low:
+            return None
+        found = np.unique(find((image - low) / (high - low)), return_inverse=True)[1]
+        return found.reshape(regular.shape).astype(np.int64) if least <= found.max() + 1 <= width else None
+
+    with ThreadPoolExecutor(thread_budget()) as pool:
+        cuts = list(pool.map(cut, inputs.detach().double().cpu().numpy()))
+    maps = [regular if each is None else each for each in cuts]
+    fallback = [each is None for each in cuts]
     counts = [int(found.max()) + 1 for found in maps]
     device, labels = inputs.device, torch.from_numpy(np.stack(maps))
     return Segments(send(labels, device), send(counts, device), width, send(fallback, device), tuple(counts))
