@@ -242,5 +242,5 @@ def saturate(inputs: Tensor, factor: Tensor, offset: Tensor, bounds: tuple[Tenso
     chroma = value - shares.amin(1, keepdim=True)
     coloured = chroma > 0
     most = torch.where(coloured, value, 1.0) / torch.where(coloured, chroma, 1.0)  # 1 / s
-    ratio = torch.minimum(factor + offset.to(shares) * most, most)
+    ratio = torch.minimum(factor + send(offset, shares.device, shares.dtype) * most, most)
     return inputs + (bounds[1] - bounds[0]) * (1 - ratio) * (value - shares)
