@@ -29,8 +29,8 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import standfast
-from standfast.charts import COLOURS
 from standfast.metrics import Probe
+from standfast.report.charts import COLOURS
 from standfast.study.executors import Executor, Processes, Ray
 from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.run import run_grid

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from papers.base import Column, Scale, Table
 from papers.reading import Verdict
-from standfast.presentation.base import format_number
+from standfast.results.formatting import format_number
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

@@ -29,8 +29,8 @@ from standfast.algorithms.masks.random_masks import (
     measure_consistency,
     plan_checks,
 )
-from standfast.charts import COLOURS
-from standfast.report.render import CONFIG
+from standfast.report.charts import COLOURS
+from standfast.report.page.render import CONFIG
 from standfast.statistics.paired import bootstrap_interval
 from standfast.statistics.pooling import pool_inputs
 from standfast.tensors import Streams

@@ -31,13 +31,9 @@ LAYERS = (
     ("zoo",),
     ("training",),
     ("study",),
-    ("charts",),
-    ("presentation",),
-    ("plots",),
+    ("results",),
     ("report",),
-    ("findings",),
     ("evaluation",),
-    ("export",),
     ("checks",),
     ("evidence",),
     ("pytest_plugin",),
@@ -51,11 +47,9 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FORBIDDEN = {
     "algorithms": {"similarity", "model", "explainers"},
     "statistics": {"similarity", "model", "explainers", "algorithms"},
-    "charts": {"similarity", "model", "explainers", "algorithms", "metrics", "data", "zoo", "study"},
     "segments": {"similarity", "model", "explainers", "algorithms"},
-    "presentation": {"model", "explainers", "data", "zoo"},
-    "report": {"model", "explainers", "algorithms", "data", "zoo"},
-    "plots": {"model", "explainers", "algorithms", "data", "zoo", "study", "charts"},
+    "results": {"similarity", "model", "explainers", "algorithms", "data", "zoo"},
+    "report": {"model", "explainers", "data", "zoo"},
     "data": {"model", "explainers", "algorithms", "metrics"},
     "zoo": {"explainers", "algorithms", "metrics"},
     "model": {"similarity"},
@@ -117,7 +111,22 @@ def test_metrics_know_nothing_of_their_presentation() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("house", ["metrics", "presentation"])
+def test_charts_are_made_from_plain_numbers() -> None:
+    allowed = {name for names in LAYERS[:2] for name in names} | {"statistics", "results", "report"}
+    files = sorted((ROOT / "report" / "charts").glob("*.py"))
+    assert {name for file in files for name in imported_layers(file)} <= allowed
+    wrong = [
+        node.module
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith("standfast.report")
+        and not (node.module or "").startswith("standfast.report.charts")
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("house", ["metrics", "report/presentation"])
 def test_rooms_of_papers_do_not_import_each_other(house: str) -> None:
     rooms = {folder.name for folder in (ROOT / house).iterdir() if (folder / "__init__.py").is_file()}
     assert "safari" in rooms
@@ -125,7 +134,8 @@ def test_rooms_of_papers_do_not_import_each_other(house: str) -> None:
     for file in sorted((ROOT / house).glob("*/*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             parts = (node.module or "").split(".") if isinstance(node, ast.ImportFrom) else []
-            if parts[:2] == ["standfast", house] and set(parts[2:3]) & (rooms - {file.parent.name}):
+            at, others = len(Path(house).parts) + 1, rooms - {file.parent.name}
+            if parts[:at] == ["standfast", *Path(house).parts] and set(parts[at : at + 1]) & others:
                 wrong.append(f"{file.relative_to(ROOT)} imports {node.module}")
     assert wrong == []
 

@@ -17,7 +17,7 @@ from installed_plugin import install
 from standfast.errors import ArgumentError, StandfastError
 from standfast.metrics import AOPC, Metric, metrics
 from standfast.registry import Registry
-from standfast.study.results import load_results
+from standfast.results import load_results
 from standfast.testing import METRIC_CHECKS
 
 ROOT = Path(__file__).parent.parent
@@ -91,7 +91,7 @@ def test_files_of_the_page_register_themselves(page: Page) -> None:
 import blur, deletion, blur_presentation, contrast, fading, overlap, stripes
 import torch
 import standfast
-from standfast.presentation import presentation_of
+from standfast.results import presentation_of
 assert {"blur_consistency", "deletion"} <= set(standfast.metrics.names())
 assert standfast.metrics.get("blur_consistency", size=5) == blur.BlurConsistency(5)
 assert standfast.explainers.get("contrast:gain=2.0") == contrast.Contrast(2.0)

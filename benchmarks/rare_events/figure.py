@@ -8,9 +8,9 @@ from cases import COMPARED
 from scipy import stats
 from tables import Summary, select_kind
 
-from standfast.charts import COLOURS, INK
-from standfast.charts.base import SHAPES
-from standfast.report.render import CONFIG
+from standfast.report.charts import COLOURS, INK
+from standfast.report.charts.base import SHAPES
+from standfast.report.page.render import CONFIG
 
 #: panels of the figure
 SHOWN = (

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from standfast.algorithms import RareEventEstimate, StandardNormal, subset_simulation
 from standfast.algorithms.rare_events.subset_sampling import count_moves, plan_sizes
-from standfast.charts import COLOURS, INK
+from standfast.report.charts import COLOURS, INK
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "references"))
 from traps import TRAPS, meatball

@@ -26,8 +26,8 @@ import jinja2
 from ruamel.yaml import YAML
 
 from standfast import ArgumentError
-from standfast.export import summary
-from standfast.presentation import Reading, format_number, presentation_of
+from standfast.report.exports import summary
+from standfast.results import ValueSpec, format_number, presentation_of
 from standfast.statistics.comparison import Comparison, ControlTest
 from standfast.statistics.paired import Interval
 from standfast_board.comparison import Board, Column, Row, arrange_boards
@@ -64,7 +64,7 @@ class Line:
     Attributes:
         row: the explainer.
         state: of its numbers of this metric.
-        number: its row of `standfast.export.summary`.
+        number: its row of `standfast.report.exports.summary`.
         samples: how many samples were tried.
         verdict: `"best"`, `"tied"`, `"worse"`, `"undecided"`, or `"unranked"`.
         gap, p: the median of the paired differences from the best, and the p-value of their test; None for the best.
@@ -89,7 +89,7 @@ class Section:
         id: of the part of the page.
         column: the metric with its options.
         question: what it asks.
-        reading: how its values are read.
+        spec: how its values are read.
         compared_by: another column than that of the reading, by which explainers are compared; empty for none.
         comparison: the tests; None where nothing can be compared.
         lines: the explainers, the best first, and controls last.
@@ -99,7 +99,7 @@ class Section:
     id: str
     column: Column
     question: str
-    reading: Reading
+    spec: ValueSpec
     compared_by: str
     comparison: Comparison | None
     lines: Sequence[Line]
@@ -304,10 +304,11 @@ def _make_section(
     states: Mapping[str, Verification],
 ) -> Section:
     own, options = presentation_of(column.about["metric"], column.about["direction"]), dict(column.about["options"])
-    reading = own.reading(options)
+    spec = own.value_spec(options)
     key = (board.data, board.model, column.label)
-    comparison = board.results.comparisons.get(key)
-    tests = {test.explainer: test for test in board.results.control_tests.get(key, [])}
+    found = board.results.summary.find(*key)
+    comparison = None if found is None else found.comparison
+    tests = {} if found is None else {test.explainer: test for test in found.control_tests}
     lines = []
     for row in board.rows:
         number = numbers.get(row.name)
@@ -317,9 +318,9 @@ def _make_section(
             compared = _compare(row.name, number, comparison)
             lines.append(Line(row, state, number, samples, *compared, tests.get(row.name)))
     lines.sort(key=lambda line: (line.row.control, line.number["mean_rank"] or math.inf))
-    compared_by = "".join({number["column"] for number in numbers.values()} - {reading.column})
+    compared_by = "".join({number["column"] for number in numbers.values()} - {spec.column})
     unranked = [row for row in board.rows if not row.ranked and column.label in row.sources]
-    return Section(name, column, own.question(options), reading, compared_by, comparison, lines, unranked)
+    return Section(name, column, own.question(options), spec, compared_by, comparison, lines, unranked)
 
 
 def _compare(

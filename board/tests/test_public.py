@@ -35,7 +35,7 @@ def is_documented(module: str, name: str, pages: str) -> bool:
 def test_every_name_is_public() -> None:
     pages = "\n".join(page.read_text(encoding="utf-8") for page in API.rglob("*.md"))
     imports = list_imports()
-    assert ("standfast.export", "summary") in imports
+    assert ("standfast.report.exports", "summary") in imports
     for module, name in sorted(imports):
         listed = getattr(importlib.import_module(module), "__all__", ())
         assert name in listed or is_documented(module, name, pages), f"{module}.{name}"

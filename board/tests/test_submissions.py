@@ -17,8 +17,8 @@ from submission_builder import build, change, draw_values, seal, write
 
 import standfast
 from standfast import ArgumentError
-from standfast.export import summary
 from standfast.metrics.base import plain
+from standfast.report.exports import summary
 from standfast.study.file.evaluations import import_explainer
 from standfast.study.file.spec import load_study
 from standfast_board import SubmissionError, make_submission, read_submission, verify_submission

@@ -43,7 +43,7 @@ from papers.reading import (
 )
 from standfast import data, zoo
 from standfast.data.dataset import Dataset
-from standfast.presentation.base import format_number
+from standfast.results.formatting import format_number
 from standfast.statistics.paired import midranks
 from standfast.tensors import Array
 

@@ -109,7 +109,7 @@ def test_output_of_the_readme() -> None:
     code = README.partition("## Ten lines of Python")[2].partition("```python\n")[2].partition("```")[0]
     namespace: dict[str, object] = {}
     exec(code.partition("print(found)")[0], namespace)
-    found = standfast.export.summary(namespace["found"])
+    found = standfast.report.exports.summary(namespace["found"])
     shown = README.partition("```text\n")[2].partition("```")[0]
     for name in ("saliency", "input_x_gradient", "gradcam"):
         (line,) = re.findall(rf"^{name} +-?[0-9].*$", shown, re.M)

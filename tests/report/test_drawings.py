@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 from report_builder import Builder
 
-from standfast.charts import GalleryRow, Picture
-from standfast.report.drawings import BLUE, FEATURES, RED, draw_row
+from standfast.report.charts import GalleryRow, Picture
+from standfast.report.page.drawings import BLUE, FEATURES, RED, draw_row
 from standfast.report.views import Contents
 
 RNG = np.random.default_rng(7)

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 
 import standfast
+from standfast.report import exports
 
 
 def contrast(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
     return inputs - inputs.mean()
 
 
-def page(found: standfast.Evaluation, out: Path) -> Path:
+def page(found: standfast.Results, out: Path) -> Path:
     return found.to_html(out / "report.html")
 
 
@@ -28,11 +29,9 @@ def main(out: Path) -> None:
     frame: pl.DataFrame = result.frame()
     similarity: Tensor = standfast.similarity.get("pearson")(digits.inputs[:1], digits.inputs[1:])
     explainers = {"own": explainer, "saliency": standfast.explainers.get("saliency")}
-    found: standfast.Evaluation = standfast.evaluate(
-        model, explainers, digits.inputs, [metric], out=out, progress=False
-    )
+    found: standfast.Results = standfast.evaluate(model, explainers, digits.inputs, [metric], out=out, progress=False)
     stored: standfast.Results = standfast.load_results(out)
-    latex: str = standfast.export.to_latex(found)
+    latex: str = exports.to_latex(found)
     generator = torch.Generator().manual_seed(0)
     box = standfast.algorithms.UnitBox(3)
     estimate = standfast.algorithms.monte_carlo(lambda x: x.sum(1) - 2.9, box, samples=100, generator=generator)

@@ -7,7 +7,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Literal
 
-from standfast.presentation.wording import format_count
+from standfast.results.formatting import format_count
 from standfast.statistics.decisions import Estimate, Outcome
 
 Better = Literal["higher", "lower"]

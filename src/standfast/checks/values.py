@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from standfast.presentation import Reading
-from standfast.report.summary import read_samples
+from standfast.results import ValueSpec
+from standfast.results.summary import read_samples
 from standfast.statistics.paired import to_bounds
 from standfast.tensors import Array
 
@@ -32,23 +32,23 @@ class SampleValues:
 _BEYOND_AN_END = 0.025
 
 
-def read_mistaken(reading: Reading) -> float:
+def read_mistaken(spec: ValueSpec) -> float:
     """The probability that a value lies beyond one end of its interval."""
-    return _BEYOND_AN_END if reading.log_probability else 0.0
+    return _BEYOND_AN_END if spec.log_probability else 0.0
 
 
-def read_values(reading: Reading, rows: pl.DataFrame) -> SampleValues:
+def read_values(spec: ValueSpec, rows: pl.DataFrame) -> SampleValues:
     """The values of the samples that count; over repeats their median."""
-    valid = reading.select_valid(rows)
+    valid = spec.select_valid(rows)
     skipped = rows["sample"].n_unique() - valid["sample"].n_unique() if len(rows) else 0
-    if reading.log_probability and {"low", "high"} <= set(rows.columns):  # an estimate, so its interval counts
+    if spec.log_probability and {"low", "high"} <= set(rows.columns):  # an estimate, so its interval counts
         valid = valid.filter(pl.col("high").is_not_null())
         found = valid.group_by("sample").agg(pl.col("low").fill_null(-math.inf).min(), pl.col("high").max())
         found = found.sort("sample")
         low, high = (np.asarray(found[name].cast(pl.Float64).to_numpy()) for name in ("low", "high"))
-        return SampleValues(found["sample"].to_numpy(), low, high, skipped, read_mistaken(reading))
+        return SampleValues(found["sample"].to_numpy(), low, high, skipped, read_mistaken(spec))
     if not len(valid):
         none = np.zeros(0)
         return SampleValues(none, none, none, skipped)
-    samples, numbers, flags = read_samples(reading, valid)
-    return SampleValues(samples, *to_bounds(numbers, flags, reading.censored_side), skipped)
+    samples, numbers, flags = read_samples(spec, valid)
+    return SampleValues(samples, *to_bounds(numbers, flags, spec.censored_side), skipped)

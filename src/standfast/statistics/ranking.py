@@ -142,7 +142,7 @@ def measure_agreement_interval(
 
 def rank_explainers(
     samples: pl.DataFrame,
-    readings: Mapping[str, Readable],
+    specs: Mapping[str, Readable],
     level: float = 0.05,
     unranked: Collection[str] = (),
 ) -> list[Ranking]:
@@ -158,7 +158,7 @@ def rank_explainers(
         unranked: explainers that are left out, as references.
     """
     found: list[Ranking] = []
-    for group in _arrange_groups(samples, readings, unranked):
+    for group in _arrange_groups(samples, specs, unranked):
         names, some = group.names, group.some
         if some.sum() < 2:
             continue
@@ -167,7 +167,7 @@ def rank_explainers(
             [name for name, has in zip(names, some, strict=True) if has],
             group.direction,
             group.censored[:, some],
-            group.reading.censored_side,
+            group.spec.censored_side,
             level,
         )
         absent = tuple(name for name, has in zip(names, some, strict=True) if not has)
@@ -176,7 +176,7 @@ def rank_explainers(
 
 
 def compare_controls(
-    samples: pl.DataFrame, readings: Mapping[str, Readable], controls: Collection[str], level: float = 0.05
+    samples: pl.DataFrame, specs: Mapping[str, Readable], controls: Collection[str], level: float = 0.05
 ) -> dict[tuple[str, str, str], list[ControlTest]]:
     """The tests of the explainers against their controls (`compare_with_controls`), by data, model and label.
 
@@ -184,7 +184,7 @@ def compare_controls(
     all controls that have any.
     """
     found: dict[tuple[str, str, str], list[ControlTest]] = {}
-    for group in _arrange_groups(samples, readings):
+    for group in _arrange_groups(samples, specs):
         names = [name for name, has in zip(group.names, group.some, strict=True) if has]
         tests = compare_with_controls(
             group.values[:, group.some],
@@ -192,7 +192,7 @@ def compare_controls(
             [name for name in names if name in controls],
             group.direction,
             group.censored[:, group.some],
-            group.reading.censored_side,
+            group.spec.censored_side,
             level,
         )
         if tests:
@@ -207,7 +207,7 @@ class _Group:
     data: str
     model: str
     label: str
-    reading: Readable
+    spec: Readable
     direction: Literal["higher", "lower"]
     names: tuple[str, ...]
     samples: tuple[int, ...]
@@ -221,23 +221,23 @@ class _Group:
 
 
 def _arrange_groups(
-    samples: pl.DataFrame, readings: Mapping[str, Readable], unranked: Collection[str] = ()
+    samples: pl.DataFrame, specs: Mapping[str, Readable], unranked: Collection[str] = ()
 ) -> Iterator[_Group]:
     """The groups of labels that have a direction."""
     for (data, model, label), part in samples.group_by(["data", "model", "label"], maintain_order=True):
-        reading = readings.get(str(label))
-        if reading is None or reading.direction is None or reading.column not in part.columns:
+        spec = specs.get(str(label))
+        if spec is None or spec.direction is None or spec.column not in part.columns:
             continue
-        direction = reading.direction
+        direction = spec.direction
         check(direction in ("higher", "lower"), "direction", "'higher', 'lower' or None", repr(direction))
         explainers = [n for n in part["explainer"].unique(maintain_order=True).to_list() if n not in unranked]
         part = part.filter(pl.col("explainer").is_in(explainers))
         numbers = part["sample"].unique().sort().to_list()
-        values, censored = _arrange(part, reading, explainers, numbers)
-        middle, bounded = median_over_repeats(values, censored, reading.censored_side)
+        values, censored = _arrange(part, spec, explainers, numbers)
+        middle, bounded = median_over_repeats(values, censored, spec.censored_side)
         side: Literal["higher", "lower"] = "higher" if direction == "higher" else "lower"
         place = (str(data), str(model), str(label))
-        yield _Group(*place, reading, side, tuple(explainers), tuple(numbers), middle, bounded)
+        yield _Group(*place, spec, side, tuple(explainers), tuple(numbers), middle, bounded)
 
 
 def measure_agreements(rankings: Iterable[Ranking], level: float = 0.95) -> list[Agreement]:
@@ -277,14 +277,14 @@ def _kendalls_w(ranks: Array) -> Array:
         return np.asarray(between / (m * total))
 
 
-def _arrange(part: pl.DataFrame, reading: Readable, explainers: list[str], samples: list[int]) -> tuple[Array, Array]:
+def _arrange(part: pl.DataFrame, spec: Readable, explainers: list[str], samples: list[int]) -> tuple[Array, Array]:
     """Values and flags of censored ones, (repeats, samples, explainers); NaN where no value counts."""
-    value = pl.col(reading.column).cast(pl.Float64)
+    value = pl.col(spec.column).cast(pl.Float64)
     counts = (pl.col("status") == "ok") & value.is_finite().fill_null(False)
-    for name in reading.only:
+    for name in spec.only:
         counts &= pl.col(name).cast(pl.Boolean).fill_null(False) if name in part.columns else pl.lit(False)
     # without this column no value is censored
-    flags = reading.censored if reading.censored in part.columns else None
+    flags = spec.censored if spec.censored in part.columns else None
     part = part.filter(counts).select(
         "explainer",
         "sample",

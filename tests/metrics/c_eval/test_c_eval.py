@@ -15,8 +15,8 @@ from standfast.errors import ArgumentError
 from standfast.metrics import CEval, CEvalPlot, NearAffinity
 from standfast.metrics.c_eval import empty_distortion, fixed_features
 from standfast.metrics.c_eval.fixed_distortion import Distortions, DistortionSearch
-from standfast.presentation import presentation_of
-from standfast.presentation.c_eval.c_eval import _find_quartiles, compare_settings
+from standfast.report.presentation.c_eval.c_eval import _find_quartiles, compare_settings
+from standfast.results import presentation_of
 
 FEATURES = 12
 
@@ -300,8 +300,8 @@ def test_the_interval_is_the_gap_between_searches(lenet: standfast.Model, digits
     assert bool((result.low <= result.ratio)[known].all())
     assert bool((result.high >= result.ratio)[known].all())
     assert bool((result.search_gap >= 0)[known].all())
-    reading = presentation_of(CEval.name).reading(CEval().options())
-    assert (reading.censored, reading.censored_side) == ("bound", "lower")
+    spec = presentation_of(CEval.name).value_spec(CEval().options())
+    assert (spec.censored, spec.censored_side) == ("bound", "lower")
 
 
 def test_a_constant_map_is_degenerate(lenet: standfast.Model, digits: Tensor) -> None:

@@ -33,8 +33,8 @@ from standfast.metrics.coarse_to_fine.replacement import (
 )
 from standfast.metrics.coarse_to_fine.summary import Curves, summarise
 from standfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
-from standfast.presentation import presentation_of
 from standfast.report.views import Contents
+from standfast.results import presentation_of
 from standfast.tensors import content_keys, hashed_uniform
 
 SHAPES = {"grey": (1, 6, 7), "colour": (3, 5, 5), "series": (2, 17), "flat": (12,)}
@@ -572,15 +572,15 @@ def test_a_study_stores_what_the_numbers_of_the_whole_data_set_need(
     )
     assert done.failures == []
     assert {"area_top", "area_bottom", "no_positive", "std_error"} <= set(done.frame("corruption_curve").columns)
-    (view,) = Contents(done.results).views("corruption_curve")
+    (view,) = Contents(done).views("corruption_curve")
     names = ("drop_top", "drop_bottom", "corrupted_share", "fractions")
     stored = Curves.from_stored(arrays for _, arrays in view.lines("saliency", names, 100))
     direct = metric(lenet, "saliency", x)
     np.testing.assert_array_equal(stored.fractions, FEW)
     np.testing.assert_array_equal(stored.top, direct.drop_top)  # type: ignore[arg-type]
     assert summarise(stored, resamples=0).f1 == direct.f1
-    assert presentation_of(CorruptionCurve.name).reading({"order": ["bottom"]}).direction == "lower"
-    assert presentation_of(CorruptionCurve.name).reading(metric.options()).direction == "higher"
+    assert presentation_of(CorruptionCurve.name).value_spec({"order": ["bottom"]}).direction == "lower"
+    assert presentation_of(CorruptionCurve.name).value_spec(metric.options()).direction == "higher"
 
 
 def test_options_that_leave_the_value_as_it_is() -> None:

@@ -14,7 +14,7 @@ from torch import nn
 import standfast
 from standfast.metrics import LocalisationResult, RelevanceLocalisation
 from standfast.metrics.faithfulness.localisation import Regions, expand_regions, localise_relevance
-from standfast.presentation import presentation_of
+from standfast.results import presentation_of
 from standfast.study.file.spec import study_from
 from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import make_plan
@@ -241,7 +241,7 @@ def test_evaluate_of_a_data_set_finds_regions_by_their_name(tmp_path: Path) -> N
     metric = RelevanceLocalisation(data.extras["blocks"])
     for name in explainers:
         alone = metric(model, name, data.inputs, generator=torch.Generator().manual_seed(0))
-        rows = named.results.samples.filter(explainer=name).sort("sample")
+        rows = named.samples.filter(explainer=name).sort("sample")
         assert rows["mass_accuracy"].to_list() == alone.mass_accuracy.tolist()
         assert rows["pointing_hit"].to_list() == alone.pointing_hit.tolist()
         assert rows["chance"].to_list() == [12 / 72] * 6

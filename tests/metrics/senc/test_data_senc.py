@@ -17,7 +17,7 @@ from conftest import SHAPES, small_net
 from standfast.algorithms.masks.random_masks import draw_masks
 from standfast.explainers.baselines import RandomExplainer
 from standfast.metrics import DataSencResult, DataSensitivityConsistency
-from standfast.presentation.senc.data_sensitivity_consistency import lay_out
+from standfast.report.presentation.senc.data_sensitivity_consistency import lay_out
 from standfast.segments import LabelMap, segment
 from standfast.statistics.pooling import pool_inputs
 from standfast.study.grid import Grid, LoadedModel, Samples
@@ -291,7 +291,7 @@ def test_a_study_cuts_label_maps_with_the_samples(per_job: int) -> None:
         network, ["saliency"], x, [metric], progress=False, samples_per_job=per_job, controls=False
     )
     assert found.failures == []
-    assert found.results.samples.sort("sample").select(direct.columns).equals(direct)
+    assert found.samples.sort("sample").select(direct.columns).equals(direct)
 
 
 def test_label_maps_for_another_number_of_samples_are_refused() -> None:

@@ -1,0 +1,204 @@
+"""Results for other programs: data frames, CSV and Parquet files, LaTeX tables, and numbers for experiment trackers.
+
+Every function takes `Results`, which `evaluate`, `run_study` and `load_results` return, or the address of results.
+`frame`, `summary` and the functions that use them also take the `Result` of one metric. There are two forms of export:
+
+- `"samples"`: one row per data, model, explainer, configured metric, repeat and sample, all columns;
+- `"summary"`: one row per data, model, explainer and configured metric, a median (or mean) with its interval.
+
+>>> import standfast
+>>> digits = standfast.data.bundled("digits")[:3]
+>>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=digits.bounds)
+>>> metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=3)
+>>> found = standfast.evaluate(model, ["saliency", "random"], digits.inputs, {"max_sens": metric}, progress=False)
+>>> summary(found).select("explainer", "label", "count").rows()
+[('saliency', 'max_sens', 3), ('random', 'max_sens', 3)]
+>>> table_of_both = to_latex(found, caption="Sensitivity", label="tab:sensitivity")
+>>> print(table_of_both.splitlines()[1])
+\\begin{table}
+>>> class Writer:  # or torch.utils.tensorboard.SummaryWriter()
+...     def add_scalar(self, tag, value, step):
+...         print(tag)
+>>> _ = log_scalars(metric(model, standfast.explainers.get("saliency"), digits.inputs), Writer())
+max_sensitivity/median
+max_sensitivity/low
+max_sensitivity/high
+max_sensitivity/count
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import polars as pl
+
+from standfast.errors import MissingExtraError, check
+from standfast.metrics.result import Result
+from standfast.report.exports.latex import format_table
+from standfast.report.exports.rows import Source, list_rows, make_frame, open_results
+from standfast.report.exports.trackers import Sink, name_scalars, send_scalars
+from standfast.results.summary import Statistic
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "Sink",
+    "Source",
+    "frame",
+    "log_scalars",
+    "summary",
+    "to_csv",
+    "to_latex",
+    "to_pandas",
+    "to_parquet",
+]
+
+What = Literal["samples", "summary"]
+
+
+def summary(
+    source: Source | Result, *, statistic: Statistic = "median", labels: Sequence[str] | None = None
+) -> pl.DataFrame:
+    """One row per data set, model, explainer and configured metric.
+
+    The columns are
+
+    - `data`, `model`, `explainer`, `label`, `metric`;
+    - `column`: which column of the samples was summarised; `better`: `"higher"`, `"lower"` or null;
+    - `statistic`, its `value` over `count` samples; `low`, `high`: its interval, with the confidence `coverage`;
+    - `bound`: `"upper"` if the statistic lies at or below `value`, `"lower"` if at or above it, `"unknown"`, or null;
+    - `mean_rank` over samples; `best`: it has the best mean rank, and paired tests show some explainer to be worse;
+      `tied`: not best, but the tests do not show that it is worse. Both are false where the tests decide nothing.
+
+    Args:
+        source: the results.
+        statistic: `"median"` or `"mean"` over samples.
+        labels: which configured metrics; all by default.
+
+    Raises:
+        ArgumentError: no such label; a mean of censored values.
+    """
+    return make_frame(list_rows(source, statistic, labels))
+
+
+def frame(source: Source | Result, what: What = "samples", statistic: Statistic = "median") -> pl.DataFrame:
+    """The rows that `to_csv`, `to_parquet` and `to_pandas` export."""
+    check(what in ("samples", "summary"), "what", "'samples' or 'summary'", repr(what))
+    if what == "summary":
+        return summary(source, statistic=statistic)
+    return source.frame() if isinstance(source, Result) else open_results(source).samples
+
+
+def to_pandas(source: Source | Result, what: What = "samples", statistic: Statistic = "median") -> pd.DataFrame:
+    """The rows as a pandas data frame; null becomes NaN or None."""
+    try:
+        for name in ("pandas", "pyarrow"):  # polars hands its columns over through Arrow
+            importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtraError("a pandas data frame", "export") from error
+    return frame(source, what, statistic).to_pandas()
+
+
+def to_csv(
+    source: Source | Result, path: str | Path | None = None, what: What = "samples", statistic: Statistic = "median"
+) -> str:
+    """The rows as CSV with a header; null is an empty cell. The text is also written to `path` (UTF-8), if given.
+
+    A text that a spreadsheet would take for a formula, such as a name that begins with `=`, gets a `'` before it.
+    """
+    quoted = pl.col(pl.String).str.replace(r"^([=+\-@\t\r])", "'${1}")
+    text = frame(source, what, statistic).with_columns(quoted).write_csv()
+    if path is not None:
+        _write(path, text.encode())
+    return text
+
+
+def to_parquet(
+    source: Source | Result, path: str | Path, what: What = "samples", statistic: Statistic = "median"
+) -> Path:
+    """Write the rows as Parquet, which keeps the types of the columns, and return the path."""
+    buffer = io.BytesIO()
+    frame(source, what, statistic).write_parquet(buffer)
+    return _write(path, buffer.getvalue())
+
+
+def to_latex(
+    source: Source | Result,
+    path: str | Path | None = None,
+    *,
+    statistic: Statistic = "median",
+    labels: Sequence[str] | None = None,
+    caption: str | None = None,
+    label: str | None = None,
+    intervals: bool = True,
+) -> str:
+    """A LaTeX table for the package booktabs: a row per explainer, a column per configured metric.
+
+    The explainer with the best mean rank is bold, where paired tests show another to be worse. A dagger marks those
+    that the tests do not show to be worse than it. Notes with these meanings and the number of samples are comments
+    above the table, or part of the caption. The table of a single `Result` has no column for the explainer, whose name
+    it does not know.
+
+    Args:
+        source: the results.
+        path: where to write the table, if anywhere.
+        statistic: `"median"` or `"mean"` over samples.
+        labels: which configured metrics; all by default.
+        caption: puts the table into a float with this caption; special characters are escaped.
+        label: for `\\ref`, such as `tab:robustness`; it needs a caption.
+        intervals: whether to print intervals, in brackets.
+
+    Raises:
+        ArgumentError: no such label; no results; a mean of censored values.
+    """
+    text = format_table(list_rows(source, statistic, labels), caption, label, intervals)
+    if path is not None:
+        _write(path, text.encode())
+    return text
+
+
+def log_scalars(
+    source: Source | Result,
+    sink: Sink,
+    *,
+    step: int | None = None,
+    statistic: Statistic = "median",
+    labels: Sequence[str] | None = None,
+    prefix: str = "",
+) -> dict[str, float]:
+    """Log the summary's numbers to an experiment tracker, and return them by name.
+
+    The names are `label/explainer/median`, `.../low`, `.../high`, `.../count` and `.../mean_rank`.
+    They begin with the data set and the model where there are several of either.
+    Characters that not all trackers accept become underscores.
+    A median that is only bounded is called `median_at_most` or `median_at_least`.
+    Numbers that are not finite are left out.
+
+    Args:
+        source: the results.
+        sink: the module `mlflow` within a run, a `SummaryWriter` of TensorBoard, a run of Weights & Biases, or any
+            object with `log_metrics(metrics, step=...)`, `add_scalar(tag, value, step)` or `log(data, step=...)`.
+        step: the step of the training to which the results belong, if any.
+        statistic: `"median"` or `"mean"` over samples.
+        labels: which configured metrics; all by default.
+        prefix: the beginning of every name, such as `"standfast/"`.
+
+    Raises:
+        ArgumentError: the sink has none of these methods.
+    """
+    named = {prefix + name: value for name, value in name_scalars(list_rows(source, statistic, labels)).items()}
+    send_scalars(named, sink, step)
+    return named
+
+
+def _write(path: str | Path, content: bytes) -> Path:
+    from standfast.study.folders import write_atomically
+
+    path = Path(path)
+    write_atomically(path, content)
+    return path

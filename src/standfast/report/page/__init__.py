@@ -1,0 +1,1 @@
+"""The page: stored results as one HTML file that needs no other."""

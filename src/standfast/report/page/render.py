@@ -1,0 +1,145 @@
+"""Charts rendered: a static SVG within the page, the specification of the interactive view, and files for papers.
+
+The page's colours are CSS variables, so that one drawing serves light and dark mode: the colours of the palette and the
+ink of a specification become `var(--s0)` ... and `currentColor` in the page.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from standfast.report.charts import COLOURS, HOVER, INK, REFERENCE, Chart
+
+#: width of a static drawing in CSS pixels; on a screen of 320 pixels its letters are still about 9 pixels tall
+WIDTH = 400
+_QUIET = {"labelColor": INK, "titleColor": INK}
+CONFIG: Mapping[str, Any] = {
+    "aria": False,
+    "background": None,
+    "font": "sans-serif",
+    "view": {"stroke": None},
+    "axis": {
+        **_QUIET,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "titlePadding": 8,
+        "labelOpacity": 0.85,
+        "titleOpacity": 0.85,
+        "labelPadding": 5,
+        "gridColor": INK,
+        "gridOpacity": 0.1,
+        "domainColor": INK,
+        "domainOpacity": 0.35,
+        "tickColor": INK,
+        "tickOpacity": 0.35,
+        "tickSize": 4,
+    },
+    "axisQuantitative": {"tickCount": 5, "labelSeparation": 5},
+    "legend": {
+        **_QUIET,
+        "labelFontSize": 12,
+        "labelOpacity": 0.9,
+        "symbolSize": 70,
+        "layout": {"bottom": {"anchor": "start", "bounds": "full"}},  # from the left end of the names, not of the plot
+        "symbolOpacity": 1,
+        "rowPadding": 4,
+    },
+}
+
+
+@dataclass(frozen=True)
+class RenderedChart:
+    """A chart as the page needs it: a static drawing, the specification, and texts."""
+
+    svg: str
+    spec: str
+    alt: str
+    caption: str
+    heading: str
+
+
+def render_for_page(chart: Chart, number: int) -> RenderedChart:
+    """Render a chart for the page; `number` makes the ids of the drawing unique."""
+    import vl_convert
+
+    static = _complete(_without_hover(chart.spec), WIDTH)
+    svg = vl_convert.vegalite_to_svg(_themed(json.dumps(static)), allowed_base_urls=[])
+    spec = json.dumps(_complete(chart.spec, "container", config=False), separators=(",", ":"), ensure_ascii=False)
+    return RenderedChart(_slim(svg, number), escape_script(_themed(spec)), chart.alt, chart.caption, chart.heading)
+
+
+def shared_config() -> str:
+    """The configuration that all interactive views share, as JSON for a script element."""
+    return escape_script(_themed(json.dumps({**CONFIG, "font": "system-ui, sans-serif"}, separators=(",", ":"))))
+
+
+def render_files(chart: Chart) -> dict[str, bytes]:
+    """Render a chart in ink on white, by file ending: SVG and PDF."""
+    import vl_convert
+
+    spec = _complete(_without_hover(chart.spec), 440)
+    svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+    return {"svg": _renumbered(svg, "").encode(), "pdf": vl_convert.vegalite_to_pdf(spec, allowed_base_urls=[])}
+
+
+def bundle_scripts() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script that needs no other."""
+    import vl_convert
+
+    source: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return source.replace("</", "<\\/") if "</script" in source.lower() else source
+
+
+def escape_script(text: str) -> str:
+    """Escape JSON so that it can stand within a script element, whatever its strings contain."""
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _complete(spec: Mapping[str, Any], width: int | str, config: bool = True) -> dict[str, Any]:
+    whole: dict[str, Any] = {
+        **spec,
+        "width": width,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "padding": {"left": 4, "right": 10, "top": 6, "bottom": 4},
+    }
+    return {**whole, "config": CONFIG} if config else whole
+
+
+def _without_hover(spec: Mapping[str, Any]) -> dict[str, Any]:
+    layers = [layer for layer in spec.get("layer", []) if layer.get("name") != HOVER]
+    return {**spec, "layer": layers} if "layer" in spec else dict(spec)
+
+
+def _themed(text: str) -> str:
+    for place, colour in enumerate((*COLOURS, REFERENCE)):
+        text = text.replace(f'"{colour}"', f'"var(--s{place})"')
+    return text.replace(f'"{INK}"', '"currentColor"')
+
+
+def _slim(svg: str, number: int) -> str:
+    """Remove what the page does not need from a drawing, and make it as wide as its place."""
+
+    def tag(found: re.Match[str]) -> str:
+        text = re.sub(r' (?:pointer-events|class|aria-\w+|role|focusable)="[^"]*"', "", found[0])
+        return re.sub(r"(\d\.\d\d)\d+", r"\1", text)
+
+    svg = re.sub(r"<[^>]+>", tag, _renumbered(svg[svg.index("<svg") :], f"c{number}-"))
+    svg = re.sub(r'<path d=""[^>]*/>|<path d="M0,0h0v0h0Z"[^>]*/>', "", svg)
+    svg = re.sub(r'^<svg([^>]*?) width="[\d.]+" height="[\d.]+"', r"<svg\1", svg)
+    return svg.replace("<svg", '<svg aria-hidden="true" focusable="false"', 1)
+
+
+def _renumbered(svg: str, start: str) -> str:
+    """Number the ids of a drawing in order of appearance, because Vega counts on from chart to chart."""
+    names = list(dict.fromkeys(re.findall(r'url\(#([^)"]+)\)|(?<= id=")([^"]+)', svg)))
+    places = {a or b: f"{start}clip{place}" for place, (a, b) in enumerate(names, 1)}
+
+    def tag(found: re.Match[str]) -> str:
+        return re.sub(r'( id="|url\(#|href="#)([^)"]+)', lambda m: m[1] + places.get(m[2], m[2]), found[0])
+
+    return re.sub(r"<[^>]+>", tag, svg)

@@ -1,0 +1,136 @@
+"""The answers that open the report: a sentence for each metric, and whether a test decides between the explainers."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from standfast.report.charts import GalleryRow, Picture
+from standfast.report.presentation.drawing import make_row
+from standfast.report.sentences import say
+from standfast.report.views import Contents
+from standfast.results import ConfiguredMetric, MetricResults
+from standfast.results.presentation import RankedGroup, find_best_median
+from standfast.statistics.comparison import Comparison
+
+#: a fallback example shows at most this many maps
+_MAPS = 5
+
+
+@dataclass(frozen=True)
+class DecisionText:
+    """What tests say about the explainers, in words.
+
+    Attributes:
+        mark: the state of the decision.
+        title: the same in two or three words.
+        text: a sentence.
+    """
+
+    mark: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one metric found on one data set and model.
+
+    Attributes:
+        label: the name of the configured metric.
+        question: what it asks.
+        text: the verdict; empty without values.
+        decision: whether a test decides between the explainers.
+        comparability_warning: why explainers cannot be compared as they are; empty where they can.
+        reservations: what the verdict cannot say.
+    """
+
+    label: str
+    question: str
+    text: str
+    decision: DecisionText
+    comparability_warning: str = ""
+    reservations: tuple[str, ...] = ()
+
+
+def answer_question(contents: Contents, label: ConfiguredMetric, data: str, model: str) -> Answer:
+    """The answer of a configured metric on one data set and model."""
+    question = label.presentation.question(label.options)
+    found = contents.results.summary.find(data, model, label.name)
+    assert found is not None
+    decision = DecisionText(
+        found.decision.state, say("decision_title", found.decision), say("decision", found.decision)
+    )
+    if found.decision.reason in ("no result", "no value"):
+        return Answer(label.name, question, "", decision)
+    view = contents.view(data, model, label.name)
+    text = label.presentation.verdict(view)
+    why = explain_ranks(view, *label.presentation.leader(view), found.comparison)
+    why = why or explain_ranks(view, *find_best_median(view), found.comparison)
+    decision = dataclasses.replace(decision, text=f"{decision.text} {why}") if why else decision
+    warning, others = label.presentation.comparability_warning(view), tuple(label.presentation.reservations(view))
+    if found.control_tests:
+        others += (say("controls", found.control_tests, label.spec.decimals),)
+    if warning and decision.mark == "decided":
+        decision = dataclasses.replace(decision, mark="open", title="With a caveat")
+    return Answer(label.name, question, text, decision, warning, others)
+
+
+def explain_ranks(view: MetricResults, first: RankedGroup | None, what: str, comparison: Comparison | None) -> str:
+    """A sentence where the tests put another explainer first than the medians or counts do; else empty.
+
+    Ranks are within each sample, so both can be true at once.
+
+    Args:
+        view: of the metric.
+        first: the explainers with the best number.
+        what: which number this is, such as "median".
+        comparison: of the explainers.
+    """
+    if comparison is None or not comparison.decided or first is None:
+        return ""
+    best = comparison.mean_ranks[comparison.order[0]]
+    leaders = [name for name, rank in zip(comparison.names, comparison.mean_ranks, strict=True) if rank == best]
+    if set(first.names) & set(leaders):
+        return ""
+    start = f"{view.control_note}, the" if view.control_note else "The"
+    return say("other_leader", start, what, first.names, first.text, leaders)
+
+
+def choose_example(contents: Contents, data: str, model: str) -> tuple[GalleryRow, MetricResults] | None:
+    """The pictures that open the report, with the view they are from; None where no metric stores any.
+
+    The first metric that has an example, in the order that the presentations ask for; else the maps of a sample. Where
+    the metric is there in several configurations, such as neighbourhoods, the text begins with the one it is from.
+    """
+    labels = sorted(contents.labels.values(), key=lambda label: label.presentation.example_order)
+    views = [contents.view(data, model, label.name) for label in labels if len(contents.frame(data, model, label.name))]
+    for view in views:
+        row = contents.labels[view.label].presentation.example(view)
+        if row is not None:
+            if sum(each.metric == view.metric for each in views) > 1:
+                row = dataclasses.replace(row, text=f"For {view.label}, {row.text[:1].lower()}{row.text[1:]}")
+            return row, view
+    for view in views:
+        row = _show_maps(view)
+        if row is not None:
+            return row, view
+    return None
+
+
+def _show_maps(view: MetricResults) -> GalleryRow | None:
+    """The first sample of a view and its maps by the first explainers."""
+    for sample in view.samples(1):
+        pictures: list[Picture] = []
+        for name in view.present:
+            arrays = view.arrays(name, sample, ("origins", "origin_maps"))
+            if arrays is None or len(pictures) > _MAPS:
+                continue
+            if not pictures:
+                pictures.append(Picture("input", arrays["origins"], f"Input, sample {sample}"))
+            words = f"Explanation of the input: {name}, sample {sample}"
+            pictures.append(Picture(name, arrays["origin_maps"], words, signed=True))
+        if pictures:
+            text = f"Sample {sample} and its maps, as they are. Red is evidence for the class, blue against it."
+            return make_row(view, "", sample, pictures, text)
+    return None

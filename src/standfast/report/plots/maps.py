@@ -1,0 +1,222 @@
+"""Explanations over the inputs that they explain: images, series, tables and text."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from standfast.errors import check
+from standfast.report.plots.canvas import MEANING, NEGATIVE, POSITIVE, SIGNED, escape_text, import_pyplot, scale_of
+from standfast.tensors import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Maps = Tensor | Array | Mapping[str, Tensor | Array]
+#: how many bars a table has at most, characters in a line of text, and points on a line
+BARS, CHARACTERS, POINTS = 12, 56, 2000
+#: the width of a picture in inches, by kind
+#: the ground of hatched positions
+GROUND = "0.86"
+_WIDTHS = {"image": 2.2, "series": 4.6, "table": 4.2, "text": 5.4}
+
+
+def draw_maps(
+    inputs: Any,
+    maps: Maps,
+    *,
+    features: Sequence[str] | None = None,
+    tokens: Sequence[Sequence[str]] | None = None,
+    titles: Sequence[str] | None = None,
+    most: int = 8,
+) -> list[Axes]:
+    """Draw explanations over their inputs; `show` describes the arguments."""
+    if not isinstance(inputs, Tensor | np.ndarray):  # a data set
+        features = getattr(inputs, "features", None) if features is None else features
+        tokens = getattr(inputs, "tokens", None) if tokens is None else tokens
+        inputs = getattr(inputs, "inputs", inputs)
+    named = {str(name): _to_array(each, "maps") for name, each in maps.items()} if isinstance(maps, Mapping) else {}
+    if not isinstance(maps, Mapping):
+        named = {"": _to_array(maps, "maps")}
+    x = _to_array(inputs, "inputs")
+    check(len(named) > 0, "maps", "attributions, or a mapping from names to them", "none")
+    for name, each in named.items():
+        fits = each.shape == x.shape
+        check(fits, f"maps[{name!r}]" if name else "maps", f"the shape of the inputs, {x.shape}", each.shape)
+    if x.ndim == 1 or (tokens is not None and x.ndim == 2) or (x.ndim == 3 and x.shape[0] in (1, 3) and _is_square(x)):
+        x, named = x[None], {name: each[None] for name, each in named.items()}  # a single sample
+    kind = "text" if tokens is not None else {1: "table", 2: "series", 3: "image"}.get(x.ndim - 1, "")
+    check(bool(kind), "inputs", "images (N, C, H, W), series (N, C, T) or tables (N, F)", f"shape {x.shape}")
+    check(kind != "text" or x.ndim == 3, "tokens", "embedded text (N, dim, T)", f"inputs of shape {x.shape}")
+    wide = x.shape[1]
+    if features is not None:
+        check(len(features) == wide, "features", f"{wide} names, one for each column or channel", len(features))
+    for what, values in (("tokens", tokens), ("titles", titles)):
+        check(values is None or len(values) == len(x), what, f"one entry for each of {len(x)} samples", _len(values))
+    return _draw_grid(kind, x[:most], named, features, tokens, titles)
+
+
+def _len(values: Sequence[Any] | None) -> int:
+    return 0 if values is None else len(values)
+
+
+def _to_array(values: Any, argument: str) -> Array:
+    check(isinstance(values, Tensor | np.ndarray), argument, "a tensor or an array", type(values).__name__)
+    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+    # NaN in a map marks positions that it says nothing about
+    finite: Array = np.nan_to_num(np.asarray(array, dtype=float), nan=np.nan if argument == "maps" else 0.0)
+    return finite
+
+
+def _is_square(x: Array) -> bool:
+    """Whether `(C, H, W)` is rather one image than a batch of series: no series has as many channels as steps."""
+    return bool(x.shape[1] == x.shape[2])
+
+
+def _draw_grid(
+    kind: str,
+    x: Array,
+    maps: Mapping[str, Array],
+    features: Sequence[str] | None,
+    tokens: Sequence[Sequence[str]] | None,
+    titles: Sequence[str] | None,
+) -> list[Axes]:
+    plt = import_pyplot()
+    extra = 1 if kind == "image" else 0  # the input itself
+    columns, rows = len(maps) + extra, len(x)
+    height = {
+        "image": 2.2,
+        "series": 0.6 + 0.55 * min(x.shape[1], 12),
+        "table": 0.8 + 0.24 * min(x.shape[1], BARS + 1),
+        "text": 0.6 + 0.3 * max((len(_wrap(words)) for words in tokens or ()), default=1),
+    }[kind]
+    size = (_WIDTHS[kind] * columns, height * rows + 0.3)
+    figure, grid = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+    for row in range(rows):
+        own, title = x[row], titles[row] if titles is not None else f"sample {row}" if rows > 1 else ""
+        if extra:
+            _draw_image(grid[row, 0], own)
+            grid[row, 0].set_title(escape_text(title or "input"), fontsize=9)
+        for place, (name, each) in enumerate(maps.items(), extra):
+            axes, values = grid[row, place], each[row]
+            if kind == "image":
+                _draw_image(axes, own, values)
+            elif kind == "series":
+                _draw_series(axes, own, values, features)
+            elif kind == "table":
+                _draw_table(axes, own, values, features)
+            else:
+                _draw_text(axes, values, (tokens or ())[row])
+            words = [word for word in ("" if extra else title, name) if word]
+            axes.set_title(escape_text(": ".join(words)), fontsize=9)
+    figure.supxlabel(MEANING, fontsize=8)
+    return list(grid.flat)
+
+
+def _draw_image(axes: Any, x: Array, values: Array | None = None) -> None:
+    """The input, or a map over its grey shape; channels of the map are summed."""
+    low, high = float(x.min()), float(x.max())
+    shades = (x - low) / ((high - low) or 1.0)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    if values is None:
+        picture = np.moveaxis(shades, 0, -1) if len(x) == 3 else shades.mean(0)
+        axes.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        return
+    flat = np.nansum(values, axis=0)
+    limit = scale_of(flat)
+    axes.imshow(1 - 0.45 * shades.mean(0), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    # where a map is weak the input shows through
+    strength = np.clip(np.abs(flat) / limit, 0, 1) ** 0.7
+    axes.imshow(flat, cmap=SIGNED, vmin=-limit, vmax=limit, alpha=strength, interpolation="nearest")
+    unseen = np.isnan(values).all(axis=0)
+    if unseen.any():
+        axes.contourf(unseen, levels=[0.5, 1.5], colors=[GROUND], hatches=["////"])
+
+
+def _draw_series(axes: Any, x: Array, values: Array, features: Sequence[str] | None) -> None:
+    """The channels one below the other, each on its own scale, on the colour of its relevance."""
+    from matplotlib.collections import LineCollection
+
+    channels, steps = x.shape
+    unseen = np.isnan(values).all(axis=0)
+    values = np.nan_to_num(values)
+    limit = scale_of(values)
+    for start, stop in zip(*np.flatnonzero(np.diff(unseen, prepend=False, append=False)).reshape(-1, 2).T, strict=True):
+        axes.axvspan(start - 0.5, stop - 0.5, facecolor=GROUND, edgecolor="0.6", lw=0, hatch="////", zorder=0)
+    stride = -(-steps // POINTS)
+    for channel in range(channels):
+        line = x[channel]
+        span = float(line.max() - line.min()) or 1.0
+        y = channel + 0.4 - 0.8 * (line - line.min()) / span  # the axis points down, so that the first is on top
+        points = np.stack([np.arange(steps), y], 1)[::stride]
+        pieces = np.stack([points[:-1], points[1:]], 1)
+        axes.plot(points[:, 0], points[:, 1], color="0.25", lw=0.7, zorder=2)
+        shades = values[channel][::stride]
+        colours = LineCollection(list(pieces), cmap=SIGNED, lw=4, zorder=1)
+        colours.set_array((shades[:-1] + shades[1:]) / 2)
+        colours.set_clim(-limit, limit)
+        axes.add_collection(colours)
+    names = [f"channel {n}" for n in range(channels)] if features is None else features
+    axes.set_yticks(range(channels), [escape_text(name) for name in names], fontsize=8)
+    axes.set_ylim(channels - 0.4, -0.6)
+    axes.set_xlim(0, max(steps - 1, 1))
+    axes.set_xlabel("time step", fontsize=8)
+
+
+def _draw_table(axes: Any, x: Array, values: Array, features: Sequence[str] | None) -> None:
+    """Bars with the names and the values of the features, the largest first; the others are added up."""
+    values = np.nan_to_num(values)
+    order = np.argsort(-np.abs(values), kind="stable")
+    shown = order if len(order) <= BARS + 1 else order[:BARS]
+    names = [f"feature {n}" for n in range(len(x))] if features is None else list(features)
+    labels = [f"{textwrap.shorten(names[n], 28, placeholder='...')} = {x[n]:z.4g}" for n in shown]
+    heights = [float(values[n]) for n in shown]
+    if len(shown) < len(order):
+        labels.append(f"{len(order) - len(shown)} more, together")
+        heights.append(float(values[order[BARS:]].sum()))
+    colours = [POSITIVE if height > 0 else NEGATIVE for height in heights]
+    axes.barh(range(len(heights)), heights, color=colours, height=0.75)
+    axes.axvline(0, color="0.3", lw=0.8)
+    axes.set_yticks(range(len(heights)), [escape_text(label) for label in labels], fontsize=8)
+    axes.set_ylim(len(heights) - 0.4, -0.6)
+    axes.set_xlabel("relevance", fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _wrap(words: Sequence[str]) -> list[list[tuple[int, int, str]]]:
+    """Words in lines: the number of each word, the column where it begins, and the word."""
+    lines: list[list[tuple[int, int, str]]] = [[]]
+    column = 0
+    for number, word in enumerate(words):
+        word = textwrap.shorten(word, CHARACTERS, placeholder="...") or word[:CHARACTERS]
+        if column and column + len(word) > CHARACTERS:
+            lines.append([])
+            column = 0
+        lines[-1].append((number, column, word))
+        column += len(word) + 1
+    return lines
+
+
+def _draw_text(axes: Any, values: Array, words: Sequence[str]) -> None:
+    """Words on the colour of their relevance, which is summed over the embedding `(dim, T)`."""
+    plt = import_pyplot()
+    relevance = np.nan_to_num(values).sum(0)[: len(words)]
+    limit = scale_of(relevance) if len(words) else 1.0
+    paint: Callable[[float], Any] = plt.get_cmap(SIGNED)
+    lines = _wrap(words)
+    for place, line in enumerate(lines):
+        for number, column, word in line:
+            share = float(np.clip(relevance[number] / limit, -1, 1))
+            ground = {"facecolor": paint(0.5 + 0.5 * share), "edgecolor": "none", "pad": 1.5}
+            colour = "white" if abs(share) > 0.75 else "black"
+            at = (column / CHARACTERS, place)
+            own = axes.text(*at, word, family="monospace", fontsize=9, va="center", color=colour, bbox=ground)
+            own.set_parse_math(False)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(len(lines) - 0.4, -0.6)
+    axes.set_axis_off()

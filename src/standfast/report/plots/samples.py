@@ -1,0 +1,144 @@
+"""`show`: maps over their inputs, or a single `Result` with the sample that says most against the explainer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from standfast.errors import check
+from standfast.metrics.result import Result
+from standfast.report.plots.canvas import ESTIMATE, escape_text, import_pyplot
+from standfast.report.plots.maps import Maps, draw_maps
+from standfast.report.presentation.drawing import ALIGNED
+from standfast.report.presentation.wording import describe_parameters
+from standfast.results import ValueSpec, presentation_of
+from standfast.results.formatting import format_number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: the arrays of a result that are pictures: clean inputs and their maps, perturbed inputs and theirs
+PICTURES = ("origins", "origin_maps", "inputs", "maps")
+
+
+def show(
+    subject: Any,
+    maps: Maps | None = None,
+    *,
+    features: Sequence[str] | None = None,
+    tokens: Sequence[Sequence[str]] | None = None,
+    titles: Sequence[str] | None = None,
+    most: int = 8,
+) -> list[Axes]:
+    """Draw with matplotlib: explanations over the inputs that they explain, or the result of one metric.
+
+    Of inputs and maps: a row for each sample, a column for each explainer. Images `(C, H, W)` are grey behind a map
+    that is red where it is positive and blue where it is negative, next to the input itself. Series `(C, T)` are lines,
+    one below the other, on the colour of their relevance. Tables `(F,)` are bars, the largest first. Text has its words
+    on coloured ground; relevance is summed over the embedding. Positions of images and series where a map is NaN in all
+    channels are hatched.
+
+    Of a `Result`: a point for each sample, in the order of the values, with its interval. Where inputs and maps are
+    stored, the sample with the worst value follows: the input and its map, the perturbed input and its map if there is
+    one, and, where the metric moved that map back to the positions of the input, the map moved back.
+
+    Args:
+        subject: a `Result`; or inputs `(N, ...)`, or a single sample if `maps` are for a single one; or a `Dataset`,
+            which brings features and tokens along.
+        maps: attributions, shaped like the inputs; or a mapping from the names of explainers to them. None for a
+            result.
+        features: names of the columns of a table or of the channels of a series.
+        tokens: the words of each sample, for embedded text `(dim, T)`.
+        titles: a title for each sample of inputs.
+        most: draw at most this many samples of inputs.
+
+    Returns:
+        The axes, in rows.
+
+    Raises:
+        ArgumentError: shapes do not match, or `maps` are missing, or given with a result.
+        MissingExtraError: matplotlib is not installed (`pip install 'standfast[plot]'`).
+
+    >>> import standfast, torch
+    >>> digits = standfast.data.bundled("digits")[:2]
+    >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=digits.bounds)
+    >>> maps = {name: standfast.explainers.get(name)(model, digits.inputs) for name in ("saliency", "lrp")}
+    >>> len(standfast.show(digits, maps))  # in each row the digit and two maps
+    6
+    >>> len(standfast.show(standfast.metrics.AOPC(steps=4)(model, "saliency", digits.inputs)))
+    1
+    """
+    if isinstance(subject, Result):
+        check(maps is None, "maps", "none with a result, which brings its own", type(maps).__name__)
+        return _draw_result(subject, features, tokens)
+    check(maps is not None, "maps", "attributions of the inputs, or a mapping from names to them", "none")
+    assert maps is not None
+    return draw_maps(subject, maps, features=features, tokens=tokens, titles=titles, most=most)
+
+
+def _draw_result(result: Result, features: Sequence[str] | None, tokens: Sequence[Sequence[str]] | None) -> list[Axes]:
+    spec = presentation_of(result.metric).value_spec(result.options)
+    plt = import_pyplot()
+    _, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
+    rows = spec.select_valid(result.frame())
+    _draw_values(axes, result, spec, rows)
+    worst = find_worst(spec, rows)
+    stored = result.tensors()
+    if worst is None or not set(PICTURES[:2]) <= stored.keys():
+        return [axes]
+    names = PICTURES if set(PICTURES) <= stored.keys() else PICTURES[:2]
+    pictures = {name: np.asarray(stored[name][worst].detach().cpu()) for name in names}
+    inputs = [pictures[name] for name in names[::2]]
+    maps = [pictures[name] for name in names[1::2]]
+    row = rows.filter(sample=worst).row(0, named=True)
+    value = format_number(float(row[spec.column]), spec.decimals)
+    parameters = describe_parameters(row, result.options, inputs[0].shape)
+    changed = f"perturbed, value {value}" + "".join(f"\n{part}" for part in parameters.split(", ") if part)
+    titles = [f"sample {worst}", changed][: len(inputs)]
+    if len(inputs) > 1 and ALIGNED[0] in stored:  # the map moved back belongs to the positions of the clean input
+        inputs.append(inputs[0])
+        maps.append(np.asarray(stored[ALIGNED[0]][worst].detach().cpu()))
+        titles.append("map moved back\n(hatched: not seen)")
+    words = None if tokens is None else [tokens[worst]] * len(inputs)
+    drawn = draw_maps(np.stack(inputs), {"map": np.stack(maps)}, features=features, tokens=words, titles=titles)
+    return [axes, *drawn]
+
+
+def find_worst(spec: ValueSpec, rows: Any) -> int | None:
+    """The sample with the worst value, or, where no value is better, with the largest; None without values."""
+    if not len(rows):
+        return None
+    ordered = rows.sort(spec.column, descending=spec.direction != "higher", maintain_order=True)
+    return int(ordered["sample"][0])
+
+
+def _draw_values(axes: Any, result: Result, spec: ValueSpec, rows: Any) -> None:
+    """A point for each sample, in the order of the values, with its interval; a line at the median."""
+    values, bounds = spec.values(rows), spec.bounds(rows)
+    order = np.argsort(values, kind="stable")
+    places, ordered = np.arange(len(order)), values[order]
+    own = spec.column == "value" and {"low", "high"} <= set(rows.columns)
+    if own and rows["low"].null_count() < len(rows):
+        low, high = (rows[name].fill_null(np.nan).to_numpy()[order] for name in ("low", "high"))
+        floor = np.nanmin(np.where(np.isfinite(low), low, np.nan)) if np.isfinite(low).any() else ordered.min()
+        axes.vlines(places, np.where(np.isneginf(low), floor, low), high, color="0.6", lw=1.2)
+    marked = bounds[order]
+    axes.plot(places[~marked], ordered[~marked], "o", ms=5, color=ESTIMATE, label="a sample")
+    if marked.any():
+        side = "at most" if spec.censored_side == "upper" else "at least"
+        shape = "v" if spec.censored_side == "upper" else "^"
+        axes.plot(places[marked], ordered[marked], shape, ms=6, mec=ESTIMATE, mfc="white", label=f"{side} this value")
+    if len(ordered):
+        middle = float(np.median(ordered))
+        name = f"median {format_number(middle, spec.decimals)}"
+        axes.axhline(middle, color="#D55E00", lw=1.2, label=name)
+        axes.legend(fontsize=8, frameon=False)
+    axes.set_xlabel("samples, in the order of their values")
+    better = f"\n({spec.direction} is better)" if spec.direction else ""
+    axes.set_ylabel(escape_text(spec.axis) + better)
+    skipped = len(result) - len(rows)
+    left_out = f", {skipped} left out" if skipped else ""
+    axes.set_title(escape_text(f"{result.metric}: {len(rows)} of {len(result)} samples{left_out}"), fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)

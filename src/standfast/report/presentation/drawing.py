@@ -1,0 +1,139 @@
+"""What the figures of several metrics share: the distribution over samples, rows of pictures, the telling sample."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from standfast.report.charts import Chart, Gallery, GalleryRow, Picture, Strip, draw_strips
+from standfast.report.presentation.wording import describe_parameters, describe_reach, describe_transformation
+from standfast.results.formatting import format_number
+from standfast.results.presentation import ConfiguredMetric, MetricResults
+from standfast.tensors import Array
+
+#: how many samples are tried until one has stored pictures
+EXAMPLES = 20
+#: the array that a metric stores where positions of inputs were moved: maps at the positions of the clean inputs
+ALIGNED = ("aligned_maps",)
+#: how to read its picture
+MOVED_BACK = (
+    "“Moved back”: the last map at the positions of the first input, which is how the maps are compared. Positions "
+    "that not both inputs see are grey. "
+)
+
+
+def make_row(
+    view: MetricResults, explainer: str, sample: int, pictures: Sequence[Picture], text: str, found: bool = True
+) -> GalleryRow:
+    """Pictures of an explainer on a sample, with the names of features and the words of the sample."""
+    tokens = view.tokens[sample] if sample < len(view.tokens) else ()
+    return GalleryRow(
+        explainer, sample, tuple(pictures), text, found, features=tuple(view.features), tokens=tuple(tokens)
+    )
+
+
+def describe_maps(view: MetricResults, axes: int) -> str:
+    """How the page draws maps of inputs with so many axes, in one or two sentences.
+
+    >>> from standfast.results import ValueSpec
+    >>> spec = ValueSpec("a title", "an axis", None)
+    >>> view = MetricResults("a", "aopc", {}, spec, "data", "model", ["saliency"], pl.DataFrame())
+    >>> describe_maps(view, 2).partition(". ")[2]
+    'Red is evidence for the class, blue evidence against it. Each map has its own scale.'
+    """
+    red = "Red is evidence for the class, blue evidence against it. Each map has its own scale."
+    if axes == 1:
+        return f"A bar for each feature: {red[:1].lower()}{red[1:]} The features with the longest bars come first."
+    if axes == 2 and view.tokens:
+        return f"The colour behind a word is its relevance, summed over the dimensions of its embedding. {red}"
+    if axes == 2:
+        return f"The colour behind a line is the relevance of that time. {red}"
+    return f"{red} The largest hundredth of a large map has full colour."
+
+
+def draw_figures(metric: ConfiguredMetric, found: MetricResults) -> list[Any]:
+    """The figures of a metric on one data set and model; by default the distribution over samples."""
+    own = metric.presentation.figures(found)
+    return list(draw_distribution(found)) if own is None else list(own)
+
+
+def draw_figures_over_data(metric: ConfiguredMetric, found: Sequence[MetricResults]) -> list[Any]:
+    """The figures of a metric over several data sets and models."""
+    return [] if len(found) < 2 else list(metric.presentation.figures_over_data(found))
+
+
+def draw_distribution(view: MetricResults, rule: float | None = None, note: str = "") -> list[Chart | Gallery]:
+    """The distribution over samples, a row for each explainer, with a line at `rule`; `note` ends the caption."""
+    strips = []
+    for name in view.present:
+        rows = view.spec.select_valid(view.rows_for(name))
+        if len(rows):
+            samples = [int(sample) for sample in rows["sample"]]
+            strips.append(Strip(name, samples, view.spec.values(rows), view.spec.bounds(rows)))
+    spec = view.spec
+    side = spec.censored_side
+    chart = draw_strips(strips, view.explainers, spec.title, spec.axis, spec.direction, side, rule, spec.good)
+    return [] if chart is None else [dataclasses.replace(chart, caption=f"{chart.caption} {note}".strip())]
+
+
+def count_axes(rows: Sequence[GalleryRow]) -> int:
+    """How many axes the inputs in a gallery have: 3 for images, 2 for series and texts, 1 for tables; 3 if empty."""
+    return min((np.ndim(picture.array) for row in rows[:1] for picture in row.pictures), default=3)
+
+
+def draw_example(view: MetricResults, what: str, lead: str, same: float | None = 1.0) -> GalleryRow | None:
+    """The sample whose map changed most, of all explainers: input, its map, the perturbed input, its map now.
+
+    Args:
+        view: of a metric that stores `origins`, `inputs`, `origin_maps` and `maps`.
+        what: the value in a word, such as "correlation".
+        lead: what is remarkable about it, as the start of the caption.
+        same: the value of two equal maps, for the caption.
+    """
+    spec = view.spec
+    rows = spec.select_valid(view.frame)
+    if not len(rows) or spec.direction is None:
+        return None
+    rows = rows.filter((pl.col("repeat") == rows["repeat"].min()) & pl.col("explainer").is_in(view.candidates))
+    rows = rows.sort(spec.column, descending=spec.direction == "lower", maintain_order=True)
+    names = ("origins", "origin_maps", "inputs", "maps")
+    for row in rows.head(EXAMPLES).iter_rows(named=True):
+        explainer, sample = str(row["explainer"]), int(row["sample"])
+        arrays = view.arrays(explainer, sample, names, also=ALIGNED)
+        if arrays is None:
+            continue
+        who = f"{explainer}, sample {sample}"
+        pictures = (
+            Picture("input", arrays["origins"], f"Input, sample {sample}"),
+            Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
+            Picture("changed", arrays["inputs"], f"Perturbed input: {who}"),
+            Picture("its map now", arrays["maps"], f"Explanation of the perturbed input: {who}", signed=True),
+            *show_moved_back(arrays, who),
+        )
+        reach = describe_reach(view.options, "number of the embedding" if view.tokens else "feature")
+        changed = describe_transformation(view.options)
+        parameters = describe_parameters(row, view.options, np.shape(arrays["origins"]))
+        happened = (
+            f"was {changed}{f', here {parameters}' if parameters else ''}" if changed else f"moved {reach}".rstrip()
+        )
+        equal = "" if same is None else f" ({same:g} would be the same map)"
+        text = (
+            f"{lead}: {explainer} on sample {sample}. The input {happened}, and the model's "
+            f"class is still {row.get('targets')}. The {what} of the two maps is "
+            f"{format_number(row[spec.column], spec.decimals)}{equal}. Red is evidence for the class, blue "
+            f"against it. {MOVED_BACK if ALIGNED[0] in arrays else ''}One sample does not stand for all."
+        )
+        return make_row(view, explainer, sample, pictures, text)
+    return None
+
+
+def show_moved_back(arrays: Mapping[str, Array], who: str) -> tuple[Picture, ...]:
+    """The picture of the map moved back, where positions were moved and it is stored; else none."""
+    if ALIGNED[0] not in arrays:
+        return ()
+    words = f"Explanation of the perturbed input, moved back to the positions of the input: {who}"
+    return (Picture("moved back", arrays[ALIGNED[0]], words, signed=True, moved_back=True),)

@@ -1,0 +1,585 @@
+"""`Presentation`: how the stored results of one metric are read, drawn and described, registered by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import polars as pl
+
+from standfast.errors import StandfastError
+from standfast.metrics.base import Direction, Metric, metrics
+from standfast.registry import Registry
+from standfast.results.controls import find_controls, is_random
+from standfast.results.formatting import format_number, format_odds, join_names
+from standfast.study.store import DamagedFileError
+from standfast.tensors import Array
+
+#: how many files of arrays are read at once: on remote storage each takes a round trip
+_READERS = 8
+
+
+@dataclass(frozen=True)
+class ValueSpec:
+    """How the frame of a configured metric is read.
+
+    Attributes:
+        title: what is measured, in words.
+        axis: the same in a few words, for an axis. Values with the same axis and direction can be drawn on one axis.
+        direction: whether `"higher"` or `"lower"` is better; None where the value does not rank explainers.
+        decimals: how many decimals to print; None for four digits.
+        censored: a boolean column that is true where the value is only a bound, or None.
+        censored_side: `"upper"` if the true value lies at or below the bound, `"lower"` if it lies at or above.
+        only: boolean columns that must all be true for a row to enter medians and ranks.
+        caution: a sentence that the report puts beside every ranking by this value; may be empty.
+        good: what an explainer with a better value is, in a word or two, such as `"more robust"`.
+        column: the column of the frame with the value.
+        log_probability: True if values are natural logarithms of probabilities, which are also shown as "1 in N".
+        empty: which evaluated samples have no value that counts, to follow "3 samples".
+    """
+
+    title: str
+    axis: str
+    direction: Direction
+    decimals: int | None = None
+    censored: str | None = None
+    censored_side: Literal["upper", "lower"] = "upper"
+    only: tuple[str, ...] = ()
+    caution: str = ""
+    good: str = "better"
+    column: str = "value"
+    log_probability: bool = False
+    empty: str = "without a number"
+
+    def select_valid(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows that enter medians and ranks: evaluated, with a finite value, and with all of `only` true."""
+        if self.column not in frame.columns or "status" not in frame.columns:
+            return frame.clear()
+        keep = (pl.col("status") == "ok") & pl.col(self.column).cast(pl.Float64).is_finite().fill_null(False)
+        for name in self.only:
+            keep &= pl.col(name).cast(pl.Boolean).fill_null(False) if name in frame.columns else pl.lit(False)
+        return frame.filter(keep)
+
+    def values(self, frame: pl.DataFrame) -> Array:
+        """The values as float64, NaN where there is none."""
+        return read_numbers(frame, self.column)
+
+    def bounds(self, frame: pl.DataFrame) -> Array:
+        """Which values are only bounds, as booleans."""
+        return read_flags(frame, self.censored) if self.censored else np.zeros(len(frame), dtype=bool)
+
+
+def read_numbers(frame: pl.DataFrame, column: str) -> Array:
+    """A column as float64, with NaN for null; all NaN where the frame has no such column."""
+    if column not in frame.columns:
+        return np.full(len(frame), np.nan)
+    return np.asarray(frame[column].cast(pl.Float64).fill_null(float("nan")).to_numpy(), dtype=float)
+
+
+def read_flags(frame: pl.DataFrame, column: str) -> Array:
+    """A column as booleans; False for null, and where the frame has no such column."""
+    return np.asarray(read_numbers(frame, column) == 1.0)
+
+
+@dataclass(frozen=True)
+class RankedGroup:
+    """Explainers that share a place, in a verdict.
+
+    Attributes:
+        names: the explainers, most often one.
+        value: their number.
+        text: this number in words.
+    """
+
+    names: tuple[str, ...]
+    value: float
+    text: str
+
+    @property
+    def who(self) -> str:
+        """The explainers in words."""
+        return join_names(self.names)
+
+    @property
+    def maps(self) -> str:
+        """Their maps in words.
+
+        >>> RankedGroup(("a",), 0.0, "0").maps, RankedGroup(("a", "b"), 0.0, "0").maps
+        ('the map of a', 'the maps of a and b')
+        """
+        return f"the {self.choose('map', 'maps')} of {self.who}"
+
+    def choose(self, one: str, several: str) -> str:
+        """The word for one explainer, or that for several."""
+        return one if len(self.names) == 1 else several
+
+    @property
+    def puts(self) -> str:
+        """The explainers as the subject of "puts first"."""
+        return f"{self.who} {self.choose('puts', 'put')}"
+
+    @property
+    def those(self) -> str:
+        """Their maps where maps were mentioned before."""
+        return f"{self.choose('that', 'those')} of {self.who}"
+
+
+@dataclass(frozen=True)
+class MetricResults:
+    """The results of one configured metric for one data set and model: rows of all explainers, and arrays on demand.
+
+    Attributes:
+        label, metric: the name of the configured metric in this study, and its registered name.
+        options: its configuration, as stored.
+        spec: how its frame is read.
+        data, model: names.
+        explainers: all explainers of the study, in order; the place of an explainer decides its colour.
+        frame: the rows, with the columns `explainer`, `repeat` and `sample`, sorted by these.
+        bounds: the smallest and the largest valid value of an input; NaN where they are not known.
+        jobs: the finished jobs that stored arrays.
+        load: a function that reads the arrays of a job.
+        features: names of the columns of a table, or of the channels of a series; empty where they are not known.
+        tokens: for text, the words of each sample, one for each position; empty where they are not known.
+        controls: the explainers that are only references.
+    """
+
+    label: str
+    metric: str
+    options: Mapping[str, Any]
+    spec: ValueSpec
+    data: str
+    model: str
+    explainers: Sequence[str]
+    frame: pl.DataFrame
+    bounds: tuple[float, float] = (float("nan"), float("nan"))
+    jobs: pl.DataFrame = field(default_factory=pl.DataFrame)
+    load: Callable[[str], Mapping[str, Array]] = lambda job: {}
+    features: Sequence[str] = ()
+    tokens: Sequence[Sequence[str]] = ()
+    controls: Sequence[str] = ()
+
+    @property
+    def present(self) -> list[str]:
+        """The explainers that have rows, in order."""
+        have = set(self.frame["explainer"].unique()) if len(self.frame) else set()
+        return [name for name in self.explainers if name in have]
+
+    def rows_for(self, explainer: str, sample: int | None = None, repeat: int | None = None) -> pl.DataFrame:
+        """The rows of an explainer, or of one sample or repeat of it."""
+        rows = self.frame.filter(pl.col("explainer") == explainer)
+        rows = rows if sample is None else rows.filter(pl.col("sample") == sample)
+        return rows if repeat is None else rows.filter(pl.col("repeat") == repeat)
+
+    @property
+    def candidates(self) -> list[str]:
+        """The explainers that have rows, without controls, which are references, where there are others."""
+        controls = find_controls(self.present, self.controls)
+        return [name for name in self.present if name not in controls]
+
+    def random_reference(self, measure: Callable[[pl.DataFrame], tuple[float, str] | None] | None = None) -> str:
+        """The number of random maps in words, to compare with; empty without an explainer `random`."""
+        for name in self.present:
+            if is_random(name) and name not in self.candidates:
+                found = (measure or self._measure_median)(self.evaluated(name))
+                return "" if found is None else found[1]
+        return ""
+
+    @property
+    def control_note(self) -> str:
+        """What a statement about all candidates has to begin with: empty unless controls are left out of them."""
+        left_out = [name for name in self.present if name not in self.candidates]
+        if not left_out:
+            return ""
+        return "Apart from the random reference" if all(map(is_random, left_out)) else "Apart from the controls"
+
+    def evaluated(self, explainer: str) -> pl.DataFrame:
+        """The rows of an explainer whose samples were evaluated."""
+        rows = self.rows_for(explainer)
+        return rows.filter(pl.col("status") == "ok") if "status" in rows.columns else rows
+
+    def rank(
+        self,
+        measure: Callable[[pl.DataFrame], tuple[float, str] | None] | None = None,
+        direction: Direction = None,
+    ) -> list[RankedGroup]:
+        """The explainers by one number each, the best first; those with the same words share a place.
+
+        Controls are left out where there are others: they are references and no candidates.
+
+        Args:
+            measure: an explainer's evaluated rows to its number and this number in words; None where it has none. By
+                default the median of the values that count.
+            direction: which numbers are better, `"higher"` or `"lower"`; by default as the metric is read, and
+                `"lower"` where it has no direction.
+        """
+        lower = (direction or self.spec.direction) != "higher"
+        measured = []
+        for place, name in enumerate(self.candidates):
+            found = (measure or self._measure_median)(self.evaluated(name))
+            if found is not None and not np.isnan(found[0]):
+                measured.append((found[0] if lower else -found[0], found[1], place, name, found[0]))
+        standings: list[RankedGroup] = []
+        for _, text, _, name, value in sorted(measured):
+            if standings and standings[-1].text == text:
+                standings[-1] = replace(standings[-1], names=(*standings[-1].names, name))
+            else:
+                standings.append(RankedGroup((name,), value, text))
+        return standings
+
+    def median_in(self, words: Callable[[float], str]) -> Callable[[pl.DataFrame], tuple[float, str] | None]:
+        """The median of the values that count as a measure for `rank`, put into words by a function."""
+
+        def measure(rows: pl.DataFrame) -> tuple[float, str] | None:
+            values = self.spec.values(self.spec.select_valid(rows))
+            return (float(np.median(values)), words(float(np.median(values)))) if len(values) else None
+
+        return measure
+
+    def name_medians(self, words: str = " (medians)") -> str:
+        """`words` for the numbers of a verdict; empty where no explainer has several values."""
+        counts = (len(self.spec.select_valid(self.evaluated(name))) for name in self.present)
+        return words if max(counts, default=0) > 1 else ""
+
+    def _measure_median(self, rows: pl.DataFrame) -> tuple[float, str] | None:
+        """The median of the values that count; a bound on whose far side the true value lies is marked so."""
+        valid = self.spec.select_valid(rows)
+        if not len(valid):
+            return None
+        values, bounds = self.spec.values(valid), self.spec.bounds(valid)
+        middle = float(np.median(values))
+        upper = self.spec.censored_side == "upper"
+        # the bounds beyond the median are on its far side whatever their true values are; those before it are not
+        unsure = bool((bounds & (values >= middle if upper else values <= middle)).any())
+        if self.spec.log_probability:
+            return middle, f"{'at most ' if unsure else ''}{format_odds(middle)}"
+        sign = ("at most " if upper else "at least ") if unsure else ""
+        return middle, sign + format_number(middle, self.spec.decimals)
+
+    def samples(self, count: int) -> list[int]:
+        """The first samples on which any explainer was evaluated in the first repeat."""
+        if not len(self.frame):
+            return []
+        fine = self.frame.filter((pl.col("status") == "ok") & (pl.col("repeat") == self._first))
+        return [int(sample) for sample in fine["sample"].unique().sort().head(count)]
+
+    @property
+    def _first(self) -> int:
+        return int(self.frame["repeat"].min())  # type: ignore[arg-type]
+
+    def load_sample(
+        self, explainer: str, sample: int, names: Sequence[str], also: Sequence[str] = ()
+    ) -> tuple[dict[str, Any], dict[str, Array]] | None:
+        """The row and the named arrays of a sample in the first repeat; None if it was not evaluated or not stored."""
+        rows = self.rows_for(explainer, sample, self._first).filter(pl.col("status") == "ok")
+        if not len(rows):
+            return None
+        arrays = self.arrays(explainer, sample, names, also=also)
+        return None if arrays is None else (rows.row(0, named=True), arrays)
+
+    def gallery(
+        self, count: int, names: Sequence[str], also: Sequence[str] = ()
+    ) -> Iterator[tuple[str, int, dict[str, Any], dict[str, Array]]]:
+        """Explainer, sample, row and named arrays of the first `count` samples, in the order of samples."""
+        for sample in self.samples(count):
+            for explainer in self.present:
+                loaded = self.load_sample(explainer, sample, names, also)
+                if loaded is not None:
+                    yield explainer, sample, *loaded
+
+    def arrays(
+        self,
+        explainer: str,
+        sample: int,
+        names: Sequence[str],
+        repeat: int | None = None,
+        also: Sequence[str] = (),
+    ) -> dict[str, Array] | None:
+        """The named arrays of one sample, or None unless all are stored; and those of `also` that are stored.
+
+        It reads the job of this sample only.
+        """
+        repeat = self._first if repeat is None else repeat
+        for start, _, arrays in self._jobs(explainer, repeat, sample):
+            if set(names) <= set(arrays):
+                found = [*names, *(name for name in also if name in arrays)]
+                return {name: np.array(arrays[name][sample - start]) for name in found}
+        return None
+
+    def lines(
+        self, explainer: str, names: Sequence[str], limit: int
+    ) -> Iterator[tuple[dict[str, Any], dict[str, Array]]]:
+        """Rows and named arrays of the first `limit` evaluated samples of the first repeat, one job in memory."""
+        rows = {row["sample"]: row for row in self.rows_for(explainer, repeat=self._first).iter_rows(named=True)}
+        given = 0
+        for start, stop, arrays in self._jobs(explainer, self._first):
+            if not set(names) <= set(arrays):
+                continue
+            for sample in range(start, stop):
+                if given < limit and sample in rows and rows[sample]["status"] == "ok":
+                    given += 1
+                    yield rows[sample], {name: np.array(arrays[name][sample - start]) for name in names}
+            if given >= limit:
+                return
+
+    def parts(self, names: Sequence[str]) -> Iterator[tuple[str, int, int, dict[str, Array]]]:
+        """Explainer, repeat, first sample and named arrays of every job that stores them all, of all repeats.
+
+        Each file is read once, several at a time; only the named arrays stay in memory. A damaged file is left out.
+        """
+
+        def read(job: str) -> dict[str, Array]:
+            try:
+                arrays = self.load(job)
+            except DamagedFileError:
+                return {}
+            return {name: np.array(arrays[name]) for name in names} if set(names) <= set(arrays) else {}
+
+        rows = self.jobs.select("job", "explainer", "repeat", "start").rows() if len(self.jobs) else []
+        with ThreadPoolExecutor(_READERS) as pool:
+            read_all = pool.map(read, [str(job) for job, *_ in rows])
+            for (_, explainer, repeat, start), arrays in zip(rows, read_all, strict=True):
+                if arrays:
+                    yield str(explainer), int(repeat), int(start), arrays
+
+    def _jobs(
+        self, explainer: str, repeat: int, sample: int | None = None
+    ) -> Iterator[tuple[int, int, Mapping[str, Array]]]:
+        if not len(self.jobs):
+            return
+        found = self.jobs.filter((pl.col("explainer") == explainer) & (pl.col("repeat") == repeat))
+        if sample is not None:
+            found = found.filter((pl.col("start") <= sample) & (sample < pl.col("stop")))
+        for job, start, stop in found.sort("start").select("job", "start", "stop").iter_rows():
+            yield int(start), int(stop), self.load(str(job))
+
+
+@dataclass(frozen=True)
+class Presentation:
+    """How the stored results of one metric are read, drawn and described.
+
+    A presentation has no results of its own and computes none. Its methods get stored frames and arrays, and the stored
+    options of the metric. This class shows the values, and is used for every metric without a presentation of its
+    own. A subclass overrides the methods that it needs and is registered under the name of its metric:
+    `@presentations.register("worst_case")` in standfast, an entry point of the group `standfast.presentations` in
+    another package.
+
+    Attributes:
+        metric: the registered name of the metric.
+        stored: the direction that is stored with the results. It counts only if the metric is not installed here.
+    """
+
+    metric: str
+    stored: Direction = None
+
+    def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
+        """How to read the frame of a metric with these options; by default by its name and direction.
+
+        >>> Presentation("new_metric", "higher").value_spec({}).title
+        'New metric'
+        """
+        name = self.metric.replace("_", " ")
+        return ValueSpec(name[:1].upper() + name[1:], name, self.direction_of(options))
+
+    def direction_of(self, options: Mapping[str, Any]) -> Direction:
+        """Which value of the metric with these options is better: `Metric.direction_of`."""
+        kind = metric_class(self.metric)
+        return self.stored if kind is None else kind.direction_of(options)
+
+    def question(self, options: Mapping[str, Any]) -> str:
+        """What the metric asks, as a short heading for readers who do not know it; by default what it measures.
+
+        >>> import standfast.report  # registers the presentations of our own metrics
+        >>> presentation_of("worst_case").question({"event": "changed_explanation"})
+        'Can a small change of the input change the map?'
+        """
+        return self.value_spec(options).title
+
+    def verdict(self, view: MetricResults) -> str:
+        """The answer of one data set and model, as a sentence with the best and the worst explainer and their numbers.
+
+        It describes these samples. Whether a difference is demonstrated is for a test to say, not for the verdict.
+        Empty where no sample was evaluated. By default the best and the worst median.
+        """
+        return self.contrast(view)
+
+    def leader(self, view: MetricResults) -> tuple[RankedGroup | None, str]:
+        """Which explainer the verdict's own numbers put first, and which numbers these are; by default the median."""
+        return find_best_median(view)
+
+    def contrast(self, view: MetricResults) -> str:
+        """The best and the worst median in a sentence, for any metric."""
+        ranked, spec = view.rank(), view.spec
+        if not ranked:
+            return ""
+        what = view.name_medians(f"The median of {spec.axis} over samples") or f"The value of {spec.axis}"
+        if len(ranked) == 1:
+            each = " each" if len(ranked[0].names) > 1 else ""
+            return f"{what} is {ranked[0].text} for {ranked[0].who}{each}."
+        best, worst = ranked[0], ranked[-1]
+        if spec.direction is None:
+            return (
+                f"{what} lies between {best.text} ({best.who}) and {worst.text} "
+                f"({worst.who}). Explainers are not ranked by it."
+            )
+        return f"{what} is best for {best.who} ({best.text}) and worst for {worst.who} ({worst.text})."
+
+    def reservations(self, view: MetricResults) -> list[str]:
+        """What the verdict cannot say, a short sentence each; by default how many values are only bounds."""
+        rows = view.spec.select_valid(view.frame)
+        count = int(view.spec.bounds(rows).sum())
+        return [f"{count} of {len(rows)} values are only bounds."] if count else []
+
+    def make_comparable(self, views: Sequence[MetricResults]) -> tuple[ValueSpec, list[pl.DataFrame]] | None:
+        """Values that make explainers comparable where the stored value of one explainer alone does not.
+
+        What shows, ranks or tests the values of several explainers reads these instead. Controls are compared, too.
+
+        Args:
+            views: of one configured metric, one for each data set and model.
+
+        Returns:
+            How to read the new values, and the frame of each view with further columns, the reading's among them. None
+            if stored values are comparable, as by default, or if nothing better can be computed from what is stored.
+        """
+        return None
+
+    def list_compared_arrays(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The names of the stored arrays that `make_comparable` reads; none by default."""
+        return ()
+
+    def comparability_warning(self, view: MetricResults) -> str:
+        """Why the explainers cannot be compared by this verdict as they are, in a sentence; empty by default."""
+        return ""
+
+    def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """Words of this metric, each with a meaning of a few words that is shown where it first appears.
+
+        >>> import standfast.report
+        >>> presentation_of("misinterpretation_probability").terms({})["ln P"][:40]
+        'the natural logarithm of the probability'
+        """
+        return {}
+
+    #: which metric's example opens the report: the smallest number, then the first in the study
+    example_order: ClassVar[int] = 9
+
+    def example(self, view: MetricResults) -> Any:
+        """The most telling sample, as a row of a gallery: input, its map, the changed input, its map now, a caption.
+
+        None by default.
+        """
+        return None
+
+    def figures(self, view: MetricResults) -> Sequence[Any] | None:
+        """Figures and tables of one data set and model; None, as by default, for the distribution over samples."""
+        return None
+
+    def figures_over_option(self, views: Sequence[MetricResults], option: str) -> Sequence[Any]:
+        """Figures over configurations that differ in one option and in nothing else; none by default.
+
+        The report itself draws values that have a common axis. This is for anything else, such as pictures. It is not
+        called for options whose values are numbers on an axis.
+
+        Args:
+            views: two or more, of one data set and model.
+            option: the path of the option, such as `"similarity"` or `"search.proposal"`.
+        """
+        return []
+
+    def figures_over_data(self, views: Sequence[MetricResults]) -> Sequence[Any]:
+        """Figures over data sets and models, from two or more views of one configuration; none by default."""
+        return []
+
+    def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
+        """Notes below an explainer's numbers in the overview; `frame` has its evaluated samples. None by default."""
+        return []
+
+    def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """Terms and their meanings, for "How to read this", with `code` and *emphasis* marked so; none by default."""
+        return {}
+
+    def contradictions(self, view: MetricResults, others: Sequence[MetricResults]) -> list[str]:
+        """A sentence for each sample whose numbers contradict each other; none by default.
+
+        Args:
+            view: of this metric.
+            others: the views of all other configured metrics, of the same data and model.
+        """
+        return []
+
+
+def find_best_median(view: MetricResults) -> tuple[RankedGroup | None, str]:
+    """The explainer with the best median, and the word for that; None where the metric does not rank explainers."""
+    ranked = view.rank() if view.spec.direction else []
+    return (ranked[0] if ranked else None), "median"
+
+
+presentations: Registry[type[Presentation]] = Registry(
+    "presentation", "standfast.presentations", lambda kind: isinstance(kind, type) and issubclass(kind, Presentation)
+)
+
+
+def metric_class(metric: str) -> type[Metric] | None:
+    """The class that is registered for a metric's name; None where its package is not installed here.
+
+    >>> metric_class("worst_case").__name__, metric_class("of_another_computer")
+    ('WorstCase', None)
+    """
+    try:
+        return metrics[metric]
+    except StandfastError:
+        return None
+
+
+def presentation_of(metric: str, stored: str | None = None) -> Presentation:
+    """The presentation that is registered for a metric, for its package, or else the plain `Presentation`.
+
+    Args:
+        metric: the registered name of the metric, such as `"worst_case"` or `"quantus:Sparseness"`.
+        stored: the direction that is stored with the results. It counts only if the metric is not installed here.
+
+    >>> import standfast.report
+    >>> presentation_of("worst_case").value_spec({"event": "changed_class", "similarity": "pearson"}).direction
+    'lower'
+    >>> presentation_of("of_another_computer", "higher").value_spec({}).direction
+    'higher'
+    """
+    if not presentations.loaded():
+        raise StandfastError("no presentation is registered, not even our own: import standfast.report first")
+    direction: Direction = "higher" if stored == "higher" else "lower" if stored == "lower" else None
+    name = next((name for name in (metric, metric.partition(":")[0]) if name in presentations), None)
+    return (Presentation if name is None else presentations[name])(metric, direction)
+
+
+@dataclass(frozen=True)
+class ConfiguredMetric:
+    """A configured metric of a study.
+
+    Attributes:
+        name: its label.
+        metric: the registered name.
+        options: its configuration, as stored.
+        kind: the metric's class; None where its package is not installed here.
+        presentation: how its results are drawn and described.
+        spec: how its frame is read.
+        stored: the manifest's entry.
+        compared: whether the spec is that of `Presentation.make_comparable`, and not of the stored value.
+    """
+
+    name: str
+    metric: str
+    options: dict[str, Any]
+    kind: type[Metric] | None
+    presentation: Presentation
+    spec: ValueSpec
+    stored: dict[str, Any]
+    compared: bool = False
+
+    @property
+    def bibtex(self) -> str:
+        """The publication's BibTeX entry, or what is known of it."""
+        own = "" if self.kind is None else self.kind.bibtex
+        return own or str(self.stored.get("bibtex") or self.stored.get("citation") or "")

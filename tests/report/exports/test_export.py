@@ -1,0 +1,347 @@
+"""Exports, read back by other programs and compared with sums by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.stats
+import torch
+from report_builder import PROB, WORST, Builder, study
+from torch import nn
+from typer.testing import CliRunner
+
+import standfast
+from standfast.cli import app
+from standfast.report import exports
+from standfast.report.presentation.coarse_to_fine.corruption_curve import _format_percent
+from standfast.results import Results
+
+AWKWARD = r"[a]*_b % & $ # {} ~ ^ \ <x> |"
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Two data sets, two models, three explainers, four labels."""
+    return study(tmp_path_factory.mktemp("study")).results(title="three explainers")
+
+
+def one_label(folder: Path, values: dict[str, list[float]]) -> Results:
+    """A study of `worst_case: changed_explanation`, of which higher is better; values by explainer."""
+    builder = Builder(folder)
+    for name, each in values.items():
+        builder.worst(name, each)
+    return builder.results()
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """The cells of a LaTeX table's rows."""
+    rows = [line.removesuffix(r" \\") for line in text.splitlines() if line.endswith(r" \\")]
+    return [re.split(r"(?<!\\) & ", row) for row in rows]
+
+
+def test_medians_and_their_intervals_are_those_of_the_samples(results: Results) -> None:
+    frame = results.samples.filter((pl.col("label") == WORST) & (pl.col("status") == "ok")).to_pandas()
+    found = exports.summary(results, labels=[WORST]).to_pandas()
+    assert len(found) == 9
+    for row in found.itertuples():
+        mine = frame[(frame.data == row.data) & (frame.model == row.model) & (frame.explainer == row.explainer)]
+        held = np.sort(mine[mine.found.astype(bool)].similarity)
+        assert row.count == len(held) == 8
+        assert row.value == pytest.approx(np.median(held))
+        # order statistics: the l-th from either end, l the largest with 2 P(Bin(n, 1/2) < l) <= 5%
+        place = max(k for k in range(1, 5) if k == 1 or 2 * scipy.stats.binom.cdf(k - 1, 8, 0.5) <= 0.05)
+        assert (row.low, row.high) == (held[place - 1], held[-place])
+        assert row.coverage == pytest.approx(1 - 2 * scipy.stats.binom.cdf(place - 1, 8, 0.5))
+
+
+def test_a_name_that_a_spreadsheet_would_run_as_a_formula_gets_a_quote(tmp_path: Path) -> None:
+    names = ["=1+1", "+cmd", "-2", "@SUM(A1)", "a=b"]
+    results = one_label(tmp_path, {name: [0.5, -0.25] for name in names})
+    rows = list(csv.DictReader(io.StringIO(exports.to_csv(results))))
+    assert {row["explainer"] for row in rows} == {"'=1+1", "'+cmd", "'-2", "'@SUM(A1)", "a=b"}
+    assert {float(row["value"]) for row in rows} == {0.5, -0.25}  # numbers stay as they are
+
+
+def test_means_are_means_of_means_over_repeats(tmp_path: Path) -> None:
+    builder, rng = Builder(tmp_path), np.random.default_rng(1)
+    values = rng.random((2, 3, 6))  # explainers, repeats, samples
+    for name, repeats in zip("ab", values, strict=True):
+        for repeat, each in enumerate(repeats):
+            builder.worst(name, each.tolist(), repeat=repeat)
+    source = builder.results()
+    means = exports.summary(source, statistic="mean")
+    assert means["value"].to_list() == pytest.approx(values.mean(axis=(1, 2)))
+    assert means["statistic"].to_list() == ["mean", "mean"]
+    medians = exports.summary(source)
+    assert medians["value"].to_list() == pytest.approx(np.median(np.median(values, axis=1), axis=1))
+    assert means["count"].to_list() == medians["count"].to_list() == [6, 6]
+
+
+def test_the_best_has_the_best_mean_rank_and_ties_are_by_paired_tests(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    noise = rng.normal(0, 0.02, (3, 16))
+    values = {"a": 0.60 + noise[0], "b": 0.605 + noise[1], "worse": 0.2 + noise[2]}
+    found = exports.summary(one_label(tmp_path, {name: each.tolist() for name, each in values.items()}))
+    best = "a" if (values["a"] > values["b"]).sum() > 8 else "b"
+    assert (values["a"] > values["b"]).sum() != 8
+    other = "a" if best == "b" else "b"
+    assert scipy.stats.wilcoxon(values["a"], values["b"]).pvalue > 0.05
+    assert 3 * scipy.stats.wilcoxon(values[best], values["worse"]).pvalue < 0.05
+    flags = {name: (is_best, tied) for name, is_best, tied in found.select("explainer", "best", "tied").iter_rows()}
+    assert flags == {best: (True, False), other: (False, True), "worse": (False, False)}
+    assert found.filter(pl.col("explainer") == "worse")["mean_rank"].to_list() == [3.0]
+
+
+def test_too_few_samples_tell_nobody_apart(tmp_path: Path) -> None:
+    found = exports.summary(one_label(tmp_path, {"a": [0.9, 0.8], "b": [0.2, 0.1]}))
+    assert found["best"].to_list() == [False, False]
+    assert found["tied"].to_list() == [False, False]
+    assert found["mean_rank"].to_list() == [1.0, 2.0]
+
+
+def test_bounds_are_never_numbers(tmp_path: Path) -> None:
+    builder = Builder(tmp_path)
+    builder.probability("bounded", [-20.0] * 9, censored=[True] * 9)
+    builder.probability("below the bound", [-25.0] * 9)
+    builder.probability("above it", [-10.0] * 9)
+    source = builder.results()
+    found = exports.summary(source)
+    assert found["bound"].to_list() == ["upper", None, None]
+    assert found["best"].to_list() == [True, True, False]  # at most -20 may be less than -25, or not
+    text = exports.to_latex(source)
+    cells = {row[0]: row[1] for row in rows_of(text)[2:]}
+    assert cells["bounded"].startswith(r"$\mathbf{\leq -20.00}$")
+    assert r"[$\leq -20.00$, " in cells["bounded"]
+    assert cells["below the bound"].startswith(r"$\mathbf{-25.00}$")
+    assert cells["above it"].startswith("$-10.00$")
+    log = Log()
+    names = set(exports.log_scalars(source, log))
+    assert f"{PROB}/bounded/median_at_most" in names
+    assert f"{PROB}/bounded/median" not in names
+    assert f"{PROB}/bounded/low" not in names
+    with pytest.raises(standfast.ArgumentError, match="no mean is taken over bounds"):
+        exports.summary(source, statistic="mean")
+
+
+def test_nothing_printed_has_a_minus_before_a_zero(tmp_path: Path) -> None:
+    builder = Builder(tmp_path)
+    for name, end in (("a", -1e-5), ("b", -0.0)):
+        builder.worst(name, [end * n for n in range(8)])
+        builder.other(name, [-0.0] * 8)
+    source = builder.results()
+    page = source.to_html(tmp_path / "page.html").read_text()
+    text = re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", page, flags=re.S)
+    for found in (str(source), exports.to_latex(source), text):
+        assert re.search(r"\b0\.00", found)
+        assert not re.search(r"(?<![\w.])[-−]0(\.0+)?%?(?![\w.])", found)
+    assert _format_percent(-0.004) == "0%"
+
+
+def test_skipped_and_failed_leave_gaps(tmp_path: Path) -> None:
+    builder = Builder(tmp_path)
+    builder.worst("fine", [0.5, 0.6, 0.7])
+    builder.worst("skipped", [0.1, 0.1, 0.1], status=["misclassified"] * 3)
+    builder.failure("broken", "Traceback")
+    source = builder.results()
+    found = exports.summary(source)
+    assert found.select("explainer", "value", "count", "best").rows() == [
+        ("fine", 0.6, 3, False),
+        ("skipped", None, 0, False),
+    ]
+    text = exports.to_latex(source)
+    assert rows_of(text)[-1] == ["skipped", "--"]
+    assert "% Medians over 3 samples with intervals of at least 75\\%." in text
+    assert exports.log_scalars(source, Log())[f"{WORST}/skipped/count"] == 0
+
+
+def test_latex_has_every_number_in_its_place(results: Results) -> None:
+    text = exports.to_latex(results, intervals=False)
+    found = exports.summary(results)
+    rows, labels = rows_of(text), found["label"].unique(maintain_order=True).to_list()
+    assert [len(row) for row in rows[:2]] == [5, 5]
+    assert rows[1][1:] == [r"$\uparrow$", r"$\downarrow$", r"$\downarrow$", r"$\uparrow$"]
+    body = [row for row in rows[2:] if len(row) > 1]
+    assert len(body) == 9
+    groups = found.partition_by("data", "model", maintain_order=True)
+    names = ["saliency", "integrated gradients", "Grad-CAM"]
+    for place, row in enumerate(body):
+        group = groups[place // 3].filter(pl.col("explainer") == names[place % 3])
+        assert row[0] == names[place % 3]
+        for label, cell in zip(labels, row[1:], strict=True):
+            entry = group.filter(pl.col("label") == label).row(0, named=True)
+            shown = re.search(r"-?\d+(\.\d+)?", cell)
+            assert shown is not None
+            assert float(shown[0]) == pytest.approx(entry["value"], rel=0.01, abs=0.006)
+            assert (r"\textbf" in cell or r"\mathbf" in cell) == entry["best"]
+            assert (r"\dagger" in cell) == entry["tied"]
+    assert [line for line in text.splitlines() if r"\emph" in line] == [
+        rf"\multicolumn{{5}}{{l}}{{\emph{{{where}}}}} \\"
+        for where in ("digits, lenet", "digits, wide net", "series, lenet")
+    ]
+
+
+def test_latex_prints_names_as_they_are(tmp_path: Path) -> None:
+    builder = Builder(tmp_path)
+    builder.worst(AWKWARD, [0.5, 0.6], label="100% c_1")
+    builder.worst("b\nc", [0.5, 0.6], label="100% c_1")
+    text = exports.to_latex(builder.results(), tmp_path / "t" / "table.tex", caption="A & B", label="tab:a_b")
+    assert (tmp_path / "t" / "table.tex").read_text(encoding="utf-8") == text
+    assert rows_of(text)[0] == ["explainer", r"100\% c\_1"]
+    assert rows_of(text)[-1][0] == "b c"
+    name = next(line for line in text.splitlines() if line.startswith("{[}"))
+    plain = name.split(r" & 0.550")[0]  # every letter is told once: undo it by hand
+    for code, letter in (
+        (r"\textbackslash{}", "\0"),
+        (r"\textasciitilde{}", "~"),
+        (r"\textasciicircum{}", "^"),
+        (r"\textless{}", "<"),
+        (r"\textgreater{}", ">"),
+        (r"\textbar{}", "|"),
+        ("{[}", "["),
+        ("{]}", "]"),
+        ("{*}", "*"),
+    ):
+        plain = plain.replace(code, letter)
+    assert re.sub(r"\\([{}&%$#_])", r"\1", plain).replace("\0", "\\") == AWKWARD
+    assert r"\caption{A \& B. Medians over 2 samples" in text
+    assert r"\label{tab:a_b}" in text
+    bare = text.replace(r"\{", "").replace(r"\}", "")
+    assert bare.count("{") == bare.count("}")
+    assert text.count(r"\begin{") == text.count(r"\end{") == 2
+
+
+def test_csv_and_parquet_read_back(results: Results, tmp_path: Path) -> None:
+    text = exports.to_csv(results, tmp_path / "deep" / "samples.csv")
+    assert (tmp_path / "deep" / "samples.csv").read_text(encoding="utf-8") == text
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert len(rows) == results.samples.height
+    for row, ours in zip(rows, results.samples.iter_rows(named=True), strict=True):
+        assert row["explainer"] == ours["explainer"]
+        value = ours["similarity"]
+        assert row["similarity"] == "" if value is None else float(row["similarity"]) == value
+    where = exports.to_parquet(results, tmp_path / "summary.parquet", "summary")
+    assert pd.read_parquet(where).equals(exports.to_pandas(results, "summary"))
+    assert pl.read_parquet(where).equals(exports.summary(results))
+
+
+def test_all_that_stands_for_results_is_taken(results: Results) -> None:
+    expected, folder = exports.summary(results), results.store.folder.address
+    for source in (results.store, folder, Path(folder), results):
+        assert exports.summary(source).equals(expected)
+    with pytest.raises(standfast.ArgumentError, match="source: expected Results"):
+        exports.summary(3)  # type: ignore[arg-type]
+    with pytest.raises(standfast.ArgumentError, match=r"labels: expected some of .* got 'worst'"):
+        exports.to_latex(results, labels=["worst"])
+    with pytest.raises(standfast.ArgumentError, match="statistic"):
+        exports.summary(results, statistic="mode")  # type: ignore[arg-type]
+
+
+def test_one_result_and_an_evaluation() -> None:
+    torch.manual_seed(0)
+    model = standfast.Model(nn.Sequential(nn.Flatten(), nn.Linear(9, 3)), bounds=(0.0, 1.0))
+    inputs = torch.rand(5, 1, 3, 3)
+    metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=4)
+    saliency = standfast.explainers.get("input_x_gradient")
+    result = metric(model, saliency, inputs)
+    assert exports.to_pandas(result).shape[0] == 5
+    row = exports.summary(result).row(0, named=True)
+    assert row["value"] == pytest.approx(float(np.median(result.sensitivity.numpy())))  # type: ignore[attr-defined]
+    found = standfast.evaluate(model, {"ig": saliency}, inputs, {"sens": metric}, progress=False)
+    assert exports.summary(found).row(0, named=True)["count"] == 5
+    text = exports.to_latex(result)
+    assert text.splitlines()[0:1] + text.splitlines()[2:3] == [r"% needs \usepackage{booktabs}", r"\begin{tabular}{r}"]
+    assert [len(row) for row in rows_of(text)] == [1, 1, 1]  # no column for the explainer, which a result does not know
+    logged = exports.log_scalars(found, Log())
+    assert set(logged) == {f"sens/ig/{each}" for each in ("median", "low", "high", "count")}
+    with pytest.raises(standfast.ArgumentError, match="labels"):
+        exports.summary(result, labels=["max_sensitivity"])
+
+
+class Log:
+    """Stands in for a run of Weights & Biases."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[dict[str, Any], int | None]] = []
+
+    def log(self, data: dict[str, Any], step: int | None = None) -> None:
+        self.calls.append((data, step))
+
+
+class Writer:
+    """Stands in for TensorBoard's SummaryWriter."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, float, int | None]] = []
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int | None = None, walltime: float = 0.0) -> None:
+        self.calls.append((tag, scalar_value, global_step))
+
+
+class Tracker:
+    """Stands in for the module mlflow, which refuses names with other letters, and numbers that are none."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[dict[str, float], int | None]] = []
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None, synchronous: bool | None = None) -> None:
+        for name, value in metrics.items():
+            assert re.fullmatch(r"[/\w.\- :]*", name, re.ASCII)
+            assert isinstance(value, float)
+            assert math.isfinite(value)
+        self.calls.append((metrics, step))
+
+
+def test_every_tracker_gets_the_same_numbers(results: Results) -> None:
+    log, writer, tracker = Log(), Writer(), Tracker()
+    named = exports.log_scalars(results, log, step=7, prefix="standfast/")
+    assert log.calls == [(named, 7)]
+    exports.log_scalars(results, writer, step=7, prefix="standfast/")
+    assert writer.calls == [(name, value, 7) for name, value in named.items()]
+    exports.log_scalars(results, tracker, step=7, prefix="standfast/")
+    assert tracker.calls == [(named, 7)]
+    summary = exports.summary(results)
+    for row in summary.iter_rows(named=True):
+        name = f"standfast/{row['data']}/{row['model']}/{row['label']}/{row['explainer']}"
+        assert named[f"{name}/median"] == row["value"]
+        assert named[f"{name}/count"] == row["count"]
+    with pytest.raises(standfast.ArgumentError, match=r"sink: expected an object with log_metrics \(mlflow\).*got"):
+        exports.log_scalars(results, [])  # type: ignore[arg-type]
+
+
+def test_names_suit_the_strictest_tracker(tmp_path: Path) -> None:
+    source = one_label(tmp_path, {AWKWARD: [0.5, 0.6], "a/b": [0.1, 0.2]})
+    tracker = Tracker()
+    named = exports.log_scalars(source, tracker)
+    assert f"{WORST}/a_b/median" in named
+    assert len(named) == 10
+
+
+def test_the_command(results: Results, tmp_path: Path) -> None:
+    folder, runner = results.store.folder.address, CliRunner()
+    done = runner.invoke(app, ["export", folder])
+    assert (done.exit_code, done.stdout) == (0, exports.to_csv(results))
+    done = runner.invoke(app, ["export", folder, "--out", str(tmp_path / "t.tex")])
+    assert done.exit_code == 0
+    assert (tmp_path / "t.tex").read_text(encoding="utf-8") == exports.to_latex(results)
+    done = runner.invoke(
+        app, ["export", folder, "--format", "parquet", "--out", str(tmp_path / "p"), "--what", "summary"]
+    )
+    assert done.exit_code == 0
+    assert pl.read_parquet(tmp_path / "p").equals(exports.summary(results))
+    for wrong, argument in (
+        (["--out", "x.txt"], "--format"),
+        (["--format", "parquet"], "--out"),
+        (["--format", "latex", "--what", "samples"], "--what"),
+    ):
+        done = runner.invoke(app, ["export", folder, *wrong])
+        assert isinstance(done.exception, standfast.ArgumentError)
+        assert done.exception.argument == argument

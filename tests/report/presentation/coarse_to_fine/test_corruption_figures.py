@@ -1,0 +1,464 @@
+"""What the report shows of corruption curves, of drops made by hand: numbers, gate, ridges, pictures, boxes."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from report_builder import Builder, base
+
+import standfast
+from standfast.errors import ArgumentError
+from standfast.metrics import CorruptionCurve
+from standfast.metrics.coarse_to_fine.corruption_curve import (
+    MOST_ENTRIES,
+    make_picture_fields,
+    restore_input,
+    shade_inputs,
+)
+from standfast.metrics.coarse_to_fine.replacement import find_levels
+from standfast.metrics.coarse_to_fine.statistics import compute_area
+from standfast.report.charts import GREY, Chart, Gallery, Point, Ridge, Table, TableCell, draw_boxes, draw_ridges
+from standfast.report.charts.ridge_plot import density
+from standfast.report.page.render import render_files
+from standfast.report.presentation.coarse_to_fine.across_data import draw_boxes_over_data
+from standfast.report.presentation.coarse_to_fine.corruption_curve import (
+    draw_drop_curves,
+    draw_fine_curves,
+    draw_ridge_lines,
+    draw_robust_curves,
+)
+from standfast.report.presentation.coarse_to_fine.drops import Drops, load_drops
+from standfast.report.presentation.coarse_to_fine.pictures import draw_galleries
+from standfast.report.presentation.coarse_to_fine.tables import draw_tables
+from standfast.report.views import Contents
+from standfast.results import MetricResults, presentation_of
+
+PRESENTATION = presentation_of("corruption_curve")
+figures = PRESENTATION.figures
+
+Array = np.ndarray[Any, Any]
+FRACTIONS = (0.05, 0.15, 0.5, 1.0)
+OPTIONS = CorruptionCurve(fractions=FRACTIONS).options()
+EXPLAINERS = ("good", "zero", "random")
+COUNT, SHAPE = 52, (2, 10)
+
+
+def made(name: str, seed: int = 0, count: int = COUNT) -> Array:
+    """Drops `(count, K)`: large ones, such as are peaked at 0, and noise around 0."""
+    rng = np.random.default_rng([seed, EXPLAINERS.index(name) if name in EXPLAINERS else 9])
+    if name == "good":
+        return 0.5 + 0.4 * rng.beta(4, 2, (count, 1)) * np.sqrt(FRACTIONS)
+    return rng.normal(0, 0.02, (count, 1)) ** (3 if name == "zero" else 1) * np.sqrt(FRACTIONS)
+
+
+def stored(
+    builder: Builder,
+    name: str,
+    drops: Array,
+    *,
+    shape: tuple[int, ...] = SHAPE,
+    options: dict[str, Any] = OPTIONS,
+    status: list[str] | None = None,
+    no_positive: tuple[int, ...] = (),
+    start: int = 0,
+    **where: Any,
+) -> dict[str, torch.Tensor]:
+    count = len(drops)
+    generator = torch.Generator().manual_seed(count + len(name))
+    share = 0.4 * np.array(FRACTIONS) * np.linspace(0.8, 1.2, count)[:, None]
+    frame = {
+        **base(status or ["ok"] * count, start),
+        "area_top": drops.mean(1).tolist(),
+        "area_bottom": (drops.mean(1) / 2).tolist(),
+        "std_error": [0.01] * count,
+        "positive_share": [0.4] * count,
+        "no_positive": [row in no_positive for row in range(count)],
+        "clipped": [0.0] * count,
+    }
+    arrays = {
+        "drop_top": torch.tensor(drops),
+        "drop_bottom": torch.tensor(drops / 2),
+        "corrupted_share": torch.tensor(share),
+        "fractions": torch.tensor(FRACTIONS, dtype=torch.float64).expand(count, -1).contiguous(),
+        "noise_key": torch.arange(count),
+        "shades": torch.randint(0, 256, (count, *shape), dtype=torch.uint8, generator=generator),
+        "shade_range": torch.tensor([[-1.0, 2.0]]).expand(count, 2).contiguous(),
+        "replaced_at": torch.randint(0, 6, (count, *shape), dtype=torch.uint8, generator=generator),
+    }
+    builder.job(name, "corruption_curve", "curve", options, frame, arrays, start=start, **where)
+    return arrays
+
+
+def views(builder: Builder) -> list[MetricResults]:
+    return list(Contents(builder.results()).views("curve"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("curve")
+
+
+@pytest.fixture(scope="module")
+def view(folder: Path) -> MetricResults:
+    builder = Builder(folder / "study")
+    for name in EXPLAINERS:
+        stored(builder, name, made(name), no_positive=(1, 4) if name == "zero" else ())
+    return views(builder)[0]
+
+
+@pytest.fixture(scope="module")
+def drops(view: MetricResults) -> Drops:
+    found = load_drops(view)
+    assert found is not None
+    return found
+
+
+def layer(chart: Chart, data: str, mark: str) -> dict[str, Any]:
+    for each in chart.spec["layer"]:
+        if each.get("data", {}).get("name") == data and each["mark"]["type"] == mark:
+            return dict(each)
+    raise AssertionError((data, mark))
+
+
+def colours(chart: Chart) -> dict[str, str]:
+    scale = layer(chart, "lines", "line")["encoding"]["color"]["scale"]
+    return dict(zip(scale["domain"], scale["range"], strict=True))
+
+
+def lines(chart: Chart, name: str, key: str = "y") -> list[float]:
+    return [row.get(key) for row in chart.spec["datasets"]["lines"] if row["explainer"] == name]
+
+
+# densities and ridges
+
+
+@pytest.mark.parametrize("upper", [None, 1.0])
+def test_a_density_is_the_mean_of_normal_kernels_folded_at_the_end(upper: float | None) -> None:
+    values = np.random.default_rng(0).beta(5, 1, 40)
+    grid = np.arange(-3000, 4001) / 1000
+    found = density(values, grid, upper)
+    width = values.std(ddof=1) * 40**-0.2
+    expected = np.zeros_like(grid)
+    for value in values:
+        expected += scipy.stats.norm.pdf(grid, value, width) / 40
+        if upper is not None:
+            expected += scipy.stats.norm.pdf(grid, 2 * upper - value, width) / 40
+    expected[grid > (math.inf if upper is None else upper)] = 0
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    inside = slice(None) if upper is None else grid <= upper
+    assert np.trapezoid(found[inside], grid[inside]) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize(("spread", "limits", "width"), [(1e-9, (0.1, 9.0), 0.1), (5.0, (0.1, 0.3), 0.3)])
+def test_the_bandwidth_stays_within_its_limits(spread: float, limits: tuple[float, float], width: float) -> None:
+    values = 0.5 + spread * np.linspace(-1, 1, 9)
+    expected = scipy.stats.norm.pdf(0.5, values, width).mean()
+    assert density(values, np.array([0.5]), None, *limits)[0] == pytest.approx(expected)
+
+
+def test_no_ridges_of_nothing_and_no_empty_axis() -> None:
+    assert draw_ridges([Ridge("a", np.empty(0))], "a", ["a"], "", "", "", (0.0, 1.0)) is None
+    with pytest.raises(ArgumentError, match="domain"):
+        draw_ridges([Ridge("a", np.ones(3))], "a", ["a"], "", "", "", (1.0, 1.0))
+
+
+# boxes and tables
+
+
+def test_boxes_are_of_what_counts() -> None:
+    values = [0.1, 0.4, 0.2, 0.9, 0.35]
+    points = [Point("a", f"set {i}", value) for i, value in enumerate(values)]
+    points += [Point("a", "set 9", 5.0, counts=False), Point("b", "set 0", 0.3), Point("b", "set 1", math.nan)]
+    chart = draw_boxes(points, ["b", "a", "c"], "Numbers", "number", "higher")
+    assert chart is not None
+    data = chart.spec["datasets"]
+    (span,) = data["spans"]
+    assert [span[key] for key in ("q1", "median", "q3")] == np.quantile(values, [0.25, 0.5, 0.75]).tolist()
+    assert (span["low"], span["high"]) == (0.1, 0.4)  # 0.9 is beyond 1.5 heights of the box
+    assert [(row["explainer"], row["where"]) for row in data["points"] if row["colour"] == GREY] == [("a", "set 9")]
+    assert [row["explainer"] for row in data["points"]] == ["b"] + ["a"] * 6
+    assert "1 not counted" in chart.alt
+    assert render_files(chart)["svg"].startswith(b"<svg")
+    assert draw_boxes([Point("a", "set", math.nan)], ["a"], "", "", None) is None
+
+
+def test_a_table_has_an_entry_for_each_column() -> None:
+    with pytest.raises(ArgumentError, match="rows"):
+        Table("t", [("one", ""), ("two", "")], [("a", [TableCell("1")])])
+
+
+# what is stored for pictures
+
+
+def test_shades_are_within_a_half_step_of_the_input() -> None:
+    inputs = torch.randn(5, 3, 7, generator=torch.Generator().manual_seed(0))
+    inputs[2] = 4.0
+    shaded, ends = shade_inputs(inputs)
+    for row in range(5):
+        again = restore_input(shaded[row].numpy(), ends[row].numpy())
+        step = float(ends[row, 1] - ends[row, 0]) / 255
+        assert np.abs(again - inputs[row].numpy()).max() <= step / 2 + 1e-6
+
+
+@pytest.mark.parametrize("positions", ["entry", "pixel"])
+def test_turns_are_the_first_share_that_a_position_is_among(positions: Any) -> None:
+    maps = torch.randn(6, 2, 9, generator=torch.Generator().manual_seed(1)).round(decimals=1)  # with ties
+    maps[3] = -maps[3].abs()
+    relevance = maps.reshape(6, 18) if positions == "entry" else maps.double().sum(1).float()
+    positive = (relevance > 0).sum(1)
+    counts = torch.tensor([[int(n * k) for k in (0.2, 0.6)] for n in positive.tolist()])
+    found = find_levels(maps, counts, positions).flatten(1)
+    for row, values in enumerate(relevance.tolist()):
+        order = sorted((place for place in range(len(values)) if values[place] > 0), key=lambda place: -values[place])
+        expected = [0] * len(values)
+        for turn, place in enumerate(order):
+            expected[place] = 1 + sum(turn >= count for count in counts[row].tolist())
+        assert found[row].tolist() == expected
+
+
+def test_nothing_is_kept_of_large_inputs() -> None:
+    large = torch.zeros(2, 1, MOST_ENTRIES + 1)
+    kept = make_picture_fields(large, large, torch.zeros(2, 3, dtype=torch.int64), "entry")
+    assert {name: tuple(value.shape) for name, value in kept.items()} == dict.fromkeys(kept, (2, 0))
+
+
+# drops of a study
+
+
+def test_drops_are_aligned_by_sample(folder: Path) -> None:
+    builder = Builder(folder / "aligned")
+    good, random = made("good"), made("random")
+    stored(builder, "good", good[:20], status=["ok"] * 19 + ["nonfinite"])
+    stored(builder, "good", good[20:], start=20)
+    stored(builder, "random", random[:10], no_positive=(2,))
+    stored(builder, "random", 9 + random, repeat=1)
+    found = load_drops(views(builder)[0])
+    assert found is not None
+    assert found.samples.tolist() == [*range(19), *range(20, COUNT)]
+    expected = np.delete(good, 19, axis=0)
+    np.testing.assert_array_equal(found.curves["good"].top, expected)
+    assert found.curves["random"].find_complete().tolist() == [True] * 10 + [False] * (COUNT - 11)
+    np.testing.assert_array_equal(found.top_drops("random"), random[:10])
+    assert (found.no_positive, found.others) == ({"good": 0, "random": 1}, 1)
+    assert found.absolute["good"].samples == COUNT - 1
+    assert {each.samples for each in found.comparison.values()} == {10}
+
+
+def test_the_gate_is_applied_where_there_are_random_maps(view: MetricResults, drops: Drops, folder: Path) -> None:
+    assert {name: gate.passed for name, gate in drops.gates.items()} == {"good": True, "zero": False}
+    assert [drops.may_be_read(name) for name in EXPLAINERS] == [True, False, False]
+    builder = Builder(folder / "ungated")
+    for name in ("good", "zero"):
+        stored(builder, name, made(name))
+    alone = load_drops(views(builder)[0])
+    assert alone is not None
+    assert (alone.gates, alone.may_be_read("zero")) == ({}, True)
+    shown_tables = draw_tables(alone)
+    assert not any(cell.faint for table in shown_tables for _, cells in table.rows for cell in cells)
+
+
+# charts
+
+
+def test_ridge_lines_have_a_row_for_each_share_and_one_axis(view: MetricResults, drops: Drops) -> None:
+    charts = draw_ridge_lines(view, drops)
+    assert [chart.heading for chart in charts if chart] == [
+        "Ridge lines: good",
+        "Ridge lines: zero (gate not passed)",
+        "Ridge lines: random",
+    ]
+    domains = set()
+    for chart, name in zip(charts, EXPLAINERS, strict=True):
+        assert chart is not None
+        middles = {row["row"]: row["x"] for row in chart.spec["datasets"]["middles"]}
+        assert list(middles) == ["5%", "15%", "50%", "100%"]
+        np.testing.assert_allclose(list(middles.values()), np.median(made(name), axis=0), rtol=1e-4, atol=1e-9)
+        domains.add(tuple(layer(chart, "middles", "tick")["encoding"]["x"]["scale"]["domain"]))
+    assert len(domains) == 1
+
+
+def test_drop_curves_run_from_the_origin_over_the_mean_share(view: MetricResults, drops: Drops) -> None:
+    for chart, factor, order in zip(draw_drop_curves(view, drops), (1.0, 0.5), ("top", "bottom"), strict=True):
+        assert chart is not None
+        for name in EXPLAINERS:
+            expected = factor * made(name).mean(0)
+            np.testing.assert_allclose(lines(chart, name), [0, *expected], rtol=1e-4, atol=1e-9)
+            np.testing.assert_allclose(lines(chart, name, "x"), [0, *0.4 * np.array(FRACTIONS)], rtol=1e-4)
+            low, high = drops.absolute[name].interval(f"mean_{order}")
+            np.testing.assert_allclose(lines(chart, name, "low")[1:], low, rtol=1e-4, atol=1e-9)
+            np.testing.assert_allclose(lines(chart, name, "high")[1:], high, rtol=1e-4, atol=1e-9)
+
+
+def test_fine_curves_are_grey_where_they_do_not_count(view: MetricResults, drops: Drops) -> None:
+    oracle: tuple[Callable[..., Any], ...] = (scipy.stats.skew, scipy.stats.kurtosis)
+    for chart, moment in zip(draw_fine_curves(view, drops), oracle, strict=True):
+        assert chart is not None
+        for name in EXPLAINERS:
+            np.testing.assert_allclose(lines(chart, name), moment(made(name), axis=0), rtol=1e-4)
+        assert {name: colour == GREY for name, colour in colours(chart).items()} == {
+            "good": False,
+            "zero": True,
+            "random": True,
+        }
+        assert lines(chart, "good", "low")[0] is not None
+        assert lines(chart, "zero", "low")[0] is None
+        assert "zero" in chart.caption
+
+
+def test_what_a_peak_at_zero_cannot_fool_needs_no_gate(view: MetricResults, drops: Drops) -> None:
+    share, quartile = draw_robust_curves(view, drops)
+    assert share is not None
+    assert quartile is not None
+    for name in EXPLAINERS:
+        np.testing.assert_allclose(lines(share, name), (made(name) >= 0.5).mean(0), atol=1e-6)
+        smallest = np.sort(made(name), axis=0)[COUNT // 4 - 1]
+        np.testing.assert_allclose(lines(quartile, name), smallest, rtol=1e-4, atol=1e-9)
+    assert GREY not in {*colours(share).values(), *colours(quartile).values()}
+
+
+def test_who_has_no_drops_takes_nothing_from_the_others(folder: Path) -> None:
+    builder = Builder(folder / "gone")
+    for name in EXPLAINERS:
+        stored(builder, name, np.full((COUNT, 4), np.nan) if name == "zero" else made(name))
+    found = load_drops(views(builder)[0])
+    assert found is not None
+    assert list(found.comparison) == ["good", "random"]
+    coarse, _, fine, _ = draw_tables(found)
+    cells = {name: [cell.text for cell in row] for name, row in coarse.rows}
+    assert cells["zero"] == ["0", *"––––––"]
+    assert "–" not in [cell.text for name, row in fine.rows if name != "zero" for cell in row]
+
+
+# tables
+
+
+def test_tables_hold_the_numbers_of_the_summaries(drops: Drops) -> None:
+    coarse, same, fine, starred = draw_tables(drops)
+    titles = [title for title, _ in coarse.columns]
+    cells = {name: dict(zip(titles, row, strict=True)) for name, row in coarse.rows}
+    share, mean = 0.4 * np.array(FRACTIONS), made("good").mean(0)
+    x, y = np.concatenate([[0], share, [1]]), np.concatenate([[0], mean, mean[-1:]])
+    top = float(np.trapezoid(y, x))
+    bottom = top / 2
+    f1 = 2 * top * (1 - bottom) / (top + 1 - bottom)
+    same_share = float(np.trapezoid(y[:-1], x[:-1])) / 0.4
+    expected = {"same share": same_share, "AUC top": top, "AUC bottom": bottom, "F1": f1, "F1 as printed": f1 / 2}
+    for title, value in expected.items():
+        assert cells["good"][title].text == f"{value:.3f}"
+        low, high = (float(end) for end in re.findall(r"0\.\d+", cells["good"][title].small))
+        assert low < value < high
+    assert [cells[name]["gate"].text for name in EXPLAINERS] == ["passed", "not passed", "reference"]
+    assert [[cell.text for cell in row] for _, row in same.rows] == [
+        ["40%", "passed", "larger"],
+        ["40%", "not passed", "not larger"],
+        ["40%", "reference", "reference"],
+    ]
+    assert cells["zero"]["samples"].small == "2 with no positive relevance"
+    assert not any(cell.faint for _, row in coarse.rows for cell in row)
+
+    grey = {name: [cell.faint for cell in row] for name, row in fine.rows}
+    assert grey == {"good": [False] * 6, "zero": [True] * 4 + [False] * 2, "random": [True] * 4 + [False] * 2}
+    assert [small for _, small in fine.columns][:4] == ["absolute scale"] * 2 + ["compared scale"] * 2
+    row = dict(fine.rows)["good"]
+    for place, (scale, key) in enumerate((s, k) for s in ("absolute", "compared") for k in ("skewness", "kurtosis")):
+        found = {"absolute": drops.absolute, "compared": drops.comparison}[scale]["good"]
+        assert found.scale == scale
+        assert row[place].text == f"{getattr(found, f'auc_{key}'):.3f}"
+    columns = np.array([[float(cell.text.replace("−", "-")) for cell in row] for _, row in starred.rows])
+    assert (columns.min(0).tolist(), columns.max(0).tolist()) == ([0.0] * 4, [1.0] * 4)
+    assert [cell.faint for cell in dict(starred.rows)["zero"]] == [False, False, True, True]
+
+
+# pictures
+
+
+def gallery_of(view: MetricResults) -> Gallery:
+    (found,) = draw_galleries(view)
+    return found
+
+
+def test_the_gallery_shows_the_extremes_and_their_most_relevant_points(view: MetricResults) -> None:
+    shown_rows = gallery_of(view).rows
+    means = (made("good") + made("zero"))[:, 1] / 2  # at k = 15%, random left out
+    order = np.argsort(-means, kind="stable")
+    assert list(dict.fromkeys(row.sample for row in shown_rows)) == [order[0], order[COUNT // 2], order[-1]]
+    assert [row.explainer for row in shown_rows[:3]] == list(EXPLAINERS)
+    for row in shown_rows:
+        arrays = view.arrays(row.explainer, row.sample, ("replaced_at", "shades"))
+        assert arrays is not None
+        (picture,) = row.pictures
+        np.testing.assert_array_equal(picture.marks, (arrays["replaced_at"] == 1) | (arrays["replaced_at"] == 2))
+        np.testing.assert_allclose(picture.array, -1 + 3 * arrays["shades"].astype(float) / 255, atol=1e-6)
+        drop = made(row.explainer)[row.sample, 1]
+        assert picture.title == f"drop {drop:.2f}".replace("-0.00", "0.00").replace("-", "−")
+
+
+# over data sets
+
+
+@pytest.fixture(scope="module")
+def many(folder: Path) -> Builder:
+    builder = Builder(folder / "many")
+    for place, data in enumerate(("one", "two", "three")):
+        for name in EXPLAINERS:
+            values = made("random" if (name, data) == ("good", "two") else name, place)
+            stored(builder, name, values, data=data, model="net")
+    stored(builder, "good", made("good"), data="one", model="other")
+    return builder
+
+
+def test_boxes_over_data_sets_have_a_point_for_each(many: Builder) -> None:
+    found = [chart for chart in draw_boxes_over_data(views(many)) if isinstance(chart, Chart)]
+    assert [chart.name for chart in found] == [
+        "across-auc-top-net",
+        "across-f1-net",
+        "across-auc-skewness-net",
+        "across-auc-kurtosis-net",
+    ]
+    for chart, key in zip(found, ("auc_top", "f1", "auc_skewness", "auc_kurtosis"), strict=True):
+        points = chart.spec["datasets"]["points"]
+        assert len(points) == 9
+        for view in views(many):
+            drops = load_drops(view) if view.model == "net" else None
+            for name in EXPLAINERS if drops is not None else ():
+                assert drops is not None
+                (row,) = (p for p in points if (p["explainer"], p["where"]) == (name, view.data))
+                assert row["value"] == pytest.approx(getattr(drops.absolute[name], key), rel=1e-4)
+                assert (row["colour"] == GREY) == key.startswith(("auc_s", "auc_k")) * (
+                    name != "good" or view.data == "two"
+                )
+
+
+def test_a_real_study_stores_what_the_section_needs(
+    lenet: standfast.Model, digits: standfast.data.Dataset, tmp_path: Path
+) -> None:
+    metric = CorruptionCurve(fractions=(0.15, 1.0), samples=1, mean=0.13, sd=0.31)
+    names = ["input_x_gradient", "random"]
+    found = standfast.evaluate(
+        lenet, names, digits[:6].inputs, [metric], out=tmp_path, samples_per_job=4, progress=False, controls=False
+    )
+    (view,) = Contents(found).views("corruption_curve")
+    result = metric(lenet, "input_x_gradient", digits[:6].inputs)
+    drops = load_drops(view)
+    assert drops is not None
+    curves = drops.curves["input_x_gradient"]
+    assert curves.top is not None
+    rows = view.rows_for("input_x_gradient")
+    np.testing.assert_allclose(compute_area(curves.share, curves.top), rows["area_top"].to_numpy(), rtol=1e-12)
+    np.testing.assert_array_equal(curves.share, result.corrupted_share.numpy())
+    arrays = view.arrays("input_x_gradient", 5, ("replaced_at", "shades", "shade_range"))
+    assert arrays is not None
+    again = restore_input(arrays["shades"], arrays["shade_range"])
+    np.testing.assert_allclose(again, digits[:6].inputs[5].numpy(), atol=0.5 / 255 + 1e-6)
+    places = arrays["replaced_at"].size
+    assert (arrays["replaced_at"] == 1).sum() == round(float(result.corrupted_share[5, 0]) * places)
+    assert (arrays["replaced_at"] > 0).sum() == int(result.positive[5])
+    assert len(draw_galleries(view)) == 1

@@ -1,0 +1,461 @@
+"""What the report shows of an attack on attributions: sets pixel by pixel, curves, and the sentence on shifts."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import io
+import itertools
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import scipy.stats
+import torch
+from PIL import Image
+from report_builder import assert_whole
+from skimage.color import rgb2lab
+
+import standfast
+from conftest import SHAPES, small_net
+from standfast.metrics import AttributionAttack
+from standfast.report.charts import Chart, Gallery, GalleryRow, Picture
+from standfast.report.page.drawings import draw_row
+from standfast.report.page.pictures import DARKEST, PALEST, draw_picture
+from standfast.report.presentation.lens.attribution_attack import fragility, per_sample
+from standfast.report.presentation.lens.curves import curves_of
+from standfast.report.presentation.lens.pictures import KEPT, LOST, NEAR, NEW
+from standfast.report.presentation.lens.words import overlap_by_chance
+from standfast.report.views import Contents
+from standfast.results import MetricResults, presentation_of
+from standfast.statistics.bootstrap import intervals_of_means
+from standfast.statistics.paired import bootstrap_interval
+
+Array = np.ndarray[Any, Any]
+SIMILARITIES = ("topk_intersection", "lens_precision", "lens_recall:w=2", "mse")
+BALL = standfast.LinfBall(0.1)
+ATTACK = AttributionAttack(BALL, "top_k", steps=3, restarts=1, similarities=SIMILARITIES, k=40)
+EXPLAINERS = ["saliency", "input_x_gradient"]
+PRESENTATION = presentation_of("attribution_attack")
+figures, remarks, guide, spec = PRESENTATION.figures, PRESENTATION.remarks, PRESENTATION.guide, PRESENTATION.value_spec
+
+
+@pytest.fixture(scope="module")
+def found(lenet: standfast.Model, digits: standfast.data.Dataset, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    out = tmp_path_factory.mktemp("attack")
+    return standfast.evaluate(
+        lenet, EXPLAINERS, digits[:4].inputs, [ATTACK], out=out, samples_per_job=3, progress=False
+    )
+
+
+@pytest.fixture(scope="module")
+def view(found: Any) -> MetricResults:
+    return view_of(found)
+
+
+def view_of(found: Any) -> MetricResults:
+    contents = Contents(found)
+    return next(contents.views(next(iter(contents.labels))))
+
+
+def charts_of(shown: list[Chart | Gallery]) -> dict[str, Chart]:
+    return {figure.name: figure for figure in shown if isinstance(figure, Chart)}
+
+
+def galleries_of(shown: list[Chart | Gallery]) -> list[Gallery]:
+    return [figure for figure in shown if isinstance(figure, Gallery)]
+
+
+def pixels(picture: Picture, bounds: tuple[float, float]) -> Array:
+    kind, _, content = draw_picture(picture, bounds).partition(",")
+    assert kind == "data:image/png;base64"
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(content))).convert("RGB"))
+
+
+def is_colour(image: Array, colour: str) -> Array:
+    return np.asarray((image == list(bytes.fromhex(colour[1:]))).all(axis=-1))
+
+
+def largest(map_: Array, k: int, apart: int = 0) -> set[tuple[int, int]]:
+    """The k largest positions, none within `apart` of an earlier one; slowly."""
+    order = sorted(np.ndindex(map_.shape), key=lambda place: -map_[place])  # stable
+    chosen: list[tuple[int, ...]] = []
+    for place in order:
+        if len(chosen) < k and all(distance(place, other) > apart for other in chosen):
+            chosen.append(place)
+    return set(chosen)  # type: ignore[arg-type]
+
+
+def distance(a: tuple[int, ...], b: tuple[int, ...]) -> int:
+    return -1 if a == b else max(abs(x - y) for x, y in zip(a, b, strict=True))
+
+
+def near(chosen: set[tuple[int, int]], w: int, shape: tuple[int, ...]) -> set[tuple[int, ...]]:
+    return {place for place in np.ndindex(shape) if any(distance(place, other) <= w for other in chosen)}
+
+
+def where(mask: Array) -> set[tuple[int, ...]]:
+    return {tuple(int(i) for i in place) for place in np.argwhere(mask)}
+
+
+def maps_of(view: MetricResults, row: GalleryRow) -> tuple[Array, Array]:
+    explainer = row.explainer.removesuffix(", diverse")
+    arrays = view.arrays(explainer, row.sample, ("origin_maps", "maps"))
+    assert arrays is not None
+    return np.abs(arrays["origin_maps"]).sum(axis=0), np.abs(arrays["maps"]).sum(axis=0)
+
+
+def numbers_in(text: str, pattern: str) -> list[float]:
+    found = re.search(pattern, text)
+    assert found is not None, text
+    return [float(number) for number in found.groups()]
+
+
+def named(row: GalleryRow) -> dict[str, Picture]:
+    return {picture.title: picture for picture in row.pictures}
+
+
+# the whole page
+
+
+# the pictures
+
+
+def test_top_positions_are_drawn_pixel_by_pixel(view: MetricResults) -> None:
+    gallery = galleries_of(PRESENTATION.figures(view))[0]
+    assert [(row.sample, row.explainer) for row in gallery.rows] == [(s, e) for s in range(4) for e in EXPLAINERS]
+    for row in gallery.rows[:3]:
+        shown = named(row)
+        assert list(shown) == ["its map", "top k", "overlap", "top k after", "its map now"]
+        before, after = maps_of(view, row)
+        sets = [largest(map_, 40) for map_ in (before, after)]
+        for title, chosen in zip(("top k", "top k after"), sets, strict=True):
+            image = pixels(shown[title], view.bounds)
+            rings = [near(chosen, w, before.shape) for w in (0, 1, 2)]
+            assert rings[0] == chosen
+            assert where(is_colour(image, NEAR[0])) == chosen
+            assert where(is_colour(image, NEAR[1])) == rings[1] - rings[0]
+            assert where(is_colour(image, NEAR[2])) == rings[2] - rings[1]
+        image = pixels(shown["overlap"], view.bounds)
+        s, t = sets
+        assert where(is_colour(image, KEPT)) == s & t
+        assert where(is_colour(image, LOST)) == s - t
+        assert where(is_colour(image, NEW)) == t - s
+        assert numbers_in(row.text, r"of the top 40 pixels (\d+)% kept") == pytest.approx(
+            [len(s & t) / 0.4], abs=0.5001
+        )
+        covered = [100 * len(near(t, w, before.shape)) / before.size for w in (1, 2)]
+        said = numbers_in(row.text, r"\(of windows that cover (\d+)% and (\d+)% of the map\)")
+        assert said == pytest.approx(covered, abs=0.5001)
+
+
+def test_diverse_positions_are_drawn_pixel_by_pixel(view: MetricResults) -> None:
+    gallery = galleries_of(PRESENTATION.figures(view))[1]
+    for row in gallery.rows[:2]:
+        shown = named(row)
+        assert list(shown) == ["input", "diverse", "overlap", "diverse after", "perturbed"]
+        before, after = maps_of(view, row)
+        s, t = (largest(map_, 40, apart=1) for map_ in (before, after))
+        for title, chosen in (("diverse", s), ("diverse after", t)):
+            image = pixels(shown[title], view.bounds)
+            assert where(is_colour(image, NEAR[0])) == chosen
+            assert where(is_colour(image, NEAR[1])) == near(chosen, 1, before.shape) - chosen
+        image = pixels(shown["overlap"], view.bounds)
+        near_s, near_t = near(s, 1, before.shape), near(t, 1, before.shape)
+        assert where(is_colour(image, KEPT)) == (s & near_t) | (t & near_s)
+        assert where(is_colour(image, LOST)) == s - near_t
+        assert where(is_colour(image, NEW)) == t - near_s
+        expected = [len(s & near_t) / len(s), len(t & near_s) / len(t)]
+        assert f"{len(s)} pixels before, {len(t)} after" in row.text
+        assert numbers_in(row.text, r"1-LENS-prec-div ([\d.]+), recall-div ([\d.]+)") == pytest.approx(
+            expected, abs=0.005001
+        )
+        share = len(s & t) / max(len(s), len(t))
+        assert numbers_in(row.text, r"-div intersection ([\d.]+);") == pytest.approx([share], abs=0.005001)
+
+
+def test_signs_count_where_the_metric_counts_them(view: MetricResults) -> None:
+    arrays = {key: np.zeros((2, 6, 6)) for key in ("origins", "inputs", "origin_maps", "maps")}
+    arrays["origin_maps"][:, 2, :3] = [[5.0, -9.0, 1.0], [-5.0, 2.0, 1.0]]  # sums 0, -7, 2; absolute 10, 11, 2
+    for absolute, expected in ((True, {(2, 0), (2, 1)}), (False, {(2, 2), (0, 0)})):
+        changed = stored(view, arrays, k=2, absolute=absolute)
+        row = galleries_of(PRESENTATION.figures(changed))[0].rows[0]
+        assert where(is_colour(pixels(named(row)["top k"], (0, 1)), NEAR[0])) == expected
+
+
+def stored(view: MetricResults, arrays: dict[str, Array], **options: Any) -> MetricResults:
+    """The view of a single sample of one explainer, with other arrays."""
+    given = {name: array[None].astype(np.float32) for name, array in arrays.items()}
+    rows = view.frame.filter((pl.col("explainer") == EXPLAINERS[0]) & (pl.col("sample") == 0))
+    jobs = view.jobs.filter(pl.col("explainer") == EXPLAINERS[0]).head(1)
+    return dataclasses.replace(
+        view, options={**view.options, **options}, frame=rows, jobs=jobs, load=lambda job: given, explainers=EXPLAINERS
+    )
+
+
+@pytest.mark.parametrize("sight", ["full", "protan", "deutan", "tritan"])
+def test_marks_are_told_apart_by_the_colour_blind(sight: str) -> None:
+    """Simulated dichromats (protan, deutan: Vienot, Brettel and Mollon 1999; tritan: Machado et al. 2009)."""
+    matrix = {
+        "full": np.eye(3),
+        "protan": [[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]],
+        "deutan": [[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]],
+        "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+    }[sight]
+
+    def seen(colour: str) -> Array:
+        srgb = np.array(list(bytes.fromhex(colour[1:]))) / 255
+        linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
+        lit = np.clip(np.asarray(matrix) @ linear, 0, 1)
+        encoded = np.where(lit <= 0.0031308, 12.92 * lit, 1.055 * lit ** (1 / 2.4) - 0.055)
+        return np.asarray(rgb2lab(encoded[None, None])[0, 0])
+
+    greys = [f"#{level:02x}{level:02x}{level:02x}" for level in (DARKEST, PALEST)]
+    for colours in ((KEPT, LOST, NEW), NEAR):
+        for a, b in itertools.combinations((*colours, *greys), 2):
+            if not {a, b} <= set(greys):
+                assert np.linalg.norm(seen(a) - seen(b)) > 15, (a, b)
+
+
+# the numbers
+
+
+def rows_of(kept: Array, **columns: Any) -> pl.DataFrame:
+    n = len(kept)
+    return pl.DataFrame(
+        {
+            "sample": range(n),
+            "status": ["ok"] * n,
+            "label_kept": [True] * n,
+            "found": [True] * n,
+            **dict(zip(("kept", "kept_within_1", "kept_within_2"), kept.T.tolist(), strict=True)),
+            **columns,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def kept() -> Array:
+    generator = np.random.default_rng(3)
+    parts = generator.dirichlet([3.0, 4.0, 2.0, 1.0], size=30)
+    return np.asarray(np.round(parts[:, :3].cumsum(axis=1) * 100) / 100)
+
+
+def test_the_sentence_is_arithmetic(kept: Array) -> None:
+    found = fragility(rows_of(kept))
+    assert found is not None
+    lost = [1 - kept[:, place].mean() for place in range(3)]
+    expected = [(lost[0] - lost[w]) / lost[0] for w in (1, 2)]
+    assert found.shares == pytest.approx(expected)
+    one, two = (
+        f"{100 * share:.0f}% [{100 * low:.0f}, {100 * high:.0f}]"
+        for share, low, high in zip(expected, found.low, found.high, strict=True)
+    )
+    assert found.sentence("top 78 pixels", "pixel") == (
+        f"Of the apparent fragility ({lost[0]:.2f} of the top 78 pixels lost), {one} was a shift of one pixel, {two} "
+        "of at most two."
+    )
+    for place in range(2):
+        # resampled in pairs: as scipy does it, which draws other numbers
+        def share(a: Array, b: Array, axis: int = -1) -> Array:
+            return np.asarray((b.mean(axis=axis) - a.mean(axis=axis)) / (1 - a.mean(axis=axis)))
+
+        ends = scipy.stats.bootstrap(
+            (kept[:, 0], kept[:, place + 1]), share, paired=True, method="BCa", n_resamples=20_000, rng=0
+        ).confidence_interval
+        assert (found.low[place], found.high[place]) == pytest.approx(tuple(ends), abs=0.008)
+
+
+def test_unpaired_intervals_would_be_wider(kept: Array) -> None:
+    """What is compared within a sample is resampled with it."""
+    generator = np.random.default_rng(0)
+    values = np.repeat(generator.uniform(0, 0.8, size=(40, 1)), 3, axis=1)
+    values[:, 1:] += (1 - values[:, :1]) / 2  # exactly half of each loss
+    found = fragility(rows_of(values))
+    assert found is not None
+    assert (*found.low, *found.high) == pytest.approx((0.5,) * 4)
+
+
+def test_an_interval_where_no_single_sample_makes_a_difference() -> None:
+    """All jackknife values are equal, so there is no acceleration, and no division of 0 by 0."""
+    values = np.array([[0.0], [1.0]] * 8)
+    value, low, high = intervals_of_means(values, lambda means: (means - 0.5) ** 2)
+    assert value[0] == 0.0
+    assert np.isfinite([low[0], high[0]]).all()
+    assert low[0] <= high[0]
+
+
+def test_intervals_of_means_are_those_of_the_study(kept: Array) -> None:
+    values = np.concatenate([kept, np.full((len(kept), 1), 0.3)], axis=1)
+    mean, low, high = intervals_of_means(values)
+    for place, column in enumerate(values.T):
+        expected = bootstrap_interval(column, "mean")
+        assert expected is not None
+        assert mean[place] == pytest.approx(expected.value)
+        assert (low[place], high[place]) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+def test_notes_in_the_overview(kept: Array) -> None:
+    n = len(kept)
+    label_kept, found = [place >= 2 for place in range(n)], [place != 4 for place in range(n)]
+    mse = np.linspace(0, 1, n)
+    mse[5] = np.nan
+    frame = rows_of(kept, mse=mse, pearson=kept[:, 0]).with_columns(
+        pl.Series("label_kept", label_kept), pl.Series("found", found)
+    )
+    notes = PRESENTATION.remarks(frame, {"similarities": ["mse", "pearson"], "k": 0.05})
+    expected = bootstrap_interval(np.delete(mse, [0, 1, 5]), "mean")
+    assert expected is not None
+    said = numbers_in(notes[0], r"^mse: mean ([\d.]+) \[([\d.]+), ([\d.]+)\]$")
+    assert said == pytest.approx([expected.value, expected.low, expected.high], abs=0.0015)
+    assert notes[1].startswith(f"pearson: mean {kept[2:, 0].mean():.3f} [")
+    assert notes[2].endswith(f"2 of {n}")
+    assert notes[3].endswith(f"1 of {n}")
+
+
+@pytest.mark.parametrize(("level", "words"), [(0.4, "above chance: 0.33 ["), (0.96, "so the value says nothing")])
+def test_remarks_correct_for_chance(level: float, words: str) -> None:
+    """(0.6 - 0.4) / (1 - 0.4); where unrelated maps are nearly equal, nothing can be said."""
+    name = "lens_recall:k=5,w=1"
+    spread = np.linspace(-0.1, 0.1, 9)
+    frame = rows_of(np.full((9, 3), 0.5), **{name: 0.6 + spread, f"{name} chance": level + spread / 10})
+    note = PRESENTATION.remarks(frame, {"similarities": [name], "k": 5})[0]
+    assert note.startswith("1-LENS-recall@5: mean 0.600 [")
+    assert f"; unrelated maps have {level:.3f}, {words}" in note
+
+
+def test_repeats_of_a_sample_are_averaged_first() -> None:
+    frame = pl.DataFrame({"sample": [7, 3, 7, 3, 9], "a": [1.0, 0.0, 0.5, 1.0, None], "b": [0.0, 2.0, 4.0, 2.0, 1.0]})
+    np.testing.assert_allclose(per_sample(frame, ("a", "b")), [[0.5, 2.0], [0.75, 2.0]])
+    assert len(per_sample(frame.clear(), ("a",))) == 0
+
+
+def test_all_classes_lost(view: MetricResults) -> None:
+    frame = view.frame.with_columns(pl.lit(False).alias("label_kept"), pl.lit(False).alias("found"))
+    lost = dataclasses.replace(view, frame=frame)
+    shown = PRESENTATION.figures(lost)
+    assert charts_of(shown) == {}
+    for gallery in galleries_of(shown):
+        assert all(not row.found and "lost, so not counted" in row.text for row in gallery.rows)
+    assert PRESENTATION.remarks(lost.rows_for("saliency"), view.options) == ["class lost, so not counted: 4 of 4"]
+    assert PRESENTATION.remarks(view.frame.clear(), view.options) == []
+    assert curves_of(lost, "saliency") is None
+
+
+# the charts
+
+
+def test_curves_are_means_over_samples(view: MetricResults) -> None:
+    charts = charts_of(PRESENTATION.figures(view))
+    assert [*charts][:4] == ["fragility", "distribution", "similarities-1", "similarities-2"]
+    names = ["precision", "recall", "precision-diverse", "recall-diverse"]
+    assert [*charts][4:] == [*(f"windows-{name}" for name in names), *(f"k-{n}" for n in ("intersection", *names[:2]))]
+    for explainer in EXPLAINERS:
+        each = [view.arrays(explainer, s, ("origin_maps", "maps")) for s in range(4)]
+        maps = [[np.abs(a[key]).sum(axis=0) for key in ("origin_maps", "maps")] for a in each if a is not None]
+        k = 39  # the nearest to 40 among 16, 39, 78, 157 and 314
+        for w in (0, 1, 2):
+            pairs = [[largest(map_, k) for map_ in pair] for pair in maps]
+            precision = np.mean([len(s & near(t, w, (28, 28))) / k for s, t in pairs])
+            recall = np.mean([len(t & near(s, w, (28, 28))) / k for s, t in pairs])
+            assert point(charts["windows-precision"], explainer, w) == pytest.approx(precision, abs=1e-5)
+            assert point(charts["windows-recall"], explainer, w) == pytest.approx(recall, abs=1e-5)
+            if w <= 1:
+                name = "k-precision" if w else "k-intersection"
+                assert point(charts[name], explainer, k) == pytest.approx(precision, abs=1e-5)
+        assert sorted(row["x"] for row in lines(charts["k-recall"], explainer)) == [16, 39, 78, 157, 314]
+
+
+def lines(chart: Chart, explainer: str) -> list[dict[str, Any]]:
+    return [row for row in chart.spec["datasets"]["lines"] if row["explainer"] == explainer]
+
+
+def point(chart: Chart, explainer: str, x: float) -> float:
+    (found,) = [row["y"] for row in lines(chart, explainer) if row["x"] == x]
+    return float(found)
+
+
+def test_similarities_stand_beside_each_other(view: MetricResults) -> None:
+    charts = charts_of(PRESENTATION.figures(view))
+    parts = [row["part"] for row in charts["similarities-1"].spec["datasets"]["points"]]
+    assert set(parts) == {"top-k intersection", "1-LENS-prec@k", "2-LENS-recall@k"}
+    means = [row["value"] for row in charts["similarities-1"].spec["layer"][-1]["data"]["values"]]
+    expected = [
+        view.rows_for(explainer)[name].mean() for explainer in EXPLAINERS for name in SIMILARITIES if name != "mse"
+    ]
+    assert means == pytest.approx(expected, abs=1e-5)
+    alone = {**view.options, "similarities": ["topk_intersection"]}
+    assert "similarities-1" not in charts_of(PRESENTATION.figures(dataclasses.replace(view, options=alone)))
+
+
+def test_what_became_of_the_top_is_drawn(view: MetricResults) -> None:
+    rows = charts_of(PRESENTATION.figures(view))["fragility"].spec["data"]["values"]
+    for explainer in EXPLAINERS:
+        frame = view.rows_for(explainer)
+        means = [frame[name].mean() for name in ("kept", "kept_within_1", "kept_within_2")]
+        assert [row["high"] for row in rows if row["explainer"] == explainer] == pytest.approx([*means, 1.0], abs=1e-5)
+        assert [row["low"] for row in rows if row["explainer"] == explainer] == pytest.approx([0.0, *means], abs=1e-5)
+    lot = [row["high"] for row in rows if row["explainer"] == "two random sets"]
+    assert lot[:3] == pytest.approx([overlap_by_chance((1, 28, 28), 40, w) for w in (0, 1, 2)], abs=1e-5)
+
+
+@pytest.mark.parametrize(("shape", "k"), [((1, 2, 3), 2), ((2, 3, 3), 3), ((3, 6), 2), ((5,), 4)], ids=str)
+def test_chance_is_what_all_pairs_of_sets_reach(shape: tuple[int, ...], k: int) -> None:
+    sides = shape[1:] if len(shape) > 1 else shape
+    places = list(np.ndindex(sides))
+    for w in (0, 1, 2):
+        reached = [
+            sum(any(max(abs(i - j) for i, j in zip(a, b, strict=True)) <= w for b in t) for a in s) / k
+            for s in itertools.combinations(places, k)
+            for t in itertools.combinations(places, k)
+        ]
+        assert overlap_by_chance(shape, k, w) == pytest.approx(np.mean(reached))
+
+
+# other inputs
+
+
+@pytest.fixture(scope="module", params=["series", "flat"])
+def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any]:
+    shape = SHAPES[request.param]
+    model = standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
+    inputs = torch.rand(5, *shape, generator=torch.Generator().manual_seed(0))
+    attack = AttributionAttack(BALL, "top_k", steps=3, restarts=1, k=4, curve_k=(2, 4), curve_w=(0, 2))
+    out = tmp_path_factory.mktemp(request.param)
+    return request.param, standfast.evaluate(model, ["saliency"], inputs, [attack], out=out, progress=False)
+
+
+def test_series_and_flat_inputs(other: tuple[str, Any], tmp_path: Path) -> None:
+    kind, found = other
+    assert found.failures == []
+    view = view_of(found)
+    shown = PRESENTATION.figures(view)
+    charts, galleries = charts_of(shown), galleries_of(shown)
+    if kind == "series":
+        assert "2-LENS-recall" in charts["k-recall"].heading  # the least window above 0
+        assert sorted(row["x"] for row in lines(charts["windows-recall"], "saliency")) == [0, 2]
+    else:  # the order of features has no meaning, so nothing has a window
+        assert {name for name in charts if name.startswith(("k-", "windows-"))} == {"k-intersection"}
+    assert len(galleries) == (2 if kind == "series" else 1)
+    row = galleries[0].rows[0]
+    if kind == "flat":
+        assert list(named(row)) == ["its map", "input", "perturbed", "its map now"]
+    else:
+        before, _ = maps_of(view, row)
+        chosen = {place[0] for place in largest(before, 4)}  # type: ignore[arg-type]
+        marks = named(row)["top k"].marks
+        assert marks is not None
+        assert set(np.flatnonzero(marks == 1).tolist()) == chosen
+        expected = [
+            min((w for w in (0, 1, 2) if any(abs(t - c) <= w for c in chosen)), default=-1) + 1 for t in range(16)
+        ]
+        assert marks.tolist() == expected
+        assert [uri.partition(";")[0] for _, _, uri in draw_row(row, view.bounds)] == ["data:image/svg+xml"]
+    page = Path(found.to_html(tmp_path / "page.html")).read_text(encoding="utf-8")
+    assert_whole(page)
+
+
+# words

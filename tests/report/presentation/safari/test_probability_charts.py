@@ -1,0 +1,81 @@
+"""What a report shows of probabilities: the bands of its charts, and its remarks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_builder import Builder
+
+from standfast.report.charts import Chart
+from standfast.report.presentation.safari.misinterpretation_probability import ProbabilityPresentation
+from standfast.report.views import Contents
+from standfast.results import MetricResults
+
+LINE, ERROR = [-3.0, -5.0], [0.2, 0.3]  # the levels that the builder stores, without that of the class
+
+
+def find_bands(view: MetricResults) -> list[tuple[float, float]]:
+    """Of the curve of the first sample, the ends of the band at each level."""
+    (chart,) = [
+        figure
+        for figure in ProbabilityPresentation("misinterpretation_probability").figures(view)
+        if isinstance(figure, Chart) and figure.name == "curve-sample0"
+    ]
+    return [(row["low"], row["high"]) for row in chart.spec["datasets"]["lines"]]
+
+
+@pytest.mark.parametrize("resolved", [True, False])
+def test_the_band_of_an_unresolved_run_reaches_the_upper_end_of_its_interval(tmp_path: Path, resolved: bool) -> None:
+    builder = Builder(tmp_path / "results")
+    more: dict[str, Any] = {"resolved": [resolved], "bound": [not resolved], "high": [-4.4 if resolved else -2.5]}
+    builder.probability("a", [-5.0], more=more)
+    (label,) = builder.names["metrics"]
+    bands = find_bands(Contents(builder.results()).view("digits", "lenet", label))
+    upper = [y + 1.96 * error for y, error in zip(LINE, ERROR, strict=True)]
+    expected = upper if resolved else [-2.5, -2.5]
+    assert [high for _, high in bands] == pytest.approx(expected, abs=2e-3)
+    assert [low for low, _ in bands] == pytest.approx(
+        [y - 1.96 * e for y, e in zip(LINE, ERROR, strict=True)], abs=2e-3
+    )
+
+
+def make_both_directions(tmp_path: Path) -> MetricResults:
+    """Three samples: a resolved one, an unresolved one, and one that only the way back and the search reached."""
+    builder, nan = Builder(tmp_path / "results"), float("nan")
+    more: dict[str, Any] = {
+        "resolved": [True, False, False],
+        "bound": [False, True, True],
+        "from_prior": [-5.0, -9.0, nan],
+        "from_event": [-4.5, -3.0, -20.0],
+        "from_event_error": [0.5, 1.0, 2.0],
+        "witnessed": [True, False, True],
+    }
+    builder.probability("a", [-5.0, -9.0, -30.0], censored=[False, False, True], width=0.98, more=more)
+    (label,) = builder.names["metrics"]
+    return Contents(builder.results()).view("digits", "lenet", label)
+
+
+def test_both_directions_have_bands_but_not_the_way_to_an_event_that_is_not_resolved(tmp_path: Path) -> None:
+    view = make_both_directions(tmp_path)
+    (chart,) = [
+        figure
+        for figure in ProbabilityPresentation("misinterpretation_probability").figures(view)
+        if isinstance(figure, Chart) and figure.name == "directions-a"
+    ]
+    rows = chart.spec["datasets"]["lines"]
+    bands = {(row["explainer"], row["x"]): (row["low"], row["y"], row["high"]) for row in rows}
+    assert len(bands) == len(rows) == 4, "a sample without one of the directions is not drawn"
+    assert bands["from the prior", 0] == pytest.approx((-5.98, -5.0, -4.02), abs=2e-3)
+    assert bands["from the prior", 1] == (-9.0, -9.0, -9.0)
+    assert bands["from the event", 0] == pytest.approx((-5.48, -4.5, -3.52), abs=2e-3)
+    assert bands["from the event", 1] == pytest.approx((-4.96, -3.0, -1.04), abs=2e-3)
+
+
+def test_events_that_only_a_search_found_are_counted(tmp_path: Path) -> None:
+    view, presentation = make_both_directions(tmp_path), ProbabilityPresentation("misinterpretation_probability")
+    remark = "not reached by the simulation, though a search found the event: 1 of 3"
+    assert remark in presentation.remarks(view.frame, view.options)
+    found = view.frame.with_columns(witnessed=False)
+    assert not any("though a search" in note for note in presentation.remarks(found, view.options))

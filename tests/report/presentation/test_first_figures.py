@@ -1,0 +1,92 @@
+"""The first figure of a metric answers its question, with its lines of reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_builder import Builder
+
+import standfast
+from standfast.metrics import (
+    AOPC,
+    CEval,
+    CEvalPlot,
+    CorruptionCurve,
+    DataSensitivityConsistency,
+    LocalLipschitz,
+    LogOdds,
+    MaxSensitivity,
+    NearAffinity,
+    ParameterSensitivityConsistency,
+)
+from standfast.report.charts import Chart, Gallery
+from standfast.report.presentation.drawing import draw_figures
+from standfast.report.views import Contents
+
+BALL = standfast.LinfBall(0.1)
+#: the first figure's name and its lines of reference
+FIRST: dict[str, tuple[Any, str, list[float]]] = {
+    "max_sensitivity": (MaxSensitivity(BALL, samples=4), "distribution", []),
+    "local_lipschitz": (LocalLipschitz(BALL, samples=4), "distribution", []),
+    "c_eval": (CEval(preset="quick"), "distribution", [1.0]),
+    "c_eval_plot": (CEvalPlot(preset="quick", fractions=(0.1, 0.3)), "c-eval-plot", [1.0]),
+    "near_affinity": (NearAffinity(preset="quick"), "near-affinity", [1.0]),
+    "aopc": (AOPC(preset="quick", steps=4), "perturbation-curve", []),
+    "log_odds": (LogOdds(), "distribution", [0.0]),
+    "corruption_curve": (CorruptionCurve(preset="quick", fractions=(0.1, 0.5)), "drop-top", []),
+    "data_sensitivity_consistency": (
+        DataSensitivityConsistency(masks=60, permutations=19, resamples=20),
+        "distribution",
+        [],
+    ),
+    "parameter_sensitivity_consistency": (
+        ParameterSensitivityConsistency(masks=30, permutations=19, resamples=20),
+        "distribution",
+        [],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def found(lenet: standfast.Model, digits: standfast.data.Dataset, tmp_path_factory: pytest.TempPathFactory) -> Contents:
+    out = tmp_path_factory.mktemp("first")
+    metrics = {name: metric for name, (metric, *_) in FIRST.items()}
+    run = standfast.evaluate(lenet, ["input_x_gradient"], digits[:3].inputs, metrics, out=out, progress=False)
+    assert run.failures == []
+    return Contents(run)
+
+
+def rules(chart: Chart) -> list[float]:
+    marks = [layer for layer in chart.spec["layer"] if layer["mark"]["type"] == "rule"]
+    return [row["at"] for layer in marks for row in layer.get("data", {}).get("values", []) if "at" in row]
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_the_first_figure_answers_the_question(found: Contents, name: str) -> None:
+    _, expected, reference = FIRST[name]
+    (view,) = found.views(name)
+    first = draw_figures(found.labels[name], view)[0]
+    assert isinstance(first, Chart)
+    assert first.name == expected
+    assert rules(first) == reference
+
+
+@pytest.mark.parametrize(
+    ("event", "limit"),
+    [
+        ("changed_explanation", 0.4),
+        ("changed_class", 0.6),
+        ("misclassification", 0.0),
+    ],
+)
+def test_worst_cases_begin_with_all_samples_and_the_threshold(tmp_path: Path, event: str, limit: float) -> None:
+    builder = Builder(tmp_path / "results")
+    builder.worst("a", [0.3, 0.5, 0.8], event=event, margin=[0.5] * 3 if event != "changed_explanation" else None)
+    contents = Contents(builder.results())
+    (label,) = contents.labels.values()
+    (view,) = contents.views(label.name)
+    first, *others = draw_figures(label, view)
+    assert (first.name, rules(first)) == ("distribution", [limit])
+    assert any(isinstance(figure, Gallery) for figure in others)

@@ -1,0 +1,99 @@
+"""Where the presentation of a metric comes from: our own, a plug-in, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from installed_plugin import install
+from report_builder import Builder, base
+
+from standfast.errors import ArgumentError, StandfastError
+from standfast.metrics.base import metrics
+from standfast.report import exports
+from standfast.results import Presentation, presentation_of, presentations
+
+MODULE = """
+from standfast.report.charts import Table, TableCell
+from standfast.results import Presentation, ValueSpec
+
+class Wobble(Presentation):
+    def value_spec(self, options):
+        return ValueSpec("How much it wobbles", "wobble", "lower", 1, good="steadier", column="score")
+
+    def figures(self, view):
+        return [Table("Wobbles", [("largest", "of all samples")], [("a", [TableCell("9.5")])])]
+
+    def remarks(self, frame, options):
+        return [f"{len(frame)} wobbles"]
+
+not_one = dict
+"""
+POINTS = """[standfast.presentations]
+wobble = wobbly:Wobble
+worst_case = wobbly:Wobble
+wrong = wobbly:not_one
+missing = wobbly:Nothing
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An installed package that brings presentations, as pip would leave it."""
+    (tmp_path / "wobbly.py").write_text(MODULE)
+    install(tmp_path, "wobbly", POINTS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(presentations, "_entries", dict(presentations._entries))
+    vars(presentations).pop("plugins", None)  # they are looked up once
+    yield
+    vars(presentations).pop("plugins", None)
+
+
+@pytest.mark.parametrize("name", metrics.names())
+def test_every_metric_has_a_presentation_whose_reading_is_of_its_results(name: str) -> None:
+    metric = metrics[name].example()
+    found = presentation_of(name)
+    assert type(found) is not Presentation  # one of our own, in the room of its paper
+    assert found.metric == name
+    spec = found.value_spec(metric.options())
+    assert (spec.column, spec.direction) == ("value", metric.direction)
+    assert spec.title
+    assert spec.axis
+
+
+@pytest.mark.usefixtures("plugin")
+def test_a_plug_in_brings_its_presentation(tmp_path: Path) -> None:
+    builder = Builder(tmp_path / "results")
+    builder.job("a", "wobble", "by night", {}, {**base(["ok"] * 3), "score": [1.0, 2.0, 3.0]})
+    page = builder.page()
+    for text in ("How much it wobbles.", "Lower is steadier.", "3 wobbles", 'aria-label="Wobbles"', "9.5"):
+        assert text in page, text
+    (entry,) = exports.rows.list_rows(builder.results())
+    assert (entry.spec.title, entry.spec.direction) == ("How much it wobbles", "lower")
+    assert type(presentation_of("worst_case")).__module__.startswith("standfast.")  # ours cannot be replaced
+
+
+@pytest.mark.usefixtures("plugin")
+def test_a_plug_in_that_is_no_presentation_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="presentation wrong: expected a presentation, got .* of wobbly"):
+        presentation_of("wrong")
+    with pytest.raises(StandfastError, match="the plug-in wobbly:Nothing of wobbly could not be loaded"):
+        presentation_of("missing")
+
+
+def test_a_metric_without_a_presentation_shows_its_value(tmp_path: Path) -> None:
+    assert type(presentation_of("unheard_of", "lower")) is Presentation
+    builder = Builder(tmp_path / "results")
+    frame = {**base(["ok"] * 3), "value": [1.0, 2.0, 3.0]}
+    builder.job("a", "unheard_of", "label", {}, frame, stored={"direction": "lower"})
+    page = builder.page()
+    assert "Unheard of." in page
+    assert "Lower is better." in page
+
+
+@pytest.mark.parametrize(
+    ("direction", "expected"), [("higher", "higher"), ("lower", "lower"), ("", None), (None, None)]
+)
+def test_a_stored_direction_that_is_none_does_not_rank(direction: str | None, expected: str | None) -> None:
+    assert presentation_of("unheard_of", direction).value_spec({}).direction == expected
