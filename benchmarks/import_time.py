@@ -15,6 +15,7 @@ import subprocess
 import sys
 
 HEAVY = (
+    "altair",
     "captum",
     "fsspec",
     "jinja2",

@@ -42,7 +42,8 @@ def test_import_brings_nothing_that_was_not_asked_for() -> None:
     loaded = set(eval(done.stdout))
     assert "standfast" in loaded
     heavy = (
-        "torch captum numpy numba scipy matplotlib skimage polars pyarrow pandas pydantic typer rich fsspec ruamel PIL"
+        "torch altair captum numpy numba scipy matplotlib skimage polars pyarrow pandas pydantic typer rich fsspec "
+        "ruamel PIL"
     )
     assert loaded & set(f"{heavy} jinja2 pooch vl_convert safetensors sklearn torchvision timm".split()) == set()
 
@@ -53,7 +54,8 @@ def test_explainers_and_models_come_without_tables_and_charts() -> None:
     loaded = set(eval(python(code).stdout))
     assert "torch" in loaded
     assert (
-        loaded & {"polars", "pyarrow", "pandas", "scipy", "matplotlib", "pydantic", "typer", "skimage", "numba"}
+        loaded
+        & {"altair", "polars", "pyarrow", "pandas", "scipy", "matplotlib", "pydantic", "typer", "skimage", "numba"}
         == set()
     )
 
@@ -311,13 +313,13 @@ def install_size(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_an_installation_is_small(install_size: Any) -> None:
-    """13 packages, torch among them, and 450 MB beside it, as they are installed here."""
+    """15 packages, torch among them, and 550 MB beside it, as they are installed here."""
     installed = install_size.find_installed(None)
     direct: dict[str, set[str]] = {name.replace(".", "-"): set() for name in requirements()}
-    assert len(direct) <= 13
+    assert len(direct) <= 15
     beside = install_size.closure(installed, direct) - install_size.closure(installed, {"torch": set()})
     assert direct.keys() - {"torch", "jinja2", "fsspec"} <= beside
-    assert sum(install_size.megabytes(installed[name]) for name in beside) < 450
+    assert sum(install_size.megabytes(installed[name]) for name in beside) < 550
 
 
 PLAIN = """

@@ -17,19 +17,10 @@ from report_builder import PROB, WORST, WORST_CLASS, Builder, assert_whole, stud
 import standfast.report
 from standfast.errors import ArgumentError
 from standfast.report import build_html, load_results, write_figures
-from standfast.report.charts import (
-    IntervalBar,
-    Line,
-    Strip,
-    draw_ecdf,
-    draw_heatmap,
-    draw_intervals,
-    draw_lines,
-    draw_strips,
-)
+from standfast.report.charts import Picture
 from standfast.report.page.glossary import Glossary
 from standfast.report.page.methods import list_options
-from standfast.report.page.pictures import SHADES, UNSEEN, colour_signed, draw_input, draw_map, encode_png, shrink
+from standfast.report.page.pictures import SHADES, UNSEEN, colour_signed, draw_picture, encode_image, shrink
 from standfast.report.presentation.safari.misinterpretation_probability import column_of_levels, threshold_as_read
 from standfast.report.views import Contents
 from standfast.results import ValueSpec
@@ -215,10 +206,9 @@ def test_a_whole_study_is_shown(whole: tuple[Builder, str]) -> None:
     for where in ("digits · lenet", "digits · wide net", "series · lenet"):
         assert page.count(where) >= 5
     charts = len(re.findall('<figure class="plot">', page))
-    # for each pair and label: medians, differences, distribution; worst cases also shares and lines; three curves; one
-    # agreement; and each label by model for the data that two models met. The class changed on too few samples for
-    # its differences
-    assert charts == 3 * (4 * 3 - 1 + 2 * 2 + 3 + 1) + 4
+    # for each pair and label: medians, differences, distribution; worst cases also lines; three curves; one agreement;
+    # and each label by model for the data that two models met. The class changed on too few samples for its differences
+    assert charts == 3 * (4 * 3 - 1 + 2 + 3 + 1) + 4
     assert len(page) < 6_000_000
 
 
@@ -380,78 +370,57 @@ def test_charts_are_written_as_files(builder: Builder, tmp_path: Path) -> None:
         assert b"var(--" not in content
 
 
-def test_nothing_to_draw_is_no_chart() -> None:
-    empty = [Strip("e0", [], np.empty(0), np.empty(0, dtype=bool))]
-    nan = np.array([np.nan])
-    assert draw_strips(empty, ["e0"], "t", "a", None) is None
-    assert draw_ecdf(empty, ["e0"], "t", "a") is None
-    assert draw_lines([Line("e0", nan, nan)], ["e0"], "t", "x", "y") is None
-    assert draw_intervals([IntervalBar("e0", float("nan"), None, None)], ["e0"], "t", "a", None) is None
-    assert draw_heatmap(["m"], np.array([[np.nan]]), "t", "a") is None
-
-
-def test_boxes_are_quartiles_and_points_are_capped() -> None:
-    values = np.random.default_rng(1).normal(size=1000)
-    chart = draw_strips([Strip("e0", range(1000), values, values < -2)], ["e0"], "t", "a", "higher")
-    assert chart is not None
-    (box,), points = chart.spec["datasets"]["boxes"], chart.spec["datasets"]["points"]
-    np.testing.assert_allclose([box["q1"], box["median"], box["q3"]], np.quantile(values, [0.25, 0.5, 0.75]), rtol=1e-4)
-    assert len(points) == 150
-    assert max(p["value"] for p in points) == pytest.approx(values.max(), rel=1e-4)
-    assert "At most 150 points" in chart.caption
-    assert "only bounds" in chart.caption
-    assert {p["shape"] for p in points} == {"circle", "triangle-left"}
-
-
-def test_pictures() -> None:
+def pixels(array: np.ndarray, **more: Any) -> np.ndarray:
+    """The picture of an image or a map, decoded."""
     from PIL import Image
 
-    rgb = np.linspace(0, 1, 4 * 5 * 3).reshape(4, 5, 3)
-    image = np.asarray(Image.open(io.BytesIO(base64.b64decode(encode_png(rgb).split(",")[1]))))
-    np.testing.assert_array_equal(image, np.rint(rgb * 255))
+    uri = draw_picture(Picture("", array, "", **more), (0.0, 1.0))
+    assert uri is not None
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.split(",")[1]))).convert("RGB"))
+
+
+def test_images_and_maps_have_the_colours_of_their_values() -> None:
+    rgb = np.linspace(0, 1, 3 * 4 * 5).reshape(3, 4, 5)
+    np.testing.assert_array_equal(pixels(rgb), np.rint(np.moveaxis(rgb, 0, -1) * 255))
     one = np.zeros((1, 2, 2))
     one[0, 0, 0], one[0, 1, 1] = 2.0, -1.0
-    red, blue = (np.asarray(Image.open(io.BytesIO(base64.b64decode(draw_map(s * one).split(",")[1])))) for s in (1, -1))
+    red, blue = (pixels(sign * one, signed=True) for sign in (1, -1))
     assert red[0, 0, 0] > red[0, 0, 2]
     assert blue[0, 0, 0] < blue[0, 0, 2]
     assert red[0, 1].min() > 240
     unseen = np.where(np.eye(2, dtype=bool)[None], one, np.nan)
-    hatched = np.asarray(Image.open(io.BytesIO(base64.b64decode(draw_map(unseen, hatch=True).split(",")[1]))))
+    hatched = pixels(unseen, signed=True, moved_back=True)
     np.testing.assert_array_equal(hatched[[0, 1], [0, 1]], red[[0, 1], [0, 1]])
     assert {tuple(pixel) for pixel in hatched[[0, 1], [1, 0]]} <= {(grey,) * 3 for grey in UNSEEN}
     assert shrink(np.ones((3, 500, 300))).shape == (3, 125, 75)
-    assert draw_input(np.full((1, 2, 2), np.nan), 0.0, 1.0).startswith("data:image/png")
+    assert not pixels(np.full((1, 2, 2), np.nan)).any()
     for value in (0.0, 1.0):  # full colour would look like a strong map
-        assert "constant" in base64.b64decode(draw_map(np.full((1, 4, 4), value)).split(",")[1]).decode()
+        assert draw_picture(Picture("", np.full((1, 4, 4), value), "", signed=True), (0.0, 1.0)) is None
 
 
 def test_large_maps_show_more_than_their_largest_pixel_and_large_inputs_take_few_bytes() -> None:
-    from PIL import Image
-
     noise = np.random.default_rng(0).normal(size=(1, 100, 100))
     noise[0, 50, 50] = 1000.0  # on its own scale everything else would be white
     unseen = noise.copy()
     unseen[0, :20] = np.nan
-    one, part = (
-        np.asarray(Image.open(io.BytesIO(base64.b64decode(draw_map(each, hatch=True).split(",")[1]))).convert("RGB"))
-        for each in (noise, unseen)
-    )
+    one, part = (pixels(each, signed=True, moved_back=True) for each in (noise, unseen))
     end = np.quantile(np.abs(noise), 0.99)
     expected = 255 * colour_signed(np.clip(noise[0] / end, -1, 1))
-    shade = 255 * np.abs(np.diff(colour_signed(np.linspace(-1, 1, SHADES)), axis=0)).max()
+    shade = 255 * np.abs(np.diff(colour_signed(np.linspace(-1, 1, 2 * SHADES + 1)), axis=0)).max()
     assert np.abs(one - expected).max() <= shade / 2 + 1
     assert {tuple(pixel) for pixel in part[:20].reshape(-1, 3)} == {(grey,) * 3 for grey in UNSEEN}
     assert np.abs(part[20:].astype(int) - one[20:]).max() <= 2 * shade  # the scale is that of what is seen
     sparse = np.zeros((1, 100, 100))
     sparse[0, 3, 4] = 2.0
-    assert "image/png" in draw_map(sparse)  # the quantile is 0: the scale ends at the largest value
+    assert pixels(sparse, signed=True)[3, 4, 2] < 50  # the quantile is 0: the scale ends at the largest value
     rows, columns = np.mgrid[:150, :150] / 150
     photo = np.stack([rows, columns, (rows + columns) / 2]) + np.random.default_rng(1).normal(size=(3, 150, 150)) / 30
-    small = draw_input(photo, 0.0, 1.0)
+    small = draw_picture(Picture("", photo, ""), (0.0, 1.0))
+    assert small is not None
     assert small.startswith("data:image/webp")
-    assert len(small) < len(encode_png(np.moveaxis(np.clip(photo, 0, 1), 0, -1))) / 5
-    shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(small.split(",")[1]))).convert("RGB"))
-    assert np.abs(shown - 255 * np.moveaxis(np.clip(photo, 0, 1), 0, -1)).mean() < 12
+    shown = np.moveaxis(np.clip(photo, 0, 1), 0, -1)
+    assert len(small) < len(encode_image(shown)) / 5
+    assert np.abs(pixels(photo) - 255 * shown).mean() < 12
 
 
 @pytest.mark.parametrize(

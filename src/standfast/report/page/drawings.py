@@ -1,155 +1,117 @@
-"""Rows of pictures of tables, series and texts, each as one SVG: bars with names, lanes over time, coloured words.
+"""Rows of pictures as the template `pictures.html` draws them.
 
-The ground is white, also in dark mode. Red is evidence for the class and blue evidence against it. All texts are
-escaped, and sizes are those of a card of the page, so that letters stay readable on a phone.
+Images are data URIs. The pictures of a table, a series or a text become one drawing of HTML, because their names, time
+or words are the same: bars with names, lanes over time, coloured words. Red is evidence for the class and blue evidence
+against it.
 """
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
+from typing import Any
 
 import numpy as np
 
 from standfast.report.charts import GalleryRow, Picture
-from standfast.report.page.pictures import colour_signed, draw_picture, encode_png
+from standfast.report.page.pictures import colour_signed, draw_picture, encode_image
 from standfast.tensors import Array
 
-#: the width of a drawing, the size of its letters and of its titles, and the height of a line
-WIDTH, LETTERS, TITLES, LINE = 340, 11.0, 10.0, 16.0
 #: features that are drawn, and channels
 FEATURES, CHANNELS = 12, 6
-#: the height of a strip of marks that all channels share
-_STRIP = 14.0
 #: points of a line, and colours of its ground, over the time of a series
 POINTS = 300
 #: the colour of the time that a map moved back has no values for
 _UNSEEN = 0xB4 / 255
-RED, BLUE, INK, FAINT, RULE = "#b2182b", "#2166ac", "#1c1e21", "#5a6169", "#c9cdd1"
-#: how pale the pictures of a search are that found nothing, and from which picture on
-PALE, FIRST_PALE = 0.45, 2
+#: the ground of a word without relevance, and green, in which no map is drawn, for changes
+_PLAIN, _GREEN = "#f4f5f6", (0x1B, 0x78, 0x37)
+#: from which place on the pictures of a search that found nothing are faint
+FIRST_FAINT = 2
 
 
-def draw_row(row: GalleryRow, bounds: tuple[float, float]) -> list[tuple[str, str, str]]:
-    """Title, alternative text and data URI of each picture of a row.
+@dataclass(frozen=True)
+class Drawing:
+    """A picture of the page, or several of a table, a series or a text.
 
-    The pictures of a table, a series or a text become one, because their names, time or words are the same. It has no
-    title: the titles are within it.
+    Attributes:
+        kind: `"image"`, `"table"`, `"series"` or `"words"`, by which the template draws it.
+        title: above it; empty where the titles are within it.
+        alt: in words.
+        white: whether it is drawn on white, and not the input itself.
+        content: for an image its data URI, None for a map that is constant; else what the template needs.
     """
-    places: dict[int, list[int]] = {}
-    drawn = []
-    for place, picture in enumerate(row.pictures):
-        axes = np.ndim(picture.array)
-        if axes == 3:
-            drawn.append((picture.title, picture.alt, draw_picture(picture, bounds)))
-        else:
-            places.setdefault(axes if axes < 3 else 1, []).append(place)
-    for same in places.values():
-        drawn.append(("", ". ".join(row.pictures[place].alt for place in same), draw_shapes(row, same)))
-    return drawn
+
+    kind: str
+    title: str
+    alt: str
+    white: bool
+    content: Any
 
 
-def draw_shapes(row: GalleryRow, places: Sequence[int]) -> str:
-    """Draw those pictures of a row that have as many axes, one or two, as the data URI of one SVG.
+@dataclass(frozen=True)
+class TableContent:
+    """A table: the titles of its columns, a name and a cell for each column by row, and how many features it lacks.
 
-    `(F,)` become columns of numbers and bars with a line for each feature. `(C, T)` become lanes over time, or words
-    if the row has words. Arrays of more than three axes are drawn like features.
+    A cell is `("number", text)`, `("bar", share of the longest)` or `("mark", colour)`.
     """
-    ready = [_Ready(row.pictures[place], place) for place in places]
-    opacity = {found.place: PALE for found in ready if not row.found and found.place >= FIRST_PALE}
-    draw = _draw_table if ready[0].array.ndim == 1 else _draw_words if row.tokens else _draw_lanes
-    shapes, height = draw(ready, row, lambda place: f' opacity="{opacity[place]}"' if place in opacity else "")
-    svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" font-family="sans-serif" '
-        f'font-size="{LETTERS:g}" fill="{INK}"><rect width="{WIDTH}" height="{height:g}" fill="#fff"/>'
-        f"{''.join(shapes)}</svg>"
-    )
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+
+    columns: list[_Ready]
+    rows: list[tuple[str, list[tuple[str, Any]]]]
+    left_out: int
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A channel over time: its name, the points of its line in a square of 100, and the data URI of its ground."""
+
+    name: str
+    points: str
+    ground: str | None
 
 
 class _Ready:
-    """A picture with finite numbers, and its place in the row."""
+    """A picture that is no image, with finite numbers.
 
-    def __init__(self, picture: Picture, place: int) -> None:
-        self.picture, self.place = picture, place
+    Attributes:
+        title, signed, change: of the picture.
+        faint: whether it is drawn pale.
+        array: `(F,)` or `(C, T)`.
+        marks: of its positions, or None.
+        constant: whether it is a map that says nothing.
+        parts: the lanes or the words, set by the function that draws it.
+    """
+
+    def __init__(self, picture: Picture, place: int, found: bool) -> None:
         values = np.asarray(picture.array, dtype=float)
-        self.array = np.nan_to_num(values)
-        #: positions of a map that was moved back that not both inputs see
-        self.unseen = np.isnan(values).all(axis=0) if picture.moved_back and values.ndim == 2 else None
-        self.signed, self.change, self.title = picture.signed, picture.change, picture.title
+        flat = values.ndim > 2
+        self.picture, self.place, self.faint = picture, place, not found and place >= FIRST_FAINT
+        self.title, self.signed, self.change = picture.title, picture.signed, picture.change
+        self.array = np.nan_to_num(values.reshape(-1) if flat else values)
         self.marks = None if picture.marks is None else np.asarray(picture.marks)
-        if self.array.ndim > 2:
-            self.array = self.array.reshape(-1)
-            self.marks = None if self.marks is None else self.marks.reshape(-1)
-        self.limit = float(np.abs(self.array).max()) if self.array.size else 0.0
-
-    @property
-    def plain(self) -> bool:
-        """Whether it is an input without marks."""
-        return not self.signed and self.marks is None
+        self.marks = self.marks.reshape(-1) if flat and self.marks is not None else self.marks
+        self.unseen = np.isnan(values).all(axis=0) if picture.moved_back and values.ndim == 2 else None
+        self.limit = float(np.abs(self.array).max(initial=0.0)) or 1.0
+        self.constant = self.signed and not self.change and bool(np.ptp(self.array) == 0)
+        self.plain = not self.signed and self.marks is None
+        self.parts: list[Any] = []
 
 
-_Opacity = Callable[[int], str]
-_Drawn = tuple[list[str], float]
-
-
-def write(x: float, y: float, text: str, size: float = LETTERS, anchor: str = "start", fill: str = INK) -> str:
-    """A text of the drawing, escaped.
-
-    >>> write(1, 2, "a<b")
-    '<text x="1.0" y="2.0" font-size="11">a&lt;b</text>'
-    """
-    more = (f' text-anchor="{anchor}"' if anchor != "start" else "") + (f' fill="{fill}"' if fill != INK else "")
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}"{more}>{escape(text)}</text>'
-
-
-def measure(text: str, size: float = LETTERS) -> float:
-    """How wide a text is in a wide font, roughly: pages are read in fonts that are not known here.
-
-    >>> measure("mean radius") > measure("ill")
-    True
-    """
-    wide, narrow = set("mwMWOQG@%—"), set("iljtfrI.,;:'|!()[] ")
-    return size * sum(0.95 if c in wide else 0.36 if c in narrow else 0.7 if c.isupper() else 0.62 for c in text)
-
-
-def shorten(text: str, width: float, size: float = LETTERS) -> str:
-    """A text that is not wider than `width`, with an ellipsis in place of letters in its middle.
-
-    Names of features often begin alike, so their ends are kept.
-
-    >>> shorten("worst concave points", 90.0), shorten("area", 90.0)
-    ('worst co…oints', 'area')
-    """
-    if measure(text, size) <= width:
-        return text
-    for kept in range(len(text) - 1, 1, -1):
-        start = (kept + 3) // 2
-        short = f"{text[:start].rstrip()}…{text[len(text) - kept + start :].lstrip()}"
-        if measure(short, size) <= width:
-            return short
-    return "…"
-
-
-def name_entry(names: Sequence[str], place: int, kind: str) -> str:
-    """The name of a feature or channel; its number where it has none.
-
-    >>> name_entry(["age"], 0, "feature"), name_entry([], 3, "feature")
-    ('age', 'feature 3')
-    """
-    return str(names[place]) if place < len(names) else f"{kind} {place}"
-
-
-def format_value(value: float) -> str:
-    """A number of an input in three digits.
-
-    >>> format_value(-0.12345), format_value(1234.5), format_value(0.0)
-    ('−0.123', '1.23e3', '0')
-    """
-    text = f"{value:z.3g}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
-    return text.replace("-", "−")
+def draw_row(row: GalleryRow, bounds: tuple[float, float]) -> list[Drawing]:
+    """The drawings of a row of pictures; inputs are on the scale of `bounds`."""
+    drawn = []
+    together: dict[str, list[_Ready]] = {}
+    for place, picture in enumerate(row.pictures):
+        axes = np.ndim(picture.array)
+        if axes == 3:
+            white = picture.signed or picture.change or picture.marks is not None
+            drawn.append(Drawing("image", picture.title, picture.alt, white, draw_picture(picture, bounds)))
+        else:
+            kind = "table" if axes != 2 else "words" if row.tokens else "series"
+            together.setdefault(kind, []).append(_Ready(picture, place, row.found))
+    for kind, ready in together.items():
+        content = {"table": _draw_table, "series": _draw_series, "words": _draw_words}[kind](ready, row)
+        drawn.append(Drawing(kind, "", ". ".join(each.picture.alt for each in ready), True, content))
+    return drawn
 
 
 def rank_entries(pictures: Sequence[Array], count: int) -> Array:
@@ -162,7 +124,22 @@ def rank_entries(pictures: Sequence[Array], count: int) -> Array:
     return np.argsort(-np.max(sizes, axis=0), kind="stable")[:count]
 
 
-def _draw_table(ready: Sequence[_Ready], row: GalleryRow, opacity: _Opacity) -> _Drawn:
+def format_value(value: float) -> str:
+    """A number of an input in three digits.
+
+    >>> format_value(-0.12345), format_value(1234.5), format_value(0.0)
+    ('−0.123', '1.23e3', '0')
+    """
+    text = f"{value:z.3g}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
+    return text.replace("-", "−")
+
+
+def _name_entry(names: Sequence[str], place: int, kind: str) -> str:
+    """The name of a feature or channel; its number where it has none."""
+    return str(names[place]) if place < len(names) else f"{kind} {place}"
+
+
+def _draw_table(ready: list[_Ready], row: GalleryRow) -> TableContent:
     """A line for each feature: its name, its values as numbers, its relevance as bars.
 
     A change of the input gets no bars where its values before and after are there. Where there are marks and no maps,
@@ -170,213 +147,92 @@ def _draw_table(ready: Sequence[_Ready], row: GalleryRow, opacity: _Opacity) -> 
     """
     if sum(each.plain for each in ready) > 1:
         ready = [each for each in ready if not each.change]
-    size = len(ready[0].array)
     maps = [each.array for each in ready if each.signed and not each.change]
     marks = [np.where(each.marks > 0, 1 / np.maximum(each.marks, 1), 0) for each in ready if each.marks is not None]
     shown = rank_entries(maps or marks or [ready[0].array], FEATURES)
     if marks and not maps:
         shown = shown[np.max(marks, axis=0)[shown] > 0]
-    names = [name_entry(row.features, int(place), "feature") for place in shown]
-    narrow = {each.place: 46.0 if each.plain else 30.0 for each in ready if not each.signed}
-    bars = [each for each in ready if each.signed]
-    # titles are not cut, names are
-    least = {each.place: max([44.0, *(measure(word, TITLES) + 4 for word in each.title.split())]) for each in bars}
-    most = max(WIDTH - sum(narrow.values()) - sum(least.values()) - 8, 60.0)
-    left = min(most, max((measure(name) for name in names), default=60.0) + 11)
-    spare = min((WIDTH - 4 - left - sum(narrow.values()) - sum(least.values())) / max(len(bars), 1), 50.0)
-    top, shapes, x = 2 * TITLES + 8, [], left
-    for line, name in enumerate(names):
-        y = top + LINE * line
-        if line % 2 == 0:
-            shapes.append(f'<rect x="0" y="{y:g}" width="{WIDTH}" height="{LINE:g}" fill="#f4f5f6"/>')
-        shapes.append(write(left - 6, y + 0.74 * LINE, shorten(name, left - 10), anchor="end"))
-    for each in ready:
-        width = least[each.place] + spare if each.signed else narrow[each.place]
-        parts = _write_title(each.title, x, width)
-        for line, place in enumerate(shown):
-            value, y = each.array[place], top + LINE * line
+    rows = []
+    for place in shown.tolist():
+        cells: list[tuple[str, Any]] = []
+        for each in ready:
+            value = float(each.array[place])
             if each.signed:
-                parts.append(_draw_bar(x + 3, y + 3, width - 6, LINE - 6, value, each.limit))
-            elif each.marks is None:
-                parts.append(write(x + width - 3, y + 0.74 * LINE, format_value(value), TITLES, "end"))
-            elif each.marks[place] > 0:
-                colour = each.picture.colours[each.marks[place] - 1]
-                parts.append(
-                    f'<rect x="{x + width / 2 - 5:.1f}" y="{y + 3:g}" width="10" height="10" fill="{colour}"/>'
-                )
-        if each.signed:
-            middle, end = x + width / 2, top + LINE * len(shown)
-            parts.append(f'<path d="M{middle:.1f} {top:g}V{end:g}" stroke="{FAINT}" stroke-width=".7"/>')
-            parts += _say_constant(each, middle, top + LINE * len(shown) / 2)
-        shapes.append(f"<g{opacity(each.place)}>{''.join(parts)}</g>")
-        x += width
-    height = top + LINE * len(shown) + 4
-    if size > len(shown):
-        more = f"and {size - len(shown)} more features" if len(shown) else f"none of {size} features"
-        shapes.append(write(4, height + 9, more, TITLES, fill=FAINT))
-        height += 14
-    return shapes, height
+                cells.append(("bar", value / each.limit))
+            elif each.marks is not None:
+                cells.append(("mark", each.picture.colours[each.marks[place] - 1] if each.marks[place] > 0 else ""))
+            else:
+                cells.append(("number", format_value(value)))
+        rows.append((_name_entry(row.features, place, "feature"), cells))
+    return TableContent(ready, rows, len(ready[0].array) - len(rows))
 
 
-def _write_title(title: str, x: float, width: float) -> list[str]:
-    """A title above a column, in two lines if it is too wide for one."""
-    words = title.split(" ")
-    lines = [title]
-    if measure(title, TITLES) > width - 2 and len(words) > 1:
-        cut = min(range(1, len(words)), key=lambda i: abs(len(" ".join(words[:i])) - len(title) / 2))
-        lines = [" ".join(words[:cut]), " ".join(words[cut:])]
-    bottom = 2 * TITLES + 2
-    return [
-        write(
-            x + width / 2,
-            bottom - (TITLES + 1) * (len(lines) - 1 - i),
-            shorten(line, width, TITLES),
-            TITLES,
-            "middle",
-            FAINT,
-        )
-        for i, line in enumerate(lines)
-    ]
+def _draw_series(ready: list[_Ready], row: GalleryRow) -> dict[str, Any]:
+    """The channels below each other over time: the line of the input, and its relevance as the colour behind it."""
+    panels = _pair_with_inputs(ready)
+    channels, steps = max((line.shape for _, line in panels), key=lambda shape: shape[0])
+    maps = [each.array for each, _ in panels if each.signed and not each.change and len(each.array) == channels]
+    ranked = rank_entries([np.abs(each).sum(axis=1) for each in maps] or [np.ptp(panels[0][1], axis=1)], CHANNELS)
+    lines = [line for each, line in panels if not each.change and len(line) == channels]
+    ends = np.concatenate(lines or [np.zeros((channels, 1))], axis=1)  # the same scale before and after
+    for each, line in panels:
+        if each.marks is not None and each.marks.ndim == 1:  # the same for all channels: one strip
+            each.parts = [Lane("", "", _colour_ground(each, 0, channels))]
+            continue
+        for place in sorted(ranked.tolist()):
+            low, high = (-each.limit, each.limit) if each.change else (ends[place].min(), ends[place].max())
+            points = _list_points(line[place], low, high) if len(line) == channels else ""
+            ground = None if each.change or each.plain else _colour_ground(each, place, channels)
+            name = _name_entry(row.features, place, "channel") if channels > 1 or row.features else ""
+            each.parts.append(Lane(name, points, ground))
+    return {"panels": [each for each, _ in panels], "steps": steps, "left_out": channels - len(ranked)}
 
 
-def _draw_bar(x: float, y: float, width: float, height: float, value: float, limit: float) -> str:
-    """A bar from the middle: to the right and red above zero, to the left and blue below."""
-    half = width / 2
-    length = half * abs(value) / (limit or 1.0)
-    start, colour = (x + half, RED) if value > 0 else (x + half - length, BLUE)
-    return f'<rect x="{start:.1f}" y="{y:g}" width="{length:.1f}" height="{height:g}" fill="{colour}"/>'
-
-
-def _say_constant(each: _Ready, x: float, y: float) -> list[str]:
-    if each.change or np.ptp(each.array) > 0:
-        return []
-    return [write(x, y, "constant", TITLES, "middle", FAINT)]
-
-
-@dataclass(frozen=True)
-class _Panel:
-    """A picture of a series, and the input whose line is drawn."""
-
-    ready: _Ready
-    line: Array
-
-
-def _pair_with_inputs(ready: Sequence[_Ready]) -> Iterator[_Panel]:
+def _pair_with_inputs(ready: Sequence[_Ready]) -> list[tuple[_Ready, Array]]:
     """Maps with the input that they explain: the last one before, or the first one after; moved back, the first one.
 
-    An input without marks that a map is drawn on gets no picture of its own.
+    An input without marks that a map is drawn on gets no picture of its own. Maps are next to each other, to be
+    compared; then come marks, and changes last.
     """
     inputs = [each for each in ready if not each.signed]
-    drawn: set[int] = set()
     panels = []
+    drawn = set()
     for each in ready:
-        if each.change or not each.signed:
+        if not each.signed or each.change:
             continue
         earlier = [other for other in inputs if other.place < each.place]
-        later = [other for other in inputs if other.place > each.place]
-        base = earlier[-1] if earlier else later[0] if later else None
-        if each.picture.moved_back and inputs:
-            base = inputs[0]
-        drawn |= {base.place} if base is not None else set()
-        panels.append(_Panel(each, each.array if base is None else base.array))
-    panels += [_Panel(each, each.array) for each in ready if each.change or each.marks is not None]
-    panels += [_Panel(each, each.array) for each in inputs if each.plain and each.place not in drawn]
-    # maps next to each other, to be compared; then marks, and changes last
-    yield from sorted(panels, key=lambda panel: (panel.ready.change, panel.ready.marks is not None, panel.ready.place))
+        base = next(iter(earlier[-1:] or inputs), each)
+        if each.picture.moved_back:
+            base = next(iter(inputs), each)
+        drawn.add(base.place)
+        panels.append((each, base.array))
+    panels += [(each, each.array) for each in ready if each.change or not (each.signed or each.place in drawn)]
+    panels += [(each, each.array) for each in inputs if each.marks is not None and each.place in drawn]
+    return sorted(panels, key=lambda panel: (panel[0].change, panel[0].marks is not None, panel[0].place))
 
 
-def _draw_lanes(ready: Sequence[_Ready], row: GalleryRow, opacity: _Opacity) -> _Drawn:
-    """The channels below each other over time: the line of the input, and its relevance as the colour behind it."""
-    panels = list(_pair_with_inputs(ready))
-    channels, steps = max((panel.line.shape for panel in panels), key=lambda shape: shape[0])
-    maps = [panel.ready for panel in panels if panel.ready.signed and not panel.ready.change]
-    own = [np.abs(each.array).sum(axis=1) for each in maps if len(each.array) == channels]
-    shown = np.sort(rank_entries(own or [np.ptp(panels[0].line, axis=1)], CHANNELS))
-    names = (
-        [name_entry(row.features, int(place), "channel") for place in shown] if channels > 1 or row.features else [""]
-    )
-    left = min(90.0, max(measure(name, TITLES) for name in names) + 6) if names[0] else 6.0
-    lane = float(np.clip(96 / len(shown), 18, 48))
-    low, high = _find_limits([panel.line for panel in panels if not panel.ready.change], channels)
-    shapes: list[str] = []
-    y = 0.0
-    for panel in panels:
-        each = panel.ready
-        y += TITLES + 4
-        parts = [write(left, y, each.title, TITLES, fill=FAINT)]
-        parts += _say_constant(each, WIDTH - 30, y) if each.signed else []
-        y += 4
-        if each.marks is not None and each.marks.ndim == 1:  # the same for all channels: one strip
-            parts.append(_place_ground(_colour_ground(each, 0, channels), left, y, _STRIP))
-            y += _STRIP + 3
-            shapes.append(f"<g{opacity(each.place)}>{''.join(parts)}</g>")
-            continue
-        for place, name in zip(shown.tolist(), names, strict=True):
-            ground = None if each.change or each.plain else _colour_ground(each, place, channels)
-            if ground is not None:
-                parts.append(_place_ground(ground, left, y, lane - 2))
-            limits = (-each.limit, each.limit) if each.change else (low[place], high[place])
-            if len(panel.line) == channels:
-                parts.append(_draw_line(panel.line[place], left, y, lane - 2, *limits))
-            parts.append(f'<path d="M{left:g} {y + lane - 1:.1f}H{WIDTH - 4}" stroke="{RULE}" stroke-width=".5"/>')
-            parts += [write(left - 4, y + lane / 2 + 3, shorten(name, left - 4, TITLES), TITLES, "end")] if name else []
-            y += lane
-        shapes.append(f"<g{opacity(each.place)}>{''.join(parts)}</g>")
-    ticks = [(0, "start"), (steps // 2, "middle"), (steps - 1, "end")] if steps > 2 else [(0, "start")]
-    span = WIDTH - 4 - left
-    for tick, anchor in ticks:
-        shapes.append(write(left + span * tick / max(steps - 1, 1), y + 11, str(tick), TITLES, anchor, FAINT))
-    shapes.append(write(left + 0.25 * span, y + 11, "step", TITLES, "middle", FAINT))
-    y += 15
-    if channels > len(shown):
-        shapes.append(write(left, y + 9, f"and {channels - len(shown)} more channels", TITLES, fill=FAINT))
-        y += 14
-    return shapes, y
-
-
-def _place_ground(ground: str | None, left: float, top: float, height: float) -> str:
-    """Colours behind a line as an image of the drawing, with an edge that shows how long the series is."""
-    where = f'x="{left:g}" y="{top:.1f}" width="{WIDTH - left - 4:g}" height="{height:.1f}"'
-    edge = f'<rect {where} fill="none" stroke="{RULE}" stroke-width=".5"/>'
-    if ground is None:
-        return edge
-    return f'<image {where} preserveAspectRatio="none" style="image-rendering:pixelated" href="{ground}"/>{edge}'
-
-
-def _find_limits(lines: Sequence[Array], channels: int) -> tuple[Array, Array]:
-    """The least and the largest value of each channel over all inputs of a row, so that their lines can be compared."""
-    whole = [line for line in lines if len(line) == channels]
-    if not whole:
-        return np.zeros(channels), np.ones(channels)
-    every = np.concatenate(whole, axis=1)
-    return every.min(axis=1), every.max(axis=1)
-
-
-def _draw_line(values: Array, left: float, top: float, height: float, low: float, high: float) -> str:
+def _list_points(values: Array, low: float, high: float) -> str:
+    """The points of a line as SVG has them, in a square of 100; more is above."""
     stride = -(-len(values) // POINTS)
-    x = left + (WIDTH - 4 - left) * np.arange(len(values))[::stride] / max(len(values) - 1, 1)
-    y = top + height - 2 - (height - 4) * (values[::stride] - low) / ((high - low) or 1.0)
-    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
-    return f'<polyline points="{points}" fill="none" stroke="{INK}" stroke-width=".9"/>'
+    x = 100 * np.arange(len(values))[::stride] / max(len(values) - 1, 1)
+    y = 96 - 92 * (values[::stride] - low) / ((high - low) or 1.0)
+    return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
 
 
-def _colour_ground(each: _Ready, channel: int, channels: int) -> str | None:
-    """The colours behind a line, as a picture of one pixel for each step; None where there are no marks at all."""
+def _colour_ground(each: _Ready, channel: int, channels: int) -> str:
+    """The colours behind a line, as a picture of one pixel for each step."""
     if each.marks is not None:
-        marks = np.broadcast_to(each.marks, each.array.shape)[channel] if each.marks.ndim == 2 else each.marks
+        marks = each.marks if each.marks.ndim == 1 else np.broadcast_to(each.marks, each.array.shape)[channel]
         none = len(each.picture.colours) + 1
-        chosen = _cut(np.where(marks > 0, marks, none)).min(axis=1)
+        lowest = _cut(np.where(marks > 0, marks, none)).min(axis=1).astype(int)
         palette = [*(bytes.fromhex(colour[1:]) for colour in each.picture.colours), b"\xff\xff\xff"]
-        return encode_png(np.array([list(colour) for colour in palette])[chosen.astype(int) - 1][None] / 255)
-    if not each.limit:
-        return None
-    values = (
-        each.array[min(channel, len(each.array) - 1)] if len(each.array) in (1, channels) else each.array.sum(axis=0)
-    )
+        return encode_image(np.array([list(colour) for colour in palette])[lowest - 1][None] / 255)
+    own = len(each.array) in (1, channels)
+    values = each.array[min(channel, len(each.array) - 1)] if own else each.array.sum(axis=0)
     colours = colour_signed(_cut(values).mean(axis=1) / each.limit)
     if each.unseen is not None:
         colours[_cut(each.unseen).mean(axis=1) > 0.5] = _UNSEEN
-    return encode_png(colours[None])
+    return encode_image(colours[None])
 
 
 def _cut(values: Array) -> Array:
@@ -385,69 +241,39 @@ def _cut(values: Array) -> Array:
     return values[: len(values) // block * block].reshape(-1, block)
 
 
-def _draw_words(ready: Sequence[_Ready], row: GalleryRow, opacity: _Opacity) -> _Drawn:
-    """The words of a text on coloured ground, in lines; an input without marks only where there is nothing else."""
-    panels = [
-        each for each in ready if not each.plain and not (each.change and _is_uniform(each, len(row.tokens)))
-    ] or list(ready[:1])
-    panels.sort(key=lambda each: (each.change, each.marks is not None, each.place))
-    shapes: list[str] = []
-    y = 0.0
+def _draw_words(ready: list[_Ready], row: GalleryRow) -> list[_Ready]:
+    """The words of a text on coloured ground; an input without marks only where there is nothing else.
+
+    A change that is nearly the same for all words, as at the edge of a ball, shows nothing and is left out.
+    """
+    panels = []
+    for each in ready:
+        sizes = np.abs(each.array).max(axis=0)[: len(row.tokens)]
+        if not each.plain and not (each.change and np.ptp(sizes) <= 0.15 * sizes.max()):
+            panels.append(each)
+    panels = sorted(panels or ready[:1], key=lambda each: (each.change, each.marks is not None, each.place))
     for each in panels:
-        y += TITLES + 3
-        parts = [write(4, y, each.title, TITLES, fill=FAINT)]
-        parts += _say_constant(each, WIDTH - 30, y) if each.signed else []
-        words, colours = _colour_words(each, row.tokens)
-        x, y = 4.0, y + 4
-        for word, colour in zip(words, colours, strict=True):
-            text = shorten(word, WIDTH - 16)
-            width = measure(text) + 6
-            if x + width > WIDTH - 4 and x > 4:
-                x, y = 4.0, y + LINE + 2
-            dark = sum(int(colour[i : i + 2], 16) * w for i, w in ((1, 0.299), (3, 0.587), (5, 0.114))) < 140
-            parts.append(
-                f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{LINE:g}" rx="2" fill="{colour}"/>'
-            )
-            parts.append(write(x + width / 2, y + 0.75 * LINE, text, LETTERS, "middle", "#fff" if dark else INK))
-            x += width + 2
-        y += LINE + 2
-        shapes.append(f"<g{opacity(each.place)}>{''.join(parts)}</g>")
-    return shapes, y + 3
+        each.parts = _colour_words(each, row.tokens)
+    return panels
 
 
-def _colour_words(each: _Ready, tokens: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words, with one more for relevance beyond them, and the colour of each."""
-    positions = each.array.shape[1]
-    words = [str(token) or "␣" for token in tokens[:positions]]
+def _colour_words(each: _Ready, tokens: Sequence[str]) -> list[tuple[str, str, bool]]:
+    """Each word, the colour of its ground, and whether this is dark; last, relevance beyond the words."""
+    words = [str(token) or "␣" for token in tokens[: each.array.shape[1]]]
     if each.marks is not None:
-        marks = each.marks if each.marks.ndim == 1 else _first_mark(each.marks)
-        colours = [each.picture.colours[mark - 1] if mark > 0 else "#f4f5f6" for mark in marks[: len(words)]]
-        return words, colours
+        marks = np.where(each.marks > 0, each.marks, len(each.picture.colours) + 1)
+        lowest = marks if marks.ndim == 1 else marks.min(axis=0)
+        colours = [*each.picture.colours, _PLAIN]
+        return [(word, colours[mark - 1], False) for word, mark in zip(words, lowest.tolist(), strict=False)]
     if each.plain:
-        return words, ["#f4f5f6"] * len(words)
+        return [(word, _PLAIN, False) for word in words]
     values = np.abs(each.array).max(axis=0) if each.change else each.array.sum(axis=0)
     limit = float(np.abs(values).max()) or 1.0
     beyond = values[len(words) :]
     if not each.change and len(beyond) and np.abs(beyond).max() > 0.02 * limit:
         words, values = [*words, "(padding)"], np.append(values[: len(words)], beyond.sum())
-    shade = colour_change if each.change else colour_signed
-    rgb = np.rint(255 * shade(values[: len(words)] / limit)).astype(int)
-    return words, [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in rgb.tolist()]
-
-
-def _is_uniform(each: _Ready, words: int) -> bool:
-    """Whether a change is nearly the same for all words, as at the edge of a ball: it shows nothing."""
-    sizes = np.abs(each.array).max(axis=0)[:words]
-    return bool(np.ptp(sizes) <= 0.15 * sizes.max())
-
-
-def _first_mark(marks: Array) -> Array:
-    """The lowest mark of each position over the channels; 0 where there is none."""
-    large = np.where(marks > 0, marks, np.iinfo(np.int64).max).min(axis=0)
-    return np.where(large == np.iinfo(np.int64).max, 0, large)
-
-
-def colour_change(values: Array) -> Array:
-    """The colours `(..., 3)` of sizes of a change in [0, 1], from white to green, which no map has."""
-    share = np.clip(np.asarray(values, dtype=float), 0, 1)[..., None]
-    return np.asarray(1 - share * (1 - np.array([0x1B, 0x78, 0x37]) / 255))
+    shares = values[: len(words)] / limit
+    rgb = colour_signed(shares) if not each.change else 1 - shares[:, None] * (1 - np.array(_GREEN) / 255)
+    dark = rgb @ np.array([0.299, 0.587, 0.114]) < 0.55
+    codes = ["#" + bytes(colour).hex() for colour in np.rint(255 * rgb).astype(np.uint8)]
+    return list(zip(words, codes, dark.tolist(), strict=True))

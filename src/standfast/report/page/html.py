@@ -33,7 +33,6 @@ from standfast.report.sentences import describe_failures, describe_misfits
 from standfast.report.views import Contents, show_unsafe, with_safe_names
 from standfast.results import ConfiguredMetric, MetricResults, Results
 from standfast.results.controls import is_random
-from standfast.results.formatting import join_names
 
 #: how many warnings, and how many failures, the page lists
 LISTED = 50
@@ -141,13 +140,7 @@ class Page:
         if chosen is None:
             return None
         row, view = chosen
-        pictures = draw_row(row, view.bounds)
-        # lines, bars and words need more space than images, unless one drawing has them all
-        wide = len(pictures) > 1 and any(source.startswith("data:image/svg") for _, _, source in pictures)
-        text = row.text
-        if len(pictures) == 1 < len(row.pictures):
-            text += f" The one drawing shows {join_names([each.title for each in row.pictures], len(row.pictures))}."
-        return {"pictures": pictures, "white": find_white(row), "text": text, "label": view.label, "wide": wide}
+        return {"pictures": draw_row(row, view.bounds), "text": row.text, "label": view.label}
 
     def make_sections(self, found: SectionList, start: str) -> dict[str, Any]:
         """The figures across configurations as the template takes them; their ids begin with `start`."""
@@ -177,20 +170,14 @@ class Page:
     ) -> dict[str, Any]:
         samples: dict[int, list[dict[str, Any]]] = {}
         for row in gallery.rows:
-            pictures = draw_row(row, bounds)
             who = f"{row.explainer}, {row.setting}" if row.setting else row.explainer
             entry = {"id": identity(row), "explainer": who, "text": row.text, "found": row.found}
-            samples.setdefault(row.sample, []).append({**entry, "pictures": pictures, "white": find_white(row)})
+            samples.setdefault(row.sample, []).append({**entry, "pictures": draw_row(row, bounds)})
         for entries in samples.values():
-            titles = [[title for title, _, _ in entry["pictures"]] for entry in entries]
+            titles = [[each.title for each in entry["pictures"]] for entry in entries]
             for place, entry in enumerate(entries):  # titles that are the same in all rows stand above the first one
-                entry["titled"] = any(titles[place]) and (place == 0 or any(other != titles[0] for other in titles))
+                entry["titled"] = place == 0 or any(other != titles[0] for other in titles)
         return {"title": gallery.title, "note": gallery.note, "folded": gallery.folded, "samples": samples}
-
-
-def find_white(row: GalleryRow) -> set[str]:
-    """The alternative texts of the pictures of a row that are drawn on white: maps, changes, and pale inputs."""
-    return {each.alt for each in row.pictures if each.signed or each.change or each.marks is not None}
 
 
 def build_page(results: Results) -> str:

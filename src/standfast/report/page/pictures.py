@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import struct
-import zlib
-from collections.abc import Sequence
 
 import numpy as np
 from PIL import Image
@@ -20,8 +17,8 @@ PIXELS = 160
 LARGE = 64
 #: the share of a large map's positions that are below full colour, because single pixels would make the others white
 BELOW_FULL = 0.99
-#: how many colours a large map has
-SHADES = 63
+#: how many colours a large map has on each side of zero
+SHADES = 31
 #: the colours of signed maps: from blue over white to red (ColorBrewer's RdBu)
 SIGNED = (
     *((0x05, 0x30, 0x61), (0x21, 0x66, 0xAC), (0x43, 0x93, 0xC3), (0x92, 0xC5, 0xDE), (0xD1, 0xE5, 0xF0)),
@@ -34,64 +31,50 @@ GREYS, DARKEST, PALEST = 12, 0xB0, 0xF6
 UNSEEN = (0xB4, 0xD8)
 
 
-def draw_picture(picture: Picture, bounds: tuple[float, float]) -> str:
-    """Draw an image `(C, H, W)` as a data URI; an input on the scale of the data's `bounds`, or on its own.
+def draw_picture(picture: Picture, bounds: tuple[float, float]) -> str | None:
+    """Draw an image `(C, H, W)` as a data URI; None for a map that is the same everywhere, which shows nothing.
 
-    It is on its own scale where the bounds are not finite.
+    An input is on the scale of the data's `bounds`, or on its own where these are not finite. It is in colour if it has
+    three channels, and otherwise grey; pale grey under marks. A map is red above zero and blue below, on its own
+    symmetric scale, and its channels are added.
     """
     array = np.asarray(picture.array, dtype=float)
     if picture.signed:
-        return draw_map(array, picture.moved_back)
-    low, high = bounds
-    if not (np.isfinite(low) and np.isfinite(high)):
-        finite = np.nan_to_num(array)
-        low, high = float(finite.min()), float(finite.max())
+        return _draw_map(array, picture.moved_back)
+    array = np.nan_to_num(array)
+    low, high = bounds if np.isfinite(bounds).all() else (float(array.min()), float(array.max()))
+    grey = len(array) != 3 or picture.marks is not None
+    channels = array.mean(axis=0, keepdims=True).repeat(3, axis=0) if grey else array
+    rgb = np.moveaxis(np.clip((shrink(channels) - low) / ((high - low) or 1.0), 0, 1), 0, -1)
     if picture.marks is not None:
-        return draw_marked_input(array, np.asarray(picture.marks), picture.colours, low, high)
-    return draw_input(array, low, high)
+        colours = [list(bytes.fromhex(colour[1:])) for colour in picture.colours]
+        marks = np.where(picture.marks > 0, picture.marks, len(colours) + 1)
+        lowest = cut_into_blocks(marks[None])[0].min(axis=(1, 3)).astype(int)
+        pale = np.rint(DARKEST + (PALEST - DARKEST) * np.rint((GREYS - 1) * rgb) / (GREYS - 1))
+        painted = np.array([*colours, [0, 0, 0]])[lowest - 1]
+        return encode_image(np.where(lowest[..., None] <= len(colours), painted, pale) / 255)
+    return encode_image(rgb, "WEBP" if max(rgb.shape[:2]) > LARGE else "PNG")
 
 
-def draw_input(array: Array, low: float, high: float) -> str:
-    """Draw an image `(C, H, W)` as a data URI: in colour if it has three channels, otherwise grey."""
-    array = np.nan_to_num(array.astype(float))
-    colours = array if array.shape[0] == 3 else array.mean(axis=0, keepdims=True).repeat(3, axis=0)
-    span = (high - low) or 1.0
-    rgb = np.moveaxis(np.clip((shrink(colours) - low) / span, 0, 1), 0, -1)
-    return encode_webp(rgb) if max(rgb.shape[:2]) > LARGE else encode_png(rgb)
-
-
-def draw_map(array: Array, hatch: bool = False) -> str:
-    """Draw a map `(C, H, W)` as a data URI: red above zero, blue below, on its own symmetric scale. Channels are added.
+def _draw_map(array: Array, hatch: bool) -> str | None:
+    """Draw a map `(C, H, W)`; with `hatch`, positions that are NaN in all channels are hatched, and otherwise NaN is 0.
 
     The scale ends at the largest value. In large pictures the largest hundredth of the values has full colour.
-
-    A map with the same value everywhere says nothing, and full colour would hide this: it is drawn as the word.
-
-    Args:
-        array: the map.
-        hatch: hatch positions that are NaN in all channels; otherwise NaN counts as 0.
     """
-    array = array.astype(float)
-    unseen = np.isnan(array).all(axis=0, keepdims=True) & hatch
+    hidden = shrink((np.isnan(array).all(axis=0, keepdims=True) & hatch).astype(float))[0] > 0.5
     flat = shrink(np.nan_to_num(array).sum(axis=0, keepdims=True))[0]
-    hidden = shrink(unseen.astype(float))[0] > 0.5
-    if hidden.all() or np.ptp(flat[~hidden]) == 0:
-        return _CONSTANT
+    seen = np.abs(flat[~hidden])
+    if not seen.size or np.ptp(flat[~hidden]) == 0:
+        return None
     large = max(flat.shape) > LARGE
-    end = float(np.quantile(np.abs(flat[~hidden]), BELOW_FULL)) if large else 0.0
-    values = np.clip(flat / (end or float(np.abs(flat).max())), -1, 1)
-    if large:
-        shades = colour_signed(np.linspace(-1, 1, SHADES))
-        palette = np.concatenate([np.rint(shades * 255), np.array(UNSEEN)[:, None].repeat(3, axis=1)])
-        stripes = np.where(hatch_positions(*hidden.shape)[..., 0] * 255 < sum(UNSEEN) / 2, SHADES, SHADES + 1)
-        places = np.where(hidden, stripes, np.rint((values + 1) / 2 * (SHADES - 1)))
-        return _png(places.astype(np.uint8), palette.astype(np.uint8))
-    colours = colour_signed(values)
-    colours[hidden] = hatch_positions(*hidden.shape)[hidden]
-    return encode_png(colours)
+    end = float(np.quantile(seen, BELOW_FULL)) if large else 0.0
+    values = np.clip(flat / (end or float(seen.max())), -1, 1)
+    colours = colour_signed(np.rint(values * SHADES) / SHADES if large else values)
+    colours[hidden] = _hatch(*hidden.shape)[hidden]
+    return encode_image(colours)
 
 
-def hatch_positions(height: int, width: int) -> Array:
+def _hatch(height: int, width: int) -> Array:
     """Diagonal stripes in two greys, `(height, width, 3)`, about eight across a picture."""
     stripe = max(1, round(min(height, width) / 16))
     rows, columns = np.indices((height, width))
@@ -109,28 +92,6 @@ def colour_signed(values: Array) -> Array:
     return np.stack([np.interp(values, stops, channel) for channel in colours], axis=-1)
 
 
-_CONSTANT = (
-    "data:image/svg+xml;base64,"
-    + base64.b64encode(
-        b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 100 100"><rect width="100" height="100" fill="#f7f7f7"/>'
-        b'<text x="50" y="55" font-family="sans-serif" font-size="17" fill="#5a6169" text-anchor="middle">'
-        b"constant</text></svg>"
-    ).decode()
-)
-
-
-def draw_marked_input(array: Array, marks: Array, colours: Sequence[str], low: float, high: float) -> str:
-    """Draw a pale image `(C, H, W)` in grey, with coloured pixels (`Picture.marks`), as a data URI."""
-    array = np.nan_to_num(array.astype(float))
-    share = np.clip((shrink(array.mean(axis=0, keepdims=True))[0] - low) / ((high - low) or 1.0), 0, 1)
-    none = len(colours) + 1
-    chosen = cut_into_blocks(np.where(marks > 0, marks, none)[None])[0].min(axis=(1, 3))
-    greys = np.rint(np.linspace(DARKEST, PALEST, GREYS))[:, None].repeat(3, axis=1)
-    palette = np.concatenate([greys, [list(bytes.fromhex(colour[1:])) for colour in colours]])
-    places = np.where(chosen == none, np.rint((GREYS - 1) * share), GREYS - 1 + chosen)
-    return _png(places.astype(np.uint8), palette.astype(np.uint8))
-
-
 def shrink(array: Array) -> Array:
     """Average `(C, H, W)` over blocks, so that no side is longer than `PIXELS`."""
     averaged: Array = cut_into_blocks(array).mean(axis=(2, 4))
@@ -144,27 +105,18 @@ def cut_into_blocks(array: Array) -> Array:
     return array[:, :height, :width].reshape(array.shape[0], height // block, block, width // block, block)
 
 
-def encode_webp(rgb: Array) -> str:
-    """Encode an image `(H, W, 3)` in [0, 1] as the data URI of a WebP: a tenth of a PNG's bytes for a photo."""
+def encode_image(rgb: Array, kind: str = "PNG") -> str:
+    """Encode an image `(H, W, 3)` in [0, 1] as a data URI; a PNG of up to 256 colours has a palette.
+
+    A WebP of a photo has a tenth of a PNG's bytes.
+    """
+    pixels = np.rint(rgb * 255).astype(np.uint8)
+    image = Image.fromarray(pixels)
+    if kind == "PNG":
+        codes, places = np.unique(pixels.astype(int) @ np.array([65536, 256, 1]), return_inverse=True)
+        if len(codes) <= 256:
+            image = Image.fromarray(places.reshape(pixels.shape[:2]).astype(np.uint8))
+            image.putpalette(bytes(channel for code in codes.tolist() for channel in code.to_bytes(3, "big")))
     content = io.BytesIO()
-    Image.fromarray(np.rint(rgb * 255).astype(np.uint8)).save(content, "WEBP", quality=80)
-    return "data:image/webp;base64," + base64.b64encode(content.getvalue()).decode()
-
-
-def encode_png(rgb: Array) -> str:
-    """Encode an image `(H, W, 3)` in [0, 1] as the data URI of a PNG."""
-    return _png(np.rint(rgb * 255).astype(np.uint8))
-
-
-def _png(pixels: Array, palette: Array | None = None) -> str:
-    """Encode bytes `(H, W, 3)`, or places `(H, W)` in a palette of bytes `(n, 3)`, as the data URI of a PNG."""
-    height, width = pixels.shape[:2]
-    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
-
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2 if palette is None else 3, 0, 0, 0)
-    colours = b"" if palette is None else chunk(b"PLTE", palette.tobytes())
-    content = chunk(b"IHDR", header) + colours + chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b"")
-    return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + content).decode()
+    image.save(content, kind, quality=80)
+    return f"data:image/{kind.lower()};base64,{base64.b64encode(content.getvalue()).decode()}"

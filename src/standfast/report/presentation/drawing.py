@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from standfast.report.charts import Chart, Gallery, GalleryRow, Picture, Strip, draw_strips
+from standfast.report.charts import Axis, Chart, Gallery, GalleryRow, Picture, Strip, Words, draw_values
 from standfast.report.presentation.wording import describe_parameters, describe_reach, describe_transformation
 from standfast.results.formatting import format_number
-from standfast.results.presentation import ConfiguredMetric, MetricResults
+from standfast.results.presentation import ConfiguredMetric, MetricResults, ValueSpec
 from standfast.tensors import Array
 
 #: how many samples are tried until one has stored pictures
@@ -66,7 +65,14 @@ def draw_figures_over_data(metric: ConfiguredMetric, found: Sequence[MetricResul
     return [] if len(found) < 2 else list(metric.presentation.figures_over_data(found))
 
 
-def draw_distribution(view: MetricResults, rule: float | None = None, note: str = "") -> list[Chart | Gallery]:
+def make_axis(spec: ValueSpec, *rules: float) -> Axis:
+    """The axis of the values of a metric, with dotted lines at `rules`."""
+    return Axis(spec.axis, spec.direction, spec.good, spec.censored_side, rules=rules)
+
+
+def draw_distribution(
+    view: MetricResults, rule: float | None = None, note: str = "", band: tuple[float, float] | None = None
+) -> list[Chart | Gallery]:
     """The distribution over samples, a row for each explainer, with a line at `rule`; `note` ends the caption."""
     strips = []
     for name in view.present:
@@ -74,10 +80,10 @@ def draw_distribution(view: MetricResults, rule: float | None = None, note: str 
         if len(rows):
             samples = [int(sample) for sample in rows["sample"]]
             strips.append(Strip(name, samples, view.spec.values(rows), view.spec.bounds(rows)))
-    spec = view.spec
-    side = spec.censored_side
-    chart = draw_strips(strips, view.explainers, spec.title, spec.axis, spec.direction, side, rule, spec.good)
-    return [] if chart is None else [dataclasses.replace(chart, caption=f"{chart.caption} {note}".strip())]
+    axis = make_axis(view.spec, *([] if rule is None else [rule]))
+    words = Words(view.spec.title, note, "distribution", "Distribution over samples")
+    chart = draw_values(strips, view.explainers, axis, words, band=band)
+    return [] if chart is None else [chart]
 
 
 def count_axes(rows: Sequence[GalleryRow]) -> int:

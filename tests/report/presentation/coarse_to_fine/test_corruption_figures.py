@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -25,14 +24,12 @@ from standfast.metrics.coarse_to_fine.corruption_curve import (
 )
 from standfast.metrics.coarse_to_fine.replacement import find_levels
 from standfast.metrics.coarse_to_fine.statistics import compute_area
-from standfast.report.charts import GREY, Chart, Gallery, Point, Ridge, Table, TableCell, draw_boxes, draw_ridges
-from standfast.report.charts.ridge_plot import density
-from standfast.report.page.render import render_files
+from standfast.report.charts import COLOURS, REFERENCE, Chart, Gallery, Table, TableCell
 from standfast.report.presentation.coarse_to_fine.across_data import draw_boxes_over_data
 from standfast.report.presentation.coarse_to_fine.corruption_curve import (
     draw_drop_curves,
+    draw_drops_by_share,
     draw_fine_curves,
-    draw_ridge_lines,
     draw_robust_curves,
 )
 from standfast.report.presentation.coarse_to_fine.drops import Drops, load_drops
@@ -121,73 +118,17 @@ def drops(view: MetricResults) -> Drops:
     return found
 
 
-def layer(chart: Chart, data: str, mark: str) -> dict[str, Any]:
-    for each in chart.spec["layer"]:
-        if each.get("data", {}).get("name") == data and each["mark"]["type"] == mark:
-            return dict(each)
-    raise AssertionError((data, mark))
-
-
 def colours(chart: Chart) -> dict[str, str]:
-    scale = layer(chart, "lines", "line")["encoding"]["color"]["scale"]
+    (line,) = [each for each in chart.spec["layer"] if each["mark"]["type"] == "line"]
+    scale = line["encoding"]["color"]["scale"]
     return dict(zip(scale["domain"], scale["range"], strict=True))
 
 
 def lines(chart: Chart, name: str, key: str = "y") -> list[float]:
-    return [row.get(key) for row in chart.spec["datasets"]["lines"] if row["explainer"] == name]
+    return [row.get(key) for row in chart.spec["datasets"]["lines"] if row["line"] == name]
 
 
-# densities and ridges
-
-
-@pytest.mark.parametrize("upper", [None, 1.0])
-def test_a_density_is_the_mean_of_normal_kernels_folded_at_the_end(upper: float | None) -> None:
-    values = np.random.default_rng(0).beta(5, 1, 40)
-    grid = np.arange(-3000, 4001) / 1000
-    found = density(values, grid, upper)
-    width = values.std(ddof=1) * 40**-0.2
-    expected = np.zeros_like(grid)
-    for value in values:
-        expected += scipy.stats.norm.pdf(grid, value, width) / 40
-        if upper is not None:
-            expected += scipy.stats.norm.pdf(grid, 2 * upper - value, width) / 40
-    expected[grid > (math.inf if upper is None else upper)] = 0
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-    inside = slice(None) if upper is None else grid <= upper
-    assert np.trapezoid(found[inside], grid[inside]) == pytest.approx(1, abs=1e-5)
-
-
-@pytest.mark.parametrize(("spread", "limits", "width"), [(1e-9, (0.1, 9.0), 0.1), (5.0, (0.1, 0.3), 0.3)])
-def test_the_bandwidth_stays_within_its_limits(spread: float, limits: tuple[float, float], width: float) -> None:
-    values = 0.5 + spread * np.linspace(-1, 1, 9)
-    expected = scipy.stats.norm.pdf(0.5, values, width).mean()
-    assert density(values, np.array([0.5]), None, *limits)[0] == pytest.approx(expected)
-
-
-def test_no_ridges_of_nothing_and_no_empty_axis() -> None:
-    assert draw_ridges([Ridge("a", np.empty(0))], "a", ["a"], "", "", "", (0.0, 1.0)) is None
-    with pytest.raises(ArgumentError, match="domain"):
-        draw_ridges([Ridge("a", np.ones(3))], "a", ["a"], "", "", "", (1.0, 1.0))
-
-
-# boxes and tables
-
-
-def test_boxes_are_of_what_counts() -> None:
-    values = [0.1, 0.4, 0.2, 0.9, 0.35]
-    points = [Point("a", f"set {i}", value) for i, value in enumerate(values)]
-    points += [Point("a", "set 9", 5.0, counts=False), Point("b", "set 0", 0.3), Point("b", "set 1", math.nan)]
-    chart = draw_boxes(points, ["b", "a", "c"], "Numbers", "number", "higher")
-    assert chart is not None
-    data = chart.spec["datasets"]
-    (span,) = data["spans"]
-    assert [span[key] for key in ("q1", "median", "q3")] == np.quantile(values, [0.25, 0.5, 0.75]).tolist()
-    assert (span["low"], span["high"]) == (0.1, 0.4)  # 0.9 is beyond 1.5 heights of the box
-    assert [(row["explainer"], row["where"]) for row in data["points"] if row["colour"] == GREY] == [("a", "set 9")]
-    assert [row["explainer"] for row in data["points"]] == ["b"] + ["a"] * 6
-    assert "1 not counted" in chart.alt
-    assert render_files(chart)["svg"].startswith(b"<svg")
-    assert draw_boxes([Point("a", "set", math.nan)], ["a"], "", "", None) is None
+# tables
 
 
 def test_a_table_has_an_entry_for_each_column() -> None:
@@ -268,20 +209,17 @@ def test_the_gate_is_applied_where_there_are_random_maps(view: MetricResults, dr
 # charts
 
 
-def test_ridge_lines_have_a_row_for_each_share_and_one_axis(view: MetricResults, drops: Drops) -> None:
-    charts = draw_ridge_lines(view, drops)
-    assert [chart.heading for chart in charts if chart] == [
-        "Ridge lines: good",
-        "Ridge lines: zero (gate not passed)",
-        "Ridge lines: random",
-    ]
+def test_drops_by_share_have_a_row_for_each_share_and_one_axis(view: MetricResults, drops: Drops) -> None:
+    charts = draw_drops_by_share(view, drops)
     domains = set()
     for chart, name in zip(charts, EXPLAINERS, strict=True):
         assert chart is not None
-        middles = {row["row"]: row["x"] for row in chart.spec["datasets"]["middles"]}
-        assert list(middles) == ["5%", "15%", "50%", "100%"]
-        np.testing.assert_allclose(list(middles.values()), np.median(made(name), axis=0), rtol=1e-4, atol=1e-9)
-        domains.add(tuple(layer(chart, "middles", "tick")["encoding"]["x"]["scale"]["domain"]))
+        boxes = {row["row"]: row["median"] for row in chart.spec["datasets"]["boxes"]}
+        assert list(boxes) == ["5%", "15%", "50%", "100%"]
+        np.testing.assert_allclose(list(boxes.values()), np.median(made(name), axis=0), rtol=1e-4, atol=1e-9)
+        points = chart.spec["datasets"]["points"]
+        assert [p["each"] for p in points if p["part"] == "5%"] == drops.samples.tolist()
+        domains.add(tuple(chart.spec["layer"][0]["encoding"]["x"]["scale"]["domain"]))
     assert len(domains) == 1
 
 
@@ -303,7 +241,7 @@ def test_fine_curves_are_grey_where_they_do_not_count(view: MetricResults, drops
         assert chart is not None
         for name in EXPLAINERS:
             np.testing.assert_allclose(lines(chart, name), moment(made(name), axis=0), rtol=1e-4)
-        assert {name: colour == GREY for name, colour in colours(chart).items()} == {
+        assert {name: colour == REFERENCE for name, colour in colours(chart).items()} == {
             "good": False,
             "zero": True,
             "random": True,
@@ -321,7 +259,7 @@ def test_what_a_peak_at_zero_cannot_fool_needs_no_gate(view: MetricResults, drop
         np.testing.assert_allclose(lines(share, name), (made(name) >= 0.5).mean(0), atol=1e-6)
         smallest = np.sort(made(name), axis=0)[COUNT // 4 - 1]
         np.testing.assert_allclose(lines(quartile, name), smallest, rtol=1e-4, atol=1e-9)
-    assert GREY not in {*colours(share).values(), *colours(quartile).values()}
+    assert (colours(share)["zero"], colours(quartile)["good"]) == (COLOURS[1], COLOURS[0])
 
 
 def test_who_has_no_drops_takes_nothing_from_the_others(folder: Path) -> None:
@@ -425,16 +363,15 @@ def test_boxes_over_data_sets_have_a_point_for_each(many: Builder) -> None:
     ]
     for chart, key in zip(found, ("auc_top", "f1", "auc_skewness", "auc_kurtosis"), strict=True):
         points = chart.spec["datasets"]["points"]
-        assert len(points) == 9
+        found = {(point["explainer"], point["each"]): point["value"] for point in points}
+        expected = {}
         for view in views(many):
             drops = load_drops(view) if view.model == "net" else None
             for name in EXPLAINERS if drops is not None else ():
                 assert drops is not None
-                (row,) = (p for p in points if (p["explainer"], p["where"]) == (name, view.data))
-                assert row["value"] == pytest.approx(getattr(drops.absolute[name], key), rel=1e-4)
-                assert (row["colour"] == GREY) == key.startswith(("auc_s", "auc_k")) * (
-                    name != "good" or view.data == "two"
-                )
+                if not key.startswith(("auc_s", "auc_k")) or (name == "good" and view.data != "two"):
+                    expected[name, view.data] = getattr(drops.absolute[name], key)
+        assert found == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_real_study_stores_what_the_section_needs(

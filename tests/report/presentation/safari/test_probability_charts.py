@@ -65,7 +65,7 @@ def test_both_directions_have_bands_but_not_the_way_to_an_event_that_is_not_reso
         if isinstance(figure, Chart) and figure.name == "directions-a"
     ]
     rows = chart.spec["datasets"]["lines"]
-    bands = {(row["explainer"], row["x"]): (row["low"], row["y"], row["high"]) for row in rows}
+    bands = {(row["line"], row["x"]): (row["low"], row["y"], row["high"]) for row in rows}
     assert len(bands) == len(rows) == 4, "a sample without one of the directions is not drawn"
     assert bands["from the prior", 0] == pytest.approx((-5.98, -5.0, -4.02), abs=2e-3)
     assert bands["from the prior", 1] == (-9.0, -9.0, -9.0)

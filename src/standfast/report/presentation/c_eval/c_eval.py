@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from standfast.algorithms.knees import find_knee
-from standfast.report.charts import Chart, Gallery, GalleryRow, Line, Picture, draw_lines
+from standfast.report.charts import Axis, Chart, Gallery, GalleryRow, Line, Picture, Words, draw_lines
 from standfast.report.presentation.drawing import count_axes, describe_maps, draw_distribution, make_row
 from standfast.results.formatting import format_number
 from standfast.results.presentation import (
@@ -176,19 +176,10 @@ def draw_sweep(view: MetricResults) -> Chart | None:
     if knees:
         caption += f" Knee, beyond which more features gain little: {', '.join(knees)}."
     caption += "".join(f" {sentence}" for sentence in compare_settings(curves))
-    return draw_lines(
-        lines,
-        view.explainers,
-        "c-Eval plot: c(e) / c(empty) against the size of the explanation",
-        "share of features fixed",
-        "c(e) / c(empty)",
-        caption=caption,
-        name="c-eval-plot",
-        heading="How much the fixed features matter, by their number",
-        level=1.0,
-        direction="higher",
-        markers=True,
-    )
+    title = "c-Eval plot: c(e) / c(empty) against the size of the explanation"
+    words = Words(title, caption, "c-eval-plot", "How much the fixed features matter, by their number")
+    ratio = Axis("c(e) / c(empty)", "higher", rules=(1.0,))
+    return draw_lines(lines, view.explainers, Axis("share of features fixed"), ratio, words)
 
 
 #: sizes `(K,)`, ratios `(n, K)` of an explainer's samples, and which of these are values and not bounds, bool `(n, K)`

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from standfast.report.charts import Chart, Gallery, Line, draw_lines
+from standfast.report.charts import Axis, Chart, Gallery, Line, Words, draw_lines
 from standfast.report.presentation.c_eval.c_eval import NO_CHANGE
 from standfast.report.presentation.drawing import draw_distribution
 from standfast.results.presentation import MetricResults, Presentation, ValueSpec, presentations
@@ -57,20 +57,16 @@ class NearAffinityPresentation(Presentation):
                 low, middle, high = np.nanquantile(known[:, some], [0.25, 0.5, 0.75], axis=0)
                 sizes = sizes[some]
                 lines.append(Line(name, sizes, middle, low, high))
-        chart = draw_lines(
-            lines,
-            view.explainers,
+        words = Words(
             "Near-affinity: estimated c(empty) divided by the one found",
-            "share of features fixed",
-            "estimated c(empty) / c(empty)",
-            caption="Line: median over samples. Band: the middle half of them. Dotted: 1, where all lines lie if the "
+            "Line: median over samples. Band: the middle half of them. Dotted: 1, where all lines lie if the "
             "model's decision surface is a plane. Samples without a change at a size are left out there. "
             "It describes the model around these samples, not the explainers.",
-            name="near-affinity",
-            heading="How far is the decision surface from a plane?",
-            level=1.0,
-            markers=True,
+            "near-affinity",
+            "How far is the decision surface from a plane?",
         )
+        ratio = Axis("estimated c(empty) / c(empty)", rules=(1.0,))
+        chart = draw_lines(lines, view.explainers, Axis("share of features fixed"), ratio, words)
         return [*([] if chart is None else [chart]), *draw_distribution(view)]
 
     def guide(self, options: Mapping[str, Any]) -> dict[str, str]:

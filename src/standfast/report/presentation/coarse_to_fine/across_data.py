@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from standfast.metrics.coarse_to_fine.summary import summarise
-from standfast.report.charts import Chart, Figure, Point, draw_boxes
+from standfast.report.charts import Axis, Chart, Figure, Strip, Words, draw_values
 from standfast.report.presentation.coarse_to_fine.drops import Drops, load_drops
 from standfast.results.presentation import MetricResults
 
@@ -41,26 +43,31 @@ def draw_boxes_over_data(views: Sequence[MetricResults]) -> list[Figure]:
 def _draw_boxes(
     stored: dict[str, Drops], explainers: Sequence[str], model: str, key: str, title: str, fine: bool
 ) -> Chart | None:
-    points, ungated = [], []
+    values: dict[str, dict[str, float]] = {}
+    ungated, left_out = [], []
     for data, drops in stored.items():
         ungated += [data] if fine and not drops.gates else []
         for name, curves in drops.curves.items():
             value = getattr(summarise(curves, resamples=0), key)
-            points.append(Point(name, data, value, not fine or drops.may_be_read(name)))
+            if fine and not drops.may_be_read(name):
+                left_out.append(f"{name} on {data}")
+            elif np.isfinite(value):
+                values.setdefault(name, {})[data] = value
     caption = ""
     if fine:
-        caption = (
-            "Grey points are not in the box: the gate is not passed there. The scale is the same for all data sets."
-        )
+        caption = "The scale is the same for all data sets."
+        caption += f" Left out, as the gate is not passed: {', '.join(left_out)}." if left_out else ""
         caption += f" Without a gate, as `random` is missing: {', '.join(ungated)}." if ungated else ""
     of = f", {model}" if model else ""
-    return draw_boxes(
-        points,
-        explainers,
+    words = Words(
         f"{title} over {len(stored)} data sets{of}",
-        title,
-        "higher",
-        caption=caption,
-        name=f"across-{key.replace('_', '-')}{f'-{model}' if model else ''}",
-        heading=f"{title} by data set{of}",
+        caption,
+        f"across-{key.replace('_', '-')}{f'-{model}' if model else ''}",
+        f"{title} by data set{of}",
     )
+    strips = [
+        Strip(name, list(own), np.array(list(own.values())), np.zeros(len(own), dtype=bool))
+        for name in explainers
+        if (own := values.get(name))
+    ]
+    return draw_values(strips, explainers, Axis(title, "higher"), words, each="data set")

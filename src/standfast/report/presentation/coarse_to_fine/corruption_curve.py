@@ -1,6 +1,7 @@
-"""Corruption curves in a report: ridge lines, drops, skewness and kurtosis along k, and tables of all numbers.
+"""Corruption curves in a report: drops, skewness and kurtosis along k, and tables of all numbers.
 
-The ridge lines are Fig. 4 of Wei, Turbe and Mengaldo (2024). Figs. 1 and 5 are in `pictures` and `across_data`.
+The drops by share show what Fig. 4 of Wei, Turbe and Mengaldo (2024) does. Figs. 1 and 5 are in `pictures` and
+`across_data`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,18 @@ import numpy as np
 import polars as pl
 
 from standfast.metrics.coarse_to_fine.summary import CorruptionSummary
-from standfast.report.charts import GREY, Chart, Figure, Line, Ridge, draw_lines, draw_ridges
-from standfast.report.charts.base import SCALE
+from standfast.report.charts import (
+    REFERENCE,
+    Axis,
+    Chart,
+    Figure,
+    Line,
+    Strip,
+    Words,
+    choose_style,
+    draw_lines,
+    draw_values,
+)
 from standfast.report.presentation.coarse_to_fine.across_data import draw_boxes_over_data
 from standfast.report.presentation.coarse_to_fine.drops import (
     COMMON,
@@ -162,7 +173,7 @@ class CorruptionCurvePresentation(Presentation):
         first, *others = draw_drop_curves(view, drops)
         charts: list[Figure | None] = [first, *distribution, *others]
         if "top" in (view.options.get("order") or ()):
-            charts += [*draw_ridge_lines(view, drops), *draw_robust_curves(view, drops)]
+            charts += [*draw_drops_by_share(view, drops), *draw_robust_curves(view, drops)]
             charts += draw_fine_curves(view, drops) if drops.enough else [drops.too_few("Skewness and kurtosis")]
         return [*(each for each in charts if each is not None), *draw_tables(drops), *draw_galleries(view)]
 
@@ -183,34 +194,30 @@ def _format_percent(share: float) -> str:
     return f"{100 * share:z.0f}%"
 
 
-def draw_ridge_lines(view: MetricResults, drops: Drops) -> list[Chart | None]:
+def draw_drops_by_share(view: MetricResults, drops: Drops) -> list[Chart | None]:
     """Draw the distributions of the drops: a chart for each explainer with a row for each k (Fig. 4)."""
     tops = {name: drops.top_drops(name) for name in drops.curves}
     every = np.concatenate([values.ravel() for values in tops.values()])
     if not len(every):
         return []
-    low = min(0.0, float(every.min()))
-    domain = (low - 0.04 * (1 - low), 1 + 0.04 * (1 - low))
+    domain = (min(0.0, float(every.min())), 1.0)
+    axis = Axis("drop (lost share of the probability)", domain=domain, rules=(0.0, 1.0))
     charts = []
     for name, values in tops.items():
-        share = drops.curves[name].fractions
-        rows = [Ridge(format_share(float(k)), values[:, place]) for place, k in enumerate(share)]
+        samples = drops.samples[drops.curves[name].find_complete()].tolist()
+        strips = [
+            Strip(name, samples, values[:, place], np.zeros(len(values), dtype=bool), format_share(float(k)))
+            for place, k in enumerate(drops.curves[name].fractions)
+        ]
         gate = "" if drops.may_be_read(name) or name == drops.random else " (gate not passed)"
-        charts.append(
-            draw_ridges(
-                rows,
-                name,
-                view.explainers,
-                f"Distribution over {len(values)} samples of the drop under {name}, by share of positive positions",
-                "drop (lost share of the probability)",
-                "positive positions replaced, most relevant first",
-                domain,
-                upper=1.0,
-                caption=f"Dotted lines: a drop of 0, and of 1 (nothing is left). {_note_repeats(drops)}".strip(),
-                heading=f"Ridge lines: {name}{gate}",
-                marks=(0.0, 1.0),
-            )
+        words = Words(
+            f"drop under {name}, by share of positive positions",
+            "A row for each share of the positive positions that is replaced, most relevant first. Dotted lines: a "
+            f"drop of 0, and of 1 (nothing is left). {_note_repeats(drops)}".strip(),
+            f"drops-{name}",
+            f"Drops by share: {name}{gate}",
         )
+        charts.append(draw_values(strips, view.explainers, axis, words))
     return charts
 
 
@@ -226,22 +233,16 @@ def draw_drop_curves(view: MetricResults, drops: Drops) -> list[Chart | None]:
             ends = (np.concatenate([[0.0], end]) for end in found.interval(f"mean_{order}"))
             x = np.concatenate([[0.0], found.share])
             lines.append(_make_line(name, x, np.concatenate([[0.0], mean]), *ends))
-        charts.append(
-            draw_lines(
-                lines,
-                view.explainers,
-                f"Mean drop over the mean share of corrupted positions, {which} relevant first",
-                "share of all positions corrupted",
-                "lost share of probability",
-                caption=f"How much of the class's probability is lost if the {which} relevant positions are replaced. "
-                f"{_note_bands(lines)} A line ends where all positive positions are replaced; for the area, it "
-                f"continues at its last value. Compare with random maps. {_note_repeats(drops)}".strip(),
-                name=f"drop-{order}",
-                heading=f"What happens when the {which} relevant positions go first?",
-                direction="higher" if order == "top" else "lower",
-                markers=True,
-            )
+        words = Words(
+            f"Mean drop over the mean share of corrupted positions, {which} relevant first",
+            f"How much of the class's probability is lost if the {which} relevant positions are replaced. "
+            f"{_note_bands(lines)} A line ends where all positive positions are replaced; for the area, it "
+            f"continues at its last value. Compare with random maps. {_note_repeats(drops)}".strip(),
+            f"drop-{order}",
+            f"What happens when the {which} relevant positions go first?",
         )
+        lost = Axis("lost share of probability", "higher" if order == "top" else "lower")
+        charts.append(draw_lines(lines, view.explainers, Axis("share of all positions corrupted"), lost, words))
     return charts
 
 
@@ -257,7 +258,7 @@ def draw_fine_curves(view: MetricResults, drops: Drops) -> list[Chart | None]:
         title = "skewness" if name == "skewness" else "excess kurtosis"
         caption = f"{meaning[:1].upper()}{meaning[1:]} {gate} {{bands}} {_note_repeats(drops)}"
         charts.append(_draw_along_k(view, drops, name, title, caption, attrgetter(name), True))
-    return [_make_grey(chart, drops) for chart in charts]
+    return charts
 
 
 def draw_robust_curves(view: MetricResults, drops: Drops) -> list[Chart | None]:
@@ -281,25 +282,18 @@ def _draw_along_k(
     fine: bool = False,
 ) -> Chart | None:
     """Draw a number of each explainer over the shares k; a fine number without a band where it does not count."""
-    lines = [
-        Line(explainer, found.fractions, values(found))
-        if fine and not drops.may_be_read(explainer)
-        else _make_line(explainer, found.fractions, values(found), *found.interval(name))
-        for explainer, found in drops.absolute.items()
-        if found.samples
-    ]
+    lines = []
+    for explainer, found in drops.absolute.items():
+        line = _make_line(explainer, found.fractions, values(found), *found.interval(name))
+        if fine and not drops.may_be_read(explainer):
+            grey = dataclasses.replace(choose_style(view.explainers, explainer), colour=REFERENCE)
+            line = Line(explainer, line.x, line.y, style=grey)
+        lines += [line] if found.samples else []
     heading = f"{title[:1].upper()}{title[1:]} along k"
-    return draw_lines(
-        lines,
-        view.explainers,
-        f"{heading}, most relevant first",
-        "share k of the positive positions replaced",
-        title,
-        caption=caption.format(bands=_note_bands(lines)).strip(),
-        name=name.replace("_", "-"),
-        heading=heading,
-        markers=True,
-    )
+    caption = caption.format(bands=_note_bands(lines)).strip()
+    words = Words(f"{heading}, most relevant first", caption, name.replace("_", "-"), heading)
+    share = Axis("share k of the positive positions replaced")
+    return draw_lines(lines, view.explainers, share, Axis(title), words)
 
 
 def _make_line(name: str, x: Array, y: Array, low: Array, high: Array) -> Line:
@@ -313,23 +307,3 @@ def _note_bands(lines: Sequence[Line]) -> str:
 
 def _note_repeats(drops: Drops) -> str:
     return f"From the first of {drops.others + 1} repeats." if drops.others else ""
-
-
-def _make_grey(chart: Chart | None, drops: Drops) -> Chart | None:
-    """Make the lines that do not count grey, also in the legend."""
-    if chart is None or not drops.gates:
-        return chart
-    layers = []
-    for layer in chart.spec["layer"]:
-        encoding = dict(layer.get("encoding", {}))
-        if "color" in encoding:
-            scale = encoding["color"]["scale"]
-            colours = [
-                colour if drops.may_be_read(name) else GREY
-                for name, colour in zip(scale["domain"], scale["range"], strict=True)
-            ]
-            encoding["color"] = {**encoding["color"], "scale": {**scale, "range": colours}}
-        if "y" in encoding:
-            encoding["y"] = {**encoding["y"], "scale": SCALE}
-        layers.append({**layer, "encoding": encoding})
-    return dataclasses.replace(chart, spec={**chart.spec, "layer": layers})

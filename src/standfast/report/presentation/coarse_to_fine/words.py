@@ -91,7 +91,7 @@ def explain_terms(options: Mapping[str, Any]) -> dict[str, str]:
         "ranks and tests use the mean drop of each sample up to the share in this sample (`common_drop`, "
         "`common_share`); the table of coarse numbers uses the mean curve over all samples."
     )
-    terms["Ridge lines"] = (
+    terms["Drops by share"] = (
         "The distribution over samples, with one row for each k. It is best if all of it is far to the right, at 1, "
         "from a small k on. Two peaks: the map finds what matters in some samples and not in others, which the mean "
         "does not show. All of it at 0: the map does not find it in any sample. The rows say more than any number "
@@ -105,7 +105,7 @@ def explain_terms(options: Mapping[str, Any]) -> dict[str, str]:
         "replace is demonstrably larger than that of `random` maps (the *gate*: a 95% interval of the paired "
         "difference, by bootstrap and by Student's t, lies above 0). Random maps are positive in half of their "
         "positions. By the whole area, even random maps that are positive everywhere would pass. An explainer that "
-        "passes the gate may still have its peak elsewhere than at 1: look at the ridge lines."
+        "passes the gate may still have its peak elsewhere than at 1: look at the drops by share."
     )
     terms["Numbers without a gate"] = (
         f"The share of samples with a drop of at least {format_number(TAU, 1)}, and the lower quartile of the drops: "

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from standfast.report.charts import Chart, Gallery, Line, draw_lines
+from standfast.report.charts import Axis, Chart, Gallery, Line, Words, draw_lines
 from standfast.report.presentation.drawing import draw_distribution
 from standfast.results.controls import is_random
 from standfast.results.formatting import format_number
@@ -147,14 +147,7 @@ def _draw_curves(view: MetricResults) -> Chart | None:
     )
     if limited:
         caption += f" Only the first {MOST_SAMPLES} samples."
-    return draw_lines(
-        lines,
-        view.explainers,
-        f"Perturbation curves, {view.spec.title}",
-        "regions replaced",
-        f"fall of the {score}",
-        caption=caption,
-        name="perturbation-curve",
-        heading=f"What happens when the {_name_first(view.options)} relevant regions go first?",
-        direction=view.spec.direction,
-    )
+    heading = f"What happens when the {_name_first(view.options)} relevant regions go first?"
+    words = Words(f"Perturbation curves, {view.spec.title}", caption, "perturbation-curve", heading)
+    fall = Axis(f"fall of the {score}", view.spec.direction)
+    return draw_lines(lines, view.explainers, Axis("regions replaced"), fall, words)

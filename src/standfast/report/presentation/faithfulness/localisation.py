@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -68,12 +67,7 @@ class RelevanceLocalisationPresentation(Presentation):
             else f" on average, {format_number(low, 3)} to {format_number(high, 3)} over samples."
         )
         note += " More than that does not prove that the model uses the region: maps that follow edges get it, too."
-        return [
-            dataclasses.replace(figure, alt=f"{figure.alt} {note}", caption=f"{figure.caption} {note}")
-            if isinstance(figure, Chart)
-            else figure
-            for figure in draw_distribution(view, rule=mean)
-        ]
+        return draw_distribution(view, mean, note)
 
     def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
         """Rank accuracy, hits of the most relevant position, chance, and maps without positive relevance."""

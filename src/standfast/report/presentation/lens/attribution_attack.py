@@ -6,11 +6,8 @@ their Figs. 5 and 10, the pictures (`pictures`) their Figs. 3 and 6.
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,12 +15,11 @@ import polars as pl
 
 from standfast.metrics.base import larger_is_closer
 from standfast.metrics.lens.attribution_attack import name_chance
-from standfast.report.charts import INK, Chart, Gallery, GalleryRow, Strip, draw_strips
-from standfast.report.charts.base import make_legend, name_rows, round_number, tooltip, wrap_name
+from standfast.report.charts import Axis, Chart, Gallery, GalleryRow, Strip, Words, draw_heat_map, draw_values
 from standfast.report.presentation.drawing import draw_distribution, draw_example
 from standfast.report.presentation.kept_class import describe_kept_class
 from standfast.report.presentation.lens.curves import curves_of, draw_by_k, draw_by_window
-from standfast.report.presentation.lens.pictures import KEPT, LOST, draw_galleries
+from standfast.report.presentation.lens.pictures import draw_galleries
 from standfast.report.presentation.lens.words import (
     attack_of,
     explain_terms,
@@ -51,8 +47,6 @@ from standfast.tensors import Array
 _KEPT = ("kept", "kept_within_1", "kept_within_2")
 _CHANCE = "two random sets"
 _NOTE = "The attack proves fragility, never robustness: a stronger one may find maps that are less similar."
-#: kept, moved by one, moved by two, and the rest: from dark to light, then another hue
-_SHADES = (KEPT, "#7fb1dd", "#c5dcf0", LOST)
 
 
 @presentations.register("attribution_attack")
@@ -251,9 +245,9 @@ def per_sample(rows: pl.DataFrame, columns: Sequence[str]) -> Array:
 
 
 def draw_fragility(view: MetricResults, shape: tuple[int, ...] | None) -> Chart | None:
-    """What happened to the top positions: a bar for each explainer, and a sentence about the loss."""
+    """What happened to the top positions: shares for each explainer, and a sentence about the loss."""
     unit = unit_of(shape)
-    top, bars, sentences, words, chance_text = top_of(view.options, shape), [], [], [], ""
+    top, sentences, chance_text = top_of(view.options, shape), [], ""
     titles = ("kept in place", f"one {unit} away", f"two {unit}s away", "lost")
     kept: dict[str, Sequence[float]] = {}
     for name in view.present:
@@ -270,67 +264,16 @@ def draw_fragility(view: MetricResults, shape: tuple[int, ...] | None) -> Chart 
                 f"Between two sets drawn at random, {one} of the loss would count as a shift of one {unit}, {two} as "
                 "one of at most two."
             )
-    for name, parts in kept.items():
-        ends = [0.0, *parts, 1.0]
-        shares = [max(0.0, after - before) for before, after in pairwise(ends)]
-        words.append(f"{name}: " + ", ".join(f"{s:.0%} {t}" for s, t in zip(shares, titles, strict=True)))
-        bars += [
-            {
-                "explainer": name,
-                "part": title,
-                "low": round_number(ends[place]),
-                "high": round_number(ends[place + 1]),
-                "middle": round_number((ends[place] + ends[place + 1]) / 2),
-                "share": f"{share:.0%}",
-                "text": f"{share:.0%}" if share >= 0.07 else "",
-            }
-            for place, (title, share) in enumerate(zip(titles, shares, strict=True))
-        ]
-    if not bars:
+    if not kept:
         return None
-    names = list(kept)
-    labels = {name: wrap_name(name) for name in names}
-    y_axis = {**name_rows(list(labels.values())), "labelExpr": f"{json.dumps(labels)}[datum.label]"}
-    y = {"field": "explainer", "type": "nominal", "sort": names, "axis": y_axis}
-    x = {"type": "quantitative", "scale": {"domain": [0, 1], "nice": False}, "title": f"share of the {top}"}
-    colour = {
-        "field": "part",
-        "type": "nominal",
-        "scale": {"domain": list(titles), "range": list(_SHADES)},
-        "legend": {**make_legend(titles), "symbolType": "square"},
-    }
-    layers = [
-        {
-            "mark": {"type": "bar", "clip": True},
-            "encoding": {
-                "x": {**x, "field": "low"},
-                "x2": {"field": "high"},
-                "y": y,
-                "color": colour,
-                "tooltip": tooltip("explainer", "part", "share"),
-            },
-        },
-        {
-            "mark": {"type": "text", "fontSize": 11},
-            "encoding": {
-                "x": {**x, "field": "middle"},
-                "y": y,
-                "text": {"field": "text", "type": "nominal"},
-                "color": {"condition": {"test": "datum.low === 0", "value": "#ffffff"}, "value": "#000000"},
-            },
-        },
-    ]
-    caption = (
-        f"What became of the {top}, mean over samples: dark blue if they are in place, lighter if they moved by one or "
-        f"two {unit}s, orange if they are lost. {chance_text} {_NOTE}"
-    )
+    shares = np.diff([[0.0, *parts, 1.0] for parts in kept.values()], axis=1).clip(0.0)
+    texts = [[f"{share:.0%}" for share in row] for row in shares]
+    caption = f"What became of the {top}, mean over samples. {chance_text} {_NOTE}"
     if unit == "feature":
         caption += " Features have no positions: their neighbours follow from their order, which may have no meaning."
-    spec = {"data": {"values": bars}, "height": 38 * len(names) + 10, "layer": layers}
-    heading = f"What became of the {top}?"
-    return Chart(
-        spec, f"What happened to the {top}. {'; '.join(words)}. {' '.join(sentences)}", caption, "fragility", heading
-    )
+    title = f"What happened to the {top}. {' '.join(sentences)}"
+    words = Words(title, caption, "fragility", f"What became of the {top}?")
+    return draw_heat_map(list(kept), titles, shares, f"share of the {top}", words, texts)
 
 
 def draw_similarities(view: MetricResults) -> list[Chart | None]:
@@ -353,11 +296,9 @@ def draw_similarities(view: MetricResults) -> list[Chart | None]:
                     strips.append(Strip(explainer, samples, values[fine], np.zeros(fine.sum(), dtype=bool), part))
         title, axis = (name_similarity(group[0]),) * 2 if len(group) == 1 else ("all similarities", "similarity")
         direction = "higher" if group[0] in closer else "lower"
-        chart = draw_strips(strips, view.explainers, title, axis, direction, good="more robust")
-        if chart is not None:
-            heading = axis if len(group) == 1 else "The same maps by every similarity"
-            chart = dataclasses.replace(chart, name=f"similarities-{place}", heading=heading)
-            charts.append(_with_means(chart, strips))
+        heading = axis if len(group) == 1 else "The same maps by every similarity"
+        words = Words(title, "", f"similarities-{place}", heading)
+        charts.append(draw_values(strips, view.explainers, Axis(axis, direction, "more robust"), words, means=True))
     return charts
 
 
@@ -365,21 +306,3 @@ def _select_counted(view: MetricResults, explainer: str) -> Array:
     """Which of an explainer's rows were evaluated and kept their class, bool `(n,)`."""
     rows = view.rows_for(explainer)
     return np.asarray((rows["status"] == "ok").to_numpy() & read_flags(rows, "label_kept"), dtype=bool)
-
-
-def _with_means(chart: Chart, strips: Sequence[Strip]) -> Chart:
-    """A distribution with a diamond at each mean."""
-    layers = chart.spec["layer"]
-    x, y = (layers[-1]["encoding"][channel] for channel in ("x", "y"))
-    means = [
-        {"row": row, "value": round_number(float(strip.values.mean()))}
-        for row, strip in zip(y["axis"]["values"], strips, strict=True)
-    ]
-    mark = {"type": "point", "shape": "diamond", "filled": True, "size": 90, "color": INK, "opacity": 1}
-    diamonds = {
-        "data": {"values": means},
-        "mark": mark,
-        "encoding": {"x": x, "y": {**y, "field": "row"}},
-    }
-    spec = {**chart.spec, "layer": [*layers, diamonds]}
-    return dataclasses.replace(chart, spec=spec, caption=f"{chart.caption} Diamond: mean.")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from standfast.report.charts import INK, Chart, Line, draw_lines
-from standfast.report.charts.base import SCALE, round_number
+from standfast.report.charts import Axis, Chart, Line, Words, draw_lines
 from standfast.report.presentation.lens.words import overlap_by_chance, positions_of, unit_of
 from standfast.results.presentation import MetricResults
 from standfast.similarity.diverse import resolve_k
@@ -76,21 +74,11 @@ def draw_by_window(view: MetricResults, curves: Mapping[str, Curves], shape: tup
             f"{_describe_lines(curves, lines)}"
         )
         axis = f"window w ({unit}s to each side)"
-        chart = draw_lines(
-            lines,
-            view.explainers,
-            f"Mean {title} by window, k = {k}",
-            axis,
-            f"mean {title}",
-            caption=caption,
-            name=name.replace("curve_", "windows-").replace("_", "-"),
-            direction="higher",
-            heading=f"{title} by window",
-            markers=True,
-        )
-        places = sorted({int(x) for line in lines for x in line.x})
-        chance = {} if diverse else {place: overlap_by_chance(shape, k, place) for place in places}
-        charts.append(_on_unit_scale(chart, lines, chance))
+        file = name.replace("curve_", "windows-").replace("_", "-")
+        words = Words(f"Mean {title} by window, k = {k}", caption, file, f"{title} by window")
+        places = _list_places(lines)
+        chance = [] if diverse else [overlap_by_chance(shape, k, place) for place in places]
+        charts.append(_draw(view, [*lines, *_draw_chance(places, chance)], axis, f"mean {title}", words))
     return charts
 
 
@@ -109,20 +97,12 @@ def draw_by_k(view: MetricResults, curves: Mapping[str, Curves], shape: tuple[in
                 values, title = values[:, :, found.w.tolist().index(w)], f"{w}-{_quantity(name)}"
             k, first = np.unique(found.k, return_index=True)
             lines.append(_line(explainer, k, values[:, first]))
-        chart = draw_lines(
-            lines,
-            view.explainers,
-            f"Mean {title} by k",
-            f"k (of {positions_of(shape)} {unit}s)",
-            f"mean {title}",
-            caption=_describe_lines(curves, lines),
-            name=name.replace("curve_", "k-"),
-            direction="higher",
-            heading=f"{title[:1].upper()}{title[1:]} by k",
-            markers=True,
-        )
-        counts = sorted({int(x) for line in lines for x in line.x})
-        charts.append(_on_unit_scale(chart, lines, {k: overlap_by_chance(shape, k, w) for k in counts}))
+        heading = f"{title[:1].upper()}{title[1:]} by k"
+        words = Words(f"Mean {title} by k", _describe_lines(curves, lines), name.replace("curve_", "k-"), heading)
+        places = _list_places(lines)
+        chance = [overlap_by_chance(shape, k, w) for k in places]
+        axis = f"k (of {positions_of(shape)} {unit}s)"
+        charts.append(_draw(view, [*lines, *_draw_chance(places, chance)], axis, f"mean {title}", words))
     return charts
 
 
@@ -145,29 +125,17 @@ def _quantity(name: str) -> str:
     return f"LENS-{kind}{'-div' if name.endswith('diverse') else ''}"
 
 
-def _on_unit_scale(chart: Chart | None, lines: Sequence[Line], chance: Mapping[int, float]) -> Chart | None:
-    """The same scale from 0 to 1 for all charts, with ticks at the points, a line for chance, and a text for all."""
-    if chart is None:
-        return None
-    places = sorted({float(x) for line in lines for x in line.x})
-    axis = {"values": places, "format": "d", "labelOverlap": True}
-    layers = []
-    for layer in chart.spec["layer"]:
-        encoding = dict(layer["encoding"])
-        encoding["x"] = {**encoding["x"], "axis": axis}
-        encoding["y"] = {**encoding["y"], "scale": {**SCALE, "domain": [0, 1]}}
-        layers.append({**layer, "encoding": encoding})
-    texts = [
-        f"{line.name}: " + ", ".join(f"{y:z.2f} at {x:g}" for x, y in zip(line.x, line.y, strict=True))
-        for line in lines
-    ]
-    caption = chart.caption
-    if chance:
-        x, y = (layers[-1]["encoding"][channel] for channel in ("x", "y"))
-        mark = {"type": "line", "clip": True, "color": INK, "strokeDash": [2, 3], "opacity": 0.7}
-        rows = [{"x": place, "y": round_number(value)} for place, value in chance.items()]
-        layers.insert(0, {"data": {"values": rows}, "mark": mark, "encoding": {"x": x, "y": y}})
-        caption += " Dotted: two sets drawn at random."
-        texts.append("two sets drawn at random: " + ", ".join(f"{y:z.2f} at {x}" for x, y in chance.items()))
-    spec = {**chart.spec, "layer": layers}
-    return dataclasses.replace(chart, spec=spec, caption=caption, alt=f"{chart.alt} {'; '.join(texts)}.")
+def _list_places(lines: Sequence[Line]) -> list[int]:
+    return sorted({int(x) for line in lines for x in line.x})
+
+
+def _draw_chance(places: Sequence[int], values: Sequence[float]) -> list[Line]:
+    """The line of two sets that are drawn at random, if there are values."""
+    x, y = np.array(places, dtype=float), np.array(values)
+    return [Line("chance", x, y, reference="two sets drawn at random")] if len(y) else []
+
+
+def _draw(view: MetricResults, lines: Sequence[Line], across: str, up: str, words: Words) -> Chart | None:
+    """The same scale from 0 to 1 for all charts, with ticks at the points."""
+    x, y = Axis(across, ticks=_list_places(lines)), Axis(up, "higher", domain=(0.0, 1.0))
+    return draw_lines(lines, view.explainers, x, y, words)

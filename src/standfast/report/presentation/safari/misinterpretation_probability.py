@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from standfast.metrics.base import larger_is_closer
-from standfast.report.charts import Chart, Gallery, Line, draw_lines
-from standfast.report.charts.base import LN_P
+from standfast.report.charts import LN_P, Axis, Chart, Gallery, Line, Words, choose_styles_of_values, draw_lines
 from standfast.report.presentation.drawing import draw_distribution
 from standfast.report.presentation.kept_class import KEPT, describe_kept_class
 from standfast.report.presentation.safari.contradictions import find_contradictions
@@ -167,19 +167,17 @@ def _draw_directions(view: MetricResults) -> list[Chart]:
             label = direction.replace("_", " the ")
             sample = rows["sample"].to_numpy().astype(float)
             lines.append(Line(label, sample, value, value - width, np.minimum(value + width, 0.0)))
-        chart = draw_lines(
-            lines,
-            [line.name for line in lines],
+        words = Words(
             f"{name}: ln P from the prior to the event, and from the event back to the prior",
-            "sample",
-            LN_P,
-            caption="Band: ±1.96 standard errors; on the way to the event only where the run is resolved. The "
+            "Band: ±1.96 standard errors; on the way to the event only where the run is resolved. The "
             "simulation tends to be too low on the way to the event, and too high on the way back. Where the bands are "
             "far apart, ln P is probably between them. This is no proof.",
-            name=f"directions-{name}",
-            heading=f"{name}: both directions",
-            markers=True,
+            f"directions-{name}",
+            f"{name}: both directions",
         )
+        styles = choose_styles_of_values(view.explainers, name, [line.name for line in lines])
+        lines = [replace(line, style=styles[line.name]) for line in lines]
+        chart = draw_lines(lines, view.explainers, Axis("sample"), Axis(LN_P), words)
         charts += [chart] if chart is not None else []
     return charts
 
@@ -220,18 +218,14 @@ def _curves(view: MetricResults, sample: int) -> list[Chart]:
             caption += f" No levels to draw: {', '.join(without)}."
         if stage == 0:
             caption += " The margin does not depend on the explainer, so these curves may coincide."
-        chart = draw_lines(
-            lines[stage],
-            view.explainers,
+        words = Words(
             f"Probability of a {what} beyond each value, sample {sample}",
-            _axis(view.options, stage),
-            LN_P,
-            caption=caption,
-            name=f"curve-sample{sample}" + ("-class" if stage == 0 and len(stages) > 1 else ""),
-            heading=f"Sample {sample}: how probable is such a {what}?",
-            rule=limit,
-            markers=True,
+            caption,
+            f"curve-sample{sample}" + ("-class" if stage == 0 and len(stages) > 1 else ""),
+            f"Sample {sample}: how probable is such a {what}?",
         )
+        level = Axis(_axis(view.options, stage), rules=() if limit is None else (limit,))
+        chart = draw_lines(lines[stage], view.explainers, level, Axis(LN_P), words)
         charts += [chart] if chart is not None else []
     return charts
 

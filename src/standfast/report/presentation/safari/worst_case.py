@@ -11,7 +11,7 @@ import polars as pl
 
 from standfast.metrics.base import larger_is_closer
 from standfast.neighbourhoods.naming import label_neighbourhood, read_stored
-from standfast.report.charts import Chart, Gallery, GalleryRow, Line, Picture, Strip, draw_ecdf, draw_lines
+from standfast.report.charts import Axis, Chart, Gallery, GalleryRow, Line, Picture, Words, draw_lines
 from standfast.report.presentation.drawing import (
     ALIGNED,
     MOVED_BACK,
@@ -237,10 +237,11 @@ class WorstCasePresentation(Presentation):
         return draw_example(view, name_similarity(view.options), lead, same)
 
     def figures(self, view: MetricResults) -> list[Chart | Gallery]:
-        """The distribution, the shares below each threshold, the search's convergence, and the pictures."""
+        """The distribution, the search's convergence, and the pictures."""
         limit, note = _describe_limit(view.options)
         found: list[Chart | Gallery] = draw_distribution(view, limit, note)
-        found += [chart for chart in (_shares(view), _convergence(view)) if chart is not None]
+        convergence = _convergence(view)
+        found += [] if convergence is None else [convergence]
         gallery = _gallery(view)
         return [*found, gallery] if gallery.rows else found
 
@@ -342,20 +343,6 @@ def _describe_limit(options: Mapping[str, Any]) -> tuple[float | None, str]:
     return limit, f"Dotted: {format_number(limit, None)}. A map {where} it counts as {means}. {proof}"
 
 
-def _shares(view: MetricResults) -> Chart | None:
-    strips = []
-    for name in view.present:
-        rows = view.spec.select_valid(view.rows_for(name))
-        values = view.spec.values(rows)
-        if len(values) >= 5:
-            strips.append(Strip(name, rows["sample"].to_list(), values, np.zeros(len(values), dtype=bool)))
-    caption = "The height of a line is the share of the samples with at most this value."
-    limit, note = _describe_limit(view.options)
-    caption = f"{caption} {note}"
-    title = f"Share of samples, {view.spec.title}"
-    return draw_ecdf(strips, view.explainers, title, view.spec.axis, caption=caption, rule=limit)
-
-
 def _convergence(view: MetricResults) -> Chart | None:
     """The best so far against evaluations: median over samples and quartiles (SAFARI, Fig. 2)."""
     lines, cut = [], False
@@ -376,16 +363,10 @@ def _convergence(view: MetricResults) -> Chart | None:
         caption += " Only samples whose class has changed by then count, so a line may also move the other way."
     if view.options.get("event") == "misclassification":
         caption += " The margin does not depend on the explainer, so the lines may coincide."
-    return draw_lines(
-        lines,
-        view.explainers,
-        f"Convergence of the search, {view.spec.title}",
-        "model evaluations per sample",
-        f"{view.spec.axis}, worst so far",
-        caption=caption,
-        name="convergence",
-        heading="Was the budget of the search large enough?",
-    )
+    title = f"Convergence of the search, {view.spec.title}"
+    words = Words(title, caption, "convergence", "Was the budget of the search large enough?")
+    worst = Axis(f"{view.spec.axis}, worst so far")
+    return draw_lines(lines, view.explainers, Axis("model evaluations per sample"), worst, words)
 
 
 def _on_one_grid(view: MetricResults, explainer: str) -> tuple[Array, Array]:

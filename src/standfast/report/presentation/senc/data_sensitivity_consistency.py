@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
@@ -10,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from standfast.report.charts import INK, Chart, Gallery, GalleryRow, Picture
+from standfast.report.charts import Chart, Gallery, GalleryRow, Picture
 from standfast.report.presentation.drawing import draw_distribution, make_row
 from standfast.results.formatting import format_number
 from standfast.results.presentation import (
@@ -173,15 +172,15 @@ def _mean(frame: pl.DataFrame, column: str, title: str) -> list[str]:
 def distribution_figures(view: MetricResults) -> list[Chart | Gallery]:
     """The distribution of rho over samples, with the band of the null."""
     low, high = (_null(view, column) for column in ("null_low", "null_high"))
-    found: list[Chart | Gallery] = []
     note = (
         "Rho of 1: prediction and explanation are sensitive to the same parts, in the same order. It does not say that "
+        "the explanation shows those parts."
     )
-    note += "the explanation shows those parts."
-    for figure in draw_distribution(view, note=note):
-        drawn = isinstance(figure, Chart) and low is not None and high is not None
-        found.append(with_band(figure, low, high) if drawn else figure)  # type: ignore[arg-type]
-    return found
+    if low is None or high is None:
+        return draw_distribution(view, note=note)
+    ends = f"{format_number(low)} to {format_number(high)}"
+    note += f" Shaded: where 95% of unrelated explanations lie ({ends}); a sample in there shows nothing."
+    return draw_distribution(view, note=note, band=(low, high))
 
 
 def _null(view: MetricResults, column: str) -> float | None:
@@ -190,24 +189,6 @@ def _null(view: MetricResults, column: str) -> float | None:
     )
     values = values[np.isfinite(values)]
     return float(values.mean()) if len(values) else None
-
-
-def with_band(chart: Chart, low: float, high: float) -> Chart:
-    """A distribution with the null's 95% band behind it."""
-    edge = {"field": "low", "type": "quantitative"}
-    band = {
-        "data": {"values": [{"low": low, "high": high}]},
-        "mark": {"type": "rect", "clip": True, "color": INK, "opacity": 0.08},
-        "encoding": {"x": edge, "x2": {"field": "high"}},
-    }
-    ends = f"{format_number(low)} to {format_number(high)}"
-    return dataclasses.replace(
-        chart,
-        spec={**chart.spec, "layer": [band, *chart.spec["layer"]]},
-        alt=f"{chart.alt} Null band: {ends}.",
-        caption=f"{chart.caption} Shaded: where 95% of unrelated explanations lie ({ends}); a sample in there shows "
-        "nothing.",
-    )
 
 
 def _row(view: MetricResults, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:

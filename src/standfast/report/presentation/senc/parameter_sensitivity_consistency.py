@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from standfast.report.charts import Chart, Gallery, GalleryRow, Picture, draw_heat_table
+from standfast.report.charts import Chart, Gallery, GalleryRow, Picture, Words, draw_heat_map
 from standfast.report.presentation.drawing import make_row
 from standfast.report.presentation.senc.data_sensitivity_consistency import (
     SHOWN,
@@ -81,16 +81,8 @@ def _by_layer(view: MetricResults) -> Chart | None:
         "Mean rho over samples, in each layer. Blue: prediction and explanation are sensitive to the same channels. "
         "Orange: to the opposite ones. Pale: unrelated."
     )
-    return draw_heat_table(
-        view.present,
-        own,
-        values[:, keep],
-        "Rho by layer",
-        "mean rho",
-        caption=caption,
-        name="layers",
-        heading="Consistency by layer",
-    )
+    words = Words("Rho by layer", caption, "layers", "Consistency by layer")
+    return draw_heat_map(view.present, own, values[:, keep], "mean rho", words)
 
 
 def _channels(view: MetricResults) -> Gallery:
