@@ -39,8 +39,8 @@ import torch
 import standfast
 from standfast.metrics.base import metrics
 from standfast.report import build_html
+from standfast.results import load_results
 from standfast.study.file.spec import load_study
-from standfast.study.results import load_results
 from standfast.study.store import Store
 
 
@@ -170,7 +170,7 @@ def inject_code(folder: Path, results: Path) -> dict[str, Counter[str]]:
     explainers = dict.fromkeys(NAMES, "saliency")
     report = standfast.evaluate(classifier, explainers, digits.inputs, ["aopc:steps=2"], progress=False)
     executable = _Executable()
-    executable.feed(build_html(report.results))
+    executable.feed(build_html(report))
     found["names"] = Counter(tried=len(NAMES), taken=len(NAMES), executed=executable.found)
     return found
 

@@ -114,7 +114,7 @@ def natural_changes(prior: str = "copula") -> standfast.neighbourhoods.TableChan
     )
 
 
-def evaluate(samples: int = 20, budget: int = 500) -> standfast.Evaluation:
+def evaluate(samples: int = 20, budget: int = 500) -> standfast.Results:
     """Four explainers by four metrics on the first samples of the test set."""
     model = standfast.Model(build(), bounds())
     explainers = {
@@ -152,7 +152,7 @@ def explain_trees() -> dict[str, standfast.explainers.Explainer]:
     }
 
 
-def evaluate_trees(samples: int = 20, budget: int = 500) -> standfast.Evaluation:
+def evaluate_trees(samples: int = 20, budget: int = 500) -> standfast.Results:
     """Six explainers of the trees, by metrics that need no gradients, on the first samples of the test set."""
     model = standfast.Model.from_callable(fit_trees().predict_proba, bounds())
     ball = standfast.LinfBall(radius=0.1)

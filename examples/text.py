@@ -39,7 +39,7 @@ def make_typos(sentences: standfast.data.Dataset, rate: float = 0.2) -> standfas
     return standfast.neighbourhoods.TokenSwaps(WORDS.vectors, table, rate=rate, padding=0)
 
 
-def evaluate(model: standfast.Model, sentences: standfast.data.Dataset, budget: int = 60) -> standfast.Evaluation:
+def evaluate(model: standfast.Model, sentences: standfast.data.Dataset, budget: int = 60) -> standfast.Results:
     """Four explainers by four metrics."""
     nothing = (0.0,) * sentences.inputs.shape[1]  # the vector of the padding: the word is left out
     explainers = {

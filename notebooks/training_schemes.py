@@ -82,7 +82,7 @@ assert not found.failures
 
 # %%
 COLUMNS = {"map changed": "similarity", "class flipped": "margin", "max-sensitivity": "sensitivity"}
-frame = found.results.samples.filter(pl.col("status") == "ok")
+frame = found.samples.filter(pl.col("status") == "ok")
 medians = [
     frame.filter(pl.col("label") == label)
     .group_by("model", "explainer", maintain_order=True)

@@ -35,18 +35,18 @@ import numpy as np
 import polars as pl
 from ruamel.yaml import YAML
 
-from papers.spec import Estimate, mean_ratio
+from papers.reading import Estimate, mean_ratio
 from standfast import data
 from standfast.data.dataset import Dataset
 from standfast.errors import check
 from standfast.evaluation import run_study
 from standfast.registry import Registry
+from standfast.results import Results
 from standfast.results.presentation import read_flags
 from standfast.similarity.chance import ROOM
 from standfast.statistics.paired import Interval, Side, bootstrap_interval
 from standfast.study.file.spec import study_from
 from standfast.study.provenance import environment
-from standfast.study.results import Results
 
 Scale = Literal["small", "full"]
 SCALES = ("small", "full")
@@ -273,7 +273,7 @@ def reproduce(
             content = {**content, "executor": {"workers": workers}}
         study = study_from(content, "." if part.make_files is None else out)
         found = run_study(study, folder, command=command, progress=progress)
-        table = read_table(part, found.results)
+        table = read_table(part, found)
         tables.append(replace(table, notes=[*table.notes, *notes]))
         show(tables[-1])
         found.to_html(folder / "report" / "index.html")
@@ -305,7 +305,7 @@ def read_table(part: Part, results: Results) -> Table:
     manifest = results.manifest
     order = {axis: list(manifest.get(f"{axis}s", ())) for axis in ("data", "model", "explainer")}
     order["label"] = list(manifest.get("metrics", ()))
-    return make_table(part, part.prepare(results), order, results.failures.height)
+    return make_table(part, part.prepare(results), order, len(results.failures))
 
 
 def make_table(

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from papers.base import Column, Scale, Table
-from papers.spec import Verdict
+from papers.reading import Verdict
 from standfast.results.formatting import format_number
 
 if TYPE_CHECKING:

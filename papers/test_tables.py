@@ -162,10 +162,10 @@ def test_a_tiny_run_reads_as_a_table(tmp_path: Path, capsys: pytest.CaptureFixtu
     explainers = {name: study["explainers"][name] for name in ("saliency", "Grad-CAM", "random")}
     tiny = {**study, "data": {"MNIST": "digits"}, "samples": 3, "metrics": metrics, "explainers": explainers}
     found = standfast.run_study(tiny, tmp_path, progress=False)
-    table = read_table(part, found.results)
+    table = read_table(part, found)
     assert table.failures == 0
     assert table.rows["explainer"].to_list() == list(explainers)
-    frame = found.results.samples.filter(pl.col("explainer") == "saliency", pl.col("status") == "ok")
+    frame = found.samples.filter(pl.col("explainer") == "saliency", pl.col("status") == "ok")
     for column in ("rho", "rho_paper"):
         assert table.rows[column][0] == pytest.approx(frame[column].mean())
     assert table.rows["samples"][0] == len(frame)

@@ -22,7 +22,7 @@ import torch
 
 import standfast
 from standfast.metrics import Metric
-from standfast.report import Report
+from standfast.report import write_figures
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "figures"
 LARGEST = 60_000  # bytes of a figure
@@ -95,7 +95,7 @@ def draw(name: str, figure: Figure) -> Path:
             progress=False,
         )
         assert not found.failures, found.failures[0]
-        drawn = Report(found.results).figures(f"{folder}/figures")
+        drawn = write_figures(found, f"{folder}/figures")
         where = f"-inputs-{type(model.module).__name__}-"  # the names of the data and of the model
         names = {path.stem.rpartition(where)[2]: path for path in drawn if path.stem.startswith("metric-")}
         if figure.chart not in names:

@@ -54,7 +54,7 @@ def test_explainers_may_come_from_a_generator(model: standfast.Model, inputs: to
 
 def test_evaluate_gives_a_tidy_frame_and_a_report(model: standfast.Model, inputs: torch.Tensor, tmp_path: Path) -> None:
     found = standfast.evaluate(model, {"a": "saliency", "b": "gradcam"}, inputs, METRICS, progress=False)
-    frame = found.results.samples
+    frame = found.samples
     assert frame.height == 2 * 3 * 5
     assert set(frame["explainer"]) == {"a", "b"}
     direct = METRICS[0](model, "gradcam", inputs, generator=torch.Generator().manual_seed(0))
@@ -66,20 +66,20 @@ def test_evaluate_gives_a_tidy_frame_and_a_report(model: standfast.Model, inputs
 
 def test_results_do_not_depend_on_how_the_work_is_cut(model: standfast.Model, inputs: torch.Tensor) -> None:
     frames = [
-        standfast.evaluate(
-            model, ["saliency"], inputs, METRICS, progress=False, samples_per_job=size
-        ).results.samples.drop("job")
+        standfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False, samples_per_job=size).samples.drop(
+            "job"
+        )
         for size in (1, 2, 5)
     ]
     order = ["label", "sample"]
     assert all(f.sort(order).equals(frames[0].sort(order)) for f in frames[1:])
-    other = standfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False, seed=1).results.samples.drop("job")
+    other = standfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False, seed=1).samples.drop("job")
     assert not other.sort(order).equals(frames[0].sort(order))
 
 
 def test_repeats_differ_and_the_first_is_the_study_without_them(model: standfast.Model, inputs: torch.Tensor) -> None:
-    once = standfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False).results.samples
-    thrice = standfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False, repeats=3).results.samples
+    once = standfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False).samples
+    thrice = standfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False, repeats=3).samples
     columns = [name for name in once.columns if name != "job"]  # a job's identity is its own
     first = thrice.filter(pl.col("repeat") == 0).select(columns)
     assert first.equals(once.select(columns))
@@ -243,17 +243,17 @@ def test_names_functions_and_objects_together(model: standfast.Model, inputs: to
     assert found.failures == []
     assert set(found.frame()["explainer"]) == {"saliency", "brightness"}
     assert found.frame().height == 2 * 3 * 2
-    worst = found.results.manifest["metrics"]["worst_case: changed_explanation"]["options"]
+    worst = found.manifest["metrics"]["worst_case: changed_explanation"]["options"]
     assert worst["neighbourhood"]["radius"] == 0.1
     given = standfast.evaluate(
         model, ["saliency"], inputs[:2], metrics[:1], neighbourhood=standfast.L2Ball(0.2), progress=False
     )
-    assert given.results.manifest["metrics"]["worst_case: changed_explanation"]["options"]["neighbourhood"] == {
+    assert given.manifest["metrics"]["worst_case: changed_explanation"]["options"]["neighbourhood"] == {
         **worst["neighbourhood"],
         "norm": "L2Ball",
         "radius": 0.2,
     }
-    assert "default neighbourhood" not in given.results.manifest["about"]
+    assert "default neighbourhood" not in given.manifest["about"]
 
 
 def test_a_neighbourhood_that_no_metric_takes(model: standfast.Model, inputs: torch.Tensor) -> None:
@@ -332,7 +332,7 @@ def test_a_module_alone_has_the_bounds_of_the_data_set(inputs: torch.Tensor) -> 
     found = standfast.evaluate(
         net(), "saliency", dataset(2 * inputs - 1, bounds=(-1.0, 1.0)), METRICS[1], progress=False
     )
-    manifest = found.results.manifest
+    manifest = found.manifest
     assert manifest["about"]["bounds"] == "[-1, 1], those of the data set scans"
     assert manifest["data"]["scans"]["bounds"] == [[-1.0, -1.0], [1.0, 1.0]]
     assert standfast.estimate(net(), "saliency", dataset(inputs), METRICS[1], seconds=0.1).evaluations > 0
@@ -343,7 +343,7 @@ def test_a_module_alone_assumes_bounds_aloud_or_not_at_all(inputs: torch.Tensor)
         found = standfast.evaluate(net(), "saliency", inputs, METRICS[1], progress=False)
     assert len(caught) == 1
     assert caught[0].filename == __file__
-    assert found.results.manifest["about"]["bounds"].startswith("[0, 1], assumed because all inputs lie in [0.0")
+    assert found.manifest["about"]["bounds"].startswith("[0, 1], assumed because all inputs lie in [0.0")
     for values in (inputs - 0.5, 1.01 * inputs, 0.01 * inputs, 255 * inputs):
         with pytest.raises(standfast.ArgumentError, match=r"bounds: expected .*Model\(net, bounds=\(low, high\)\)"):
             standfast.evaluate(net(), "saliency", values, METRICS[1], progress=False)
@@ -361,7 +361,7 @@ def test_a_module_alone_assumes_bounds_aloud_or_not_at_all(inputs: torch.Tensor)
 def test_data_and_model_have_names_of_their_own(model: standfast.Model, inputs: torch.Tensor) -> None:
     def names(given: object, **about: str) -> tuple[list[str], list[str]]:
         found = standfast.evaluate(model, "saliency", given, METRICS[1], progress=False, about=about)  # type: ignore[arg-type]
-        return list(found.results.manifest["data"]), list(found.results.manifest["models"])
+        return list(found.manifest["data"]), list(found.manifest["models"])
 
     kind = type(model.module).__name__
     assert names(dataset(inputs)) == (["scans"], [kind])
@@ -405,7 +405,7 @@ def test_numbers_of_numpy_are_accepted_in_calls_and_studies(model: standfast.Mod
     numbers = {"seed": two, "repeats": two, "samples_per_job": torch.tensor(2)}
     metric = "max_sensitivity:samples=2"
     found = standfast.evaluate(model, "saliency", inputs, metric, progress=False, **numbers)  # type: ignore[arg-type]
-    manifest = found.results.manifest
+    manifest = found.manifest
     assert [manifest[name] for name in numbers] == [2, 2, 2]
     study = {
         "data": {"digits": "digits"},
@@ -416,8 +416,8 @@ def test_numbers_of_numpy_are_accepted_in_calls_and_studies(model: standfast.Mod
         "seed": two,
     }
     done = standfast.run_study(study, "memory://numbers", progress=False)
-    assert done.results.manifest["explainers"]["integrated_gradients"]["steps"] == 2
-    assert done.results.manifest["study"]["seed"] == 2
+    assert done.manifest["explainers"]["integrated_gradients"]["steps"] == 2
+    assert done.manifest["study"]["seed"] == 2
 
 
 def test_messages_for_logging_and_none_without_a_wish(

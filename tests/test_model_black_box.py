@@ -354,11 +354,11 @@ def test_evaluate_records_what_failed_and_goes_on(tmp_path: Path) -> None:
     metrics = [standfast.metrics.AOPC(steps=2, samples=1), standfast.metrics.CEval()]
     with pytest.warns(UserWarning, match="jobs failed:\n.*(?s:.)*c_eval"):
         found = standfast.evaluate(model, explainers, X[:2], metrics, out=tmp_path, progress=False)
-    samples = found.results.samples
+    samples = found.samples
     assert set(samples["explainer"]) == {"occlusion", "random", "input_copy"}  # no weights to shuffle for a control
     assert set(samples["label"]) == {"aopc"}
     assert {(each["explainer"], each["label"]) for each in found.failures} >= {("saliency", "aopc")}
-    assert found.results.manifest["models"]["predict_proba"]["module"] == "predict_proba"
+    assert found.manifest["models"]["predict_proba"]["module"] == "predict_proba"
     costs = standfast.estimate(model, explainers, X[:2], metrics[:1], controls=False, seconds=0.2).frame()
     assert [("no gradients" in error) for error in costs["error"]] == [False, True]
 

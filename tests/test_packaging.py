@@ -66,8 +66,8 @@ for name in standfast.__all__:
     value = getattr(standfast, name)
     assert getattr(standfast, name) is value and vars(standfast)[name] is value
 from standfast import *
-from standfast.study.results import Results as same
-assert Results is same and standfast.study.results.Results is same
+from standfast.results import Results as same
+assert Results is same and standfast.results.Results is same
 """
     for each in ("import standfast", code):
         done = python(each, "-W", "error")

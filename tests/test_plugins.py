@@ -17,7 +17,7 @@ from installed_plugin import install
 from standfast.errors import ArgumentError, StandfastError
 from standfast.metrics import AOPC, Metric, metrics
 from standfast.registry import Registry
-from standfast.study.results import load_results
+from standfast.results import load_results
 from standfast.testing import METRIC_CHECKS
 
 ROOT = Path(__file__).parent.parent

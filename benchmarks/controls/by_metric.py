@@ -21,7 +21,8 @@ import torch
 from torch import Tensor, nn
 
 import standfast
-from standfast.findings import Entry, Findings, list_entries
+from standfast.results import Results, SummaryRow
+from standfast.results.formatting import SIGNS, to_ascii
 from standfast.statistics.ranking import compare_controls
 from standfast.zoo.networks.series_cnn import SeriesCNN
 
@@ -102,28 +103,28 @@ def report_accuracy(module: nn.Module, x: Tensor, y: Tensor) -> None:
 DATA = {"digits": load_digits, "series": load_series, "table": load_table, "transformer": load_transformer}
 
 
-def write_cell(entry: Entry | None) -> str:
+def write_cell(row: SummaryRow | None) -> str:
     """The median with its interval, with three decimals where it is small; a bound is marked as one."""
-    if entry is None or entry.middle is None:
+    if row is None or row.estimate is None:
         return "-"
-    middle = entry.middle
-    sign = {"upper": "<= ", "lower": ">= "}.get(middle.bound or "", "")
+    middle = row.estimate
+    sign = to_ascii(SIGNS[middle.bound])
     decimals = 3 if abs(middle.value) < 0.1 else 2
     numbers = [f"{each:.{decimals}f}" for each in (middle.value, middle.low, middle.high) if each is not None]
     return sign + numbers[0] + (f" [{', '.join(numbers[1:])}]" if len(numbers) == 3 else "")
 
 
-def write_table(found: Findings) -> list[str]:
+def write_table(found: Results) -> list[str]:
     """The lines of the tables of one data set, in Markdown."""
-    contents = found.contents
-    ((data, model),) = contents.pairs
-    entries = {(entry.label, entry.explainer): entry for entry in list_entries(contents)}
-    names = contents.explainers
+    ((data, model),) = found.pairs
+    rows = {(row.label, row.explainer): row for row in found.summary.rows}
+    names = found.explainers
     lines = ["| metric | better | " + " | ".join(SHORT.get(name, name) for name in names) + " | beat every control |"]
     lines.append("| --- " * (len(names) + 3) + "|")
-    tests = contents.compare_with_controls(list(contents.labels))
-    for label in contents.labels:
-        cells = [write_cell(entries.get((label, name))) for name in names]
+    specs = {label: metric.spec for label, metric in found.metrics.items()}
+    tests = compare_controls(found.compared_samples, specs, names.controls)
+    for label, spec in specs.items():
+        cells = [write_cell(rows.get((label, name))) for name in names]
         own = tests.get((data, model, label), [])
         beats = [SHORT.get(test.explainer, test.explainer) for test in own if test.verdict == "beats"]
         worse = [
@@ -133,24 +134,24 @@ def write_table(found: Findings) -> list[str]:
         ]
         said = ", ".join(beats) or "none"
         said += f"; {', '.join(worse)}" if worse else ""
-        direction = contents.labels[label].reading.direction or "-"
+        direction = spec.direction or "-"
         lines.append(f"| {label} | {direction} | {' | '.join(cells)} | {said} |")
     return lines
 
 
-def write_pairs(found: Findings) -> list[str]:
+def write_pairs(found: Results) -> list[str]:
     """For each metric and control, whether each explainer is better (+), worse (-), or neither is shown (0)."""
-    contents = found.contents
-    readings = {name: label.reading for name, label in contents.labels.items()}
+    specs = {label: metric.spec for label, metric in found.metrics.items()}
+    controls = found.explainers.controls
     marks = {"beats": "+", "worse": "-", "undecided": "0"}
-    lines = ["| metric | " + " | ".join(SHORT.get(name, name) for name in contents.controls) + " |"]
-    lines.append("| --- " * (len(contents.controls) + 1) + "|")
-    for label in contents.labels:
+    lines = ["| metric | " + " | ".join(SHORT.get(name, name) for name in controls) + " |"]
+    lines.append("| --- " * (len(controls) + 1) + "|")
+    for label in specs:
         cells = []
-        for control in contents.controls:
-            others = [name for name in contents.controls if name != control]
-            rows = contents.samples.filter((pl.col("label") == label) & ~pl.col("explainer").is_in(others))
-            tests = compare_controls(rows, readings, [control])
+        for control in controls:
+            others = [name for name in controls if name != control]
+            rows = found.compared_samples.filter((pl.col("label") == label) & ~pl.col("explainer").is_in(others))
+            tests = compare_controls(rows, specs, [control])
             cells.append("".join(marks[test.verdict] for own in tests.values() for test in own) or "none")
         lines.append(f"| {label} | {' | '.join(cells)} |")
     return lines
@@ -179,8 +180,8 @@ def main() -> None:
             progress=False,
         )
         print(f"\n{name}: {len(inputs)} samples\n")
-        print("\n".join(write_table(found.results)))
-        print("\n" + "\n".join(write_pairs(found.results)), flush=True)
+        print("\n".join(write_table(found)))
+        print("\n" + "\n".join(write_pairs(found)), flush=True)
         for line in found.failures:
             print(line["label"], line["explainer"], str(line["error"])[-300:])
 

@@ -322,7 +322,7 @@ def run_setting(name: str, setting: Setting, out: Path, samples: int, budget: in
         about={"title": f"Natural changes: {name}", "model": about},
         progress=False,
     )
-    comparisons = read_comparisons(found.results.samples, list(setting.explainers), list(changes))
+    comparisons = read_comparisons(found.samples, list(setting.explainers), list(changes))
     kept = {label: measure_kept(model, change, inputs) for label, change in changes.items()}
     print(f"\n## {name}\n\n{about}. {len(inputs)} inputs, {budget} evaluations for each.\n")
     print("\n".join(format_table(comparisons, kept)))

@@ -40,7 +40,7 @@ def submit(
     Inputs, maps and weights are not in it.
     """
     made = make_submission(results, out, name, by, note)
-    failed, missing = made.results.failures.height, made.results.missing
+    failed, missing = len(made.results.failures), made.results.missing
     done = made.results.planned - failed - missing
     typer.echo(f"submission: {out} ({done} of {made.results.planned} jobs)\ndigest: {made.digest}")
     if failed or missing:

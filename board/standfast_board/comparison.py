@@ -27,7 +27,7 @@ from typing import Any
 import polars as pl
 
 from standfast import StandfastError, explainers
-from standfast.findings import Findings
+from standfast.report import Results
 from standfast_board.submission import Array, Submission
 
 #: options of a metric that do not change what is measured
@@ -112,7 +112,7 @@ class Board:
     about_model: Mapping[str, Any]
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
-    results: Findings
+    results: Results
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -330,7 +330,7 @@ def _merge(one: Row, other: Row) -> Row:
 # Numbers
 
 
-def _read(about: Mapping[str, Any], rows: Sequence[Row]) -> tuple[Findings, list[Row], dict[str, str]]:
+def _read(about: Mapping[str, Any], rows: Sequence[Row]) -> tuple[Results, list[Row], dict[str, str]]:
     """The ranked rows as results, all rows that stay, and the submissions that do not fit beside the others.
 
     Each submission can be read on its own. Where all cannot be read together, because arrays have other shapes, they
@@ -353,7 +353,7 @@ def _read(about: Mapping[str, Any], rows: Sequence[Row]) -> tuple[Findings, list
     return _combine(about, kept), kept, left_out
 
 
-def _combine(about: Mapping[str, Any], rows: Sequence[Row]) -> Findings:
+def _combine(about: Mapping[str, Any], rows: Sequence[Row]) -> Results:
     """The ranked ones of some rows as the results of one study, whose numbers can be read."""
     ranked = [row for row in rows if row.ranked]
     manifest = {
@@ -371,6 +371,6 @@ def _combine(about: Mapping[str, Any], rows: Sequence[Row]) -> Findings:
         jobs += row.jobs.with_columns(own).to_dicts()
         arrays.update(row.arrays)
     frame = pl.concat(samples, how="diagonal_relaxed") if samples else pl.DataFrame()
-    found = Findings.in_memory(manifest, frame, jobs, len(jobs), arrays)
+    found = Results.in_memory(manifest, frame, jobs, len(jobs), arrays)
     found.table()
     return found

@@ -33,7 +33,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from standfast import ArgumentError, StandfastError, load_results
 from standfast.errors import FormerNameError, check_name
-from standfast.findings import Findings
+from standfast.report import Results
+from standfast.report.words import words_of
 from standfast.results import presentation_of
 
 Array = np.ndarray[Any, Any]
@@ -166,7 +167,7 @@ class Submission:
     name: str
     by: str
     note: str
-    results: Findings
+    results: Results
     digest: str
     content: bytes = field(repr=False)
 
@@ -185,7 +186,7 @@ class Submission:
 
 
 def make_submission(
-    results: str | Path | Findings, out: str | Path, name: str = "", by: str = "", note: str = ""
+    results: str | Path | Results, out: str | Path, name: str = "", by: str = "", note: str = ""
 ) -> Submission:
     """Write the results of a study as a submission.
 
@@ -206,7 +207,7 @@ def make_submission(
     path = Path(out)
     if not path.name.endswith((".json", ".json.gz")):
         raise ArgumentError("out", "a file that ends with .json or .json.gz", str(out))
-    findings = results if isinstance(results, Findings) else load_results(results)
+    findings = results if isinstance(results, Results) else load_results(results)
     done = findings.jobs.filter(pl.col("status") == "done")
     if not done.height:
         raise ArgumentError("results", "results with a job that is done", repr(findings))
@@ -219,8 +220,7 @@ def make_submission(
         "planned": findings.planned,
         **_list_jobs(findings, done),
         "failed": [
-            {**_place_of(row), "error": str(row["error"]).strip().partition("\n")[0][:300]}
-            for row in findings.failures.iter_rows(named=True)
+            {**_place_of(row), "error": str(row["error"]).strip().partition("\n")[0][:300]} for row in findings.failures
         ],
     }
     packed = _seal(content)
@@ -251,7 +251,7 @@ def _place_of(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in _Place.model_fields}
 
 
-def _list_jobs(findings: Findings, done: pl.DataFrame) -> dict[str, Any]:
+def _list_jobs(findings: Results, done: pl.DataFrame) -> dict[str, Any]:
     """The types of the columns of each label, and the numbers of each job."""
     columns: dict[str, dict[str, str]] = {}
     needed: dict[str, tuple[str, ...]] = {}
@@ -352,7 +352,7 @@ def parse_submission(content: bytes) -> Submission:
     try:  # options and numbers that nobody can read are found here and not in the site
         results.table()
         for about in file.manifest.metrics.values():
-            presentation_of(about.metric, about.direction).question(about.options)
+            words_of(presentation_of(about.metric, about.direction)).question(about.options)
     except Exception as error:
         raise SubmissionError(f"its numbers cannot be read: {type(error).__name__}: {error}") from error
     return Submission(file.name, file.by, file.note, results, file.seal, content)
@@ -375,7 +375,7 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def _read_results(file: _File, manifest: dict[str, Any]) -> Findings:
+def _read_results(file: _File, manifest: dict[str, Any]) -> Results:
     """The rows of all jobs as results."""
     types = {label: _read_types(label, columns) for label, columns in file.columns.items()}
     frames: dict[str, list[pl.DataFrame]] = {}
@@ -404,7 +404,7 @@ def _read_results(file: _File, manifest: dict[str, Any]) -> Findings:
         raise SubmissionError("jobs: a sample is there twice for one explainer and metric")
     if file.planned < len(records):
         raise SubmissionError(f"planned: expected at least the {len(records)} jobs that are there")
-    return Findings.in_memory(manifest, samples, records, file.planned, arrays)
+    return Results.in_memory(manifest, samples, records, file.planned, arrays)
 
 
 def _record_of(job: _Place, file: _File) -> dict[str, Any]:

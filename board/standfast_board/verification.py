@@ -148,7 +148,7 @@ def _repeat(
         state = "differs"
     elif "failed" in agreements:
         state, reason = "not verified", "a job could not be evaluated here"
-    done = submission.results.jobs.height - submission.results.failures.height
+    done = submission.results.jobs.height - len(submission.results.failures)
     return Verification(state, reason, found.jobs, done, found.seed, versions)
 
 

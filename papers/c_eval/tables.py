@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from papers.base import Column, Part, Reproduction, reproductions
 from papers.files import make_part, read_numbers
-from papers.spec import (
+from papers.reading import (
     RESAMPLES,
     Correlations,
     Estimate,

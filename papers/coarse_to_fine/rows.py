@@ -25,9 +25,9 @@ from papers.reading import Verdict, all_hold, group_by_outcome
 from standfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS
 from standfast.metrics.coarse_to_fine.gate import apply_gate, compare_curves
 from standfast.metrics.coarse_to_fine.summary import Curves, summarise
+from standfast.results import Results
 from standfast.similarity.rank import kendall
 from standfast.statistics.paired import midranks
-from standfast.study.results import Results
 
 #: IG, DeepLIFT, DeepSHAP, GradientSHAP, KernelSHAP, Shapley value sampling
 SIX = ("IG", "DL", "DS", "GS", "KS", "SVS")

@@ -185,7 +185,7 @@ def test_positive_noise_is_the_size_of_the_random_explainers() -> None:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> standfast.evaluation.Evaluation:
+def run(tmp_path_factory: pytest.TempPathFactory) -> standfast.Results:
     """Two networks, one of which cannot be explained by one explainer, two repeats, several jobs."""
     folder = tmp_path_factory.mktemp("run")
     torch.manual_seed(0)
@@ -205,11 +205,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> standfast.evaluation.Evalua
         return standfast.run_study(study_from(study, folder), folder / "out", progress=False)
 
 
-def drops_of(run: standfast.evaluation.Evaluation, explainer: str, repeat: int) -> dict[str, np.ndarray[Any, Any]]:
+def drops_of(run: standfast.Results, explainer: str, repeat: int) -> dict[str, np.ndarray[Any, Any]]:
     """Arrays of a network's samples in their order, read by hand."""
-    jobs = run.results.jobs.filter(model="CNN", explainer=explainer, repeat=repeat).sort("start")
+    jobs = run.jobs.filter(model="CNN", explainer=explainer, repeat=repeat).sort("start")
     assert len(jobs) == 3
-    arrays = [run.results.artefacts(job) for job in jobs["job"]]
+    arrays = [run.artefacts(job) for job in jobs["job"]]
     return {name: np.concatenate([part[name] for part in arrays]) for name in arrays[0]}
 
 
@@ -218,8 +218,8 @@ def area_by_hand(share: np.ndarray[Any, Any], drop: np.ndarray[Any, Any]) -> flo
     return float(np.trapezoid(ys, xs))
 
 
-def test_rows_are_numbers_of_the_stored_drops(run: standfast.evaluation.Evaluation) -> None:
-    frame = make_rows(run.results)
+def test_rows_are_numbers_of_the_stored_drops(run: standfast.Results) -> None:
+    frame = make_rows(run)
     assert set(frame["explainer"]) == {"IG", "DL", "KS", *OTHERS}, "what failed is left out"
     assert len(frame) == 2 * 2 * 5
     top = {}
@@ -251,8 +251,8 @@ def test_rows_are_numbers_of_the_stored_drops(run: standfast.evaluation.Evaluati
     assert top["IG", 0] != top["IG", 1], "repeats see other noise"
 
 
-def test_what_intervals_tell_is_of_means_over_repeats(run: standfast.evaluation.Evaluation) -> None:
-    frame = make_rows(run.results)
+def test_what_intervals_tell_is_of_means_over_repeats(run: standfast.Results) -> None:
+    frame = make_rows(run)
     curves = []
     for explainer in ("IG", "random"):
         one, other = (drops_of(run, explainer, repeat) for repeat in range(2))
@@ -481,7 +481,7 @@ def test_public_sets_end_to_end(
     monkeypatch.setitem(tables._SMALL_TRAINING, "steps", 20)
     monkeypatch.setitem(reproductions._entries, "coarse-figure5", Reproduction("t", (part,)))
     # the page of such a study takes longer than all else, and is tested in test_corruption_figures.py
-    monkeypatch.setattr(standfast.evaluation.Evaluation, "to_html", lambda self, *args, **options: Path("report.html"))
+    monkeypatch.setattr(standfast.Results, "to_html", lambda self, *args, **options: Path("report.html"))
     (table,) = base.reproduce("coarse-figure5", "small", tmp_path, progress=False)
     assert table.failures == 0
     assert table.rows["network, explainer"].to_list() == [f"CNN, {name}" for name in (*SIX, *OTHERS)]

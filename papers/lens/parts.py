@@ -18,10 +18,10 @@ import polars as pl
 
 from papers import files
 from papers.base import Column
-from papers.spec import Verdict, is_above, is_at_least, mean_interval, mean_ratio
+from papers.reading import Verdict, is_above, is_at_least, mean_interval, mean_ratio
 from standfast.metrics.lens.attribution_attack import name_chance
+from standfast.results import Results
 from standfast.results.formatting import format_number
-from standfast.study.results import Results
 
 IG = "IG"
 ATTACKS = ("top-k", "mass center", "random")

@@ -42,8 +42,8 @@ from papers.reading import (
     mean_interval,
     paired_differences,
 )
+from standfast.results import Results
 from standfast.statistics.distributions import t_quantile
-from standfast.study.results import Results
 from standfast.tensors import Array
 
 TRAININGS = ("natural", "PGD", "IG-SUM-NORM")

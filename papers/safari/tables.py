@@ -14,6 +14,16 @@ import polars as pl
 
 from papers.base import Column, Reproduction, reproductions
 from papers.files import read_numbers
+from papers.reading import (
+    Outcomes,
+    Verdict,
+    all_above,
+    group_by_outcome,
+    is_above,
+    keep_exact,
+    mean_interval,
+    paired_differences,
+)
 from papers.safari.cifar import ARCHITECTURE_PART
 from papers.safari.explainers import EXPLAINER_PART, SAMPLES_PART, SEGMENTATION_PART
 from papers.safari.imagenet import IMAGENET_PART
@@ -31,18 +41,8 @@ from papers.safari.parts import (
 )
 from papers.safari.settings import CURVE_PART, ITERATION_PART, POPULATION_PART
 from papers.safari.times import TIME_PART
-from papers.spec import (
-    Outcomes,
-    Verdict,
-    all_above,
-    group_by_outcome,
-    is_above,
-    keep_exact,
-    mean_interval,
-    paired_differences,
-)
+from standfast.results import Results
 from standfast.results.formatting import format_number
-from standfast.study.results import Results
 
 # ---- Table 1: the genetic algorithm against sampling ----
 

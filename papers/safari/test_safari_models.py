@@ -202,6 +202,6 @@ def test_a_tiny_run_of_table_9(folder: Path, tmp_path: Path) -> None:
     tiny = {**study, "samples": 2, "data": data, "models": models, "explainers": explainers, "metrics": metrics}
     found = standfast.run_study(tiny, tmp_path / "results", progress=False)
     assert found.failures == []
-    frame = found.results.samples
+    frame = found.samples
     assert frame["explainer"].n_unique() == 4
     assert frame.filter(pl.col("label") == "ln P F-hat")["log_probability"].drop_nulls().max() <= 0.0  # type: ignore

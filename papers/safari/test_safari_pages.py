@@ -10,9 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from standfast.findings import list_entries
-from standfast.report.exports.rows import summary_frame
-from standfast.report.views import Contents
+from standfast.report import exports
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -87,7 +85,7 @@ def write_cell(row: dict[str, Any] | None) -> str:
 def test_tables_of_photographs_are_those_of_the_submission() -> None:
     submission = pytest.importorskip("standfast_board.submission", reason="needs board/")
     results = submission.read_submission(ROOT / "board/submissions/imagenet_lite0.json.gz").results
-    found = summary_frame(list_entries(Contents(results))).rows(named=True)
+    found = exports.summary(results).rows(named=True)
     of = {(row["explainer"], row["label"]): row for row in found}
     for place, labels in PHOTOGRAPHS.items():
         *rows, (_, *counts) = read_section(*place)[:11]

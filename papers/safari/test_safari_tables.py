@@ -400,7 +400,7 @@ def test_tiny_runs_of_tables_1_and_2(tmp_path: Path) -> None:
     study = SEARCH_PART.study("small")
     metrics = {label: {**entry, "budget": 40} for label, entry in study["metrics"].items()}
     found = standfast.run_study({**study, **tiny, "metrics": metrics}, tmp_path / "1", progress=False)
-    table = read_table(SEARCH_PART, found.results)
+    table = read_table(SEARCH_PART, found)
     assert table.failures == 0
     assert table.rows["samples"].to_list() == [2] * 4
     frame = found.frame("genetic")
@@ -411,7 +411,7 @@ def test_tiny_runs_of_tables_1_and_2(tmp_path: Path) -> None:
     subset = {"particles": 40, "moves": 2, "floor": -15.0}
     metrics = {"F-hat": {**study["metrics"]["F-hat"], **subset, "threshold": 0.8, "neighbourhood": {"linf": 0.2}}}
     found = standfast.run_study({**study, **tiny, "metrics": metrics}, tmp_path / "2", progress=False)
-    frame = EFFICIENCY_PART.prepare(found.results)
+    frame = EFFICIENCY_PART.prepare(found)
     assert not frame["censored"].any()
     for row in frame.iter_rows(named=True):
         levels = row["samples_paper"] / 40

@@ -16,7 +16,7 @@ import polars as pl
 
 from papers.base import Claim, Column, Part, Reproduction, reproductions
 from papers.files import make_part, read_numbers
-from standfast.report.page.verdicts import describe_controls
+from standfast.report.sentences import say
 from standfast.statistics.comparison import compare_with_controls
 
 _GRADIENT = ("saliency", "guided backprop", "integrated gradients", "DeepLift", "LRP")
@@ -79,10 +79,11 @@ def _describe_tests(frame: pl.DataFrame) -> list[str]:
     names = [name for name in table.columns if name != "sample" and table[name].is_finite().any()]
     values = table.select(pl.col(names).cast(pl.Float64).fill_null(float("nan"))).to_numpy()
     tests = compare_with_controls(values, names, [name for name in names if name in _CONTROLS], "higher")
+    said = say("controls", tests, 2) if tests else "no controls"
     return [
         f"null band of the centred rho at one sample, on average: [{low:z.2f}, {high:z.2f}]",
         f"samples with p < 0.05 (5% under the null): {', '.join(shares)}",
-        f"centred rho, paired with the controls: {describe_controls(tests, 2) or 'no controls'}",
+        f"centred rho, paired with the controls: {said}",
     ]
 
 

@@ -17,19 +17,17 @@ if TYPE_CHECKING:
     from standfast import algorithms, data, explainers, metrics, neighbourhoods, similarity, zoo
     from standfast.checks import check
     from standfast.errors import ArgumentError, MissingExtraError, ModelError, StandfastError
-    from standfast.evaluation import Evaluation, estimate, evaluate, run_study
-    from standfast.findings import load_results
+    from standfast.evaluation import estimate, evaluate, run_study
     from standfast.model import Model
     from standfast.neighbourhoods import Compose, L2Ball, LinfBall, Neighbourhood
+    from standfast.report import Results, load_results
     from standfast.report.plots import show
-    from standfast.study.results import Results
 
     __version__: str
 
 __all__ = [
     "ArgumentError",
     "Compose",
-    "Evaluation",
     "L2Ball",
     "LinfBall",
     "MissingExtraError",
@@ -60,12 +58,11 @@ logging.getLogger("standfast").addHandler(logging.NullHandler())  # silent unles
 _HOMES = {
     "checks": ("check",),
     "errors": ("ArgumentError", "StandfastError", "MissingExtraError", "ModelError"),
-    "evaluation": ("Evaluation", "estimate", "evaluate", "run_study"),
+    "evaluation": ("estimate", "evaluate", "run_study"),
     "model": ("Model",),
     "neighbourhoods": ("Compose", "L2Ball", "LinfBall", "Neighbourhood"),
-    "findings": ("load_results",),
     "report.plots": ("show",),
-    "study.results": ("Results",),
+    "report": ("Results", "load_results"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

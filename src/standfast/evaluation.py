@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
 import torch
 from torch import Tensor, nn
 
@@ -27,114 +26,28 @@ from standfast.explainers import Edges, Explainer, InputCopy, RandomExplainer, R
 from standfast.explainers import get as get_explainer
 from standfast.explainers.adapters.packages import ADAPTERS
 from standfast.explainers.base import check_channels
-from standfast.findings import Best, Findings, describe_failures, load_results
 from standfast.metrics import Metric
 from standfast.metrics.base import Preset, check_preset, warn_of_radius
 from standfast.metrics.base import metrics as registry
 from standfast.model import Model, module_name
 from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
+from standfast.report import load_results
+from standfast.report.sentences import describe_failures
+from standfast.results import Results
 from standfast.study.cost import Estimate, estimate_plan
 from standfast.study.executors import Executor, Limits, local
 from standfast.study.executors.base import UNLIMITED
 from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import make_plan
 from standfast.study.progress import watch
-from standfast.study.run import Summary, has_neighbourhood, named_metrics, run_grid
+from standfast.study.run import has_neighbourhood, named_metrics, run_grid
 from standfast.study.store import Store
 from standfast.tensors import Bound, describe_bounds, describe_no_tensor, suggest_dtype
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from standfast.study.file.spec import Study
 
 logger = logging.getLogger(__name__)
-
-
-class Evaluation:
-    """Stored results of `evaluate` or of `run_study`.
-
-    `print` shows what was found: a table of explainers and metrics, with the best of each marked, and what failed. A
-    notebook shows the same as HTML.
-
-    Attributes:
-        address: the folder or the fsspec address of the results.
-        summary: what this run did.
-        results: everything that is stored, as tidy frames.
-    """
-
-    def __init__(self, address: str | Path, summary: Summary, temporary: bool = False) -> None:
-        self.address, self.summary = address, summary
-        self._results: Findings | None = None
-        if temporary:  # the folder lives as long as this object
-            weakref.finalize(self, shutil.rmtree, address, ignore_errors=True)
-
-    def __repr__(self) -> str:
-        return f"Evaluation({self.results.scope()}; print it for the table)"
-
-    def __str__(self) -> str:
-        return str(self.results)
-
-    def _repr_html_(self) -> str:
-        return self.results._repr_html_()
-
-    @property
-    def results(self) -> Findings:
-        """Everything that is stored."""
-        if self._results is None:
-            self._results = load_results(self.address)
-        return self._results
-
-    @property
-    def failures(self) -> list[dict[str, Any]]:
-        """The jobs that failed, with their tracebacks."""
-        return self.results.failures.to_dicts()
-
-    def frame(self, metric: str | None = None) -> pl.DataFrame:
-        """A row for each explainer, metric, repeat and sample.
-
-        Args:
-            metric: only the rows of this one, by its label or its name, such as `"worst case"`, with all of its
-                columns that have a value. By default all metrics, with the columns that all of them have: see
-                `standfast.findings.Findings.frame`. `results.samples` has all columns of all metrics.
-
-        Raises:
-            UnknownNameError: there is no such metric.
-        """
-        return self.results.frame(metric)
-
-    def table(self) -> pl.DataFrame:
-        """A row for each explainer and metric: the median over samples, its interval and the verdict.
-
-        `standfast.findings.Findings.table` describes the columns.
-        """
-        return self.results.table()
-
-    def best(self, data: str | None = None, model: str | None = None) -> dict[str, Best]:
-        """The best explainers by each metric that ranks them, and whether the tests show it.
-
-        Args:
-            data, model: where there are several, which of them.
-
-        Raises:
-            ArgumentError: there is no such data set or model, or there are several and none is given.
-        """
-        return self.results.best(data, model)
-
-    def plot(self, data: str | None = None, model: str | None = None) -> list[Axes]:
-        """Draw a panel for each metric with matplotlib: the median and its interval for each explainer.
-
-        Args:
-            data, model: only these; by default all, in rows.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed (`pip install 'standfast[plot]'`).
-        """
-        return self.results.plot(data, model)
-
-    def to_html(self, path: str | Path = "report.html") -> Path:
-        """Write the report as one self-contained file, and return its path."""
-        return self.results.to_html(path)
 
 
 #: what `evaluate` accepts as an explainer
@@ -169,7 +82,7 @@ def evaluate(
     executor: Executor | None = None,
     about: Mapping[str, Any] | None = None,
     progress: bool = True,
-) -> Evaluation:
+) -> Results:
     """Evaluate every metric for every explainer on `inputs`.
 
     Args:
@@ -249,24 +162,25 @@ def evaluate(
         print(f"neighbourhood: {notes[_DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
     address = tempfile.mkdtemp(prefix="standfast-") if out is None else out
     with watch(progress) as report_progress:
-        summary = run_grid(
+        run = run_grid(
             grid,
             Store(address),
             executor=executor or local(workers, device=grid.device),
             about={**notes, **facts},
             progress=report_progress,
         )
-    found = Evaluation(address, summary, temporary=out is None)
+    found = load_results(address, run)
+    if out is None:  # the folder lives as long as these results
+        weakref.finalize(found, shutil.rmtree, address, ignore_errors=True)
     _warn_of_failures(found)
     return found
 
 
-def _warn_of_failures(found: Evaluation) -> None:
+def _warn_of_failures(found: Results) -> None:
     """Warn of the jobs that failed now: which explainers, by which metrics, and why."""
-    failed, planned = len(found.summary.failed), found.summary.planned
-    if failed:
-        lines = [f"{failed} of {planned} jobs failed:"]
-        lines += [f"  {line}" for line in describe_failures(found.results)]
+    if found.run is not None and found.run.failed:
+        lines = [f"{len(found.run.failed)} of {found.run.planned} jobs failed:"]
+        lines += [f"  {line}" for line in describe_failures(found.summary)]
         warn_user("\n".join([*lines, "  (.failures has the tracebacks)"]))
 
 
@@ -485,7 +399,7 @@ def run_study(
     executor: Executor | None = None,
     command: str | None = None,
     progress: bool = True,
-) -> Evaluation:
+) -> Results:
     """Run a study. Jobs that an earlier run has done are not done again.
 
     Args:
@@ -529,7 +443,7 @@ def run_study(
         _check_own(default_folder(study), study)
     grid = study.grid()
     with watch(progress) as report_progress:
-        summary = run_grid(
+        run = run_grid(
             grid,
             Store(address := out or default_folder(study)),
             executor=executor or executor_of(study),
@@ -539,7 +453,7 @@ def run_study(
             progress=report_progress,
             folder=study.base,
         )
-    found = Evaluation(address, summary)
+    found = load_results(address, run)
     if command is None:
         _warn_of_failures(found)
     return found

@@ -21,7 +21,7 @@ from standfast.checks.sequence import read_decisions
 from standfast.checks.values import read_values
 from standfast.cli import app
 from standfast.errors import ArgumentError, StandfastError, UnknownNameError
-from standfast.findings import Findings, load_results
+from standfast.report import Results, load_results
 from standfast.results import ValueSpec
 from standfast.statistics.decisions import Estimate, estimate_share, foresee_share, spend_level
 from standfast.study.file.problems import StudyError
@@ -43,23 +43,23 @@ def study_with(*requirements: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Findings:
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     folder = tmp_path_factory.mktemp("results")
     standfast.run_study(STUDY, folder, progress=False, command="pytest")
     return load_results(folder)
 
 
-def decide(results: Findings, look: int = 1, **requirement: Any) -> list[Decision]:
+def decide(results: Results, look: int = 1, **requirement: Any) -> list[Decision]:
     found = decide_requirements(results, [RequirementEntry(**requirement)], look)
     return list(found.decisions)
 
 
-def values_of(results: Findings, explainer: str) -> np.ndarray[Any, Any]:
+def values_of(results: Results, explainer: str) -> np.ndarray[Any, Any]:
     frame = results.samples.filter((pl.col("explainer") == explainer) & (pl.col("status") == "ok"))
     return np.asarray(frame.sort("sample")["value"].to_numpy(), dtype=float)
 
 
-def test_a_limit_on_the_share_of_samples(results: Findings) -> None:
+def test_a_limit_on_the_share_of_samples(results: Results) -> None:
     values = values_of(results, "saliency")
     limit = float(np.quantile(values, 0.8))
     (found,) = decide(results, metric=METRIC, explainer="saliency", at_most=limit, share_of_samples=0.5)
@@ -70,7 +70,7 @@ def test_a_limit_on_the_share_of_samples(results: Findings) -> None:
     assert found.skipped == 16 - len(values)
 
 
-def test_all_three_outcomes(results: Findings) -> None:
+def test_all_three_outcomes(results: Results) -> None:
     values = values_of(results, "saliency")
     limits = {"pass": values.max(), "fail": values.min() / 2, "undecided": float(np.median(values))}
     for outcome, limit in limits.items():
@@ -83,7 +83,7 @@ def test_all_three_outcomes(results: Findings) -> None:
         assert found.outcome == outcome
 
 
-def test_more_samples_are_foreseen_with_the_level_of_the_next_look(results: Findings) -> None:
+def test_more_samples_are_foreseen_with_the_level_of_the_next_look(results: Results) -> None:
     values = values_of(results, "saliency")
     limit = float(np.median(values))
     (found,) = decide(results, metric=METRIC, explainer="saliency", at_most=limit, share_of_samples=0.7)
@@ -92,13 +92,13 @@ def test_more_samples_are_foreseen_with_the_level_of_the_next_look(results: Find
     assert (found.outcome, found.needed) == ("undecided", foresee_share(ahead, 0.7))
 
 
-def test_every_explainer_that_is_no_control_is_decided_and_shares_the_level(results: Findings) -> None:
+def test_every_explainer_that_is_no_control_is_decided_and_shares_the_level(results: Results) -> None:
     found = decide(results, metric=METRIC, at_most=1.0)
     assert [each.explainer for each in found] == ["saliency", "input_x_gradient"]
     assert all(each.estimate is not None and each.estimate.level == spend_level(0.95, 1, 2) for each in found)
 
 
-def test_a_comparison_is_the_signed_rank_test(results: Findings) -> None:
+def test_a_comparison_is_the_signed_rank_test(results: Results) -> None:
     from scipy import stats
 
     found = decide(results, metric=METRIC, explainer="input_x_gradient", better_than="saliency")[0]
@@ -108,7 +108,7 @@ def test_a_comparison_is_the_signed_rank_test(results: Findings) -> None:
     assert {found.outcome, other.outcome} in ({"pass", "fail"}, {"undecided"})
 
 
-def test_a_p_value_instead_of_a_level(results: Findings) -> None:
+def test_a_p_value_instead_of_a_level(results: Results) -> None:
     comparison = {"metric": METRIC, "explainer": "input_x_gradient", "better_than": "saliency"}
     by_p, by_level = (decide(results, **comparison, **how)[0] for how in ({"p": 0.01}, {"level": 0.98}))
     assert by_p == by_level
@@ -122,7 +122,7 @@ def test_the_policy_of_the_examples_has_all_three_outcomes(tmp_path: Path) -> No
     assert outcomes == {"plain": "undecided", "adversarial": "fail", "regularised": "pass"}
 
 
-def test_names_that_are_not_there(results: Findings) -> None:
+def test_names_that_are_not_there(results: Results) -> None:
     with pytest.raises(UnknownNameError, match="worst_case"):
         decide(results, metric="worst_case", at_most=1)
     with pytest.raises(UnknownNameError, match="did you mean 'saliency'"):
@@ -272,7 +272,7 @@ def test_more_samples_until_it_is_decided(tmp_path: Path) -> None:
     assert (few.outcome, few.samples) == ("undecided", 3)
 
 
-def test_a_baseline_is_frozen_and_compared_by_sample(results: Findings, tmp_path: Path) -> None:
+def test_a_baseline_is_frozen_and_compared_by_sample(results: Results, tmp_path: Path) -> None:
     folder = freeze_baseline(results, tmp_path / "base")
     same = decide(results, no_worse_than=str(folder), by=0.05)
     assert {each.outcome for each in same} == {"pass"}  # no sample is worse than itself
@@ -296,7 +296,7 @@ def test_a_baseline_is_frozen_and_compared_by_sample(results: Findings, tmp_path
         decide(results, no_worse_than=str(folder))
 
 
-def test_a_worse_result_fails_against_the_baseline(results: Findings, tmp_path: Path) -> None:
+def test_a_worse_result_fails_against_the_baseline(results: Results, tmp_path: Path) -> None:
     folder = freeze_baseline(results, tmp_path / "base")
     frame = pl.read_parquet(folder / "values.parquet").with_columns(pl.col("low") - 0.5, pl.col("high") - 0.5)
     frame.write_parquet(folder / "values.parquet")
@@ -309,7 +309,7 @@ def test_a_worse_result_fails_against_the_baseline(results: Findings, tmp_path: 
     assert outcomes == {0.4: {"fail"}, 0.6: {"pass"}}  # a lower sensitivity is better, and all are 0.5 higher now
 
 
-def test_a_comparison_with_a_baseline_names_its_metric_and_its_loss(results: Findings, tmp_path: Path) -> None:
+def test_a_comparison_with_a_baseline_names_its_metric_and_its_loss(results: Results, tmp_path: Path) -> None:
     twice = {"a": STUDY["metrics"][0], "b": STUDY["metrics"][0]}
     standfast.run_study({**STUDY, "samples": 4, "metrics": twice}, tmp_path / "twice", progress=False)
     both = load_results(tmp_path / "twice")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from standfast import data, evaluate, zoo
 from standfast.cli.demo import RADIUS, WORST, demo_metrics, describe_findings
-from standfast.findings import format_text
 from standfast.metrics import MaxSensitivity, WorstCase
 from standfast.model import Model
 from standfast.neighbourhoods import LinfBall
+from standfast.report.terminal import format_text
 
 
 def test_findings_are_a_sentence_and_a_table() -> None:
@@ -28,7 +28,7 @@ def test_findings_are_a_sentence_and_a_table() -> None:
     assert counts["plain"] > counts["guided"]
     assert f"the map of plain into a different one (correlation below 0.4) on {counts['plain']} of 6 digits" in text
     assert f"the map of guided on {counts['guided']} of 6." in text
-    assert text.endswith(format_text(found.results, hint=False).rstrip())
+    assert text.endswith(format_text(found, hint=False).rstrip())
     assert ".table()" not in text
     assert f"2 explainers of LeNet5 on 6 samples of {digits.name}" in text
 

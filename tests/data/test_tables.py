@@ -66,7 +66,7 @@ def test_a_study_file_takes_a_table_by_its_path_and_the_manifest_has_the_names(t
         "explainers: [random]\nmetrics: [{aopc: {steps: 1, samples: 1}}]\nsamples: 2\n"
     )
     found = standfast.run_study(tmp_path / "study.yaml", tmp_path / "out", progress=False)
-    about = found.results.manifest["data"]["mine"]
+    about = found.manifest["data"]["mine"]
     assert about["features"] == ["a", "b"]
     assert "tokens" not in about
     assert about["samples"] == 2
@@ -107,10 +107,10 @@ def test_the_manifest_has_the_names_and_jobs_do_not_depend_on_them() -> None:
     named = reviews()
     plain = Dataset("reviews", named.inputs, named.labels, named.classes)
     found = [standfast.evaluate(model, "random", data, metric, progress=False) for data in (named, plain)]
-    about, other = (each.results.manifest["data"]["reviews"] for each in found)
+    about, other = (each.manifest["data"]["reviews"] for each in found)
     assert about["tokens"] == [["a", "film"], ["dull"], ["not", "bad", "really"]]
     assert "tokens" not in other
-    assert found[0].results.manifest["jobs"] == found[1].results.manifest["jobs"]
+    assert found[0].manifest["jobs"] == found[1].manifest["jobs"]
 
 
 def test_a_short_text_for_a_data_set() -> None:

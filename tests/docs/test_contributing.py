@@ -207,7 +207,7 @@ def model() -> standfast.Model:
     return standfast.Model(module, bounds=(-1.0, 1.0), device="cpu")
 
 
-def run(out: Path, metrics: list[Any], explainers: tuple[Any, ...] = ("input_x_gradient",)) -> standfast.Evaluation:
+def run(out: Path, metrics: list[Any], explainers: tuple[Any, ...] = ("input_x_gradient",)) -> standfast.Results:
     """A study of the linear model and its two inputs."""
     data = {"rows": {"function": "tiny_plugin.linear:load", "bounds": [-1, 1]}}
     study = {"data": data, "models": {"linear": {"function": "tiny_plugin.linear:build"}}, "device": "cpu"}
@@ -217,8 +217,8 @@ def run(out: Path, metrics: list[Any], explainers: tuple[Any, ...] = ("input_x_g
     return found
 
 
-def values_of(found: standfast.Evaluation, **where: str) -> list[float]:
-    return found.results.samples.sort("sample").filter(**where)["value"].to_list()
+def values_of(found: standfast.Results, **where: str) -> list[float]:
+    return found.samples.sort("sample").filter(**where)["value"].to_list()
 
 
 def test_a_similarity_is_added(model: standfast.Model, tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_a_neighbourhood_is_added(model: standfast.Model, tmp_path: Path) -> Non
     # the map fades with the input, so the largest distance is at the end of the range
     expected = ((0.5 * WEIGHTS[0] * INPUTS) ** 2).mean(1).tolist()
     assert values_of(found) == pytest.approx(expected, rel=1e-6)
-    assert found.results.samples["fading [share]"].to_list() == [0.5, 0.5]
+    assert found.samples["fading [share]"].to_list() == [0.5, 0.5]
     found.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "faded by 0 to 0.5" in page

@@ -45,7 +45,7 @@ def test_notebook_runs_and_ends_in_a_decision(path: Path) -> None:
     lines = [line for text in shown.values() for line in text.splitlines()]
     assert any(DECISIONS[path.stem] in line for line in lines)
     # what was decided is what the numbers of this run say: the names are among those that were evaluated
-    assert set(decided(namespace["allowed"])) <= {*namespace["found"].results.samples["explainer"], *MODELS}
+    assert set(decided(namespace["allowed"])) <= {*namespace["found"].samples["explainer"], *MODELS}
     if path.stem != "training_schemes":  # which is about numbers
         assert sum(text.count("data:image/png") for text in shown.values()) >= 2, "no pictures of data and results"
         assert any("<table" in text for text in shown.values()), "no table of results"

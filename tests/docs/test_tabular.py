@@ -111,10 +111,10 @@ def test_the_study(tabular: ModuleType, tmp_path: Path, monkeypatch: pytest.Monk
     found = standfast.run_study(study_from(content, EXAMPLES), tmp_path / "results", progress=False)
     sys.modules.pop("tabular", None)
     assert found.failures == []
-    samples = found.results.samples
+    samples = found.samples
     assert set(samples["explainer"]) == {"integrated gradients", "Captum's occlusion"}
     assert len(samples) == 2 * 4 * 2
-    lower, upper = found.results.manifest["data"]["breast cancer"]["bounds"]
+    lower, upper = found.manifest["data"]["breast cancer"]["bounds"]
     assert lower[0] < lower[1] < 0 < upper[0] < upper[1]
 
 
@@ -126,7 +126,7 @@ def test_the_study_with_rules(tabular: ModuleType, tmp_path: Path) -> None:
     found = standfast.run_study(study_from(content, EXAMPLES), tmp_path / "results", progress=False)
     sys.modules.pop("tabular", None)
     assert found.failures == []
-    assert set(found.results.samples["status"]) == {"ok", "misclassified"}
+    assert set(found.samples["status"]) == {"ok", "misclassified"}
     # the same changes, in Python, on standardised rows: all pairs of a mean and a "worst" value keep their order
     mean, std = tabular.units()
     changes = tabular.natural_changes()

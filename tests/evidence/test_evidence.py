@@ -25,8 +25,8 @@ from standfast.evidence.model_card import write_model_card
 from standfast.evidence.pack import is_pack
 from standfast.evidence.repetition import compare_values
 from standfast.evidence.software import describe_software
-from standfast.findings import load_results
 from standfast.metrics.base import metrics
+from standfast.report import load_results
 
 METRIC = "max_sensitivity"
 STUDY: dict[str, Any] = {

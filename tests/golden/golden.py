@@ -35,7 +35,6 @@ import torch
 from torch import Tensor, nn
 
 import standfast
-from standfast.findings import list_entries
 
 HERE = Path(__file__).parent
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -357,7 +356,7 @@ def summarise(found: Any) -> dict[str, Any]:
     columns = {name: table[name].to_list() for name in table.columns}
     if "failure" in columns:
         columns["failure"] = [reason is not None for reason in columns["failure"]]
-    entries = list_entries(getattr(found, "results", found).contents)
+    entries = found.summary.rows
     models = [each.model for each in entries]
     ranks = {(each.model, each.explainer, each.label): each.mean_rank for each in entries}
     places = zip(columns.get("model", [None] * len(table)), columns["explainer"], columns["metric"], strict=True)
@@ -436,7 +435,7 @@ def run_two_models(_: int) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         standfast.run_study(study, out=folder, progress=False)
         found = standfast.load_results(folder)
-        assert found.contents.labels  # read while the folder is there
+        assert found.summary.rows  # read while the folder is there
         return found
 
 

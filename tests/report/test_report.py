@@ -16,7 +16,7 @@ from report_builder import PROB, WORST, WORST_CLASS, Builder, assert_whole, stud
 
 import standfast.report
 from standfast.errors import ArgumentError
-from standfast.report import Report, build_html
+from standfast.report import build_html, load_results, write_figures
 from standfast.report.charts import (
     IntervalBar,
     Line,
@@ -31,10 +31,10 @@ from standfast.report.page.glossary import Glossary
 from standfast.report.page.methods import list_options
 from standfast.report.page.pictures import SHADES, UNSEEN, colour_signed, draw_input, draw_map, encode_png, shrink
 from standfast.report.presentation.safari.misinterpretation_probability import column_of_levels, threshold_as_read
-from standfast.report.summary import describe_censoring
 from standfast.report.views import Contents
 from standfast.results import ValueSpec
 from standfast.results.formatting import format_number
+from standfast.results.summary import count_rows
 
 
 @pytest.fixture
@@ -123,9 +123,12 @@ def test_a_median_on_a_censored_value_is_at_most(builder: Builder) -> None:
 
 
 def test_an_unresolved_estimate_is_a_bound_and_not_censored() -> None:
-    frame = pl.DataFrame({"bound": [True, True, False], "resolved": [False, True, True], "censored": [False] * 3})
-    spec = ValueSpec("t", "a", "lower", censored="bound")
-    assert describe_censoring(spec, frame) == ["bounds: 2 of 3 (1 unresolved)"]
+    flags = {"bound": [True, True, False], "resolved": [False, True, True], "censored": [False] * 3}
+    frame = pl.DataFrame(
+        {"sample": [0, 1, 2], "repeat": [0] * 3, "status": ["ok"] * 3, "value": [1.0, 2.0, 3.0], **flags}
+    )
+    counts = count_rows(ValueSpec("t", "a", "lower", censored="bound"), frame)
+    assert (counts.counted, counts.bounds, counts.unresolved) == (3, 2, 1)
 
 
 def test_unknown_metrics_fall_back_to_their_value(builder: Builder) -> None:
@@ -202,7 +205,7 @@ def test_inputs_of_every_shape_are_drawn(builder: Builder, shape: tuple[int, ...
 def test_the_same_results_give_the_same_bytes(whole: tuple[Builder, str], tmp_path: Path) -> None:
     builder, page = whole
     again = tmp_path / "deep" / "report.html"
-    assert Report(str(builder.store.folder.address)).to_html(again) == again
+    assert load_results(str(builder.store.folder.address)).to_html(again) == again
     assert again.read_text(encoding="utf-8") == page
 
 
@@ -359,21 +362,14 @@ def test_a_manifest_may_lack_everything(builder: Builder) -> None:
 
 def test_a_folder_without_results_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match=r"manifest\.json"):
-        Report(tmp_path / "nothing").to_html(tmp_path / "report.html")
+        load_results(tmp_path / "nothing")
     assert not (tmp_path / "report.html").exists()
-
-
-def test_the_frame_is_the_results(builder: Builder) -> None:
-    builder.worst("a", [0.3, 0.5])
-    results = builder.results()
-    assert Report(builder.store).frame().equals(results.samples)
-    assert Report(results).frame() is results.samples
 
 
 def test_charts_are_written_as_files(builder: Builder, tmp_path: Path) -> None:
     for name, values in (("a", [0.3, 0.5, 0.1, 0.4]), ("b", [0.5, 0.6, 0.2, 0.6]), ("c", [0.9, 0.8, 0.9, 0.7])):
         builder.worst(name, 2 * values)
-    paths = Report(builder.results()).figures(tmp_path / "figures")
+    paths = write_figures(builder.results(), tmp_path / "figures")
     names = {path.name for path in paths}
     stem = "metric-worst_case_changed_explanation-digits-lenet-"
     assert {f"{stem}{kind}.{end}" for kind in ("distribution", "convergence") for end in ("svg", "pdf")} <= names

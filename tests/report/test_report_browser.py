@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from report_builder import Builder, base, study
 
-from standfast.report import Report
+from standfast.report import write_html
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(
@@ -40,7 +40,7 @@ def browser() -> Iterator[Any]:
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("browser")
     builder = study(folder / "results", samples=12, explainers=4)
-    return Report(builder.results(title="A study", command="standfast run study.toml")).to_html(folder / "report.html")
+    return write_html(builder.results(title="A study", command="standfast run study.toml"), folder / "report.html")
 
 
 class Tab:
@@ -214,7 +214,7 @@ def test_fifty_thousand_rows(browser: Any, tmp_path: Path) -> None:
     for name in ("a", "b", "c", "d"):
         frame = {**base(["ok"] * rows), "value": rng.normal(size=rows).tolist()}
         builder.job(name, "new_metric", "new metric", {}, frame)
-    path = Report(builder.results()).to_html(tmp_path / "report.html")
+    path = write_html(builder.results(), tmp_path / "report.html")
     assert path.stat().st_size < 4_000_000
     tab = Tab(browser, path, viewport={"width": 1280, "height": 900})
     tab.unfold("#explorer")
@@ -239,7 +239,7 @@ def single(folder: Path, metrics: int = 5, explainers: int = 6, samples: int = 2
         for number in range(metrics - 2):
             frame = {**base(["ok"] * samples), "value": (place + number + noise).tolist()}
             builder.job(name, f"metric_{number}", f"metric {number}", {}, frame)
-    return Report(builder.results(title="One study", data="24 digits")).to_html(folder / "report.html")
+    return write_html(builder.results(title="One study", data="24 digits"), folder / "report.html")
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ from report_builder import COMMON, Builder, assert_whole, base
 
 import standfast
 from standfast.metrics.base import PartOf, metrics
-from standfast.report import Report
-from standfast.report.page import sweeps as sweeps_module
+from standfast.report import write_figures
 from standfast.report.charts import Chart, Gallery, IntervalBar, Track, draw_sweep
 from standfast.report.charts.sweep_plot import choose_styles_of_values
+from standfast.report.page import sweeps as sweeps_module
 from standfast.report.page.options import Configuration, Group, find_groups, flatten_options
 from standfast.report.page.sweeps import Part, compare_models, compare_options
 from standfast.report.views import Contents
@@ -578,7 +578,7 @@ def test_a_whole_comparison_is_on_the_page_and_in_files(builder: Builder, tmp_pa
     assert all(re.findall(r'aria-label="[^"]{30,}"', section))
     assert page.index('id="comparison"') < page.index('id="metrics"') < page.index('id="options"')
     assert builder.page() == page
-    names = {path.name for path in Report(builder.results()).figures(tmp_path / "figures")}
+    names = {path.name for path in write_figures(builder.results(), tmp_path / "figures")}
     stem = "options-worst_case_search.population-digits-lenet"
     for kind in ("sweep", "difference"):
         assert {f"{stem}-{kind}_search.population.{end}" for end in ("svg", "pdf")} <= names

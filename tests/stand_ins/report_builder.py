@@ -13,7 +13,7 @@ import polars as pl
 import torch
 
 from standfast.report import build_html
-from standfast.study.results import Results, load_results
+from standfast.results import Results, load_results
 from standfast.study.store import Store, pack, pack_failure
 
 BALL = {"norm": "LinfBall", "radius": 0.1, "distribution": "uniform", "sigma": None}

@@ -15,7 +15,7 @@ def contrast(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
     return inputs - inputs.mean()
 
 
-def page(found: standfast.Evaluation, out: Path) -> Path:
+def page(found: standfast.Results, out: Path) -> Path:
     return found.to_html(out / "report.html")
 
 
@@ -29,9 +29,7 @@ def main(out: Path) -> None:
     frame: pl.DataFrame = result.frame()
     similarity: Tensor = standfast.similarity.get("pearson")(digits.inputs[:1], digits.inputs[1:])
     explainers = {"own": explainer, "saliency": standfast.explainers.get("saliency")}
-    found: standfast.Evaluation = standfast.evaluate(
-        model, explainers, digits.inputs, [metric], out=out, progress=False
-    )
+    found: standfast.Results = standfast.evaluate(model, explainers, digits.inputs, [metric], out=out, progress=False)
     stored: standfast.Results = standfast.load_results(out)
     latex: str = exports.to_latex(found)
     generator = torch.Generator().manual_seed(0)

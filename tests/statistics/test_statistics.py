@@ -22,6 +22,7 @@ from refusals import assert_refused
 from scipy import stats
 
 from standfast.errors import ArgumentError
+from standfast.results import Results
 from standfast.statistics import paired as statistics
 from standfast.statistics.comparison import Comparison, compare, count_needed, estimate_needed
 from standfast.statistics.paired import (
@@ -39,7 +40,6 @@ from standfast.statistics.ranking import (
     measure_agreements,
     rank_explainers,
 )
-from standfast.study.results import Results
 
 INF = math.inf
 

@@ -88,7 +88,7 @@ def test_trials_to_the_end_count_what_results_report(name: str) -> None:
     )
     result = standfast.evaluate(
         model, "input_x_gradient", draw(2, shape), metrics[name].example(), progress=False, **options
-    ).results.samples
+    ).samples
     assert found.evaluations == result["model_evaluations"].sum()
     assert found.seconds > 0
 

@@ -26,13 +26,13 @@ import standfast
 from conftest import small_net
 from standfast.explainers import Explainer
 from standfast.metrics import LocalLipschitz, MaxSensitivity, Metric, Probe, Result, WorstCase
+from standfast.results import Results, load_results
 from standfast.study import worker
 from standfast.study.executors import Executor, InProcess, Limits, Processes, Ray, Slurm, processes
 from standfast.study.executors.processes import local
 from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import Job, make_plan
-from standfast.study.results import Results, load_results
-from standfast.study.run import Progress, Summary, run_grid
+from standfast.study.run import Progress, RunSummary, run_grid
 from standfast.study.store import Store
 
 BALL = standfast.LinfBall(0.1)
@@ -108,7 +108,7 @@ def a_grid(explainers: dict[str, Explainer] | None = None, count: int = 6, repea
     )
 
 
-def run(folder: Path, executor: Executor, grid: Grid | None = None, **more: Any) -> tuple[Summary, Results]:
+def run(folder: Path, executor: Executor, grid: Grid | None = None, **more: Any) -> tuple[RunSummary, Results]:
     summary = run_grid(grid or a_grid(), Store(folder), executor=executor, **more)
     return summary, load_results(folder)
 

@@ -455,7 +455,7 @@ def test_a_pickle_is_opened_only_if_it_is_trusted(estimators: Path, monkeypatch:
 def test_a_study_of_an_estimator_goes_on_where_it_was(estimators: Path) -> None:
     """What needs gradients fails alone; the same fit is known again, and another one is not."""
 
-    def run(at: float) -> tuple[standfast.Evaluation, int]:
+    def run(at: float) -> tuple[standfast.Results, int]:
         content = {
             "data": {"rows": {"function": "module_of_sources:array"}},
             "models": {"mine": {"function": "module_of_estimators:build", "options": {"at": at}}},

@@ -30,11 +30,11 @@ import standfast
 from malformed_studies import MALFORMED, prepare
 from standfast.cli import app
 from standfast.report.page.failures import describe_misfits
+from standfast.results import Results, Verification, load_results, verify_results
 from standfast.study import folders
 from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.lease import RunningError
 from standfast.study.plan import make_plan
-from standfast.study.results import Results, Verification, load_results, verify_results
 from standfast.study.run import Progress, run_grid
 from standfast.study.store import Store, pack, pack_failure
 

@@ -198,4 +198,4 @@ def test_a_study_takes_a_hubs_model(timm: SimpleNamespace, tmp_path: Path) -> No
     }
     found = standfast.run_study(study_from(study, tmp_path), tmp_path / "results", progress=False)
     assert found.failures == []
-    assert found.results.manifest["models"]["vit"]["name"] == "timm:tiny"
+    assert found.manifest["models"]["vit"]["name"] == "timm:tiny"

@@ -168,7 +168,7 @@ def test_a_study_takes_a_model_in_its_folder(vit: Path, tmp_path: Path) -> None:
     }
     found = standfast.run_study(study_from(study, tmp_path), tmp_path / "results", progress=False)
     assert found.failures == []
-    assert found.results.manifest["models"]["vit"]["name"] == "transformers:mine"
+    assert found.manifest["models"]["vit"]["name"] == "transformers:mine"
 
 
 def test_weights_that_cannot_be_loaded(vit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

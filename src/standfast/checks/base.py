@@ -24,15 +24,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from standfast.checks.baseline import Baseline, read_baseline
 from standfast.checks.decision import Better, Decision, Decisions
 from standfast.checks.values import SampleValues, read_values
 from standfast.errors import ArgumentError, UnknownNameError
-from standfast.findings import Findings, describe_failures
-from standfast.report.page.failures import shorten_error
-from standfast.report.views import Contents
+from standfast.report.sentences import describe_failures
+from standfast.results import Results
+from standfast.results.formatting import shorten_error
 from standfast.statistics.decisions import (
     Estimate,
     Outcome,
@@ -52,7 +51,7 @@ _LOSS = "loss against the baseline"
 
 
 def decide_requirements(
-    findings: Findings,
+    results: Results,
     requirements: Sequence[RequirementEntry],
     look: int | Mapping[tuple[str, str], int] = 1,
     folder: str | Path = ".",
@@ -60,7 +59,7 @@ def decide_requirements(
     """Decide requirements on stored results.
 
     Args:
-        findings: the results.
+        results: the results.
         requirements: as in a study file.
         look: the number of this look at growing results, from 1; or one for each pair of data and model.
         folder: that baselines are relative to.
@@ -68,7 +67,7 @@ def decide_requirements(
     Raises:
         UnknownNameError, ArgumentError: a requirement names what the results do not have.
     """
-    return decide_with_baselines(findings, requirements, look, read_baselines(requirements, folder))
+    return decide_with_baselines(results, requirements, look, read_baselines(requirements, folder))
 
 
 def read_baselines(requirements: Sequence[RequirementEntry], folder: str | Path) -> dict[str, Baseline]:
@@ -81,41 +80,40 @@ def read_baselines(requirements: Sequence[RequirementEntry], folder: str | Path)
 
 
 def decide_with_baselines(
-    findings: Findings,
+    results: Results,
     requirements: Sequence[RequirementEntry],
     look: int | Mapping[tuple[str, str], int],
     baselines: Mapping[str, Baseline],
 ) -> Decisions:
     """As `decide_requirements`, with baselines that were read before."""
-    contents = findings.contents
-    cases = [(entry, *place) for entry in requirements for place in _list_places(contents, entry, contents.pairs)]
+    cases = [(entry, *place) for entry in requirements for place in _list_places(results, entry, results.pairs)]
     found = []
     for entry, data, model, label, explainer in cases:
         own = look[data, model] if isinstance(look, Mapping) else look
         # what more samples would decide is decided at the next look, which has a smaller part of the error
         levels = (spend_level(entry.confidence, turn, len(cases)) for turn in (own, own + 1))
-        case = _Case(contents, entry, data, model, label, explainer, *levels)
+        case = _Case(results, entry, data, model, label, explainer, *levels)
         found.append(case.decide(baselines.get(entry.no_worse_than or "")))
-    counts = [int(about.get("samples") or 0) for about in (findings.manifest.get("data") or {}).values()]
+    counts = [int(about.get("samples") or 0) for about in (results.manifest.get("data") or {}).values()]
     most = max(look.values(), default=1) if isinstance(look, Mapping) else look
-    errors = tuple(describe_failures(findings))
-    return Decisions(tuple(found), most, max(counts, default=0), findings.failures.height, errors)
+    errors = tuple(describe_failures(results.summary))
+    return Decisions(tuple(found), most, max(counts, default=0), len(results.failures), errors)
 
 
-def check_requirement(contents: Contents, entry: RequirementEntry, baseline: Baseline | None) -> None:
+def check_requirement(results: Results, entry: RequirementEntry, baseline: Baseline | None) -> None:
     """Check a requirement before anything is evaluated.
 
     Args:
-        contents: of results with the manifest of the study and without numbers.
+        results: with the manifest of the study and without numbers.
         entry: the requirement.
         baseline: the one that it names.
 
     Raises:
         ArgumentError: no results of this study could decide it.
     """
-    manifest = contents.manifest
-    for data, model, label, explainer in _list_places(contents, entry, manifest["pairs"]):
-        case = _Case(contents, entry, data, model, label, explainer, entry.confidence, entry.confidence)
+    manifest = results.manifest
+    for data, model, label, explainer in _list_places(results, entry, manifest["pairs"]):
+        case = _Case(results, entry, data, model, label, explainer, entry.confidence, entry.confidence)
         case.check_metric()
         if baseline is not None and not find_misfit(manifest, label, explainer):
             baseline.find_rows(data, model, label, explainer, manifest)
@@ -127,22 +125,22 @@ def find_misfit(manifest: Mapping[str, Any], label: str, explainer: str) -> str:
 
 
 def _list_places(
-    contents: Contents, entry: RequirementEntry, pairs: Sequence[Sequence[str]]
+    results: Results, entry: RequirementEntry, pairs: Sequence[Sequence[str]]
 ) -> Iterator[tuple[str, str, str, str]]:
     """The data, models, labels and explainers that a requirement names."""
-    known = contents.labels
+    known = results.metrics
     if entry.metric is None:
         labels = [name for name, label in known.items() if label.spec.direction]
     else:
         labels = [name for name, label in known.items() if entry.metric in (name, label.metric)]
         if not labels:
             raise UnknownNameError("metric", entry.metric, list(known))
-    names = list(contents.explainers)
-    others = [name for name in names if name not in contents.controls and name != entry.better_than]
+    names = list(results.explainers)
+    others = [name for name in names if name not in results.explainers.controls and name != entry.better_than]
     if entry.better_than is not None and entry.better_than not in names:
         raise UnknownNameError("explainer", entry.better_than, names)
     explainers = _choose("explainer", entry.explainer, names) if entry.explainer else others
-    data, models = _choose("data", entry.data, contents.data), _choose("model", entry.model, contents.models)
+    data, models = _choose("data", entry.data, results.data), _choose("model", entry.model, results.models)
     for own_data, own_model in pairs:
         if own_data in data and own_model in models:
             for label in labels:
@@ -161,7 +159,7 @@ def _choose(kind: str, wanted: Sequence[str] | None, known: Sequence[str]) -> li
 class _Case:
     """One requirement for one explainer."""
 
-    contents: Contents
+    results: Results
     entry: RequirementEntry
     data: str
     model: str
@@ -180,7 +178,7 @@ class _Case:
             return self._compare_with_baseline(own, baseline)
         if baseline is not None:
             return self._decide_values(own, self.entry.by, "lower", _LOSS)
-        spec = self.contents.labels[self.label].spec
+        spec = self.results.metrics[self.label].spec
         return self._decide_values(own, self.entry.limit, self.entry.side, spec.axis)
 
     def check_metric(self) -> None:
@@ -189,7 +187,7 @@ class _Case:
         Raises:
             ArgumentError: it is not.
         """
-        spec = self.contents.labels[self.label].spec
+        spec = self.results.metrics[self.label].spec
         if self.entry.kind in ("at_most_ln", "at_most_one_in") and not spec.log_probability:
             raise ArgumentError(self.entry.kind, "a metric that measures a probability", repr(self.label))
         if self.entry.kind in ("better_than", "no_worse_than") and spec.direction is None:
@@ -197,7 +195,7 @@ class _Case:
 
     def _compare_with_baseline(self, own: SampleValues, baseline: Baseline) -> Decision:
         """Whether the values are not worse than those of a baseline on the same samples."""
-        reference = baseline.values(self.data, self.model, self.label, self.explainer, self.contents)
+        reference = baseline.values(self.data, self.model, self.label, self.explainer, self.results)
         gain = self._subtract(own, reference)
         loss = replace(gain, low=-gain.high, high=-gain.low)
         count = baseline.count_samples(self.data)
@@ -205,20 +203,20 @@ class _Case:
         return replace(found, middle_of="loss", baseline_samples=count)
 
     def _read(self, explainer: str) -> SampleValues:
-        rows = self.contents.rows(self.data, self.model, self.label, explainer)
-        return read_values(self.contents.labels[self.label].spec, rows)
+        rows = self.results.select(self.data, self.model, self.label, explainer)
+        return read_values(self.results.metrics[self.label].spec, rows)
 
     def _find_error(self) -> str:
         """Why a job failed; empty if none did."""
-        place = {"data": self.data, "model": self.model, "label": self.label, "explainer": self.explainer}
-        own = self.contents.results.failures.filter(*(pl.col(column) == name for column, name in place.items()))
-        return f"jobs failed: {shorten_error(own['error'][0])}" if len(own) else ""
+        found = self.results.summary.find(self.data, self.model, self.label)
+        row = None if found is None else found.find_row(self.explainer)
+        return f"jobs failed: {shorten_error(row.error)}" if row is not None and row.error is not None else ""
 
     def _subtract(self, own: SampleValues, other: SampleValues) -> SampleValues:
         """By how much the own values are better, on the samples that both have."""
         _, mine, theirs = np.intersect1d(own.samples, other.samples, return_indices=True)
         difference = subtract((own.low[mine], own.high[mine]), (other.low[theirs], other.high[theirs]))
-        if self.contents.labels[self.label].spec.direction == "lower":
+        if self.results.metrics[self.label].spec.direction == "lower":
             difference = (-difference[1], -difference[0])
         skipped = own.skipped + len(own.samples) - len(mine)
         return SampleValues(own.samples[mine], *difference, skipped, own.mistaken + other.mistaken)
@@ -226,7 +224,7 @@ class _Case:
     def _make(self, outcome: Outcome, what: str, estimate: Estimate | None, **others: Any) -> Decision:
         names = (self.data, self.model, self.explainer, self.label)
         requested = {"requested": self.entry.confidence, **others}
-        same = [label for label in self.contents.labels.values() if self.entry.metric in (None, label.metric)]
+        same = [label for label in self.results.metrics.values() if self.entry.metric in (None, label.metric)]
         several = self.entry.metric is None or (self.entry.metric != self.label and len(same) > 1)
         words = self.entry.describe(self.label if several else None)
         return Decision(words, *names, outcome, what, estimate, **requested)
@@ -252,7 +250,7 @@ class _Case:
             what, target, side = "share of samples", share, "higher"
         if not count:
             none = "no sample was evaluated" + (f"; {values.skipped} were skipped" if values.skipped else "")
-            reason = find_misfit(self.contents.manifest, self.label, self.explainer) or self._find_error()
+            reason = find_misfit(self.results.manifest, self.label, self.explainer) or self._find_error()
             none += f", because {reason}" if reason else ""
             return self._make("undecided", what, None, limit=target, better=side, skipped=values.skipped, advice=none)
         advice = ""

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from standfast.checks.values import SampleValues, read_mistaken, read_values
 from standfast.errors import ArgumentError, StandfastError, check, check_name
-from standfast.findings import Findings, load_results
-from standfast.report.views import Contents
+from standfast.report import load_results
+from standfast.results import Results
 from standfast.study.folders import write_atomically
 from standfast.study.store import tensor_digest
 
@@ -56,15 +56,15 @@ class Baseline:
         about = (self.about.get("data") or {}).get(data) or {}
         return 0 < count <= len(inputs) and tensor_digest(inputs[:count]) == about.get("digest")
 
-    def values(self, data: str, model: str, label: str, explainer: str, contents: Contents) -> SampleValues:
+    def values(self, data: str, model: str, label: str, explainer: str, results: Results) -> SampleValues:
         """The values of one explainer, if they were measured in the same way on the same data.
 
         Raises:
             ArgumentError: they were not, or there are none.
         """
-        found = self.find_rows(data, model, label, explainer, contents.manifest)
+        found = self.find_rows(data, model, label, explainer, results.manifest)
         samples, low, high = (np.asarray(found[name].to_numpy()) for name in ("sample", "low", "high"))
-        return SampleValues(samples, low, high, 0, read_mistaken(contents.labels[label].spec))
+        return SampleValues(samples, low, high, 0, read_mistaken(results.metrics[label].spec))
 
     def find_rows(self, data: str, model: str, label: str, explainer: str, manifest: Mapping[str, Any]) -> pl.DataFrame:
         """The rows of one explainer, if they were measured as the manifest says, on the same data.
@@ -99,7 +99,7 @@ class Baseline:
         return found
 
 
-def freeze_baseline(results: str | Path | Findings, out: str | Path) -> Path:
+def freeze_baseline(results: str | Path | Results, out: str | Path) -> Path:
     """Store the values of results as a baseline, in a new folder.
 
     Args:
@@ -109,20 +109,19 @@ def freeze_baseline(results: str | Path | Findings, out: str | Path) -> Path:
     Raises:
         ArgumentError: there are no results, or the folder has a baseline already.
     """
-    findings = results if isinstance(results, Findings) else load_results(results)
-    contents, folder = findings.contents, Path(out)
+    opened, folder = results if isinstance(results, Results) else load_results(results), Path(out)
     check(folder.is_dir() or not folder.exists(), "out", "a folder", f"{out}, a file")
     check(not (folder / _ABOUT).exists(), "out", "a folder without a baseline, since one does not change", str(out))
     rows = []
-    for data, model in contents.pairs:
-        for label, known in contents.labels.items():
-            for explainer in contents.explainers:
-                own = contents.rows(data, model, label, explainer)
+    for data, model in opened.pairs:
+        for label, known in opened.metrics.items():
+            for explainer in opened.explainers:
+                own = opened.select(data, model, label, explainer)
                 if len(own):
                     values = read_values(known.spec, own)
                     numbers = zip(values.samples.tolist(), values.low.tolist(), values.high.tolist(), strict=True)
                     rows += [(data, model, label, explainer, *each) for each in numbers]
-    check(bool(rows), "results", "results with values", repr(findings))
+    check(bool(rows), "results", "results with values", repr(opened))
     names = {**dict.fromkeys(("data", "model", "label", "explainer"), pl.String), "sample": pl.Int64}
     frame = pl.DataFrame(rows, schema={**names, "low": pl.Float64, "high": pl.Float64}, orient="row")
     buffer = io.BytesIO()
@@ -132,7 +131,7 @@ def freeze_baseline(results: str | Path | Findings, out: str | Path) -> Path:
     about = {
         "standfast_baseline": _SCHEMA,
         "sha256": hashlib.sha256(content).hexdigest(),
-        **{section: findings.manifest.get(section) for section in sections},
+        **{section: opened.manifest.get(section) for section in sections},
     }
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / _VALUES, content)

@@ -26,8 +26,9 @@ from standfast.checks.decision import Decision, Decisions
 from standfast.errors import ArgumentError, StandfastError, check_integer
 from standfast.errors import check as check_argument
 from standfast.evaluation import default_folder, run_study
-from standfast.findings import Findings, describe_failures
-from standfast.report.views import Contents
+from standfast.report.sentences import describe_failures
+from standfast.results import Results
+from standfast.results.results import JOB_COLUMNS, SAMPLE_COLUMNS
 from standfast.statistics.decisions import Estimate
 from standfast.study.executors import Executor
 from standfast.study.file.problems import Collector, Problem, StudyError, misfit
@@ -35,7 +36,6 @@ from standfast.study.file.spec import Study, load_study, study_from
 from standfast.study.folders import Folder, open_folder
 from standfast.study.grid import Grid
 from standfast.study.plan import describe_grid
-from standfast.study.results import JOB_COLUMNS, SAMPLE_COLUMNS, Results
 from standfast.study.store import Store
 
 _LOOKS = "looks.json"
@@ -101,9 +101,9 @@ def check(
     most = _count_samples(study, most_samples) if until_decided else None
     while True:
         found = run_study(study, target, executor=executor, progress=progress, command=f"standfast check {study.name}")
-        decisions = _look(found.results, target, study, baselines)
+        decisions = _look(found, target, study, baselines)
         tell(decisions)
-        about = found.results.manifest
+        about = found.manifest
         undecided = any(
             each.outcome == "undecided"
             and not find_misfit(about, each.metric, each.explainer)
@@ -128,12 +128,12 @@ def _check_requirements(study: Study) -> dict[str, Baseline]:
     grid = study.grid(check=False)
     baselines = {name: _find_first_samples(baseline, study, grid) for name, baseline in baselines.items()}
     samples, jobs = pl.DataFrame(schema=SAMPLE_COLUMNS), pl.DataFrame(schema=JOB_COLUMNS)
-    contents = Contents(Results(Store("memory://requirements"), describe_grid(grid), samples, jobs, 0))
+    none = Results(Store("memory://requirements"), describe_grid(grid), samples, jobs, 0)
     found = Collector()
     for index, entry in enumerate(study.requirements):
         with found.at("requirements", index):
             try:
-                check_requirement(contents, entry, baselines.get(entry.no_worse_than or ""))
+                check_requirement(none, entry, baselines.get(entry.no_worse_than or ""))
             except ArgumentError as error:
                 raise misfit(error.expected, error.got, error.argument) from error
     if found.problems:
@@ -175,29 +175,29 @@ def _with_samples(study: Study, samples: int) -> Study:
     return changed
 
 
-def read_decisions(findings: Findings) -> Decisions | None:
+def read_decisions(results: Results) -> Decisions | None:
     """The decisions of the look at these results; None if nobody looked.
 
     Raises:
         StandfastError: the file of the looks is damaged, or the results are others than at each look.
     """
-    folder = findings.store.folder
-    looks, asked = _read_looks(folder), (findings.manifest.get("study") or {}).get("requirements") or []
+    folder = results.store.folder
+    looks, asked = _read_looks(folder), (results.manifest.get("study") or {}).get("requirements") or []
     if not looks or not asked:
         return None
-    states = _describe_states(findings, _digest(asked))
+    states = _describe_states(results, _digest(asked))
     found = next((look for look in looks if look["states"] == states), None)
     if found is None:
         words = "the results have changed since their requirements were decided; run `standfast check` again"
         raise StandfastError(f"{folder.address}: {words}")
     numbers = [_count_look(looks, state) for state in states]
     decisions = tuple(map(_restore, found["decisions"]))
-    samples = max(_count_each(findings).values(), default=0)
-    failed, errors = findings.failures.height, tuple(describe_failures(findings))
+    samples = max(_count_each(results).values(), default=0)
+    failed, errors = len(results.failures), tuple(describe_failures(results.summary))
     return Decisions(decisions, max(numbers, default=1), samples, failed, errors)
 
 
-def _look(found: Findings, target: str, study: Study, baselines: Mapping[str, Baseline]) -> Decisions:
+def _look(found: Results, target: str, study: Study, baselines: Mapping[str, Baseline]) -> Decisions:
     """Decide the requirements, count the look, and keep what was decided at an earlier one."""
     folder = open_folder(target)
     looks = _read_looks(folder)
@@ -215,7 +215,7 @@ def _look(found: Findings, target: str, study: Study, baselines: Mapping[str, Ba
     return dataclasses.replace(now, decisions=tuple(made))
 
 
-def _count_each(found: Findings) -> dict[str, int]:
+def _count_each(found: Results) -> dict[str, int]:
     return {name: int(about["samples"]) for name, about in found.manifest["data"].items()}
 
 
@@ -223,13 +223,13 @@ def _digest(content: object) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _describe_states(found: Findings, requirements: str) -> list[dict[str, str]]:
+def _describe_states(found: Results, requirements: str) -> list[dict[str, str]]:
     """For each data set and model: its values, and a digest of all that its decisions are made on.
 
     Jobs are known by their content, so their identities stand for data, model, metrics, explainers and seed.
     """
     states = []
-    for data, model in found.contents.pairs:
+    for data, model in found.pairs:
         own = found.jobs.filter((pl.col("data") == data) & (pl.col("model") == model))
         content = {"values": str((found.manifest["models"][model] or {}).get("digest"))}
         states.append(
@@ -247,7 +247,7 @@ def _count_look(looks: list[dict[str, Any]], state: Mapping[str, str]) -> int:
     return seen.get(state["state"], len(seen) + 1)
 
 
-def _find_earlier(looks: list[dict[str, Any]], found: Findings, now: Decision, requirements: str) -> Decision | None:
+def _find_earlier(looks: list[dict[str, Any]], found: Results, now: Decision, requirements: str) -> Decision | None:
     """What an earlier look decided, if the jobs of its samples are those of now: the same data, model and settings."""
     place = {"data": now.data, "model": now.model, "explainer": now.explainer, "label": now.metric}
     own = found.jobs.filter(*(pl.col(column) == name for column, name in place.items()))

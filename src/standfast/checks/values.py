@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from standfast.report.summary import read_samples
 from standfast.results import ValueSpec
+from standfast.results.summary import read_samples
 from standfast.statistics.paired import to_bounds
 from standfast.tensors import Array
 

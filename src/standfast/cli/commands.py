@@ -21,7 +21,7 @@ from standfast.cli.kinds import KINDS, describe_names, get_kind
 from standfast.errors import ArgumentError, StandfastError, UnknownNameError
 
 if TYPE_CHECKING:
-    from standfast.study.results import Results
+    from standfast.results import Results
 
 
 class _Commands(TyperGroup):
@@ -131,11 +131,11 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24) -> None
 
     After an interruption, the same command continues.
     """
-    from standfast.cli.demo import describe_findings, run_demo
+    from standfast.cli.demo import describe_results, run_demo
 
     with _resumable():
         report, found = run_demo(out, seed, samples)
-    typer.echo(f"\n{describe_findings(found)}\n\nreport: {report}")
+    typer.echo(f"\n{describe_results(found)}\n\nreport: {report}")
     if failures := len(found.failures):
         typer.echo(f"{failures} jobs failed; the report lists them, and the same command tries them again", err=True)
         raise typer.Exit(1)
@@ -155,7 +155,7 @@ def verify(
     Exit codes: 0 all files are as they were written, 1 something is damaged, missing, added or not signed.
     """
     from standfast.evidence.pack import is_pack
-    from standfast.study.results import verify_results
+    from standfast.results import verify_results
 
     if is_pack(results):
         _verify_pack(results, key)
@@ -213,14 +213,14 @@ def evidence(
     The report in it shows pictures of some inputs, also without --arrays.
     """
     from standfast.evidence import make_pack
-    from standfast.findings import load_results
+    from standfast.report import load_results
 
-    findings = load_results(results)
-    found = make_pack(findings, out, sign, arrays)
+    opened = load_results(results)
+    found = make_pack(opened, out, sign, arrays)
     typer.echo(f"evidence pack: {out} ({found.files} files)")
     typer.echo(f"digest of the pack: {found.digest}")
     typer.echo(f"signed; fingerprint of the key {found.key}" if found.signed else "not signed (see --sign)")
-    _warn_of_gaps(findings)
+    _warn_of_gaps(opened)
 
 
 @app.command(epilog="Example: standfast replay pack --jobs 10")
@@ -305,16 +305,15 @@ def run(
     command = f"standfast run {study}" + (f" --preset {preset}" if preset else "") + (f" --out {out}" if out else "")
     with _resumable():
         found = run_study(loaded, out, executor=chosen, command=command)
-    summary = found.summary
-    typer.echo(
-        f"{summary.planned} jobs: {summary.earlier} were done before, {summary.done} now, {len(summary.failed)} failed"
-    )
+    run = found.run
+    assert run is not None
+    typer.echo(f"{run.planned} jobs: {run.earlier} were done before, {run.done} now, {len(run.failed)} failed")
     typer.echo(f"results: {target}")
     if html:
         local = target.removeprefix("file://")
         where = Path(local) / "report" / "index.html" if "://" not in local else Path(f"{study.stem}-report.html")
         typer.echo(f"report: {found.to_html(where)}")
-    if summary.failed:
+    if run.failed:
         for line in _failures(found.failures):
             typer.echo(line, err=True)
         raise typer.Exit(1)
@@ -350,7 +349,7 @@ def check(
     from standfast.checks import check as run_check
     from standfast.checks.formats import FORMATS, format_sarif
     from standfast.evaluation import default_folder, executor_of
-    from standfast.findings import load_results
+    from standfast.report import load_results
     from standfast.study.file.spec import load_study
 
     targets = [_split_target(text, list(FORMATS)) for text in write or ()]
@@ -369,7 +368,7 @@ def check(
     typer.echo(f"results: {results}")
     if found.failed:
         report = f"the report, which `standfast report {results}` writes"
-        for line in _failures(load_results(results).failures.to_dicts(), report):
+        for line in _failures(load_results(results).failures, report):
             typer.echo(line, err=True)
     for form, path in targets:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -394,16 +393,16 @@ def baseline(
 ) -> None:
     """Freeze results as a reference, for requirements such as {no_worse_than: baseline/2026-10, by: 0.05}."""
     from standfast.checks import freeze_baseline
-    from standfast.findings import load_results
+    from standfast.report import load_results
 
-    findings = load_results(results)
-    typer.echo(f"baseline: {freeze_baseline(findings, out)}")
-    _warn_of_gaps(findings)
+    opened = load_results(results)
+    typer.echo(f"baseline: {freeze_baseline(opened, out)}")
+    _warn_of_gaps(opened)
 
 
 def _warn_of_gaps(results: Results) -> None:
     """Say how many jobs failed or were not run, so that their numbers are not there."""
-    counts = {"failed": results.failures.height, "were not run": results.missing}
+    counts = {"failed": len(results.failures), "were not run": results.missing}
     words = " and ".join(f"{count} {what}" for what, count in counts.items() if count)
     if words:
         typer.echo(f"warning: of {results.planned} jobs {words}, so their numbers are missing", err=True)
@@ -541,14 +540,14 @@ def report(
     figures: Annotated[Path | None, typer.Option(help="Also write every figure here, as SVG and PDF.")] = None,
 ) -> None:
     """Build the report of stored results."""
-    from standfast.report import Report
+    from standfast.report import load_results, write_figures
 
-    built = Report(results)
+    opened = load_results(results)
     if out is None:
         out = Path("report.html") if "://" in results else Path(results) / "report" / "index.html"
-    typer.echo(f"report: {built.to_html(out)}")
+    typer.echo(f"report: {opened.to_html(out)}")
     if figures is not None:
-        typer.echo(f"figures: {len(built.figures(figures))} files in {figures}")
+        typer.echo(f"figures: {len(write_figures(opened, figures))} files in {figures}")
 
 
 @app.command(epilog="Example: standfast export results/study --out table.tex")
@@ -561,7 +560,7 @@ def export(
     ] = None,
 ) -> None:
     """Write stored results as CSV, as Parquet, or as a LaTeX table for the package booktabs."""
-    import standfast.report.exports as exports
+    from standfast.report import exports
 
     endings = {".csv": Format.csv, ".tex": Format.latex, ".parquet": Format.parquet}
     if format is None:

@@ -7,12 +7,13 @@ from pathlib import Path
 import polars as pl
 
 from standfast import data, zoo
-from standfast.evaluation import Evaluation, evaluate
+from standfast.evaluation import evaluate
 from standfast.explainers import get
-from standfast.findings import format_text
 from standfast.metrics import AOPC, MaxSensitivity, Metric, MisinterpretationProbability, WorstCase
 from standfast.model import Model
 from standfast.neighbourhoods import LinfBall
+from standfast.report.terminal import format_text
+from standfast.results import Results
 from standfast.results.formatting import join_names
 
 RADIUS = 0.1  # of pixel values between 0 and 1: noise that can be seen, and that leaves every digit readable
@@ -46,7 +47,7 @@ def demo_metrics() -> dict[str, Metric]:
     }
 
 
-def run_demo(out: Path, seed: int, samples: int) -> tuple[Path, Evaluation]:
+def run_demo(out: Path, seed: int, samples: int) -> tuple[Path, Results]:
     """Evaluate the first `samples` bundled digits; return the path of the report and the results."""
     digits = data.bundled("digits")[:samples]
     card = zoo.card("lenet5-mnist")
@@ -72,7 +73,7 @@ def run_demo(out: Path, seed: int, samples: int) -> tuple[Path, Evaluation]:
     return found.to_html(out / "report" / "index.html"), found
 
 
-def describe_findings(found: Evaluation) -> str:
+def describe_results(found: Results) -> str:
     """What was found: the worst cases, whether the map that held is also the most faithful, and the table."""
     worst = found.frame().filter((pl.col("label") == WORST) & (pl.col("status") == "ok"))
     changed = worst.group_by("explainer", maintain_order=True).agg(
@@ -92,4 +93,4 @@ def describe_findings(found: Evaluation) -> str:
             who = join_names(best.explainers)
             lines.append(f"Stable is not faithful: replacing what the map of {who} puts first costs most probability.")
         lines.append("")
-    return "\n".join([*lines, format_text(found.results, hint=False)]).rstrip()
+    return "\n".join([*lines, format_text(found, hint=False)]).rstrip()

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from standfast.report.page.failures import describe_misfits
+from standfast.report.sentences import describe_misfits
 from standfast.study.cost import Estimate, Line, estimate_plan, largest_memory, sum_seconds
 from standfast.study.plan import make_plan
 from standfast.study.store import Store

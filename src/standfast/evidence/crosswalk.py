@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from standfast.checks.decision import Decisions
-from standfast.findings import Findings, list_entries
 from standfast.report.page.options import flatten_options
-from standfast.report.views import ConfiguredMetric
-from standfast.results.formatting import format_number
+from standfast.results import ConfiguredMetric, Results
+from standfast.results.formatting import format_estimate
 
 #: metrics by what they measure
 WORST_CASES = ("worst_case", "max_sensitivity", "local_lipschitz", "attribution_attack")
@@ -165,10 +164,10 @@ CLAUSES = (
 )
 
 
-def write_crosswalk(findings: Findings, decisions: Decisions | None = None) -> str:
+def write_crosswalk(results: Results, decisions: Decisions | None = None) -> str:
     """The page, for the metrics that these results have."""
     measured: dict[str, list[str]] = {}
-    for label, known in findings.contents.labels.items():
+    for label, known in results.metrics.items():
         measured.setdefault(known.metric, []).append(label)
     lines = [
         "# Crosswalk: which numbers speak to which clause",
@@ -182,19 +181,19 @@ def write_crosswalk(findings: Findings, decisions: Decisions | None = None) -> s
     for clause in CLAUSES:
         own = [label for metric in clause.metrics for label in measured.get(metric, ())]
         found = ", ".join(own) if clause.metrics else "the whole pack"
-        kinds = {kind for label in own for kind in _list_kinds(findings, label)}
+        kinds = {kind for label in own for kind in _list_kinds(results, label)}
         parts = [words for needed, words in clause.shows.items() if not needed or kinds & set(needed)]
         shows = "; ".join(parts) if found else "nothing in this study"
         cells = (clause.document, clause.clause, clause.asks, found or "none", shows, clause.leaves_open)
         lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |")
-    lines += ["", "## Limits", "", *_describe_limits(findings, decisions)]
+    lines += ["", "## Limits", "", *_describe_limits(results, decisions)]
     return "\n".join(lines) + "\n"
 
 
-def _list_kinds(findings: Findings, name: str) -> list[str]:
+def _list_kinds(results: Results, name: str) -> list[str]:
     """What the numbers of a configured metric are."""
-    label = findings.contents.labels[name]
-    tested = any(each == name and tests for (_, _, each), tests in findings.contents.control_tests.items())
+    label = results.metrics[name]
+    tested = any(each.control_tests for each in results.summary.metrics if each.label == name)
     return [_find_kind(label), *([TESTED] if tested else [])]
 
 
@@ -206,7 +205,7 @@ def _find_kind(label: ConfiguredMetric) -> str:
     return kinds.get(label.metric, FAITHFUL)
 
 
-def _describe_limits(findings: Findings, decisions: Decisions | None) -> list[str]:
+def _describe_limits(results: Results, decisions: Decisions | None) -> list[str]:
     """The limits that the user set, and reference points in the results."""
     lines = ["None of these documents names a value that such a number has to reach, so standfast names none."]
     if decisions is None:
@@ -215,13 +214,12 @@ def _describe_limits(findings: Findings, decisions: Decisions | None) -> list[st
         wanted = dict.fromkeys(each.requirement for each in decisions.decisions)
         lines += ["The requirements were set by the user:", "", *(f"- {_escape(each)}" for each in wanted)]
     points = []
-    several = len(findings.contents.models) > 1
-    for entry in list_entries(findings.contents):
-        control = entry.explainer in findings.contents.controls
-        if entry.middle is not None and (control or several):
-            value = format_number(entry.middle.value, entry.spec.decimals)
-            kind = "control" if control else "model"
-            where = f"{entry.label}, {entry.explainer}, {entry.model} on {entry.data}"
+    several = len(results.models) > 1
+    for row in results.summary.rows:
+        if row.estimate is not None and (row.control or several):
+            value = format_estimate(row.estimate, row.spec.decimals)
+            kind = "control" if row.control else "model"
+            where = f"{row.label}, {row.explainer}, {row.model} on {row.data}"
             points.append(f"- {kind}: {_escape(where)}: median {value}")
     lines += ["", "Reference points in these results, to compare with (controls, and other models):", ""]
     return [*lines, *(points or ["- none: evaluate controls (`input_copy`, `edges`, `random`) or a second model"])]

@@ -27,10 +27,9 @@ from standfast.errors import ArgumentError, MissingExtraError, check, check_name
 from standfast.evidence.crosswalk import write_crosswalk
 from standfast.evidence.model_card import write_model_card
 from standfast.evidence.software import describe_software
-from standfast.findings import Findings, load_results
-from standfast.report import Report, exports
+from standfast.report import build_html, exports, load_results
+from standfast.results import Results, verify_results
 from standfast.study.folders import write_atomically
-from standfast.study.results import verify_results
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -83,7 +82,7 @@ class PackVerification:
 
 
 def make_pack(
-    results: str | Path | Findings, out: str | Path, key: str | Path | None = None, arrays: bool = False
+    results: str | Path | Results, out: str | Path, key: str | Path | None = None, arrays: bool = False
 ) -> PackVerification:
     """Make an evidence pack of stored results, in a new folder.
 
@@ -100,25 +99,25 @@ def make_pack(
         ArgumentError: no results, damaged ones, a folder that is not empty, or no such key.
         MissingExtraError: a key without the package cryptography.
     """
-    findings = results if isinstance(results, Findings) else load_results(results)
+    opened = results if isinstance(results, Results) else load_results(results)
     folder = Path(out)
     empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     check(empty, "out", "a new or an empty folder", str(out))
     private = None if key is None else _read_private_key(Path(key))
-    done = findings.jobs.height - findings.failures.height
-    check(done > 0, "results", "results with a job that is done", repr(findings))
-    stored = verify_results(findings.store)
+    done = opened.jobs.height - len(opened.failures)
+    check(done > 0, "results", "results with a job that is done", repr(opened))
+    stored = verify_results(opened.store)
     fine = "results of which every file is as it was written (see `standfast verify`)"
     check(not stored.damaged, "results", fine, f"{len(stored.damaged)} damaged files")
-    decisions = read_decisions(findings)
-    files = _write_parts(findings, decisions, private is not None)
-    _copy_results(findings, files, arrays)
+    decisions = read_decisions(opened)
+    files = _write_parts(opened, decisions, private is not None)
+    _copy_results(opened, files, arrays)
     listed = {name: {"sha256": _digest(content), "bytes": len(content)} for name, content in sorted(files.items())}
     listing = _seal(
         {
             "standfast_evidence": _SCHEMA,
             "created": _now(),
-            "results": _describe_results(findings),
+            "results": _describe_results(opened),
             "outcome": None if decisions is None else decisions.outcome,
             "files": listed,
         }
@@ -185,17 +184,16 @@ def _is_as_listed(file: Path, entry: object) -> bool:
         return hashlib.file_digest(opened, "sha256").hexdigest() == entry.get("sha256")
 
 
-def _write_parts(findings: Findings, decisions: Decisions | None, signed: bool) -> dict[str, bytes]:
+def _write_parts(results: Results, decisions: Decisions | None, signed: bool) -> dict[str, bytes]:
     """The files that are made for the pack, by name."""
     with tempfile.TemporaryDirectory() as place:
-        report = Report(findings).to_html(Path(place) / "report.html").read_bytes()
-        samples = exports.to_parquet(findings, Path(place) / "samples.parquet").read_bytes()
+        samples = exports.to_parquet(results, Path(place) / "samples.parquet").read_bytes()
     files = {
-        "report.html": report,
+        "report.html": build_html(results).encode(),
         "samples.parquet": samples,
-        "summary.csv": exports.to_csv(findings, what="summary").encode(),
-        "MODEL_CARD.md": write_model_card(findings, decisions).encode(),
-        "CROSSWALK.md": write_crosswalk(findings, decisions).encode(),
+        "summary.csv": exports.to_csv(results, what="summary").encode(),
+        "MODEL_CARD.md": write_model_card(results, decisions).encode(),
+        "CROSSWALK.md": write_crosswalk(results, decisions).encode(),
         "software.cdx.json": describe_software().encode(),
     }
     rows = ""
@@ -203,8 +201,8 @@ def _write_parts(findings: Findings, decisions: Decisions | None, signed: bool) 
         files["check.json"] = FORMATS["json"](decisions).encode()
         files["check.md"] = FORMATS["markdown"](decisions).encode()
         rows = "| `check.md`, `check.json` | the requirements: which pass, fail and are undecided |\n"
-    environment = findings.manifest.get("environment") or {}
-    title = (findings.manifest.get("about") or {}).get("title") or ""
+    environment = results.manifest.get("environment") or {}
+    title = (results.manifest.get("about") or {}).get("title") or ""
     files["README.md"] = _README.format(
         version=environment.get("standfast", "?"),
         date=_now()[:10],
@@ -215,9 +213,9 @@ def _write_parts(findings: Findings, decisions: Decisions | None, signed: bool) 
     return files
 
 
-def _copy_results(findings: Findings, files: dict[str, bytes], arrays: bool) -> None:
+def _copy_results(results: Results, files: dict[str, bytes], arrays: bool) -> None:
     """Add the stored results: the manifest, the jobs, the looks, and the arrays if they are wanted."""
-    folder = findings.store.folder
+    folder = results.store.folder
     parts = ["jobs", *(["artefacts"] if arrays else [])]
     names = ["manifest.json", *(f"{part}/{name}" for part in parts for name in folder.names(part))]
     names += [name for name in ("looks.json",) if folder.exists(name)]
@@ -225,9 +223,9 @@ def _copy_results(findings: Findings, files: dict[str, bytes], arrays: bool) -> 
         files[f"results/{name}"] = folder.read(name)
 
 
-def _describe_results(findings: Findings) -> dict[str, Any]:
+def _describe_results(results: Results) -> dict[str, Any]:
     """Digests and seeds, from the manifest."""
-    manifest = findings.manifest
+    manifest = results.manifest
     digests = {
         section: {name: (about or {}).get("digest") for name, about in (manifest.get(section) or {}).items()}
         for section in ("data", "models")
@@ -237,9 +235,9 @@ def _describe_results(findings: Findings) -> dict[str, Any]:
         "code": manifest.get("code") or {},
         "seed": manifest.get("seed"),
         "repeats": manifest.get("repeats"),
-        "jobs": findings.planned,
-        "failed": findings.failures.height,
-        "missing": findings.missing,
+        "jobs": results.planned,
+        "failed": len(results.failures),
+        "missing": results.missing,
     }
 
 

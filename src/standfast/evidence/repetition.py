@@ -21,10 +21,10 @@ import polars as pl
 
 from standfast.errors import ArgumentError, check, check_integer
 from standfast.evidence.pack import verify_pack
+from standfast.results import Results, load_results
 from standfast.study.file.imports import importing_from
 from standfast.study.file.spec import study_from
 from standfast.study.plan import Job, make_plan
-from standfast.study.results import Results, load_results
 from standfast.study.store import Store
 from standfast.study.worker import Worker
 from standfast.tensors import Array

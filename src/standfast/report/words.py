@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     import markupsafe
 
 
+class Options(dict[str, Any]):
+    """Stored options; one that is not there is None."""
+
+    def __missing__(self, key: str) -> None:
+        return None
+
+
 class Words:
     """The sentences of one metric, by its presentation."""
 
@@ -57,7 +64,7 @@ class Words:
         """What the metric asks, as a short heading; by default what it measures."""
         if old := self._outdated("question"):
             return str(old(options))
-        return self.say("question", options, self.presentation.value_spec(options))
+        return self.say("question", Options(options), self.presentation.value_spec(options))
 
     def verdict(self, facts: dict[str, Any]) -> str:
         """The answer of one data set and model, with the best and the worst explainer; empty without values.
@@ -86,7 +93,7 @@ class Words:
 
         if old := self._outdated("guide"):
             return _list_definitions(old(options))
-        return markupsafe.Markup(self._find("guide")(options))
+        return markupsafe.Markup(self._find("guide")(Options(options)))
 
     @property
     def terms(self) -> dict[str, str]:
@@ -133,7 +140,7 @@ def collect_facts(presentation: Presentation, results: MetricResults) -> dict[st
     valid = spec.select_valid(results.frame)
     return {
         "results": results,
-        "options": results.options,
+        "options": Options(results.options),
         "spec": spec,
         "ranked": results.rank() if headline is None else headline,
         "medians": results.rank(),

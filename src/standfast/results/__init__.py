@@ -1,11 +1,14 @@
-"""Stored results as typed rows: how each metric's values are read, and what they say. It shows nothing.
+"""Stored results, opened, and what they say as numbers. Nothing here shows anything.
 
-Presentations register here: those of standfast when `standfast.report` is imported, those of other packages through
-entry points.
+`load_results` opens `Results`; `summarise` makes their `Summary`, which everything that shows results reads.
+A `Presentation` says how the values of a metric are read, drawn and put into words. Those of standfast register when
+`standfast.report` is imported, those of other packages through entry points.
 """
 
+from standfast.results.failures import Failure
 from standfast.results.formatting import format_number
 from standfast.results.presentation import (
+    ConfiguredMetric,
     Contradiction,
     Detail,
     MetricResults,
@@ -16,16 +19,34 @@ from standfast.results.presentation import (
     presentation_of,
     presentations,
 )
+from standfast.results.results import Results, load_results, summarise
+from standfast.results.summary import Counts, Decision, MetricSummary, Summary, SummaryRow, Uncounted
+from standfast.results.tables import Best
+from standfast.results.verification import Verification, verify_results
 
 __all__ = [
+    "Best",
+    "ConfiguredMetric",
     "Contradiction",
+    "Counts",
+    "Decision",
     "Detail",
+    "Failure",
     "MetricResults",
+    "MetricSummary",
     "Presentation",
     "RankedGroup",
+    "Results",
+    "Summary",
+    "SummaryRow",
+    "Uncounted",
     "ValueSpec",
+    "Verification",
     "format_number",
+    "load_results",
     "metric_class",
     "presentation_of",
     "presentations",
+    "summarise",
+    "verify_results",
 ]

@@ -24,3 +24,15 @@ def find_controls(names: Sequence[str], known: Collection[str] = ()) -> list[str
     """
     found = [name for name in names if name in known or is_random(name)]
     return found if len(found) < len(names) else []
+
+
+class Explainers(list[str]):
+    """The names of a study's explainers, in its order.
+
+    Attributes:
+        controls: those that are only references. Charts draw them in grey.
+    """
+
+    def __init__(self, names: Sequence[str], controls: Collection[str] = ()) -> None:
+        super().__init__(names)
+        self.controls = [name for name in names if name in controls]

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
+import textwrap
 from collections.abc import Sequence
 
 import numpy as np
 
+from standfast.statistics.paired import Interval
+
 #: a list in words names this many; of more it gives the number
 _NAMED = 3
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+#: what stands before a number that is only a bound
+SIGNS = {None: "", "upper": "≤ ", "lower": "≥ ", "unknown": ""}
+_ASCII = {"≤": "<=", "≥": ">=", "−": "-", "∞": "inf", "–": "-", "≈": "~"}
 
 
 def join_names(names: Sequence[str], named: int = _NAMED) -> str:
@@ -79,3 +86,57 @@ def format_number(value: float | None, decimals: int | None = 2) -> str:
         return "∞" if value > 0 else "−∞"
     text = f"{value:z.4g}" if decimals is None or abs(value) >= 1e15 else f"{value:z.{decimals}f}"
     return text.replace("-", "−")
+
+
+def format_estimate(estimate: Interval | None, decimals: int | None = 2) -> str:
+    """The value of an estimate, with a sign if it is only a bound.
+
+    >>> format_estimate(Interval(-9.3, None, None, 6, 0.0, "upper", (-20.0, -9.3)))
+    '≤ −9.30'
+    """
+    return "–" if estimate is None else SIGNS[estimate.bound] + format_number(estimate.value, decimals)
+
+
+def format_interval(estimate: Interval | None, decimals: int | None = 2) -> str:
+    """The interval of an estimate in brackets, with open ends in words; empty without an interval.
+
+    >>> format_interval(Interval(0.5, 0.25, 1.0, 9, 0.95, None, (0.5, 0.5)))
+    '[0.25, 1.00]'
+    """
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return ""
+    low, high = format_number(estimate.low, decimals), format_number(estimate.high, decimals)
+    if math.isinf(estimate.low) and estimate.low_bound is not None:
+        low = f"below {format_number(estimate.low_bound, decimals)}"
+    if math.isinf(estimate.high) and estimate.high_bound is not None:
+        high = f"above {format_number(estimate.high_bound, decimals)}"
+    return f"[{low}, {high}]"
+
+
+def format_coverage(estimate: Interval) -> str:
+    """The confidence of an interval in brackets, where few samples give less than 95%."""
+    return f" ({100 * estimate.coverage:.0f}%)" if estimate.coverage < 0.945 else ""
+
+
+def to_ascii(text: str) -> str:
+    """A text with the signs of this module in ASCII, for terminals of any encoding.
+
+    >>> to_ascii("≤ −9.30, 1 in 10¹⁷")
+    '<= -9.30, 1 in 10^17'
+    """
+    for sign, plain in _ASCII.items():
+        text = text.replace(sign, plain)
+    digits = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+    return re.sub(f"[{digits}]+", lambda found: "^" + found[0].translate(str.maketrans(digits, "0123456789")), text)
+
+
+def shorten_error(error: object, width: int = 300) -> str:
+    """The first line of a stored error, without the names of standfast's own exceptions.
+
+    >>> shorten_error("ModelError: module: expected logits\\nmore")
+    'module: expected logits'
+    """
+    text = str(error).strip().partition("\n")[0]
+    for own in ("ArgumentError", "UnknownNameError", "ModelError", "SecondDerivativeError", "StandfastError"):
+        text = text.removeprefix(f"{own}: ")
+    return textwrap.shorten(text, width, placeholder=" ...")

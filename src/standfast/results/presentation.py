@@ -617,6 +617,39 @@ def presentation_of(metric: str, stored: str | None = None) -> Presentation:
     >>> presentation_of("of_another_computer", "higher").value_spec({}).direction
     'higher'
     """
+    if not presentations.loaded():
+        raise StandfastError("no presentation is registered, not even our own: import standfast.report first")
     direction: Direction = "higher" if stored == "higher" else "lower" if stored == "lower" else None
     name = next((name for name in (metric, metric.partition(":")[0]) if name in presentations), None)
     return (Presentation if name is None else presentations[name])(metric, direction)
+
+
+@dataclass(frozen=True)
+class ConfiguredMetric:
+    """A configured metric of a study.
+
+    Attributes:
+        name: its label.
+        metric: the registered name.
+        options: its configuration, as stored.
+        kind: the metric's class; None where its package is not installed here.
+        presentation: how its results are drawn and described.
+        spec: how its frame is read.
+        stored: the manifest's entry.
+        compared: whether the spec is that of `Presentation.make_comparable`, and not of the stored value.
+    """
+
+    name: str
+    metric: str
+    options: dict[str, Any]
+    kind: type[Metric] | None
+    presentation: Presentation
+    spec: ValueSpec
+    stored: dict[str, Any]
+    compared: bool = False
+
+    @property
+    def bibtex(self) -> str:
+        """The publication's BibTeX entry, or what is known of it."""
+        own = "" if self.kind is None else self.kind.bibtex
+        return own or str(self.stored.get("bibtex") or self.stored.get("citation") or "")

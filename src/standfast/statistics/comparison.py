@@ -24,7 +24,9 @@ from standfast.statistics.paired import (
     holm,
     median_interval,
     midranks,
+    shift_interval,
     signed_rank,
+    spend_level,
     subtract,
     to_bounds,
 )
@@ -275,7 +277,8 @@ class ControlTest:
         control: the best control, which is the one that the explainer is furthest from beating: of all controls it
             gives the smallest `effect`.
         count: samples with a value for the explainer and all controls.
-        difference: median of `value of the explainer - value of the control`; None without samples.
+        difference: the shift of `value of the explainer - value of the control` that the test tests (`shift_interval`),
+            with the errors of the two claims at its ends; None without samples.
         effect: matched-pairs rank-biserial correlation: 1 if the explainer is better in every sample, -1 if the control
             is.
         p_beats: p-value of the claim that the explainer is better than every control, adjusted by Holm's method for
@@ -341,31 +344,34 @@ def compare_with_controls(
     check(direction in ("higher", "lower"), "direction", "'higher' or 'lower'", repr(direction))
     columns = [names.index(name) for name in controls]
     found: list[ControlTest] = []
+    gaps: list[tuple[Array, Array]] = []
     for place, name in enumerate(names) if columns else ():
         if name in controls:
             continue
         used = ~np.isnan(values[:, [place, *columns]]).any(axis=1)
         low, high = to_bounds(values[used], flags[used], censored_side)
         bad_low, bad_high = (low, high) if direction == "lower" else (-high, -low)  # of these, less is better
-        tests = []
+        own: list[tuple[float, float, float]] = []
         for column in columns:
             gain = subtract((bad_low[:, column], bad_high[:, column]), (bad_low[:, place], bad_high[:, place]))
             p, effect, _ = signed_rank(*gain) if used.any() else (1.0, 0.0, 0)
             # the one-sided p-values from the two-sided one, of a statistic that is symmetric under the hypothesis
-            tests.append((effect, p / 2 if effect > 0 else 1 - p / 2, p / 2 if effect < 0 else 1 - p / 2))
-        best = min(range(len(columns)), key=lambda at: tests[at][0])
+            own.append((effect, p / 2 if effect > 0 else 1 - p / 2, p / 2 if effect < 0 else 1 - p / 2))
+        best = int(np.argmin([effect for effect, _, _ in own]))
         column = columns[best]
-        difference = None
-        if used.any():
-            gap = subtract((low[:, place], high[:, place]), (low[:, column], high[:, column]))
-            difference = median_interval(*gap, 1 - level)
-        every, some = max(test[1] for test in tests), min(1.0, len(tests) * min(test[2] for test in tests))
-        own = (int(used.sum()), difference, tests[best][0], every, some, level)
-        found.append(ControlTest(name, controls[best], *own))
+        gaps.append(subtract((low[:, place], high[:, place]), (low[:, column], high[:, column])))
+        every, some = max(test[1] for test in own), min(1.0, len(own) * min(test[2] for test in own))
+        found.append(ControlTest(name, controls[best], int(used.sum()), None, own[best][0], every, some, level))
     if not found:
         return []
-    beats, worse = (holm(np.asarray(ps)) for ps in zip(*((t.p_beats, t.p_worse) for t in found), strict=True))
-    return [replace(t, p_beats=float(b), p_worse=float(w)) for t, b, w in zip(found, beats, worse, strict=True)]
+    beats, worse = (np.asarray(ps) for ps in zip(*((t.p_beats, t.p_worse) for t in found), strict=True))
+    errors = spend_level(beats, level), spend_level(worse, level) / len(columns)
+    below, above = errors if direction == "higher" else errors[::-1]
+    tests = []
+    for at, (test, p_beats, p_worse) in enumerate(zip(found, holm(beats), holm(worse), strict=True)):
+        difference = shift_interval(*gaps[at], float(below[at]), float(above[at])) if test.count else None
+        tests.append(replace(test, p_beats=float(p_beats), p_worse=float(p_worse), difference=difference))
+    return tests
 
 
 def _format_p(p: float, sign: str = "=") -> str:

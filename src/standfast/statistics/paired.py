@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, Protocol
 
 import numpy as np
 
 from standfast.errors import check
 from standfast.statistics.bootstrap import intervals_of_means
-from standfast.statistics.distributions import binomial_cdf, f_tail, normal_cdf
+from standfast.statistics.distributions import binomial_cdf, f_tail, normal_cdf, normal_quantile
 from standfast.tensors import Array
 
 Side = Literal["upper", "lower"]
@@ -272,6 +273,57 @@ def signed_rank(low: Array, high: Array | None = None) -> tuple[float, float, in
     return float(min(1.0, 2 * tail)), effect, untied
 
 
+def shift_interval(low: Array, high: Array, below: float, above: float) -> Interval:
+    """The shift of differences (n,) known to lie in `[low, high]`: what the signed-rank test tests, with its interval.
+
+    The shift is the median of the means of all pairs of differences, each with itself included (Hodges and Lehmann
+    1963). Its interval has the shifts that the test does not reject (Moses 1965), so it excludes 0 where the test does,
+    except for ties: the interval is that of the test without ties.
+
+    Args:
+        low, high: bounds of each difference.
+        below, above: the errors of the lower and of the upper end; the confidence is 1 - below - above.
+
+    >>> shift_interval(np.array([1.0, 2.0, 3.0, 4.0, 5.0, 7.0]), np.array([1.0, 2.0, 3.0, 4.0, 5.0, 7.0]), 0.025, 0.025)
+    Interval(value=3.5, low=1.0, high=7.0, count=6, coverage=0.95, bound=None, between=(3.5, 3.5), ...)
+    """
+    count = len(low)
+    first, second = np.triu_indices(count)
+    with np.errstate(invalid="ignore"):  # minus infinity and infinity have no mean, so nothing is known of it
+        lows, highs = ((end[first] + end[second]) / 2 for end in (low, high))
+    lows = np.sort(np.where(np.isnan(lows), -math.inf, lows))
+    highs = np.sort(np.where(np.isnan(highs), math.inf, highs))
+    least, most = _median_of_sorted(lows), _median_of_sorted(highs)
+    bound: Literal["unknown"] | None = None if least == most else "unknown"
+    value = most if bound is None else math.nan
+    starts, ends = (_count_rejected(count, error) for error in (below, above))
+    start = float(lows[starts - 1]) if starts else -math.inf
+    end = float(highs[len(highs) - ends]) if ends else math.inf
+    return Interval(value, start, end, count, 1 - below - above, bound, (least, most))
+
+
+def _count_rejected(count: int, error: float) -> int:
+    """How many of the smallest means of pairs lie outside of an interval with this error at its end; 0 if none can."""
+    pairs = count * (count + 1) // 2
+    if count > EXACT_DIFFERENCES:
+        deviation = math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
+        return max(0, math.floor(pairs / 2 + float(normal_quantile(error)) * deviation))
+    chance = _signed_rank_chances(count)
+    return int(np.searchsorted(np.cumsum(chance), error + 1e-12, side="right"))
+
+
+@cache
+def _signed_rank_chances(count: int) -> Array:
+    """The probability of every sum of the positive ranks of so many differences without ties, under the hypothesis."""
+    chance = np.zeros(count * (count + 1) // 2 + 1)
+    chance[0] = 1.0
+    for rank in range(1, count + 1):
+        shifted = chance[:-rank] / 2
+        chance /= 2
+        chance[rank:] += shifted
+    return chance
+
+
 def holm(p_values: Array) -> Array:
     """Holm's (1979) adjusted p-values.
 
@@ -282,6 +334,20 @@ def holm(p_values: Array) -> Array:
     adjusted = np.empty(len(order))
     adjusted[order] = np.maximum.accumulate(p_values[order] * np.arange(len(order), 0, -1))
     return np.minimum(adjusted, 1.0)
+
+
+def spend_level(p_values: Array, level: float) -> Array:
+    """The level at which Holm's method tests each p-value: what it rejects is at most that, and the others are more.
+
+    >>> spend_level(np.array([0.001, 0.9, 0.5]), 0.06)
+    array([0.02, 0.03, 0.03])
+    """
+    order = np.argsort(p_values, kind="stable")
+    rejected = int((holm(p_values) <= level).sum())
+    left = len(p_values) - np.minimum(np.arange(len(p_values)), rejected)
+    found = np.empty(len(p_values))
+    found[order] = level / left
+    return found
 
 
 def check_values(values: Array, censored: Array | None, side: str, axes: int) -> tuple[Array, Array]:

@@ -112,7 +112,7 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Summary:
+class RunSummary:
     """What a run did: the number of all jobs, of those done before and done now, the failed jobs, and the seconds."""
 
     planned: int
@@ -132,7 +132,7 @@ def run_grid(
     progress: Callable[[Progress], None] | None = None,
     folder: Path | None = None,
     origin: str | None = None,
-) -> Summary:
+) -> RunSummary:
     """Evaluate a grid, and store each job when it ends.
 
     Jobs that the store has are not done again. If a job fails, its traceback is stored and the other jobs continue; the
@@ -169,7 +169,7 @@ def _run_plan(
     progress: Callable[[Progress], None] | None,
     folder: Path | None,
     origin: str | None,
-) -> Summary:
+) -> RunSummary:
     store.sweep()
     here = environment(folder)
     # if it is damaged or of another version, this raises an error, and nothing is overwritten
@@ -238,7 +238,7 @@ def _run_plan(
         store.compact([job.identity for job in plan.jobs])
     seconds = time.monotonic() - began
     logger.info("%d jobs done, %d failed, in %.1f s", number - len(failed), len(failed), seconds)
-    return Summary(len(plan.jobs), earlier, number - len(failed), failed, seconds)
+    return RunSummary(len(plan.jobs), earlier, number - len(failed), failed, seconds)
 
 
 def _outcomes(executor: Executor, grid: Grid, store: Store, pending: Sequence[Job], tell: Tell) -> Any:

@@ -35,6 +35,8 @@ from standfast.study.folders import Folder, LocalFolder, open_folder
 from standfast.study.seals import EMPTY_SEAL, fill_seal, read_seal
 
 SCHEMA = 2
+#: what every row of results and every record of a job begins with
+COORDINATES = ("data", "model", "explainer", "label", "metric", "repeat")
 _KEY = "standfast"
 _LARGE = 10**9
 _DONE, _FAILED = ".parquet", ".failed.parquet"

@@ -16,8 +16,7 @@ from standfast.metrics import Metric
 from standfast.model import Model
 from standfast.study.grid import Grid
 from standfast.study.plan import Job, inputs_for, job_seed
-from standfast.study.results import COORDINATES
-from standfast.study.store import JobFiles, pack, pack_failure
+from standfast.study.store import COORDINATES, JobFiles, pack, pack_failure
 
 #: how many models a worker keeps on its device; jobs are ordered by model
 _KEPT = 2

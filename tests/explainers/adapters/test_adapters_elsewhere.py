@@ -509,7 +509,7 @@ def test_a_study_takes_explainers_of_other_packages(tmp_path: Any, stand_ins: No
     assert study.plain()["explainers"]["ig"] == {"name": "captum:IntegratedGradients", "n_steps": 4}
     found = standfast.run_study(study, tmp_path / "results", progress=False)
     assert found.failures == []
-    assert set(found.results.samples["explainer"]) == set(content["explainers"])
+    assert set(found.samples["explainer"]) == set(content["explainers"])
     listed = study_from(
         content | {"explainers": ["captum:Saliency", {"captum:Saliency": {"abs": False}}, "lrp"]}, tmp_path
     )

@@ -367,7 +367,7 @@ def test_the_layer_is_in_results() -> None:
     assert "to 'dense.layers.2', 4 layers concatenated" in metric(dense, "guided_gradcam", x).choices["layer"]
     layers = {"cam": "gradcam", "plain": "saliency", "captum": hx.from_captum(ca.LayerGradCam)}
     found = standfast.evaluate(model, layers, x, [metric], progress=False, controls=False)
-    jobs = dict(found.results.jobs.select("explainer", "choices").unique().rows())
+    jobs = dict(found.jobs.select("explainer", "choices").unique().rows())
     assert jobs == {"cam": "layer 'b' (8 x 10 positions)", "plain": None, "captum": "layer 'b' (8 x 10 positions)"}
 
 

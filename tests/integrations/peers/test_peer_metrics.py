@@ -340,11 +340,11 @@ def test_a_study_with_their_metrics_and_ours(tmp_path: Path) -> None:
     assert study_from(study.plain()).plain() == study.plain()
     found = standfast.run_study(file, out=tmp_path / "results", progress=False)
     assert found.failures == []
-    frame = found.results.samples
+    frame = found.samples
     assert frame.height == 2 * 2 * 5
     theirs = frame.filter(frame["label"].is_in(names))
     assert theirs["score"].is_finite().all()
-    again = standfast.run_study(write(tmp_path, per_job=1), out=tmp_path / "others", progress=False).results.samples
+    again = standfast.run_study(write(tmp_path, per_job=1), out=tmp_path / "others", progress=False).samples
     order = ["label", "explainer", "sample"]
     assert (
         theirs.sort(order)["score"].to_list()
@@ -371,7 +371,7 @@ def test_the_page_about_both_runs() -> None:
         warnings.filterwarnings("ignore", category=UserWarning, module=r"(captum|quantus)(\.|$)")
         for _, block in code[1:]:
             exec(block, namespace)
-    assert all(len(values) == 2 for values in namespace["found"].results.samples.partition_by("label", "explainer"))
+    assert all(len(values) == 2 for values in namespace["found"].samples.partition_by("label", "explainer"))
     results = namespace["together"]["worst case"].results
     assert results[0].status == ("ok", "ok")
     assert namespace["scores"].shape == (2,)

@@ -572,7 +572,7 @@ def test_a_study_stores_what_the_numbers_of_the_whole_data_set_need(
     )
     assert done.failures == []
     assert {"area_top", "area_bottom", "no_positive", "std_error"} <= set(done.frame("corruption_curve").columns)
-    (view,) = Contents(done.results).views("corruption_curve")
+    (view,) = Contents(done).views("corruption_curve")
     names = ("drop_top", "drop_bottom", "corrupted_share", "fractions")
     stored = Curves.from_stored(arrays for _, arrays in view.lines("saliency", names, 100))
     direct = metric(lenet, "saliency", x)

@@ -241,7 +241,7 @@ def test_evaluate_of_a_data_set_finds_regions_by_their_name(tmp_path: Path) -> N
     metric = RelevanceLocalisation(data.extras["blocks"])
     for name in explainers:
         alone = metric(model, name, data.inputs, generator=torch.Generator().manual_seed(0))
-        rows = named.results.samples.filter(explainer=name).sort("sample")
+        rows = named.samples.filter(explainer=name).sort("sample")
         assert rows["mass_accuracy"].to_list() == alone.mass_accuracy.tolist()
         assert rows["pointing_hit"].to_list() == alone.pointing_hit.tolist()
         assert rows["chance"].to_list() == [12 / 72] * 6

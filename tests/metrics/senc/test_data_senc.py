@@ -291,7 +291,7 @@ def test_a_study_cuts_label_maps_with_the_samples(per_job: int) -> None:
         network, ["saliency"], x, [metric], progress=False, samples_per_job=per_job, controls=False
     )
     assert found.failures == []
-    assert found.results.samples.sort("sample").select(direct.columns).equals(direct)
+    assert found.samples.sort("sample").select(direct.columns).equals(direct)
 
 
 def test_label_maps_for_another_number_of_samples_are_refused() -> None:

@@ -21,10 +21,9 @@ from typer.testing import CliRunner
 
 import standfast
 from standfast.cli import app
-from standfast.findings import as_findings
-from standfast.report import Report, exports
+from standfast.report import exports
 from standfast.report.presentation.coarse_to_fine.corruption_curve import _format_percent
-from standfast.study.results import Results
+from standfast.results import Results
 
 AWKWARD = r"[a]*_b % & $ # {} ~ ^ \ <x> |"
 
@@ -139,9 +138,9 @@ def test_nothing_printed_has_a_minus_before_a_zero(tmp_path: Path) -> None:
         builder.worst(name, [end * n for n in range(8)])
         builder.other(name, [-0.0] * 8)
     source = builder.results()
-    page = Report(source).to_html(tmp_path / "page.html").read_text()
+    page = source.to_html(tmp_path / "page.html").read_text()
     text = re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", page, flags=re.S)
-    for found in (str(as_findings(source)), exports.to_latex(source), text):
+    for found in (str(source), exports.to_latex(source), text):
         assert re.search(r"\b0\.00", found)
         assert not re.search(r"(?<![\w.])[-−]0(\.0+)?%?(?![\w.])", found)
     assert _format_percent(-0.004) == "0%"
@@ -236,7 +235,7 @@ def test_csv_and_parquet_read_back(results: Results, tmp_path: Path) -> None:
 
 def test_all_that_stands_for_results_is_taken(results: Results) -> None:
     expected, folder = exports.summary(results), results.store.folder.address
-    for source in (results.store, folder, Path(folder), Report(folder), Report(results)):
+    for source in (results.store, folder, Path(folder), results):
         assert exports.summary(source).equals(expected)
     with pytest.raises(standfast.ArgumentError, match="source: expected Results"):
         exports.summary(3)  # type: ignore[arg-type]

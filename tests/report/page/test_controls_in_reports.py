@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import standfast
 from standfast.errors import ArgumentError
-from standfast.report.page.verdicts import describe_controls
+from standfast.report.sentences import say
 from standfast.statistics.comparison import compare_with_controls
 
 
@@ -29,7 +29,7 @@ def setting() -> tuple[standfast.Model, Tensor]:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> standfast.Evaluation:
+def found(tmp_path_factory: pytest.TempPathFactory) -> standfast.Results:
     model, x = setting()
     metrics = ["aopc:samples=2,steps=8,region=1,score=logit", "max_sensitivity:samples=2"]
     return standfast.evaluate(
@@ -44,7 +44,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> standfast.Evaluation:
     )
 
 
-def test_metrics_that_say_something_about_the_model_evaluate_controls(found: standfast.Evaluation) -> None:
+def test_metrics_that_say_something_about_the_model_evaluate_controls(found: standfast.Results) -> None:
     frame = found.frame()
     by_metric = {
         label: set(frame.filter(pl.col("label") == label)["explainer"]) for label in ("aopc", "max_sensitivity")
@@ -55,7 +55,7 @@ def test_metrics_that_say_something_about_the_model_evaluate_controls(found: sta
     assert found.failures == []
 
 
-def test_controls_are_neither_ranked_nor_named_best(found: standfast.Evaluation) -> None:
+def test_controls_are_neither_ranked_nor_named_best(found: standfast.Results) -> None:
     assert found.best()["aopc"].explainers == ("good",)
     table = found.table().filter(metric="aopc")
     verdicts = dict(zip(table["explainer"], table["verdict"], strict=True))
@@ -63,7 +63,7 @@ def test_controls_are_neither_ranked_nor_named_best(found: standfast.Evaluation)
     assert all(verdicts[name] is None for name in ("random", "input_copy", "edges", "randomised:good", "poor"))
 
 
-def test_the_table_says_who_beats_the_controls(found: standfast.Evaluation) -> None:
+def test_the_table_says_who_beats_the_controls(found: standfast.Results) -> None:
     table = found.table()
     rows = {(row["metric"], row["explainer"]): row for row in table.to_dicts()}
     assert rows["aopc", "good"]["against_controls"] == "beats"
@@ -134,7 +134,7 @@ def test_few_samples_and_missing_values() -> None:
     values = np.array([[2.0, 1.0, np.nan], [3.0, 1.0, 0.0], [4.0, 1.0, 0.0], [5.0, 1.0, 0.0]])
     tests = compare_with_controls(values, ["a", "b", "c"], ["b", "c"], "higher")
     assert (tests[0].count, tests[0].verdict) == (3, "undecided")
-    assert describe_controls(tests) == "3 samples are too few to show that an explainer beats its controls."
+    assert say("controls", tests, None) == "3 samples are too few to show that an explainer beats its controls."
     assert compare_with_controls(values, ["a", "b", "c"], [], "higher") == []
     nothing = compare_with_controls(np.full((2, 2), np.nan), ["a", "b"], ["b"], "higher")
     assert (nothing[0].count, nothing[0].verdict, nothing[0].difference) == (0, "undecided", None)

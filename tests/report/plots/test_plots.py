@@ -14,8 +14,11 @@ import torch
 import standfast
 from standfast.data import Dataset
 from standfast.errors import ArgumentError, MissingExtraError
-from standfast.report.plots import Bar, Panel, plot_panels
+from standfast.report.plots import plot_panels
 from standfast.report.plots.canvas import ESTIMATE, REFERENCE
+from standfast.results import ConfiguredMetric, Decision, MetricSummary, Presentation, SummaryRow, ValueSpec
+from standfast.results.controls import Explainers
+from standfast.statistics.paired import Interval
 
 matplotlib.use("Agg")
 
@@ -190,9 +193,16 @@ def test_findings_draw_a_panel_for_each_metric(digits: Dataset, lenet: standfast
 
 
 def test_open_ends_bounds_and_missing_values_are_drawn() -> None:
-    bars = (Bar("a", -30.0, -np.inf, -20.0, "upper", "*"), Bar("b"), Bar("c", -9.0, -10.0), Bar("d", control=True))
-    panels = [Panel("$p$", "ln P", "lower", bars)] * 5
-    axes = draw(plot_panels(panels))
+    spec = ValueSpec("a probability", "ln P", "lower")
+    bound = Interval(-30.0, -np.inf, -20.0, 6, 0.95, "upper", (-np.inf, -30.0))
+    exact = Interval(-9.0, -10.0, None, 6, 0.95, None, (-9.0, -9.0))
+    rows = tuple(
+        SummaryRow("d", "m", name, "$p$", "p", spec, "median", estimate)
+        for name, estimate in (("a", bound), ("b", None), ("c", exact))
+    )
+    metric = ConfiguredMetric("$p$", "p", {}, None, Presentation("p"), spec, {})
+    panel = MetricSummary("d", "m", metric, rows, None, Decision("unable", "few explainers"))
+    axes = draw(plot_panels([panel] * 5, Explainers(["a", "b", "c", "d"], ["d"])))
     assert len(axes) == 5
     assert len({a.get_position().y0 for a in axes}) == 2  # three and two, not four and one
     arrow = [line for line in axes[0].lines if line.get_marker() == "<"]

@@ -54,7 +54,7 @@ def found(lenet: standfast.Model, digits: standfast.data.Dataset, tmp_path_facto
     metrics = {name: metric for name, (metric, *_) in FIRST.items()}
     run = standfast.evaluate(lenet, ["input_x_gradient"], digits[:3].inputs, metrics, out=out, progress=False)
     assert run.failures == []
-    return Contents(run.results)
+    return Contents(run)
 
 
 def rules(chart: Chart) -> list[float]:

@@ -69,7 +69,7 @@ def test_a_plug_in_brings_its_presentation(tmp_path: Path) -> None:
     page = builder.page()
     for text in ("How much it wobbles.", "Lower is steadier.", "3 wobbles", 'aria-label="Wobbles"', "9.5"):
         assert text in page, text
-    (entry,) = exports.rows.list_entries(builder.results())
+    (entry,) = exports.rows.list_rows(builder.results())
     assert (entry.spec.title, entry.spec.direction) == ("How much it wobbles", "lower")
     assert type(presentation_of("worst_case")).__module__.startswith("standfast.")  # ours cannot be replaced
 

@@ -10,7 +10,6 @@ from standfast.report.charts.base import (
     INK,
     REFERENCE,
     Chart,
-    Explainers,
     Gallery,
     GalleryRow,
     IntervalBar,
@@ -27,6 +26,7 @@ from standfast.report.charts.ridge_plot import Ridge, draw_ridges
 from standfast.report.charts.strip_plot import draw_intervals, draw_strips
 from standfast.report.charts.sweep_plot import Track, choose_styles_of_explainers, choose_styles_of_values, draw_sweep
 from standfast.report.charts.table import Table, TableCell
+from standfast.results.controls import Explainers
 
 #: the parts of a section of the report
 Figure = Chart | Gallery | Table | Underpowered

@@ -8,10 +8,11 @@ shape and dash in the whole report, and no chart distinguishes explainers by col
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from standfast.results.controls import Explainers
 from standfast.tensors import Array
 
 #: Okabe and Ito's colours without yellow, and three of Paul Tol's; colour-blind readers can distinguish them
@@ -265,18 +266,6 @@ def wrap_name(name: str, width: int = 16) -> list[str]:
         return [name]
     cut = min(places, key=lambda i: abs(i - len(name) / 2))
     return [name[:cut], name[cut:].lstrip(" ")]
-
-
-class Explainers(list[str]):
-    """The names of a study's explainers, in its order.
-
-    Attributes:
-        controls: those that are only references. Charts draw them in grey.
-    """
-
-    def __init__(self, names: Sequence[str], controls: Collection[str] = ()) -> None:
-        super().__init__(names)
-        self.controls = [name for name in names if name in controls]
 
 
 def choose_style(explainers: Sequence[str], name: str) -> tuple[str, str, tuple[int, ...]]:

@@ -1,6 +1,6 @@
 """Results for other programs: data frames, CSV and Parquet files, LaTeX tables, and numbers for experiment trackers.
 
-Every function takes the value of `evaluate` or `run_study`, opened `Results`, a `Report`, or the address of results.
+Every function takes `Results`, which `evaluate`, `run_study` and `load_results` return, or the address of results.
 `frame`, `summary` and the functions that use them also take the `Result` of one metric. There are two forms of export:
 
 - `"samples"`: one row per data, model, explainer, configured metric, repeat and sample, all columns;
@@ -37,17 +37,16 @@ from typing import TYPE_CHECKING, Literal
 import polars as pl
 
 from standfast.errors import MissingExtraError, check
-from standfast.findings import Entry, Statistic
 from standfast.metrics.result import Result
 from standfast.report.exports.latex import format_table
-from standfast.report.exports.rows import Source, list_entries, open_results, summary_frame
+from standfast.report.exports.rows import Source, list_rows, make_frame, open_results
 from standfast.report.exports.trackers import Sink, name_scalars, send_scalars
+from standfast.results.summary import Statistic
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "Entry",
     "Sink",
     "Source",
     "frame",
@@ -84,7 +83,7 @@ def summary(
     Raises:
         ArgumentError: no such label; a mean of censored values.
     """
-    return summary_frame(list_entries(source, statistic, labels))
+    return make_frame(list_rows(source, statistic, labels))
 
 
 def frame(source: Source | Result, what: What = "samples", statistic: Statistic = "median") -> pl.DataFrame:
@@ -157,7 +156,7 @@ def to_latex(
     Raises:
         ArgumentError: no such label; no results; a mean of censored values.
     """
-    text = format_table(list_entries(source, statistic, labels), caption, label, intervals)
+    text = format_table(list_rows(source, statistic, labels), caption, label, intervals)
     if path is not None:
         _write(path, text.encode())
     return text
@@ -192,7 +191,7 @@ def log_scalars(
     Raises:
         ArgumentError: the sink has none of these methods.
     """
-    named = {prefix + name: value for name, value in name_scalars(list_entries(source, statistic, labels)).items()}
+    named = {prefix + name: value for name, value in name_scalars(list_rows(source, statistic, labels)).items()}
     send_scalars(named, sink, step)
     return named
 

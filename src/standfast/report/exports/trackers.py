@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from standfast.errors import ArgumentError
-from standfast.findings import Entry
+from standfast.results.summary import SummaryRow
 
 
 @runtime_checkable
@@ -41,29 +41,29 @@ class LogSink(Protocol):
 Sink = MetricsSink | ScalarSink | LogSink
 
 
-def name_scalars(found: Sequence[Entry]) -> dict[str, float]:
+def name_scalars(found: Sequence[SummaryRow]) -> dict[str, float]:
     """Finite numbers by name: `label/explainer/median`, `.../low`, `.../high`, `.../count`, `.../mean_rank`.
 
     The names begin with the data set and the model where there are several of either. A bound is never called a median:
     a censored median is `.../median_at_most` or `.../median_at_least`. An open end of an interval is left out.
     """
-    many_data = len({entry.data for entry in found}) > 1
-    many_models = len({entry.model for entry in found}) > 1
+    many_data = len({row.data for row in found}) > 1
+    many_models = len({row.model for row in found}) > 1
     named: dict[str, float] = {}
-    for entry in found:
-        where = [entry.data] * many_data + [entry.model] * many_models + [entry.label] + [entry.explainer]
+    for row in found:
+        where = [row.data] * many_data + [row.model] * many_models + [row.label] + [row.explainer]
         name = "/".join(_clean(part) for part in where if part)
-        middle = entry.middle
-        if middle is None:
+        estimate = row.estimate
+        if estimate is None:
             named[f"{name}/count"] = 0.0
             continue
-        bound = {None: "", "upper": "_at_most", "lower": "_at_least", "unknown": "_unknown"}[middle.bound]
+        bound = {None: "", "upper": "_at_most", "lower": "_at_least", "unknown": "_unknown"}[estimate.bound]
         values = {
-            f"{entry.statistic}{bound}": middle.value,
-            "low": middle.low,
-            "high": middle.high,
-            "count": float(middle.count),
-            "mean_rank": entry.mean_rank,
+            f"{row.statistic}{bound}": estimate.value,
+            "low": estimate.low,
+            "high": estimate.high,
+            "count": float(estimate.count),
+            "mean_rank": row.mean_rank,
         }
         named |= {f"{name}/{k}": value for k, value in values.items() if value is not None and math.isfinite(value)}
     return named

@@ -9,8 +9,8 @@ from standfast.report.charts import Chart
 from standfast.report.page.overview import draw_agreement, draw_differences, draw_medians
 from standfast.report.page.render import render_files
 from standfast.report.page.sweeps import compare_models, compare_options
-from standfast.report.views import Contents, with_safe_names
-from standfast.study.results import Results
+from standfast.report.views import Contents, draw_figures, draw_figures_over_data, with_safe_names
+from standfast.results import Results
 
 
 def render_charts(results: Results) -> Iterator[tuple[str, bytes]]:
@@ -47,10 +47,10 @@ def _draw_charts(contents: Contents) -> Iterator[tuple[tuple[str, ...], Chart]]:
                         yield tuple(filter(None, (place, section.title, part.data, part.model))), figure
     for known in contents.labels.values():
         for view in contents.views(known.name):
-            for figure in known.figures(view):
+            for figure in draw_figures(known, view):
                 if isinstance(figure, Chart):
                     yield ("metric", known.name, view.data, view.model), figure
-        for figure in known.figures_over_data(list(contents.views(known.name))):
+        for figure in draw_figures_over_data(known, list(contents.views(known.name))):
             if isinstance(figure, Chart):
                 yield ("metric", known.name, "across"), figure
 

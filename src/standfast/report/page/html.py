@@ -14,7 +14,7 @@ from typing import Any
 from standfast.report.charts import Chart, Figure, Gallery, GalleryRow, Table, Underpowered
 from standfast.report.page import methods
 from standfast.report.page.drawings import draw_row
-from standfast.report.page.failures import describe_failures, describe_misfits, group_failures
+from standfast.report.page.failures import group_failures
 from standfast.report.page.glossary import Glossary
 from standfast.report.page.overview import (
     Matrix,
@@ -28,12 +28,12 @@ from standfast.report.page.render import RenderedChart, bundle_scripts, render_f
 from standfast.report.page.sample_explorer import encode_rows
 from standfast.report.page.sweeps import SectionList, compare_models, compare_options
 from standfast.report.page.verdicts import answer_question, choose_example
-from standfast.report.views import ConfiguredMetric, Contents, show_unsafe, with_safe_names
+from standfast.report.sentences import describe_failures, describe_misfits
+from standfast.report.views import Contents, draw_figures, draw_figures_over_data, show_unsafe, with_safe_names
 from standfast.report.words import mark_up, words_of
-from standfast.results import MetricResults
+from standfast.results import ConfiguredMetric, MetricResults, Results
 from standfast.results.controls import is_random
 from standfast.results.formatting import join_names
-from standfast.study.results import Results
 
 #: how many warnings, and how many failures, the page lists
 LISTED = 50
@@ -131,8 +131,8 @@ class Page:
         parts = []
         for view in views:
             where = self.contents.where(view.data, view.model)
-            parts.append(self.make_part(where, label.figures(view), view.bounds, partial(self._link, view)))
-        parts.append(self.make_part("All data sets", label.figures_over_data(views), bounds, self._count))
+            parts.append(self.make_part(where, draw_figures(label, view), view.bounds, partial(self._link, view)))
+        parts.append(self.make_part("All data sets", draw_figures_over_data(label, views), bounds, self._count))
         return [part for part in parts if part]
 
     def draw_example(self, data: str, model: str) -> dict[str, Any] | None:
@@ -257,7 +257,7 @@ def _context(contents: Contents) -> dict[str, Any]:
     models = content.make_sections(compare_models(contents), "models")
     rows, count = encode_rows(contents, content.links)
     about = contents.manifest.get("about") or {}
-    failures = contents.results.failures.rows(named=True)
+    failures = contents.results.failures
     grouped, tally = group_failures(failures), methods.count_rows(contents)
     return {
         "title": str(about.get("title") or "How far the explanations hold"),
@@ -279,7 +279,9 @@ def _context(contents: Contents) -> dict[str, Any]:
         "more_warnings": max(0, len(contents.warnings) - LISTED),
         "failures": grouped[:LISTED],
         "more_failures": max(0, len(grouped) - LISTED),
-        "reasons": [textwrap.shorten(each, 200, placeholder=" ...") for each in describe_failures(contents.results)],
+        "reasons": [
+            textwrap.shorten(each, 200, placeholder=" ...") for each in describe_failures(contents.results.summary)
+        ],
         "left_out": describe_misfits(contents.manifest.get("misfits") or {}),
         "cautions": Counter(kind for kind, _ in contents.warnings),
         "failed": len(failures),

@@ -13,10 +13,11 @@ import polars as pl
 
 from standfast.report.charts import Chart, Underpowered, draw_heatmap, draw_intervals, draw_mean_ranks
 from standfast.report.charts import IntervalBar as ChartInterval
-from standfast.report.summary import Cell, estimate, summarise_rows
-from standfast.report.views import ConfiguredMetric, Contents
+from standfast.report.page.cells import Cell, describe_row
+from standfast.report.views import Contents
 from standfast.results.formatting import format_number
-from standfast.statistics.comparison import Comparison, count_needed
+from standfast.results.summary import MetricSummary, SummaryRow
+from standfast.statistics.comparison import count_needed
 from standfast.statistics.ranking import Agreement
 
 
@@ -53,44 +54,25 @@ class Matrix:
 
 def build_matrix(contents: Contents, data: str, model: str, names: Sequence[str] = ()) -> Matrix:
     """The overview of one data set and model, over all labels or over those of these names."""
-    labels = [label for name, label in contents.labels.items() if not names or name in names]
-    failures, comparisons = contents.results.failures, contents.comparisons
-    here = (pl.col("data") == data) & (pl.col("model") == model)
-    failed: dict[tuple[str, str], int] = {}
-    if len(failures):
-        counted = failures.filter(here).group_by("explainer", "label").len()
-        failed = {(explainer, label): int(count) for explainer, label, count in counted.iter_rows()}
+    summary = contents.results.summary
+    metrics = [each for each in summary.select(data, model) if not names or each.label in names]
     rows: list[tuple[str, list[Entry]]] = []
-    for name in contents.explainers:
-        entries = []
-        for label in labels:
-            rows_of_name = contents.rows(data, model, label.name, name)
-            found = summarise_rows(label, rows_of_name, failed.get((name, label.name), 0))
-            entries.append(_rank_cell(found, name, comparisons.get((data, model, label.name))))
+    for name in summary.explainers:
+        entries = [_make_entry(contents, each, each.find_row(name)) for each in metrics]
         if any(entry.cell is not None for entry in entries):
             rows.append((name, entries))
-    uneven = [label.name for label in labels if _has_uneven_samples(contents, label, data, model)]
-    return Matrix(data, model, rows, uneven)
+    return Matrix(data, model, rows, [each.label for each in metrics if each.uneven])
 
 
-def _rank_cell(found: Cell | None, name: str, comparison: Comparison | None) -> Entry:
-    if comparison is None or name not in comparison.names or comparison.count == 0:
-        return Entry(found)
-    place = comparison.names.index(name)
-    first = comparison.decided and place in comparison.winner_set
-    return Entry(found, float(comparison.mean_ranks[place]), bool(first))
-
-
-def _has_uneven_samples(contents: Contents, label: ConfiguredMetric, data: str, model: str) -> bool:
-    frame = contents.frame(data, model, label.name)
-    if not len(frame):
-        return False
-    rows = label.spec.select_valid(frame)
-    samples = {
-        tuple(rows.filter(pl.col("explainer") == name).select("repeat", "sample").sort("repeat", "sample").rows())
-        for name in frame["explainer"].unique()
-    }
-    return len(samples) > 1
+def _make_entry(contents: Contents, metric: MetricSummary, row: SummaryRow | None) -> Entry:
+    if row is None:
+        return Entry(None)
+    rows = contents.rows(row.data, row.model, row.label, row.explainer)
+    fine = rows.filter(pl.col("status") == "ok") if len(rows) else rows
+    own = metric.metric.presentation
+    remarks = [detail.text for detail in own.details(fine, metric.metric.options)] if len(rows) else []
+    remarks += own.remarks(fine, metric.metric.options) if len(rows) else []
+    return Entry(describe_row(row, remarks), row.mean_rank, row.verdict in ("best", "tied"))
 
 
 def draw_medians(contents: Contents, data: str, model: str) -> list[tuple[str, Chart]]:
@@ -98,28 +80,26 @@ def draw_medians(contents: Contents, data: str, model: str) -> list[tuple[str, C
 
     The best, and all that are not shown to be worse, have a star where any difference is demonstrated.
     """
-    here = [label for label in contents.labels if len(contents.frame(data, model, label))]
-    present = {name for label in here for name in contents.frame(data, model, label)["explainer"].unique()}
+    here = [each for each in contents.results.summary.select(data, model) if any(row.counts.rows for row in each.rows)]
+    present = {row.explainer for each in here for row in each.rows if row.counts.rows}
     charts = []
-    for label in (contents.labels[name] for name in here):
-        entries = []
-        for name in (each for each in contents.explainers if each in present):
-            rows = contents.rows(data, model, label.name, name)
-            if name in contents.controls and not len(rows):
+    for each in here:
+        entries, best = [], []
+        for name in (name for name in contents.explainers if name in present):
+            row = each.find_row(name)
+            if name in contents.controls and (row is None or not row.counts.rows):
                 continue  # a metric of stability does not evaluate controls
-            middle = estimate(label.spec, rows)
+            middle = None if row is None else row.estimate
             entries.append(
                 ChartInterval(name, math.nan, None, None)
                 if middle is None
                 else ChartInterval(name, middle.value, middle.low, middle.high, middle.bound is not None)
             )
-        spec, comparison = label.spec, contents.comparisons.get((data, model, label.name))
-        best: list[str] = []
-        if comparison is not None and comparison.decided:
-            best = [comparison.names[place] for place in comparison.winner_set]
+            best += [name] if row is not None and row.verdict in ("best", "tied") else []
+        spec = each.metric.spec
         chart = draw_intervals(entries, contents.explainers, spec.title, spec.axis, spec.direction, spec.good, best)
         if chart is not None:
-            charts.append((label.name, chart))
+            charts.append((each.label, chart))
     return charts
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import polars as pl
 
 from standfast.report.page.render import escape_script
-from standfast.report.views import ConfiguredMetric, Contents
-from standfast.study.results import COORDINATES
+from standfast.report.views import Contents
+from standfast.results import ConfiguredMetric
+from standfast.study.store import COORDINATES
 
 #: columns with a place of their own in the table
 _KNOWN = {

@@ -17,8 +17,8 @@ from standfast.report.charts import (
     draw_sweep,
 )
 from standfast.report.page.options import Group, Member
-from standfast.report.summary import estimate
 from standfast.results import ValueSpec
+from standfast.results.summary import estimate
 
 #: charts of one group over two options, for one data set and model
 PANELS = 6

@@ -16,9 +16,9 @@ from standfast.report.page.options import Configuration, Group, find_groups, fla
 from standfast.report.page.overview import Entry, build_matrix
 from standfast.report.page.sweep_tables import Frames, SweepTable
 from standfast.report.presentation.kept_class import count_kept_class
-from standfast.report.views import ConfiguredMetric, Contents
+from standfast.report.views import Contents
 from standfast.report.words import collect_facts, words_of
-from standfast.results import ValueSpec
+from standfast.results import ConfiguredMetric, ValueSpec
 
 #: figures of "Options compared" and of "Models compared" in the page and as files
 MOST, MOST_MODELS = 40, 24
@@ -179,11 +179,11 @@ def _tabulate(contents: Contents, group: Group, spec: ValueSpec, data: str, mode
     if len(members) < 2 or not matrix.rows:
         return []
     medians = {
-        (member.name, name): float(np.median(values))
-        for member in members
-        for name, _ in matrix.rows
-        if len(values := spec.values(spec.select_valid(contents.rows(data, model, member.name, name))))
+        (row.label, row.explainer): row.value
+        for row in contents.results.summary.rows
+        if (row.data, row.model) == (data, model) and row.value is not None
     }
+    medians = {place: value for place, value in medians.items() if place[0] in group.names}
     ranked = [(value, name) for (_, name), value in medians.items() if math.isfinite(value)]
     finite = [value for value, name in ranked if name not in contents.controls]
     low, high = min(finite, default=0.0), max(finite, default=0.0)

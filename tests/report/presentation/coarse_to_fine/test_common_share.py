@@ -14,10 +14,9 @@ from report_builder import Builder, base
 from torch import Tensor, nn
 
 import standfast
-from standfast.findings import Findings, as_findings
 from standfast.metrics import CorruptionCurve
 from standfast.metrics.coarse_to_fine.statistics import compute_area
-from standfast.report import exports
+from standfast.report import Results, exports
 from standfast.statistics.ranking import compare_controls
 
 Array = np.ndarray[Any, Any]
@@ -50,12 +49,12 @@ def store(
     builder.job(name, "corruption_curve", "curve", options, frame, tensors if arrays else None, **where)
 
 
-def opened(builder: Builder) -> Findings:
-    return as_findings(builder.results())
+def opened(builder: Builder) -> Results:
+    return builder.results()
 
 
 @pytest.fixture(scope="module")
-def run(digits: standfast.data.Dataset, lenet: standfast.Model) -> standfast.Evaluation:
+def run(digits: standfast.data.Dataset, lenet: standfast.Model) -> standfast.Results:
     """Integrated gradients, and random maps with few positive positions, beside random maps with many."""
 
     def few(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -67,10 +66,10 @@ def run(digits: standfast.data.Dataset, lenet: standfast.Model) -> standfast.Eva
     return standfast.evaluate(lenet, explainers, digits[:16], [metric], controls="random", progress=False)
 
 
-def test_fewer_positive_positions_alone_are_not_worse_than_random_maps(run: standfast.Evaluation) -> None:
-    contents, label = run.results.contents, "corruption_curve"
+def test_fewer_positive_positions_alone_are_not_worse_than_random_maps(run: standfast.Results) -> None:
+    contents, label = run.contents, "corruption_curve"
     stored = contents.labels[label].presentation.value_spec(contents.labels[label].options)
-    ((_, whole),) = compare_controls(run.results.samples, {label: stored}, ["random"]).items()
+    ((_, whole),) = compare_controls(run.samples, {label: stored}, ["random"]).items()
     assert {test.explainer: test.verdict for test in whole} == {"ig": "worse", "few": "worse"}
     table = run.table().rows_by_key("explainer", named=True, unique=True)
     assert table["ig"]["against_controls"] == "beats"
@@ -79,7 +78,7 @@ def test_fewer_positive_positions_alone_are_not_worse_than_random_maps(run: stan
     assert f"{label}: Better than every control: ig." in " ".join(str(run).split())
 
 
-def test_exports_with_verdicts_and_plots_have_the_same_values(run: standfast.Evaluation) -> None:
+def test_exports_with_verdicts_and_plots_have_the_same_values(run: standfast.Results) -> None:
     table = run.table().select("explainer", "value", "low", "high").rows()
     assert exports.summary(run).select("explainer", "value", "low", "high").rows() == table
     assert exports.summary(run)["column"].unique().to_list() == ["common_drop"]
@@ -157,9 +156,9 @@ def test_without_the_drops_of_one_explainer_whole_areas_are_compared(
         for name, last in (("short", 0.1), ("long", 0.9), ("random", 0.5)):
             store(builder, name, np.full(8, last), slope, data=data)
     results = builder.results()
-    assert FALLBACK not in str(as_findings(results))
+    assert FALLBACK not in str(results)
     spoil(builder, tmp_path)
-    findings = as_findings(results)
+    findings = results
     text = " ".join(str(findings).split())
     assert "common_drop" not in findings.frame("curve").columns
     assert (text.count(FALLBACK), COMPARED in text) == (2, False)
@@ -184,8 +183,8 @@ def test_each_file_of_arrays_is_read_once(tmp_path: Path, monkeypatch: pytest.Mo
     results, reads = builder.results(), []
     read = type(results.store).read_artefacts
     monkeypatch.setattr(type(results.store), "read_artefacts", lambda store, job: reads.append(job) or read(store, job))
-    findings = as_findings(results)
-    assert repr(findings).startswith("Findings(2 explainers and 1 control x 1 metric")
+    findings = results
+    assert repr(findings).startswith("Results(2 explainers and 1 control x 1 metric")
     assert reads == []
     _ = str(findings), findings.table(), findings.best(), findings.contents.agreements
     assert sorted(reads) == builder.jobs

@@ -445,7 +445,7 @@ def test_a_real_study_stores_what_the_section_needs(
     found = standfast.evaluate(
         lenet, names, digits[:6].inputs, [metric], out=tmp_path, samples_per_job=4, progress=False, controls=False
     )
-    (view,) = Contents(found.results).views("corruption_curve")
+    (view,) = Contents(found).views("corruption_curve")
     result = metric(lenet, "input_x_gradient", digits[:6].inputs)
     drops = load_drops(view)
     assert drops is not None

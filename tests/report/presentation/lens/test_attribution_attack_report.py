@@ -57,7 +57,7 @@ def view(found: Any) -> MetricResults:
 
 
 def view_of(found: Any) -> MetricResults:
-    contents = Contents(found.results)
+    contents = Contents(found)
     return next(contents.views(next(iter(contents.labels))))
 
 

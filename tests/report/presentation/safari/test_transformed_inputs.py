@@ -88,7 +88,7 @@ def test_what_the_metric_stores_is_what_the_report_draws(
 ) -> None:
     metric = standfast.metrics.WorstCase(ROTATION, budget=6, search="random")
     found = standfast.evaluate(lenet, {"a": "saliency"}, digits[:2], metrics={"worst": metric}, progress=False)
-    contents = Contents(found.results)
+    contents = Contents(found)
     view = contents.view(*contents.pairs[0], "worst")
     gallery = gallery_of(view)
     assert 0 < len(gallery.rows) <= SHOWN

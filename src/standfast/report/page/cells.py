@@ -1,0 +1,50 @@
+"""The cells of the overview: a row of the summary in a few words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from standfast.results.formatting import (
+    SIGNS,
+    describe_probability,
+    format_coverage,
+    format_estimate,
+    format_interval,
+)
+from standfast.results.summary import SummaryRow
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One explainer's numbers by one configured metric: the median, in other words too, its interval, and notes."""
+
+    main: str = "–"
+    interval: str = ""
+    notes: tuple[str, ...] = ()
+    words: str = ""
+
+
+def describe_row(row: SummaryRow, remarks: Sequence[str] = ()) -> Cell:
+    """The cell of a row of the summary; `remarks` are those of its metric."""
+    counts, estimate, decimals = row.counts, row.estimate, row.spec.decimals
+    broken = (f"{counts.failed_jobs} part{'s' if counts.failed_jobs > 1 else ''} failed",) if counts.failed_jobs else ()
+    if not counts.rows:
+        return Cell(main="failed", notes=broken)
+    notes = list(remarks)
+    if counts.bounds:
+        unresolved = f" ({counts.unresolved} unresolved)" if counts.unresolved else ""
+        notes.append(f"bounds: {counts.bounds} of {counts.counted}{unresolved}")
+    notes += [f"{counts.without_number} {row.spec.empty}"] if counts.without_number else []
+    skipped = sorted((each.status, each.rows) for each in counts.uncounted if each.status != "ok")
+    notes += [f"skipped: {rows} {status}" for status, rows in skipped] + list(broken)
+    if estimate is None:
+        return Cell(notes=("nothing to take a median of", *notes))
+    main, count = format_estimate(estimate, decimals), f"n = {estimate.count}"
+    words = describe_probability(estimate.value, SIGNS[estimate.bound]) if row.spec.log_probability else ""
+    interval = format_interval(estimate, decimals)
+    if not interval:
+        return Cell(main, f"{count}: no interval", tuple(notes), words)
+    if counts.bounds == counts.counted:
+        return Cell(main, f"all are bounds, {count}", tuple(notes), words)
+    return Cell(main, f"{interval}{format_coverage(estimate)}, {count}", tuple(notes), words)

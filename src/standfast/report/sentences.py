@@ -1,0 +1,45 @@
+"""The sentences of `templates/sentences.txt`, which the terminal, notebooks and the page share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from standfast.results.failures import group_misfits
+from standfast.results.formatting import format_interval, format_number, join_names, shorten_error
+from standfast.results.summary import Summary
+
+
+@cache
+def _read_macros() -> Any:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("standfast.report", "templates"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters.update(number=format_number, interval=format_interval, names=join_names, short=shorten_error)
+    return environment.get_template("sentences.txt").module
+
+
+def say(macro: str, *values: Any) -> str:
+    """A sentence as plain text; who puts it into HTML escapes it.
+
+    >>> from standfast.results import Decision
+    >>> say("decision", Decision("unable", "few samples", 2, 2, 6))
+    '2 samples have a value for both explainers; a test at 5% needs at least 6.'
+    """
+    return "".join(str(getattr(_read_macros(), macro)(*values)).splitlines()).strip()
+
+
+def describe_failures(summary: Summary) -> list[str]:
+    """A sentence for each reason why jobs failed: which explainers, by how many of the metrics, on which samples."""
+    return [say("failure", each) for each in summary.failures]
+
+
+def describe_misfits(misfits: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """A sentence for each metric that a study left some explainers out of, from a manifest's `misfits`."""
+    return [say("misfit", *each) for each in group_misfits(misfits)]

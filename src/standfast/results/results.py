@@ -1,0 +1,498 @@
+"""`Results`: what `evaluate`, `run_study` and `load_results` return, and `summarise`, which makes the numbers of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from standfast.errors import UnknownNameError, check
+from standfast.results.controls import Explainers, find_controls
+from standfast.results.failures import group_failures
+from standfast.results.outputs import show_as
+from standfast.results.presentation import ConfiguredMetric, MetricResults, metric_class, presentation_of
+from standfast.results.summary import Statistic, Summary, summarise_metric
+from standfast.results.tables import Best, describe_scope, list_best, make_table
+from standfast.statistics.ranking import compare_controls, measure_agreements, rank_explainers
+from standfast.study.store import COORDINATES, ArraysInMemory, Store
+from standfast.tensors import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from standfast.study.run import RunSummary
+
+_TYPES: dict[str, Any] = {name: pl.Int64 if name == "repeat" else pl.String for name in COORDINATES}
+SAMPLE_COLUMNS: dict[str, Any] = {
+    **_TYPES,
+    "sample": pl.Int64,
+    "status": pl.String,
+    **dict.fromkeys(("value", "low", "high"), pl.Float64),
+    "job": pl.String,
+}
+JOB_COLUMNS: dict[str, Any] = {
+    "job": pl.String,
+    **_TYPES,
+    "start": pl.Int64,
+    "stop": pl.Int64,
+    "status": pl.String,
+    "seconds": pl.Float64,
+    "device": pl.String,
+    "artefacts": pl.Boolean,
+    "choices": pl.String,
+    "error": pl.String,
+    "traceback": pl.String,
+}
+#: what `Results.frame` has of all metrics, and the names of things of which there may be several
+_CORE = ("explainer", "label", "sample", "value", "low", "high", "bound", "status")
+_PLACES = ("data", "model", "repeat")
+#: the first and the last columns of one metric's frame, of which polars prints four each
+_FIRST = ("explainer", "label", "sample", "value", "low", "high", "status")
+_LAST = ("metric", "data", "model", "repeat", "job")
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Results:
+    """All results that a study has so far, and what they say.
+
+    `print` shows a table for each data set and model: a row per explainer, a column per metric, the median over samples
+    with its 95% interval, and marks for the best. A notebook shows the same as HTML.
+
+    Attributes:
+        store: where the results are.
+        manifest: the configuration: `"data"`, `"models"`, `"explainers"`, `"metrics"` by name, `"seed"`,
+            `"repeats"`, `"about"`, `"environment"`.
+        samples: one row per data, model, explainer, label (a configured metric), repeat and sample: `COORDINATES`,
+            `sample`, `status`, the metrics' own columns, null where a metric does not have them, and `job`.
+        jobs: one row per job that was run: `job` (its identity), `COORDINATES`, `start`, `stop` (samples),
+            `status` (`"done"` or `"failed"`), `seconds`, `device`, `artefacts` (whether it has any), `choices` (what
+            the explainer chose by itself, such as its layer), `error`, `traceback`.
+        planned: the number of jobs of the study.
+        run: what the run did that returned these results; None if they were opened.
+    """
+
+    store: Store
+    manifest: dict[str, Any]
+    samples: pl.DataFrame
+    jobs: pl.DataFrame
+    planned: int
+    run: RunSummary | None = None
+
+    @classmethod
+    def in_memory(
+        cls,
+        manifest: Mapping[str, Any],
+        samples: pl.DataFrame,
+        jobs: Sequence[Mapping[str, Any]],
+        planned: int,
+        arrays: Mapping[str, Mapping[str, Array]],
+    ) -> Results:
+        """Results that are in no folder, such as those that somebody sent as one file.
+
+        Args:
+            manifest: the configuration, as the attribute `manifest`.
+            samples: as the attribute `samples`.
+            jobs: for each row of the attribute `jobs` its values by column; those that are missing are null.
+            planned: the number of jobs of the study.
+            arrays: the arrays of each job that has any, by name.
+
+        >>> import standfast.report
+        >>> place = {"data": "d", "model": "m", "explainer": "lrp", "label": "AOPC", "metric": "aopc", "repeat": 0}
+        >>> samples = pl.DataFrame([{**place, "sample": 0, "status": "ok", "value": 0.5, "job": "a"}])
+        >>> job = {**place, "job": "a", "start": 0, "stop": 1, "status": "done"}
+        >>> found = Results.in_memory({"seed": 0}, samples, [job], 2, {"a": {"curve": np.zeros((1, 5))}})
+        >>> found.missing, found.artefacts("a")["curve"].shape, found.table()["value"].to_list()
+        (1, (1, 5), [0.5])
+        """
+        return cls(ArraysInMemory(arrays), dict(manifest), samples, _list_jobs(jobs), planned)
+
+    def __repr__(self) -> str:
+        return f"Results({describe_scope(self.summary)}; print it for the table)"
+
+    def __str__(self) -> str:
+        return str(show_as("text", self))
+
+    def _repr_html_(self) -> str:
+        return str(show_as("notebook", self))
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """The rows of `jobs` that failed, with their tracebacks."""
+        return self.jobs.filter(pl.col("status") == "failed").to_dicts()
+
+    @property
+    def missing(self) -> int:
+        """How many jobs were not run yet."""
+        return self.planned - self.jobs.height
+
+    def artefacts(self, job: str) -> dict[str, np.ndarray[Any, Any]]:
+        """The arrays of a job by name (inputs, maps, curves), each `(samples of the job, ...)`; may be empty."""
+        return self.store.read_artefacts(job)
+
+    # What was evaluated
+
+    @cached_property
+    def explainers(self) -> Explainers:
+        """The names of the explainers; its attribute `controls` has those that are only references."""
+        names, known = self._list_names("explainers", "explainer"), self.manifest.get("controls")
+        return Explainers(names, find_controls(names, known if isinstance(known, list) else ()))
+
+    @cached_property
+    def data(self) -> list[str]:
+        """The names of the data sets."""
+        return self._list_names("data", "data")
+
+    @cached_property
+    def models(self) -> list[str]:
+        """The names of the models."""
+        return self._list_names("models", "model")
+
+    @property
+    def metrics(self) -> dict[str, ConfiguredMetric]:
+        """The configured metrics by their labels."""
+        return self._compared[0]
+
+    @cached_property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The pairs of data and model that were evaluated, in the order of the manifest."""
+        have = {(data, model) for data, model, _ in self._stored}
+        if {"data", "model"} <= set(self.jobs.columns):
+            have |= set(self.jobs.select("data", "model").unique().iter_rows())
+        return [(data, model) for data in self.data for model in self.models if (data, model) in have]
+
+    def name_pair(self, data: str, model: str) -> str:
+        """The name of a pair of data and model; empty where there is only one pair."""
+        parts = [data] if len(self.data) > 1 else []
+        parts += [model] if len(self.models) > 1 else []
+        return " · ".join(parts) if len(self.pairs) > 1 else ""
+
+    def _list_names(self, key: str, column: str) -> list[str]:
+        names = list(self.manifest.get(key) or {})
+        for frame in (self.jobs, self.samples):
+            if column in frame.columns:
+                names += [n for n in frame[column].unique(maintain_order=True).sort() if n not in names]
+        return names
+
+    # Rows
+
+    @cached_property
+    def _stored(self) -> dict[tuple[Any, ...], pl.DataFrame]:
+        """The stored rows of each data set, model and label, by explainer, repeat and sample."""
+        if not self.samples.width or not len(self.samples):
+            return {}
+        place = pl.col("explainer").replace_strict(self.explainers, range(len(self.explainers)))
+        rows = self.samples.sort(place, "repeat", "sample", maintain_order=True)
+        return rows.partition_by("data", "model", "label", as_dict=True)
+
+    @cached_property
+    def _compared(self) -> tuple[dict[str, ConfiguredMetric], dict[tuple[Any, ...], pl.DataFrame]]:
+        """The metrics, and the frames with the values by which explainers are compared. Arrays are read here, once."""
+        metrics, frames = {}, dict(self._stored)
+        for label in self._list_names("metrics", "label"):
+            known = self._configure(label)
+            places = [(*pair, label) for pair in self.pairs if (*pair, label) in frames]
+            found = [self._make_metric_results(known, place[0], place[1], frames[place]) for place in places]
+            comparable = known.presentation.make_comparable(found)
+            if comparable is not None:
+                known = replace(known, spec=comparable[0], compared=True)
+                frames.update(zip(places, comparable[1], strict=True))
+            metrics[label] = known
+        return metrics, frames
+
+    def _configure(self, label: str) -> ConfiguredMetric:
+        stored = dict((self.manifest.get("metrics") or {}).get(label) or {})
+        metric = str(stored.get("metric") or self._find_metric_of(label) or label)
+        options = dict(stored.get("options") or {})
+        own = presentation_of(metric, stored.get("direction"))
+        return ConfiguredMetric(label, metric, options, metric_class(metric), own, own.value_spec(options), stored)
+
+    def _find_metric_of(self, label: str) -> str | None:
+        for frame in (self.jobs, self.samples):
+            if {"label", "metric"} <= set(frame.columns):
+                found = frame.filter(pl.col("label") == label)["metric"].head(1).to_list()
+                if found:
+                    return str(found[0])
+        return None
+
+    @cached_property
+    def compared_samples(self) -> pl.DataFrame:
+        """`samples` with the columns by which explainers are compared, where these are not the stored values."""
+        keys = [*COORDINATES, "sample"]
+        added = []
+        for place, frame in self._compared[1].items():
+            new = [name for name in frame.columns if name not in self._stored[place].columns]
+            added += [frame.select(*keys, *new)] if new else []
+        if not added:
+            return self.samples
+        return self.samples.join(pl.concat(added, how="diagonal_relaxed"), on=keys, how="left", maintain_order="left")
+
+    def select(self, data: str, model: str, label: str, explainer: str | None = None) -> pl.DataFrame:
+        """The rows of a configured metric for one data set and model, or for one explainer there."""
+        rows = self._compared[1].get((data, model, label), self.samples.clear())
+        return rows.filter(pl.col("explainer") == explainer) if explainer is not None and len(rows) else rows
+
+    def metric_results(self, data: str, model: str, label: str) -> MetricResults:
+        """The rows of a configured metric for one data set and model, with all that its figures need."""
+        return self._make_metric_results(self.metrics[label], data, model, self.select(data, model, label))
+
+    def list_metric_results(self, label: str) -> list[MetricResults]:
+        """Those of all data sets and models that have rows."""
+        return [self.metric_results(*pair, label) for pair in self.pairs if len(self.select(*pair, label))]
+
+    def _make_metric_results(
+        self, metric: ConfiguredMetric, data: str, model: str, frame: pl.DataFrame
+    ) -> MetricResults:
+        jobs = self.jobs
+        if {"data", "model", "label", "artefacts", "status"} <= set(jobs.columns):
+            mine = (pl.col("data") == data) & (pl.col("model") == model) & (pl.col("label") == metric.name)
+            jobs = jobs.filter(mine & (pl.col("status") == "done") & pl.col("artefacts"))
+        else:
+            jobs = jobs.clear()
+        return MetricResults(
+            metric.name,
+            metric.metric,
+            metric.options,
+            metric.spec,
+            data,
+            model,
+            self.explainers,
+            frame,
+            self._find_bounds(data),
+            jobs,
+            self.artefacts,
+            self._list_texts(data, "features"),
+            [words for words in self._list_texts(data, "tokens") if not isinstance(words, str)],
+            self.explainers.controls,
+        )
+
+    def _find_bounds(self, data: str) -> tuple[float, float]:
+        """The range of the inputs, over all features."""
+        try:
+            (low, _), (_, high) = self.manifest["data"][data]["bounds"]
+            return float(low), float(high)
+        except (KeyError, TypeError, ValueError):
+            return float("nan"), float("nan")
+
+    def _list_texts(self, data: str, key: str) -> list[Any]:
+        """What the manifest stores of a data set's names; empty where it has none."""
+        stored = (self.manifest.get("data") or {}).get(data)
+        found = stored.get(key) if isinstance(stored, dict) else None
+        return list(found) if isinstance(found, (list, tuple)) else []
+
+    # What they say
+
+    @cached_property
+    def summary(self) -> Summary:
+        """The numbers that everything shows: `summarise` with medians."""
+        return summarise(self)
+
+    def frame(self, metric: str | None = None) -> pl.DataFrame:
+        """A row for each explainer, metric, repeat and sample.
+
+        Args:
+            metric: only the rows of this one, by its label or its name, such as `"worst case"`, with all of its
+                columns that have a value. By default all metrics, with the columns that all of them have. The attribute
+                `samples` has all columns of all metrics.
+
+        Returns:
+            By default the columns `explainer`, `label` (of the metric), `sample`, `value`, `low`, `high`, `bound`
+            (whether the value is only a bound) and `status`; and `data`, `model` and `repeat` where there are several.
+            `value` is as stored. A metric whose stored values explainers cannot be compared by, such as the corruption
+            curve, has one more column with those that the table uses (`common_drop`), among all columns of the metric.
+
+        Raises:
+            UnknownNameError: there is no such metric.
+        """
+        if metric is None:
+            return self._list_core()
+        frame = self.compared_samples
+        first, last = ([name for name in names if name in frame.columns] for names in (_FIRST, _LAST))
+        frame = frame.select(*first, pl.exclude(*first, *last), *last)
+        frame = frame.filter(pl.col("label").is_in(self._find_labels(metric)))
+        return frame.select(column for column in frame.get_columns() if column.null_count() < max(len(column), 1))
+
+    def _list_core(self) -> pl.DataFrame:
+        """All rows, with the columns that all metrics have."""
+        frame = self.samples
+        if "label" not in frame.columns:
+            return frame
+        bound = np.zeros(len(frame), dtype=bool)
+        labels = frame["label"].to_numpy()
+        for label, known in self.metrics.items():
+            rows = np.flatnonzero(labels == label)
+            bound[rows] = known.spec.bounds(frame[rows])
+        several = [name for name in _PLACES if name in frame.columns and frame[name].n_unique() > 1]
+        frame = frame.with_columns(pl.Series("bound", bound, dtype=pl.Boolean))
+        return frame.select(*(name for name in _CORE if name in frame.columns), *several)
+
+    def _find_labels(self, metric: str) -> list[str]:
+        """The labels that a user's word for a metric stands for."""
+        if metric in self.metrics:
+            return [metric]
+        wanted = _simplify(metric)
+        for found in (
+            [label for label in self.metrics if _simplify(label) == wanted],
+            [label for label, known in self.metrics.items() if _simplify(known.metric) == wanted],
+        ):
+            if found:
+                return found
+        raise UnknownNameError("metric", metric, self.metrics)
+
+    def table(self) -> pl.DataFrame:
+        """A row for each explainer and metric.
+
+        The columns are
+
+        - `data`, `model`: only where there are several of them;
+        - `explainer`, `metric` (its label);
+        - `value`: the median over samples; `low`, `high`: its 95% interval (null or wider if there are few samples);
+        - `verdict`: `"best"` (the best mean rank over the samples that all explainers have), `"tied"` (paired tests at
+          5% do not show that it is worse than the best), `"worse"`, or `"undecided"` (the tests show no explainer to be
+          worse than the best); null where there is nothing to compare;
+        - `better`: whether a `"higher"` or a `"lower"` value is better, or null;
+        - `samples`: how many samples count;
+        - `against_controls`, `best_control`: only where controls were evaluated: `"beats"` (the tests show that the
+          explainer is better than every control), `"worse"` (than some control) or `"undecided"`; and the control that
+          it is furthest from beating;
+        - `bound`: only where a median is not known exactly: it lies at or below (`"upper"`) or above (`"lower"`) the
+          value;
+        - `failure`: only where something failed: why.
+        """
+        return make_table(self.summary)
+
+    def best(self, data: str | None = None, model: str | None = None) -> dict[str, Best]:
+        """The best explainers by each metric that ranks them, and whether the tests show it.
+
+        Args:
+            data, model: where there are several, which of them.
+
+        Raises:
+            ArgumentError: there is no such data set or model, or there are several and none is given.
+        """
+        pairs = self.pairs
+        for what, given, place in (("data", data, 0), ("model", model, 1)):
+            names = list(dict.fromkeys(pair[place] for pair in pairs))
+            check(given is None or given in names, what, f"one of {', '.join(names)}", repr(given))
+            pairs = [pair for pair in pairs if given in (None, pair[place])]
+        known = "; ".join(f"data={data!r}, model={model!r}" for data, model in pairs)
+        check(len(pairs) <= 1, "data, model", f"one of several: {known}", "none")
+        return {label: best for pair in pairs for label, best in list_best(self.summary.select(*pair))}
+
+    def plot(self, data: str | None = None, model: str | None = None) -> list[Axes]:
+        """Draw a panel for each metric with matplotlib: the median and its interval for each explainer.
+
+        Args:
+            data, model: only these; by default all, in rows.
+
+        Returns:
+            The axes, a row of panels for each data set and model.
+
+        Raises:
+            MissingExtraError: matplotlib is not installed (`pip install 'standfast[plot]'`).
+        """
+        axes: list[Axes] = show_as("plot", self, data, model)
+        return axes
+
+    def to_html(self, path: str | Path = "report.html") -> Path:
+        """Write the report as one self-contained file, and return its path."""
+        written: Path = show_as("page", self, path)
+        return written
+
+
+def summarise(results: Results, statistic: Statistic = "median", labels: Sequence[str] | None = None) -> Summary:
+    """The numbers of results.
+
+    The tests are Friedman's, then Wilcoxon's on all pairs with Holm's correction, at 5%, on the samples that have a
+    value for every explainer. Controls are not ranked.
+
+    Args:
+        results: opened results.
+        statistic: `"median"`, which may be censored and whose interval needs no assumption; or `"mean"`, with a BCa
+            bootstrap interval, for values of which none is censored.
+        labels: the configured metrics to take; all by default.
+
+    Raises:
+        ArgumentError: a mean of censored values.
+    """
+    configured = {label: results.metrics[label] for label in labels or results.metrics}
+    specs = {label: known.spec for label, known in configured.items()}
+    controls = results.explainers.controls
+    frame = results.compared_samples
+    rankings = rank_explainers(frame, specs, unranked=controls) if len(frame) else []
+    comparisons = {(each.data, each.model, each.label): each.comparison for each in rankings}
+    tested = {label: specs[label] for label, known in configured.items() if known.kind and known.kind.controls}
+    tests = compare_controls(frame, tested, controls) if controls and len(frame) else {}
+    errors: dict[tuple[str, str, str], dict[str, list[str]]] = {}
+    for job in results.failures:
+        own = errors.setdefault((job["data"], job["model"], job["label"]), {})
+        own.setdefault(job["explainer"], []).append(str(job["error"]))
+    metrics = []
+    for data, model in results.pairs:
+        for label, known in configured.items():
+            place = (data, model, label)
+            found, failed = results.metric_results(*place), errors.get(place, {})
+            found_tests = tests.get(place, [])
+            metrics.append(summarise_metric(found, known, comparisons.get(place), found_tests, failed, statistic))
+    data_sets = results.manifest.get("data") or {}
+    samples = {name: int((about or {}).get("samples") or 0) for name, about in data_sets.items()}
+    return Summary(
+        statistic,
+        tuple(results.data),
+        tuple(results.models),
+        tuple(results.explainers),
+        tuple(controls),
+        samples,
+        tuple(metrics),
+        {(each.data, each.model): each for each in measure_agreements(rankings) if len(each.explainers) >= 3},
+        results.planned,
+        results.missing,
+        len(results.failures),
+        tuple(group_failures(results.jobs.iter_rows(named=True), len(results.manifest.get("metrics") or {}))),
+    )
+
+
+def load_results(results: str | Path | Store, run: RunSummary | None = None) -> Results:
+    """Open the results in a folder or at an fsspec address.
+
+    Args:
+        results: where they are.
+        run: what the run did that has just written them.
+
+    Raises:
+        ArgumentError: there are none.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Store(folder).write_manifest({"jobs": []})
+    ...     load_results(folder).samples.height
+    0
+    """
+    store = results if isinstance(results, Store) else Store(results)
+    manifest = store.manifest()
+    planned = [str(job) for job in manifest.get("jobs") or []]
+    records, samples = store.read_all(planned)
+    place = {job: index for index, job in enumerate(planned)}
+    records.sort(key=lambda record: place[record["job"]])
+    if samples.width:
+        order = pl.DataFrame({"job": planned}).with_row_index("__place")
+        samples = samples.join(order, on="job", how="left").sort("__place", "sample", maintain_order=True)
+        samples = samples.select(
+            *COORDINATES, "sample", "status", pl.exclude(*COORDINATES, "sample", "status", "__place")
+        )
+    else:
+        samples = pl.DataFrame(schema=SAMPLE_COLUMNS)
+    return Results(store, manifest, samples, _list_jobs(records), len(planned), run)
+
+
+def _list_jobs(records: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    rows = [[record.get(name) for name in JOB_COLUMNS] for record in records]
+    return pl.DataFrame(rows, schema=JOB_COLUMNS, orient="row")
+
+
+def _simplify(name: str) -> str:
+    return " ".join(name.replace("_", " ").lower().split())

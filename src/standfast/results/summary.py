@@ -1,0 +1,397 @@
+"""The summary of results: typed rows of numbers, without words, which everything that shows results reads.
+
+`standfast.results.summarise` makes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from standfast.errors import check
+from standfast.results.failures import Failure
+from standfast.results.presentation import ConfiguredMetric, MetricResults, ValueSpec, read_flags
+from standfast.statistics.comparison import Comparison, ControlTest, count_needed, estimate_needed
+from standfast.statistics.paired import Interval, bootstrap_interval, median_over_repeats
+from standfast.statistics.ranking import Agreement
+from standfast.tensors import Array
+
+Statistic = Literal["median", "mean"]
+Verdict = Literal["best", "tied", "worse", "undecided"]
+#: see `Decision.state` and `Decision.reason`
+State = Literal["decided", "open", "unable", "none"]
+Reason = Literal[
+    "unranked",
+    "no result",
+    "no value",
+    "one explainer",
+    "few explainers",
+    "few samples",
+    "tied",
+    "no difference",
+    "no best",
+    "some worse",
+    "all worse",
+]
+
+
+@dataclass(frozen=True)
+class Uncounted:
+    """Samples of one explainer that have no value that counts, for one reason.
+
+    Attributes:
+        status: why they were skipped: `"misclassified"`, `"degenerate"` and so on; `"ok"` if they were evaluated.
+        samples, rows: how many; a sample has a row for each repeat.
+        failures: the reasons that the metric stored, each once.
+    """
+
+    status: str
+    samples: int
+    rows: int
+    failures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The rows of one explainer by one configured metric; there is one for each sample and repeat.
+
+    Attributes:
+        rows: all of them.
+        evaluated: those whose status is `"ok"`.
+        counted: those that enter the estimate.
+        bounds: those of `counted` whose value is only a bound.
+        unresolved: those of `bounds` that an estimate did not resolve; the others reached a limit.
+        without_number: evaluated rows without a finite value.
+        uncounted: the samples that have no value that counts, by reason.
+        failed_jobs: parts of the work that failed.
+    """
+
+    rows: int = 0
+    evaluated: int = 0
+    counted: int = 0
+    bounds: int = 0
+    unresolved: int = 0
+    without_number: int = 0
+    uncounted: tuple[Uncounted, ...] = ()
+    failed_jobs: int = 0
+
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """The numbers of one explainer by one configured metric, for one data set and model.
+
+    Attributes:
+        data, model, explainer, label, metric: names; a single `Result` has only the metric's.
+        spec: how the values are read.
+        statistic: `"median"` or `"mean"` over samples. The value of a sample is the same statistic over its repeats.
+        estimate: the statistic with its interval, the side on which it is only a bound, and the number of samples;
+            None where no sample counts.
+        mean_rank: over the samples that have a value for every explainer, 1 is best; None where the metric does not
+            rank explainers, or there is no such sample.
+        verdict: `"best"` by mean rank; `"tied"` if the tests do not show that it is worse than the best; `"worse"`;
+            `"undecided"` if they show of no explainer that it is worse than the best; None without a mean rank.
+        control: whether it is only a reference.
+        control_test: against the control that is hardest to beat; None where the metric asks for no controls.
+        counts: the rows behind the numbers.
+        error: of the first part of the work that failed, as stored; None if none failed.
+        quality: how good the value is, in words of the metric; None until a metric judges it.
+        certainty: how sure this judgement is; None without one.
+    """
+
+    data: str
+    model: str
+    explainer: str
+    label: str
+    metric: str
+    spec: ValueSpec
+    statistic: Statistic
+    estimate: Interval | None
+    mean_rank: float | None = None
+    verdict: Verdict | None = None
+    control: bool = False
+    control_test: ControlTest | None = None
+    counts: Counts = field(default_factory=Counts)
+    error: str | None = None
+    quality: str | None = None
+    certainty: float | None = None
+
+    @property
+    def value(self) -> float | None:
+        """The statistic; None where there is none, or where not even a bound of it is known."""
+        return None if self.estimate is None or math.isnan(self.estimate.value) else self.estimate.value
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the tests say about the explainers by one configured metric.
+
+    Attributes:
+        state: `"decided"`; `"open"`, if no difference is shown from the best; `"unable"`, if no test could show one; or
+            `"none"`, where there is nothing to decide.
+        reason: why. `"all worse"` and `"some worse"` are decided, `"no difference"` and `"no best"` are open.
+        explainers: how many were compared.
+        samples: on how many samples, which have a value for all of them.
+        needed: the fewest samples with which a test can decide, where there are fewer; or about how many would show the
+            largest difference, if it stays as it is. None if unknown.
+        best: the explainer with the best mean rank and all that are not shown to be worse, in the order of their ranks.
+        worse: those that are shown to be worse than the first of `best`.
+        level: significance level of the tests.
+    """
+
+    state: State
+    reason: Reason
+    explainers: int = 0
+    samples: int = 0
+    needed: int | None = None
+    best: tuple[str, ...] = ()
+    worse: tuple[str, ...] = ()
+    level: float = 0.05
+
+
+@dataclass(frozen=True)
+class MetricSummary:
+    """The numbers of all explainers by one configured metric, for one data set and model.
+
+    Attributes:
+        data, model: names.
+        metric: the configured metric.
+        rows: of the explainers that have any row of samples or a failed part, in the order of the study.
+        comparison: the paired tests between explainers; None if there are not two of them to compare.
+        decision: what these tests say.
+        uneven: whether explainers have values for different samples.
+    """
+
+    data: str
+    model: str
+    metric: ConfiguredMetric
+    rows: tuple[SummaryRow, ...]
+    comparison: Comparison | None
+    decision: Decision
+    uneven: bool = False
+
+    @property
+    def label(self) -> str:
+        """The name of the configured metric."""
+        return self.metric.name
+
+    @property
+    def control_tests(self) -> list[ControlTest]:
+        """The tests against the controls; none where the metric asks for no controls."""
+        return [row.control_test for row in self.rows if row.control_test is not None]
+
+    def find_row(self, explainer: str) -> SummaryRow | None:
+        """The row of an explainer; None if it has none."""
+        return next((row for row in self.rows if row.explainer == explainer), None)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What results say.
+
+    Attributes:
+        statistic: of the rows.
+        data, models, explainers, controls: names, in the order of the study; `explainers` has the controls, too.
+        samples: how many samples each data set has.
+        metrics: what each metric says on each data set and model that was evaluated.
+        agreements: how much the metrics agree on the order of the explainers, by data set and model, where three
+            explainers or more are ranked by two metrics or more.
+        planned, missing, failed: how many jobs there are, were not run yet, and failed.
+        failures: what failed and why.
+    """
+
+    statistic: Statistic
+    data: tuple[str, ...]
+    models: tuple[str, ...]
+    explainers: tuple[str, ...]
+    controls: tuple[str, ...]
+    samples: Mapping[str, int]
+    metrics: tuple[MetricSummary, ...]
+    agreements: Mapping[tuple[str, str], Agreement]
+    planned: int
+    missing: int
+    failed: int
+    failures: tuple[Failure, ...] = ()
+
+    @property
+    def rows(self) -> list[SummaryRow]:
+        """All rows that have samples, in the order of data, models, metrics and explainers."""
+        return [row for each in self.metrics for row in each.rows if row.counts.rows]
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The pairs of data and model that were evaluated."""
+        return list(dict.fromkeys((each.data, each.model) for each in self.metrics))
+
+    def select(self, data: str, model: str) -> list[MetricSummary]:
+        """The metrics on one data set and model."""
+        return [each for each in self.metrics if (each.data, each.model) == (data, model)]
+
+    def find(self, data: str, model: str, label: str) -> MetricSummary | None:
+        """One metric on one data set and model; None if it was not evaluated there."""
+        return next((each for each in self.select(data, model) if each.label == label), None)
+
+
+def summarise_metric(
+    found: MetricResults,
+    metric: ConfiguredMetric,
+    comparison: Comparison | None,
+    control_tests: Sequence[ControlTest],
+    errors: Mapping[str, Sequence[str]],
+    statistic: Statistic = "median",
+) -> MetricSummary:
+    """The numbers of one configured metric on one data set and model.
+
+    Args:
+        found: its rows.
+        metric: its configuration.
+        comparison: the tests between explainers, if there are two or more with a value.
+        control_tests: the tests against the controls.
+        errors: of the failed parts of each explainer.
+        statistic: over samples.
+
+    Raises:
+        ArgumentError: a mean of values of which some are only bounds.
+    """
+    tests = {test.explainer: test for test in control_tests}
+    parts = {str(name): rows for (name,), rows in found.frame.partition_by("explainer", as_dict=True).items()}
+    rows = []
+    for name in found.explainers:
+        own, failed = parts.get(name, found.frame.clear()), errors.get(name, ())
+        if not len(own) and not failed:
+            continue
+        rows.append(
+            SummaryRow(
+                found.data,
+                found.model,
+                name,
+                found.label,
+                found.metric,
+                found.spec,
+                statistic,
+                estimate(found.spec, own, statistic),
+                *_rank(name, comparison),
+                name in found.controls,
+                tests.get(name),
+                count_rows(found.spec, own, len(failed)),
+                failed[0] if failed else None,
+            )
+        )
+    samples = {_list_samples(found.spec.select_valid(own)) for own in parts.values()}
+    decision = decide(found, comparison)
+    return MetricSummary(found.data, found.model, metric, tuple(rows), comparison, decision, len(samples) > 1)
+
+
+def _list_samples(rows: pl.DataFrame) -> tuple[tuple[int, int], ...]:
+    return tuple(rows.select("repeat", "sample").sort("repeat", "sample").rows())
+
+
+def _rank(name: str, comparison: Comparison | None) -> tuple[float | None, Verdict | None]:
+    """The mean rank of an explainer, and what the tests say of it."""
+    if comparison is None or comparison.count == 0 or name not in comparison.names:
+        return None, None
+    place = comparison.names.index(name)
+    rank = float(comparison.mean_ranks[place])
+    if not comparison.decided:
+        return rank, "undecided"
+    if place not in comparison.winner_set:
+        return rank, "worse"
+    return rank, "best" if rank == comparison.mean_ranks[comparison.order[0]] else "tied"
+
+
+def read_samples(spec: ValueSpec, rows: pl.DataFrame) -> tuple[Array, Array, Array]:
+    """Numbers of the samples of one explainer's valid rows, ascending, their values, and which of these are bounds.
+
+    The value of a sample is the median over its repeats. Each is `(n,)`.
+    """
+    values, bounds = spec.values(rows), spec.bounds(rows)
+    samples, place = np.unique(rows["sample"].to_numpy(), return_inverse=True)
+    repeats, turn = np.unique(rows["repeat"].to_numpy(), return_inverse=True)
+    table = np.full((len(repeats), len(samples), 1), np.nan)
+    marked = np.zeros(table.shape, dtype=bool)
+    table[turn, place, 0], marked[turn, place, 0] = values, bounds
+    if len(repeats) != 1:
+        table, marked = (each[None] for each in median_over_repeats(table, marked, spec.censored_side))
+    return samples, table[0, :, 0], marked[0, :, 0]
+
+
+def estimate(spec: ValueSpec, rows: pl.DataFrame, statistic: Statistic = "median") -> Interval | None:
+    """The median or mean over the samples of one explainer's rows, with its interval; None where no sample counts.
+
+    The value of a sample is the same statistic over its repeats.
+
+    Raises:
+        ArgumentError: a mean of values of which some are only bounds.
+    """
+    rows = spec.select_valid(rows)
+    if not len(rows):
+        return None
+    if statistic == "median":
+        _, values, bounds = read_samples(spec, rows)
+        return bootstrap_interval(values, censored=bounds, censored_side=spec.censored_side)
+    bounds = spec.bounds(rows)
+    expected = "'median' where values are censored: no mean is taken over bounds"
+    check(not bounds.any(), "statistic", expected, f"'mean' of {spec.column}, {int(bounds.sum())} of it censored")
+    value = pl.col(spec.column).cast(pl.Float64).mean()
+    means = rows.group_by("sample", maintain_order=True).agg(value)[spec.column].to_numpy()
+    return bootstrap_interval(np.asarray(means), "mean")
+
+
+def count_rows(spec: ValueSpec, rows: pl.DataFrame, failed_jobs: int = 0) -> Counts:
+    """What became of one explainer's rows."""
+    if not len(rows):
+        return Counts(failed_jobs=failed_jobs)
+    fine, valid = rows.filter(pl.col("status") == "ok"), spec.select_valid(rows)
+    bounds = spec.bounds(valid)
+    unresolved = bounds & ~read_flags(valid, "resolved") if "resolved" in valid.columns else np.zeros(0, dtype=bool)
+    keys = ["repeat", "sample"]
+    rest = rows.join(valid.select(keys), on=keys, how="anti", maintain_order="left")
+    uncounted = []
+    for (status,), group in rest.group_by("status", maintain_order=True):
+        failures: list[str] = []
+        if "failure" in group.columns:
+            failures = group["failure"].drop_nulls().cast(pl.String).unique(maintain_order=True).to_list()
+        uncounted.append(Uncounted(str(status), group["sample"].n_unique(), len(group), tuple(failures)))
+    return Counts(
+        rows=len(rows),
+        evaluated=len(fine),
+        counted=len(valid),
+        bounds=int(bounds.sum()),
+        unresolved=int(unresolved.sum()),
+        without_number=int((~np.isfinite(spec.values(fine))).sum()),
+        uncounted=tuple(uncounted),
+        failed_jobs=failed_jobs,
+    )
+
+
+def decide(found: MetricResults, comparison: Comparison | None) -> Decision:
+    """What the tests of a comparison say."""
+    if not len(found.frame):
+        return Decision("unable", "no result")
+    if not len(found.spec.select_valid(found.frame)):
+        return Decision("unable", "no value")
+    if found.spec.direction is None:
+        return Decision("none", "unranked")
+    if comparison is None:
+        alone = len(found.candidates) == 1
+        return Decision("none", "one explainer") if alone else Decision("unable", "few explainers")
+    names, count, level = comparison.names, comparison.count, comparison.level
+    best = comparison.order[0]
+    first = tuple(names[at] for at in comparison.winner_set)
+    if not comparison.conclusive_possible:
+        needed = count_needed(len(names), level)
+        reason: Reason = "few samples" if count < needed else "tied"
+        return Decision("unable", reason, len(names), count, needed, level=level)
+    differ = comparison.significant
+    if not differ.any():
+        needed_more = estimate_needed(comparison)
+        return Decision("open", "no difference", len(names), count, needed_more, first, level=level)
+    worse = tuple(names[at] for at in comparison.order if differ[best, at] and comparison.effects[best, at] > 0)
+    if not worse:
+        return Decision("open", "no best", len(names), count, None, first, level=level)
+    reason = "all worse" if len(first) == 1 else "some worse"
+    return Decision("decided", reason, len(names), count, None, first, worse, level)
