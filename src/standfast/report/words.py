@@ -31,7 +31,7 @@ class Options(dict[str, Any]):
         return None
 
 
-class Words:
+class MetricWords:
     """The sentences of one metric, by its presentation."""
 
     def __init__(self, presentation: Presentation) -> None:
@@ -97,7 +97,7 @@ class Words:
 
     @property
     def terms(self) -> dict[str, str]:
-        """Words, each with a meaning of a few words, which is shown where it first appears."""
+        """MetricWords, each with a meaning of a few words, which is shown where it first appears."""
         if old := self._outdated("terms"):
             return dict(old({}))
         return dict(self._find("terms"))
@@ -129,9 +129,9 @@ def mark_up(text: str) -> str:
 
 
 @cache
-def words_of(presentation: Presentation) -> Words:
+def words_of(presentation: Presentation) -> MetricWords:
     """The sentences of a metric."""
-    return Words(presentation)
+    return MetricWords(presentation)
 
 
 def collect_facts(presentation: Presentation, results: MetricResults) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from standfast.report.presentation.drawing import draw_distribution
 from standfast.report.presentation.kept_class import count_kept_class
 from standfast.report.presentation.safari.contradictions import find_contradictions
 from standfast.report.presentation.safari.terms import describe_event, find_threshold
-from standfast.report.words import Words, words_of
+from standfast.report.words import MetricWords, words_of
 from standfast.results.presentation import (
     Contradiction,
     Detail,
@@ -91,7 +91,7 @@ class ProbabilityPresentation(Presentation):
         return found
 
 
-def _draw_directions(view: MetricResults, words: Words) -> list[Chart]:
+def _draw_directions(view: MetricResults, words: MetricWords) -> list[Chart]:
     """A chart for each explainer: the estimates from the prior and from the event, where there are both."""
     charts = []
     for name in view.present if "from_event" in view.frame.columns else []:
@@ -115,7 +115,7 @@ def _draw_directions(view: MetricResults, words: Words) -> list[Chart]:
     return charts
 
 
-def _draw_levels(view: MetricResults, sample: int, words: Words) -> list[Chart]:
+def _draw_levels(view: MetricResults, sample: int, words: MetricWords) -> list[Chart]:
     """ln P against the threshold at one sample: a chart for each stage, with the levels of one run."""
     event = str(view.options.get("event"))
     stages = {"misclassification": [0], "changed_class": [0, 1]}.get(event, [1])
