@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from standfast.report.words import words_of
 from standfast.results import MetricResults, Results
 from standfast.results.tables import count_explainers
 from standfast.statistics.comparison import Comparison, ControlTest
@@ -93,12 +94,15 @@ class Contents:
         return dict(self.results.summary.agreements)
 
     @cached_property
-    def warnings(self) -> list[str]:
-        """Sentences about results that contradict each other, from the presentations of the metrics."""
-        found: list[str] = []
+    def warnings(self) -> list[tuple[str, str]]:
+        """Results that contradict each other: the kind, and a sentence from the metric's template."""
+        found: list[tuple[str, str]] = []
         for data, model in self.pairs:
             views = [self.view(data, model, label) for label in self.labels if len(self.frame(data, model, label))]
             for view in views:
                 own = self.labels[view.label].presentation
-                found += own.contradictions(view, [other for other in views if other is not view])
+                others = [other for other in views if other is not view]
+                found += [
+                    (each.kind, words_of(own).say(each.macro, each.facts)) for each in own.contradictions(view, others)
+                ]
         return found

@@ -70,7 +70,9 @@ def _make_entry(contents: Contents, metric: MetricSummary, row: SummaryRow | Non
         return Entry(None)
     rows = contents.rows(row.data, row.model, row.label, row.explainer)
     fine = rows.filter(pl.col("status") == "ok") if len(rows) else rows
-    remarks = metric.metric.presentation.remarks(fine, metric.metric.options) if len(rows) else []
+    own = metric.metric.presentation
+    remarks = [detail.text for detail in own.details(fine, metric.metric.options)] if len(rows) else []
+    remarks += own.remarks(fine, metric.metric.options) if len(rows) else []
     return Entry(describe_row(row, remarks), row.mean_rank, row.verdict in ("best", "tied"))
 
 
