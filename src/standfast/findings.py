@@ -27,6 +27,7 @@ from standfast.report.page.verdicts import decide, describe_controls, explain_ra
 from standfast.report.plots import Bar, Panel, plot_panels
 from standfast.report.summary import estimate
 from standfast.report.views import Contents
+from standfast.report.words import collect_facts, words_of
 from standfast.results import ValueSpec
 from standfast.results.formatting import describe_probability, format_count
 from standfast.results.presentation import find_best_median
@@ -536,7 +537,7 @@ def _notes(findings: Findings, data: str, model: str, columns: Sequence[_Column]
         decision = decide(here.get(label), known.spec.direction, len(view.candidates))
         if decision.mark in ("open", "unable"):
             reasons.setdefault(decision.text, []).append(label)
-        if warning := known.presentation.comparability_warning(view):
+        if warning := words_of(known.presentation).caution(collect_facts(known.presentation, view)):
             notes.append(f"{label}: {warning}")
     for reason, labels in reasons.items():
         which = "any metric" if len(labels) == len(columns) > 1 else ", ".join(labels)

@@ -105,7 +105,7 @@ def test_a_median_on_a_censored_value_is_at_most(builder: Builder) -> None:
     assert "stalled: 3" in a
     assert "−5.00" in b
     assert "≤" not in b
-    assert "each estimate: ± 0.50" in b
+    assert "half an interval of ln P: 0.50" in b
     assert "[below −20.00, −3.00] (75%)" in b
     assert "all are bounds" in c
     tally = page.split("What was counted")[1].split("</table>")[0]

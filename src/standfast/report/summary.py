@@ -61,7 +61,7 @@ def summarise_rows(label: ConfiguredMetric, frame: pl.DataFrame, failed: int) ->
     spec = label.spec
     fine = frame.filter(pl.col("status") == "ok")
     rows = spec.select_valid(frame)
-    notes = [*label.remarks(fine), *describe_censoring(spec, rows)]
+    notes = [*label.details(fine), *describe_censoring(spec, rows)]
     lost = int((~np.isfinite(spec.values(fine))).sum())
     notes += [f"{lost} {spec.empty}"] if lost else []
     notes += [*describe_skipped(frame), *broken]

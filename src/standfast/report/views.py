@@ -13,6 +13,7 @@ import polars as pl
 from standfast.metrics.base import Metric
 from standfast.report.charts import Explainers
 from standfast.report.presentation.drawing import draw_distribution
+from standfast.report.words import words_of
 from standfast.results import MetricResults, Presentation, ValueSpec, metric_class, presentation_of
 from standfast.results.controls import find_controls
 from standfast.statistics.comparison import Comparison, ControlTest
@@ -87,9 +88,10 @@ class ConfiguredMetric:
         """The metric's own figures over several data sets and models."""
         return [] if len(views) < 2 else list(self.presentation.figures_over_data(views))
 
-    def remarks(self, frame: pl.DataFrame) -> list[str]:
-        """The metric's own notes."""
-        return self.presentation.remarks(frame, self.options)
+    def details(self, frame: pl.DataFrame) -> list[str]:
+        """Further numbers of an explainer."""
+        own = [detail.text for detail in self.presentation.details(frame, self.options)]
+        return own + self.presentation.remarks(frame, self.options)
 
     @property
     def bibtex(self) -> str:
@@ -281,12 +283,15 @@ class Contents:
         return {(a.data, a.model): a for a in measure_agreements(self.rankings) if len(a.explainers) >= 3}
 
     @cached_property
-    def warnings(self) -> list[str]:
-        """Sentences about results that contradict each other, from the presentations of the metrics."""
-        found: list[str] = []
+    def warnings(self) -> list[tuple[str, str]]:
+        """Results that contradict each other: the kind, and a sentence from the metric's template."""
+        found: list[tuple[str, str]] = []
         for data, model in self.pairs:
             views = [self.view(data, model, label) for label in self.labels if len(self.frame(data, model, label))]
             for view in views:
                 own = self.labels[view.label].presentation
-                found += own.contradictions(view, [other for other in views if other is not view])
+                others = [other for other in views if other is not view]
+                found += [
+                    (each.kind, words_of(own).say(each.macro, each.facts)) for each in own.contradictions(view, others)
+                ]
         return found

@@ -6,6 +6,8 @@ entry points.
 
 from standfast.results.formatting import format_number
 from standfast.results.presentation import (
+    Contradiction,
+    Detail,
     MetricResults,
     Presentation,
     RankedGroup,
@@ -16,6 +18,8 @@ from standfast.results.presentation import (
 )
 
 __all__ = [
+    "Contradiction",
+    "Detail",
     "MetricResults",
     "Presentation",
     "RankedGroup",

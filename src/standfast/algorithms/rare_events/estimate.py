@@ -50,17 +50,18 @@ class Levels:
         """Whether enough families are left for the level's estimate and its standard error, bool `(L,)`."""
         return (self.families >= FEWEST_FAMILIES) & (self.independent >= FEWEST_INDEPENDENT)
 
+    def interval(self, level: float = 0.95) -> Tensor:
+        """Student's intervals of ln P at the levels, at most 0, `(L, 2)`."""
+        ends = compute_log_interval(self.log_probability, self.std_error, self.degrees, level)
+        return torch.stack(ends, dim=1).clamp(max=0.0)
+
     def bound(self, level: float = 0.95) -> float:
         """An upper limit of ln P: the upper end of the last trusted level's two-sided interval.
 
         The event lies within every level, so P is at most the probability of each.
         """
         trusted = self.trusted.nonzero()[:, 0]
-        if not len(trusted):
-            return 0.0
-        last = trusted[-1:]
-        _, high = compute_log_interval(self.log_probability[last], self.std_error[last], self.degrees[last], level)
-        return min(0.0, float(high))
+        return float(self.interval(level)[trusted[-1], 1]) if len(trusted) else 0.0
 
 
 @dataclass(frozen=True)

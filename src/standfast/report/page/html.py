@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,8 +28,8 @@ from standfast.report.page.render import RenderedChart, bundle_scripts, render_f
 from standfast.report.page.sample_explorer import encode_rows
 from standfast.report.page.sweeps import SectionList, compare_models, compare_options
 from standfast.report.page.verdicts import answer_question, choose_example
-from standfast.report.presentation.wording import count_cautions
 from standfast.report.views import ConfiguredMetric, Contents, show_unsafe, with_safe_names
+from standfast.report.words import mark_up, words_of
 from standfast.results import MetricResults
 from standfast.results.controls import is_random
 from standfast.results.formatting import join_names
@@ -241,12 +242,12 @@ def _context(contents: Contents) -> dict[str, Any]:
         {
             "id": numbers[name],
             "label": label,
-            "question": label.presentation.question(label.options),
+            "question": words_of(label.presentation).question(label.options),
             "answers": [
                 (entry["where"], answer) for entry in overview for answer in entry["answers"] if answer.label == name
             ],
-            "guide": label.presentation.guide(label.options),
-            "terms": label.presentation.terms(label.options),
+            "guide": words_of(label.presentation).guide(label.options),
+            "terms": words_of(label.presentation).terms,
             "parts": content.make_metric_parts(label),
         }
         for name, label in contents.labels.items()
@@ -274,13 +275,13 @@ def _context(contents: Contents) -> dict[str, Any]:
         "open": OPEN,
         "crowd": CROWD,
         "shown": SHOWN,
-        "warnings": contents.warnings[:LISTED],
+        "warnings": [text for _, text in contents.warnings[:LISTED]],
         "more_warnings": max(0, len(contents.warnings) - LISTED),
         "failures": grouped[:LISTED],
         "more_failures": max(0, len(grouped) - LISTED),
         "reasons": [textwrap.shorten(each, 200, placeholder=" ...") for each in describe_failures(contents.results)],
         "left_out": describe_misfits(contents.manifest.get("misfits") or {}),
-        "cautions": count_cautions(contents.warnings),
+        "cautions": Counter(kind for kind, _ in contents.warnings),
         "failed": len(failures),
         "missing": contents.results.missing,
         "tally": tally,
@@ -322,19 +323,6 @@ def describe_needs(left_out: list[Underpowered]) -> str:
         for (needed, there), names in groups.items()
     ]
     return f"Needs more samples: {'; '.join(texts)}." if texts else ""
-
-
-def mark_up(text: str) -> str:
-    """Text as HTML, with `code` and *emphasis* as elements and everything else escaped.
-
-    >>> str(mark_up("`a<b` is *not* less"))
-    '<code>a&lt;b</code> is <em>not</em> less'
-    """
-    import markupsafe
-
-    safe = str(markupsafe.escape(text))
-    safe = re.sub(r"`([^`]+)`", r"<code>\1</code>", safe)
-    return markupsafe.Markup(re.sub(r"\*([^*\s][^*]*)\*", r"<em>\1</em>", safe))
 
 
 def allow_breaks(name: str) -> str:

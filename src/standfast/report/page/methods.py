@@ -6,8 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from standfast.report.presentation.wording import describe_reach, describe_transformation
 from standfast.report.views import Contents
+from standfast.report.wording import describe_reach, describe_transformation
 from standfast.results.formatting import format_count, format_number
 from standfast.results.presentation import read_numbers
 

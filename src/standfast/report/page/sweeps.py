@@ -16,8 +16,9 @@ from standfast.report.page.options import Configuration, Group, find_groups, fla
 from standfast.report.page.overview import Entry, build_matrix
 from standfast.report.page.sweep_tables import Frames, SweepTable
 from standfast.report.presentation.drawing import make_axis
-from standfast.report.presentation.kept_class import describe_kept_class
+from standfast.report.presentation.kept_class import count_kept_class
 from standfast.report.views import ConfiguredMetric, Contents
+from standfast.report.words import collect_facts, words_of
 from standfast.results import ValueSpec
 
 #: figures of "Options compared" and of "Models compared" in the page and as files
@@ -215,7 +216,8 @@ def _tabulate(contents: Contents, group: Group, spec: ValueSpec, data: str, mode
     caption += f"Best by {group.option}: {'; '.join(verdicts)}." if verdicts else ""
     for member in members:
         presentation = contents.labels[member.name].presentation
-        warning = presentation.comparability_warning(contents.view(data, model, member.name))
+        facts = collect_facts(presentation, contents.view(data, model, member.name))
+        warning = words_of(presentation).caution(facts)
         caption += f" Beware, {member.text}: {warning}" if warning else ""
     columns = [(member.text, _say_kept(contents.frame(data, model, member.name))) for member in members]
     return [Table(f"{spec.title}: explainers by {group.option}", columns, rows, caption.strip())]
@@ -223,7 +225,7 @@ def _tabulate(contents: Contents, group: Group, spec: ValueSpec, data: str, mode
 
 def _say_kept(frame: pl.DataFrame) -> str:
     """How much of the neighbourhood keeps the class, for the head of its column; empty where this is not known."""
-    return "".join(describe_kept_class(frame)).replace(" of the neighbourhood", "")
+    return "".join(detail.text for detail in count_kept_class(frame))
 
 
 def _part_of_explainers(contents: Contents, group: Group, data: str, model: str) -> Part:

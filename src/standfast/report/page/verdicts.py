@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from standfast.report.charts import GalleryRow, Picture
 from standfast.report.presentation.drawing import make_row
 from standfast.report.views import ConfiguredMetric, Contents
+from standfast.report.words import collect_facts, words_of
 from standfast.results import MetricResults
 from standfast.results.formatting import format_number, join_names
 from standfast.results.presentation import RankedGroup, find_best_median
@@ -56,24 +58,33 @@ class Answer:
 
 def answer_question(contents: Contents, label: ConfiguredMetric, data: str, model: str) -> Answer:
     """The answer of a configured metric on one data set and model."""
-    question = label.presentation.question(label.options)
+    words = words_of(label.presentation)
+    question = words.question(label.options)
     if not len(contents.frame(data, model, label.name)):
         return Answer(label.name, question, "", Decision("unable", "No result", "Nothing was computed."))
     view = contents.view(data, model, label.name)
-    text = label.presentation.verdict(view)
+    facts = collect_facts(label.presentation, view)
+    text = words.verdict(facts)
     if not text:
         return Answer(label.name, question, "", Decision("unable", "No result", "No sample has a value."))
     comparison = contents.comparisons.get((data, model, label.name))
     decision = decide(comparison, label.spec.direction, len(view.candidates))
-    why = explain_ranks(view, *label.presentation.leader(view), comparison)
+    why = explain_ranks(view, *_find_leader(label, facts), comparison)
     why = why or explain_ranks(view, *find_best_median(view), comparison)
     decision = dataclasses.replace(decision, text=f"{decision.text} {why}") if why else decision
-    warning, others = label.presentation.comparability_warning(view), tuple(label.presentation.reservations(view))
+    warning, others = words.caution(facts), tuple(filter(None, [words.remark(facts)]))
     beside = describe_controls(contents.control_tests.get((data, model, label.name), []), label.spec.decimals)
     others += (beside,) if beside else ()
     if warning and decision.mark == "decided":
         decision = dataclasses.replace(decision, mark="open", title="With a caveat")
     return Answer(label.name, question, text, decision, warning, others)
+
+
+def _find_leader(label: ConfiguredMetric, facts: dict[str, Any]) -> tuple[RankedGroup | None, str]:
+    """Which explainer the verdict's own numbers put first, and which numbers these are; the median without them."""
+    if label.spec.direction and facts["own"] and len(facts["ranked"]) > 1:
+        return facts["ranked"][0], "count"
+    return label.presentation.leader(facts["results"])
 
 
 def decide(comparison: Comparison | None, direction: str | None, explainers: int) -> Decision:

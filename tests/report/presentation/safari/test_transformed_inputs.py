@@ -137,7 +137,7 @@ def test_explainers_by_neighbourhoods_have_a_table_with_verdicts(builder: Builde
     (table,) = [figure for figure in part.figures if isinstance(figure, Table)]
     assert part.figures[0] is table
     labels = ["linf 0.1", "rotation 10", "rotation 10 + brightness 0.2", "brightness 0.2"]
-    assert list(table.columns) == [(label, "class kept in 96% [90, 99]") for label in labels]
+    assert list(table.columns) == [(label, "class kept in % of inputs: 96 [90, 99]") for label in labels]
     cells = dict(table.rows)
     frame = builder.results().samples
     for name in ("a", "b", "random"):
@@ -181,8 +181,7 @@ def test_samples_without_an_input_that_keeps_the_class_are_counted() -> None:
     flags = {"found": [True, False, True], "misinterpreted": [True, False, False]}
     frame = pl.DataFrame({"sample": [0, 1, 2], "status": ["ok"] * 3, **flags})
     presentation, options = WorstCasePresentation("worst_case"), {"event": "changed_explanation"}
-    notes = presentation.remarks(frame, options)
-    assert "no input found that keeps the class, so not counted: 1 of 3" in notes
-    assert "misinterpreted: 1 of 2" in notes
+    counts = {detail.label: (detail.value, detail.total) for detail in presentation.details(frame, options)}
+    assert counts == {"no input that keeps the class": (1, 3), "misinterpreted": (1, 2)}
     every = frame.with_columns(found=pl.lit(True))
-    assert not any("keeps" in note for note in presentation.remarks(every, options))
+    assert [detail.label for detail in presentation.details(every, options)] == ["misinterpreted"]

@@ -17,7 +17,7 @@ from standfast.metrics.base import larger_is_closer
 from standfast.metrics.lens.attribution_attack import name_chance
 from standfast.report.charts import Axis, Chart, Gallery, GalleryRow, Strip, Words, draw_heat_map, draw_values
 from standfast.report.presentation.drawing import draw_distribution, draw_example
-from standfast.report.presentation.kept_class import describe_kept_class
+from standfast.report.presentation.kept_class import count_kept_class
 from standfast.report.presentation.lens.curves import curves_of, draw_by_k, draw_by_window
 from standfast.report.presentation.lens.pictures import draw_galleries
 from standfast.report.presentation.lens.words import (
@@ -95,7 +95,7 @@ class AttributionAttackPresentation(Presentation):
             notes.append(f"no other input of the class found, so counted as unchanged: {still} of {len(frame)}")
         found = fragility(rows)
         notes += [] if found is None else [found.sentence(top_of(options), "position")]
-        return [*notes, *describe_kept_class(frame)]
+        return [*notes, *(detail.text for detail in count_kept_class(frame))]
 
     def question(self, options: Mapping[str, Any]) -> str:
         """Whether an attack moves what a map puts first."""
@@ -124,12 +124,7 @@ class AttributionAttackPresentation(Presentation):
         """The map that the attack changed most."""
         first = [*similarities_of(view.options), "similarity"][0]
         same = 1.0 if larger_is_closer({"similarity": first}) else 0.0
-        lead = (
-            f"{view.control_note}, the attack changed this map most"
-            if view.control_note
-            else "The attack changed this map most"
-        )
-        return draw_example(view, name_similarity(first), lead, same)
+        return draw_example(self, view, name_similarity(first), same)
 
     def figures(self, view: MetricResults) -> list[Chart | Gallery]:
         """The shares that were kept, moved and lost, the similarities, their curves, and the pictures."""

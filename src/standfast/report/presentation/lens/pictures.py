@@ -11,7 +11,7 @@ from torch import Tensor
 from standfast.report.charts import Gallery, GalleryRow, Picture
 from standfast.report.presentation.drawing import ALIGNED, MOVED_BACK, describe_maps, make_row, show_moved_back
 from standfast.report.presentation.lens.words import name_similarity, positions_of, similarities_of, unit_of
-from standfast.report.presentation.wording import describe_parameters
+from standfast.report.wording import describe_parameters
 from standfast.results.formatting import format_number
 from standfast.results.presentation import MetricResults
 from standfast.similarity import dilate, lens_profile, per_position, top_k, top_k_diverse
