@@ -29,6 +29,24 @@ def test_the_host_waits_at_most_once_a_round_and_not_for_further_samples(which: 
     assert mixed == [] or which == "explainer-deep_shap"  # vmap's own tensors cannot be followed
 
 
+OWN_PATHS = [
+    "search-block",
+    "search-grid",
+    "metric-data_sensitivity_consistency",
+    "metric-misinterpretation_probability",
+]
+
+
+@pytest.mark.parametrize("which", OWN_PATHS)
+def test_what_a_card_computes_in_another_way_is_the_same(which: str) -> None:
+    run, x = RUNS[which][2], torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    model = Model(small_net((1, 8, 8)), (0.0, 1.0), device="cpu", batch_size=64)
+    usual = run(model, x).value
+    with count_waits(model):
+        other = run(model, x).value
+    assert torch.equal(usual.nan_to_num(nan=-7.0), other.nan_to_num(nan=-7.0))
+
+
 def make_model() -> Model:
     return Model(small_net((12,)), (0.0, 1.0), device="cpu", batch_size=64)
 
