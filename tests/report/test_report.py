@@ -17,16 +17,6 @@ from report_builder import PROB, WORST, WORST_CLASS, Builder, assert_whole, stud
 import standfast.report
 from standfast.errors import ArgumentError
 from standfast.report import build_html, load_results, write_figures
-from standfast.report.charts import (
-    IntervalBar,
-    Line,
-    Strip,
-    draw_ecdf,
-    draw_heatmap,
-    draw_intervals,
-    draw_lines,
-    draw_strips,
-)
 from standfast.report.page.glossary import Glossary
 from standfast.report.page.methods import list_options
 from standfast.report.page.pictures import SHADES, UNSEEN, colour_signed, draw_input, draw_map, encode_png, shrink
@@ -215,10 +205,9 @@ def test_a_whole_study_is_shown(whole: tuple[Builder, str]) -> None:
     for where in ("digits · lenet", "digits · wide net", "series · lenet"):
         assert page.count(where) >= 5
     charts = len(re.findall('<figure class="plot">', page))
-    # for each pair and label: medians, differences, distribution; worst cases also shares and lines; three curves; one
-    # agreement; and each label by model for the data that two models met. The class changed on too few samples for
-    # its differences
-    assert charts == 3 * (4 * 3 - 1 + 2 * 2 + 3 + 1) + 4
+    # for each pair and label: medians, differences, distribution; worst cases also lines; three curves; one agreement;
+    # and each label by model for the data that two models met. The class changed on too few samples for its differences
+    assert charts == 3 * (4 * 3 - 1 + 2 + 3 + 1) + 4
     assert len(page) < 6_000_000
 
 
@@ -378,29 +367,6 @@ def test_charts_are_written_as_files(builder: Builder, tmp_path: Path) -> None:
         content = path.read_bytes()
         assert content.startswith(b"%PDF" if path.suffix == ".pdf" else (b"<svg", b"<?xml"))
         assert b"var(--" not in content
-
-
-def test_nothing_to_draw_is_no_chart() -> None:
-    empty = [Strip("e0", [], np.empty(0), np.empty(0, dtype=bool))]
-    nan = np.array([np.nan])
-    assert draw_strips(empty, ["e0"], "t", "a", None) is None
-    assert draw_ecdf(empty, ["e0"], "t", "a") is None
-    assert draw_lines([Line("e0", nan, nan)], ["e0"], "t", "x", "y") is None
-    assert draw_intervals([IntervalBar("e0", float("nan"), None, None)], ["e0"], "t", "a", None) is None
-    assert draw_heatmap(["m"], np.array([[np.nan]]), "t", "a") is None
-
-
-def test_boxes_are_quartiles_and_points_are_capped() -> None:
-    values = np.random.default_rng(1).normal(size=1000)
-    chart = draw_strips([Strip("e0", range(1000), values, values < -2)], ["e0"], "t", "a", "higher")
-    assert chart is not None
-    (box,), points = chart.spec["datasets"]["boxes"], chart.spec["datasets"]["points"]
-    np.testing.assert_allclose([box["q1"], box["median"], box["q3"]], np.quantile(values, [0.25, 0.5, 0.75]), rtol=1e-4)
-    assert len(points) == 150
-    assert max(p["value"] for p in points) == pytest.approx(values.max(), rel=1e-4)
-    assert "At most 150 points" in chart.caption
-    assert "only bounds" in chart.caption
-    assert {p["shape"] for p in points} == {"circle", "triangle-left"}
 
 
 def test_pictures() -> None:

@@ -58,8 +58,8 @@ def found(lenet: standfast.Model, digits: standfast.data.Dataset, tmp_path_facto
 
 
 def rules(chart: Chart) -> list[float]:
-    marks = [layer for layer in chart.spec["layer"] if layer["mark"]["type"] == "rule"]
-    return [row["at"] for layer in marks for row in layer.get("data", {}).get("values", []) if "at" in row]
+    data = chart.spec["datasets"]
+    return [row["value"] for name in ("rules_x", "rules_y") for row in data.get(name, ())]
 
 
 @pytest.mark.parametrize("name", FIRST)

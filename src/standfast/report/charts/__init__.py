@@ -1,30 +1,31 @@
-"""Charts as Vega-Lite specifications, made from plain numbers, and pictures as arrays. `report` renders them.
+"""Charts made from plain numbers with Altair, and pictures as arrays. `report` renders them.
 
-A specification contains data and encodings; the renderer adds fonts, theme and size. Every explainer has the same
-colour, shape and dash in the whole report, and no chart distinguishes explainers by colour alone.
+Four functions draw all charts of numbers: `draw_values` and `draw_intervals`, with a row for each explainer,
+`draw_lines` and `draw_heat_map`. Every explainer has the same colour, shape and dash in the whole report, and no chart
+distinguishes explainers by colour alone.
 """
 
 from standfast.report.charts.base import (
     COLOURS,
+    GLYPHS,
     HOVER,
     INK,
+    LN_P,
     REFERENCE,
+    SHAPES,
+    Axis,
     Chart,
     Gallery,
     GalleryRow,
-    IntervalBar,
-    Line,
     Picture,
-    Strip,
+    Style,
     Underpowered,
+    Words,
+    choose_style,
 )
-from standfast.report.charts.box_plot import GREY, Point, draw_boxes
-from standfast.report.charts.heat_map import draw_heat_table, draw_heatmap
-from standfast.report.charts.lines import draw_ecdf, draw_lines
-from standfast.report.charts.rank_plot import draw_mean_ranks
-from standfast.report.charts.ridge_plot import Ridge, draw_ridges
-from standfast.report.charts.strip_plot import draw_intervals, draw_strips
-from standfast.report.charts.sweep_plot import Track, choose_styles_of_explainers, choose_styles_of_values, draw_sweep
+from standfast.report.charts.heat_map import draw_heat_map
+from standfast.report.charts.lines import Line, choose_styles_of_values, draw_lines, is_logarithmic
+from standfast.report.charts.row_charts import IntervalBar, Strip, draw_intervals, draw_values
 from standfast.report.charts.table import Table, TableCell
 from standfast.results.controls import Explainers
 
@@ -33,10 +34,13 @@ Figure = Chart | Gallery | Table | Underpowered
 
 __all__ = [
     "COLOURS",
-    "GREY",
+    "GLYPHS",
     "HOVER",
     "INK",
+    "LN_P",
     "REFERENCE",
+    "SHAPES",
+    "Axis",
     "Chart",
     "Explainers",
     "Figure",
@@ -45,23 +49,17 @@ __all__ = [
     "IntervalBar",
     "Line",
     "Picture",
-    "Point",
-    "Ridge",
     "Strip",
+    "Style",
     "Table",
     "TableCell",
-    "Track",
     "Underpowered",
-    "choose_styles_of_explainers",
+    "Words",
+    "choose_style",
     "choose_styles_of_values",
-    "draw_boxes",
-    "draw_ecdf",
-    "draw_heat_table",
-    "draw_heatmap",
+    "draw_heat_map",
     "draw_intervals",
     "draw_lines",
-    "draw_mean_ranks",
-    "draw_ridges",
-    "draw_strips",
-    "draw_sweep",
+    "draw_values",
+    "is_logarithmic",
 ]

@@ -1,6 +1,7 @@
-"""The types of charts and pictures, and the colours, shapes and scales that all charts share.
+"""The types of charts and pictures, and the colours, shapes and marks that all charts share.
 
-A chart is a Vega-Lite specification with data and encodings. The renderer adds fonts, theme and size. It recognises the
+A chart is an Altair chart of named tables, and its tables. Explainers, samples and options are values in the tables,
+never names of fields, so a name may contain anything. The renderer adds fonts, theme and size. It recognises the
 colours below by their values, so that the page can replace them in dark mode. Every explainer has the same colour,
 shape and dash in the whole report, and no chart distinguishes explainers by colour alone. Controls are grey.
 """
@@ -8,34 +9,94 @@ shape and dash in the whole report, and no chart distinguishes explainers by col
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 from standfast.results.controls import Explainers
 from standfast.tensors import Array
+
+if TYPE_CHECKING:
+    import altair
 
 #: Okabe and Ito's colours without yellow, and three of Paul Tol's; colour-blind readers can distinguish them
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#332288", "#882255", "#999933")
 #: the colour of controls
 REFERENCE = "#6b7178"
 SHAPES = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "triangle-right", "triangle-left")
+#: the shapes as letters, for the legend of the page
+GLYPHS = "●■◆▲✚▼▶◀"
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3))
 #: the colour of text, and of lines that belong to no explainer
 INK = "#1c1e21"
-#: the largest number of points per explainer in a distribution, and per line; the caption says if there are more
-POINTS, STEPS = 150, 80
-#: the scale of every axis of values: it need not include zero, and has space for marks at its ends
-SCALE = {"zero": False, "nice": False, "padding": 8}
 #: the title of axes of logarithms of probabilities; they also show the probability, as percent or as 1 in so many
 LN_P = "ln P"
-#: the width of a letter at size 12 where letters are wide, and by how much it exceeds the width in a drawing: pages are
-#: read in fonts that the drawing does not know
-_WIDE, _WIDER = 7.4, 1.5
-#: letters of a title beside an axis of 240 pixels
-_LINE = 38
 #: the name of layers for tooltips only; static drawings leave them out
 HOVER = "hover"
+
+#: the width of a letter at size 12 in a font with wide letters: pages are read in fonts that the drawing does not know
+WIDE = 7.4
+#: letters of a title beside an axis of 240 pixels
+_LINE = 38
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Words:
+    """The texts of a chart.
+
+    Attributes:
+        title: what the chart shows, for readers who cannot see it.
+        caption: how to read it.
+        name: unique in its section, for file names.
+        heading: a few words above the chart.
+    """
+
+    title: str
+    caption: str = ""
+    name: str = "chart"
+    heading: str = ""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis of values.
+
+    Attributes:
+        title: what is measured.
+        direction: which values are better, `"higher"` or `"lower"`; None where neither is.
+        good: a word or two for the better side.
+        side: side of the true value of a bound: at or below it (`"upper"`), or at or above it (`"lower"`).
+        domain: ends of the axis; by default the range of the values.
+        ticks: where labels stand; by default at round numbers.
+        rules: values at which dotted lines are drawn.
+        log: whether the axis is logarithmic.
+    """
+
+    title: str
+    direction: str | None = None
+    good: str = "better"
+    side: Literal["upper", "lower"] = "upper"
+    domain: tuple[float, float] | None = None
+    ticks: Sequence[float] = ()
+    rules: Sequence[float] = ()
+    log: bool = False
+
+    @property
+    def sign(self) -> str:
+        """What stands before the number of a bound."""
+        return "≤ " if self.side == "upper" else "≥ "
+
+
+@dataclass(frozen=True)
+class Style:
+    """Colour, shape and dash of the marks of one explainer."""
+
+    colour: str
+    shape: str
+    dash: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -43,18 +104,32 @@ class Chart:
     """A chart of the report.
 
     Attributes:
-        spec: Vega-Lite specification, without width and theme.
+        drawing: the chart, with the names of its tables.
+        data: the tables by name.
         alt: the content in words, for readers who cannot see the chart.
         caption: what the chart shows and how to read it.
         name: a name that is unique in its section, for file names.
         heading: a few words above the chart.
+        key: explainers in its legend, and their looks. The page shows one legend for many charts.
     """
 
-    spec: Mapping[str, Any]
+    drawing: altair.LayerChart | altair.FacetChart
+    data: Mapping[str, Rows]
     alt: str
     caption: str = ""
     name: str = "chart"
     heading: str = ""
+    key: tuple[tuple[str, Style], ...] = ()
+
+    @cached_property
+    def spec(self) -> dict[str, Any]:
+        """The Vega-Lite specification, without width and theme."""
+        import altair
+
+        with altair.data_transformers.enable("default"):  # whatever the user has chosen for charts of her own
+            found = self.drawing.to_dict(validate=False)
+        own = ("data", "height", "layer", "params")  # nothing of a theme
+        return {**{key: each for key, each in found.items() if key in own}, "datasets": dict(self.data)}
 
 
 @dataclass(frozen=True)
@@ -141,40 +216,18 @@ class Underpowered:
     present: int
 
 
-@dataclass(frozen=True)
-class Strip:
-    """The values of one explainer; `bounds` is True for values that are only bounds.
+def choose_style(explainers: Sequence[str], name: str) -> Style:
+    """The looks of an explainer, by its place in the study; those of text for other names.
 
-    `part` distinguishes the strips of an explainer that has several; they are drawn next to each other.
+    >>> choose_style(Explainers(["mine", "random"], controls=["random"]), "random")
+    Style(colour='#6b7178', shape='square', dash=(6, 3))
     """
-
-    name: str
-    samples: Sequence[int]
-    values: Array
-    bounds: Array
-    part: str = ""
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of one explainer, with a band if `low` and `high` are given."""
-
-    name: str
-    x: Array
-    y: Array
-    low: Array | None = None
-    high: Array | None = None
-
-
-@dataclass(frozen=True)
-class IntervalBar:
-    """An estimate and its interval. An end that is None or infinite is open; `bound` marks an upper bound."""
-
-    name: str
-    value: float
-    low: float | None
-    high: float | None
-    bound: bool = False
+    if name not in explainers:
+        return Style(INK, "circle", (1, 0))
+    place = list(explainers).index(name)
+    is_control = isinstance(explainers, Explainers) and name in explainers.controls
+    colour = REFERENCE if is_control else COLOURS[place % len(COLOURS)]
+    return Style(colour, SHAPES[place % len(SHAPES)], DASHES[place % len(DASHES)])
 
 
 def round_number(value: float, digits: int = 6) -> float | None:
@@ -186,120 +239,52 @@ def round_number(value: float, digits: int = 6) -> float | None:
     return float(f"{value:z.{digits}g}") if math.isfinite(value) else None
 
 
-def title_axis(axis: str, direction: str | None, good: str, channel: str = "x") -> str | list[str]:
-    """The title of an axis, with an arrow towards the side where explanations are `good`.
+def write_number(value: float | None) -> str:
+    """A number for a tooltip; "?" for None.
+
+    >>> write_number(-0.5), write_number(float("-inf")), write_number(None)
+    ('−0.5', '−∞', '?')
+    """
+    return "?" if value is None else f"{value:z.4g}".replace("-", "−").replace("inf", "∞")
+
+
+def find_room(values: Iterable[float | None]) -> tuple[float, float]:
+    """The range of the finite values with a margin, where intervals without an end stop."""
+    finite = [float(value) for value in values if value is not None and math.isfinite(value)] or [0.0]
+    margin = 0.06 * ((max(finite) - min(finite)) or abs(finite[0]) or 1.0)
+    return min(finite) - margin, max(finite) + margin
+
+
+def wrap_name(name: str, width: int = 16) -> str:
+    """A name, split into two lines if it is long.
+
+    >>> wrap_name("integrated gradients"), wrap_name("DeepLift")
+    ('integrated\\ngradients', 'DeepLift')
+    """
+    if len(name) <= width:
+        return name
+    places = [i + (letter != " ") for i, letter in enumerate(name) if letter in " _-:" and 0 < i < len(name) - 1]
+    if not places:
+        return name
+    cut = min(places, key=lambda i: abs(i - len(name) / 2))
+    return f"{name[:cut]}\n{name[cut:].lstrip(' ')}"
+
+
+def title_axis(axis: Axis, channel: str = "x") -> str | list[str]:
+    """The title of an axis, with an arrow towards the side where explanations are good.
 
     The arrow has a line of its own below the x axis. Beside the y axis, where a second line would come close to the
     labels, it follows the title if there is space.
 
-    >>> title_axis("AOPC", "higher", "more faithful"), title_axis("margin", None, "better")
+    >>> title_axis(Axis("AOPC", "higher", "more faithful")), title_axis(Axis("margin"))
     (['AOPC', 'more faithful →'], 'margin')
-    >>> title_axis("AOPC", "higher", "more faithful", "y"), title_axis("AOPC", "lower", "more faithful", "y")
-    ('AOPC, more faithful →', '← more faithful, AOPC')
+    >>> title_axis(Axis("AOPC", "lower", "more faithful"), "y")
+    '← more faithful, AOPC'
     """
-    arrow = {"higher": f"{good} →", "lower": f"← {good}"}.get(direction or "")
-    axis = "ln P, and the probability" if axis == LN_P else axis
-    if arrow is None:
-        return axis
-    line = f"{axis}, {arrow}" if direction == "higher" else f"{arrow}, {axis}"
-    return line if channel == "y" and len(line) <= _LINE else [axis, arrow]
-
-
-def label_values(axis: str, channel: str = "x") -> dict[str, Any]:
-    """The labels of an axis of values: numbers; on an axis of ln P, a second line with the probability.
-
-    It is 1 in so many, below 1 in ten million with a power of ten. A narrow axis has fewer labels, so that they do not
-    run into each other.
-
-    >>> label_values("similarity")
-    {}
-    """
-    if axis != LN_P:
-        return {}
-    chance = (
-        "datum.value > 0 ? '' : datum.value > -16 ? '1 in ' + format(exp(-datum.value), '.2~s') : "
-        "'1 in 10^' + format(-datum.value / LN10, '.0f')"
-    )
-    # beside an axis two lines stand on both sides of their tick, with space for "1 in 3.3M" in a wide font
-    raised = {"labelOffset": -7, "minExtent": round(10 * _WIDE)}
-    # below the axis each label needs its own width, whatever font the reader has
-    apart = {"tickCount": {"expr": f"max(2, floor(width / {round(14 * _WIDE)}))"}, "labelSeparation": round(2 * _WIDE)}
-    own = raised if channel == "y" else {**apart, "labelOverlap": "parity"}
-    return {"axis": {"labelExpr": f"[format(datum.value, '~g'), {chance}]", **own}}
-
-
-def make_legend(names: Sequence[str], title: str | None = None) -> dict[str, Any]:
-    """A legend below the chart, in two columns unless a name is long, with space for fonts wider than expected.
-
-    >>> make_legend(["saliency"])["columns"], make_legend(["integrated gradients with 64 steps"])["columns"]
-    (2, 1)
-    """
-    longest = max((len(name) for name in names), default=0)
-    padding = 10 + round(_WIDER * min(longest, 44))
-    columns = 2 if longest <= 22 else 1
-    limits = {"columns": columns, "columnPadding": padding, "labelLimit": 160 if columns == 2 else 330}
-    return {"orient": "bottom", "title": title or None, **limits, "symbolStrokeWidth": 1}
-
-
-def name_rows(names: Sequence[str | Sequence[str]], limit: int = 130) -> dict[str, Any]:
-    """An axis of rows with names, each in one or more lines, with space for fonts wider than expected.
-
-    >>> name_rows(["saliency", ["integrated", "gradients"]])["minExtent"]
-    80
-    """
-    lines = [line for name in names for line in ([name] if isinstance(name, str) else name)]
-    wide = min(_WIDE * max((len(line) for line in lines), default=0), limit)
-    plain = {"title": None, "grid": False, "domain": False, "ticks": False, "labelOverlap": False}
-    return {**plain, "labelLimit": limit, "minExtent": round(wide) + 6}
-
-
-def wrap_name(name: str, width: int = 16) -> list[str]:
-    """A name, split into two lines if it is long.
-
-    >>> wrap_name("integrated gradients"), wrap_name("DeepLift")
-    (['integrated', 'gradients'], ['DeepLift'])
-    """
-    if len(name) <= width:
-        return [name]
-    places = [i + (letter != " ") for i, letter in enumerate(name) if letter in " _-:" and 0 < i < len(name) - 1]
-    if not places:
-        return [name]
-    cut = min(places, key=lambda i: abs(i - len(name) / 2))
-    return [name[:cut], name[cut:].lstrip(" ")]
-
-
-def choose_style(explainers: Sequence[str], name: str) -> tuple[str, str, tuple[int, ...]]:
-    """Colour, shape and dash of an explainer.
-
-    >>> choose_style(Explainers(["mine", "random"], controls=["random"]), "random")
-    ('#6b7178', 'square', (6, 3))
-    """
-    place = list(explainers).index(name)
-    is_control = isinstance(explainers, Explainers) and name in explainers.controls
-    return (
-        REFERENCE if is_control else COLOURS[place % len(COLOURS)],
-        SHAPES[place % len(SHAPES)],
-        DASHES[place % len(DASHES)],
-    )
-
-
-def tooltip(*fields: str) -> list[dict[str, Any]]:
-    """A tooltip of fields; the title of a field may follow its name after a colon."""
-    pairs = (field.partition(":") for field in fields)
-    return [{"field": field, "title": title or field, "type": "nominal"} for field, _, title in pairs]
-
-
-def zoom(*encodings: str) -> dict[str, Any]:
-    """Drag to move; wheel with a key to zoom (without a key it scrolls the page); double click to reset."""
-    select = {"type": "interval", "encodings": list(encodings), "zoom": "wheel![event.ctrlKey || event.metaKey]"}
-    return {"name": "zoom", "select": select, "bind": "scales"}
-
-
-def rule_at(channel: str, value: float) -> dict[str, Any]:
-    """A dotted line across the chart."""
-    mark = {"type": "rule", "clip": True, "color": INK, "strokeDash": [2, 3], "opacity": 0.7}
-    return {
-        "data": {"values": [{"at": value}]},
-        "mark": mark,
-        "encoding": {channel: {"field": "at", "type": "quantitative"}},
-    }
+    title = "ln P, and the probability" if axis.title == LN_P else axis.title
+    if axis.direction is None:
+        return title
+    higher = axis.direction == "higher"
+    arrow = f"{axis.good} →" if higher else f"← {axis.good}"
+    line = f"{title}, {arrow}" if higher else f"{arrow}, {title}"
+    return line if channel == "y" and len(line) <= _LINE else [title, arrow]

@@ -1,108 +1,82 @@
-"""Heat maps: a square matrix or a table of numbers, shown as colours."""
+"""Heat maps: a table of numbers, shown as colours."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from standfast.report.charts.base import Chart, name_rows, round_number, tooltip, wrap_name
+from standfast.report.charts.base import Chart, Rows, Words, round_number, wrap_name
+from standfast.report.charts.layers import encode_rows, named, put_together, tooltip
 from standfast.tensors import Array
 
 #: up to this number of columns the numbers are written into their cells
 _WRITTEN = 16
+#: of -1, 0 and 1; not quite the explainers' colours, which the page replaces
+_SHADES = ("#D55E01", "#f3f3f3", "#0072B3")
 
 
-def draw_heatmap(
-    names: Sequence[str],
-    values: Array,
-    title: str,
-    axis: str,
-    *,
-    caption: str = "",
-    name: str = "heatmap",
-    heading: str = "",
-) -> Chart | None:
-    """A square matrix of numbers from -1 to 1, written into the cells if there are few; NaN cells are empty.
-
-    None if there are no finite numbers.
-    """
-    letters = [_letter(place) for place in range(len(names))]
-    wide = {name: wrap_name(f"{letter} {name}", 20) for letter, name in zip(letters, names, strict=True)}
-    short = json.dumps(dict(zip(names, letters, strict=True)))
-    x_axis = {"labelExpr": f"{short}[datum.label]", "labelAngle": 0}
-    cells = _cells(names, names, values)
-    if not cells:
-        return None
-    numbers = "; ".join(f"{c['row']} and {c['column']}: {c['reads']}" for c in cells if c["row"] != c["column"])
-    spec = _spec(cells, wide, names, x_axis, axis, 38)
-    return Chart(spec, f"{title}. {numbers}.", caption, name, heading)
-
-
-def draw_heat_table(
+def draw_heat_map(
     rows: Sequence[str],
     columns: Sequence[str],
     values: Array,
-    title: str,
     axis: str,
-    *,
-    caption: str = "",
-    name: str = "table",
-    heading: str = "",
+    words: Words,
+    texts: Sequence[Sequence[str]] | None = None,
+    reads: Sequence[Sequence[str]] | None = None,
 ) -> Chart | None:
-    """A table of numbers `(rows, columns)` from -1 to 1, written into the cells if there are few; NaN cells are empty.
+    """A table of numbers from -1 to 1, written into the cells if there are few; None if no number is finite.
 
-    None if there are no finite numbers.
+    Args:
+        rows, columns: names. If they are the same, columns have the letters that stand before the rows.
+        values: numbers `(rows, columns)`; NaN cells are empty.
+        axis: what the numbers are, for the tooltip.
+        words: the texts.
+        texts: what is written into the cells; by default the numbers.
+        reads: what is said of the cells elsewhere; by default the same.
     """
-    cells = _cells(rows, columns, values)
+    import altair
+
+    square = list(rows) == list(columns)
+    heads = [_letter(place) for place in range(len(columns))] if square else list(columns)
+    labels = [wrap_name(f"{heads[place]} {name}" if square else name, 20) for place, name in enumerate(rows)]
+    cells: Rows = []
+    for i, j in np.argwhere(np.isfinite(values)).tolist():
+        text = _short(float(values[i, j])) if texts is None else texts[i][j]
+        cells.append(
+            {
+                "row": labels[i],
+                "head": heads[j],
+                "name": rows[i],
+                "column": columns[j],
+                "value": round_number(float(values[i, j]), 4),
+                "text": text,
+                "reads": text if reads is None else reads[i][j],
+            }
+        )
     if not cells:
         return None
-    x_axis = {"labelAngle": -60, "labelAlign": "left", "labelLimit": 110, "labelFontSize": 11}
-    numbers = "; ".join(f"{cell['row']}, {cell['column']}: {cell['reads']}" for cell in cells)
-    spec = _spec(cells, {name: wrap_name(name, 20) for name in rows}, columns, x_axis, axis, 34)
-    return Chart(spec, f"{title}. {numbers}.", caption, name, heading)
-
-
-def _cells(rows: Sequence[str], columns: Sequence[str], values: Array) -> list[dict[str, Any]]:
-    return [
-        {"row": a, "column": b, "value": round_number(float(values[i, j]), 4), "reads": _short(float(values[i, j]))}
-        for i, a in enumerate(rows)
-        for j, b in enumerate(columns)
-        if np.isfinite(values[i, j])
-    ]
-
-
-def _spec(
-    cells: list[dict[str, Any]],
-    rows: Mapping[str, Any],
-    columns: Sequence[str],
-    x_axis: Mapping[str, Any],
-    axis: str,
-    height: int,
-) -> dict[str, Any]:
-    """Coloured cells, with their numbers if there is space; `rows` maps the name of each row to its label."""
-    plain = {"title": None, "grid": False, "domain": False, "ticks": False, "labelOverlap": False}
-    y_axis = {**name_rows(list(rows.values()), 150), "labelExpr": f"{json.dumps(rows)}[datum.label]"}
-    y = {"field": "row", "type": "nominal", "sort": list(rows), "axis": y_axis}
-    x = {"field": "column", "type": "nominal", "sort": list(columns), "axis": {**plain, **x_axis, "orient": "top"}}
-    scale = {"domain": [-1, 0, 1], "range": ["#D55E01", "#f3f3f3", "#0072B3"]}  # not quite the explainers' colours
-    layers: list[dict[str, Any]] = [
-        {
-            "mark": {"type": "rect", "stroke": "#ffffff", "strokeWidth": 1},
-            "encoding": {
-                "color": {"field": "value", "type": "quantitative", "scale": scale, "legend": None},
-                "tooltip": tooltip("row", "column", f"reads:{axis}"),
-            },
-        }
-    ]
+    upright = {"labelAngle": 0} if square else {"labelAngle": 50, "labelAlign": "right", "labelLimit": 110}
+    plain: dict[str, Any] = {"grid": False, "domain": False, "ticks": False, "labelOverlap": False, "orient": "top"}
+    scale = altair.Scale(domain=heads)
+    x = altair.X(field="head", type="nominal", title=None, sort=None, scale=scale, axis=altair.Axis(**plain, **upright))
+    base = named("cells").encode(x=x, y=encode_rows(labels, 150))
+    shades = altair.Scale(domain=[-1, 0, 1], range=list(_SHADES))
+    colour = altair.Color(field="value", type="quantitative", scale=shades, legend=None)
+    told = tooltip(name="row", column="column", reads=axis)
+    layers = [base.mark_rect(stroke="#ffffff", strokeWidth=1).encode(color=colour, tooltip=told)]
     if len(columns) <= _WRITTEN:
-        text = {"field": "reads", "type": "nominal"}
-        colour = {"condition": {"test": "abs(datum.value) > 0.6", "value": "#ffffff"}, "value": "#000000"}
-        size = {"expr": f"clamp(width / {len(columns)} / 2.8, 8, 12)"}
-        layers.append({"mark": {"type": "text", "fontSize": size}, "encoding": {"text": text, "color": colour}})
-    return {"data": {"values": cells}, "height": height * len(rows), "encoding": {"x": x, "y": y}, "layer": layers}
+        size = altair.ExprRef(f"clamp(width / {len(columns)} / 2.8, 8, 12)")
+        ink = altair.ColorValue("#000000", condition={"test": "abs(datum.value) > 0.6", "value": "#ffffff"})
+        written = altair.Text(field="text", type="nominal")
+        layers.append(base.mark_text(fontSize=size).encode(text=written, color=ink))
+    said = "; ".join(
+        f"{cell['name']}, {cell['column']}: {cell['reads']}"
+        for cell in cells
+        if not (square and cell["name"] == cell["column"])
+    )
+    return put_together(layers, {"cells": cells}, 36 * len(rows), words, f"{words.title}. {said}.")
 
 
 def _letter(place: int) -> str:

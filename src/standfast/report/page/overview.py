@@ -9,15 +9,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import polars as pl
 
-from standfast.report.charts import Chart, Underpowered, draw_heatmap, draw_intervals, draw_mean_ranks
-from standfast.report.charts import IntervalBar as ChartInterval
+from standfast.report.charts import Chart, IntervalBar, Underpowered, Words, draw_heat_map, draw_intervals
 from standfast.report.page.cells import Cell, describe_row
+from standfast.report.presentation.drawing import make_axis
 from standfast.report.views import Contents
 from standfast.results.formatting import format_number
 from standfast.results.summary import MetricSummary, SummaryRow
-from standfast.statistics.comparison import count_needed
+from standfast.statistics.comparison import Comparison, count_needed
 from standfast.statistics.ranking import Agreement
 
 
@@ -91,20 +92,21 @@ def draw_medians(contents: Contents, data: str, model: str) -> list[tuple[str, C
                 continue  # a metric of stability does not evaluate controls
             middle = None if row is None else row.estimate
             entries.append(
-                ChartInterval(name, math.nan, None, None)
+                IntervalBar(name, math.nan, None, None)
                 if middle is None
-                else ChartInterval(name, middle.value, middle.low, middle.high, middle.bound is not None)
+                else IntervalBar(name, middle.value, middle.low, middle.high, middle.bound is not None)
             )
             best += [name] if row is not None and row.verdict in ("best", "tied") else []
         spec = each.metric.spec
-        chart = draw_intervals(entries, contents.explainers, spec.title, spec.axis, spec.direction, spec.good, best)
+        words = Words(spec.title, "", "medians")
+        chart = draw_intervals(entries, contents.explainers, make_axis(spec), words, best)
         if chart is not None:
             charts.append((each.label, chart))
     return charts
 
 
 def draw_differences(contents: Contents, data: str, model: str) -> list[tuple[str, Chart | Underpowered]]:
-    """Label and critical-difference diagram, for three explainers or more; else how many samples it needs."""
+    """Label and table of pairs, for three explainers or more; else how many samples it needs."""
     charts: list[tuple[str, Chart | Underpowered]] = []
     for label in contents.labels:
         comparison = contents.comparisons.get((data, model, label))
@@ -114,29 +116,36 @@ def draw_differences(contents: Contents, data: str, model: str) -> list[tuple[st
         if comparison.count < needed:
             charts.append((label, Underpowered(f"Who differs from whom by {label}", needed, comparison.count)))
             continue
-        place = {each: at for at, each in enumerate(comparison.order)}
-        chart = draw_mean_ranks(
-            [comparison.names[each] for each in comparison.order],
-            [float(comparison.mean_ranks[each]) for each in comparison.order],
-            [[place[each] for each in clique] for clique in comparison.cliques],
-            contents.explainers,
-            f"Who differs from whom by {label}",
-        )
+        chart = draw_pairs(comparison, f"Who differs from whom by {label}")
         charts += [] if chart is None else [(label, chart)]
     return charts
 
 
+def draw_pairs(comparison: Comparison, title: str) -> Chart | None:
+    """A table of all pairs of explainers, the best mean rank first: who is significantly better than whom."""
+    order = [int(place) for place in comparison.order]
+    ranks = comparison.mean_ranks
+    names = [f"{comparison.names[place]} ({ranks[place]:.2f})" for place in order]
+    values = np.full((len(order), len(order)), np.nan)
+    reads = [[""] * len(order) for _ in order]
+    for row, a in enumerate(order):
+        for column, b in enumerate(order):
+            if a != b:
+                p = float(comparison.p_values[a, b])
+                differs = comparison.friedman_p < comparison.level and p < comparison.level
+                values[row, column] = np.sign(ranks[b] - ranks[a]) * differs
+                word = {1.0: "better", -1.0: "worse"}.get(values[row, column], "not shown to differ")
+                reads[row][column] = f"{word}, p {'< 0.001' if p < 0.001 else f'= {p:.2g}'}"
+    texts = [[{1.0: "+", -1.0: "−"}.get(value, "") for value in row] for row in values.tolist()]
+    caption = "Mean ranks in brackets, 1 is best. +: the row is significantly better than the column, −: worse."
+    return draw_heat_map(names, names, values, "row against column", Words(title, caption, "differences"), texts, reads)
+
+
 def draw_agreement(agreement: Agreement) -> list[Chart]:
     """A heat map of the rank correlations between the metrics' orders of explainers."""
-    chart = draw_heatmap(
-        agreement.names,
-        agreement.correlations,
-        "Rank correlations of the metrics",
-        "Spearman's ρ",
-        caption="Spearman's ρ of the explainers' mean ranks by two metrics: 1 the same order, −1 the opposite one.",
-        name="agreement",
-        heading="Rank correlations",
-    )
+    caption = "Spearman's ρ of the explainers' mean ranks by two metrics: 1 the same order, −1 the opposite one."
+    words = Words("Rank correlations of the metrics", caption, "agreement", "Rank correlations")
+    chart = draw_heat_map(agreement.names, agreement.names, agreement.correlations, "Spearman's ρ", words)
     return [] if chart is None else [chart]
 
 

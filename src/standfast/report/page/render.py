@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from standfast.report.charts import COLOURS, HOVER, INK, REFERENCE, Chart
+from standfast.report.charts import COLOURS, GLYPHS, HOVER, INK, REFERENCE, SHAPES, Chart
 
 #: width of a static drawing in CSS pixels; on a screen of 320 pixels its letters are still about 9 pixels tall
 WIDTH = 400
@@ -46,6 +46,10 @@ CONFIG: Mapping[str, Any] = {
         "labelOpacity": 0.9,
         "symbolSize": 70,
         "layout": {"bottom": {"anchor": "start", "bounds": "full"}},  # from the left end of the names, not of the plot
+        "orient": "bottom",
+        "columns": 2,
+        "labelLimit": 175,
+        "symbolStrokeWidth": 1,
         "symbolOpacity": 1,
         "rowPadding": 4,
     },
@@ -54,23 +58,32 @@ CONFIG: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class RenderedChart:
-    """A chart as the page needs it: a static drawing, the specification, and texts."""
+    """A chart as the page needs it: a static drawing, the specification, and texts.
+
+    `key` has the name, the number of the colour and the shape of each explainer of the page's legend.
+    """
 
     svg: str
     spec: str
     alt: str
     caption: str
     heading: str
+    key: tuple[tuple[str, int, str], ...]
 
 
 def render_for_page(chart: Chart, number: int) -> RenderedChart:
     """Render a chart for the page; `number` makes the ids of the drawing unique."""
     import vl_convert
 
-    static = _complete(_without_hover(chart.spec), WIDTH)
+    legend = {"disable": bool(chart.key)}
+    config = {**CONFIG, "legend": {**CONFIG["legend"], **legend}}
+    static = _complete(_without_hover(chart.spec), WIDTH, config)
     svg = vl_convert.vegalite_to_svg(_themed(json.dumps(static)), allowed_base_urls=[])
-    spec = json.dumps(_complete(chart.spec, "container", config=False), separators=(",", ":"), ensure_ascii=False)
-    return RenderedChart(_slim(svg, number), escape_script(_themed(spec)), chart.alt, chart.caption, chart.heading)
+    spec = json.dumps(_complete(chart.spec, "container", {"legend": legend}), separators=(",", ":"), ensure_ascii=False)
+    colours = (*COLOURS, REFERENCE)
+    key = tuple((name, colours.index(style.colour), GLYPHS[SHAPES.index(style.shape)]) for name, style in chart.key)
+    texts = (chart.alt, chart.caption, chart.heading)
+    return RenderedChart(_slim(svg, number), escape_script(_themed(spec)), *texts, key)
 
 
 def shared_config() -> str:
@@ -82,7 +95,7 @@ def render_files(chart: Chart) -> dict[str, bytes]:
     """Render a chart in ink on white, by file ending: SVG and PDF."""
     import vl_convert
 
-    spec = _complete(_without_hover(chart.spec), 440)
+    spec = _complete(_without_hover(chart.spec), 440, CONFIG)
     svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
     return {"svg": _renumbered(svg, "").encode(), "pdf": vl_convert.vegalite_to_pdf(spec, allowed_base_urls=[])}
 
@@ -100,19 +113,15 @@ def escape_script(text: str) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _complete(spec: Mapping[str, Any], width: int | str, config: bool = True) -> dict[str, Any]:
-    whole: dict[str, Any] = {
-        **spec,
-        "width": width,
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "padding": {"left": 4, "right": 10, "top": 6, "bottom": 4},
-    }
-    return {**whole, "config": CONFIG} if config else whole
+def _complete(spec: Mapping[str, Any], width: int | str, config: Mapping[str, Any]) -> dict[str, Any]:
+    size = {"width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
+    return {**spec, **size, "padding": {"left": 4, "right": 10, "top": 6, "bottom": 4}, "config": config}
 
 
 def _without_hover(spec: Mapping[str, Any]) -> dict[str, Any]:
-    layers = [layer for layer in spec.get("layer", []) if layer.get("name") != HOVER]
-    return {**spec, "layer": layers} if "layer" in spec else dict(spec)
+    """Without what answers to a reader: layers for tooltips, and selections."""
+    layers = [layer for layer in spec["layer"] if layer.get("name") != HOVER]
+    return {**spec, "layer": layers, "params": [each for each in spec.get("params", ()) if "select" not in each]}
 
 
 def _themed(text: str) -> str:

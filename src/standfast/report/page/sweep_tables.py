@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
+import numpy as np
 import polars as pl
 
 from standfast.report.charts import (
+    Axis,
     Chart,
-    IntervalBar,
-    Track,
-    choose_styles_of_explainers,
+    Line,
+    Style,
+    Words,
+    choose_style,
     choose_styles_of_values,
-    draw_sweep,
+    draw_lines,
+    is_logarithmic,
 )
 from standfast.report.page.options import Group, Member
+from standfast.report.presentation.drawing import make_axis
 from standfast.results import ValueSpec
 from standfast.results.summary import estimate
+from standfast.statistics.paired import Interval
 
 #: charts of one group over two options, for one data set and model
 PANELS = 6
@@ -60,8 +67,8 @@ class SweepTable:
         """The value against the option."""
         title = self.spec.title
         heading = title if self.group.across else f"{title}, by {self.group.option}"
-        axis, direction = self.spec.axis, self.spec.direction
-        return self._panels(self.values, "sweep", title, heading, "", axis, direction, self.group.references)
+        words = Words(title, "", "sweep", heading)
+        return self._panels(self.values, words, make_axis(self.spec), self.group.references)
 
     def differences(self) -> list[Chart]:
         """Each sample's difference to its value at the first reference, against the option (SAFARI, Fig. 3)."""
@@ -82,71 +89,74 @@ class SweepTable:
             f"Of each sample's difference to its value at the reference ({text}). Samples that only one of them has, "
             "or whose reference is censored, are left out. Dotted: no difference."
         )
-        title, axis = f"Difference to the reference ({text})", f"difference of {self.spec.axis}"
-        return self._panels(found, "difference", title, title, caption, axis, None, ())
+        title = f"Difference to the reference ({text})"
+        axis = Axis(f"difference of {self.spec.axis}", side=self.spec.censored_side, rules=(0.0,))
+        return self._panels(found, Words(title, caption, "difference", title), axis, ())
 
-    def _panels(
-        self,
-        values: Frames,
-        kind: str,
-        title: str,
-        heading: str,
-        caption: str,
-        axis: str,
-        direction: str | None,
-        references: Sequence[Member],
-    ) -> list[Chart]:
+    def _panels(self, values: Frames, words: Words, axis: Axis, references: Sequence[Member]) -> list[Chart]:
         """One chart; with a second option, one for each name or for each of its values, whichever are fewer."""
         across, option = self.group.across, self.group.option
         by_name = across is not None and len(self.names) <= len(self.lines)
-        caption = " ".join(filter(None, [caption, self._uneven(), self._absent()]))
-        own, charts = choose_styles_of_explainers(self.explainers), []
+        line = "Line: median over samples; band: its interval (95%, less with few samples)."
+        caption = " ".join(filter(None, [line, words.caption, self._uneven(), self._absent()]))
+        charts: list[Chart] = []
         for panel in self.names if by_name else self.lines:
             names, lines = ([panel], self.lines) if by_name else (self.names, [panel])
-            looks = {name: own[self.looks[name]] for name in names}
-            if by_name:
-                looks = choose_styles_of_values(self.explainers, self.looks[panel], lines)
-            tracks = self._tracks(values, names, lines, by_name, references)
+            drawn = self._lines(values, names, lines, by_name, references)
+            if not any(len(line.x) > 1 for line in drawn if not line.reference):
+                continue
+            places = sorted({float(x) for line in drawn for x in line.x})
             panel = panel if by_name or not panel else f"{across}: {panel}"
-            chart = draw_sweep(
-                tracks,
-                looks,
-                f"{title}, {panel}" if panel else title,
-                option,
-                axis,
-                direction,
-                self.spec.censored_side,
-                good=self.spec.good,
-                caption=caption,
-                name="-".join(filter(None, [kind, option, panel])),
-                heading=f"{heading}: {panel}" if panel else heading,
-                legend=across or "" if by_name else "",
-                zero=kind == "difference",
+            about = Words(
+                f"{words.title}, {panel}, against {option}" if panel else f"{words.title}, against {option}",
+                caption,
+                "-".join(filter(None, [words.name, option, panel])),
+                f"{words.heading}: {panel}" if panel else words.heading,
             )
+            along = Axis(option, ticks=places, log=is_logarithmic(places))
+            legend = (across or "") if by_name else ""
+            chart = draw_lines(drawn, self.explainers, along, axis, about, legend)
             charts += [] if chart is None else [chart]
         if len(charts) > PANELS:
             more = f" {len(charts) - PANELS} more of these charts are left out."
             charts = [*charts[: PANELS - 1], replace(charts[PANELS - 1], caption=charts[PANELS - 1].caption + more)]
         return charts
 
-    def _tracks(
+    def _lines(
         self, values: Frames, names: Sequence[str], lines: Sequence[str], by_name: bool, references: Sequence[Member]
-    ) -> list[Track]:
-        """A track for each name, or in a panel of one name for each value of the second option; and for references."""
+    ) -> list[Line]:
+        """A line for each name, or in a panel of one name for each value of the second option; and for references."""
         spec = ValueSpec("", "", None, censored="bound", censored_side=self.spec.censored_side)
-        found: dict[tuple[str, str], dict[float | None, IntervalBar]] = {}
+        found: dict[tuple[str, str], dict[float | None, Interval]] = {}
         for name, member in product(names, (*self.group.members, *references)):
             line, text = member.across or "", member.text if member in references else ""
             rows = values.get((member.name, name))
             middle = None if rows is None else estimate(spec, rows)
-            if middle is not None and (line in lines or (text and not line)):
-                interval = IntervalBar(member.name, middle.value, middle.low, middle.high, middle.bound is not None)
-                found.setdefault((line if by_name else name, text), {}).setdefault(member.x, interval)
-        tracks = []
-        for (line, text), at in found.items():
-            x = sorted(place for place in at if place is not None)
-            tracks.append(Track(line, x or None, [at[place] for place in x or (None,)], text))
-        return tracks
+            if middle is not None and math.isfinite(middle.value) and (line in lines or (text and not line)):
+                found.setdefault((line if by_name else name, text), {}).setdefault(member.x, middle)
+        places = [x for at in found.values() for x in at if x is not None]
+        if not places:
+            return []
+        ends = min(places), max(places)
+        styles: dict[str, Style] = {}
+        if by_name:
+            styles = choose_styles_of_values(self.explainers, self.looks[names[0]], lines)
+        elif list(self.looks) != list(self.looks.values()):
+            styles = {name: choose_style(self.explainers, self.looks[name]) for name in names}
+        return [self._make_line(*key, at, ends, styles.get(key[0])) for key, at in found.items()]
+
+    def _make_line(
+        self, name: str, text: str, at: Mapping[float | None, Interval], ends: tuple[float, float], style: Style | None
+    ) -> Line:
+        """The line of estimates at the values of the option; a reference without the option lies between both ends."""
+        x = sorted(place for place in at if place is not None)
+        middles = [at[place] for place in x] or 2 * [at[None]]
+        value, low, high = (
+            np.array([math.nan if number is None else number for number in numbers])
+            for numbers in zip(*((each.value, each.low, each.high) for each in middles), strict=True)
+        )
+        bounds = np.array([each.bound is not None for each in middles])
+        return Line(name, np.array(x or ends), value, low, high, bounds, style, text)
 
     def _uneven(self) -> str:
         """A warning where medians along a line are not of the same samples."""

@@ -11,10 +11,11 @@ import numpy as np
 import polars as pl
 
 from standfast.metrics.base import PartOf
-from standfast.report.charts import Chart, Gallery, Strip, Table, TableCell, draw_strips
+from standfast.report.charts import Chart, Gallery, Strip, Table, TableCell, Words, draw_values
 from standfast.report.page.options import Configuration, Group, find_groups, flatten_options
 from standfast.report.page.overview import Entry, build_matrix
 from standfast.report.page.sweep_tables import Frames, SweepTable
+from standfast.report.presentation.drawing import make_axis
 from standfast.report.presentation.kept_class import count_kept_class
 from standfast.report.views import Contents
 from standfast.report.words import collect_facts, words_of
@@ -260,10 +261,6 @@ def _boxes(
     each, charts = max(1, ROWS // len(texts)), []
     for start in range(0, len(drawn), each):
         chunk = [strip for own in drawn[start : start + each] for strip in own]
-        side, good = spec.censored_side, spec.good
-        chart = draw_strips(chunk, explainers, spec.title, spec.axis, spec.direction, side, good=good)
-        if chart is not None:
-            caption = chart.caption + (f" Without results here: {', '.join(absent)}." if absent else "")
-            alt = chart.alt.replace(f"Distribution over samples, {spec.title}", heading, 1)
-            charts.append(replace(chart, heading=heading, caption=caption, alt=alt))
-    return charts
+        words = Words(heading, f"Without results here: {', '.join(absent)}." if absent else "", "boxes", heading)
+        charts.append(draw_values(chunk, explainers, make_axis(spec), words))
+    return [chart for chart in charts if chart is not None]

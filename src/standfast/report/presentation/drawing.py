@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
 
-from standfast.report.charts import Chart, Gallery, GalleryRow, Picture, Strip, draw_strips
+from standfast.report.charts import Axis, Chart, Gallery, GalleryRow, Picture, Strip, Words, draw_values
 from standfast.report.wording import describe_parameters, describe_reach, describe_transformation
 from standfast.report.words import words_of
 from standfast.results.formatting import format_number
-from standfast.results.presentation import MetricResults, Presentation
+from standfast.results.presentation import MetricResults, Presentation, ValueSpec
 from standfast.tensors import Array
 
 #: how many samples are tried until one has stored pictures
@@ -54,7 +53,14 @@ def describe_maps(view: MetricResults, axes: int) -> str:
     return f"{red} The largest hundredth of a large map has full colour."
 
 
-def draw_distribution(view: MetricResults, rule: float | None = None, note: str = "") -> list[Chart | Gallery]:
+def make_axis(spec: ValueSpec, *rules: float) -> Axis:
+    """The axis of the values of a metric, with dotted lines at `rules`."""
+    return Axis(spec.axis, spec.direction, spec.good, spec.censored_side, rules=rules)
+
+
+def draw_distribution(
+    view: MetricResults, rule: float | None = None, note: str = "", band: tuple[float, float] | None = None
+) -> list[Chart | Gallery]:
     """The distribution over samples, a row for each explainer, with a line at `rule`; `note` ends the caption."""
     strips = []
     for name in view.present:
@@ -62,10 +68,10 @@ def draw_distribution(view: MetricResults, rule: float | None = None, note: str 
         if len(rows):
             samples = [int(sample) for sample in rows["sample"]]
             strips.append(Strip(name, samples, view.spec.values(rows), view.spec.bounds(rows)))
-    spec = view.spec
-    side = spec.censored_side
-    chart = draw_strips(strips, view.explainers, spec.title, spec.axis, spec.direction, side, rule, spec.good)
-    return [] if chart is None else [dataclasses.replace(chart, caption=f"{chart.caption} {note}".strip())]
+    axis = make_axis(view.spec, *([] if rule is None else [rule]))
+    words = Words(view.spec.title, note, "distribution", "Distribution over samples")
+    chart = draw_values(strips, view.explainers, axis, words, band=band)
+    return [] if chart is None else [chart]
 
 
 def count_axes(rows: Sequence[GalleryRow]) -> int:

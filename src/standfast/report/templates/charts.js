@@ -5,16 +5,12 @@ const touch = matchMedia("(pointer: coarse)").matches;
 
 function still(spec) {
   // a finger that drags is to scroll the page: no panning on touch screens
-  for (const layer of spec.layer || [spec]) {
-    if (layer.params) layer.params = layer.params.filter((param) => param.bind !== "scales");
-  }
+  spec.params = (spec.params || []).filter((param) => param.bind !== "scales");
   return spec;
 }
 
 function narrow(spec) {
-  for (const layer of spec.layer || [spec]) {
-    for (const channel of Object.values(layer.encoding || {})) if (channel.legend) channel.legend.columns = 1;
-  }
+  spec.config.legend.columns = 1;
   return spec;
 }
 
@@ -32,6 +28,7 @@ async function draw(figure) {
     place.setAttribute("aria-label", words);
     figure.dataset.drawn = "interactive";
     if (!touch) tools(figure, place);
+    pick(found.view, figure.dataset.pick || "");
     return found.view;
   } catch (error) {
     place.innerHTML = drawn;
@@ -39,6 +36,22 @@ async function draw(figure) {
     console.error("a chart stays static:", error);
     return null;
   }
+}
+
+// a name in a legend singles out its lines in the charts beside it
+function pick(view, name) {
+  if (view && "pick" in view.getState().signals) view.signal("pick", name).run();
+}
+
+for (const button of document.querySelectorAll("button[data-pick]")) {
+  button.addEventListener("click", () => {
+    const legend = button.closest(".legend"), was = button.getAttribute("aria-pressed") === "true";
+    for (const each of legend.querySelectorAll("button")) each.setAttribute("aria-pressed", String(each === button && !was));
+    for (const figure of legend.parentElement.querySelectorAll("figure.plot")) {
+      figure.dataset.pick = was ? "" : button.dataset.pick;
+      Promise.resolve(waiting.get(figure)).then((view) => pick(view, figure.dataset.pick));
+    }
+  });
 }
 
 function tools(figure, place) {

@@ -62,7 +62,7 @@ def test_the_band_of_the_way_to_the_event_is_the_stored_interval(tmp_path: Path)
         if isinstance(figure, Chart) and figure.name == "directions-a"
     ]
     rows = chart.spec["datasets"]["lines"]
-    bands = {(row["explainer"], row["x"]): (row["low"], row["y"], row["high"]) for row in rows}
+    bands = {(row["line"], row["x"]): (row["low"], row["y"], row["high"]) for row in rows}
     assert len(bands) == len(rows) == 4, "a sample without one of the directions is not drawn"
     stored = view.frame.select("low", "high").rows()
     for sample, value in enumerate([-5.0, -9.0]):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from standfast.metrics.base import larger_is_closer
-from standfast.report.charts import Chart, Gallery, Line, draw_lines
-from standfast.report.charts.base import LN_P
+from standfast.report.charts import LN_P, Axis, Chart, Gallery, Line, Words, choose_styles_of_values, draw_lines
 from standfast.report.presentation.drawing import draw_distribution
 from standfast.report.presentation.kept_class import count_kept_class
 from standfast.report.presentation.safari.contradictions import find_contradictions
@@ -91,7 +91,7 @@ class ProbabilityPresentation(Presentation):
         return found
 
 
-def _draw_directions(view: MetricResults, words: MetricWords) -> list[Chart]:
+def _draw_directions(view: MetricResults, sentences: MetricWords) -> list[Chart]:
     """A chart for each explainer: the estimates from the prior and from the event, where there are both."""
     charts = []
     for name in view.present if "from_event" in view.frame.columns else []:
@@ -100,22 +100,17 @@ def _draw_directions(view: MetricResults, words: MetricWords) -> list[Chart]:
         sample, low, high, there, back = (
             read_numbers(rows, column) for column in ("sample", "low", "high", "from_prior", "from_event")
         )
-        chart = draw_lines(
-            [Line("from the prior", sample, there, low, high), Line("from the event", sample, back, back, back)],
-            ["from the prior", "from the event"],
-            f"{name}: ln P from the prior to the event, and from the event back to the prior",
-            "sample",
-            LN_P,
-            caption=words.say("directions"),
-            name=f"directions-{name}",
-            heading=f"{name}: both directions",
-            markers=True,
-        )
-        charts += [chart] if chart is not None and len(rows) else []
+        lines = [Line("from the prior", sample, there, low, high), Line("from the event", sample, back, back, back)]
+        styles = choose_styles_of_values(view.explainers, name, [line.name for line in lines])
+        title = f"{name}: ln P from the prior to the event, and from the event back to the prior"
+        words = Words(title, sentences.say("directions"), f"directions-{name}", f"{name}: both directions")
+        lines = [replace(line, style=styles[line.name]) for line in lines]
+        chart = draw_lines(lines, view.explainers, Axis("sample"), Axis(LN_P), words)
+        charts += [chart] if chart is not None else []
     return charts
 
 
-def _draw_levels(view: MetricResults, sample: int, words: MetricWords) -> list[Chart]:
+def _draw_levels(view: MetricResults, sample: int, sentences: MetricWords) -> list[Chart]:
     """ln P against the threshold at one sample: a chart for each stage, with the levels of one run."""
     event = str(view.options.get("event"))
     stages = {"misclassification": [0], "changed_class": [0, 1]}.get(event, [1])
@@ -123,18 +118,15 @@ def _draw_levels(view: MetricResults, sample: int, words: MetricWords) -> list[C
     for stage in stages:
         lines = [line for name in view.present if (line := _read_levels(view, name, sample, stage)) is not None]
         what = "margin" if stage == 0 else "similarity"
-        chart = draw_lines(
-            lines,
-            view.explainers,
+        limit = 0.0 if stage == 0 else find_threshold(view.options)
+        words = Words(
             f"Probability of a {what} beyond each value, sample {sample}",
-            _axis(view.options, stage),
-            LN_P,
-            caption=words.say("levels", sample, what),
-            name=f"curve-sample{sample}" + ("-class" if stage == 0 and len(stages) > 1 else ""),
-            heading=f"Sample {sample}: how probable is such a {what}?",
-            rule=0.0 if stage == 0 else find_threshold(view.options),
-            markers=True,
+            sentences.say("levels", sample, what),
+            f"curve-sample{sample}" + ("-class" if stage == 0 and len(stages) > 1 else ""),
+            f"Sample {sample}: how probable is such a {what}?",
         )
+        level = Axis(_axis(view.options, stage), rules=() if limit is None else (limit,))
+        chart = draw_lines(lines, view.explainers, level, Axis(LN_P), words)
         charts += [chart] if chart is not None else []
     return charts
 

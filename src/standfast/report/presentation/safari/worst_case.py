@@ -11,7 +11,7 @@ import polars as pl
 
 from standfast.metrics.base import larger_is_closer
 from standfast.neighbourhoods.naming import label_neighbourhood, read_stored
-from standfast.report.charts import Chart, Gallery, GalleryRow, Line, Picture, Strip, draw_ecdf, draw_lines
+from standfast.report.charts import Axis, Chart, Gallery, GalleryRow, Line, Picture, Words, draw_lines
 from standfast.report.presentation.drawing import (
     ALIGNED,
     MOVED_BACK,
@@ -133,12 +133,11 @@ class WorstCasePresentation(Presentation):
         return draw_example(self, view, name_similarity(view.options), same)
 
     def figures(self, view: MetricResults) -> list[Chart | Gallery]:
-        """The distribution, the shares below each threshold, the search's convergence, and the pictures."""
-        words, facts = words_of(self), collect_facts(self, view)
-        limit, note = find_limit(view.options), words.say("limit", facts)
-        found: list[Chart | Gallery] = draw_distribution(view, limit, note)
-        charts = (_shares(view, limit, note), _convergence(view, words.say("convergence", facts)))
-        found += [chart for chart in charts if chart is not None]
+        """The distribution, the search's convergence, and the pictures."""
+        sentences, facts = words_of(self), collect_facts(self, view)
+        found: list[Chart | Gallery] = draw_distribution(view, find_limit(view.options), sentences.say("limit", facts))
+        convergence = _convergence(view, sentences.say("convergence", facts))
+        found += [] if convergence is None else [convergence]
         gallery = _gallery(view)
         return [*found, gallery] if gallery.rows else found
 
@@ -229,18 +228,6 @@ def find_limit(options: Mapping[str, Any]) -> float | None:
     return 0.0 if options.get("event") == "misclassification" else find_threshold(options)
 
 
-def _shares(view: MetricResults, limit: float | None, note: str) -> Chart | None:
-    strips = []
-    for name in view.present:
-        rows = view.spec.select_valid(view.rows_for(name))
-        values = view.spec.values(rows)
-        if len(values) >= 5:
-            strips.append(Strip(name, rows["sample"].to_list(), values, np.zeros(len(values), dtype=bool)))
-    caption = f"The height of a line is the share of the samples with at most this value. {note}"
-    title = f"Share of samples, {view.spec.title}"
-    return draw_ecdf(strips, view.explainers, title, view.spec.axis, caption=caption, rule=limit)
-
-
 def _convergence(view: MetricResults, caption: str) -> Chart | None:
     """The best so far against evaluations: median over samples and quartiles (SAFARI, Fig. 2)."""
     lines = []
@@ -250,16 +237,10 @@ def _convergence(view: MetricResults, caption: str) -> Chart | None:
         if seen.any():
             low, middle, high = np.nanquantile(samples[:, seen], [0.25, 0.5, 0.75], axis=0)
             lines.append(Line(name, grid[seen], middle, low, high))
-    return draw_lines(
-        lines,
-        view.explainers,
-        f"Convergence of the search, {view.spec.title}",
-        "model evaluations per sample",
-        f"{view.spec.axis}, worst so far",
-        caption=caption,
-        name="convergence",
-        heading="Was the budget of the search large enough?",
-    )
+    title = f"Convergence of the search, {view.spec.title}"
+    words = Words(title, caption, "convergence", "Was the budget of the search large enough?")
+    worst = Axis(f"{view.spec.axis}, worst so far")
+    return draw_lines(lines, view.explainers, Axis("model evaluations per sample"), worst, words)
 
 
 def _on_one_grid(view: MetricResults, explainer: str) -> tuple[Array, Array]:

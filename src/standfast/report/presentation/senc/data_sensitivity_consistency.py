@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
@@ -10,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from standfast.report.charts import INK, Chart, Gallery, GalleryRow, Picture
+from standfast.report.charts import Chart, Gallery, GalleryRow, Picture
 from standfast.report.presentation.drawing import draw_distribution, make_row
 from standfast.report.words import words_of
 from standfast.results.formatting import format_number
@@ -112,32 +111,13 @@ def finite_numbers(frame: pl.DataFrame, column: str) -> Array:
 
 def distribution_figures(presentation: Presentation, view: MetricResults) -> list[Chart | Gallery]:
     """The distribution of rho over samples, with the band of the null."""
-    words, found = words_of(presentation), []
+    words = words_of(presentation)
     rows = view.spec.select_valid(view.frame)
     low, high = (finite_numbers(rows, column) for column in ("null_low", "null_high"))
-    for figure in draw_distribution(view, note=words.say("note")):
-        if isinstance(figure, Chart) and len(low) and len(high):
-            ends = float(low.mean()), float(high.mean())
-            caption = f"{figure.caption} {words.say('band', *ends)}"
-            figure = dataclasses.replace(with_band(figure, *ends), caption=caption)
-        found.append(figure)
-    return found
-
-
-def with_band(chart: Chart, low: float, high: float) -> Chart:
-    """A distribution with the null's 95% band behind it."""
-    edge = {"field": "low", "type": "quantitative"}
-    band = {
-        "data": {"values": [{"low": low, "high": high}]},
-        "mark": {"type": "rect", "clip": True, "color": INK, "opacity": 0.08},
-        "encoding": {"x": edge, "x2": {"field": "high"}},
-    }
-    ends = f"{format_number(low)} to {format_number(high)}"
-    return dataclasses.replace(
-        chart,
-        spec={**chart.spec, "layer": [band, *chart.spec["layer"]]},
-        alt=f"{chart.alt} Null band: {ends}.",
-    )
+    if not len(low) or not len(high):
+        return draw_distribution(view, note=words.say("note"))
+    ends = float(low.mean()), float(high.mean())
+    return draw_distribution(view, note=f"{words.say('note')} {words.say('band', *ends)}", band=ends)
 
 
 def _row(view: MetricResults, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:

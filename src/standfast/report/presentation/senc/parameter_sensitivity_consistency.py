@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from standfast.report.charts import Chart, Gallery, GalleryRow, Picture, draw_heat_table
+from standfast.report.charts import Chart, Gallery, GalleryRow, Picture, Words, draw_heat_map
 from standfast.report.presentation.drawing import make_row
 from standfast.report.presentation.senc.data_sensitivity_consistency import (
     SHOWN,
@@ -65,16 +65,8 @@ def _by_layer(view: MetricResults, caption: str) -> Chart | None:
                 values[i, j] = column.mean()
     keep = np.isfinite(values).any(0)  # other models of the study have other layers
     own = [layer for layer, kept in zip(layers, keep, strict=True) if kept]
-    return draw_heat_table(
-        view.present,
-        own,
-        values[:, keep],
-        "Rho by layer",
-        "mean rho",
-        caption=caption,
-        name="layers",
-        heading="Consistency by layer",
-    )
+    words = Words("Rho by layer", caption, "layers", "Consistency by layer")
+    return draw_heat_map(view.present, own, values[:, keep], "mean rho", words)
 
 
 def _channels(view: MetricResults, note: str) -> Gallery:

@@ -1,0 +1,122 @@
+"""Axes, scales and layers of Altair that the charts share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from standfast.report.charts.base import INK, LN_P, WIDE, Axis, Chart, Rows, Style, Words, title_axis
+
+if TYPE_CHECKING:
+    import altair
+
+
+def named(data: str, name: str = "") -> altair.Chart:
+    """A layer of the table of this name; layers for tooltips have a name of their own."""
+    import altair
+
+    return altair.Chart(altair.NamedData(name=data), name=name or altair.Undefined)
+
+
+def encode_values(channel: Literal["x", "y"], axis: Axis, field: str = "value") -> Any:
+    """A field of numbers on an axis that need not include zero, with space for marks at its ends."""
+    import altair
+
+    scale: dict[str, Any] = {"nice": False, "padding": 8, **({"type": "log"} if axis.log else {"zero": False})}
+    if axis.domain is not None:
+        scale["domain"] = list(axis.domain)
+    kind = altair.X if channel == "x" else altair.Y
+    labels, title = label_values(axis, channel), title_axis(axis, channel)
+    return kind(field=field, type="quantitative", title=title, scale=altair.Scale(**scale), axis=altair.Axis(**labels))
+
+
+def label_values(axis: Axis, channel: str = "x") -> dict[str, Any]:
+    """The labels of an axis of values: numbers; on an axis of ln P, a second line with the probability.
+
+    It is 1 in so many, below 1 in ten million with a power of ten. A narrow axis has fewer labels, so that they do not
+    run into each other.
+
+    >>> label_values(Axis("similarity"))
+    {}
+    """
+    if axis.ticks:
+        return {"values": [float(f"{tick:.6g}") for tick in axis.ticks], "format": "~g", "labelOverlap": True}
+    if axis.title != LN_P:
+        return {}
+    chance = (
+        "datum.value > 0 ? '' : datum.value > -16 ? '1 in ' + format(exp(-datum.value), '.2~s') : "
+        "'1 in 10^' + format(-datum.value / LN10, '.0f')"
+    )
+    labels = {"labelExpr": f"[format(datum.value, '~g'), {chance}]"}
+    if channel == "y":  # two lines stand on both sides of their tick, with space for "1 in 3.3M" in a wide font
+        return {**labels, "labelOffset": -7, "minExtent": round(10 * WIDE)}
+    # below the axis each label needs its own width, whatever font the reader has
+    count = {"expr": f"max(2, floor(width / {round(14 * WIDE)}))"}
+    return {**labels, "tickCount": count, "labelSeparation": round(2 * WIDE), "labelOverlap": "parity"}
+
+
+def encode_rows(labels: Sequence[str], limit: int = 130) -> altair.Y:
+    """The field `row` of names on an axis, each in one or two lines, with space for fonts wider than expected."""
+    import altair
+
+    longest = max(len(line) for label in labels for line in label.split("\n"))
+    axis = altair.Axis(
+        grid=False,
+        domain=False,
+        ticks=False,
+        labelOverlap=False,
+        labelLimit=limit,
+        minExtent=round(min(WIDE * longest, limit)) + 6,
+        labelExpr="split(datum.label, '\\n')",
+        # the first of two lines stands above the middle of the row
+        labelOffset={"condition": {"test": "indexof(datum.label, '\\n') >= 0", "value": -7}, "value": 0},
+    )
+    scale = altair.Scale(domain=list(labels))
+    return altair.Y(field="row", type="nominal", title=None, sort=None, scale=scale, axis=axis)
+
+
+def own(channel: str, field: str = "colour") -> Any:
+    """A channel that takes its colour or shape from a field as it is."""
+    import altair
+
+    kind = {"color": altair.Color, "fill": altair.Fill, "stroke": altair.Stroke, "shape": altair.Shape}[channel]
+    return kind(field=field, type="nominal", scale=None, legend=None)
+
+
+def tooltip(**titles: str) -> list[altair.Tooltip]:
+    """A tooltip of fields with their titles. Vega-Lite puts these into an expression, and escapes only their quotes."""
+    import altair
+
+    safe = {field: " ".join(title.replace("\\", "\\\\").split("\n")) for field, title in titles.items()}
+    return [altair.Tooltip(field=field, type="nominal", title=title) for field, title in safe.items()]
+
+
+def zoom(*channels: Literal["x", "y"]) -> altair.Parameter:
+    """Drag to move; wheel with a key to zoom (without a key it scrolls the page); double click to reset."""
+    import altair
+
+    wheel = "wheel![event.ctrlKey || event.metaKey]"
+    return altair.selection_interval(name="zoom", encodings=list(channels), bind="scales", zoom=wheel)
+
+
+def rule_at(channel: Literal["x", "y"], axis: Axis) -> Any:
+    """Dotted lines across the chart at the rules of an axis; they are in the table of this name."""
+    mark = named(f"rules_{channel}").mark_rule(clip=True, color=INK, strokeDash=[2, 3], opacity=0.7)
+    place = encode_values(channel, axis)
+    return mark.encode(x=place) if channel == "x" else mark.encode(y=place)
+
+
+def put_together(
+    layers: Sequence[altair.Chart],
+    data: Mapping[str, Rows],
+    height: int,
+    words: Words,
+    alt: str,
+    key: Mapping[str, Style] | None = None,
+) -> Chart:
+    """The chart of some layers and their tables; empty tables belong to no layer."""
+    import altair
+
+    drawing = altair.layer(*layers, height=height)
+    used = {name: rows for name, rows in data.items() if rows}
+    return Chart(drawing, used, alt, words.caption, words.name, words.heading, tuple((key or {}).items()))

@@ -1,0 +1,226 @@
+"""Charts with a row for each explainer: values over samples, and estimates with their intervals."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from standfast.report.charts.base import (
+    INK,
+    Axis,
+    Chart,
+    Rows,
+    Words,
+    choose_style,
+    find_room,
+    round_number,
+    wrap_name,
+    write_number,
+)
+from standfast.report.charts.layers import encode_rows, encode_values, named, own, put_together, rule_at, tooltip, zoom
+from standfast.tensors import Array
+
+#: the largest number of points per explainer; the caption says if there are more
+POINTS = 150
+#: with fewer values there is no box
+FEW = 3
+
+
+@dataclass(frozen=True)
+class Strip:
+    """The values of one explainer.
+
+    Attributes:
+        name: the explainer.
+        samples: what each value belongs to, a sample or a data set.
+        values: finite numbers.
+        bounds: True for values that are only bounds.
+        part: distinguishes the rows of an explainer that has several.
+    """
+
+    name: str
+    samples: Sequence[int | str]
+    values: Array
+    bounds: Array
+    part: str = ""
+
+
+@dataclass(frozen=True)
+class IntervalBar:
+    """An estimate and its interval. An end that is None or infinite is open; `bound` marks a bound."""
+
+    name: str
+    value: float
+    low: float | None
+    high: float | None
+    bound: bool = False
+
+
+def draw_values(
+    strips: Sequence[Strip],
+    explainers: Sequence[str],
+    axis: Axis,
+    words: Words,
+    *,
+    band: tuple[float, float] | None = None,
+    means: bool = False,
+    each: str = "sample",
+) -> Chart | None:
+    """A box of the middle half, and a point for each value, a row for each strip; None if there are no values.
+
+    Args:
+        strips: the values.
+        explainers: all explainers of the study, for the colours.
+        axis: of the values.
+        words: its title is that of the values.
+        band: a range of values to shade.
+        means: whether a diamond marks the mean.
+        each: what a value belongs to.
+    """
+    strips = [strip for strip in strips if len(strip.values)]
+    if not strips:
+        return None
+    import altair
+
+    alone = len({strip.name for strip in strips}) == 1
+    labels = [_label(strip, alone) for strip in strips]
+    boxes: Rows = []
+    points: Rows = []
+    for strip, label in zip(strips, labels, strict=True):
+        about = {"row": label, "explainer": strip.name, "colour": choose_style(explainers, strip.name).colour}
+        boxes.append({**about, **_summarise(strip.values)})
+        points += [{**about, **point} for point in _list_points(strip, axis)]
+    y = encode_rows(labels, 150 if any(strip.part for strip in strips) else 130)
+    box = named("boxes").transform_filter("datum.q1 !== null").encode(y=y)
+    middle = box.mark_bar(clip=True, fillOpacity=0.16, strokeOpacity=1, strokeWidth=1.2, size=26)
+    median = box.mark_tick(clip=True, thickness=3, size=26)
+    layers = [
+        middle.encode(x=encode_values("x", axis, "q1"), x2="q3", fill=own("fill"), stroke=own("stroke")),
+        median.encode(x=encode_values("x", axis, "median"), color=own("color")),
+    ]
+    if band is not None:
+        shade = named("band").mark_rect(clip=True, color=INK, opacity=0.08)
+        layers.insert(0, shade.encode(x=encode_values("x", axis, "low"), x2="high"))
+    layers += [rule_at("x", axis)] if axis.rules else []
+    with_parts = {"part": "with"} if any(strip.part for strip in strips) else {}
+    told = tooltip(explainer="explainer", **with_parts, each=each, reads=axis.title)
+    shape = altair.ShapeValue("circle", condition={"test": "datum.bound", "value": _triangle(axis)})
+    points_of = _mark_points("points", 34, altair.ExprRef("datum.shift"))
+    layers.append(points_of.encode(x=encode_values("x", axis), y=y, tooltip=told, shape=shape))
+    if means:
+        diamond = named("boxes").mark_point(shape="diamond", filled=True, size=90, color=INK, opacity=1)
+        layers.append(diamond.encode(x=encode_values("x", axis, "mean"), y=y))
+    data = {"boxes": boxes, "points": points, "rules_x": [{"value": at} for at in axis.rules]}
+    data["band"] = [] if band is None else [{"low": band[0], "high": band[1]}]
+    numbers = "; ".join(
+        f"{label}: median {write_number(float(np.median(strip.values)))} of {len(strip.values)}".replace("\n", " ")
+        for label, strip in zip(labels, strips, strict=True)
+    )
+    words = dataclasses.replace(words, caption=_caption(strips, axis, words, means, each))
+    return put_together(layers, data, 42 * len(strips), words, f"Distribution, {words.title}. {numbers}.")
+
+
+def _label(strip: Strip, alone: bool) -> str:
+    if not strip.part:
+        return wrap_name(strip.name)
+    return strip.part if alone else f"{strip.name}\n{strip.part}"
+
+
+def _summarise(values: Array) -> dict[str, float | None]:
+    """The quartiles, where there are enough values, and the mean."""
+    quartiles = np.quantile(values, [0.25, 0.5, 0.75]) if len(values) >= FEW else np.full(3, np.nan)
+    numbers = zip(("q1", "median", "q3", "mean"), (*quartiles, values.mean()), strict=True)
+    return {key: round_number(float(number)) for key, number in numbers}
+
+
+def _list_points(strip: Strip, axis: Axis) -> Rows:
+    chosen: Sequence[int] = range(len(strip.values))
+    if len(strip.values) > POINTS:
+        order = np.argsort(strip.values, kind="stable")
+        chosen = sorted(int(i) for i in order[np.linspace(0, len(order) - 1, POINTS).round().astype(int)])
+    rows: Rows = []
+    for i in chosen:
+        row = {"each": strip.samples[i], "value": round_number(float(strip.values[i]))}
+        row["reads"] = (axis.sign if strip.bounds[i] else "") + write_number(float(strip.values[i]))
+        row["shift"] = round(((i * 0.618 + 0.5) % 1 - 0.5) * 18, 1)
+        rows.append(row | ({"part": strip.part} if strip.part else {}) | ({"bound": True} if strip.bounds[i] else {}))
+    return rows
+
+
+def _triangle(axis: Axis) -> str:
+    return "triangle-left" if axis.side == "upper" else "triangle-right"
+
+
+def _mark_points(data: str, size: int, shift: Any = 0) -> Any:
+    """Filled points, and open ones for bounds; `shift` is their distance from the middle of the row in pixels."""
+    import altair
+
+    points = (
+        named(data, data)
+        .add_params(zoom("x"))
+        .mark_point(clip=True, size=size, strokeWidth=1.3, opacity=1, yOffset=shift)
+    )
+    open_bounds = altair.FillOpacityValue(0.8, condition={"test": "datum.bound", "value": 0})
+    return points.encode(fill=own("fill"), stroke=own("stroke"), fillOpacity=open_bounds)
+
+
+def _caption(strips: Sequence[Strip], axis: Axis, words: Words, means: bool, each: str) -> str:
+    texts = [f"Each point is a {each}. The box holds the middle half of them, and its thick line is the median."]
+    if means:
+        texts.append("Diamond: mean.")
+    if any(len(strip.values) > POINTS for strip in strips):
+        texts.append(f"At most {POINTS} points are drawn, evenly over their ranks; the boxes are of all.")
+    if any(strip.bounds.any() for strip in strips):
+        where = "at or below" if axis.side == "upper" else "at or above"
+        texts.append(f"Open triangles are only bounds: the value lies {where} them. So does a box that ends on them.")
+    return " ".join([*texts, words.caption]).strip()
+
+
+def draw_intervals(
+    entries: Sequence[IntervalBar], explainers: Sequence[str], axis: Axis, words: Words, best: Collection[str] = ()
+) -> Chart | None:
+    """Estimates with their intervals, one below the other; an open end is drawn to the edge of the chart.
+
+    The names in `best` get a star. An entry whose value is not finite keeps its row, which stays empty, so that charts
+    of the same explainers have the same rows.
+    """
+    known = [entry for entry in entries if math.isfinite(entry.value)]
+    if not known:
+        return None
+    room = find_room(end for entry in known for end in (entry.value, entry.low, entry.high))
+    labels = {entry.name: f"{'★ ' * (entry.name in best)}{wrap_name(entry.name)}" for entry in entries}
+    rows: Rows = []
+    for entry in known:
+        style = choose_style(explainers, entry.name)
+        low, high = (entry.value if end is None else end for end in (entry.low, entry.high))
+        interval = f"[{write_number(entry.low)}, {write_number(entry.high)}]"
+        rows.append(
+            {
+                "explainer": entry.name,
+                "row": labels[entry.name],
+                "value": round_number(entry.value),
+                "low": round_number(max(low, room[0])),
+                "high": round_number(min(high, room[1])),
+                "reads": f"{axis.sign if entry.bound else ''}{write_number(entry.value)} {interval}",
+                "bound": entry.bound,
+                "colour": style.colour,
+                "shape": _triangle(axis) if entry.bound else style.shape,
+            }
+        )
+    y = encode_rows(list(labels.values()))
+    bars = named("intervals").mark_rule(clip=True, strokeWidth=2.5)
+    layers = [bars.encode(x=encode_values("x", axis, "low"), x2="high", y=y, color=own("color"))]
+    layers += [rule_at("x", axis)] if axis.rules else []
+    told = tooltip(explainer="explainer", reads=axis.title)
+    points = _mark_points("intervals", 80)
+    layers.append(points.encode(x=encode_values("x", axis), y=y, tooltip=told, shape=own("shape", "shape")))
+    data = {"intervals": rows, "rules_x": [{"value": at} for at in axis.rules]}
+    numbers = "; ".join(f"{row['explainer']}: {row['reads']}" for row in rows)
+    star = f" Best, or not shown to be worse: {', '.join(best)}." if best else ""
+    alt = f"Medians and intervals, {words.title}. {numbers}.{star}"
+    return put_together(layers, data, 32 * len(entries), words, alt)
