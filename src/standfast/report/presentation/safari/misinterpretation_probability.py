@@ -91,32 +91,26 @@ class ProbabilityPresentation(Presentation):
         return found
 
 
-def _draw_directions(view: MetricResults, words: MetricWords) -> list[Chart]:
+def _draw_directions(view: MetricResults, sentences: MetricWords) -> list[Chart]:
     """A chart for each explainer: the estimates from the prior and from the event, where there are both."""
     charts = []
     for name in view.present if "from_event" in view.frame.columns else []:
         rows = view.rows_for(name).filter(pl.col("from_event").is_finite() & pl.col("from_prior").is_finite())
         rows = rows.filter(pl.col("repeat") == pl.col("repeat").min())
-        if not len(rows):
-            continue
         sample, low, high, there, back = (
             read_numbers(rows, column) for column in ("sample", "low", "high", "from_prior", "from_event")
         )
-        lines = [Line("from the prior", sample, there, low, high), Line("from the event", sample, back)]
+        lines = [Line("from the prior", sample, there, low, high), Line("from the event", sample, back, back, back)]
         styles = choose_styles_of_values(view.explainers, name, [line.name for line in lines])
+        title = f"{name}: ln P from the prior to the event, and from the event back to the prior"
+        words = Words(title, sentences.say("directions"), f"directions-{name}", f"{name}: both directions")
         lines = [replace(line, style=styles[line.name]) for line in lines]
-        heading = Words(
-            f"{name}: ln P from the prior to the event, and from the event back to the prior",
-            words.say("directions"),
-            f"directions-{name}",
-            f"{name}: both directions",
-        )
-        chart = draw_lines(lines, view.explainers, Axis("sample"), Axis(LN_P), heading)
+        chart = draw_lines(lines, view.explainers, Axis("sample"), Axis(LN_P), words)
         charts += [chart] if chart is not None else []
     return charts
 
 
-def _draw_levels(view: MetricResults, sample: int, words: MetricWords) -> list[Chart]:
+def _draw_levels(view: MetricResults, sample: int, sentences: MetricWords) -> list[Chart]:
     """ln P against the threshold at one sample: a chart for each stage, with the levels of one run."""
     event = str(view.options.get("event"))
     stages = {"misclassification": [0], "changed_class": [0, 1]}.get(event, [1])
@@ -125,14 +119,14 @@ def _draw_levels(view: MetricResults, sample: int, words: MetricWords) -> list[C
         lines = [line for name in view.present if (line := _read_levels(view, name, sample, stage)) is not None]
         what = "margin" if stage == 0 else "similarity"
         limit = 0.0 if stage == 0 else find_threshold(view.options)
-        heading = Words(
+        words = Words(
             f"Probability of a {what} beyond each value, sample {sample}",
-            words.say("levels", sample, what),
+            sentences.say("levels", sample, what),
             f"curve-sample{sample}" + ("-class" if stage == 0 and len(stages) > 1 else ""),
             f"Sample {sample}: how probable is such a {what}?",
         )
         level = Axis(_axis(view.options, stage), rules=() if limit is None else (limit,))
-        chart = draw_lines(lines, view.explainers, level, Axis(LN_P), heading)
+        chart = draw_lines(lines, view.explainers, level, Axis(LN_P), words)
         charts += [chart] if chart is not None else []
     return charts
 
