@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from standfast.findings import Findings
-from standfast.report import build_html
+from standfast.report import Results, build_html
 
 BALL = {"norm": "LinfBall", "radius": 0.1, "distribution": "uniform", "sigma": None}
 OPTIONS = {"neighbourhood": BALL, "similarity": "pearson", "threshold": None, "event": "changed_explanation"}
@@ -55,7 +54,7 @@ def make_rows(metric: str, place: int, rng: np.random.Generator, samples: int) -
     return pl.DataFrame(columns | {"value": values})
 
 
-def make_results(samples: int, explainers: int) -> Findings:
+def make_results(samples: int, explainers: int) -> Results:
     """A study of one data set and one model."""
     rng, frames, jobs, arrays = np.random.default_rng(0), [], [], {}
     for label, (metric, _) in METRICS.items():
@@ -83,7 +82,7 @@ def make_results(samples: int, explainers: int) -> Findings:
         "explainers": {f"explainer {place}": {"name": f"e{place}"} for place in range(explainers)},
         "metrics": {label: {"metric": name, "options": own} for label, (name, own) in METRICS.items()},
     }
-    return Findings.in_memory(manifest, pl.concat(frames, how="diagonal_relaxed"), jobs, len(jobs), arrays)
+    return Results.in_memory(manifest, pl.concat(frames, how="diagonal_relaxed"), jobs, len(jobs), arrays)
 
 
 def main() -> None:

@@ -57,7 +57,7 @@ def test_a_table_shows_at_most_a_dozen_features_and_says_how_many_more() -> None
     order = np.argsort(-np.abs(values))[:FEATURES]
     assert [name for name, _ in content.rows] == [f"feature {place}" for place in order]
     assert content.left_out == 18
-    number = f"{values[order[0]]:.3g}".replace("-", "−")
+    number = f"{values[order[0]]:.4g}".replace("-", "−")
     assert content.rows[0][1][0] == ("number", number)  # the value of the input
 
 

@@ -19,10 +19,10 @@ from standfast.errors import ArgumentError
 from standfast.report import build_html, load_results, write_figures
 from standfast.report.charts import Picture
 from standfast.report.page.glossary import Glossary
+from standfast.report.page.html import Page
 from standfast.report.page.methods import list_options
 from standfast.report.page.pictures import SHADES, UNSEEN, colour_signed, draw_picture, encode_image, shrink
 from standfast.report.presentation.safari.misinterpretation_probability import column_of_levels, threshold_as_read
-from standfast.report.views import Contents
 from standfast.results import ValueSpec
 from standfast.results.formatting import format_number
 from standfast.results.summary import count_rows
@@ -156,7 +156,7 @@ def test_the_environment_has_no_default(builder: Builder) -> None:
     builder.worst("fine", [0.5, 0.6])
     results = builder.results()
     results.manifest["environment"] = {"gpu": None, "torch": "2.0"}
-    tables = dict(list_options(Contents(results)))
+    tables = dict(list_options(results))
     assert ("gpu", "none") in dict(tables["Environment and run"])["environment"]
 
 
@@ -268,7 +268,7 @@ def test_levels_are_read_as_similarities(event: str, similarity: str, expected: 
 def test_a_part_more_probable_than_the_whole_is_warned_of(builder: Builder) -> None:
     builder.probability("a", [-5.0, -9.0], event="changed_class")
     builder.probability("a", [-20.0, -8.8], event="misclassification", censored=[True, False])
-    found = Contents(builder.results()).warnings
+    found = Page(builder.results()).list_warnings()
     assert len(found) == 1
     assert "a, sample 0:" in found[0]
     assert "a, sample 0: ln P(probability: changed_class) is at least" in builder.page()
@@ -277,14 +277,14 @@ def test_a_part_more_probable_than_the_whole_is_warned_of(builder: Builder) -> N
 def test_a_search_that_fell_short_is_warned_of(builder: Builder) -> None:
     builder.worst("a", [0.7, 0.3, 0.7, 0.7])
     builder.probability("a", [-6.0, -6.0, -20.0, 0.0], censored=[False, False, True, True], status=["ok"] * 3 + ["x"])
-    found = Contents(builder.results()).warnings
+    found = Page(builder.results()).list_warnings()
     assert [text.split(":")[1].strip() for text in found] == ["a, sample 0"]
 
 
 def test_a_search_that_found_what_a_simulation_did_not_reach_is_told(builder: Builder) -> None:
     builder.worst("a", [0.3, 0.7, 0.3])
     builder.probability("a", [-100.0, -100.0, -6.0], censored=[True, True, False])
-    (found,) = Contents(builder.results()).warnings
+    (found,) = Page(builder.results()).list_warnings()
     assert "a, sample 0: the search of" in found
     assert "the simulation ended before it" in found
 
@@ -292,7 +292,7 @@ def test_a_search_that_found_what_a_simulation_did_not_reach_is_told(builder: Bu
 def test_explainers_that_met_a_weaker_search_are_named(builder: Builder) -> None:
     builder.worst("a", [0.3, 0.4], gradients=True)
     builder.worst("b", [0.6, 0.7], gradients=False)
-    (found,) = Contents(builder.results()).warnings
+    (found,) = Page(builder.results()).list_warnings()
     assert "b cannot be differentiated and met a weaker search" in found
     page = builder.page()
     assert "searched without gradients" in cell_text(page, "b", WORST)
@@ -303,13 +303,13 @@ def test_explainers_that_met_a_weaker_search_are_named(builder: Builder) -> None
 def test_other_data_models_and_repeats_are_not_compared(builder: Builder, other: dict[str, Any]) -> None:
     builder.worst("a", [0.7])
     builder.probability("a", [-6.0], **other)
-    assert Contents(builder.results()).warnings == []
+    assert Page(builder.results()).list_warnings() == []
 
 
 def test_jobs_in_any_order_are_sorted_by_sample(builder: Builder) -> None:
     builder.worst("a", [0.3, 0.4], start=2)
     builder.worst("a", [0.1, 0.2], steps=2)
-    view = next(Contents(builder.results()).views(WORST))
+    view = builder.results().list_metric_results(WORST)[0]
     assert view.rows_for("a")["similarity"].to_list() == [0.1, 0.2, 0.3, 0.4]
     lines = [arrays["trace_similarity"] for _, arrays in view.lines("a", ("trace_similarity",), 3)]
     assert [len(line) for line in lines] == [2, 2, 4]

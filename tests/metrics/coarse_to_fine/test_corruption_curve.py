@@ -33,7 +33,6 @@ from standfast.metrics.coarse_to_fine.replacement import (
 )
 from standfast.metrics.coarse_to_fine.summary import Curves, summarise
 from standfast.metrics.replaced_copies import make_draw_keys, make_sample_keys
-from standfast.report.views import Contents
 from standfast.results import presentation_of
 from standfast.tensors import content_keys, hashed_uniform
 
@@ -573,7 +572,7 @@ def test_a_study_stores_what_the_numbers_of_the_whole_data_set_need(
     )
     assert done.failures == []
     assert {"area_top", "area_bottom", "no_positive", "std_error"} <= set(done.frame("corruption_curve").columns)
-    (view,) = Contents(done).views("corruption_curve")
+    (view,) = done.list_metric_results("corruption_curve")
     names = ("drop_top", "drop_bottom", "corrupted_share", "fractions")
     stored = Curves.from_stored(arrays for _, arrays in view.lines("saliency", names, 100))
     direct = metric(lenet, "saliency", x)

@@ -23,7 +23,6 @@ from standfast.metrics import (
 )
 from standfast.report.charts import Chart, Gallery
 from standfast.report.presentation.drawing import draw_figures
-from standfast.report.views import Contents
 
 BALL = standfast.LinfBall(0.1)
 #: the first figure's name and its lines of reference
@@ -50,12 +49,14 @@ FIRST: dict[str, tuple[Any, str, list[float]]] = {
 
 
 @pytest.fixture(scope="module")
-def found(lenet: standfast.Model, digits: standfast.data.Dataset, tmp_path_factory: pytest.TempPathFactory) -> Contents:
+def found(
+    lenet: standfast.Model, digits: standfast.data.Dataset, tmp_path_factory: pytest.TempPathFactory
+) -> standfast.Results:
     out = tmp_path_factory.mktemp("first")
     metrics = {name: metric for name, (metric, *_) in FIRST.items()}
     run = standfast.evaluate(lenet, ["input_x_gradient"], digits[:3].inputs, metrics, out=out, progress=False)
     assert run.failures == []
-    return Contents(run)
+    return run
 
 
 def rules(chart: Chart) -> list[float]:
@@ -64,10 +65,10 @@ def rules(chart: Chart) -> list[float]:
 
 
 @pytest.mark.parametrize("name", FIRST)
-def test_the_first_figure_answers_the_question(found: Contents, name: str) -> None:
+def test_the_first_figure_answers_the_question(found: standfast.Results, name: str) -> None:
     _, expected, reference = FIRST[name]
-    (view,) = found.views(name)
-    first = draw_figures(found.labels[name], view)[0]
+    (view,) = found.list_metric_results(name)
+    first = draw_figures(found.metrics[name], view)[0]
     assert isinstance(first, Chart)
     assert first.name == expected
     assert rules(first) == reference
@@ -84,9 +85,9 @@ def test_the_first_figure_answers_the_question(found: Contents, name: str) -> No
 def test_worst_cases_begin_with_all_samples_and_the_threshold(tmp_path: Path, event: str, limit: float) -> None:
     builder = Builder(tmp_path / "results")
     builder.worst("a", [0.3, 0.5, 0.8], event=event, margin=[0.5] * 3 if event != "changed_explanation" else None)
-    contents = Contents(builder.results())
-    (label,) = contents.labels.values()
-    (view,) = contents.views(label.name)
+    results = builder.results()
+    (label,) = results.metrics.values()
+    (view,) = results.list_metric_results(label.name)
     first, *others = draw_figures(label, view)
     assert (first.name, rules(first)) == ("distribution", [limit])
     assert any(isinstance(figure, Gallery) for figure in others)

@@ -15,6 +15,7 @@ import numpy as np
 
 from standfast.report.charts import GalleryRow, Picture
 from standfast.report.page.pictures import colour_signed, draw_picture, encode_image
+from standfast.results.formatting import format_number
 from standfast.tensors import Array
 
 #: features that are drawn, and channels
@@ -124,16 +125,6 @@ def rank_entries(pictures: Sequence[Array], count: int) -> Array:
     return np.argsort(-np.max(sizes, axis=0), kind="stable")[:count]
 
 
-def format_value(value: float) -> str:
-    """A number of an input in three digits.
-
-    >>> format_value(-0.12345), format_value(1234.5), format_value(0.0)
-    ('−0.123', '1.23e3', '0')
-    """
-    text = f"{value:z.3g}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
-    return text.replace("-", "−")
-
-
 def _name_entry(names: Sequence[str], place: int, kind: str) -> str:
     """The name of a feature or channel; its number where it has none."""
     return str(names[place]) if place < len(names) else f"{kind} {place}"
@@ -162,7 +153,7 @@ def _draw_table(ready: list[_Ready], row: GalleryRow) -> TableContent:
             elif each.marks is not None:
                 cells.append(("mark", each.picture.colours[each.marks[place] - 1] if each.marks[place] > 0 else ""))
             else:
-                cells.append(("number", format_value(value)))
+                cells.append(("number", format_number(value, None)))
         rows.append((_name_entry(row.features, place, "feature"), cells))
     return TableContent(ready, rows, len(ready[0].array) - len(rows))
 

@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import re
-import textwrap
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import nan
 from typing import Any
 
 from standfast.report.charts import Chart, Figure, Gallery, GalleryRow, Table, Underpowered
 from standfast.report.page import methods
+from standfast.report.page.cells import Cell, describe_row, list_remarks
+from standfast.report.page.comparisons import Section, compare_models, compare_options
 from standfast.report.page.drawings import draw_row
-from standfast.report.page.failures import group_failures
 from standfast.report.page.glossary import Glossary
-from standfast.report.page.overview import (
-    Matrix,
-    build_matrix,
-    describe_agreement,
-    draw_agreement,
-    draw_differences,
-    draw_medians,
-)
+from standfast.report.page.names import show_unsafe, with_safe_names
+from standfast.report.page.overview import draw_agreement, draw_differences, draw_medians
 from standfast.report.page.render import RenderedChart, bundle_scripts, render_for_page, shared_config
 from standfast.report.page.sample_explorer import encode_rows
-from standfast.report.page.sweeps import SectionList, compare_models, compare_options
 from standfast.report.page.verdicts import answer_question, choose_example
 from standfast.report.presentation.drawing import draw_figures, draw_figures_over_data
 from standfast.report.sentences import describe_failures, describe_misfits
-from standfast.report.views import Contents, show_unsafe, with_safe_names
 from standfast.report.words import mark_up, words_of
 from standfast.results import ConfiguredMetric, MetricResults, Results
 from standfast.results.controls import is_random
+from standfast.results.summary import MetricSummary
 
 #: how many warnings, and how many failures, the page lists
 LISTED = 50
@@ -46,53 +38,29 @@ SHOWN = 12
 #: how many metrics are beside each other in a table of numbers: as many as fit on a screen of 1400 pixels
 COLUMNS = 5
 
-#: the columns of the table of what was counted, with their heads
-COUNTED = {
-    "rows": "Rows",
-    "evaluated": "Evaluated",
-    "misclassified": "Skipped: misclassified",
-    "degenerate": "Skipped: degenerate",
-    "nonfinite": "Skipped: nonfinite",
-    "in medians": "In medians",
-    "bounds": "Only bounds",
-    "maps degenerate": "Constant maps",
-    "maps nonfinite": "NaN",
-}
-
 
 @dataclass
 class Part:
-    """The figures of one data set and model: the first one, and the others by kind.
-
-    `first` is the kind of the first figure, `"chart"`, `"gallery"` or `"table"`, and what the template draws of it.
-    """
+    """The figures of one data set and model by kind; `first` has the kind and the drawing of the first one."""
 
     where: str
     first: tuple[str, Any] | None = None
     charts: list[RenderedChart] = field(default_factory=list)
     galleries: list[dict[str, Any]] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
-    underpowered: list[Underpowered] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self.first or self.underpowered)
+    needs: list[Underpowered] = field(default_factory=list)
 
     @property
     def pictures(self) -> int:
         """How many rows of pictures are behind the first figure."""
         return sum(len(rows) for gallery in self.galleries for rows in gallery["samples"].values())
 
-    @property
-    def needs(self) -> str:
-        """One line for all figures that need more samples; empty if there are none."""
-        return describe_needs(self.underpowered)
-
 
 class Page:
     """Numbers charts and pictures, so that each has an id of its own, and records which rows have pictures."""
 
-    def __init__(self, contents: Contents) -> None:
-        self.contents = contents
+    def __init__(self, results: Results) -> None:
+        self.results = results
         self.charts = self.compared = 0
         self.links: dict[tuple[str, str, str, str, int], str] = {}
 
@@ -102,18 +70,18 @@ class Page:
         return render_for_page(chart, self.charts)
 
     def make_part(
-        self, where: str, figures: Iterable[Figure], bounds: tuple[float, float], identity: Callable[[GalleryRow], str]
+        self, where: str, figures: Iterable[Figure], bounds: tuple[float, float], identify: Callable[[GalleryRow], str]
     ) -> Part:
-        """Figures as the template takes them; `identity` gives the id of a row of pictures."""
+        """Figures as the template takes them; `identify` gives the id of a row of pictures."""
         part = Part(where)
         for figure in figures:
             drawn: Any
             others: list[Any]
             if isinstance(figure, Underpowered):
-                part.underpowered.append(figure)
+                part.needs.append(figure)
                 continue
             if isinstance(figure, Gallery):
-                kind, drawn, others = "gallery", self._gallery(figure, bounds, identity), part.galleries
+                kind, drawn, others = "gallery", self._draw_gallery(figure, bounds, identify), part.galleries
             elif isinstance(figure, Table):
                 kind, drawn, others = "table", figure, part.tables
             else:
@@ -124,61 +92,96 @@ class Page:
                 others.append(drawn)
         return part
 
-    def make_metric_parts(self, label: ConfiguredMetric) -> list[Part]:
+    def make_metric_parts(self, metric: ConfiguredMetric) -> list[Part]:
         """The metric's own figures: those of each data set and model, and at the end those over all of them."""
-        views = list(self.contents.views(label.name))
-        bounds = views[0].bounds if views else (nan, nan)
+        results = self.results.list_metric_results(metric.name)
         parts = []
-        for view in views:
-            where = self.contents.where(view.data, view.model)
-            parts.append(self.make_part(where, draw_figures(label, view), view.bounds, partial(self._link, view)))
-        parts.append(self.make_part("All data sets", draw_figures_over_data(label, views), bounds, self._count))
-        return [part for part in parts if part]
+        for found in results:
+            where = self.results.name_pair(found.data, found.model)
+            parts.append(self.make_part(where, draw_figures(metric, found), found.bounds, partial(self._link, found)))
+        if results:
+            over_data = draw_figures_over_data(metric, results)
+            parts.append(self.make_part("All data sets", over_data, results[0].bounds, self._count))
+        return [part for part in parts if part.first or part.needs]
 
-    def draw_example(self, data: str, model: str) -> dict[str, Any] | None:
-        """The pictures that open the report."""
-        chosen = choose_example(self.contents, data, model)
-        if chosen is None:
-            return None
-        row, view = chosen
-        return {"pictures": draw_row(row, view.bounds), "text": row.text, "label": view.label}
-
-    def make_sections(self, found: SectionList, start: str) -> dict[str, Any]:
-        """The figures across configurations as the template takes them; their ids begin with `start`."""
+    def make_sections(self, found: tuple[Sequence[Section], bool], start: str) -> dict[str, Any]:
+        """The comparisons across configurations as the template takes them; their ids begin with `start`."""
         sections = []
-        for number, section in enumerate(found.sections, 1):
-            parts = []
-            for part in section.parts:
-                where = self.contents.where(part.data, part.model) if part.model else ""
-                parts.append(self.make_part(where, part.figures, part.bounds, self._count))
-            identity = f"{start}-{number}"
-            sections.append(
-                {"id": identity, "title": section.title, "text": section.text, "same": section.same, "parts": parts}
-            )
-        return {"sections": sections, "left_out": found.left_out}
+        for number, section in enumerate(found[0], 1):
+            parts = [self.make_part(part.heading, part.figures, part.bounds, self._count) for part in section.parts]
+            sections.append({"id": f"{start}-{number}", "about": section, "parts": parts})
+        return {"sections": sections, "left_out": found[1]}
 
-    def _link(self, view: MetricResults, row: GalleryRow) -> str:
+    def make_overview(self, data: str, model: str) -> dict[str, Any]:
+        """The answers, the example and the comparison of all explainers on one data set and model."""
+        results, metrics = self.results, self.results.summary.select(data, model)
+        shown = [metric for metric in metrics if metric.rows]
+        groups = -(-len(shown) // COLUMNS)
+        medians = [(metric, draw_medians(metric, results.explainers)) for metric in shown]
+        differences = [(metric.label, draw_differences(metric)) for metric in metrics]
+        agreement = results.summary.agreements.get((data, model))
+        heat_map = None if agreement is None else draw_agreement(agreement)
+        example = choose_example(results, data, model)
+        return {
+            "where": results.name_pair(data, model),
+            "answers": [answer_question(results, metric.metric, data, model) for metric in metrics],
+            "example": example and {"pictures": draw_row(example[0], example[1].bounds), "row": example[0]},
+            "example_label": example and example[1].label,
+            "columns": [shown[len(shown) * at // groups : len(shown) * (at + 1) // groups] for at in range(groups)],
+            "cells": self._describe_cells(shown),
+            "medians": [(metric, self.render(chart)) for metric, chart in medians if chart is not None],
+            "differences": [(label, self.render(each)) for label, each in differences if isinstance(each, Chart)],
+            "needs": [each for _, each in differences if isinstance(each, Underpowered)],
+            "agreement": agreement,
+            "agreement_chart": None if heat_map is None else self.render(heat_map),
+        }
+
+    def _describe_cells(self, metrics: Sequence[MetricSummary]) -> dict[str, dict[str, tuple[Any, Cell]]]:
+        """For each explainer the rows of the summary by label, with their cells."""
+        cells: dict[str, dict[str, tuple[Any, Cell]]] = {}
+        for name in self.results.explainers:
+            for metric in metrics:
+                row = metric.find_row(name)
+                if row is not None:
+                    rows = self.results.select(row.data, row.model, row.label, name).filter(status="ok")
+                    remarks = list_remarks(metric.metric, rows)
+                    cells.setdefault(name, {})[metric.label] = (row, describe_row(row, remarks))
+        return cells
+
+    def list_warnings(self) -> list[tuple[str, str]]:
+        """Results that contradict each other, from the presentations of the metrics: a kind and a sentence each."""
+        found: list[tuple[str, str]] = []
+        for pair in self.results.pairs:
+            every = [self.results.metric_results(*pair, label) for label in self.results.metrics]
+            every = [each for each in every if len(each.frame)]
+            for each in every:
+                own = self.results.metrics[each.label].presentation
+                others = [other for other in every if other is not each]
+                words = words_of(own)
+                found += [(one.kind, words.say(one.macro, one.facts)) for one in own.contradictions(each, others)]
+        return found
+
+    def _link(self, found: MetricResults, row: GalleryRow) -> str:
         """The id of a row of pictures; the sample's row in the table of all samples links to it."""
-        key = (view.data, view.model, view.label, row.explainer, row.sample)
+        key = (found.data, found.model, found.label, row.explainer, row.sample)
         return self.links.setdefault(key, f"p{len(self.links) + 1}")
 
     def _count(self, row: GalleryRow) -> str:
         self.compared += 1
         return f"q{self.compared}"
 
-    def _gallery(
-        self, gallery: Gallery, bounds: tuple[float, float], identity: Callable[[GalleryRow], str]
+    def _draw_gallery(
+        self, gallery: Gallery, bounds: tuple[float, float], identify: Callable[[GalleryRow], str]
     ) -> dict[str, Any]:
         samples: dict[int, list[dict[str, Any]]] = {}
         for row in gallery.rows:
-            who = f"{row.explainer}, {row.setting}" if row.setting else row.explainer
-            entry = {"id": identity(row), "explainer": who, "text": row.text, "found": row.found}
-            samples.setdefault(row.sample, []).append({**entry, "pictures": draw_row(row, bounds)})
-        for entries in samples.values():
-            titles = [[each.title for each in entry["pictures"]] for entry in entries]
-            for place, entry in enumerate(entries):  # titles that are the same in all rows stand above the first one
-                entry["titled"] = place == 0 or any(other != titles[0] for other in titles)
-        return {"title": gallery.title, "note": gallery.note, "folded": gallery.folded, "samples": samples}
+            drawn = {"id": identify(row), "row": row, "pictures": draw_row(row, bounds)}
+            samples.setdefault(row.sample, []).append(drawn)
+        for rows in samples.values():
+            titles = [[each.title for each in row["pictures"]] for row in rows]
+            for place, drawn in enumerate(rows):  # titles that are the same in all rows stand above the first one
+                drawn["titled"] = place == 0 or any(other != titles[0] for other in titles)
+        return {"about": gallery, "samples": samples}
 
 
 def build_page(results: Results) -> str:
@@ -195,65 +198,40 @@ def build_page(results: Results) -> str:
     )
     environment.filters["marked"] = mark_up
     environment.filters["breakable"] = allow_breaks
-    contents = Contents(with_safe_names(results))
-    glossary = Glossary(name for name in contents.explainers if not is_random(name))
+    results = with_safe_names(results)
+    glossary = Glossary(name for name in results.explainers if not is_random(name))
     environment.filters["explained"] = glossary.explain
     environment.globals["begin"] = glossary.begin
-    return show_unsafe(environment.get_template("report.html").render(_context(contents)))
+    return show_unsafe(environment.get_template("report.html").render(_make_context(results)))
 
 
-def _context(contents: Contents) -> dict[str, Any]:
+def _make_context(results: Results) -> dict[str, Any]:
     import markupsafe
 
-    content = Page(contents)
-    numbers = {name: f"metric-{number}" for number, name in enumerate(contents.labels, 1)}
-    overview: list[dict[str, Any]] = []
-    for data, model in contents.pairs:
-        agreement = contents.agreements.get((data, model))
-        differences = draw_differences(contents, data, model)
-        matrix = build_matrix(contents, data, model)
-        overview.append(
-            {
-                "where": contents.where(data, model),
-                "answers": [answer_question(contents, label, data, model) for label in contents.labels.values()],
-                "example": content.draw_example(data, model),
-                "matrix": matrix,
-                "columns": split_columns(matrix, list(contents.labels)),
-                "medians": [(name, content.render(chart)) for name, chart in draw_medians(contents, data, model)],
-                "differences": [(n, content.render(c)) for n, c in differences if not isinstance(c, Underpowered)],
-                "needs": describe_needs([c for _, c in differences if isinstance(c, Underpowered)]),
-                "agreement": None if agreement is None else describe_agreement(agreement),
-                "agreement_charts": [content.render(c) for c in draw_agreement(agreement)] if agreement else [],
-            }
-        )
-    sections: list[dict[str, Any]] = [
+    page, manifest = Page(results), results.manifest
+    overview = [page.make_overview(data, model) for data, model in results.pairs]
+    sections = [
         {
-            "id": numbers[name],
-            "label": label,
-            "question": words_of(label.presentation).question(label.options),
-            "answers": [
-                (entry["where"], answer) for entry in overview for answer in entry["answers"] if answer.label == name
-            ],
-            "guide": words_of(label.presentation).guide(label.options),
-            "terms": words_of(label.presentation).terms,
-            "parts": content.make_metric_parts(label),
+            "id": f"metric-{number}",
+            "metric": metric,
+            "question": words_of(metric.presentation).question(metric.options),
+            "answers": [(each["where"], own) for each in overview for own in each["answers"] if own.label == label],
+            "guide": words_of(metric.presentation).guide(metric.options),
+            "terms": words_of(metric.presentation).terms,
+            "parts": page.make_metric_parts(metric),
         }
-        for name, label in contents.labels.items()
+        for number, (label, metric) in enumerate(results.metrics.items(), 1)
     ]
     questions = [section["question"] for section in sections]
-    options = content.make_sections(compare_options(contents), "options")
-    models = content.make_sections(compare_models(contents), "models")
-    rows, count = encode_rows(contents, content.links)
-    about = contents.manifest.get("about") or {}
-    failures = contents.results.failures
-    grouped, tally = group_failures(failures), methods.count_rows(contents)
+    options = page.make_sections(compare_options(results), "options")
+    models = page.make_sections(compare_models(results), "models")
+    rows, count = encode_rows(results, page.links)
+    warnings = page.list_warnings()
     return {
-        "title": str(about.get("title") or "How far the explanations hold"),
-        "asked": methods.describe_question(contents),
-        "contents": contents,
-        "labels": contents.labels,
-        "numbers": numbers,
-        "facts": methods.describe_study(contents),
+        "results": results,
+        "about": defaultdict(str, manifest.get("about") or {}),
+        "changes": methods.list_changes(results),
+        "numbers": {section["metric"].name: section["id"] for section in sections},
         "overview": overview,
         "options_compared": options,
         "models_compared": models,
@@ -263,56 +241,39 @@ def _context(contents: Contents) -> dict[str, Any]:
         "open": OPEN,
         "crowd": CROWD,
         "shown": SHOWN,
-        "warnings": [text for _, text in contents.warnings[:LISTED]],
-        "more_warnings": max(0, len(contents.warnings) - LISTED),
-        "failures": grouped[:LISTED],
-        "more_failures": max(0, len(grouped) - LISTED),
-        "reasons": [
-            textwrap.shorten(each, 200, placeholder=" ...") for each in describe_failures(contents.results.summary)
-        ],
-        "left_out": describe_misfits(contents.manifest.get("misfits") or {}),
-        "cautions": Counter(kind for kind, _ in contents.warnings),
-        "failed": len(failures),
-        "missing": contents.results.missing,
-        "tally": tally,
-        "tally_columns": {key: title for key, title in COUNTED.items() if any(count[key] for _, _, count in tally)},
+        "listed": LISTED,
+        "warnings": [text for _, text in warnings],
+        "cautions": Counter(kind for kind, _ in warnings),
+        "failures": group_failures(results.failures),
+        "reasons": describe_failures(results.summary),
+        "left_out": describe_misfits(manifest.get("misfits") or {}),
+        "tally": methods.count_rows(results),
+        "counted": methods.COUNTED,
+        "facts": methods.list_facts(results),
+        "option_tables": methods.list_options(results),
+        "costs": methods.sum_costs(results),
+        "publications": methods.list_publications(results),
         "rows": markupsafe.Markup(rows),
         "row_count": count,
-        "option_tables": methods.list_options(contents),
-        "costs": methods.sum_costs(contents),
-        "publications": methods.list_publications(contents),
-        "command": about.get("command"),
         "config": markupsafe.Markup(shared_config()),
-        "bundle": markupsafe.Markup(bundle_scripts()) if content.charts else "",
+        "bundle": markupsafe.Markup(bundle_scripts()) if page.charts else "",
         "raw": markupsafe.Markup,
     }
 
 
-def split_columns(matrix: Matrix, labels: list[str]) -> list[list[int]]:
-    """The places of the metrics that have results, in groups of about equal size that fit beside each other.
+def group_failures(failures: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], dict[tuple[str, str], int]]:
+    """How many parts failed, by error and traceback, and then by explainer and label.
 
-    >>> split_columns(Matrix("d", "m", [], []), ["a"])
-    []
+    >>> job = {"explainer": "a", "error": "ValueError: no", "traceback": "..."}
+    >>> group_failures([{**job, "label": "m"}, {**job, "label": "n"}, {**job, "label": "m"}])
+    {('ValueError: no', '...'): {('a', 'm'): 2, ('a', 'n'): 1}}
     """
-    some = [at for at, _ in enumerate(labels) if any(entries[at].cell is not None for _, entries in matrix.rows)]
-    groups = -(-len(some) // COLUMNS)
-    return [some[len(some) * at // groups : len(some) * (at + 1) // groups] for at in range(groups)]
-
-
-def describe_needs(left_out: list[Underpowered]) -> str:
-    """One line for figures that need more samples.
-
-    >>> describe_needs([Underpowered("Skewness", 30, 24), Underpowered("Kurtosis", 30, 24)])
-    'Needs more samples: Skewness, Kurtosis (at least 30, and there are 24).'
-    """
-    groups: dict[tuple[int, int], list[str]] = {}
-    for each in left_out:
-        groups.setdefault((each.needed, each.present), []).append(each.heading)
-    texts = [
-        f"{', '.join(dict.fromkeys(names))} (at least {needed}, and there {'is' if there == 1 else 'are'} {there})"
-        for (needed, there), names in groups.items()
-    ]
-    return f"Needs more samples: {'; '.join(texts)}." if texts else ""
+    groups: dict[tuple[str, str], dict[tuple[str, str], int]] = {}
+    for job in failures:
+        parts = groups.setdefault((str(job["error"] or "failed"), str(job["traceback"] or "")), {})
+        who = (job["explainer"], job["label"])
+        parts[who] = parts.get(who, 0) + 1
+    return groups
 
 
 def allow_breaks(name: str) -> str:

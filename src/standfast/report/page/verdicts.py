@@ -9,9 +9,8 @@ from typing import Any
 from standfast.report.charts import GalleryRow, Picture
 from standfast.report.presentation.drawing import make_row
 from standfast.report.sentences import say
-from standfast.report.views import Contents
 from standfast.report.words import collect_facts, words_of
-from standfast.results import ConfiguredMetric, MetricResults
+from standfast.results import ConfiguredMetric, MetricResults, Results
 from standfast.results.presentation import RankedGroup, find_best_median
 from standfast.statistics.comparison import Comparison
 
@@ -55,18 +54,18 @@ class Answer:
     reservations: tuple[str, ...] = ()
 
 
-def answer_question(contents: Contents, label: ConfiguredMetric, data: str, model: str) -> Answer:
+def answer_question(results: Results, label: ConfiguredMetric, data: str, model: str) -> Answer:
     """The answer of a configured metric on one data set and model."""
     words = words_of(label.presentation)
     question = words.question(label.options)
-    found = contents.results.summary.find(data, model, label.name)
+    found = results.summary.find(data, model, label.name)
     assert found is not None
     decision = DecisionText(
         found.decision.state, say("decision_title", found.decision), say("decision", found.decision)
     )
     if found.decision.reason in ("no result", "no value"):
         return Answer(label.name, question, "", decision)
-    view = contents.view(data, model, label.name)
+    view = results.metric_results(data, model, label.name)
     facts = collect_facts(label.presentation, view)
     text = words.verdict(facts)
     why = explain_ranks(view, *_find_leader(label, facts), found.comparison)
@@ -108,16 +107,20 @@ def explain_ranks(view: MetricResults, first: RankedGroup | None, what: str, com
     return say("other_leader", start, what, first.names, first.text, leaders)
 
 
-def choose_example(contents: Contents, data: str, model: str) -> tuple[GalleryRow, MetricResults] | None:
+def choose_example(results: Results, data: str, model: str) -> tuple[GalleryRow, MetricResults] | None:
     """The pictures that open the report, with the view they are from; None where no metric stores any.
 
     The first metric that has an example, in the order that the presentations ask for; else the maps of a sample. Where
     the metric is there in several configurations, such as neighbourhoods, the text begins with the one it is from.
     """
-    labels = sorted(contents.labels.values(), key=lambda label: label.presentation.example_order)
-    views = [contents.view(data, model, label.name) for label in labels if len(contents.frame(data, model, label.name))]
+    labels = sorted(results.metrics.values(), key=lambda label: label.presentation.example_order)
+    views = [
+        results.metric_results(data, model, label.name)
+        for label in labels
+        if len(results.select(data, model, label.name))
+    ]
     for view in views:
-        row = contents.labels[view.label].presentation.example(view)
+        row = results.metrics[view.label].presentation.example(view)
         if row is not None:
             if sum(each.metric == view.metric for each in views) > 1:
                 row = dataclasses.replace(row, text=f"For {view.label}, {row.text[:1].lower()}{row.text[1:]}")

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from standfast.report.charts import Axis, Chart, Gallery, GalleryRow, Picture, Strip, Words, draw_values
+from standfast.report.charts import Chart, Gallery, GalleryRow, Picture, Strip, Words, draw_values
 from standfast.report.wording import describe_parameters, describe_reach, describe_transformation
 from standfast.report.words import words_of
 from standfast.results.formatting import format_number
-from standfast.results.presentation import ConfiguredMetric, MetricResults, Presentation, ValueSpec
+from standfast.results.presentation import ConfiguredMetric, MetricResults, Presentation
 from standfast.tensors import Array
 
 #: how many samples are tried until one has stored pictures
@@ -64,11 +64,6 @@ def draw_figures(metric: ConfiguredMetric, found: MetricResults) -> list[Any]:
 def draw_figures_over_data(metric: ConfiguredMetric, found: Sequence[MetricResults]) -> list[Any]:
     """The figures of a metric over several data sets and models."""
     return [] if len(found) < 2 else list(metric.presentation.figures_over_data(found))
-
-
-def make_axis(spec: ValueSpec, *rules: float) -> Axis:
-    """The axis of the values of a metric, with dotted lines at `rules`."""
-    return Axis(spec.axis, spec.direction, spec.good, spec.censored_side, rules=rules)
 
 
 def draw_distribution(

@@ -30,7 +30,6 @@ from standfast.report.presentation.coarse_to_fine.corruption_curve import (
 from standfast.report.presentation.coarse_to_fine.drops import Drops, load_drops
 from standfast.report.presentation.coarse_to_fine.pictures import draw_gallery
 from standfast.report.presentation.coarse_to_fine.tables import draw_tables
-from standfast.report.views import Contents
 from standfast.report.words import words_of
 from standfast.results import MetricResults, presentation_of
 
@@ -92,7 +91,7 @@ def stored(
 
 
 def views(builder: Builder) -> list[MetricResults]:
-    return list(Contents(builder.results()).views("curve"))
+    return builder.results().list_metric_results("curve")
 
 
 @pytest.fixture(scope="module")
@@ -319,7 +318,7 @@ def test_a_real_study_stores_what_the_section_needs(
     found = standfast.evaluate(
         lenet, names, digits[:6].inputs, [metric], out=tmp_path, samples_per_job=4, progress=False, controls=False
     )
-    (view,) = Contents(found).views("corruption_curve")
+    (view,) = found.list_metric_results("corruption_curve")
     result = metric(lenet, "input_x_gradient", digits[:6].inputs)
     drops = load_drops(view)
     assert drops is not None

@@ -28,7 +28,6 @@ from standfast.report.page.pictures import DARKEST, PALEST, draw_picture
 from standfast.report.presentation.lens.attribution_attack import draw_means, fragility, per_sample
 from standfast.report.presentation.lens.curves import load_curves, overlap_by_chance
 from standfast.report.presentation.lens.pictures import KEPT, LOST, NEAR, NEW
-from standfast.report.views import Contents
 from standfast.results import MetricResults, presentation_of
 from standfast.statistics.bootstrap import intervals_of_means
 from standfast.statistics.paired import bootstrap_interval
@@ -55,8 +54,7 @@ def view(found: Any) -> MetricResults:
 
 
 def view_of(found: Any) -> MetricResults:
-    contents = Contents(found)
-    return next(contents.views(next(iter(contents.labels))))
+    return found.list_metric_results(next(iter(found.metrics)))[0]
 
 
 def charts_of(shown: list[Chart | Gallery]) -> dict[str, Chart]:

@@ -11,7 +11,6 @@ from report_builder import Builder
 
 from standfast.report.charts import Chart
 from standfast.report.presentation.safari.misinterpretation_probability import ProbabilityPresentation
-from standfast.report.views import Contents
 from standfast.results import MetricResults
 
 LOW, HIGH = [-3.4, -5.6], [-2.6, -4.4]  # of the levels that the builder stores, without that of the class
@@ -33,7 +32,7 @@ def test_the_band_of_an_unresolved_run_reaches_the_upper_end_of_its_interval(tmp
     more: dict[str, Any] = {"resolved": [resolved], "bound": [not resolved], "high": [-4.4 if resolved else -2.5]}
     builder.probability("a", [-5.0], more=more)
     (label,) = builder.names["metrics"]
-    bands = find_bands(Contents(builder.results()).view("digits", "lenet", label))
+    bands = find_bands(builder.results().metric_results("digits", "lenet", label))
     assert [high for _, high in bands] == pytest.approx(HIGH if resolved else [-2.5, -2.5])
     assert [low for low, _ in bands] == pytest.approx(LOW)
 
@@ -51,7 +50,7 @@ def make_both_directions(tmp_path: Path) -> MetricResults:
     }
     builder.probability("a", [-5.0, -9.0, -30.0], censored=[False, False, True], width=0.98, more=more)
     (label,) = builder.names["metrics"]
-    return Contents(builder.results()).view("digits", "lenet", label)
+    return builder.results().metric_results("digits", "lenet", label)
 
 
 def test_the_band_of_the_way_to_the_event_is_the_stored_interval(tmp_path: Path) -> None:

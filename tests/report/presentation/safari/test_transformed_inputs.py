@@ -16,10 +16,9 @@ from standfast import neighbourhoods
 from standfast.metrics.base import plain
 from standfast.neighbourhoods import Neighbourhood
 from standfast.report.charts import Chart, Gallery, Table
-from standfast.report.page.sweeps import Part, compare_options
+from standfast.report.page.comparisons import Part, compare_options
 from standfast.report.presentation.lens.pictures import sum_channels
 from standfast.report.presentation.safari.worst_case import SHOWN, WorstCasePresentation
-from standfast.report.views import Contents
 from standfast.results import MetricResults
 
 ROTATION, BRIGHTNESS = neighbourhoods.Rotation(10), neighbourhoods.Brightness(0.2)
@@ -60,7 +59,7 @@ def worst(
 
 
 def view_of(builder: Builder, label: str = "worst") -> MetricResults:
-    return Contents(builder.results()).view("digits", "lenet", label)
+    return builder.results().metric_results("digits", "lenet", label)
 
 
 def gallery_of(view: MetricResults) -> Gallery:
@@ -88,8 +87,7 @@ def test_what_the_metric_stores_is_what_the_report_draws(
 ) -> None:
     metric = standfast.metrics.WorstCase(ROTATION, budget=6, search="random")
     found = standfast.evaluate(lenet, {"a": "saliency"}, digits[:2], metrics={"worst": metric}, progress=False)
-    contents = Contents(found)
-    view = contents.view(*contents.pairs[0], "worst")
+    view = found.metric_results(*found.pairs[0], "worst")
     gallery = gallery_of(view)
     assert 0 < len(gallery.rows) <= SHOWN
     for row in gallery.rows:
@@ -115,7 +113,7 @@ def test_top_positions_of_an_attack_are_those_of_the_map_moved_back(builder: Bui
 
 
 def compare(builder: Builder) -> list[tuple[str, Part]]:
-    return [(each.title, each.parts[0]) for each in compare_options(Contents(builder.results())).sections]
+    return [(each.title, each.parts[0]) for each in compare_options(builder.results())[0]]
 
 
 def fill(builder: Builder, places: dict[str, Neighbourhood], samples: int = 8) -> None:

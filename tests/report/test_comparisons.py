@@ -1,10 +1,11 @@
-"""Figures across configurations: what is compared with what, medians against NumPy, references, pages and files."""
+"""Comparisons across configurations: what is compared with what, medians against NumPy, pages and files."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import re
+from operator import ne
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ from report_builder import COMMON, Builder, assert_whole, base
 import standfast
 from standfast.metrics.base import PartOf, metrics
 from standfast.report import write_figures
-from standfast.report.charts import Chart, Gallery, choose_styles_of_values
-from standfast.report.page import sweeps as sweeps_module
+from standfast.report.charts import Chart, Gallery, Table
+from standfast.report.page import comparisons as comparisons_module
+from standfast.report.page.comparisons import Part, compare_models, compare_options
+from standfast.report.page.html import Page
 from standfast.report.page.options import Configuration, Group, find_groups, flatten_options
-from standfast.report.page.sweeps import Part, compare_models, compare_options
-from standfast.report.views import Contents
+from standfast.results.formatting import format_estimate
 
 GENETIC = {"name": "genetic", "mutation": 0.02, "noise": 0.5}
 RARE = {
@@ -88,8 +90,7 @@ def populations(builder: Builder, sizes: dict[int, float], explainers: dict[str,
 
 
 def charts(builder: Builder) -> list[Chart]:
-    found = compare_options(Contents(builder.results()))
-    return [chart for section in found.sections for part in section.parts for chart in charts_of(part)]
+    return [chart for part in parts(builder) for chart in charts_of(part)]
 
 
 def charts_of(part: Part) -> list[Chart]:
@@ -101,12 +102,11 @@ def galleries_of(part: Part) -> list[Gallery]:
 
 
 def parts(builder: Builder) -> list[Part]:
-    return [part for section in compare_options(Contents(builder.results())).sections for part in section.parts]
+    return [part for section in compare_options(builder.results())[0] for part in section.parts]
 
 
-def rows(chart: Chart, line: str, reference: bool = False) -> list[dict[str, Any]]:
-    found = [row for row in chart.spec["datasets"]["lines"] if row["line"] == line]
-    return [row for row in found if ("reference" in row) == reference]
+def rows(chart: Chart, line: str) -> list[dict[str, Any]]:
+    return [row for row in chart.spec["datasets"]["lines"] if row["line"] == line]
 
 
 def stored(builder: Builder, label: str, explainer: str, column: str = "similarity") -> np.ndarray[Any, Any]:
@@ -120,11 +120,8 @@ def configurations(*options: Any, owners: dict[str, str] | None = None) -> list[
     return [Configuration(f"v{place}", "m", flatten_options(each), owners or {}) for place, each in enumerate(options)]
 
 
-def shape(group: Group) -> tuple[str, str | None, list[tuple[str, float | None, str | None]]]:
-    return group.option, group.across, [(m.name, m.x, m.across) for m in group.members]
-
-
-# what is compared with what
+def shape(group: Group) -> tuple[str, list[tuple[str, float | None]]]:
+    return group.option, [(member.name, member.x) for member in group.members]
 
 
 def test_labels_that_differ_in_one_nested_number_are_on_an_axis() -> None:
@@ -132,28 +129,22 @@ def test_labels_that_differ_in_one_nested_number_are_on_an_axis() -> None:
     (group,) = find_groups(
         configurations(*({"search": {**GENETIC, "population": size}, "budget": 9} for size in sizes))
     )
-    assert shape(group) == ("search.population", None, [("v1", 50, None), ("v2", 100, None), ("v0", 500, None)])
+    assert shape(group) == ("search.population", [("v1", 50), ("v2", 100), ("v0", 500)])
     assert group.numeric
     assert group.title == "m: search.population"
     assert group.same == ("search genetic", "search.mutation 0.02", "search.noise 0.5", "budget 9")
 
 
-def test_a_grid_of_two_options_is_one_comparison_and_a_cross_is_two() -> None:
-    grid = [{"moves": m, "threshold": t} for m in (16, 1) for t in (0.4, 0.2, 0.6)]
-    (group,) = find_groups(configurations(*grid))
-    assert (group.option, group.across) == ("threshold", "moves")  # more values of it
-    lines = [(m.across, m.x) for m in group.members]
-    assert lines == [("1", 0.2), ("1", 0.4), ("1", 0.6), ("16", 0.2), ("16", 0.4), ("16", 0.6)]
-    cross = [{"moves": m, "threshold": 0.4} for m in (1, 4, 16)] + [{"moves": 4, "threshold": t} for t in (0.2, 0.6)]
-    found = {(g.option, g.across, tuple(g.names)) for g in find_groups(configurations(*cross))}
-    assert found == {("moves", None, ("v0", "v1", "v2")), ("threshold", None, ("v3", "v1", "v4"))}
-
-
-def test_numbers_are_on_the_axis_and_words_are_lines() -> None:
-    (group,) = find_groups(configurations(*({"proposal": p, "moves": m} for p in ("gaussian", "walk") for m in (1, 4))))
-    assert (group.option, group.across, group.numeric) == ("moves", "proposal", True)
-    (group,) = find_groups(configurations({"proposal": "gaussian"}, {"proposal": "walk"}))
-    assert (group.option, group.numeric, [m.text for m in group.members]) == ("proposal", False, ["gaussian", "walk"])
+def test_a_grid_of_two_options_has_a_panel_for_each_value_of_the_other_one() -> None:
+    grid = [{"moves": moves, "threshold": threshold, "k": 1} for moves in (16, 1) for threshold in (0.4, 0.2)]
+    groups = find_groups(configurations(*grid))
+    assert [(group.option, group.panel, group.same) for group in groups] == [
+        ("moves", "threshold 0.4", ("k 1",)),
+        ("moves", "threshold 0.2", ("k 1",)),
+        ("threshold", "moves 16", ("k 1",)),
+        ("threshold", "moves 1", ("k 1",)),
+    ]
+    assert [member.x for member in groups[2].members] == [0.2, 0.4]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -162,68 +153,29 @@ def test_whatever_differs_in_one_option_is_compared_and_nothing_else_is(seed: in
     values = {"a": [1, 2, 4], "b.c": [0.1, 0.2], "d": ["x", "y"], "e": [True, False]}
     every = list(itertools.product(*values.values()))
     chosen = [every[i] for i in rng.choice(len(every), size=int(rng.integers(3, 16)), replace=False)]
-    nested = [{"a": a, "b": {"c": c}, "d": d, "e": e} for a, c, d, e in chosen]
-    found = find_groups(configurations(*nested))
-    apart = lambda i, j: {k for k, x, y in zip(values, chosen[i], chosen[j], strict=True) if x != y}  # noqa: E731
+    groups = find_groups(configurations(*({"a": a, "b": {"c": c}, "d": d, "e": e} for a, c, d, e in chosen)))
     shown = set()
-    for group in found:
-        places = [int(member.name[1:]) for member in group.members]
-        assert not group.references  # every option is there everywhere
-        for i, j in itertools.combinations(places, 2):
-            assert apart(i, j) <= {group.option, group.across}
+    for group in groups:
+        for i, j in itertools.combinations([int(member.name[1:]) for member in group.members], 2):
+            assert {k for k, x, y in zip(values, chosen[i], chosen[j], strict=True) if x != y} == {group.option}
             shown.add(frozenset((i, j)))
-        for member, place in zip(group.members, places, strict=True):
-            value = dict(zip(values, chosen[place], strict=True))[group.option]
-            assert member.x == (value if group.numeric else None)
-    assert {frozenset(p) for p in itertools.combinations(range(len(chosen)), 2) if len(apart(*p)) == 1} <= shown
+    pairs = itertools.combinations(range(len(chosen)), 2)
+    assert shown == {frozenset((i, j)) for i, j in pairs if sum(map(ne, chosen[i], chosen[j])) == 1}
 
 
-def test_who_lacks_the_option_for_one_reason_is_a_reference() -> None:
-    sizes = [{"search": {**GENETIC, "population": size}} for size in (50, 100)]
-    others = [{"search": "block"}, {"search": "genetic"}, {"search": "block", "budget": 1, "search.x": 2}]
-    (group, *_) = find_groups(configurations(*sizes, *others[:2]))
-    assert [(m.name, m.x, m.text) for m in group.references] == [
-        ("v2", None, "search: block"),
-        ("v3", None, "search: genetic with its own defaults"),
+def test_things_with_options_of_their_own_are_told_apart() -> None:
+    searches = [{"search": {**GENETIC, "population": size}} for size in (50, 100)]
+    groups = find_groups(configurations(*searches, {"search": "block"}, {"search": "genetic"}))
+    assert [shape(group) for group in groups[1:]] == [("search.population", [("v0", 50), ("v1", 100)])]
+    assert [member.text for member in groups[0].members] == [
+        "genetic, population 50",
+        "genetic, population 100",
+        "block",
+        "genetic (v3)",
     ]
-    (group, *_) = find_groups(configurations(*({**o, "budget": 5} for o in sizes), {"search": "block", "budget": 6}))
-    assert group.references == ()  # differs in two things
-
-
-def test_references_with_options_of_their_own_are_told_apart() -> None:
-    subset = [{"method": "subset", "moves": m, "threshold": t} for m in (1, 4) for t in (0.2, 0.4, 0.6)]
-    plain = [{"method": "plain", "samples": n, "threshold": t} for n in (10, 99) for t in (0.2, 0.4, 0.6)]
-    (group,) = find_groups(configurations(*subset, *plain, owners={"moves": "method", "samples": "method"}))
-    assert (group.option, group.across) == ("threshold", "moves")
-    assert {(m.text, m.x, m.across) for m in group.references} == {
-        (f"method: plain, samples {n}", t, None) for n in (10, 99) for t in (0.2, 0.4, 0.6)
-    }
-
-
-def test_a_reference_belongs_to_the_line_with_its_own_value() -> None:
-    balls = [
-        {"norm": "LinfBall", "radius": 0.1},
-        {"norm": "LinfBall", "radius": 0.2},
-        {"norm": "L2Ball", "radius": 0.2},
-    ]
-    plain = [{"method": "plain", "samples": n, "ball": ball} for n in (10, 99) for ball in balls]
-    subset = [{"method": "subset", "moves": 4, "ball": ball} for ball in balls]
-    (group, *_) = find_groups(configurations(*plain, *subset, owners={"moves": "method", "samples": "method"}))
-    assert (group.option, group.across) == ("samples", "ball")
-    assert [(m.name, m.across) for m in group.references] == [
-        ("v6", "linf 0.1"),
-        ("v7", "linf 0.2"),
-        ("v8", "l2 0.2"),
-    ]
-
-
-def test_a_value_that_is_no_number_is_drawn_beside_the_axis() -> None:
     (group,) = find_groups(configurations({"threshold": None}, {"threshold": 0.2}, {"threshold": 0.3}))
-    assert [m.x for m in group.members] == [0.2, 0.3]
-    assert [(m.name, m.text) for m in group.references] == [("v0", "threshold: default")]
-    (group,) = find_groups(configurations({"threshold": None}, {"threshold": 0.2}))
     assert not group.numeric
-    assert [m.text for m in group.members] == ["default", "0.2"]
+    assert [member.text for member in group.members] == ["default", "0.2", "0.3"]
 
 
 @pytest.mark.parametrize(
@@ -268,7 +220,7 @@ def test_neighbourhoods_are_on_an_axis_by_their_extent_or_beside_each_other_by_t
         return find_groups(configurations(*({"neighbourhood": plain(place)} for place in places)))
 
     (group,) = find(Rotation(5), Rotation(10), Rotation(20))
-    assert shape(group) == ("neighbourhood.degrees", None, [("v0", 5, None), ("v1", 10, None), ("v2", 20, None)])
+    assert shape(group) == ("neighbourhood.degrees", [("v0", 5), ("v1", 10), ("v2", 20)])
     assert group.same[0] == "neighbourhood Rotation"  # without the angle, in which they differ
     groups = find(Rotation(10), JPEG((30, 90)), LinfBall(0.1), Compose((Rotation(10), Brightness(0.1))))
     assert [group.option for group in groups] == ["neighbourhood"]
@@ -308,7 +260,7 @@ def test_the_distribution_does_not_part_a_search_from_a_simulation(builder: Buil
     ):
         worst(builder, "a", f"w{place}", [0.7], neighbourhood=first, data=f"d{place}")
         probability(builder, "a", f"p{place}", [-6.0], neighbourhood=second, data=f"d{place}")
-        found = [text for text in Contents(builder.results()).warnings if f"d{place}" in text]
+        found = [text for text in Page(builder.results()).list_warnings() if f"d{place}" in text]
         assert len(found) == count, (first, second)
 
 
@@ -379,6 +331,24 @@ def test_medians_and_intervals_belong_to_their_option_and_explainer(builder: Bui
     assert (x["title"], x["scale"].get("type"), x["axis"]["values"]) == ("search.population", None, [50, 100, 500])
 
 
+def test_the_table_has_the_numbers_of_the_summary_and_stars_of_the_tests(builder: Builder) -> None:
+    populations(builder, {50: 0.0, 100: -0.1}, {"a": 0.5, "b": 0.9}, samples=12)
+    results = builder.results()
+    (table,) = [figure for part in parts(builder) for figure in part.figures if isinstance(figure, Table)]
+    assert [title for title, _ in table.columns] == ["50", "100"]
+    for name, cells in table.rows:
+        for size, cell in zip((50, 100), cells, strict=True):
+            metric = results.summary.find("digits", "lenet", f"size {size}")
+            row = None if metric is None else metric.find_row(name)
+            assert row is not None
+            assert row.estimate is not None
+            assert cell.text == format_estimate(row.estimate, row.spec.decimals)
+            assert f"n = {row.estimate.count}" in cell.small
+            assert cell.first == (row.verdict == "best") == (name == "b")
+    shares = [cell.share for _, cells in table.rows for cell in cells]
+    assert (min(shares), max(shares)) == (shares[1], shares[2]) == (0.0, 1.0)  # a at 100, b at 50
+
+
 def test_repeats_are_reduced_for_each_sample_before(builder: Builder) -> None:
     for size in (5, 9):
         for repeat, values in enumerate(([0.1, 0.5], [0.2, 0.9], [0.9, 0.6])):
@@ -404,67 +374,6 @@ def test_censored_medians_are_marked_as_bounds(builder: Builder) -> None:
     assert "≤ −20 at 1" in chart.alt
 
 
-def test_the_reference_is_a_line_and_differences_are_paired(builder: Builder) -> None:
-    rng = np.random.default_rng(3)
-    values = {label: rng.normal(-5, 2, 7) for label in ("m1", "m4", "m16", "reference")}
-    for moves in (4, 1, 16):
-        probability(builder, "a", f"m{moves}", values[f"m{moves}"].tolist(), moves=moves)
-    # the first two samples are not there, and one is censored
-    kept = values["reference"][2:].copy()
-    kept[1] = -50.0
-    probability(
-        builder, "a", "reference", kept.tolist(), floor=-50.0, start=2, method="monte_carlo", samples=10**6, moves=4
-    )
-    chart, difference = charts(builder)
-    assert [row["x"] for row in rows(chart, "a")] == [1, 4, 16]
-    across = rows(chart, "a", reference=True)
-    assert [row["x"] for row in across] == [1, 16]
-    assert [row["y"] for row in across] == pytest.approx([np.median(kept)] * 2, rel=1e-5)
-    assert "method: monte_carlo" in chart.caption
-    usable = [2, 4, 5, 6]
-    for row in rows(difference, "a"):
-        expected = np.median(values[f"m{row['x']:.0f}"][usable] - values["reference"][usable])
-        assert row["y"] == pytest.approx(expected, rel=1e-5)
-    assert difference.name.startswith("difference")
-    assert "difference of ln P" in str(difference.spec)
-
-
-def test_two_options_are_panels_of_whichever_are_fewer(builder: Builder) -> None:
-    for moves, threshold, name in itertools.product((1, 4), (0.2, 0.4, 0.6), ("a", "b", "c")):
-        level = -10 * threshold - moves + ord(name)
-        probability(builder, name, f"{moves} at {threshold}", [level] * 3, moves=moves, threshold=threshold)
-        if name == "a" and moves == 1:
-            mc = {"method": "monte_carlo", "samples": 10**6, "threshold": threshold}
-            probability(builder, name, f"mc at {threshold}", [level - 0.25] * 3, **mc)
-    found = [chart for chart in charts(builder) if chart.name.startswith("sweep")]
-    assert [chart.heading.rpartition(": ")[2] for chart in found] == ["1", "4"]
-    for chart, moves in zip(found, (1, 4), strict=True):
-        for name in "abc":
-            line = [(row["x"], row["y"]) for row in rows(chart, name)]
-            assert line == [(t, pytest.approx(-10 * t - moves + ord(name))) for t in (0.2, 0.4, 0.6)]
-        line = [(row["x"], row["y"]) for row in rows(chart, "a", reference=True)]
-        assert line == [(t, pytest.approx(-10 * t - 1 + ord("a") - 0.25)) for t in (0.2, 0.4, 0.6)]
-    (first, second) = [chart for chart in charts(builder) if chart.name.startswith("difference")]
-    assert [row["y"] for row in rows(first, "a")] == pytest.approx([0.25] * 3)
-    assert [row["y"] for row in rows(second, "a")] == pytest.approx([-2.75] * 3)
-    assert rows(first, "b") == []  # there is no reference for it
-
-
-def test_one_explainer_has_a_panel_with_lines_for_values(builder: Builder) -> None:
-    for moves, threshold in itertools.product((16, 1), (0.2, 0.4)):
-        probability(builder, "a", f"{moves} at {threshold}", [threshold - moves] * 3, moves=moves, threshold=threshold)
-    (chart,) = charts(builder)
-    assert chart.heading.endswith(": a")
-    assert [r["y"] for r in rows(chart, "1")] == pytest.approx([-0.8, -0.6])
-    assert [r["y"] for r in rows(chart, "16")] == pytest.approx([-15.8, -15.6])
-    line = next(layer for layer in chart.spec["layer"] if layer["mark"]["type"] == "line")
-    assert line["encoding"]["color"]["scale"]["domain"] == ["1", "16"]
-    assert line["encoding"]["color"]["title"] == "moves"
-    looks = choose_styles_of_values(["a"], "a", ["1", "16"])
-    assert looks["1"].shape != looks["16"].shape
-    assert looks["1"].dash != looks["16"].dash
-
-
 def test_a_label_that_failed_is_left_out_and_named(builder: Builder) -> None:
     populations(builder, {50: 0.0, 500: -0.3}, {"a": 0.5})
     options = {"absolute": True, **COMMON, "event": "changed_explanation", "search": {**GENETIC, "population": 100}}
@@ -472,13 +381,6 @@ def test_a_label_that_failed_is_left_out_and_named(builder: Builder) -> None:
     (chart,) = charts(builder)
     assert [row["x"] for row in rows(chart, "a")] == [50, 500]
     assert "Without results here: size 100." in chart.caption
-
-
-def test_one_value_that_is_left_is_no_line(builder: Builder) -> None:
-    populations(builder, {50: 0.0}, {"a": 0.5})
-    options = {"absolute": True, **COMMON, "event": "changed_explanation", "search": {**GENETIC, "population": 100}}
-    builder.job("a", "worst_case", "size 100", options, None, stop=2, error=("ValueError: no", "Traceback"))
-    assert charts(builder) == []
 
 
 def test_other_samples_along_a_line_are_warned_of(builder: Builder) -> None:
@@ -495,11 +397,10 @@ def test_malformed_options_do_no_harm(builder: Builder) -> None:
     builder.job("a", "new_metric", "bare", {}, {**base(["ok"]), "value": [1.0]})
     builder.job("a", "new_metric", "more", {"k": 3}, {**base(["ok"]), "value": [2.0]})
     builder.names["explainers"]["a"] = "no mapping"  # type: ignore[assignment]
-    contents = Contents(builder.results())
-    contents.manifest["metrics"]["bare"]["options"] = None
-    titles = [section.title for section in compare_options(contents).sections]
-    assert "new_metric: k" in titles
-    assert compare_models(contents).sections == []
+    results = builder.results()
+    results.manifest["metrics"]["bare"]["options"] = None
+    assert "new_metric: k" in [section.title for section in compare_options(results)[0]]
+    assert compare_models(results) == ([], False)
 
 
 def test_unlike_readings_get_no_common_axis_but_the_metrics_own_figures(builder: Builder) -> None:
@@ -528,7 +429,7 @@ def test_explainers_with_one_number_changed(builder: Builder) -> None:
     builder.other("saliency", [1.0, 2.0, 3.0])
     (chart,) = charts(builder)
     assert [(row["x"], row["y"]) for row in rows(chart, "lime")] == [(50, 100), (500, 1000), (1000, 2000)]
-    (section,) = compare_options(Contents(builder.results())).sections
+    ((section,), _) = compare_options(builder.results())
     assert section.title == "explainer lime: samples"
     assert "These explainers differ in samples (50, 500, 1000), and in nothing else." in section.text
 
@@ -537,8 +438,7 @@ def test_models_stand_beside_each_other(builder: Builder) -> None:
     for place, (model, name) in enumerate(itertools.product(("plain", "trained", "other"), ("b", "a"))):
         where = {"data": "series" if model == "other" else "digits", "model": model}
         builder.worst(name, [0.1 * place + d for d in (0.0, 0.02, 0.07)], **where)
-    found = compare_models(Contents(builder.results()))
-    (section,) = found.sections
+    ((section,), _) = compare_models(builder.results())
     assert "only the model differs: plain, trained." in section.text
     (chart,) = charts_of(section.parts[0])
     assert [box["median"] for box in chart.spec["datasets"]["boxes"]] == pytest.approx([0.02, 0.22, 0.12, 0.32])
@@ -570,24 +470,22 @@ def test_a_whole_comparison_is_on_the_page_and_in_files(builder: Builder, tmp_pa
     assert 'href="#options"' in page
     section = page.split('<details id="options"')[1].split('<details id="explorer"')[0]
     assert section.count('<figure class="plot">') == 2
+    assert section.count('<table class="numbers">') == 2
     assert all(re.findall(r'aria-label="[^"]{30,}"', section))
     assert page.index('id="comparison"') < page.index('id="metrics"') < page.index('id="options"')
     assert builder.page() == page
     names = {path.name for path in write_figures(builder.results(), tmp_path / "figures")}
-    stem = "options-worst_case_search.population-digits-lenet"
-    for kind in ("sweep", "difference"):
-        assert {f"{stem}-{kind}_search.population.{end}" for end in ("svg", "pdf")} <= names
+    stem = "options-worst_case_search.population-options_search.population"
+    assert {f"{stem}.{end}" for end in ("svg", "pdf")} <= names
 
 
 def test_too_many_figures_are_left_out_and_counted(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeps_module, "MOST", 1)
-    monkeypatch.setattr(sweeps_module, "MOST_MODELS", 1)
+    monkeypatch.setattr(comparisons_module, "MOST", 1)
     for model, event in itertools.product("mnk", ("changed_explanation", "changed_class")):
         for search in ("random", "block"):
             where = {"model": model, "event": event, "search": search}
             worst(builder, "a", f"{search} {event}", [0.3, 0.5, 0.6], **where)
-    contents = Contents(builder.results())
-    options, models = compare_options(contents), compare_models(contents)
-    assert sum(len(charts_of(part)) for section in options.sections for part in section.parts) == 1
-    assert (options.left_out, models.left_out) == (2 * 3 - 1, 4 - 1)
+    options, models = compare_options(builder.results()), compare_models(builder.results())
+    assert len([figure for section in options[0] for part in section.parts for figure in part.figures]) == 2
+    assert (options[1], models[1]) == (True, True)
     assert_whole(builder.page())
