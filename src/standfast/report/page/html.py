@@ -210,7 +210,7 @@ def _make_context(results: Results) -> dict[str, Any]:
 
     page, manifest = Page(results), results.manifest
     overview = [page.make_overview(data, model) for data, model in results.pairs]
-    sections = [
+    sections: list[dict[str, Any]] = [
         {
             "id": f"metric-{number}",
             "metric": metric,

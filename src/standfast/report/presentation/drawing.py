@@ -55,6 +55,11 @@ def describe_maps(view: MetricResults, axes: int) -> str:
     return f"{red} The largest hundredth of a large map has full colour."
 
 
+def make_axis(spec: ValueSpec, *rules: float) -> Axis:
+    """The axis of the values of a metric, with dotted lines at `rules`."""
+    return Axis(spec.axis, spec.direction, spec.good, spec.censored_side, rules=rules)
+
+
 def draw_figures(metric: ConfiguredMetric, found: MetricResults) -> list[Any]:
     """The figures of a metric on one data set and model; by default the distribution over samples."""
     own = metric.presentation.figures(found)
