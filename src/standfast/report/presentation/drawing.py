@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from standfast.report.charts import Chart, Gallery, GalleryRow, Picture, Strip, Words, draw_values
+from standfast.report.charts import Axis, Chart, Gallery, GalleryRow, Picture, Strip, Words, draw_values
 from standfast.report.wording import describe_parameters, describe_reach, describe_transformation
 from standfast.report.words import words_of
 from standfast.results.formatting import format_number
-from standfast.results.presentation import ConfiguredMetric, MetricResults, Presentation
+from standfast.results.presentation import ConfiguredMetric, MetricResults, Presentation, ValueSpec
 from standfast.tensors import Array
 
 #: how many samples are tried until one has stored pictures
