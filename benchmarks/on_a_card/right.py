@@ -239,7 +239,7 @@ def compare_network(name: str, options: Options) -> Record:
         )
         if found.failures:
             return {"problems": [f"on {device}: {found.failures[0]['error']}"]}
-        ranks = {(each.explainer, each.label): each.mean_rank for each in golden.list_entries(found.results.contents)}
+        ranks = {(each.explainer, each.label): each.mean_rank for each in found.summary.rows}
         rows = found.table().select("explainer", "metric", "value").rows()
         tables[device] = {row[:2]: (row[2], ranks.get(row[:2])) for row in rows}
     cells = {cell: [*tables["cpu"][cell], *tables[options.device][cell]] for cell in tables["cpu"]}
