@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 ROOMS := $(wildcard papers board/standfast_board)
 BOARD := $(wildcard board/pyproject.toml)
 
-.PHONY: setup demo test coverage slow bench mutants docs board board-submissions wheel audit test-minimum format clean
+.PHONY: setup demo test coverage slow card-dry-run bench mutants docs board board-submissions wheel audit test-minimum format clean
 
 setup: $(STAMP)
 	@echo "next: make demo"
@@ -38,6 +38,10 @@ coverage: $(STAMP)
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
+
+# a little of what scripts/on_a_card.sh does on a card, here on the CPU
+card-dry-run: $(STAMP)
+	PYTHON=$(BIN)/python scripts/on_a_card.sh --device cpu --tiny
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/import_time.py

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import standfast
 from standfast.explainers import smooth_relu
+from standfast.explainers.attention.attention_calls import PlainAttention
 
 PASSES = 20_000  # rows that the loop forwards at least
 
@@ -41,11 +42,15 @@ def measure_bare_rate(module: nn.Module, x: Tensor, rows: int, passes: int) -> f
     return passes * len(x) / (time.perf_counter() - start)
 
 
-def measure_pass(module: nn.Module, x: Tensor, kind: Pass) -> float:
-    """Processor time per row, in seconds, of passes of the batch `x`, with frozen weights."""
-    passes = max(1, PASSES // (8 if kind == "second" else 4) // len(x))
-    start = time.process_time()
-    with smooth_relu() if kind == "second" else contextlib.nullcontext():
+def measure_pass(module: nn.Module, x: Tensor, kind: Pass, passes: int | None = None) -> float:
+    """Seconds per row of some passes of the batch `x`, with frozen weights; on one CPU thread, its processor time."""
+    if passes is None:
+        passes = max(1, PASSES // (8 if kind == "second" else 4) // len(x))
+    start = read_clock(x.device)
+    with contextlib.ExitStack() as stack:
+        if kind == "second":
+            stack.enter_context(smooth_relu())
+            stack.enter_context(PlainAttention())  # fused attention has no second derivatives
         for _ in range(passes):
             leaf = x.detach().requires_grad_(kind != "forward")
             logits = module(leaf)
@@ -53,7 +58,7 @@ def measure_pass(module: nn.Module, x: Tensor, kind: Pass) -> float:
                 (found,) = torch.autograd.grad(logits.amax(1).sum(), leaf, create_graph=kind == "second")
             if kind == "second":
                 torch.autograd.grad((found * leaf).abs().sum(), leaf)
-    return (time.process_time() - start) / (passes * len(x))
+    return (read_clock(x.device) - start) / (passes * len(x))
 
 
 def make_bare_loop(model: standfast.Model, x: Tensor, rows: int) -> Callable[[], float]:
@@ -77,6 +82,14 @@ def compare_rates(ours: Callable[[], float], other: Callable[[], float], repeats
 def describe_ratios(ratios: list[float], form: str = ".0%") -> str:
     """The median, with the smallest and the largest."""
     return f"{statistics.median(ratios):{form}} (from {min(ratios):{form}} to {max(ratios):{form}})"
+
+
+def read_clock(device: torch.device) -> float:
+    """The time in seconds, after all work on the device is done; of one CPU thread it is the processor time."""
+    if device.type == "cpu" and torch.get_num_threads() == 1:
+        return time.process_time()
+    wait_for(device)
+    return time.perf_counter()
 
 
 def wait_for(device: torch.device) -> None:

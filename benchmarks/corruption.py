@@ -18,9 +18,9 @@ import argparse
 import resource
 import statistics
 import sys
-import time
 
 import torch
+from bare_model import read_clock
 from torch import Tensor, nn
 
 import standfast
@@ -48,14 +48,6 @@ def make_lookup_explainer(inputs: Tensor, maps: Tensor) -> standfast.explainers.
         return maps.to(x.device)[where[torch.searchsorted(own, content_keys(x, 0))]]
 
     return standfast.explainers.from_callable(explain, name="given")
-
-
-def read_clock(device: torch.device) -> float:
-    """The time in seconds, after all work on the device is done."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-        return time.perf_counter()
-    return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
 
 
 def measure_bare_rate(model: standfast.Model, inputs: Tensor, rows: int, batch: int) -> float:

@@ -1,6 +1,6 @@
 """The rate of queries by batch size, input size, network size and number of workers, on a CPU or a GPU.
 
-    python benchmarks/scale.py                       all parts; the table, the picture and the price of a large study
+    python benchmarks/scale.py                       all parts; the table and the picture
     python benchmarks/scale.py --parts batch input   some of them
     python benchmarks/scale.py --device cuda         the same on a GPU, for another row of the tables
 
@@ -40,7 +40,7 @@ from standfast.zoo.networks.resnet import ResNet18
 from standfast.zoo.networks.resnet20 import ResNet20
 
 PICTURE = Path("results/scale.png")
-PARTS = ("batch", "input", "network", "workers", "study")
+PARTS = ("batch", "input", "network", "workers")
 STYLE = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "figure.facecolor": "white"}
 
 
@@ -232,51 +232,6 @@ def _measure_jobs(grid: Grid, executor: Executor) -> float:
     return (len(times) - 1) / (times[-1] - times[0])
 
 
-# ---- a large study ----
-
-EXPLAINERS = (
-    *("saliency", "input_x_gradient", "guided_backprop", "gradcam", "deeplift", "lrp"),
-    "integrated_gradients:steps=32",
-    "lime:samples=200",
-)
-METRICS = ("worst_case", "misinterpretation_probability", "data_sensitivity_consistency", "corruption_curve", "c_eval")
-IMAGES = 1000
-
-
-def price(share: float, card: float) -> None:
-    """Print GPU hours of the study: 1,000 ImageNet images x 8 explainers x 5 metrics, by preset.
-
-    Args:
-        share: our rate over that of the bare model, as measured.
-        card: forward-backward passes of ResNet-50 that the card makes in a second.
-    """
-    # LIME only predicts its copies; forward passes take a third of the time
-    passes = {
-        name: standfast.explainers.get(name).rows_per_input * (1 / 3 if "lime" in name else 1) for name in EXPLAINERS
-    }
-    print(f"\n{IMAGES} images x {len(EXPLAINERS)} explainers, {sum(passes.values()):.0f} passes for one map by each")
-    print(f"assumed: ResNet-50, {card:,.0f} forward-backward passes a second, of which we reach {share:.2f}")
-    print(
-        "| metric | preset | evaluations of an image | GPU hours | without LIME |\n| --- | --- | ---: | ---: | ---: |"
-    )
-    for preset in ("quick", "standard"):
-        totals = [0.0, 0.0]
-        for name in METRICS:
-            ball = standfast.LinfBall(0.03)
-            needs = {"neighbourhood": ball} if name in METRICS[:2] else {}
-            metric = standfast.metrics.get(name, preset=preset, **needs)
-            evaluations, explanations = metric.expected_evaluations(), metric.expected_explanations()
-            # the attacks of c-Eval run forward and backward; copies of a corruption curve run forward only
-            others = (evaluations - explanations) * (1.0 if name == "c_eval" else 1 / 3)
-            hours = [
-                IMAGES * sum(explanations * count + others for count in chosen) / (share * card) / 3600
-                for chosen in (passes.values(), [count for kind, count in passes.items() if "lime" not in kind])
-            ]
-            totals = [total + own for total, own in zip(totals, hours, strict=True)]
-            print(f"| {name} | {preset} | {evaluations:,} | {hours[0]:,.1f} | {hours[1]:,.1f} |")
-        print(f"| all five | {preset} | | {totals[0]:,.1f} | {totals[1]:,.1f} |")
-
-
 def draw(rows: list[Row], device: str) -> None:
     """One panel for each part, on logarithmic axes."""
     labels = {
@@ -327,7 +282,6 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--card", type=float, default=800.0, help="forward-backward passes of ResNet-50 a second")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     device = standfast.Model(nn.Linear(2, 2), (0.0, 1.0), device=options.device).device
@@ -342,10 +296,6 @@ def main() -> None:
             rows += part(options) if name in options.parts else ()
     if rows:
         draw(rows, device.type)
-    largest = next((row for row in rows if row.name.startswith("ResNet-50")), None)
-    if "study" in options.parts and largest is not None:
-        on_card = device.type == "cuda"
-        price(largest.share, largest.bare if on_card else options.card)
 
 
 if __name__ == "__main__":

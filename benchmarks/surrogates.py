@@ -19,14 +19,14 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 import warnings
 from collections.abc import Callable
 from functools import partial
 
 import captum.attr as ca
 import torch
-from bare_model import compare_rates, describe_ratios, wait_for
+from bare_model import compare_rates, describe_ratios, read_clock
+from torch import Tensor
 
 import standfast
 from standfast.explainers import LIME, RISE, Explainer, KernelSHAP, Occlusion, ShapleySampling
@@ -37,25 +37,22 @@ ORDERS = 10
 
 
 class Setting:
-    """The bundled model and digits, and the explainers to time."""
+    """A model, inputs `(N, ...)` on its device, and the explainers to time; batches have the model's `batch_size`."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        digits = standfast.data.bundled("digits")[: options.maps]
-        module = standfast.zoo.load("lenet5-mnist")
-        self.model = standfast.Model(module, digits.bounds, device=options.device, batch_size=options.rows)
-        self.module = module.eval().requires_grad_(False)
-        self.x = digits.inputs.to(self.model.device)
-        self.targets = self.model.predict(self.x)
-        self.labels = segment(self.x).labels
-        self.samples, self.rows = options.samples, options.rows
+    def __init__(self, model: standfast.Model, x: Tensor, samples: int, only: str | None = None) -> None:
+        self.model, self.module, self.x, self.samples = model, model.module.eval().requires_grad_(False), x, samples
+        assert isinstance(model.batch_size, int)
+        self.rows = model.batch_size
+        self.targets = model.predict(x)
+        self.labels = segment(x).labels
         every: dict[Explainer, type | None] = {
-            LIME(samples=self.samples): ca.Lime,
-            KernelSHAP(samples=self.samples): ca.KernelShap,
+            LIME(samples=samples): ca.Lime,
+            KernelSHAP(samples=samples): ca.KernelShap,
             ShapleySampling(permutations=ORDERS): ca.ShapleyValueSampling,
             Occlusion(output="logit"): ca.Occlusion,
-            RISE(samples=self.samples): None,
+            RISE(samples=samples): None,
         }
-        self.explainers = {e: kind for e, kind in every.items() if options.only in (None, e.name)}
+        self.explainers = {e: kind for e, kind in every.items() if only in (None, e.name)}
 
     def measure_ours(self, explainer: Explainer) -> float:
         """Maps per second."""
@@ -111,10 +108,9 @@ class Setting:
         return len(self.x) / self._time(explain)
 
     def _time(self, work: Callable[[], object]) -> float:
-        start = time.perf_counter()
+        start = read_clock(self.x.device)
         work()
-        wait_for(self.x.device)
-        return time.perf_counter() - start
+        return read_clock(self.x.device) - start
 
 
 def compare_bare(setting: Setting, repeats: int) -> None:
@@ -153,7 +149,10 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    setting = Setting(options)
+    digits = standfast.data.bundled("digits")[: options.maps]
+    module = standfast.zoo.load("lenet5-mnist")
+    model = standfast.Model(module, digits.bounds, device=options.device, batch_size=options.rows)
+    setting = Setting(model, digits.inputs.to(model.device), options.samples, options.only)
     print(
         f"{options.maps} maps, {options.samples} samples, batches of {options.rows} rows, {setting.x.device},"
         f" {torch.get_num_threads()} threads"

@@ -47,6 +47,12 @@ def images_of(kind: str, digits: standfast.data.Dataset) -> list[Image]:
 KINDS = ("digits", "noise", "two channels", "black and white", "blocks", "colour", "photo", "wide", "narrow", "a row")
 
 
+@pytest.fixture
+def without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_compile_assign", "_compile_connect"):
+        monkeypatch.setattr(superpixels, name, lambda: None)
+
+
 @pytest.mark.parametrize("compactness", [0.03, 0.3, 10.0])
 @pytest.mark.parametrize("kind", KINDS)
 def test_slic_gives_the_labels_of_scikit_image(kind: str, compactness: float, digits: standfast.data.Dataset) -> None:
@@ -59,7 +65,12 @@ def test_slic_gives_the_labels_of_scikit_image(kind: str, compactness: float, di
             assert np.array_equal(slic(image, count, compactness), theirs), (count, compactness)
 
 
-def test_slic_of_many_centres_at_a_time_or_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_slic_without_numba(kind: str, digits: standfast.data.Dataset, without_numba: None) -> None:
+    test_slic_gives_the_labels_of_scikit_image(kind, 0.3, digits)
+
+
+def test_slic_of_many_centres_at_a_time_or_of_few(monkeypatch: pytest.MonkeyPatch, without_numba: None) -> None:
     (image,) = smooth_images(1, 3, 40, 50)
     whole = slic(image, 60, 0.3)
     for chunk in (1, 3000, 1 << 30):

@@ -14,7 +14,7 @@ import standfast
 from standfast.explainers import Explainer
 from standfast.metrics import Metric, Probe, Result
 from standfast.similarity import Similarity
-from standfast.testing import SHAPES, check_explainer, check_metric, check_similarity, small_net
+from standfast.testing import METRIC_CHECKS, SHAPES, check_explainer, check_metric, check_similarity, small_net
 
 
 @dataclass(frozen=True)
@@ -215,3 +215,50 @@ def test_small_net_is_the_same_for_the_same_seed(shape: tuple[int, ...]) -> None
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert torch.equal(torch.random.get_rng_state(), state)
+
+
+class Elsewhere(Tensor):
+    """A tensor that says that it is on a card."""
+
+    device = torch.device("cuda")  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(("change", "passes"), [(1e-6, True), (1e-2, False)])
+def test_a_card_may_round_by_the_place_in_the_batch_and_a_cpu_may_not(change: float, passes: bool) -> None:
+    def compare(a: Tensor, b: Tensor) -> Tensor:
+        values = standfast.similarity.get("cosine")(a.as_subclass(Tensor), b.as_subclass(Tensor))
+        return values * (1 - change * torch.arange(len(values)))
+
+    on_the_cpu = Similarity("drifts", compare)
+    on_a_card = Similarity("drifts", lambda a, b: compare(a, b).as_subclass(Elsewhere))
+    with pytest.raises(AssertionError, match="order of the pairs"):
+        check_similarity(on_the_cpu, ["flat"])
+    if passes:
+        check_similarity(on_a_card, ["flat"])
+    else:
+        with pytest.raises(AssertionError, match="order of the pairs"):
+            check_similarity(on_a_card, ["flat"])
+
+
+@pytest.mark.parametrize("check", METRIC_CHECKS, ids=lambda check: check.__name__)
+def test_every_check_takes_a_device(check: Callable[..., None]) -> None:
+    metric = standfast.metrics.metrics["worst_case"].example()
+    if check.__name__ == "check_description":  # it has no model
+        check(metric, SHAPES["flat"], "meta")
+        return
+    with pytest.raises(standfast.ArgumentError, match="device"):
+        check(metric, SHAPES["flat"], "meta")
+
+
+def test_the_checks_of_explainers_and_similarities_take_a_device() -> None:
+    with pytest.raises(standfast.ArgumentError, match="device"):
+        check_explainer(standfast.explainers.get("saliency"), ["flat"], "meta")
+    seen = []
+
+    def compare(a: Tensor, b: Tensor) -> Tensor:
+        seen.append(a.device.type)
+        return a[:, 0]
+
+    with pytest.raises(Exception, match="meta"):  # a comparison needs values
+        check_similarity(Similarity("looks", compare), ["flat"], "meta")
+    assert seen == ["meta"]

@@ -27,6 +27,7 @@ from ruamel.yaml import YAML
 
 from standfast import ArgumentError
 from standfast.report.exports import summary
+from standfast.report.words import words_of
 from standfast.results import ValueSpec, format_number, presentation_of
 from standfast.statistics.comparison import Comparison, ControlTest
 from standfast.statistics.paired import Interval
@@ -320,7 +321,7 @@ def _make_section(
     lines.sort(key=lambda line: (line.row.control, line.number["mean_rank"] or math.inf))
     compared_by = "".join({number["column"] for number in numbers.values()} - {spec.column})
     unranked = [row for row in board.rows if not row.ranked and column.label in row.sources]
-    return Section(name, column, own.question(options), spec, compared_by, comparison, lines, unranked)
+    return Section(name, column, words_of(own).question(options), spec, compared_by, comparison, lines, unranked)
 
 
 def _compare(

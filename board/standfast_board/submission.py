@@ -34,6 +34,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from standfast import ArgumentError, StandfastError, load_results
 from standfast.errors import FormerNameError, check_name
 from standfast.report import Results
+from standfast.report.words import words_of
 from standfast.results import presentation_of
 
 Array = np.ndarray[Any, Any]
@@ -351,7 +352,7 @@ def parse_submission(content: bytes) -> Submission:
     try:  # options and numbers that nobody can read are found here and not in the site
         results.table()
         for about in file.manifest.metrics.values():
-            presentation_of(about.metric, about.direction).question(about.options)
+            words_of(presentation_of(about.metric, about.direction)).question(about.options)
     except Exception as error:
         raise SubmissionError(f"its numbers cannot be read: {type(error).__name__}: {error}") from error
     return Submission(file.name, file.by, file.note, results, file.seal, content)

@@ -139,6 +139,8 @@ class FunctionMode(TorchFunctionMode):
     def __enter__(self) -> Any:
         eager = contextlib.ExitStack()
         eager.enter_context(run_eagerly())
+        # a backward pass on a card would run in a thread of its own, without this mode and with other numbers of nodes
+        eager.enter_context(torch.autograd.set_multithreading_enabled(False))
         self._eager.append(eager)
         return super().__enter__()  # type: ignore[no-untyped-call]
 

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from standfast.errors import ArgumentError, ModelError, UnknownNameError, check
 from standfast.function_calls import run_eagerly
 from standfast.model import ROW_ALIGNMENT, Model, module_name
+from standfast.tensors import send
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, *_TRANSPOSED)
@@ -276,7 +277,7 @@ def _row_counts(model: Model, x: Tensor, layers: Mapping[str, nn.Module]) -> dic
 
 def _agrees(model: Model, x: Tensor, layer: nn.Module, reference: Tensor) -> bool:
     generator = torch.Generator().manual_seed(1)
-    masks = (torch.rand((len(x), group_count(layer)), generator=generator) < 0.5).to(x.device)
+    masks = send(torch.rand((len(x), group_count(layer)), generator=generator) < 0.5, x.device)
     try:
         with gate(layer, masks):
             seen = model.forward(x.clone())

@@ -9,7 +9,7 @@ import operator
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +32,7 @@ from standfast.tensors import (
     Array,
     describe_bounds,
     describe_no_tensor,
+    is_on_host,
     keep_freed_memory,
     limited_threads,
     read_bounds,
@@ -317,6 +318,8 @@ class Model:
         self.classes: int | None = None
         self._warned: set[str] = set()
         self._repeatable: nn.Module | None = None  # the module that has given the same logits again
+        #: what of options was found to fit the bounds, so that it is not checked again for each chunk
+        self.fitting: set[Hashable] = set()
 
     @classmethod
     def from_callable(
@@ -696,7 +699,8 @@ class Model:
         """Apply `function` to the rows of `tensors`, in chunks that fit the row budget, and concatenate its outputs.
 
         Each chunk is padded to a multiple of `ROW_ALIGNMENT` rows, and to at least twice that number, with copies of
-        its last row. The outputs are cut back. If memory runs out, the budget is halved and the chunk is tried again.
+        its last row; on a card as `count_padding` says. The outputs are cut back. If memory runs out, the budget is
+        halved and the chunk is tried again.
 
         Args:
             function: from a chunk of each tensor, on the model's device, to a tuple of tensors with as many rows.
@@ -722,6 +726,9 @@ class Model:
                 chunk = [t[start : start + step].to(self.device) for t in tensors]
                 count = chunk[0].shape[0]
                 padding = max(-count % aligned, least - count)
+                if not is_on_host(self.device):
+                    more = count_padding(count * rows_per_input, step * rows_per_input, self.device)
+                    padding = max(padding, more // rows_per_input)
                 if padding:
                     chunk = [pad_rows(t, padding) for t in chunk]
                 out = function(*chunk)
@@ -1032,15 +1039,24 @@ def score_classes(logits: Tensor, classes: Tensor, output: Output) -> Tensor:
     return torch.where(torch.isfinite(logits).all(1), values, torch.nan)
 
 
-def count_padding(count: int, most: int) -> int:
+def count_padding(count: int, most: int, device: torch.device | None = None) -> int:
     """How many rows to add to a batch of `count` rows before it is forwarded, if at most `most` rows fit.
+
+    A card chooses its kernels anew for each size of a batch, which takes as long as hundreds of rows. So it gets eight
+    sizes between a number and its double, and at most an eighth of a batch is padding.
 
     >>> count_padding(3, 100), count_padding(17, 100), count_padding(24, 100), count_padding(3, 4)
     (13, 7, 0, 1)
+    >>> card = torch.device("cuda")
+    >>> count_padding(17, 500, card), count_padding(247, 500, card), count_padding(247, 250, card)
+    (7, 9, 3)
     """
     if most < ROW_ALIGNMENT:
         return most - count  # too little memory for the aligned size
-    return max(-count % ROW_ALIGNMENT, 2 * ROW_ALIGNMENT - count)
+    if device is None or is_on_host(device):
+        return max(-count % ROW_ALIGNMENT, 2 * ROW_ALIGNMENT - count)
+    size = max(ROW_ALIGNMENT, 1 << max(0, count.bit_length() - 4))
+    return max(min(-count % size, most - count), 2 * ROW_ALIGNMENT - count)
 
 
 def pad_rows(rows: Tensor, padding: int) -> Tensor:

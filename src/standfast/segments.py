@@ -19,6 +19,7 @@ All other images are rescaled to [0, 100] and have ratio 0.5.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -30,6 +31,7 @@ from torch import Tensor
 from standfast.errors import check
 from standfast.records import TensorOption
 from standfast.superpixels import Image, Labels, convert_to_lab, quickshift, slic
+from standfast.tensors import send, thread_budget
 
 #: the smallest number of segments; metrics rank segments, and a ranking of fewer has no meaning
 FEWEST = 3
@@ -111,12 +113,14 @@ class Segments:
         width: the largest number of segments that a sample of this shape can have, in this or any other batch.
         fallback: True if the method found no superpixels (a constant image, or pure noise) and the sample has a grid
             instead, bool `(N,)`.
+        counts: the same as `count`, on the host.
     """
 
     labels: Tensor
     count: Tensor
     width: int
     fallback: Tensor
+    counts: tuple[int, ...]
 
 
 def check_segments(how: SegmentChoice | Tensor) -> SegmentChoice:
@@ -194,8 +198,8 @@ def segment(inputs: Tensor, how: SegmentChoice | Tensor = "auto") -> Segments:
     if how == "slic" or (how != "grid" and inputs.ndim == 4):
         find = partial(_slic, count=count)
         return _find_superpixels(inputs, count, find, max(FEWEST, count // 2), count + count // 2)
-    labels = torch.from_numpy(make_grid(spatial, count)).to(inputs.device)
-    return _share_labels(inputs, labels, int(labels.max()) + 1)
+    labels = make_grid(spatial, count)
+    return _share_labels(inputs, send(torch.from_numpy(labels), inputs.device), int(labels.max()) + 1)
 
 
 def make_grid(spatial: tuple[int, ...], count: int) -> Labels:
@@ -228,7 +232,7 @@ def _share_labels(inputs: Tensor, labels: Tensor, width: int) -> Segments:
     """Segments with the same label map for all inputs."""
     count = torch.full((len(inputs),), width, device=inputs.device)
     fallback = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
-    return Segments(labels.expand(len(inputs), *labels.shape), count, width, fallback)
+    return Segments(labels.expand(len(inputs), *labels.shape), count, width, fallback, (width,) * len(inputs))
 
 
 def _apply_labels(inputs: Tensor, labels: Tensor, spatial: tuple[int, ...]) -> Segments:
@@ -240,11 +244,11 @@ def _apply_labels(inputs: Tensor, labels: Tensor, spatial: tuple[int, ...]) -> S
     renumbered = [np.unique(row, return_inverse=True)[1] for row in rows]
     counts = [int(row.max()) + 1 for row in renumbered]
     check(min(counts) >= FEWEST, "segments", f"at least {FEWEST} different labels", min(counts))
-    found = torch.from_numpy(np.stack(renumbered).astype(np.int64)).to(inputs.device)
+    found = send(torch.from_numpy(np.stack(renumbered).astype(np.int64)), inputs.device)
     if len(found) != len(inputs) or tuple(labels.shape) == spatial:
         return _share_labels(inputs, found[0].reshape(spatial), counts[0])
     fallback = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
-    return Segments(found.reshape(many), torch.tensor(counts, device=inputs.device), max(counts), fallback)
+    return Segments(found.reshape(many), send(counts, inputs.device), max(counts), fallback, tuple(counts))
 
 
 def _find_superpixels(inputs: Tensor, count: int, find: Callable[[Image], Labels], least: int, most: int) -> Segments:
@@ -254,19 +258,21 @@ def _find_superpixels(inputs: Tensor, count: int, find: Callable[[Image], Labels
     """
     regular = make_grid(spatial_shape(inputs), count)
     width = max(most, int(regular.max()) + 1)
-    maps, fallback = [], []
-    for image in inputs.detach().double().cpu().numpy():
+
+    def cut(image: Image) -> Labels | None:
         low, high = image.min(), image.max()
-        found = regular
-        if high > low:
-            raw = find((image - low) / (high - low))
-            found = np.unique(raw, return_inverse=True)[1].reshape(regular.shape).astype(np.int64)
-        fits = high > low and least <= found.max() + 1 <= width
-        maps.append(found if fits else regular)
-        fallback.append(not fits)
-    counts = torch.tensor([int(found.max()) + 1 for found in maps], device=inputs.device)
-    labels = torch.from_numpy(np.stack(maps)).to(inputs.device)
-    return Segments(labels, counts, width, torch.tensor(fallback, device=inputs.device))
+        if not high > low:
+            return None
+        found = np.unique(find((image - low) / (high - low)), return_inverse=True)[1]
+        return found.reshape(regular.shape).astype(np.int64) if least <= found.max() + 1 <= width else None
+
+    with ThreadPoolExecutor(thread_budget()) as pool:
+        cuts = list(pool.map(cut, inputs.detach().double().cpu().numpy()))
+    maps = [regular if each is None else each for each in cuts]
+    fallback = [each is None for each in cuts]
+    counts = [int(found.max()) + 1 for found in maps]
+    device, labels = inputs.device, torch.from_numpy(np.stack(maps))
+    return Segments(send(labels, device), send(counts, device), width, send(fallback, device), tuple(counts))
 
 
 def _slic(image: Image, count: int) -> Labels:

@@ -1,8 +1,8 @@
 """Superpixels of one image: SLIC and quickshift, and CIELAB, in which they compare colours.
 
 Both give the labels that scikit-image gives, with its defaults: the tests compare them label by label. They stand here
-because scikit-image and the scipy that it needs take 180 MB. The price is time: SLIC takes five to six times as long as
-the compiled one there, quickshift about twice as long (`benchmarks/superpixels.py`).
+because scikit-image and the scipy that it needs take 180 MB. The price is time: without numba (extra `fast`) SLIC takes
+five to six times as long as the compiled one there, quickshift about twice as long (`benchmarks/superpixels.py`).
 
 SLIC: Achanta, Shaji, Smith, Lucchi, Fua, Süsstrunk, "SLIC superpixels compared to state-of-the-art superpixel methods",
 IEEE TPAMI 34(11), 2012. Quickshift: Vedaldi, Soatto, "Quick shift and kernel methods for mode seeking", ECCV 2008.
@@ -10,13 +10,15 @@ IEEE TPAMI 34(11), 2012. Quickshift: Vedaldi, Soatto, "Quick shift and kernel me
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from standfast.tensors import Array
+from standfast.tensors import Array, compile_loops
 
 Labels = npt.NDArray[np.int64]
 Image = npt.NDArray[np.float64]
@@ -104,6 +106,9 @@ def _assign(
     `features` `(F, P)` and `centres` `(F, K)` are row, column and colours; `weight` is that of squared distance in the
     image, and `reach` how far a centre is looked for, down and across.
     """
+    if (compiled := _compile_assign()) is not None:
+        compiled(labels, features, centres, *shape, *reach, weight)
+        return
     nearest = np.full(len(labels), np.inf)
     size = math.prod(min(2 * far + 2, length) for far, length in zip(reach, shape, strict=True))
     for start in range(0, centres.shape[1], max(1, _CHUNK // size)):
@@ -136,35 +141,80 @@ def _window(centre: Array, reach: int, length: int) -> tuple[Array, Labels]:
     return np.where(inside, (centre - places) ** 2, np.inf), np.minimum(places, length - 1)
 
 
+@functools.cache
+def _compile_assign() -> Callable[..., None] | None:
+    return compile_loops(
+        _assign_each,
+        "void(int64[::1], float64[:, ::1], float64[:, ::1], int64, int64, int64, int64, float64)",
+    )
+
+
+def _assign_each(
+    labels: Any, features: Any, centres: Any, height: int, width: int, down: int, across: int, weight: float
+) -> None:
+    """`_assign`, centre by centre and pixel by pixel; `down` and `across` are the reach."""
+    nearest = np.full(len(labels), np.inf)
+    for centre in range(centres.shape[1]):
+        row, column = centres[0, centre], centres[1, centre]
+        if np.isnan(row) or np.isnan(column):
+            continue
+        for i in range(int(max(row - down, 0.0)), min(height, int(np.floor(row + down)) + 1)):
+            for j in range(int(max(column - across, 0.0)), min(width, int(np.floor(column + across)) + 1)):
+                pixel, colour = i * width + j, 0.0
+                for feature in range(2, len(features)):
+                    off = features[feature, pixel] - centres[feature, centre]
+                    colour += off * off
+                distance = ((row - i) ** 2 + (column - j) ** 2) * weight + colour
+                if distance < nearest[pixel]:
+                    nearest[pixel], labels[pixel] = distance, centre
+
+
 def _connect(labels: Labels, least: int, most: int) -> Labels:
     """Connected pieces `(H, W)`, numbered from the top left; pieces of fewer than `least` pixels join a neighbour.
 
     A piece that has grown to `most` pixels is cut off there.
     """
     wide = labels.shape[1] + 2
-    old = np.pad(labels, 1, constant_values=-1).ravel().tolist()  # a frame, so that every pixel has four neighbours
-    new, number = [-1] * len(old), 0
-    for start, label in enumerate(old):
-        if label < 0 or new[start] >= 0:
+    old = np.pad(labels, 1, constant_values=-1).ravel()  # a frame, so that every pixel has four neighbours
+    new, piece, compiled = np.full_like(old, -1), np.zeros_like(old), _compile_connect()
+    if compiled is not None:
+        compiled(old, new, piece, wide, least, most)
+        return new.reshape(-1, wide)[1:-1, 1:-1]
+    numbers = new.tolist()  # Python is faster with lists
+    _connect_each(old.tolist(), numbers, piece.tolist(), wide, least, most)
+    return np.array(numbers).reshape(-1, wide)[1:-1, 1:-1]
+
+
+@functools.cache
+def _compile_connect() -> Callable[..., None] | None:
+    return compile_loops(_connect_each, "void(int64[::1], int64[::1], int64[::1], int64, int64, int64)")
+
+
+def _connect_each(old: Any, new: Any, piece: Any, wide: int, least: int, most: int) -> None:
+    """Number the pieces of the labels `old` in `new`, -1 in the frame; `piece` is working memory."""
+    number = 0
+    for start in range(len(old)):
+        if old[start] < 0 or new[start] >= 0:
             continue
-        new[start], piece, seen, neighbour = number, [start], 0, 0
-        while seen < len(piece) < most:
+        piece[0], size, seen, neighbour = start, 1, 0, 0
+        new[start] = number
+        while seen < size < most:
             for step in (1, -1, wide, -wide):
                 place = piece[seen] + step
-                if old[place] == label and new[place] < 0:
+                if old[place] == old[start] and new[place] < 0:
                     new[place] = number
-                    piece.append(place)
-                    if len(piece) >= most:
+                    piece[size] = place
+                    size += 1
+                    if size >= most:
                         break
                 elif new[place] >= 0 and new[place] != number:
                     neighbour = new[place]
             seen += 1
-        if len(piece) < least:
-            for place in piece:
-                new[place] = neighbour
+        if size < least:
+            for member in range(size):
+                new[piece[member]] = neighbour
         else:
             number += 1
-    return np.array(new).reshape(-1, wide)[1:-1, 1:-1]
 
 
 def quickshift(image: Image, ratio: float, kernel: float, reach: float) -> Labels:

@@ -27,6 +27,11 @@ Array = np.ndarray[Any, Any]
 #: a bound of inputs: a number, or a tensor that broadcasts against one input
 Bound = float | Tensor
 
+#: whether `standfast.waits` shows on the CPU what a card would do
+PRETENDS_CARD = False
+
+_ON_CARD = 1 << 25  # numbers: more than 200 images of 224 x 224 pixels
+
 _GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 _MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
 _MIX_2 = 0x94D049BB133111EB - (1 << 64)
@@ -68,7 +73,7 @@ def content_keys(x: Tensor, seed: int) -> Tensor:
     """
     flat = x.detach().reshape(x.shape[0], -1).to(torch.float32) + 0.0  # -0.0 and 0.0 are the same value
     bits = flat.contiguous().view(torch.int32).to(torch.int64)
-    start = mix64(torch.tensor([seed], device=x.device, dtype=torch.int64))
+    start = mix64(torch.full((1,), seed, device=x.device, dtype=torch.int64))
     odd = mix64(start + torch.arange(bits.shape[1], device=x.device)) | 1
     return mix64((bits * odd).sum(1) + start)
 
@@ -178,6 +183,40 @@ def raise_power(base: float, exponents: Tensor) -> Tensor:
     return torch.exp(math.log(base) * exponents)
 
 
+def is_on_host(place: Tensor | torch.device) -> bool:
+    """Whether a tensor, or the tensors of a device, are in the memory of the CPU, where NumPy can work on them."""
+    device = place.device if isinstance(place, Tensor) else place
+    return device.type == "cpu" and not (PRETENDS_CARD and device.index is not None)
+
+
+def count_at_once(on_host: int, place: Tensor | torch.device) -> int:
+    """How many numbers to work on at once: `on_host` on a CPU, as many as fit into a cache; on a card what fills it.
+
+    For work that needs up to a hundred bytes for each number.
+    """
+    return on_host if is_on_host(place) else max(on_host, _ON_CARD)
+
+
+def holds_everywhere(mask: Tensor) -> bool:
+    """Whether a mask is known to hold everywhere; for work that may be left out then.
+
+    On a card it is not asked, because the answer costs more than such work: the host would wait for the card.
+    """
+    return is_on_host(mask) and bool(mask.all())
+
+
+def send(values: Tensor | Sequence[Any], device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
+    """Values of the host as a tensor on a device; the host does not wait until they are there.
+
+    >>> send([1, 2], torch.device("cpu"))
+    tensor([1, 2])
+    """
+    own = values.to(dtype=dtype) if isinstance(values, Tensor) else torch.tensor(values, dtype=dtype)
+    if device.type == "cuda" and own.device.type == "cpu":
+        own = own.pin_memory()
+    return own.to(device, non_blocking=own.device.type == "cpu")
+
+
 def widen_half(values: Tensor) -> Tensor:
     """`values` in float32 if they have half precision, which is too coarse to count with; else as they are.
 
@@ -190,6 +229,20 @@ def widen_half(values: Tensor) -> Tensor:
 def broadcast_rows(values: Tensor, like: Tensor) -> Tensor:
     """`values` `(N,)` reshaped to broadcast over the features of `like` `(N, ...)`."""
     return values.reshape(values.shape + (1,) * (like.ndim - values.ndim))
+
+
+def compile_loops(function: Callable[..., None], signature: str) -> Callable[..., None] | None:
+    """A function of numbers and NumPy arrays as machine code, cached on disk if possible; None without numba."""
+    try:
+        import numba
+    except ImportError:
+        return None
+    compiled: Callable[..., None]
+    try:
+        compiled = numba.njit(signature, nogil=True, cache=True)(function)
+    except (RuntimeError, OSError):  # no directory for the cache
+        compiled = numba.njit(signature, nogil=True)(function)
+    return compiled
 
 
 def available_cpus() -> int:

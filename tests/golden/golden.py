@@ -42,6 +42,8 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 TOLERANCE = 1e-3
 #: two batch sizes that give the same numbers
 BATCH_SIZES = (16, 200)
+#: where everything is computed; `benchmarks/on_a_card` sets another one, the recorded numbers are those of the CPU
+DEVICE = "cpu"
 
 
 # Models and inputs
@@ -108,7 +110,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 
 def make_classifier(network: str, batch_size: int) -> standfast.Model:
     module = set_weights(NETWORKS[network][0]())
-    return standfast.Model(module, bounds=(0.0, 1.0), device="cpu", batch_size=batch_size)
+    return standfast.Model(module, bounds=(0.0, 1.0), device=DEVICE, batch_size=batch_size)
 
 
 def make_inputs(network: str, count: int = 3, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -258,8 +260,8 @@ def list_similarities() -> Iterator[tuple[str, Case]]:
                 similarity = standfast.similarity.get(name)
                 a, noise = (fill(4 * math.prod(shape), seed).reshape(4, *shape) for seed in (1, 2))
                 b = a + torch.tensor([0.0, 0.1, 0.5, 2.0]).reshape(4, *[1] * len(shape)) * noise
-                a, b = similarity.of_maps(a), similarity.of_maps(b)
-                seen = torch.ones(4, *a.shape[1:], dtype=torch.bool)
+                a, b = similarity.of_maps(a.to(DEVICE)), similarity.of_maps(b.to(DEVICE))
+                seen = torch.ones(4, *a.shape[1:], dtype=torch.bool, device=DEVICE)
                 seen[..., :2] = False
                 return {"value": similarity(a, b), "where seen": similarity.compare_seen(a, b, seen)}
 
@@ -322,10 +324,10 @@ def list_neighbourhoods() -> Iterator[tuple[str, Case]]:
                 distribution: str | None = distribution,
             ) -> Mapping[str, Any]:
                 own = options if distribution is None else {**options, "distribution": distribution}
-                inputs = fill(2 * math.prod(shape), 3).reshape(2, *shape).abs()
+                inputs = fill(2 * math.prod(shape), 3).reshape(2, *shape).abs().to(DEVICE)
                 region = kind(**own).around(inputs, (0.0, 1.0))
                 points = region.sample(4, region.streams(7))
-                rows = torch.arange(2).repeat_interleave(4)
+                rows = torch.arange(2, device=DEVICE).repeat_interleave(4)
                 flat = points.flatten(0, 1)
                 return {
                     "points": points,
@@ -426,7 +428,7 @@ def run_two_models(_: int) -> Any:
         "samples": 8,
         "repeats": 2,
         "seed": 1,
-        "device": "cpu",
+        "device": DEVICE,
         "models": {"natural": "lenet5-mnist", "adversarial": "lenet5-mnist-pgd"},
         "neighbourhood": {"linf": 0.05},
         "explainers": ["saliency", "input_x_gradient", {"smoothgrad": {"samples": 4}}],
@@ -504,7 +506,9 @@ def hash_text(text: str) -> float:
 
 
 def as_array(values: Any) -> np.ndarray[Any, Any]:
-    return np.asarray(values.detach().double().numpy() if isinstance(values, Tensor) else values, dtype=np.float64)
+    return np.asarray(
+        values.detach().double().cpu().numpy() if isinstance(values, Tensor) else values, dtype=np.float64
+    )
 
 
 def digest(arrays: Mapping[str, Any]) -> dict[str, str]:

@@ -134,7 +134,7 @@ def test_few_samples_and_missing_values() -> None:
     values = np.array([[2.0, 1.0, np.nan], [3.0, 1.0, 0.0], [4.0, 1.0, 0.0], [5.0, 1.0, 0.0]])
     tests = compare_with_controls(values, ["a", "b", "c"], ["b", "c"], "higher")
     assert (tests[0].count, tests[0].verdict) == (3, "undecided")
-    assert say("controls", tests, None) == "3 samples are too few to show that an explainer beats its controls."
+    assert say("controls", tests) == "3 samples are too few to show that an explainer beats its controls."
     assert compare_with_controls(values, ["a", "b", "c"], [], "higher") == []
     nothing = compare_with_controls(np.full((2, 2), np.nan), ["a", "b"], ["b"], "higher")
     assert (nothing[0].count, nothing[0].verdict, nothing[0].difference) == (0, "undecided", None)

@@ -149,7 +149,8 @@ class Builder:
             "level_stage": torch.tensor(stage, dtype=torch.float64),
             "level_threshold": torch.tensor([[0.0, -0.2, 0.0, float("nan")]] * n, dtype=torch.float64),
             "level_log_probability": torch.tensor([[-1.0, -3.0, -5.0, float("nan")]] * n, dtype=torch.float64),
-            "level_std_error": torch.tensor([[0.1, 0.2, 0.3, float("nan")]] * n, dtype=torch.float64),
+            "level_low": torch.tensor([[-1.2, -3.4, -5.6, float("nan")]] * n, dtype=torch.float64),
+            "level_high": torch.tensor([[-0.8, -2.6, -4.4, float("nan")]] * n, dtype=torch.float64),
         }
         options = {"absolute": True, **COMMON, "event": event, "neighbourhood": {**BALL, "radius": radius}}
         label = f"probability: {event}"

@@ -61,7 +61,12 @@ def resolve_background(model: Model, x: Tensor, background: References) -> Tenso
             rows = make_baseline(background, x).expand(1, *x.shape[1:])
         except ArgumentError as error:
             raise ArgumentError("background", error.expected, error.got) from None
-    return model.check_inputs(rows, "background")
+    key = ("background", background, x.shape[1:])
+    if key in model.fitting:
+        return rows.to(model.dtype).clamp(*model.bounds)
+    checked = model.check_inputs(rows, "background")
+    model.fitting.add(key)
+    return checked
 
 
 @lru_cache(maxsize=8)

@@ -18,7 +18,7 @@ from standfast.function_calls import check_has_gradients, run_eagerly
 from standfast.gating import rows_of
 from standfast.model import ROW_ALIGNMENT, Model, count_padding, module_name, pad_rows
 from standfast.records import ConfigurationType
-from standfast.tensors import describe_bounds, widen_half
+from standfast.tensors import describe_bounds, send, widen_half
 
 #: the explainers, by their labels, that have looked at a module for columns that they cannot see
 _EXAMINED: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
@@ -338,7 +338,7 @@ def compute_path_gradients(
         for start in range(0, len(flat), size):
             rows = flat[start : start + size]
             used = len(rows)
-            padding = count_padding(used, size)
+            padding = count_padding(used, size, model.device)
             rows = make_leaf(pad_rows(rows, padding), create_graph)
             whose = owners[start : start + used]
             with rows_of(pad_rows(whose, padding)):
@@ -376,10 +376,10 @@ def check_baseline(baseline: Baseline) -> None:
 def make_baseline(baseline: Baseline, x: Tensor) -> Tensor:
     """The baseline as a tensor that broadcasts against `x` `(N, C, ...)`: one number, or one for each channel."""
     if isinstance(baseline, int | float):
-        return torch.tensor(float(baseline), dtype=x.dtype, device=x.device)
+        return x.new_full((), float(baseline))
     expected = f"one number, or {x.shape[1]} (one for each channel)"
     check(len(baseline) == x.shape[1], "baseline", expected, f"{len(baseline)} numbers")
-    return torch.tensor(list(baseline), dtype=x.dtype, device=x.device).reshape(-1, *[1] * (x.ndim - 2))
+    return send(list(baseline), x.device, x.dtype).reshape(-1, *[1] * (x.ndim - 2))
 
 
 def check_channels(configured: object, x: Tensor) -> None:
@@ -399,7 +399,10 @@ def resolve_baseline(model: Model, inputs: Tensor, baseline: Baseline) -> Tensor
         ArgumentError: it lies outside of the bounds, or has another number of channels.
     """
     value, (lower, upper) = make_baseline(baseline, inputs), model.bounds
-    slack = 1e-5 * (upper - lower).clamp(max=1e30)
-    fits = bool(((value >= lower - slack) & (value <= upper + slack)).all())
-    check(fits, "baseline", f"values within the bounds {describe_bounds(model.bounds)}", baseline)
+    key = ("baseline", baseline if isinstance(baseline, int | float) else tuple(baseline), inputs.ndim)
+    if key not in model.fitting:
+        slack = 1e-5 * (upper - lower).clamp(max=1e30)
+        fits = bool(((value >= lower - slack) & (value <= upper + slack)).all())
+        check(fits, "baseline", f"values within the bounds {describe_bounds(model.bounds)}", baseline)
+        model.fitting.add(key)
     return value.clamp(lower, upper)

@@ -15,7 +15,7 @@ from standfast.errors import check, check_integer
 from standfast.explainers.base import Explainer, check_seed
 from standfast.explainers.gradients.input_gradients import Saliency
 from standfast.model import Model, module_name
-from standfast.tensors import mix64
+from standfast.tensors import mix64, send
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def _shuffle(module: nn.Module, parameters: list[nn.Parameter], layers: int | No
         values = []
         for key, parameter in zip(keys, parameters, strict=True):
             generator = torch.Generator().manual_seed(key & ((1 << 63) - 1))
-            order = torch.randperm(parameter.numel(), generator=generator).to(parameter.device)
+            order = send(torch.randperm(parameter.numel(), generator=generator), parameter.device)
             values.append(parameter.data.reshape(-1)[order].reshape(parameter.shape))
         versions = [parameter._version for parameter in parameters]
         found = _Shuffled([p.data for p in parameters], versions, _sum(parameters), values)

@@ -28,7 +28,7 @@ from standfast.neighbourhoods import Region
 from standfast.similarity import Similarity, SimilarityFunction, is_degenerate
 from standfast.similarity import get as get_similarity
 from standfast.similarity.rows import extremes, is_constant, working_dtype
-from standfast.tensors import broadcast_rows, widen_half
+from standfast.tensors import broadcast_rows, holds_everywhere, send, widen_half
 
 _MAP_ELEMENTS = 1 << 22  # numbers in the maps that are compared at once: 16 MB
 
@@ -160,12 +160,12 @@ class Probe:
     def usable(self) -> Tensor:
         """The numbers of the origins that can be evaluated, int64, ascending."""
         rows = [row for row, status in enumerate(self._status) if status == "ok"]
-        return torch.tensor(rows, device=self.targets.device, dtype=torch.int64)
+        return send(rows, self.targets.device, torch.int64)
 
     def skip(self, which: Tensor, why: Status = "degenerate") -> None:
         """Skip the origins where `which` holds, bool `(P,)`. One that is skipped already keeps its reason."""
-        for row in which.nonzero().flatten().tolist():
-            if self._status[row] == "ok":
+        for row, skipped in enumerate(which.tolist()):
+            if skipped and self._status[row] == "ok":
                 self._status[row] = why
 
     def skip_constant(self, values: Tensor) -> None:
@@ -199,8 +199,8 @@ class Probe:
 
     def charge(self, origin: Tensor, evaluations: Tensor | int = 1) -> None:
         """Count model evaluations, `(M,)` or one number, that were made for the origins numbered `origin` `(M,)`."""
-        counts = torch.as_tensor(evaluations, dtype=torch.int64, device=origin.device)
-        self._evaluations.index_add_(0, origin, counts.expand(len(origin)))
+        counts = evaluations if isinstance(evaluations, Tensor) else torch.full_like(origin, evaluations)
+        self._evaluations.index_add_(0, origin, counts.to(torch.int64).expand(len(origin)))
 
     def common_fields(self, metric: _ConfiguredMetric) -> dict[str, Any]:
         """The fields of every `Result` but `value`, `low` and `high`: the metric, and what the probe knows."""
@@ -276,7 +276,7 @@ class Probe:
             compared = self._of_maps(maps)
         alike = None
         if compare and self.similarity is not None:
-            if not finite.all():  # some similarities cannot compare NaN
+            if not holds_everywhere(finite):  # some similarities cannot compare NaN
                 compared = torch.where(broadcast_rows(finite, compared), compared, 0.0)
             alike = torch.where(finite, self._compare(compared, origin, seen), torch.nan)
         margin = class_margin(logits, targets, self.margin_kind)

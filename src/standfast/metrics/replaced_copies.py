@@ -18,7 +18,7 @@ from torch import Tensor
 from standfast.metrics.probe import Probe
 from standfast.model import Kind, Output, score_classes
 from standfast.segments import spatial_shape
-from standfast.tensors import content_keys, mix64
+from standfast.tensors import content_keys, count_at_once, mix64
 
 #: from the owners `(m,)` and further columns of m copies: what is replaced, `(m, P)`, 1 or 0 in the inputs' dtype; and
 #: the values in its place, `(m, ...)`, or what broadcasts to that
@@ -192,7 +192,7 @@ class PerturbationCurves:
         NaN where a copy was not wanted, or the model was not finite on it.
         """
         copies = self.draws * self.wanted[0].numel()
-        group = max(1, min(_ELEMENTS // self.positions, _COPIES // copies))
+        group = max(1, min(count_at_once(_ELEMENTS, rows) // self.positions, _COPIES // copies))
         for part in torch.split(rows, group) if len(rows) else ():
             yield part, self._scores(part)
 
@@ -208,7 +208,7 @@ class PerturbationCurves:
             return score_classes(logits, targets[owner], self.score)
 
         # one draw of a sample at a time, as many of them as may be held at once
-        size = max(1, _ELEMENTS // self.copies.inputs[0].numel())
+        size = max(1, count_at_once(_ELEMENTS, part) // self.copies.inputs[0].numel())
         for place, number in zip(torch.split(places, size), torch.split(numbers, size), strict=True):
             values = self.values(part[place], number)
             pair, order, level = wanted[place].nonzero().unbind(1)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from standfast.records import set_fields
+from standfast.tensors import send
 
 #: what happened to a sample: it was evaluated, or why not
 Status = Literal["ok", "misclassified", "degenerate", "nonfinite"]
@@ -76,7 +77,7 @@ class Result:
         skipped = torch.tensor([status != "ok" for status in self.status], dtype=torch.bool)
         ends = {name: getattr(self, name) for name in ("value", "low", "high")}
         blank = {
-            name: values.masked_fill(skipped.to(values.device), torch.nan)
+            name: values.masked_fill(send(skipped, values.device), torch.nan)
             for name, values in ends.items()
             if values is not None and values.is_floating_point()
         }

@@ -22,7 +22,7 @@ from torch import Tensor
 from standfast.errors import ArgumentError, StandfastError, check
 from standfast.records import ConfigurationType
 from standfast.registry import Registry
-from standfast.tensors import Streams, broadcast_rows, widen_half
+from standfast.tensors import Streams, broadcast_rows, send, widen_half
 
 Distribution = Literal["uniform", "truncated_normal"]
 #: the smallest and the largest valid value of an input
@@ -117,7 +117,7 @@ class Region:
 
     def select(self, rows: Sequence[int] | Tensor) -> Region:
         """The region of some of the P inputs."""
-        index = torch.as_tensor(rows, device=self.centre.device, dtype=torch.int64)
+        index = send(rows, self.centre.device, torch.int64)
         return replace(
             self,
             centre=self.centre[index],

@@ -30,6 +30,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from standfast.tensors import count_at_once, send
+
 _SHRINKAGE = 1e-3
 _PRODUCTS = 1 << 18  # that are in memory at once: 2 MB
 
@@ -136,7 +138,7 @@ class Copula:
             n = values.shape[1]
             tops = torch.searchsorted(values, values, right=True).double() / n  # of the jumps
             place = torch.searchsorted(tops, p.detach(), right=False).clamp(0, n - 1)
-            discrete = torch.tensor(self.discrete, device=p.device)[:, None]
+            discrete = send(self.discrete, p.device)[:, None]
             found = torch.where(discrete, values.gather(1, place), found)
         return found.T
 
@@ -202,5 +204,5 @@ def _measure_length(noise: Tensor) -> Tensor:
 
 def _multiply(rows: Tensor, matrix: Tensor) -> Tensor:
     """`rows @ matrix.T`, each number by itself: the bits of a product of matrices depend on the number of rows."""
-    size = max(1, _PRODUCTS // max(1, matrix.numel()))
+    size = max(1, count_at_once(_PRODUCTS, matrix) // max(1, matrix.numel()))
     return torch.cat([(part[:, None] * matrix).sum(2) for part in torch.split(rows, size)])

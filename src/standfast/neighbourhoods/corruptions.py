@@ -29,6 +29,7 @@ from standfast.neighbourhoods.light import Contrast, saturate
 from standfast.neighbourhoods.noise import GaussianNoise, ImpulseNoise, ShotNoise, SpeckleNoise
 from standfast.neighbourhoods.transformations import Limits, Range, Transformation, spread_limits
 from standfast.records import Background, set_fields
+from standfast.tensors import send
 
 
 @dataclass(frozen=True)
@@ -340,7 +341,7 @@ class Corruption(Transformation):
 
     def _look_up(self, parameters: Tensor) -> Tensor:
         """The parameters of the transformation: the constants of each severity, and what they do not determine."""
-        table = torch.tensor(self._constants, dtype=parameters.dtype, device=parameters.device)
+        table = send(self._constants, parameters.device, parameters.dtype)
         severity = parameters[:, :1]
         below = severity.detach().floor().clamp(0, 4).long()[:, 0]
         constants = torch.lerp(table[below], table[below + 1], (severity - below[:, None]).expand(-1, table.shape[1]))

@@ -24,6 +24,7 @@ from standfast.neighbourhoods.images import ImageTransformation, RankedTransform
 from standfast.neighbourhoods.noise import map_to_normal
 from standfast.neighbourhoods.transformations import Limits
 from standfast.records import Background
+from standfast.tensors import send
 
 Ranges = tuple[tuple[float, float], ...]
 
@@ -38,7 +39,7 @@ def to_grey(images: Tensor) -> Tensor:
     """Images `(M, 3, H, W)` as `(M, 1, H, W)`; those of one channel as they are."""
     if images.shape[1] == 1:
         return images
-    weights = torch.tensor(_GREY, dtype=images.dtype, device=images.device)
+    weights = send(_GREY, images.device, images.dtype)
     return (images * weights[:, None, None]).sum(1, keepdim=True)
 
 
@@ -336,7 +337,7 @@ _WATER, _MUD = (175, 238, 238), (63, 42, 20)
 
 def _make_colour(colour: tuple[int, int, int], like: Tensor) -> Tensor:
     """A colour as shares of the range, `(1, C, 1, 1)`; its grey value for images of one channel."""
-    found = torch.tensor(colour, dtype=like.dtype, device=like.device).reshape(1, 3, 1, 1) / 255
+    found = send(colour, like.device, like.dtype).reshape(1, 3, 1, 1) / 255
     return found if like.shape[1] == 3 else to_grey(found)
 
 
@@ -618,7 +619,7 @@ class Elastic(RankedTransformation):
         for _ in range(20):
             found = found - 0.5 * self._miss(found, moved, shift)
         missed = self._miss(found, moved, shift).abs().amax(1)
-        most = torch.tensor([width / 2, height / 2], dtype=maps.dtype, device=maps.device)[:, None, None]
+        most = send([width / 2, height / 2], maps.device, maps.dtype)[:, None, None]
         seen = (found.abs() <= most + 1e-3).all(1) & (missed < 0.1)
         return interpolate(maps, (found - places).clamp(-farthest, farthest), "border"), seen[:, None]
 
@@ -638,7 +639,7 @@ class Elastic(RankedTransformation):
         across, down = (points[:, 1] - points[:, 2]) / (2 * half), (points[:, 0] - points[:, 1]) / (2 * half)
         deviation = torch.stack([across, down], 2)
         place = [width // 2 + half - (width - 1) / 2, height // 2 - half - (height - 1) / 2]
-        second = torch.tensor(place, dtype=parameters.dtype, device=parameters.device)
+        second = send(place, parameters.device, parameters.dtype)
         return deviation, points[:, 1] - (deviation * second).sum(2)
 
     def _displace(self, parameters: Tensor, height: int, width: int) -> Tensor:

@@ -12,6 +12,7 @@ from standfast.neighbourhoods.base import neighbourhoods
 from standfast.neighbourhoods.images import ImageTransformation, expand, from_shares, to_shares
 from standfast.neighbourhoods.transformations import Range, read_range
 from standfast.records import set_fields
+from standfast.tensors import send
 
 
 @neighbourhoods.register("brightness")
@@ -188,7 +189,7 @@ class Hue(ImageTransformation):
         )
         turned = hue + (parameters[:, 0] / 60).reshape(-1, 1, 1)
         # f is 1 from -1 to 1 around the channel's own hue and 0 from 2 to 4
-        own = torch.tensor([0.0, 2.0, 4.0], dtype=shares.dtype, device=shares.device).reshape(1, 3, 1, 1)
+        own = send([0.0, 2.0, 4.0], shares.device, shares.dtype).reshape(1, 3, 1, 1)
         before, after = (2 - (torch.remainder(h[:, None] - own + 3, 6) - 3).abs() for h in (hue, turned))
         change = chroma[:, None] * (after.clamp(0, 1) - before.clamp(0, 1))
         return inputs + (bounds[1] - bounds[0]) * change
@@ -241,5 +242,5 @@ def saturate(inputs: Tensor, factor: Tensor, offset: Tensor, bounds: tuple[Tenso
     chroma = value - shares.amin(1, keepdim=True)
     coloured = chroma > 0
     most = torch.where(coloured, value, 1.0) / torch.where(coloured, chroma, 1.0)  # 1 / s
-    ratio = torch.minimum(factor + offset.to(shares) * most, most)
+    ratio = torch.minimum(factor + send(offset, shares.device, shares.dtype) * most, most)
     return inputs + (bounds[1] - bounds[0]) * (1 - ratio) * (value - shares)

@@ -44,6 +44,7 @@ from standfast.neighbourhoods.plausibility import check_table, find_nearest_rows
 from standfast.neighbourhoods.rules import Rule, describe_unknown_column, read_rules
 from standfast.neighbourhoods.transformations import Limits, Transformation
 from standfast.records import Background, ConfigurationType, FrozenMapping, set_fields
+from standfast.tensors import is_on_host
 
 TablePrior = Literal["independent", "copula", "neighbours"]
 #: how a column changes, as the user writes it
@@ -605,7 +606,7 @@ class _Work:
     @property
     def copula(self) -> Copula:
         found = _fit_copula(self.changes, self.inputs.shape[1])
-        if self.inputs.device.type == "cpu":
+        if is_on_host(self.inputs):
             return found
         moved = {
             name: getattr(found, name).to(self.inputs.device)

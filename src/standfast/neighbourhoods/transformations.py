@@ -21,7 +21,7 @@ from torch import Tensor
 from standfast.errors import UnknownNameError, check, is_number
 from standfast.neighbourhoods.base import Bounds, Distribution, Neighbourhood, Region, check_inputs, neighbourhoods
 from standfast.records import set_fields
-from standfast.tensors import Streams
+from standfast.tensors import Streams, send
 
 #: from the smallest to the largest value of a parameter; a single number stands for a range around the identity
 Range = float | tuple[float, float]
@@ -215,7 +215,7 @@ class TransformedRegion(Region):
 
     def select(self, rows: Sequence[int] | Tensor) -> TransformedRegion:
         """The region of some of the P inputs."""
-        index = torch.as_tensor(rows, device=self.centre.device, dtype=torch.int64)
+        index = send(rows, self.centre.device, torch.int64)
         chosen = super().select(rows)
         assert isinstance(chosen, TransformedRegion)
         return replace(chosen, inputs=self.inputs[index])
@@ -429,6 +429,6 @@ def read_range(
 
 def spread_limits(inputs: Tensor, identity: Sequence[float], *ranges: tuple[float, float]) -> Limits:
     """The same limits for each of `inputs` `(P, ...)`: a value of the identity and a range for each parameter."""
-    rows = torch.tensor([identity, *zip(*ranges, strict=True)], dtype=inputs.dtype, device=inputs.device)
+    rows = send([identity, *zip(*ranges, strict=True)], inputs.device, inputs.dtype)
     own, lower, upper = (row.expand(len(inputs), -1) for row in rows)
     return Limits(own, lower, upper)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from standfast.report.sentences import describe_failures, describe_misfits, say
+from standfast.report.words import collect_facts, words_of
 from standfast.results.controls import is_random
 from standfast.results.formatting import (
     SIGNS,
@@ -171,7 +172,7 @@ def _list_notes(results: Results, metrics: Sequence[MetricSummary]) -> list[str]
         notes += [f"{each.label}: {leader}"] if leader else []
     for each in metrics:
         tests, spec = each.control_tests, each.metric.spec
-        said = [say("controls", tests, spec.decimals)] if tests else []
+        said = [say("controls", tests)] if tests else []
         counts = [row.counts for row in each.rows]
         lost = sum(each.counted for each in counts) < sum(each.evaluated for each in counts)
         if spec.caution and (said or lost or each.metric.compared):
@@ -184,7 +185,8 @@ def _list_notes(results: Results, metrics: Sequence[MetricSummary]) -> list[str]
         if each.decision.state in ("open", "unable"):
             reasons.setdefault(say("decision", each.decision), []).append(each.label)
         shown = results.metric_results(each.data, each.model, each.label)
-        warning = each.metric.presentation.comparability_warning(shown)
+        own = each.metric.presentation
+        warning = words_of(own).caution(collect_facts(own, shown))
         notes += [f"{each.label}: {warning}"] if warning else []
     for reason, labels in reasons.items():
         which = "any metric" if len(labels) == len(metrics) > 1 else ", ".join(labels)

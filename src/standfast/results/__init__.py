@@ -9,6 +9,8 @@ from standfast.results.failures import Failure
 from standfast.results.formatting import format_number
 from standfast.results.presentation import (
     ConfiguredMetric,
+    Contradiction,
+    Detail,
     MetricResults,
     Presentation,
     RankedGroup,
@@ -25,8 +27,10 @@ from standfast.results.verification import Verification, verify_results
 __all__ = [
     "Best",
     "ConfiguredMetric",
+    "Contradiction",
     "Counts",
     "Decision",
+    "Detail",
     "Failure",
     "MetricResults",
     "MetricSummary",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -125,6 +126,56 @@ class RankedGroup:
     def those(self) -> str:
         """Their maps where maps were mentioned before."""
         return f"{self.choose('that', 'those')} of {self.who}"
+
+
+@dataclass(frozen=True)
+class Detail:
+    """A further number of an explainer, with a short name.
+
+    Attributes:
+        label: what it is.
+        value: the number, or a count.
+        total: of how many this is the count; None for a number.
+        low, high: the ends of its interval, where it has one.
+        decimals: of a number; None for four digits.
+    """
+
+    label: str
+    value: float
+    total: int | None = None
+    low: float | None = None
+    high: float | None = None
+    decimals: int | None = 2
+
+    @property
+    def text(self) -> str:
+        """Name and number.
+
+        >>> Detail("found", 3, 9).text, Detail("slope", 0.5, low=0.1, high=2.0).text
+        ('found: 3 of 9', 'slope: 0.50 [0.10, 2.00]')
+        """
+        if self.total is not None:
+            return f"{self.label}: {self.value:.0f} of {self.total}"
+        text = f"{self.label}: {format_number(self.value, self.decimals)}"
+        if self.low is None or self.high is None:
+            return text
+        return f"{text} [{format_number(self.low, self.decimals)}, {format_number(self.high, self.decimals)}]"
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """Numbers that contradict each other, which a macro of the metric's template puts into words.
+
+    Attributes:
+        macro: the name of the macro.
+        facts: its argument.
+        kind: `"contradiction"`, `"unfair"` where only a comparison is, or `"bound"` where a search found what a
+            simulation missed.
+    """
+
+    macro: str
+    facts: Mapping[str, Any]
+    kind: Literal["contradiction", "unfair", "bound"] = "contradiction"
 
 
 @dataclass(frozen=True)
@@ -374,6 +425,10 @@ class Presentation:
     metric: str
     stored: Direction = None
 
+    #: the Jinja template with the sentences of the metric: its text, or the path of its file; empty for that of
+    #: standfast with the metric's name. `standfast.report.words` describes what it may contain
+    words: ClassVar[str | Path] = ""
+
     def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
         """How to read the frame of a metric with these options; by default by its name and direction.
 
@@ -431,6 +486,21 @@ class Presentation:
         rows = view.spec.select_valid(view.frame)
         count = int(view.spec.bounds(rows).sum())
         return [f"{count} of {len(rows)} values are only bounds."] if count else []
+
+    def headline(self, results: MetricResults) -> list[RankedGroup] | None:
+        """The explainers by the numbers of the verdict, the best first; None, as by default, for medians."""
+        return None
+
+    def facts(self, results: MetricResults) -> dict[str, Any]:
+        """Numbers and names of one data set and model that the metric's template needs; none by default.
+
+        A metric with a headline of its own gives `reference`, the same number of random maps.
+        """
+        return {}
+
+    def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
+        """Further numbers of one explainer, which tables show below its value; `frame` has its evaluated samples."""
+        return []
 
     def make_comparable(self, views: Sequence[MetricResults]) -> tuple[ValueSpec, list[pl.DataFrame]] | None:
         """Values that make explainers comparable where the stored value of one explainer alone does not.
@@ -501,8 +571,8 @@ class Presentation:
         """Terms and their meanings, for "How to read this", with `code` and *emphasis* marked so; none by default."""
         return {}
 
-    def contradictions(self, view: MetricResults, others: Sequence[MetricResults]) -> list[str]:
-        """A sentence for each sample whose numbers contradict each other; none by default.
+    def contradictions(self, view: MetricResults, others: Sequence[MetricResults]) -> list[Contradiction]:
+        """Where numbers contradict each other; nowhere by default.
 
         Args:
             view: of this metric.

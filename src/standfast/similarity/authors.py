@@ -22,6 +22,7 @@ from torch import Tensor
 
 from standfast.errors import check
 from standfast.similarity.rows import order_rows
+from standfast.tensors import send
 
 #: the paper's definitions, or the steps of the authors' script
 Protocol = Literal["paper", "authors"]
@@ -66,7 +67,7 @@ def choose_as_authors(a: Tensor, k: int, w: int, diverse: bool) -> Tensor:
         rank = torch.full((len(x), positions), count, device=x.device).scatter_(
             1, order, torch.arange(count, device=x.device).expand_as(order)
         )
-        offsets = _offsets(a.shape[1:], w).to(x.device)
+        offsets = send(_offsets(a.shape[1:], w), x.device)
 
         def first() -> tuple[Tensor, Tensor]:
             """The candidate that comes first, and whether there is one."""

@@ -49,7 +49,7 @@ from standfast.similarity.local import (
 )
 from standfast.similarity.rows import order_rows, row_sum, working_dtype
 from standfast.similarity.windows import dilate, smooth
-from standfast.tensors import Streams
+from standfast.tensors import Streams, count_at_once
 
 #: the least room above chance, 1 - c, for which a corrected value is given; below, one position is worth too much
 ROOM = 0.05
@@ -88,7 +88,7 @@ def measure_chance(
         value = torch.cat([_expect(of, p, q, k, options) for p, q in split_maps(x, y)]).to(defined.dtype)
     rest = (~exact).nonzero()[:, 0]
     if len(rest):
-        rows = max(1, CHUNK_ELEMENTS // (draws * x.shape[1:].numel()))
+        rows = max(1, count_at_once(CHUNK_ELEMENTS, x) // (draws * x.shape[1:].numel()))
         pairs = zip(torch.split(x[rest], rows), torch.split(y[rest], rows), strict=True)
         drawn = [_simulate(function, p, q, draws, seed) for p, q in pairs]
         value[rest], error[rest] = (torch.cat(part).to(defined.dtype) for part in zip(*drawn, strict=True))

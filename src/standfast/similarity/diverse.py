@@ -25,7 +25,7 @@ from torch import Tensor
 from standfast.errors import as_number, check
 from standfast.similarity.rows import order_rows
 from standfast.similarity.windows import check_positions, check_window, dilate, window_minimum
-from standfast.tensors import widen_half
+from standfast.tensors import compile_loops, count_at_once, is_on_host, widen_half
 
 CHUNK_ELEMENTS = 1 << 17  # positions processed at a time; each needs about 40 bytes of working memory
 #: how equal values are ordered: by position, at random, or not at all (a set that needs a zero is then undefined)
@@ -154,7 +154,7 @@ def rank_positions(x: Tensor, most: int | None = None) -> Tensor:
     below = 0.0 - x  # ascending, which is descending for x; 0.0 - 0.0 and 0.0 - -0.0 are equal
     positions = x.shape[1]
     most = positions if most is None else min(most, positions)
-    if x.device.type != "cpu" or positions < _LARGE_MAP or 2 * most > positions or not len(x):
+    if not is_on_host(x) or positions < _LARGE_MAP or 2 * most > positions or not len(x):
         return order_rows(below)[:, :most]
     orders = []
     for row in below:  # a row of a large map is enough work for one call
@@ -174,7 +174,7 @@ def pick_from_maps(x: Tensor, k: int, windows: Sequence[int]) -> dict[int, Tenso
     """
     flat, shape = x.flatten(1), x.shape[1:]
     widest = max(windows)
-    partial = x.device.type == "cpu" if widest == 0 else _find_walk(x.device, shape) is not None
+    partial = is_on_host(x) if widest == 0 else _find_walk(x.device, shape) is not None
     # on smooth maps about (w + 1)^2 positions have to be passed for each that is chosen
     order = rank_positions(flat, round(k * (widest + 1.5) ** 2) if partial and widest else k if partial else None)
     picked = {}
@@ -224,14 +224,14 @@ def find_turns(picked: Tensor, shape: torch.Size) -> Tensor:
 
 def split_maps(*maps: Tensor) -> Iterator[Any]:
     """Split a batch of maps into split_maps of a bounded size; several batches are split at the same rows."""
-    rows = max(1, CHUNK_ELEMENTS // maps[0].shape[1:].numel())
+    rows = max(1, count_at_once(CHUNK_ELEMENTS, maps[0]) // maps[0].shape[1:].numel())
     parts = [torch.split(entry, rows) for entry in maps]
     return iter(parts[0]) if len(maps) == 1 else zip(*parts, strict=True)
 
 
 def _find_walk(device: torch.device, shape: torch.Size) -> Callable[..., None] | None:
     """The fastest walk down the rankings of maps of that shape; None where the parallel rounds are faster."""
-    if device.type != "cpu":
+    if not is_on_host(device):
         return None
     return compile_walk() or (_walk_by_slices if shape.numel() >= _LARGE_MAP else None)
 
@@ -240,20 +240,6 @@ def _find_walk(device: torch.device, shape: torch.Size) -> Callable[..., None] |
 def compile_walk() -> Callable[..., None] | None:
     """`_walk` as machine code; None without numba (extra `fast`)."""
     return compile_loops(_walk, "void(int64[:, ::1], int64, int64, int64, int64[:, ::1])")
-
-
-def compile_loops(function: Callable[..., None], signature: str) -> Callable[..., None] | None:
-    """A function of numbers and NumPy arrays as machine code, cached on disk if possible; None without numba."""
-    try:
-        import numba
-    except ImportError:
-        return None
-    compiled: Callable[..., None]
-    try:
-        compiled = numba.njit(signature, nogil=True, cache=True)(function)
-    except (RuntimeError, OSError):  # no directory for the cache
-        compiled = numba.njit(signature, nogil=True)(function)
-    return compiled
 
 
 def _walk(order: Any, height: int, width: int, w: int, picked: Any) -> None:

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check, is_number
-from standfast.similarity.diverse import compile_loops, find_turns, pick_from_maps, resolve_k, split_maps
+from standfast.similarity.diverse import find_turns, pick_from_maps, resolve_k, split_maps
 from standfast.similarity.local import check_rules, reduce_pair
 from standfast.similarity.rank import where_finite
 from standfast.similarity.rows import working_dtype
 from standfast.similarity.windows import Channels, check_channels, window_minimum
+from standfast.tensors import compile_loops, is_on_host, send
 
 
 def lens_distance(
@@ -191,14 +192,14 @@ def _profile(
     counts = [resolve_k(entry, shape.numel()) for entry in k]
     dtype = working_dtype(a, b)
     wanted = [(reach if diverse else 0, reach) for diverse in kinds for reach in w]  # the window excluded, and w
-    count = _make_counter(shape, counts, compiled=x.device.type == "cpu" and any(window for window, _ in wanted))
+    count = _make_counter(shape, counts, compiled=is_on_host(x) and any(window for window, _ in wanted))
     overlaps, sizes = [], []
     for pair in split_maps(x, y):
         sets = [pick_from_maps(maps, max(counts), [window for window, _ in wanted]) for maps in pair]
         overlaps.append(torch.stack([count(sets[0][window], sets[1][window], reach) for window, reach in wanted], -1))
         size = [{window: (one < shape.numel()).sum(1) for window, one in own.items()} for own in sets]
         sizes.append(torch.stack([torch.stack([own[window] for window, _ in wanted], -1) for own in size]))
-    of_x, of_y = torch.minimum(torch.cat(sizes, 1)[:, :, None], torch.tensor(counts, device=x.device)[:, None])
+    of_x, of_y = torch.minimum(torch.cat(sizes, 1)[:, :, None], send(counts, x.device)[:, None])
     shares = torch.cat(overlaps, 1).to(dtype) / torch.stack((torch.maximum(of_x, of_y), of_x, of_y))
     flat = x.flatten(1), y.flatten(1)
     finite = where_finite(*flat, torch.zeros(len(x), dtype=dtype, device=x.device))  # NaN where they are not

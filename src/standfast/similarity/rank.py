@@ -19,6 +19,7 @@ from standfast.similarity.rows import (
     sort_rows,
     working_dtype,
 )
+from standfast.tensors import count_at_once, is_on_host
 
 CHUNK_ELEMENTS = 2**20  # features processed at a time; each needs about 100 bytes of working memory
 #: up to this number of features F, sums of products of doubled ranks, at most F (F^2 - 1) / 3, fit into 63 bits
@@ -84,7 +85,7 @@ def _by_chunks(function: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tenso
     """Apply a function of rows `(n, F)` to a bounded number of them at a time."""
     check_pair(a, b)
     x, y = a.detach().flatten(1), b.detach().flatten(1)
-    rows = max(1, CHUNK_ELEMENTS // x.shape[1])
+    rows = max(1, count_at_once(CHUNK_ELEMENTS, x) // x.shape[1])
     pairs = zip(torch.split(x, rows), torch.split(y, rows), strict=True)
     result = torch.cat([function(p, q) for p, q in pairs])
     result = torch.where(is_degenerate(a) | is_degenerate(b), 0, result)
@@ -101,9 +102,21 @@ def _centred_ranks(x: Tensor) -> Tensor:
     """Twice the average rank less twice the mean rank: integers `(N, F)` that sum to exactly 0."""
     features = x.shape[1]
     order, starts = order_runs(x)
+    if not is_on_host(x):  # how many runs there are is not asked
+        first, last = _find_ends(starts)
+        return torch.empty_like(order).scatter_(1, order, first + last - (features - 1))
     begin, length = find_runs(starts)
     doubled = (2 * (begin % features) + length - features).repeat_interleave(length).view_as(order)
     return torch.empty_like(doubled).scatter_(1, order, doubled)
+
+
+def _find_ends(starts: Tensor) -> tuple[Tensor, Tensor]:
+    """The first and the last place, `(N, F)` each, of the run at each place of sorted rows."""
+    features, place = starts.shape[1], torch.arange(starts.shape[1], device=starts.device)
+    ends = torch.ones_like(starts)
+    ends[:, :-1] = starts[:, 1:]
+    first = torch.where(starts, place, 0).cummax(1).values
+    return first, torch.where(ends, place, features).flip(1).cummin(1).values.flip(1)
 
 
 def _number_values(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -113,6 +126,8 @@ def _number_values(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _count_tied_pairs(starts: Tensor) -> Tensor:
+    if not is_on_host(starts):  # the places within a run of n add up to n (n - 1) / 2
+        return (torch.arange(starts.shape[1], device=starts.device) - _find_ends(starts)[0]).sum(1)
     if bool(starts.all()):
         return torch.zeros(len(starts), dtype=torch.int64, device=starts.device)
     begin, length = find_runs(starts)

@@ -11,6 +11,7 @@ from torch import Tensor
 from standfast.errors import check
 from standfast.similarity.rank import CHUNK_ELEMENTS, SUMMABLE, _centred_ranks, _correlation, _rank_products
 from standfast.similarity.rows import check_map, extremes, is_constant, is_degenerate, ordered_bits, working_dtype
+from standfast.tensors import count_at_once, is_on_host
 
 _PACKED_ELEMENTS = 1 << 17  # features packed and sorted at a time: as many as fit into a cache
 _COMPARED = 24  # up to this number of features, comparing all pairs takes less time than sorting
@@ -52,7 +53,7 @@ class RankedReference:
         check(maps.shape[1:] == self.shape, "maps", f"shape (M, {', '.join(map(str, self.shape))})", tuple(maps.shape))
         check(maps.dtype == self.dtype, "maps", f"{self.dtype}, as the references", maps.dtype)
         flat = maps.detach().flatten(1)
-        packs = flat.device.type == "cpu" and flat.dtype == torch.float32 and flat.shape[1] <= SUMMABLE
+        packs = is_on_host(flat) and flat.dtype == torch.float32 and flat.shape[1] <= SUMMABLE
         moments = _moments_by_packing if packs else _moments_by_sorting
         if packs and flat.shape[1] <= _COMPARED:
             moments = _moments_by_comparing
@@ -70,7 +71,7 @@ class RankedReference:
 
 
 def _chunks(flat: Tensor, elements: int = CHUNK_ELEMENTS) -> tuple[Tensor, ...]:
-    return torch.split(flat, max(1, elements // flat.shape[1]))
+    return torch.split(flat, max(1, count_at_once(elements, flat) // flat.shape[1]))
 
 
 def _moments_by_sorting(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:

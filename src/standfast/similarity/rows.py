@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from standfast.errors import check
-from standfast.tensors import widen_half
+from standfast.tensors import is_on_host, widen_half
 
 #: numbers that fit into a cache
 _CACHED_ELEMENTS = 1 << 17
@@ -74,8 +74,10 @@ class _RowSum(Function):
 
 
 def _sum_rows(x: Tensor) -> Tensor:
+    if not is_on_host(x):
+        return x.sum(1)
     # NumPy has no bfloat16
-    if x.device.type != "cpu" or x.dtype == torch.bfloat16 or x.numel() > _CACHED_ELEMENTS:
+    if x.dtype == torch.bfloat16 or x.numel() > _CACHED_ELEMENTS:
         total: Tensor = _halve(x)
         return total
     try:
@@ -148,7 +150,7 @@ def is_degenerate(a: Tensor) -> Tensor:
 
 def sort_rows(x: Tensor) -> Tensor:
     """The whole numbers `x` `(..., F)` in ascending order along the last axis; `x` may be overwritten."""
-    if x.device.type == "cpu":  # NumPy sorts many times as fast as torch, which also finds the indices
+    if is_on_host(x):  # NumPy sorts many times as fast as torch, which also finds the indices
         x.numpy().sort(axis=-1)
         return x
     return x.sort(dim=-1).values
@@ -183,7 +185,7 @@ def _order_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     NumPy sorts these several times as fast as a sort that returns indices.
     """
     x = widen_half(x + 0.0)  # -0.0 and 0.0 become equal
-    if x.device.type != "cpu" or x.dtype != torch.float32 or x.shape[1] >= 1 << 31:
+    if not is_on_host(x) or x.dtype != torch.float32 or x.shape[1] >= 1 << 31:
         ordered, order = x.sort(dim=1, stable=True)
         return order, ordered
     keys = ordered_bits(x.contiguous().numpy().view(np.int32)).astype(np.int64)

@@ -49,6 +49,7 @@ from standfast.similarity.rank import (
 from standfast.similarity.rows import binade, check_pair, is_constant, row_sum, working_dtype
 from standfast.similarity.structural import compare_windows, ssim
 from standfast.similarity.windows import smooth
+from standfast.tensors import is_on_host
 
 
 def compare_seen(function: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor, seen: Tensor) -> Tensor:
@@ -61,6 +62,9 @@ def compare_seen(function: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Ten
     seen = seen.expand(a.shape)
     # A row that is wholly seen takes the usual way, so that it has the same bits whatever the rows beside it are.
     whole = seen.flatten(1).all(1)
+    if not is_on_host(whole):  # computing both takes less time than to ask which are needed
+        found = torch.where(seen.flatten(1).any(1), _compare_part(function, a, b, seen), torch.nan)
+        return torch.where(whole, function(a, b).to(found.dtype), found)
     if bool(whole.all()):
         return function(a, b)
     part, rest = (~whole).nonzero()[:, 0], whole.nonzero()[:, 0]

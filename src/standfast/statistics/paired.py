@@ -37,6 +37,8 @@ Side = Literal["upper", "lower"]
 EXACT_DIFFERENCES = 200
 #: up to this number of rows Friedman's test permutes; for more it uses Iman and Davenport's F
 PERMUTED_ROWS = 50
+#: steps of a bisection to the precision of a float
+_HALVINGS = 60
 _CELLS = 2_000_000  # numbers in memory at a time, in a permutation test
 
 
@@ -288,18 +290,34 @@ def shift_interval(low: Array, high: Array, below: float, above: float) -> Inter
     Interval(value=3.5, low=1.0, high=7.0, count=6, coverage=0.95, bound=None, between=(3.5, 3.5), ...)
     """
     count = len(low)
-    first, second = np.triu_indices(count)
-    with np.errstate(invalid="ignore"):  # minus infinity and infinity have no mean, so nothing is known of it
-        lows, highs = ((end[first] + end[second]) / 2 for end in (low, high))
-    lows = np.sort(np.where(np.isnan(lows), -math.inf, lows))
-    highs = np.sort(np.where(np.isnan(highs), math.inf, highs))
-    least, most = _median_of_sorted(lows), _median_of_sorted(highs)
+    pairs = count * (count + 1) // 2
+    places = (pairs - 1) // 2, pairs // 2
+    least = most = sum(_select_mean_of_pair(low, place) for place in places) / 2
+    if not np.array_equal(low, high):
+        most = sum(_select_mean_of_pair(high, place) for place in places) / 2
     bound: Literal["unknown"] | None = None if least == most else "unknown"
-    value = most if bound is None else math.nan
     starts, ends = (_count_rejected(count, error) for error in (below, above))
-    start = float(lows[starts - 1]) if starts else -math.inf
-    end = float(highs[len(highs) - ends]) if ends else math.inf
+    start = _select_mean_of_pair(low, starts - 1) if starts else -math.inf
+    end = _select_mean_of_pair(high, pairs - ends) if ends else math.inf
+    value = most if bound is None else math.nan
     return Interval(value, start, end, count, 1 - below - above, bound, (least, most))
+
+
+def _select_mean_of_pair(values: Array, place: int) -> float:
+    """The mean that has `place` smaller ones, of the means of all pairs of values, each with itself included."""
+    finite = np.abs(values[np.isfinite(values)]).max(initial=1.0)
+    far = 1e6 * finite  # in the place of infinity
+    ordered = np.sort(np.clip(values, -far, far))
+    low, high = float(ordered[0]), float(ordered[-1])
+    for _ in range(_HALVINGS):
+        middle = low + (high - low) / 2
+        both_orders = int(np.searchsorted(ordered, 2 * middle - ordered, side="right").sum())
+        with_itself = int(np.searchsorted(ordered, middle, side="right"))
+        if (both_orders + with_itself) // 2 > place:
+            high = middle
+        else:
+            low = middle
+    return high if abs(high) <= 2 * finite else math.copysign(math.inf, high)
 
 
 def _count_rejected(count: int, error: float) -> int:

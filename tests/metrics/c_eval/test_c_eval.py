@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import polars as pl
 import pytest
@@ -15,7 +17,7 @@ from standfast.errors import ArgumentError
 from standfast.metrics import CEval, CEvalPlot, NearAffinity
 from standfast.metrics.c_eval import empty_distortion, fixed_features
 from standfast.metrics.c_eval.fixed_distortion import Distortions, DistortionSearch
-from standfast.report.presentation.c_eval.c_eval import _find_quartiles, compare_settings
+from standfast.report.presentation.estimates import make_median_line
 from standfast.results import presentation_of
 
 FEATURES = 12
@@ -208,9 +210,8 @@ def test_nothing_found_is_a_lower_end(digits: Tensor) -> None:
     frame = result.frame()
     assert frame["bound"].to_list() == frame["censored"].to_list() == [True] * 3
     assert (frame["low"].to_list(), frame["high"].to_list()) == ([1.0] * 3, [np.inf] * 3)
-    notes = " ".join(presentation_of(CEval.name).remarks(frame, CEval().options()))
-    assert "no change found: 3 of 3" in notes
-    assert "median c 0" not in notes
+    (missed,) = presentation_of(CEval.name).details(frame, CEval().options())
+    assert (missed.value, missed.total) == (3, 3)
     near = NearAffinity((0.3,), "fmn:steps=5,second=5,polish=2,scatter=8")(classifier, explainer, digits[:3])
     assert near.censored.all()
     assert not near.c_found.any()
@@ -256,23 +257,27 @@ def test_the_bound_of_what_is_not_found_has_a_limit_too(
 def test_a_bound_in_a_median_is_told() -> None:
     """Of three values the largest is unknown: a median stays; of two unknown ones it becomes a bound."""
     frame = pl.DataFrame({"c": [1.0, 2.0, 0.5], "c_empty": [0.5] * 3, "found": [True, True, False]})
-    notes = presentation_of(CEval.name).remarks(frame, CEval().options())
-    assert notes[0] == "median c at least 1.000, c(empty) 0.500"
-    notes = presentation_of(CEval.name).remarks(frame.with_columns(found=pl.lit(True)), CEval().options())
-    assert notes[0] == "median c 1.000, c(empty) 0.500"
-    for gaps, words in (([0.1, 0.3, None], "is 20.0% worse"), ([0.1, None, None], "found no change")):
-        notes = presentation_of(CEval.name).remarks(frame.with_columns(search_gap=pl.Series(gaps)), CEval().options())
-        assert f"the second best search {words} (median)" in notes
+    details = {each.label: each.value for each in presentation_of(CEval.name).details(frame, CEval().options())}
+    assert details == {"no change found, so only a bound": 1, "median c, at least": 1.0, "median c(empty)": 0.5}
+    known = frame.with_columns(found=pl.lit(True))
+    details = {each.label: each.value for each in presentation_of(CEval.name).details(known, CEval().options())}
+    assert details == {"median c": 1.0, "median c(empty)": 0.5}
+    for gaps, expected in (([0.1, 0.3, None], 20.0), ([0.1, None, None], math.inf)):
+        *_, gap = presentation_of(CEval.name).details(frame.with_columns(search_gap=pl.Series(gaps)), CEval().options())
+        assert gap.value == pytest.approx(expected)  # without a number, another search found no change
 
 
 def test_a_curve_goes_on_where_the_median_is_known() -> None:
     """Of three samples the largest is unknown: the median is the second one, although the next value is infinite."""
-    ratios = np.array([[1.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
-    found = np.array([[True, True], [True, True], [True, False]])
-    quartiles = _find_quartiles(np.where(found, ratios, np.inf))
-    assert quartiles.tolist() == [[1.5, 2.0], [2.0, 3.0], [3.0, np.inf]]
+    least = np.array([[1.0, 1.0, 1.0], [2.0, 3.0, 3.0], [4.0, 5.0, 5.0]])
+    most = np.where([[True, True, False], [True, True, True], [True, False, False]], least, np.inf)
+    line = make_median_line("a", np.arange(3), least, most)
+    np.testing.assert_array_equal(line.y, [2.0, 3.0, np.nan])
+    np.testing.assert_array_equal(line.low, [1.5, 2.0, 2.0])
+    np.testing.assert_array_equal(line.high, [3.0, np.inf, np.inf])
     known = np.random.default_rng(0).normal(size=(24, 3))
-    assert np.allclose(_find_quartiles(known), np.quantile(known, [0.25, 0.5, 0.75], axis=0))
+    line = make_median_line("a", np.arange(3), known)
+    assert np.allclose([line.low, line.y, line.high], np.quantile(known, [0.25, 0.5, 0.75], axis=0))
 
 
 def test_at_least_one_place_stays_free(lenet: standfast.Model, digits: Tensor) -> None:
@@ -337,26 +342,6 @@ def test_knees() -> None:
     assert find_knee([0, 1], [0.0, 1.0]) is None
     with pytest.raises(ArgumentError, match="x: expected increasing numbers"):
         find_knee([0, 0, 1], [0.0, 1.0, 2.0])
-
-
-def test_which_setting_is_enough() -> None:
-    """100 samples are worse than 1000, 1000 as good as 4000."""
-    generator = np.random.default_rng(0)
-    sizes, base = np.array([0.1, 0.2, 0.3]), 2 + generator.random((40, 3))
-    known = np.ones((40, 3), dtype=bool)
-    curves = {
-        "LIME 100": (sizes, base - 0.5, known),
-        "LIME 1000": (sizes, base + 0.01 * generator.normal(size=(40, 3)), known),
-        "LIME 4000": (sizes, base, known),
-        "saliency": (sizes, base, known),
-    }
-    assert compare_settings(curves) == ["LIME: more than 1000 gains nothing."]
-    partly = known.copy()
-    partly[3, 2] = False  # at the last size one value is a bound, which may not count, however large it is
-    curves["LIME 4000"] = (sizes, base + np.array([0.0, 0.0, 99.0]), partly)
-    assert compare_settings(curves) == ["LIME: more than 1000 gains nothing."]
-    curves["LIME 4000"] = (sizes, base + 1, known)
-    assert compare_settings(curves) == ["LIME: 4000 still gains."]
 
 
 def test_bad_options_are_named() -> None:

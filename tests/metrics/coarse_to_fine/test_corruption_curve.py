@@ -346,8 +346,9 @@ def test_noise_is_clipped_to_the_bounds_and_that_is_told() -> None:
     wide = standard(model((1, 6, 7)), "saliency", x)
     assert wide.clipped.tolist() == [0, 0, 0]
     assert CorruptionCurve(replacement="constant")(network, "saliency", x).clipped.tolist() == [0, 0, 0]
-    notes = presentation_of(CorruptionCurve.name).remarks(found.frame(), CorruptionCurve().options())
-    assert any(note.startswith("replacements clipped to the bounds: 6") for note in notes)
+    details = presentation_of(CorruptionCurve.name).details(found.frame(), CorruptionCurve().options())
+    (clipped,) = (each.value for each in details if "clipped" in each.label)
+    assert 60 < clipped < 70
 
 
 def test_noise_has_the_scale_of_each_channels_bounds() -> None:
@@ -448,8 +449,8 @@ def test_no_positive_relevance_is_flagged_and_counts_as_no_drop() -> None:
     assert nothing.auc_top == nothing.auc_bottom == 0
     assert nothing.skewness.tolist() == [0] * 11
     assert nothing.summary(resamples=9).flat.all()
-    notes = presentation_of(CorruptionCurve.name).remarks(found.frame(), CorruptionCurve().options())
-    assert "maps without positive relevance, which count with a drop of 0: 2 of 4" in notes
+    *_, without = presentation_of(CorruptionCurve.name).details(found.frame(), CorruptionCurve().options())
+    assert (without.value, without.total) == (2, 4)
 
 
 def test_what_is_skipped_or_not_finite() -> None:

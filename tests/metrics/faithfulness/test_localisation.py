@@ -132,9 +132,8 @@ def test_maps_that_name_nothing_are_flagged_and_count_with_zero() -> None:
     assert result.mass_accuracy.tolist() == pytest.approx([0, 0, 1 / 3])
     assert result.rank_accuracy.tolist() == [0, 0, 1]
     assert result.pointing_hit.tolist() == [False, False, True]
-    notes = presentation_of(RelevanceLocalisation.name).remarks(result.frame(), {})
-    assert "maps without positive relevance, which count with 0: 2 of 3" in notes
-    assert "most relevant position inside: 1 of 3" in notes
+    details = presentation_of(RelevanceLocalisation.name).details(result.frame(), {})
+    assert [(each.value, each.total) for each in details if each.total] == [(1, 3), (2, 3)]  # hits; without any
 
 
 def test_masks_that_tell_nothing_are_degenerate() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 from report_builder import BALL, COMMON, base
 
 from standfast.metrics.base import metrics
-from standfast.results import MetricResults, Presentation, presentation_of
+from standfast.report.words import collect_facts, words_of
+from standfast.results import MetricResults, presentation_of
 from standfast.results.formatting import format_odds
 
 
@@ -31,7 +33,14 @@ def make_view(
 
 
 def verdict(metric: str, options: Mapping[str, Any], columns: Mapping[str, Mapping[str, Sequence[Any]]]) -> str:
-    return presentation_of(metric).verdict(make_view(metric, options, columns))
+    return say("verdict", make_view(metric, options, columns))
+
+
+def say(macro: str, view: MetricResults) -> str:
+    """A sentence of a metric about a view."""
+    presentation = presentation_of(view.metric)
+    said: str = getattr(words_of(presentation), macro)(collect_facts(presentation, view))
+    return said
 
 
 def worst(values: Sequence[float], hits: int, found: int | None = None, **more: Sequence[Any]) -> dict[str, Any]:
@@ -46,22 +55,42 @@ def worst(values: Sequence[float], hits: int, found: int | None = None, **more: 
 CHANGED = {**COMMON, "event": "changed_explanation", "threshold": 0.4}
 
 
+@pytest.mark.parametrize("controls", [[], ["random"]])
+@pytest.mark.parametrize("names", [["<i>a</i>"], ["<i>a</i>", "b"], ["<i>a</i>", "b", "c", "d", "e"]])
 @pytest.mark.parametrize("name", metrics.names())
-def test_every_metric_asks_and_answers(name: str) -> None:
+def test_every_metric_asks_and_answers(name: str, names: list[str], controls: list[str]) -> None:
     options = metrics[name].example().options()
-    found = presentation_of(name)
-    assert type(found).question is not Presentation.question
-    assert found.question(options).endswith("?")
+    words = words_of(presentation_of(name))
+    assert words.question(options).endswith("?")
+    assert "<i>" not in words.guide(options)
+    assert all(isinstance(meaning, str) for meaning in words.terms.values())
     rng = np.random.default_rng(0)
-    columns = {each: {"value": (rng.normal(size=6) - 2).tolist(), **_events(6)} for each in ("one", "two", "three")}
-    text = verdict(name, options, columns)
-    assert text.endswith(".")
-    assert len(text) < 330
-    assert "nan" not in text
+    columns = {each: {"value": (rng.normal(size=6) - 2).tolist(), **_events(6)} for each in [*names, *controls]}
+    view = make_view(name, options, columns)
+    for macro in ("verdict", "caution", "remark"):
+        text = say(macro, view)
+        assert len(text) < 400
+        assert not set(text) & set("{}")
+        assert "nan" not in text
+        assert "&lt;" not in text  # plain text, which the page escapes
     assert verdict(name, options, {}) == ""  # no rows, no answer
-    skipped = make_view(name, options, columns)
-    frame = skipped.frame.with_columns(status=pl.lit("degenerate"))
-    assert found.verdict(MetricResults(**{**vars(skipped), "frame": frame})) == ""
+    frame = view.frame.with_columns(status=pl.lit("degenerate"))
+    assert say("verdict", dataclasses.replace(view, frame=frame)) == ""
+
+
+@pytest.mark.parametrize("event", ["changed_explanation", "changed_class", "misclassification"])
+@pytest.mark.parametrize("place", [BALL, {"transformation": "Rotation", "degrees": [-10, 10]}])
+@pytest.mark.parametrize("metric", ["worst_case", "misinterpretation_probability"])
+def test_sentences_exist_for_every_event(metric: str, event: str, place: Mapping[str, Any]) -> None:
+    options = {**COMMON, "event": event, "threshold": None, "neighbourhood": place}
+    words = words_of(presentation_of(metric))
+    assert words.question(options).endswith("?")
+    assert words.guide(options).count("<dt>") == words.guide(options).count("</dd>") > 3
+    bounds = {"a": worst([-2.0] * 3, 1, bound=[True] * 3), "b": worst([-3.0] * 3, 0, bound=[False] * 3)}
+    view = make_view(metric, options, bounds)
+    assert say("verdict", view).endswith(".")
+    counted = "3 of 6 values are only bounds." if metric == "misinterpretation_probability" else ""
+    assert say("remark", view) == counted
 
 
 def _events(n: int) -> dict[str, list[Any]]:
@@ -69,12 +98,29 @@ def _events(n: int) -> dict[str, list[Any]]:
 
 
 def test_a_worst_case_counts_samples() -> None:
-    columns = {"a": worst([0.1, 0.2, 0.9], 2), "b": worst([0.7, 0.8, 0.9], 0), "c": worst([0.6, 0.5, 0.9], 0)}
-    assert "on 2 of 3 samples" in verdict("worst_case", CHANGED, columns)
-    lost = {"a": worst([0.1, 0.9, math.nan], 1, 2)}  # no input of the last one's class was found, so it does not count
-    assert "on 1 of 2 samples" in verdict("worst_case", CHANGED, lost)
-    kept = verdict("worst_case", CHANGED, {"b": columns["b"], "c": columns["c"]})
-    assert [number in kept for number in ("0.800", "0.600")] == [True, True]  # medians
+    """Against a count by hand: of the samples with an input that keeps the class, those that were misinterpreted."""
+    lost = worst([0.1, 0.9, math.nan], 1, 2)  # no input of the last one's class was found, so it does not count
+    columns = {"a": worst([0.1, 0.2, 0.9], 2), "b": worst([0.7, 0.8, 0.9], 0), "c": lost}
+    ranked = presentation_of("worst_case").headline(make_view("worst_case", CHANGED, columns))
+    assert ranked is not None
+    assert [(group.names, group.value, group.text) for group in ranked] == [
+        (("b",), 0.0, "0 of 3"),
+        (("c",), 0.5, "1 of 2"),
+        (("a",), 2 / 3, "2 of 3"),
+    ]
+    kept = {"b": columns["b"], "c": worst([0.6, 0.5, 0.9], 0)}
+    text = verdict("worst_case", CHANGED, kept)  # the counts are the same, so the medians are said
+    assert [number in text for number in ("0 of 3", "0.800", "0.600")] == [True, True, True]
+
+
+def test_few_changed_classes_are_no_headline() -> None:
+    options = {**CHANGED, "event": "changed_class"}
+    columns = {"a": worst([0.1] * 6, 1, 6), "b": worst([0.7] * 6, 0, 2)}
+    view = make_view("worst_case", options, columns)
+    ranked = presentation_of("worst_case").headline(view)
+    assert ranked is not None
+    assert [(group.names, group.text) for group in ranked] == [(("a",), "1 of 6")]
+    assert "b 2 of 6" in say("remark", view)
 
 
 def test_a_weaker_search_is_said() -> None:
@@ -83,13 +129,16 @@ def test_a_weaker_search_is_said() -> None:
         "b": worst([0.7, 0.8], 0, followed_gradients=[False, False]),
     }
     auto = make_view("worst_case", {**CHANGED, "search": "auto"}, columns)
-    assert presentation_of("worst_case").comparability_warning(auto).startswith("b met a weaker search")
-    assert "b cannot be differentiated" in presentation_of("worst_case").contradictions(auto, [])[0]
+    assert "b: a weaker search" in say("caution", auto)
+    (found,) = presentation_of("worst_case").contradictions(auto, [])
+    assert found.kind == "unfair"
+    assert found.facts["explainers"] == ["b"]
+    assert "b" in words_of(presentation_of("worst_case")).say(found.macro, found.facts)
     block = make_view("worst_case", {**CHANGED, "search": "block"}, columns)
-    assert presentation_of("worst_case").comparability_warning(block) == ""
+    assert say("caution", block) == ""
     # a control is no candidate, so nothing is unfair
     control = make_view("worst_case", {**CHANGED, "search": "auto"}, {"a": columns["a"], "random": columns["b"]})
-    assert presentation_of("worst_case").comparability_warning(control) == ""
+    assert say("caution", control) == ""
     assert presentation_of("worst_case").contradictions(control, []) == []
 
 
@@ -100,9 +149,9 @@ def test_a_probability_is_one_in_so_many_and_a_bound_is_at_most() -> None:
     beyond = {"value": [-2.0, -6.9, -20.0], "bound": [False, False, True]}  # the median is known: 20 is on its far side
     name = "misinterpretation_probability"
     said = verdict(name, options, {"a": sure, "b": bound})
-    assert "in 1 of 20 draws" in said
-    assert "in at most 1 of 990 draws" in said
-    assert "in 1 of 990 draws" in verdict(name, options, {"a": sure, "b": beyond})
+    assert "a (1 in 20)" in said
+    assert "b (at most 1 in 990)" in said
+    assert "b (1 in 990)" in verdict(name, options, {"a": sure, "b": beyond})
 
 
 def test_odds_are_those_of_the_logarithm() -> None:

@@ -41,7 +41,7 @@ from standfast.algorithms.distortion.decoupled_direction import DecoupledDirecti
 from standfast.algorithms.distortion.geometry import dual_norm_of, nearest_on_plane, norm_of, row_sums, shrink
 from standfast.algorithms.distortion.space import DIRECTIONS, MANY, FreeSpace, Nearest
 from standfast.errors import check, check_integer
-from standfast.tensors import Streams
+from standfast.tensors import Streams, send
 
 _TOGETHER = 9  # how many classes are linearised together
 _BETWEEN = 8  # how many points of an input are evaluated together
@@ -127,7 +127,8 @@ class FastMinimumNorm(Attack):
         rows = space.rows
         together = max(_TOGETHER, count)
         for first in range(0, order.shape[1], together):
-            rows = rows[(least[rows, first] < distance[rows, 0]) | distance[rows, 0].isinf()]
+            if first:
+                rows = rows[(least[rows, first] < distance[rows, 0]) | distance[rows, 0].isinf()]
             if not len(rows):
                 break
             rivals = order[rows, first : first + together]
@@ -157,12 +158,13 @@ class FastMinimumNorm(Attack):
 
     def _scatter(self, space: FreeSpace, nearest: Nearest, streams: Streams) -> None:
         """Where nothing was found: stage 2 again, from the nearest of some points of the box that changes the class."""
-        rows = (~nearest.found).nonzero().flatten()
-        if not self.scatter or not len(rows):
+        missing = [row for row, found in enumerate(nearest.found.tolist()) if not found]
+        if not self.scatter or not missing:
             return
+        rows = send(missing, space.rows.device)
         x, wide = space.x[rows], (10 * nearest.searched[rows].clamp(min=1.0))[:, None]
         low, high = torch.maximum(space.lower[rows], x - wide), torch.minimum(space.upper[rows], x + wide)
-        own = streams.select(rows.tolist())
+        own = streams.select(missing)
         for done in range(0, self.scatter, _BETWEEN):
             share = own.uniform((min(_BETWEEN, self.scatter - done), x.shape[1]), x.dtype)
             share[:, ::2] = share[:, ::2].round()  # corners

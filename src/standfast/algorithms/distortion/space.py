@@ -210,8 +210,9 @@ class Nearest:
         first = torch.full_like(self.space.rows, len(rows)).scatter_reduce_(
             0, rows, torch.where(chosen, place, len(rows)), "amin"
         )
-        better = (first < len(rows)).nonzero().flatten()
-        self.points[better], self.distortion[better] = points[first[better]], size[first[better]]
+        better, first = first < len(rows), first.clamp(max=len(rows) - 1)
+        self.points = torch.where(better[:, None], points[first], self.points)
+        self.distortion = torch.where(better, size[first], self.distortion)
         return size, flips
 
     def evaluate(self, points: Tensor, rows: Tensor) -> None:

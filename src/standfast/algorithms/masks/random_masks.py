@@ -32,7 +32,7 @@ from standfast.algorithms.masks.resampling import (
     top_agreement,
 )
 from standfast.errors import check, check_integer
-from standfast.tensors import Streams
+from standfast.tensors import Streams, is_on_host, send
 
 _LUCK = 1.2  # how much nearer than the tolerance the ends must be
 _ESTIMATORS = ("centred", "paper")
@@ -237,6 +237,11 @@ class _Run:
         self.sizes, self.estimator = sizes, estimator
         self.device = prediction.device
         self.used = valid.sum(1)
+        # one answer for all problems: whether it has all masks, and then all features can be told apart
+        kept, places = masks.sum(-2), torch.arange(masks.shape[-1], device=self.device)
+        known = ((kept > 0) & (kept < masks.shape[-2])) | (places >= send(sizes, self.device)[:, None])
+        whole = valid.all(1)
+        self.whole, self.identifiable = torch.stack([whole, whole & known.all(1)]).tolist()
         self.rho, self.top1, self.top3, self.p_value = (self._full(value) for value in (0.0, math.nan, math.nan, 1.0))
         self.rho_paper = self._full(0.0)
         self.degenerate = torch.ones(len(valid), dtype=torch.bool, device=self.device)
@@ -250,7 +255,7 @@ class _Run:
         """The problem of a row, with all its features and the weights as they are."""
         valid, masks = self.valid[row], self.masks if self.masks.ndim == 2 else self.masks[row]
         own, prediction, explanation = masks[:, : self.sizes[row]], self.prediction[row], self.explanation[row]
-        if not bool(valid.all()):
+        if not self.whole[row]:
             own, prediction, explanation = own[valid], prediction[valid], explanation[valid]
         return WeightedMasks.of(own, prediction, explanation)
 
@@ -262,26 +267,26 @@ class _Run:
             self.rho_paper[row] = rank_correlation(*problem.ranks)[0]
             chosen: slice | Tensor = slice(None)
             if self.estimator == "centred":
-                identifiable = problem.find_identifiable()
-                chosen = chosen if bool(identifiable.all()) else identifiable
+                chosen = chosen if self.identifiable[row] else problem.find_identifiable()
                 problem = problem.centre(chosen)
             for whole, own in zip(self.sensitivity, problem.sensitivities, strict=True):
                 whole[row, :size] = 0.0
                 whole[row, :size][chosen] = own
             p, q = problem.ranks
-            if not (p.any() and q.any()):
+            self.degenerate[row] = degenerate = ~(p.any() & q.any())
+            if is_on_host(degenerate) and bool(degenerate):
                 continue
-            self.degenerate[row] = False
             self.rho[row] = rank_correlation(p, q)[0]
-            self.top1[row], self.top3[row] = top_agreement(p, q, 1)[0], top_agreement(p, q, 3)[0]
+            for found, k in ((self.top1, 1), (self.top3, 3)):
+                found[row] = torch.where(degenerate, torch.nan, top_agreement(p, q, k)[0])
             if permuted or resampled:
                 masks = len(problem.masks)
                 chance = streams.select([row]).uniform((masks,), torch.float64)
-                shuffled = problem.reorder(order_rows(chance)[0].to(self.device))
+                shuffled = problem.reorder(send(order_rows(chance)[0], self.device))
                 if permuted:
-                    null[row] = permuted_rho(shuffled, draw_orders(permuted, masks).to(self.device), permuted)
+                    null[row] = permuted_rho(shuffled, send(draw_orders(permuted, masks), self.device), permuted)
                 if resampled:
-                    spread[row] = resampled_rho(shuffled, draw_counts(resampled, masks).to(self.device), resampled)
+                    spread[row] = resampled_rho(shuffled, send(draw_counts(resampled, masks), self.device), resampled)
         self._judge(null, spread)
 
     def _judge(self, null: Tensor, spread: Tensor) -> None:
@@ -290,11 +295,11 @@ class _Run:
         if not null.shape[1]:
             self.p_value[rows] = math.nan
         else:
-            reached = (null >= self.rho[:, None]).sum(1)[rows]
-            self.p_value[rows] = (1 + reached.to(torch.float64)) / (1 + null.shape[1])
-            self.band[rows] = quantiles(null[rows])
+            reached = (null >= self.rho[:, None]).sum(1)
+            self.p_value = torch.where(rows, (1 + reached.to(torch.float64)) / (1 + null.shape[1]), self.p_value)
+            self.band = torch.where(rows[:, None], quantiles(null), self.band)
         if spread.shape[1]:
-            self.interval[rows] = population_interval(self.rho[rows], spread[rows])
+            self.interval = torch.where(rows[:, None], population_interval(self.rho, spread), self.interval)
 
     def result(self) -> Consistency:
         return Consistency(

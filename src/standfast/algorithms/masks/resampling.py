@@ -18,6 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from standfast.tensors import count_at_once, holds_everywhere, is_on_host, send
+
 Estimator = Literal["centred", "paper"]
 
 CHUNK_ELEMENTS = 1 << 17  # numbers transformed at a time, and sensitivities ranked: as many as fit into a cache
@@ -38,14 +40,14 @@ class WeightedMasks:
     masks: Tensor
     prediction: Tensor
     explanation: Tensor
-    grid: tuple[float, float]
+    grid: tuple[Tensor, Tensor]
     centred: bool = False
 
     @classmethod
     def of(cls, masks: Tensor, prediction: Tensor, explanation: Tensor) -> WeightedMasks:
         """The problem of finite weights `(K,)`, as the published sums take them."""
         weights = prediction.to(torch.float64), explanation.to(torch.float64)
-        grid = [_GRID * float(w.abs().sum()) for w in weights]
+        grid = [_GRID * w.abs().sum() for w in weights]
         return cls(masks.to(torch.float64), *weights, (grid[0], grid[1]))
 
     def find_identifiable(self) -> Tensor:
@@ -84,12 +86,12 @@ class WeightedMasks:
 
     def split_columns(self, copies: int) -> Iterator[Tensor]:
         """The masks of some features at a time, less their average, `(c, K)`; `copies` of them fit into a cache."""
-        size = max(1, CHUNK_ELEMENTS // (copies * len(self.masks)))
+        size = max(1, count_at_once(CHUNK_ELEMENTS, self.masks) // (copies * len(self.masks)))
         for masks, average in zip(torch.split(self.masks, size, 1), torch.split(self.average, size), strict=True):
             yield masks.T.contiguous().sub_(average[:, None])
 
 
-def doubled_ranks(values: Tensor, grid: float) -> Tensor:
+def doubled_ranks(values: Tensor, grid: float | Tensor) -> Tensor:
     """Twice the centred average rank of each value in its row; `(N, m)` in float64, whole numbers that sum to 0.
 
     Values that agree after rounding to multiples of `grid` share their average rank. O(m log m) a row.
@@ -97,12 +99,13 @@ def doubled_ranks(values: Tensor, grid: float) -> Tensor:
     >>> doubled_ranks(torch.tensor([[0.3, 0.1, 0.1 + 1e-9]]), grid=1e-6)
     tensor([[ 2., -1., -1.]], dtype=torch.float64)
     """
-    values = (values / grid).round() + 0.0 if grid > 0 else torch.zeros_like(values)  # -0.0 and 0.0 are a tie
+    grid = grid if isinstance(grid, Tensor) else values.new_full((), grid)
+    values = torch.where(grid > 0, (values / grid).round() + 0.0, 0.0)  # -0.0 and 0.0 are a tie
     order = order_rows(values)  # ties share a rank, so any order will do
     ordered, count = values.gather(1, order), values.shape[1]
     place = torch.arange(count, device=values.device)
     differs = ordered[:, 1:] != ordered[:, :-1]
-    if bool(differs.all()):  # mostly so, and then most of the work is saved
+    if holds_everywhere(differs):  # mostly so, and then most of the work is saved
         ranks = (2 * place - (count - 1)).to(torch.float64).expand_as(order)
         return torch.empty_like(ordered).scatter_(1, order, ranks)
     starts, ends = torch.ones_like(ordered, dtype=torch.bool), torch.ones_like(ordered, dtype=torch.bool)
@@ -115,7 +118,7 @@ def doubled_ranks(values: Tensor, grid: float) -> Tensor:
 
 def order_rows(values: Tensor) -> Tensor:
     """The places of the values of each row `(N, m)` in ascending order; ties in any order."""
-    if values.device.type == "cpu":  # numpy takes a third of the time
+    if is_on_host(values):  # numpy takes a third of the time
         return torch.from_numpy(np.argsort(values.numpy(), axis=1))
     return values.argsort(dim=1)
 
@@ -203,7 +206,7 @@ def permuted_rho(problem: WeightedMasks, orders: Tensor, count: int) -> Tensor:
     """Rho `(count,)` with the explanation weights assigned to the masks in rotations of the orders `(b, K)`."""
     lanes, found = count_lanes(count, len(problem.masks)), []
     shift = problem.explanation.sum() * problem.average
-    for some in torch.split(orders, max(1, CHUNK_ELEMENTS // problem.masks.numel())):
+    for some in torch.split(orders, max(1, count_at_once(CHUNK_ELEMENTS, orders) // problem.masks.numel())):
         turned = problem.explanation[some]
         sums = torch.cat([sum_rotated(columns, turned, lanes) for columns in problem.split_columns(1)], 2)
         ranks = doubled_ranks(sums.flatten(0, 1)[:count] + shift, problem.grid[1])
@@ -220,7 +223,7 @@ def resampled_rho(problem: WeightedMasks, counts: Tensor, count: int) -> Tensor:
     """
     masks, found = len(problem.masks), []
     lanes, weights = count_lanes(count, masks), torch.stack((problem.prediction, problem.explanation))
-    for some in torch.split(counts, max(1, CHUNK_ELEMENTS // problem.masks.numel())):
+    for some in torch.split(counts, max(1, count_at_once(CHUNK_ELEMENTS, counts) // problem.masks.numel())):
         parts = []
         for columns in problem.split_columns(3):
             weighted = torch.stack((columns, columns, columns))
@@ -262,7 +265,7 @@ def population_interval(rho: Tensor, resampled: Tensor) -> Tensor:
     shrinkage = reliability.clamp(min=_RELIABLE).prod(1).sqrt()[:, None]
     half = (ends[:, 1:] - ends[:, :1]) / 2
     corrected = torch.cat([rho[:, None] - half, rho[:, None] + half], dim=1) / shrinkage
-    unknown = torch.tensor([-1.0, 1.0], dtype=ends.dtype, device=ends.device)
+    unknown = send([-1.0, 1.0], ends.device, ends.dtype)
     corrected = torch.where((reliability.amin(1) < _RELIABLE)[:, None], unknown, corrected)
     low, high = torch.minimum(ends[:, 0], corrected[:, 0]), torch.maximum(ends[:, 1], corrected[:, 1])
     return torch.stack([torch.minimum(low, rho), torch.maximum(high, rho)], dim=1).clamp(-1.0, 1.0)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from standfast.errors import ArgumentError, check
 from standfast.statistics.distributions import proportion_interval, t_quantile
+from standfast.tensors import send
 
 Score = Callable[..., Tensor]
 
@@ -50,17 +51,18 @@ class Levels:
         """Whether enough families are left for the level's estimate and its standard error, bool `(L,)`."""
         return (self.families >= FEWEST_FAMILIES) & (self.independent >= FEWEST_INDEPENDENT)
 
+    def interval(self, level: float = 0.95) -> Tensor:
+        """Student's intervals of ln P at the levels, at most 0, `(L, 2)`."""
+        ends = compute_log_interval(self.log_probability, self.std_error, self.degrees, level)
+        return torch.stack(ends, dim=1).clamp(max=0.0)
+
     def bound(self, level: float = 0.95) -> float:
         """An upper limit of ln P: the upper end of the last trusted level's two-sided interval.
 
         The event lies within every level, so P is at most the probability of each.
         """
         trusted = self.trusted.nonzero()[:, 0]
-        if not len(trusted):
-            return 0.0
-        last = trusted[-1:]
-        _, high = compute_log_interval(self.log_probability[last], self.std_error[last], self.degrees[last], level)
-        return min(0.0, float(high))
+        return float(self.interval(level)[trusted[-1], 1]) if len(trusted) else 0.0
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ class RareEventEstimate:
         if self.hits is not None and self.samples is not None:
             return clopper_pearson(self.hits, self.samples, level)
         low, high = compute_log_interval(self.log_probability, self.own_error, self.degrees, level)
-        bounds = torch.tensor([run.bound(level) for run in self.levels], dtype=torch.float64, device=low.device)
+        bounds = send([run.bound(level) for run in self.levels], low.device, torch.float64)
         low, high = torch.where(self.censored, -torch.inf, low), torch.where(self.censored, bounds, high)
         high = torch.where(self.resolved, high, torch.maximum(high, bounds))
         found = torch.stack([low, high.clamp(max=0.0)], dim=1)
@@ -182,7 +184,7 @@ def compute_log_interval(logarithm: Tensor, error: Tensor, degrees: Tensor, leve
     (-10.466, -7.284)
     """
     quantiles = [t_quantile(0.5 + level / 2, number) for number in degrees.tolist()]
-    width = torch.tensor(quantiles, dtype=torch.float64, device=error.device) * error
+    width = send(quantiles, error.device, torch.float64) * error
     middle = logarithm + error**2 / 2
     return middle - width, middle + width
 
@@ -190,7 +192,7 @@ def compute_log_interval(logarithm: Tensor, error: Tensor, degrees: Tensor, leve
 def clopper_pearson(hits: Tensor, samples: int, level: float) -> Tensor:
     """Exact interval for ln of a proportion; `(P, 2)`. See `proportion_interval`."""
     ends = [proportion_interval(k, samples, level) for k in hits.tolist()]
-    return torch.tensor(ends, dtype=torch.float64, device=hits.device).view(-1, 2).log()
+    return send(ends, hits.device, torch.float64).view(-1, 2).log()
 
 
 def as_columns(values: Tensor, rows: int) -> Tensor:

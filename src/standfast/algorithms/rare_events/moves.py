@@ -55,7 +55,8 @@ class Moves:
 
     def __init__(self, state: Tensor, kinds: int, size: float, largest: Tensor | float) -> None:
         self.size = torch.full((len(state),), size, device=state.device)
-        self.largest = torch.as_tensor(largest, device=state.device).to(self.size.dtype).expand(len(state))
+        most = largest if isinstance(largest, Tensor) else self.size.new_full((), largest)
+        self.largest = most.to(self.size.dtype).expand(len(state))
         self.kinds, self.kind = kinds, kinds - 1
         self.begin_level(state)
 

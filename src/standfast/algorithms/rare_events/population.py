@@ -8,11 +8,12 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from standfast.algorithms.rare_events.estimate import Score, as_columns
 from standfast.algorithms.rare_events.moves import GaussianMoves, Moves, RandomWalk
 from standfast.algorithms.rare_events.priors import Prior
-from standfast.tensors import Streams, broadcast_rows
+from standfast.tensors import Streams, broadcast_rows, count_at_once, send
 
 Proposal = Literal["gaussian", "random_walk"]
 
@@ -77,17 +78,17 @@ class Population:
         """The inputs of these particles."""
         return state if self.proposal == "random_walk" else self.prior.from_gaussian(state)
 
-    def point(self, row: int, particle: int) -> Tensor:
-        """The input of one particle of one problem."""
-        state = self.state[row : row + 1, particle : particle + 1]
-        return (state if self.proposal == "random_walk" else self.prior.select([row]).from_gaussian(state))[0, 0]
+    def select_points(self, rows: Tensor, particles: Tensor) -> Tensor:
+        """The inputs `(k, *shape)` of k particles of the problems with these numbers, `(k,)` each."""
+        state = self.state[rows, particles][:, None]
+        return (state if self.proposal == "random_walk" else self.prior.select(rows).from_gaussian(state))[:, 0]
 
     def keep(self, rows: list[int]) -> None:
         """Keep these problems only."""
         if len(rows) == len(self):
             return
         self.prior, self.streams = self.prior.select(rows), self.streams.select(rows)
-        index = torch.tensor(rows, device=self.problems.device, dtype=torch.int64)
+        index = send(rows, self.problems.device, torch.int64)
         self.problems, self.state, self.scores = self.problems[index], self.state[index], self.scores[index]
         if self.weight is not None:
             self.weight = self.weight[index]
@@ -95,9 +96,9 @@ class Population:
 
     def refill(self, survivors: Sequence[Tensor], count: int) -> Tensor:
         """`count` particles from each problem's `survivors`, bool `(n,)`: these and random copies; the parents."""
-        alive = [above.nonzero()[:, 0].to(self.state.device) for above in survivors]
-        picks = self.streams.refill([len(a) for a in alive], count)
-        parents = torch.stack([survivor[pick] for survivor, pick in zip(alive, picks, strict=True)])
+        alive = [above.nonzero()[:, 0] for above in survivors]
+        picks = torch.stack(self.streams.refill([len(a) for a in alive], count))
+        parents = send(pad_sequence(alive, batch_first=True), picks.device).gather(1, picks)
         rows = torch.arange(len(alive), device=parents.device)[:, None]
         self.state, self.scores = take_particles(self.state, parents), self.scores[rows, parents]
         if self.weight is not None:
@@ -155,7 +156,7 @@ class Population:
 
     def _chunks(self, count: int) -> list[slice]:
         """The particles, in parts whose size depends on the features only: a problem's bits depend on it."""
-        size = max(1, CHUNK_ELEMENTS // math.prod(self.prior.shape))
+        size = max(1, count_at_once(CHUNK_ELEMENTS, self.prior.device) // math.prod(self.prior.shape))
         return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
@@ -178,7 +179,7 @@ def take_particles(state: Tensor, parents: Tensor) -> Tensor:
     same = parents.shape[1] == state.shape[1]
     out = state if same else state.new_empty((*parents.shape, *state.shape[2:]))
     before, after = state.flatten(2), out.flatten(2)
-    features = max(1, CHUNK_ELEMENTS // max(parents.shape[1], state.shape[1]))
+    features = max(1, count_at_once(CHUNK_ELEMENTS, state) // max(parents.shape[1], state.shape[1]))
     for start in range(0, before.shape[2], features):
         part = slice(start, start + features)
         after[:, :, part] = before[:, :, part][rows, parents]

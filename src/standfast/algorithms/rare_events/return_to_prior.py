@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from standfast.algorithms.rare_events.population import Population, is_within
+from standfast.tensors import send
 
 Level = tuple[int, float]  # the column of the score, and its threshold
 
@@ -107,6 +108,6 @@ def join_groups(estimates: Sequence[tuple[Tensor, Tensor]], alike: Tensor) -> tu
 
 def _as_columns(levels: Sequence[Level], device: torch.device) -> tuple[Tensor, Tensor]:
     """Stages and values, each `(P, 1)`."""
-    stage = torch.tensor([level[0] for level in levels], device=device)
-    value = torch.tensor([level[1] for level in levels], device=device, dtype=torch.float64)
+    stage = send([level[0] for level in levels], device)
+    value = send([level[1] for level in levels], device, torch.float64)
     return stage[:, None], value[:, None]

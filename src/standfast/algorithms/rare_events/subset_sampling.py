@@ -44,7 +44,7 @@ from standfast.algorithms.rare_events.priors import Prior
 from standfast.algorithms.rare_events.return_to_prior import estimate_from_event, join_groups
 from standfast.algorithms.rare_events.witnesses import SHRINKING, shrink_witnesses
 from standfast.errors import check, check_integer
-from standfast.tensors import draw_seed
+from standfast.tensors import draw_seed, send
 
 _STATE_ELEMENTS = 1 << 26  # numbers in the particles of one group of problems: a quarter of a gigabyte
 _MOST_LEVELS = 1000
@@ -148,7 +148,7 @@ def subset_simulation(
             def gather(places: list[int], own_seed: int, rows: Tensor = rows) -> Population:
                 chosen = rows[places]
                 part, device = prior.select(chosen), prior.device
-                return Population(score, part, chosen.to(device), part.streams(own_seed), proposal, indexed)
+                return Population(score, part, send(chosen, device), part.streams(own_seed), proposal, indexed)
 
             everyone = gather(list(range(len(rows))), seed + number)
             run = _Run(everyone, sizes, moves, quantile, floor, limits, back)
@@ -230,6 +230,9 @@ class _Run:
         self.out_of_budget = torch.zeros(total, dtype=torch.bool)
         self.from_event = from_event
         self.within: dict[int, Tensor] = {}  # if so: a few particles in the event, by the problem's place
+        # what the host does not need before the next level, or before the end, so that it does not wait for it
+        self.moved: Tensor | None = None
+        self.parents: list[tuple[list[int], Tensor]] = []
         population.draw(sizes[0])
         self.extreme = population.points(population.state[:, :1])[:, 0].clone()
 
@@ -244,6 +247,7 @@ class _Run:
             self._raise_levels()
             if self.active:
                 self._move()
+        self._record_parents()
         levels, degrees = zip(*(h.levels() for h in self.histories), strict=True)
         last = torch.stack([level.log_probability[-1] for level in levels])
         error = torch.stack([level.std_error[-1] for level in levels])
@@ -253,29 +257,29 @@ class _Run:
         accepted = [[a for a in h.acceptance if not math.isnan(a)] for h in self.histories]
         device = self.extreme.device
         return RareEventEstimate(
-            log_probability=torch.where(self.censored, bound, last).to(device),
-            own_error=torch.where(self.censored, torch.nan, error).to(device),
-            censored=self.censored.to(device),
-            resolved=(trusted & ~self.out_of_budget & ~self.stalled).to(device),
-            stalled=self.stalled.to(device),
-            acceptance=torch.tensor([sum(a) / len(a) if a else math.nan for a in accepted], device=device),
-            model_evaluations=self.evaluations.to(device),
+            log_probability=send(torch.where(self.censored, bound, last), device),
+            own_error=send(torch.where(self.censored, torch.nan, error), device),
+            censored=send(self.censored, device),
+            resolved=send(trusted & ~self.out_of_budget & ~self.stalled, device),
+            stalled=send(self.stalled, device),
+            acceptance=send([sum(a) / len(a) if a else math.nan for a in accepted], device),
+            model_evaluations=send(self.evaluations, device),
             levels=levels,
             extreme=self.extreme,
-            degrees=torch.tensor(degrees, device=device, dtype=torch.float64),
+            degrees=send(degrees, device, torch.float64),
         )
 
     def _raise_levels(self) -> None:
         """Set each problem's next level, keep the particles at or above it, and replace the others by copies."""
         population = self.population
-        stages, values = (key.cpu() for key in order_keys(population.scores))  # one copy for all problems
+        stages, values = self._read_keys()
         last = population.scores.shape[2]
+        ended: list[tuple[int, int, int]] = []  # row, place and best particle
         going_on, level_stage, level_value, survivors = [], [], [], []
         keep = min(self.count - 1, max(1, round(self.quantile * self.count)))
         for row, place in enumerate(self.active):
             history = self.histories[place]
-            best = _order(stages[row], values[row])[-1]
-            self.extreme[place] = population.point(row, int(best))
+            ended.append((row, place, int(_order(stages[row], values[row])[-1])))
             level = _next_level(stages[row], values[row], last, keep, not history.stage)
             if level is None or len(history.stage) >= _MOST_LEVELS:
                 self.censored[place] = self.stalled[place] = True
@@ -291,7 +295,7 @@ class _Run:
                 if self.from_event:
                     inside = above.nonzero()[:, 0]
                     few = inside[:: max(1, len(inside) // plan_return(self.sizes[-1], 1, 0)[0])]
-                    self.within[place] = population.state[row][few.to(population.state.device)]
+                    self.within[place] = population.state[row][send(few, population.state.device)]
                 continue
             spent = int(self.evaluations[place]) + self._plan_evaluations()
             below = before + log_ratio < self.floor
@@ -299,20 +303,47 @@ class _Run:
                 self.censored[place] = True
                 self.out_of_budget[place] = not below
                 continue
+            ended.pop()
             going_on.append(row)
             level_stage.append(stage)
             level_value.append(value)
             survivors.append(above)
+        device = population.scores.device
+        if ended:
+            rows, places, best = send(ended, device).T
+            self.extreme[places] = population.select_points(rows, best)
         self.active = [self.active[row] for row in going_on]
         population.keep(going_on)
         if not going_on:
             return
-        device = population.scores.device
-        self.level_stage = torch.tensor(level_stage, device=device)[:, None]
-        self.level_value = torch.tensor(level_value, device=device, dtype=torch.float64)[:, None]
+        self.level_stage = send(level_stage, device)[:, None]
+        self.level_value = send(level_value, device, torch.float64)[:, None]
         self.level += 1
-        for place, own in zip(self.active, population.refill(survivors, self.count).cpu(), strict=True):
-            self.histories[place].parents.append(own)
+        self.parents.append((self.active, population.refill(survivors, self.count)))
+
+    def _read_keys(self) -> tuple[Tensor, Tensor]:
+        """What particles are ordered by, `(P, n)` each, on the host; records what the last moves did.
+
+        One copy for all problems, the only one in a level.
+        """
+        keys = [key.double() for key in order_keys(self.population.scores)]
+        told = torch.cat(keys if self.moved is None else [*keys, self.moved.double().T], dim=1).cpu()
+        count = keys[0].shape[1]
+        if self.moved is not None:
+            for place, (rate, kept) in zip(self.active, told[:, 2 * count :].tolist(), strict=True):
+                self.histories[place].acceptance[-1] = rate
+                self.histories[place].memory[-1] = kept
+        return told[:, :count].long(), told[:, count : 2 * count]
+
+    def _record_parents(self) -> None:
+        """Record the parents of all levels, by one copy."""
+        if not self.parents:
+            return
+        flat = torch.cat([own.flatten() for _, own in self.parents]).cpu()
+        parts = torch.split(flat, [own.numel() for _, own in self.parents])
+        for (places, own), part in zip(self.parents, parts, strict=True):
+            for place, row in zip(places, part.view(own.shape), strict=True):
+                self.histories[place].parents.append(row)
 
     def _plan_evaluations(self) -> int:
         """The evaluations of the next level for each problem."""
@@ -322,11 +353,8 @@ class _Run:
     def _move(self) -> None:
         """`moves` Metropolis steps of every particle within its problem's level."""
         moves = count_moves(self.count, self.sizes[-1], self.moves)
-        rates, memory = self.population.move(moves, self.level_stage, self.level_value).tolist()
+        self.moved = self.population.move(moves, self.level_stage, self.level_value)
         self.evaluations[self.active] += moves * self.count
-        for place, rate, kept in zip(self.active, rates, memory, strict=True):
-            self.histories[place].acceptance[-1] = rate
-            self.histories[place].memory[-1] = kept
 
 
 def _return_to_prior(
@@ -351,7 +379,7 @@ def _return_to_prior(
         alike = torch.ones(len(places), dtype=torch.bool, device=device)
         if witnesses is not None:
             known = shrink_witnesses(gather(places, seed), witnesses[places])
-            alike = torch.tensor([len(points) == 0 for points in known], device=device)
+            alike = send([len(points) == 0 for points in known], device)
             groups.append([points if len(points) else own for own, points in zip(groups[0], known, strict=True)])
         levels = [list(zip(h.stage, h.threshold, strict=True)) for h in (run.histories[p] for p in places)]
         estimates = []
@@ -365,7 +393,7 @@ def _return_to_prior(
         back[places], error[places], seen_from_outside[places] = values, errors, ~alike
         for place in places:
             run.evaluations[place] += spend[place]
-    spent = run.evaluations.to(device)
+    spent = send(run.evaluations, device)
     both = replace(
         found, from_event=back, from_event_error=error, from_witnesses=seen_from_outside, model_evaluations=spent
     )

@@ -60,7 +60,7 @@ from standfast.algorithms.searches.base import (
 )
 from standfast.errors import check, check_integer
 from standfast.neighbourhoods import Region
-from standfast.tensors import Streams, broadcast_rows, raise_power
+from standfast.tensors import Streams, broadcast_rows, is_on_host, raise_power
 
 _MOVES = 5
 _VERTEX, _CENTRE, _SCALE, _NUDGE, _RELAX = range(_MOVES)
@@ -237,13 +237,15 @@ class _Canvas:
         )
         # from inside the box either end; the further one is the likelier
         y = torch.where(at - low < end[..., None] * (high - low), upper, lower)
-        rows = torch.nonzero(move != _VERTEX, as_tuple=True)
-        if len(rows[0]):  # in a box they are few
-            kind, part = move[rows], amount[rows].to(x.dtype)
-            step = torch.where(sign[rows] < 0.5, -1.0, 1.0).to(x.dtype) * raise_power(2.0, -8 * part)
-            now, centre, width = (each.expand(-1, n, -1, -1)[rows] for each in (x, self.centre, upper - lower))
-            y[rows] = _change_inside(kind, now, centre, width, part, step)
-            inside[rows] |= (kind == _RELAX)[:, None, None]
+        # in a box few are no vertices; a card changes all rather than ask which
+        few = is_on_host(move)
+        rows = torch.nonzero(move != _VERTEX, as_tuple=True) if few else (slice(None),)
+        kind, part = move[rows], amount[rows].to(x.dtype)
+        step = torch.where(sign[rows] < 0.5, -1.0, 1.0).to(x.dtype) * raise_power(2.0, -8 * part)
+        now, centre, width = (each.expand(-1, n, -1, -1)[rows] for each in (x, self.centre, upper - lower))
+        changed = _change_inside(kind, now, centre, width, part, step)
+        y[rows] = changed if few else torch.where(broadcast_rows(kind == _VERTEX, y), y, changed)
+        inside[rows] |= (kind == _RELAX)[..., None, None]
         return self._project(torch.where(inside, y, x)), inside
 
     def merge(self, x: Tensor, y: Tensor, inside: Tensor, amounts: Tensor, score: Tensor) -> Tensor:
@@ -253,7 +255,7 @@ class _Canvas:
         several changes contain goes to the one with the highest `score` `(P, n)`.
         """
         # most changes are in no combination, and the first has those of all others
-        most = int((amounts[:, 0] > 0).sum(1).max())
+        most = int((amounts[:, 0] > 0).sum(1).max())  # the only value that a round reads
         used = (amounts[:, 0] > 0).to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, : max(1, most)]
         x, y = x.reshape(self.centre.shape), take_points(y, used).reshape(*used.shape, self.channels, self.size)
         inside, score = take_points(inside, used), score.gather(1, used)
@@ -336,8 +338,8 @@ class _Influence:
 
 
 def _change_inside(kind: Tensor, x: Tensor, centre: Tensor, width: Tensor, factor: Tensor, step: Tensor) -> Tensor:
-    """What moves of these kinds `(k,)`, no vertices, make of incumbents `x` `(k, C, S)`; amounts are `(k, 1)`."""
-    kind = kind[:, None]
+    """What moves of these kinds `(..., k)` make of incumbents `x` `(..., k, C, S)`; amounts are `(..., k, 1)`."""
+    kind = kind[..., None]
     scale = torch.where(kind == _CENTRE, 0.0, torch.where(kind == _SCALE, factor, 1.0))
     scale = torch.where(kind == _RELAX, 1 + step, scale)
     shift = torch.where(kind == _NUDGE, step, 0.0)

@@ -83,7 +83,8 @@ class GeneticSearch(Search):
             children = self._breed(x, region, streams)[:, : run.left]
             before = run.best_key
             x, seen = torch.cat([x, children], dim=1), _join(seen, run.query(children))
-            idle = 0 if bool((run.best_key > before).any()) else idle + 1
+            if self.patience is not None:
+                idle = 0 if bool((run.best_key > before).any()) else idle + 1
             best = _rank_fitness(seen, run)[:, : self.population]
             x, seen = take_points(x, best), seen.gather(best)
         return x

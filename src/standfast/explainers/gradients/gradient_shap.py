@@ -15,6 +15,7 @@ from standfast.explainers.base import Explainer, check_seed, compute_path_gradie
 from standfast.explainers.gradients.input_gradients import draw_shared_noise, get_bounds_range
 from standfast.model import Model
 from standfast.records import set_fields
+from standfast.tensors import send
 
 Draws = Literal["stratified", "uniform"]
 
@@ -118,4 +119,4 @@ def _draw_points(seed: int, samples: int, references: int, how: Draws, device: t
         numbers = torch.arange(samples)
         which = torch.randperm(references, generator=generator)[numbers % references]
         positions = (numbers + positions) / samples
-    return which.to(device), positions.to(device)
+    return send(which, device), send(positions, device)

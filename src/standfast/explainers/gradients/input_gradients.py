@@ -26,6 +26,7 @@ from standfast.explainers.base import (
 )
 from standfast.explainers.completeness import predict_mean, warn_of_gap
 from standfast.model import Model
+from standfast.tensors import send
 
 Quadrature = Literal["gausslegendre", "riemann_left", "riemann_middle", "riemann_right", "riemann_trapezoid"]
 Statistic = Literal["mean", "mean_square", "variance"]
@@ -140,8 +141,7 @@ class IntegratedGradients(Explainer):
     ) -> tuple[Tensor, Tensor]:
         along = (1, self.steps, *[1] * (x.ndim - 1))
         alphas, weights = (
-            torch.tensor(values, dtype=x.dtype, device=x.device).reshape(along)
-            for values in _make_quadrature(self.method, self.steps)
+            send(values, x.device, x.dtype).reshape(along) for values in _make_quadrature(self.method, self.steps)
         )
         with torch.set_grad_enabled(create_graph):
             baseline = make_baseline(self.baseline, x)
@@ -272,8 +272,10 @@ def get_bounds_range(model: Model) -> Tensor:
     """
     lower, upper = model.bounds
     width = upper - lower
-    fine = bool(torch.isfinite(width).all())
-    check(fine, "bounds", "finite bounds (noise is a share of their range)", "infinite ones")
+    if "range" not in model.fitting:
+        fine = bool(torch.isfinite(width).all())
+        check(fine, "bounds", "finite bounds (noise is a share of their range)", "infinite ones")
+        model.fitting.add("range")
     return width
 
 

@@ -27,6 +27,7 @@ from standfast.explainers.perturbation.copies import (
 from standfast.explainers.perturbation.segmented import Features, PerChannel, Segmentation, SegmentedExplainer
 from standfast.gating import rows_of
 from standfast.model import Model, Output, count_padding, pad_rows, score_classes
+from standfast.tensors import count_at_once, send
 
 # eigenvalues below this share of the largest are rounding errors: no coalition says anything about their directions
 _RANK_TOLERANCE = 1e-10
@@ -48,7 +49,7 @@ class Coalitions:
 
     def to(self, device: torch.device) -> Coalitions:
         """A copy on another device."""
-        return Coalitions(self.masks.to(device), self.fit.to(device))
+        return Coalitions(send(self.masks, device), send(self.fit, device))
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,9 @@ class CoalitionExplainer(SegmentedExplainer):
             scores = score_classes(logits, classes[numbers.owners], self.output)
             weights = scores.new_zeros(len(x), max(groups))
             for features, group in groups.items():
-                members = torch.tensor([i for i, m in enumerate(counts) if m == features], device=x.device)
+                members = send([i for i, m in enumerate(counts) if m == features], x.device)
                 own = torch.arange(len(group.masks), device=x.device)
-                for part in torch.split(members, max(1, _PRODUCTS // group.fit.numel())):
+                for part in torch.split(members, max(1, count_at_once(_PRODUCTS, members) // group.fit.numel())):
                     block = scores[numbers.starts[part, None] + own]
                     # not a matrix product: its last bits depend on the number of inputs and on their place in memory
                     weights[part, :features] = (group.fit * block[:, None]).sum(2)
@@ -117,7 +118,7 @@ def _forward_copies(
     for start in range(0, numbers.total, size):
         whose, which = numbers.owners[start : start + size], coalition[start : start + size]
         used = len(whose)
-        padding = count_padding(used, size)
+        padding = count_padding(used, size, model.device)
         whose, which = (pad_rows(t, padding) for t in (whose, which))
         # index_select copies whole rows and is several times as fast as indexing; lerp is faster than where, and exact
         # at weights 0 and 1

@@ -15,6 +15,7 @@ from standfast.explainers.base import choose_chunk_rows
 from standfast.gating import rows_of
 from standfast.model import Model, Output, count_padding, pad_rows, score_classes
 from standfast.segments import spatial_shape
+from standfast.tensors import send
 
 
 def check_output(output: str) -> None:
@@ -67,7 +68,7 @@ def number_copies(sizes: dict[int, int], counts: list[int], device: torch.device
     [3, 4, 5, 6, 0, 1, 2, 0, 1, 2]
     """
     tops = dict(zip(sizes, find_starts(sizes.values()), strict=True))
-    rows, top = torch.tensor([[sizes[m] for m in counts], [tops[m] for m in counts]], device=device)
+    rows, top = send([[sizes[m] for m in counts], [tops[m] for m in counts]], device)
     total = sum(sizes[m] for m in counts)
     starts = rows.cumsum(0) - rows
     owners = torch.arange(len(counts), device=device).repeat_interleave(rows, output_size=total)
@@ -120,7 +121,7 @@ def score_copies(
         rows = make_copies(max(start - count, 0), other) if len(other) else x[:0]
         if len(plain):
             rows = torch.cat([x.index_select(0, plain), rows])
-        padding = count_padding(len(rows), size)
+        padding = count_padding(len(rows), size, model.device)
         with rows_of(pad_rows(whose, padding)):
             logits = model.forward(pad_rows(rows, padding))[: len(whose)]
         if len(plain):

@@ -23,6 +23,7 @@ from standfast.explainers.perturbation.smooth_masks import SmoothMask, blur_imag
 from standfast.gating import rows_of
 from standfast.model import Model, Output, count_padding, score_classes
 from standfast.records import set_fields
+from standfast.tensors import send
 
 Perturbation = Literal["auto", "blur", "fade"]
 
@@ -155,7 +156,7 @@ class ExtremalPerturbations(Explainer):
             found = []
             for start in range(0, count * many, size):
                 stop = min(start + size, count * many)
-                rows = torch.arange(start, stop + count_padding(stop - start, size), device=x.device).clamp(
+                rows = torch.arange(start, stop + count_padding(stop - start, size, x.device), device=x.device).clamp(
                     max=stop - 1
                 )
                 first, last = start // many, (stop - 1) // many
@@ -169,10 +170,11 @@ class ExtremalPerturbations(Explainer):
         classes, own = classes[owners], owners - first
         height, width = x.shape[2:] if x.ndim == 4 else (1, x.shape[-1])
         shorter = min(height, width) if x.ndim == 4 else width
-        smooth = SmoothMask((height, width), self.smoothness * shorter if x.ndim > 2 else 0.0)
+        sigma = self.smoothness * shorter if x.ndim > 2 else 0.0
+        smooth = SmoothMask((height, width), sigma, x.device)
         pixels, cells = height * width, smooth.cells[0] * smooth.cells[1]
         ones = [min(max(round(area * pixels), 1), pixels) for area in self.areas]
-        target_area = torch.tensor(ones, device=x.device)[areas]
+        target_area = send(ones, x.device)[areas]
         perturb = _make_blur(x, own, self.blur * shorter) if kind == "blur" else _make_fade(x, own, self.baseline)
         rate = self.learning_rate * cells / _CELLS
         mask_cells = x.new_ones(len(owners), *smooth.cells)
@@ -196,7 +198,7 @@ class ExtremalPerturbations(Explainer):
 def _compute_logits(model: Model, x: Tensor, start: int, size: int) -> Tensor:
     """Logits at `x[start : start + size]`, padded to a batch that is large enough."""
     stop = min(start + size, len(x))
-    rows = torch.arange(start, stop + count_padding(stop - start, size), device=x.device).clamp(max=stop - 1)
+    rows = torch.arange(start, stop + count_padding(stop - start, size, x.device), device=x.device).clamp(max=stop - 1)
     with rows_of(rows):
         return model.forward(x[rows])[: stop - start]
 

@@ -83,13 +83,14 @@ class KernelSHAP(CoalitionExplainer):
 def _draw_coalitions(samples: int, features: int, seed: int, device: torch.device) -> Coalitions:
     """The coalitions; drawn on the CPU, so that they are the same on every device. Do not write to them."""
     masks, weights = draw_shapley_coalitions(samples, features, torch.Generator().manual_seed(seed))
+    masks, weights = masks.to(device), weights.to(device)
     share = masks.double().mean(1)
     # phi = (f(1) - f(0)) / m + u, where u adds up to 0 and is fitted to f(z) - f(0) - share (f(1) - f(0))
     inner = solve_least_squares(masks.double() - share[:, None], weights)
     inner = inner - inner.mean(0)  # it adds up to 0 already, up to rounding
-    even = torch.full((features, 1), 1 / features, dtype=torch.float64)
+    even = torch.full((features, 1), 1 / features, dtype=torch.float64, device=device)
     full, empty = even - inner @ share[:, None], -even - inner @ (1 - share[:, None])
-    ends = torch.tensor([[True], [False]]).expand(2, features)
+    ends = torch.tensor([[True], [False]], device=device).expand(2, features)
     return Coalitions(torch.cat([ends, masks]), torch.cat([full, empty, inner], 1)).to(device)
 
 

@@ -91,7 +91,7 @@ def _draw_coalitions(
     masks[0] = True
     # in sorted order, the mask that keeps everything comes last
     masks, counts = (t.flip(0) for t in torch.unique(masks, dim=0, return_counts=True))
-    design = masks.double()
+    design, counts = masks.to(device).double(), counts.to(device)
     distance = 1 - (design.sum(1) / features).sqrt()
     weights = counts * (-(distance**2) / kernel_width**2).exp().sqrt()
     # subtracting the weighted means removes the intercept

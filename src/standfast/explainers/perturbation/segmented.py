@@ -15,6 +15,7 @@ from standfast.explainers.base import Explainer
 from standfast.model import Model
 from standfast.records import set_fields
 from standfast.segments import LabelMap, Method, SegmentChoice, check_segments, segment, spatial_shape
+from standfast.tensors import send
 
 Features = Method | Literal["pixels"] | int | Tensor
 Segmentation = Literal["each", "fixed"]
@@ -103,7 +104,7 @@ def label_features(x: Tensor, how: Features | LabelMap) -> tuple[Tensor, list[in
         check(positions >= 2, "inputs", "at least 2 pixels", positions)
         return torch.arange(positions, device=x.device).expand(len(x), positions), [positions] * len(x)
     cut = segment(x, how)
-    return cut.labels.flatten(1), cut.count.tolist()
+    return cut.labels.flatten(1), list(cut.counts)
 
 
 def split_channels(labels: Tensor, counts: list[int], x: Tensor) -> tuple[Tensor, list[int]]:
@@ -115,7 +116,7 @@ def split_channels(labels: Tensor, counts: list[int], x: Tensor) -> tuple[Tensor
     """
     channels, shared = x.shape[1], labels.stride(0) == 0
     own = labels[:1] if shared else labels
-    first = torch.tensor(counts[:1] if shared else counts, device=labels.device)
+    first = send(counts[:1] if shared else counts, labels.device)
     offsets = first[:, None, None] * torch.arange(channels, device=labels.device)[:, None]
     split = (own[:, None] + offsets).flatten(1)
     # labels that all inputs share stay a view of one row, which makes Shapley value sampling faster

@@ -24,6 +24,7 @@ from standfast.explainers.perturbation.copies import (
 from standfast.explainers.perturbation.segmented import Features, PerChannel, Segmentation, SegmentedExplainer
 from standfast.model import Model, Output
 from standfast.segments import WINDOWS, LabelMap
+from standfast.tensors import send
 
 # the largest number of features for which a coalition fits into the bits of one int64
 _BITS = 62
@@ -49,7 +50,7 @@ class Walks:
 
     def to(self, device: torch.device) -> Walks:
         """A copy on another device."""
-        return Walks(*(t.to(device) for t in vars(self).values()))
+        return Walks(*(send(t, device) for t in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ class ShapleySampling(SegmentedExplainer):
             )
             values = scores.new_zeros(len(x), most)
             for features, walks in groups.items():
-                members = torch.tensor([i for i, m in enumerate(counts) if m == features], device=x.device)
+                members = send([i for i, m in enumerate(counts) if m == features], x.device)
                 own = scores[copies.starts[members, None] + torch.arange(len(walks.size), device=x.device)]
                 own = torch.cat([own, full[members, None]], 1)
                 found = own.new_zeros(len(members), features)

@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from standfast.tensors import send
+
 # the kernel is 1 up to half its width, and ends where it has decreased to exp(-2); the inverse temperature of the soft
 # maximum; the largest number of cells along a side of a mask
 _PLATEAU, _REACH, _INVERSE_TEMPERATURE, _CELLS = 0.5, 1.5, 20.0, 32
@@ -38,20 +40,22 @@ class SmoothMask:
     Args:
         spatial: `(H, W)`.
         sigma: in pixels, at least 0. With 0 a mask equals its cells.
+        device: of the cells.
 
     >>> operator = SmoothMask((1, 3), 0.0)
     >>> operator(torch.tensor([[[0.0, 0.25, 1.0]]]))
     tensor([[[0.0000, 0.2500, 1.0000]]])
     """
 
-    def __init__(self, spatial: Offset, sigma: float) -> None:
+    def __init__(self, spatial: Offset, sigma: float, device: torch.device | None = None) -> None:
         self.spatial = spatial
         self.side = (-(-spatial[0] // _CELLS), -(-spatial[1] // _CELLS))
         self.cells = (-(-spatial[0] // self.side[0]), -(-spatial[1] // self.side[1]))
         # cells in the margin, and the reach of a pixel in cells; both 0 along an axis of a single cell
         wide = [math.ceil(sigma / s) if n > 1 else 0 for n, s in zip(self.cells, self.side, strict=True)]
         self.margin = (wide[0], wide[1])
-        self.taps = _find_taps(self.cells, self.side, sigma)
+        taps = _find_taps(self.cells, self.side, sigma)
+        self.taps = [(send(kernel, device or kernel.device), offsets) for kernel, offsets in taps]
         far = [max(abs(offset[axis]) for _, offsets in self.taps for offset in offsets) for axis in (0, 1)]
         self.reach = (far[0], far[1])
         self._last: tuple[Tensor, Tensor, Tensor] | None = None

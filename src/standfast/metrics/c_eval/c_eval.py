@@ -39,6 +39,7 @@ from standfast.metrics.result import Result
 from standfast.model import Model
 from standfast.records import set_fields
 from standfast.segments import Method
+from standfast.tensors import send
 
 BIBTEX = """@inproceedings{vu2021ceval,
   title     = {c-Eval: A Unified Metric to Evaluate Feature-based Explanations via Perturbation},
@@ -257,7 +258,7 @@ class CEval(Metric):
             inputs=points,
             origins=inputs,
             origin_maps=probe.maps,
-            fractions=torch.tensor(self.fractions, dtype=torch.float64, device=inputs.device),
+            fractions=send(self.fractions, inputs.device, torch.float64),
             curve=probe.spread(found.c[:, swept], nan),
             curve_found=probe.spread(found.found[:, swept], False),
         )

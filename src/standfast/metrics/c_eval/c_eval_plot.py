@@ -21,6 +21,7 @@ from standfast.metrics.result import Result
 from standfast.model import Model
 from standfast.records import set_fields
 from standfast.segments import Method
+from standfast.tensors import send
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ class CEvalPlot(Metric):
         empty = search.repair_empty(empty, found)
         probe, rows = search.probe, search.rows
         probe.charge(rows, found.evaluations)
-        sizes = torch.tensor(self.fractions, dtype=torch.float64, device=inputs.device)
+        sizes = send(self.fractions, inputs.device, torch.float64)
         whole = found.found.all(1)
         curves = torch.where(whole[:, None], found.c.double(), torch.nan)
         places = [find_knee(self.fractions, curve) for curve in curves.tolist()]
@@ -154,7 +155,7 @@ class CEvalPlot(Metric):
             high=high,
             mean_ratio=mean_ratio,
             c_empty=probe.spread(torch.where(empty.found, empty.c, nan)[:, 0], nan),
-            knee=probe.spread(knees.to(inputs.device), nan),
+            knee=probe.spread(send(knees, inputs.device), nan),
             found=probe.spread(whole, False),
             censored=probe.spread(~whole, False),
             empty_evaluations=probe.spread(empty.evaluations, 0),

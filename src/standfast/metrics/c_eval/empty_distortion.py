@@ -11,6 +11,7 @@ from torch import Tensor
 
 from standfast.algorithms.distortion import Attack, minimal_distortion
 from standfast.model import Model
+from standfast.tensors import send
 
 _KEPT = 1 << 26  # bytes of points that are remembered for one model
 
@@ -41,7 +42,7 @@ def find_empty_distortion(
     missing = [row for row, key in enumerate(keys) if key not in known]
     fresh: dict[Key, _Entry] = {}
     if missing:
-        rows = torch.tensor(missing, device=inputs.device)
+        rows = send(missing, inputs.device)
         generator = torch.Generator().manual_seed(seed)
         found = minimal_distortion(model, inputs[rows], targets[rows], None, norm, attack, generator=generator)
         columns = (found.distortion, found.found, found.second, found.model_evaluations, found.inputs)

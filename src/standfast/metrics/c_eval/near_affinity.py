@@ -29,6 +29,7 @@ from standfast.metrics.result import Result
 from standfast.model import Model
 from standfast.records import set_fields
 from standfast.segments import Method
+from standfast.tensors import send
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ class NearAffinity(Metric):
         deviation = torch.where(some, deviation, torch.nan)
         probe, rows = search.probe, search.rows
         probe.charge(rows, fixed.evaluations + rest.evaluations + empty.evaluations)
-        sizes = torch.tensor(self.fractions, dtype=torch.float64, device=inputs.device)
+        sizes = send(self.fractions, inputs.device, torch.float64)
         nan = torch.nan
         deviation = probe.spread(deviation, nan)
         return NearAffinityResult(

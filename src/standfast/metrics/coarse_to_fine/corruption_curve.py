@@ -61,7 +61,7 @@ from standfast.metrics.replaced_copies import make_sample_keys
 from standfast.metrics.result import Result
 from standfast.model import Model, score_classes
 from standfast.records import set_fields
-from standfast.tensors import Array, broadcast_rows, draw_seed
+from standfast.tensors import Array, broadcast_rows, count_at_once, draw_seed
 
 Replacement = Literal["gaussian", "constant", "sample"]
 
@@ -429,7 +429,7 @@ def shade_inputs(inputs: Tensor) -> tuple[Tensor, Tensor]:
     """
     low, high = inputs.flatten(1).aminmax(dim=1)
     columns = inputs, broadcast_rows(low, inputs), broadcast_rows(torch.where(high > low, high - low, 1.0), inputs)
-    size = max(1, _ELEMENTS // inputs[0].numel())
+    size = max(1, count_at_once(_ELEMENTS, inputs) // inputs[0].numel())
     parts = zip(*(torch.split(column, size) for column in columns), strict=True)
     shades = [((part - start) / span * _SHADES).round().to(torch.uint8) for part, start, span in parts]
     return torch.cat(shades), torch.stack((low, high), dim=1)

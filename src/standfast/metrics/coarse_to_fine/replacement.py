@@ -25,7 +25,7 @@ from standfast.metrics.replaced_copies import PerturbationCurves, ReplacedCopies
 from standfast.model import Model, score_classes
 from standfast.segments import spatial_shape
 from standfast.similarity.rows import order_rows
-from standfast.tensors import describe_bounds, hashed_uniform
+from standfast.tensors import count_at_once, describe_bounds, hashed_uniform, send
 
 #: from inputs `(m, ...)` and uniform numbers in (0, 1) of the same shape to values of that shape, each row by itself
 Fill = Callable[[Tensor, Tensor], Tensor]
@@ -44,7 +44,7 @@ def count_replaced(positive: Tensor, fractions: Sequence[float]) -> Tensor:
     >>> count_replaced(torch.tensor([0, 7, 100]), (0.05, 0.29, 1.0)).tolist()
     [[0, 0, 0], [0, 2, 7], [5, 29, 100]]
     """
-    shares = torch.tensor(list(fractions), dtype=torch.float64, device=positive.device)
+    shares = send(list(fractions), positive.device, torch.float64)
     return (positive[:, None] * shares + _ROUNDING).floor().to(torch.int64)
 
 
@@ -85,7 +85,7 @@ def find_levels(maps: Tensor, counts: Tensor, unit: Unit) -> Tensor:
     """
     shape = tuple(maps.shape[1:]) if unit == "entry" else spatial_shape(maps)
     levels = []
-    size = max(1, _ELEMENTS // 4 // max(1, maps[0].numel()))
+    size = max(1, count_at_once(_ELEMENTS // 4, maps) // max(1, maps[0].numel()))
     for part, own_counts in zip(torch.split(maps, size), torch.split(counts, size), strict=True):
         relevance = compute_relevance(part, unit)
         ranks = rank_positive(relevance, "top").to(counts.dtype)
@@ -141,7 +141,7 @@ def make_gaussian_fields(
     def fields(x: Tensor, keys: Tensor) -> Tensor:
         count = x[0].numel()
         parts = []
-        for own in torch.split(keys, max(1, _DRAWN // count)):
+        for own in torch.split(keys, max(1, count_at_once(_DRAWN, keys) // count)):
             values = centre + scale * draw_normal(own, count).reshape(-1, *x.shape[1:])
             # float64 until here, so that rounding removes the last bits, in which `erfinv` of two devices may differ
             parts.append(values.to(x.dtype))
@@ -232,7 +232,7 @@ class CorruptedScores:
         self.probe, self.inputs, self.unit, self.orders = probe, inputs, unit, tuple(orders)
         self.keys, self.fields = make_draw_keys(keys, draws), fields
         self.positions = count_positions(inputs, unit)
-        group = max(1, _ELEMENTS // self.positions)
+        group = max(1, count_at_once(_ELEMENTS, inputs) // self.positions)
         parts = [(compute_relevance(part, unit) > 0).sum(1) for part in torch.split(probe.maps, group)]
         self.positive = torch.cat(parts)
         self.counts = count_replaced(self.positive, fractions)

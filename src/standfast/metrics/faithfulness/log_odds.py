@@ -40,7 +40,7 @@ from standfast.metrics.result import Result
 from standfast.model import Model
 from standfast.records import set_fields
 from standfast.segments import spatial_shape
-from standfast.tensors import draw_seed
+from standfast.tensors import count_at_once, draw_seed, send
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -163,7 +163,7 @@ class LogOdds(Metric):
         before, after = torch.full((2, *shape), torch.nan, dtype=torch.float64, device=inputs.device)
         erased = torch.zeros(*shape, math.prod(spatial), dtype=torch.bool, device=inputs.device)
         constant = torch.zeros(shape, dtype=torch.bool, device=inputs.device)
-        size = max(1, _ELEMENTS // inputs[0].numel())
+        size = max(1, count_at_once(_ELEMENTS, inputs) // inputs[0].numel())
         to_erase = belongs.nonzero()
         for part in torch.split(to_erase, size) if len(to_erase) else ():
             row, pair = part.unbind(1)
@@ -197,7 +197,7 @@ class LogOdds(Metric):
             return torch.where(usable, second, -1)[:, None]
         highest = max(max(pair) for pair in self.pairs)
         check(highest < classes, "pairs", f"classes from 0 to {classes - 1}, or None", self.pairs)
-        first, second = torch.tensor(self.pairs, device=own.device).T
+        first, second = send(self.pairs, own.device).T
         return torch.where(usable[:, None] & (own[:, None] == first), second, -1)
 
 

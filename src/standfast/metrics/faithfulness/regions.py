@@ -42,7 +42,7 @@ def cut_cells(inputs: Tensor, side: int | None) -> Segments:
     check(total >= 2, "region", f"cells small enough that inputs of shape {spatial} have two of them", side)
     count = torch.full((len(inputs),), total, device=inputs.device)
     fallback = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
-    return Segments(labels.expand(len(inputs), *spatial), count, total, fallback)
+    return Segments(labels.expand(len(inputs), *spatial), count, total, fallback, (total,) * len(inputs))
 
 
 def cut_regions(inputs: Tensor, region: int | None, segments: SegmentChoice | None) -> Segments:

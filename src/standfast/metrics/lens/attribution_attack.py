@@ -69,7 +69,7 @@ from standfast.similarity import (
 from standfast.similarity import get as get_similarity
 from standfast.similarity import similarities as known_similarities
 from standfast.similarity.authors import Protocol, check_protocol
-from standfast.tensors import draw_seed
+from standfast.tensors import count_at_once, draw_seed
 
 _PART_ELEMENTS = 1 << 22  # numbers in the maps that are evaluated at once
 _DRAWS = 32  # random pairs for a chance level without a closed form: its standard error is below 0.01 for k = 100
@@ -457,7 +457,8 @@ class _AttackObjective(ProbeObjective):
 
     def measure(self, x: Tensor, origin: Tensor) -> Outcome:
         """What the points reach, in parts whose maps and sets of positions fit into memory."""
-        rows = max(_PART_ELEMENTS // self.reference[0].numel() // ROW_ALIGNMENT, 2) * ROW_ALIGNMENT
+        elements = count_at_once(_PART_ELEMENTS, self.reference)
+        rows = max(elements // self.reference[0].numel() // ROW_ALIGNMENT, 2) * ROW_ALIGNMENT
         parts = zip(torch.split(x, rows), torch.split(origin, rows), strict=True)
         scores, margins = zip(*(self._measure_part(*part) for part in parts), strict=True)
         return Outcome(torch.cat(scores), -score_kept_class(torch.cat(margins)))

@@ -119,16 +119,15 @@ class ProbabilityResult(NeighbourhoodResult):
         return out
 
     def tensors(self) -> dict[str, Tensor]:
-        """The curves of ln P against the threshold, padded with NaN to the longest, `(N, L)`."""
+        """The curves of ln P against the threshold with their intervals, padded with NaN to the longest, `(N, L)`."""
         length = max((len(level.stage) for level in self.levels if level is not None), default=0)
-        out: dict[str, Tensor] = {}
-        for name in ("stage", "threshold", "log_probability", "std_error"):
-            lines = torch.full((len(self), length), torch.nan, dtype=torch.float64)
-            for row, level in enumerate(self.levels):
-                if level is not None:
-                    values = getattr(level, name)
-                    lines[row, : len(values)] = values.double()
-            out[f"level_{name}"] = lines
+        names = ("stage", "threshold", "log_probability", "low", "high")
+        out = {f"level_{name}": torch.full((len(self), length), torch.nan, dtype=torch.float64) for name in names}
+        for row, level in enumerate(self.levels):
+            if level is not None:
+                columns = (level.stage, level.threshold, level.log_probability, *level.interval().unbind(1))
+                for name, values in zip(names, columns, strict=True):
+                    out[f"level_{name}"][row, : len(values)] = values.double()
         return out
 
 

@@ -46,7 +46,7 @@ from standfast.metrics.senc.sensitivity_consistency import (
 from standfast.model import Model
 from standfast.records import set_fields
 from standfast.segments import Method, Segments, check_segments, segment
-from standfast.tensors import Streams, content_keys, draw_seed
+from standfast.tensors import Streams, content_keys, draw_seed, send
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,9 @@ class DataSensitivityConsistency(SensitivityConsistency):
         for rows in self.split_rows(probe.usable(), cut.width):
             features, own = cut.count[rows].cpu(), inputs[rows]
             masks = draw_masks(self.masks, features, self.keep, Streams(content_keys(own, seed).tolist(), CPU))
-            self.evaluate_group(MaskedGroup(rows, own, masks.to(inputs.device), features, seed, masked.weights), found)
+            self.evaluate_group(
+                MaskedGroup(rows, own, send(masks, inputs.device), features, seed, masked.weights), found
+            )
         probe.skip(found.degenerate[:, 0])
         return DataSencResult(
             **probe.common_fields(self),

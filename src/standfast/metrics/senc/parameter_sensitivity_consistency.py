@@ -49,7 +49,7 @@ from standfast.metrics.senc.sensitivity_consistency import (
 )
 from standfast.model import Model
 from standfast.records import set_fields
-from standfast.tensors import Streams, content_keys, draw_seed, mix64
+from standfast.tensors import Streams, content_keys, draw_seed, mix64, send
 
 _LAYERS = 5  # how many layers a module is assumed to have before it is known
 
@@ -183,7 +183,7 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
             layer_seed = int(mix64(torch.tensor([seed + number])).item())
             for rows in self.split_rows(usable, width) if gated or not len(usable) else (usable,):
                 keys = content_keys(inputs[rows], layer_seed).tolist() if gated else [layer_seed]
-                masks = draw_masks(self.masks, width, self.keep, Streams(keys, CPU)).to(inputs.device)
+                masks = send(draw_masks(self.masks, width, self.keep, Streams(keys, CPU)), inputs.device)
                 weigh = partial(masked.weigh if gated else masked.weigh_in_place, layer, number)
                 features = torch.full((len(rows),), width)
                 group = MaskedGroup(rows, inputs[rows], masks, features, layer_seed, weigh, place)

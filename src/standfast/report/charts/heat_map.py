@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from standfast.report.charts.base import Chart, Rows, Words, round_number, wrap_name
-from standfast.report.charts.layers import encode_rows, named, put_together, tooltip
+from standfast.report.charts.layers import encode_rows, named, put_together, tooltip, without_checks
 from standfast.tensors import Array
 
 #: up to this number of columns the numbers are written into their cells
@@ -17,6 +17,7 @@ _WRITTEN = 16
 _SHADES = ("#D55E01", "#f3f3f3", "#0072B3")
 
 
+@without_checks
 def draw_heat_map(
     rows: Sequence[str],
     columns: Sequence[str],

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec
 
 from standfast.report.charts.base import INK, LN_P, WIDE, Axis, Chart, Rows, Style, Words, title_axis
 
 if TYPE_CHECKING:
     import altair
+
+Asked = ParamSpec("Asked")
+
+
+def without_checks(draw: Callable[Asked, Chart | None]) -> Callable[Asked, Chart | None]:
+    """Let Altair make a chart without checking each part, which takes as long as all the rest; tests check charts."""
+
+    @functools.wraps(draw)
+    def drawn(*args: Asked.args, **options: Asked.kwargs) -> Chart | None:
+        from altair.utils.schemapi import debug_mode
+
+        with debug_mode(False):
+            return draw(*args, **options)
+
+    return drawn
 
 
 def named(data: str, name: str = "") -> altair.Chart:
@@ -89,14 +105,6 @@ def tooltip(**titles: str) -> list[altair.Tooltip]:
 
     safe = {field: " ".join(title.replace("\\", "\\\\").split("\n")) for field, title in titles.items()}
     return [altair.Tooltip(field=field, type="nominal", title=title) for field, title in safe.items()]
-
-
-def zoom(*channels: Literal["x", "y"]) -> altair.Parameter:
-    """Drag to move; wheel with a key to zoom (without a key it scrolls the page); double click to reset."""
-    import altair
-
-    wheel = "wheel![event.ctrlKey || event.metaKey]"
-    return altair.selection_interval(name="zoom", encodings=list(channels), bind="scales", zoom=wheel)
 
 
 def rule_at(channel: Literal["x", "y"], axis: Axis) -> Any:

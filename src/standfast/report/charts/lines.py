@@ -23,7 +23,15 @@ from standfast.report.charts.base import (
     round_number,
     write_number,
 )
-from standfast.report.charts.layers import encode_values, named, own, put_together, rule_at, tooltip, zoom
+from standfast.report.charts.layers import (
+    encode_values,
+    named,
+    own,
+    put_together,
+    rule_at,
+    tooltip,
+    without_checks,
+)
 from standfast.tensors import Array
 
 #: the largest number of points per line, and of points with a mark
@@ -74,6 +82,7 @@ def is_logarithmic(values: Sequence[float]) -> bool:
     return min(values) > 0 and max(values) / min(values) > SPAN
 
 
+@without_checks
 def draw_lines(
     lines: Sequence[Line], explainers: Sequence[str], x: Axis, y: Axis, words: Words, legend: str = ""
 ) -> Chart | None:
@@ -105,11 +114,12 @@ def draw_lines(
     layers = []
     if any("low" in row for row in rows):
         band = own_lines.mark_area(clip=True, fillOpacity=0.13)
-        layers.append(band.encode(y=encode_values("y", y, "low"), y2="high"))
+        layers.append(band.encode(y=encode_values("y", y, "low"), y2=altair.Y2(field="high")))
     if kinds:
         thin = named("lines").transform_filter("datum.reference")
         thin = thin.mark_line(clip=True, strokeWidth=1.4, strokeDash=[1, 3], opacity=0.9)
-        layers.append(thin.encode(x=along, y=up, stroke=own("stroke"), detail=["line:N", "reference:N"]))
+        series = [altair.Detail(field=field, type="nominal") for field in ("line", "reference")]
+        layers.append(thin.encode(x=along, y=up, stroke=own("stroke"), detail=series))
     layers += [rule_at("x", x)] if x.rules else []
     layers += [rule_at("y", y)] if y.rules else []
     strokes = own_lines.mark_line(clip=True, strokeWidth=2).encode(y=up, strokeDash=coded["strokeDash"])
@@ -120,7 +130,7 @@ def draw_lines(
         triangle = "triangle-down" if y.side == "upper" else "triangle-up"
         bound = own_lines.transform_filter("datum.bound").mark_point(filled=False, clip=True, size=80, shape=triangle)
         layers.append(bound.encode(y=up))
-    hidden = named("lines", HOVER).add_params(zoom("x", "y")).mark_point(filled=True, clip=True, size=160, opacity=0)
+    hidden = named("lines", HOVER).mark_point(filled=True, clip=True, size=160, opacity=0)
     layers.append(hidden.encode(x=along, y=up, tooltip=tooltip(line="line", x=x.title, reads=y.title)))
     data = {"lines": rows, "rules_x": [{"value": at} for at in x.rules], "rules_y": [{"value": at} for at in y.rules]}
     shared = set(styles) <= set(explainers) and not any(line.style for line in drawn)

@@ -22,7 +22,16 @@ from standfast.report.charts.base import (
     wrap_name,
     write_number,
 )
-from standfast.report.charts.layers import encode_rows, encode_values, named, own, put_together, rule_at, tooltip, zoom
+from standfast.report.charts.layers import (
+    encode_rows,
+    encode_values,
+    named,
+    own,
+    put_together,
+    rule_at,
+    tooltip,
+    without_checks,
+)
 from standfast.tensors import Array
 
 #: the largest number of points per explainer; the caption says if there are more
@@ -61,6 +70,7 @@ class IntervalBar:
     bound: bool = False
 
 
+@without_checks
 def draw_values(
     strips: Sequence[Strip],
     explainers: Sequence[str],
@@ -100,12 +110,14 @@ def draw_values(
     middle = box.mark_bar(clip=True, fillOpacity=0.16, strokeOpacity=1, strokeWidth=1.2, size=26)
     median = box.mark_tick(clip=True, thickness=3, size=26)
     layers = [
-        middle.encode(x=encode_values("x", axis, "q1"), x2="q3", fill=own("fill"), stroke=own("stroke")),
+        middle.encode(
+            x=encode_values("x", axis, "q1"), x2=altair.X2(field="q3"), fill=own("fill"), stroke=own("stroke")
+        ),
         median.encode(x=encode_values("x", axis, "median"), color=own("color")),
     ]
     if band is not None:
         shade = named("band").mark_rect(clip=True, color=INK, opacity=0.08)
-        layers.insert(0, shade.encode(x=encode_values("x", axis, "low"), x2="high"))
+        layers.insert(0, shade.encode(x=encode_values("x", axis, "low"), x2=altair.X2(field="high")))
     layers += [rule_at("x", axis)] if axis.rules else []
     with_parts = {"part": "with"} if any(strip.part for strip in strips) else {}
     told = tooltip(explainer="explainer", **with_parts, each=each, reads=axis.title)
@@ -160,11 +172,7 @@ def _mark_points(data: str, size: int, shift: Any = 0) -> Any:
     """Filled points, and open ones for bounds; `shift` is their distance from the middle of the row in pixels."""
     import altair
 
-    points = (
-        named(data, data)
-        .add_params(zoom("x"))
-        .mark_point(clip=True, size=size, strokeWidth=1.3, opacity=1, yOffset=shift)
-    )
+    points = named(data).mark_point(clip=True, size=size, strokeWidth=1.3, opacity=1, yOffset=shift)
     open_bounds = altair.FillOpacityValue(0.8, condition={"test": "datum.bound", "value": 0})
     return points.encode(fill=own("fill"), stroke=own("stroke"), fillOpacity=open_bounds)
 
@@ -181,6 +189,7 @@ def _caption(strips: Sequence[Strip], axis: Axis, words: Words, means: bool, eac
     return " ".join([*texts, words.caption]).strip()
 
 
+@without_checks
 def draw_intervals(
     entries: Sequence[IntervalBar], explainers: Sequence[str], axis: Axis, words: Words, best: Collection[str] = ()
 ) -> Chart | None:
@@ -189,6 +198,8 @@ def draw_intervals(
     The names in `best` get a star. An entry whose value is not finite keeps its row, which stays empty, so that charts
     of the same explainers have the same rows.
     """
+    import altair
+
     known = [entry for entry in entries if math.isfinite(entry.value)]
     if not known:
         return None
@@ -214,7 +225,7 @@ def draw_intervals(
         )
     y = encode_rows(list(labels.values()))
     bars = named("intervals").mark_rule(clip=True, strokeWidth=2.5)
-    layers = [bars.encode(x=encode_values("x", axis, "low"), x2="high", y=y, color=own("color"))]
+    layers = [bars.encode(x=encode_values("x", axis, "low"), x2=altair.X2(field="high"), y=y, color=own("color"))]
     layers += [rule_at("x", axis)] if axis.rules else []
     told = tooltip(explainer="explainer", reads=axis.title)
     points = _mark_points("intervals", 80)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import polars as pl
+
+from standfast.results import ConfiguredMetric
 from standfast.results.formatting import (
     SIGNS,
     describe_probability,
@@ -23,6 +26,12 @@ class Cell:
     interval: str = ""
     notes: tuple[str, ...] = ()
     words: str = ""
+
+
+def list_remarks(metric: ConfiguredMetric, rows: pl.DataFrame) -> list[str]:
+    """What a metric says of the evaluated rows of one explainer, beside their value."""
+    own = metric.presentation
+    return [detail.text for detail in own.details(rows, metric.options)] + own.remarks(rows, metric.options)
 
 
 def describe_row(row: SummaryRow, remarks: Sequence[str] = ()) -> Cell:

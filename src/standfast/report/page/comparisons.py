@@ -28,10 +28,11 @@ from standfast.report.charts import (
     draw_values,
     is_logarithmic,
 )
-from standfast.report.page.cells import describe_row
+from standfast.report.page.cells import describe_row, list_remarks
 from standfast.report.page.options import Configuration, Group, Member, find_groups, flatten_options
 from standfast.report.presentation.drawing import make_axis
-from standfast.report.presentation.kept_class import describe_kept_class
+from standfast.report.presentation.kept_class import count_kept_class
+from standfast.report.words import collect_facts, words_of
 from standfast.results import ConfiguredMetric, Results, ValueSpec
 from standfast.results.summary import SummaryRow
 
@@ -277,9 +278,7 @@ def _make_table(results: Results, setting: Setting, heading: str) -> Table:
             return TableCell("–")
         metric = results.metrics[row.label]
         fine = results.select(row.data, row.model, row.label, row.explainer).filter(status="ok")
-        remarks = [
-            each for each in metric.presentation.remarks(fine, metric.options) if not each.startswith("class kept")
-        ]
+        remarks = [each for each in list_remarks(metric, fine) if not each.startswith("class kept")]
         cell = describe_row(row, remarks)
         share = None
         if spec.direction and high > low and row.value is not None and math.isfinite(row.value):
@@ -297,8 +296,9 @@ def _make_table(results: Results, setting: Setting, heading: str) -> Table:
             columns.append((member.text, ""))
             continue
         found = results.metric_results(row.data, row.model, row.label)
-        warning = results.metrics[row.label].presentation.comparability_warning(found)
+        presentation = results.metrics[row.label].presentation
+        warning = words_of(presentation).caution(collect_facts(presentation, found))
         caption += f"Beware, {member.text}: {warning} " if warning else ""
-        columns.append((member.text, "".join(describe_kept_class(found.frame)).replace(" of the neighbourhood", "")))
+        columns.append((member.text, "".join(detail.text for detail in count_kept_class(found.frame))))
     rows = [(line, [make_cell(own.get(member)) for member in setting.members]) for line, own in setting.rows.items()]
     return Table(heading, columns, rows, caption.strip())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +11,7 @@ from typing import Any
 
 from standfast.report.charts import Chart, Figure, Gallery, GalleryRow, Table, Underpowered
 from standfast.report.page import methods
-from standfast.report.page.cells import Cell, describe_row
+from standfast.report.page.cells import Cell, describe_row, list_remarks
 from standfast.report.page.comparisons import Section, compare_models, compare_options
 from standfast.report.page.drawings import draw_row
 from standfast.report.page.glossary import Glossary
@@ -21,8 +21,8 @@ from standfast.report.page.render import RenderedChart, bundle_scripts, render_f
 from standfast.report.page.sample_explorer import encode_rows
 from standfast.report.page.verdicts import answer_question, choose_example
 from standfast.report.presentation.drawing import draw_figures, draw_figures_over_data
-from standfast.report.presentation.wording import count_cautions
 from standfast.report.sentences import describe_failures, describe_misfits
+from standfast.report.words import mark_up, words_of
 from standfast.results import ConfiguredMetric, MetricResults, Results
 from standfast.results.controls import is_random
 from standfast.results.summary import MetricSummary
@@ -133,19 +133,21 @@ class Page:
                 row = metric.find_row(name)
                 if row is not None:
                     rows = self.results.select(row.data, row.model, row.label, name).filter(status="ok")
-                    remarks = metric.metric.presentation.remarks(rows, metric.metric.options)
+                    remarks = list_remarks(metric.metric, rows)
                     cells.setdefault(name, {})[metric.label] = (row, describe_row(row, remarks))
         return cells
 
-    def list_warnings(self) -> list[str]:
-        """Sentences about results that contradict each other, from the presentations of the metrics."""
-        found: list[str] = []
+    def list_warnings(self) -> list[tuple[str, str]]:
+        """Results that contradict each other, from the presentations of the metrics: a kind and a sentence each."""
+        found: list[tuple[str, str]] = []
         for pair in self.results.pairs:
             every = [self.results.metric_results(*pair, label) for label in self.results.metrics]
             every = [each for each in every if len(each.frame)]
             for each in every:
                 own = self.results.metrics[each.label].presentation
-                found += own.contradictions(each, [other for other in every if other is not each])
+                others = [other for other in every if other is not each]
+                words = words_of(own)
+                found += [(one.kind, words.say(one.macro, one.facts)) for one in own.contradictions(each, others)]
         return found
 
     def _link(self, found: MetricResults, row: GalleryRow) -> str:
@@ -197,14 +199,14 @@ def _make_context(results: Results) -> dict[str, Any]:
 
     page, manifest = Page(results), results.manifest
     overview = [page.make_overview(data, model) for data, model in results.pairs]
-    sections = [
+    sections: list[dict[str, Any]] = [
         {
             "id": f"metric-{number}",
             "metric": metric,
-            "question": metric.presentation.question(metric.options),
+            "question": words_of(metric.presentation).question(metric.options),
             "answers": [(each["where"], own) for each in overview for own in each["answers"] if own.label == label],
-            "guide": metric.presentation.guide(metric.options),
-            "terms": metric.presentation.terms(metric.options),
+            "guide": words_of(metric.presentation).guide(metric.options),
+            "terms": words_of(metric.presentation).terms,
             "parts": page.make_metric_parts(metric),
         }
         for number, (label, metric) in enumerate(results.metrics.items(), 1)
@@ -229,8 +231,8 @@ def _make_context(results: Results) -> dict[str, Any]:
         "crowd": CROWD,
         "shown": SHOWN,
         "listed": LISTED,
-        "warnings": warnings,
-        "cautions": count_cautions(warnings),
+        "warnings": [text for _, text in warnings],
+        "cautions": Counter(kind for kind, _ in warnings),
         "failures": group_failures(results.failures),
         "reasons": describe_failures(results.summary),
         "left_out": describe_misfits(manifest.get("misfits") or {}),
@@ -261,19 +263,6 @@ def group_failures(failures: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str
         who = (job["explainer"], job["label"])
         parts[who] = parts.get(who, 0) + 1
     return groups
-
-
-def mark_up(text: str) -> str:
-    """Text as HTML, with `code` and *emphasis* as elements and everything else escaped.
-
-    >>> str(mark_up("`a<b` is *not* less"))
-    '<code>a&lt;b</code> is <em>not</em> less'
-    """
-    import markupsafe
-
-    safe = str(markupsafe.escape(text))
-    safe = re.sub(r"`([^`]+)`", r"<code>\1</code>", safe)
-    return markupsafe.Markup(re.sub(r"\*([^*\s][^*]*)\*", r"<em>\1</em>", safe))
 
 
 def allow_breaks(name: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from standfast.report.presentation.wording import describe_reach, describe_transformation
+from standfast.report.wording import describe_reach, describe_transformation
 from standfast.results import Results
 from standfast.results.presentation import read_numbers
 

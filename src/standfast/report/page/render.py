@@ -6,6 +6,7 @@ ink of a specification become `var(--s0)` ... and `currentColor` in the page.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping
@@ -100,6 +101,7 @@ def render_files(chart: Chart) -> dict[str, bytes]:
     return {"svg": _renumbered(svg, "").encode(), "pdf": vl_convert.vegalite_to_pdf(spec, allowed_base_urls=[])}
 
 
+@functools.cache
 def bundle_scripts() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script that needs no other."""
     import vl_convert
@@ -119,9 +121,8 @@ def _complete(spec: Mapping[str, Any], width: int | str, config: Mapping[str, An
 
 
 def _without_hover(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what answers to a reader: layers for tooltips, and selections."""
-    layers = [layer for layer in spec["layer"] if layer.get("name") != HOVER]
-    return {**spec, "layer": layers, "params": [each for each in spec.get("params", ()) if "select" not in each]}
+    """Without the layers for tooltips."""
+    return {**spec, "layer": [layer for layer in spec["layer"] if layer.get("name") != HOVER]}
 
 
 def _themed(text: str) -> str:

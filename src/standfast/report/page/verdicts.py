@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 from standfast.report.charts import GalleryRow, Picture
 from standfast.report.presentation.drawing import make_row
 from standfast.report.sentences import say
+from standfast.report.words import collect_facts, words_of
 from standfast.results import ConfiguredMetric, MetricResults, Results
 from standfast.results.presentation import RankedGroup, find_best_median
 from standfast.statistics.comparison import Comparison
@@ -54,7 +56,8 @@ class Answer:
 
 def answer_question(results: Results, label: ConfiguredMetric, data: str, model: str) -> Answer:
     """The answer of a configured metric on one data set and model."""
-    question = label.presentation.question(label.options)
+    words = words_of(label.presentation)
+    question = words.question(label.options)
     found = results.summary.find(data, model, label.name)
     assert found is not None
     decision = DecisionText(
@@ -63,16 +66,24 @@ def answer_question(results: Results, label: ConfiguredMetric, data: str, model:
     if found.decision.reason in ("no result", "no value"):
         return Answer(label.name, question, "", decision)
     view = results.metric_results(data, model, label.name)
-    text = label.presentation.verdict(view)
-    why = explain_ranks(view, *label.presentation.leader(view), found.comparison)
+    facts = collect_facts(label.presentation, view)
+    text = words.verdict(facts)
+    why = explain_ranks(view, *_find_leader(label, facts), found.comparison)
     why = why or explain_ranks(view, *find_best_median(view), found.comparison)
     decision = dataclasses.replace(decision, text=f"{decision.text} {why}") if why else decision
-    warning, others = label.presentation.comparability_warning(view), tuple(label.presentation.reservations(view))
+    warning, others = words.caution(facts), tuple(filter(None, [words.remark(facts)]))
     if found.control_tests:
-        others += (say("controls", found.control_tests, label.spec.decimals),)
+        others += (say("controls", found.control_tests),)
     if warning and decision.mark == "decided":
         decision = dataclasses.replace(decision, mark="open", title="With a caveat")
     return Answer(label.name, question, text, decision, warning, others)
+
+
+def _find_leader(label: ConfiguredMetric, facts: dict[str, Any]) -> tuple[RankedGroup | None, str]:
+    """Which explainer the verdict's own numbers put first, and which numbers these are; the median without them."""
+    if label.spec.direction and facts["own"] and len(facts["ranked"]) > 1:
+        return facts["ranked"][0], "count"
+    return label.presentation.leader(facts["results"])
 
 
 def explain_ranks(view: MetricResults, first: RankedGroup | None, what: str, comparison: Comparison | None) -> str:

@@ -12,7 +12,7 @@ from standfast.metrics.result import Result
 from standfast.report.plots.canvas import ESTIMATE, escape_text, import_pyplot
 from standfast.report.plots.maps import Maps, draw_maps
 from standfast.report.presentation.drawing import ALIGNED
-from standfast.report.presentation.wording import describe_parameters
+from standfast.report.wording import describe_parameters
 from standfast.results import ValueSpec, presentation_of
 from standfast.results.formatting import format_number
 

@@ -1,7 +1,7 @@
 """The presentations of our own metrics: how each is read, drawn and put into words. Importing this registers them."""
 
 from standfast.report.presentation import peers
-from standfast.report.presentation.c_eval import c_eval, c_eval_plot, near_affinity
+from standfast.report.presentation.c_eval import c_eval
 from standfast.report.presentation.coarse_to_fine import corruption_curve
 from standfast.report.presentation.faithfulness import aopc, localisation, log_odds
 from standfast.report.presentation.lens import attribution_attack
@@ -12,13 +12,11 @@ __all__ = [
     "aopc",
     "attribution_attack",
     "c_eval",
-    "c_eval_plot",
     "corruption_curve",
     "data_sensitivity_consistency",
     "localisation",
     "log_odds",
     "misinterpretation_probability",
-    "near_affinity",
     "parameter_sensitivity_consistency",
     "peers",
     "sensitivity",

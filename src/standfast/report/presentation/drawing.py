@@ -9,9 +9,10 @@ import numpy as np
 import polars as pl
 
 from standfast.report.charts import Axis, Chart, Gallery, GalleryRow, Picture, Strip, Words, draw_values
-from standfast.report.presentation.wording import describe_parameters, describe_reach, describe_transformation
+from standfast.report.wording import describe_parameters, describe_reach, describe_transformation
+from standfast.report.words import words_of
 from standfast.results.formatting import format_number
-from standfast.results.presentation import ConfiguredMetric, MetricResults, ValueSpec
+from standfast.results.presentation import ConfiguredMetric, MetricResults, Presentation, ValueSpec
 from standfast.tensors import Array
 
 #: how many samples are tried until one has stored pictures
@@ -91,13 +92,15 @@ def count_axes(rows: Sequence[GalleryRow]) -> int:
     return min((np.ndim(picture.array) for row in rows[:1] for picture in row.pictures), default=3)
 
 
-def draw_example(view: MetricResults, what: str, lead: str, same: float | None = 1.0) -> GalleryRow | None:
+def draw_example(
+    presentation: Presentation, view: MetricResults, what: str, same: float | None = 1.0
+) -> GalleryRow | None:
     """The sample whose map changed most, of all explainers: input, its map, the perturbed input, its map now.
 
     Args:
+        presentation: of the metric, whose template has the caption.
         view: of a metric that stores `origins`, `inputs`, `origin_maps` and `maps`.
         what: the value in a word, such as "correlation".
-        lead: what is remarkable about it, as the start of the caption.
         same: the value of two equal maps, for the caption.
     """
     spec = view.spec
@@ -120,19 +123,19 @@ def draw_example(view: MetricResults, what: str, lead: str, same: float | None =
             Picture("its map now", arrays["maps"], f"Explanation of the perturbed input: {who}", signed=True),
             *show_moved_back(arrays, who),
         )
-        reach = describe_reach(view.options, "number of the embedding" if view.tokens else "feature")
-        changed = describe_transformation(view.options)
-        parameters = describe_parameters(row, view.options, np.shape(arrays["origins"]))
-        happened = (
-            f"was {changed}{f', here {parameters}' if parameters else ''}" if changed else f"moved {reach}".rstrip()
-        )
-        equal = "" if same is None else f" ({same:g} would be the same map)"
-        text = (
-            f"{lead}: {explainer} on sample {sample}. The input {happened}, and the model's "
-            f"class is still {row.get('targets')}. The {what} of the two maps is "
-            f"{format_number(row[spec.column], spec.decimals)}{equal}. Red is evidence for the class, blue "
-            f"against it. {MOVED_BACK if ALIGNED[0] in arrays else ''}One sample does not stand for all."
-        )
+        here = {
+            "explainer": explainer,
+            "sample": sample,
+            "changed": describe_transformation(view.options),
+            "moved": describe_reach(view.options, "number of the embedding" if view.tokens else "feature"),
+            "parameters": describe_parameters(row, view.options, np.shape(arrays["origins"])),
+            "target": row.get("targets"),
+            "what": what,
+            "value": format_number(row[spec.column], spec.decimals),
+            "same": same,
+            "moved_back": MOVED_BACK if ALIGNED[0] in arrays else "",
+        }
+        text = words_of(presentation).say("example", here)
         return make_row(view, explainer, sample, pictures, text)
     return None
 

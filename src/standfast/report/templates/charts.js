@@ -3,12 +3,6 @@
 const config = JSON.parse(document.getElementById("chart-config").textContent);
 const touch = matchMedia("(pointer: coarse)").matches;
 
-function still(spec) {
-  // a finger that drags is to scroll the page: no panning on touch screens
-  spec.params = (spec.params || []).filter((param) => param.bind !== "scales");
-  return spec;
-}
-
 function narrow(spec) {
   spec.config.legend.columns = 1;
   return spec;
@@ -18,7 +12,6 @@ async function draw(figure) {
   const place = figure.querySelector(".chart"), drawn = place.innerHTML, words = place.getAttribute("aria-label");
   try {
     const spec = JSON.parse(figure.querySelector("script.spec").textContent);
-    if (touch) still(spec);
     if (place.clientWidth < 340) narrow(spec);
     const found = await window.vegaEmbed(place, spec, {
       actions: false, renderer: "svg", mode: "vega-lite", config, tooltip: { theme: "custom" },
@@ -57,7 +50,7 @@ for (const button of document.querySelectorAll("button[data-pick]")) {
 function tools(figure, place) {
   const bar = document.createElement("div"), save = document.createElement("button");
   bar.className = "tools";
-  save.type = "button"; save.textContent = "SVG"; save.title = "Save this figure (drag moves, Ctrl + wheel zooms, double click resets)";
+  save.type = "button"; save.textContent = "SVG"; save.title = "Save this figure";
   save.addEventListener("click", () => {
     const copy = place.querySelector("svg").cloneNode(true), style = getComputedStyle(document.documentElement);
     copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");

@@ -1,15 +1,13 @@
-"""What the report shows of corruption curves, of drops made by hand: numbers, gate, ridges, pictures, boxes."""
+"""What the report shows of corruption curves, of drops made by hand: numbers, gate, pictures."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import scipy.stats
 import torch
 from report_builder import Builder, base
 
@@ -24,21 +22,19 @@ from standfast.metrics.coarse_to_fine.corruption_curve import (
 )
 from standfast.metrics.coarse_to_fine.replacement import find_levels
 from standfast.metrics.coarse_to_fine.statistics import compute_area
-from standfast.report.charts import COLOURS, REFERENCE, Chart, Gallery, Table, TableCell
-from standfast.report.presentation.coarse_to_fine.across_data import draw_boxes_over_data
+from standfast.report.charts import Chart, Table, TableCell
 from standfast.report.presentation.coarse_to_fine.corruption_curve import (
-    draw_drop_curves,
+    draw_drops,
     draw_drops_by_share,
-    draw_fine_curves,
-    draw_robust_curves,
 )
 from standfast.report.presentation.coarse_to_fine.drops import Drops, load_drops
-from standfast.report.presentation.coarse_to_fine.pictures import draw_galleries
+from standfast.report.presentation.coarse_to_fine.pictures import draw_gallery
 from standfast.report.presentation.coarse_to_fine.tables import draw_tables
+from standfast.report.words import words_of
 from standfast.results import MetricResults, presentation_of
 
 PRESENTATION = presentation_of("corruption_curve")
-figures = PRESENTATION.figures
+SAY = words_of(PRESENTATION).say
 
 Array = np.ndarray[Any, Any]
 FRACTIONS = (0.05, 0.15, 0.5, 1.0)
@@ -72,6 +68,7 @@ def stored(
     share = 0.4 * np.array(FRACTIONS) * np.linspace(0.8, 1.2, count)[:, None]
     frame = {
         **base(status or ["ok"] * count, start),
+        "value": drops.mean(1).tolist(),
         "area_top": drops.mean(1).tolist(),
         "area_bottom": (drops.mean(1) / 2).tolist(),
         "std_error": [0.01] * count,
@@ -115,12 +112,6 @@ def drops(view: MetricResults) -> Drops:
     found = load_drops(view)
     assert found is not None
     return found
-
-
-def colours(chart: Chart) -> dict[str, str]:
-    (line,) = [each for each in chart.spec["layer"] if each["mark"]["type"] == "line"]
-    scale = line["encoding"]["color"]["scale"]
-    return dict(zip(scale["domain"], scale["range"], strict=True))
 
 
 def lines(chart: Chart, name: str, key: str = "y") -> list[float]:
@@ -186,10 +177,8 @@ def test_drops_are_aligned_by_sample(folder: Path) -> None:
     expected = np.delete(good, 19, axis=0)
     np.testing.assert_array_equal(found.curves["good"].top, expected)
     assert found.curves["random"].find_complete().tolist() == [True] * 10 + [False] * (COUNT - 11)
-    np.testing.assert_array_equal(found.top_drops("random"), random[:10])
-    assert (found.no_positive, found.others) == ({"good": 0, "random": 1}, 1)
-    assert found.absolute["good"].samples == COUNT - 1
-    assert {each.samples for each in found.comparison.values()} == {10}
+    np.testing.assert_array_equal(np.asarray(found.curves["random"].top)[:10], random[:10])
+    assert (found.absolute["good"].samples, found.fewest) == (COUNT - 1, 10)
 
 
 def test_the_gate_is_applied_where_there_are_random_maps(view: MetricResults, drops: Drops, folder: Path) -> None:
@@ -201,7 +190,7 @@ def test_the_gate_is_applied_where_there_are_random_maps(view: MetricResults, dr
     alone = load_drops(views(builder)[0])
     assert alone is not None
     assert (alone.gates, alone.may_be_read("zero")) == ({}, True)
-    shown_tables = draw_tables(alone)
+    shown_tables = draw_tables(alone, SAY)
     assert not any(cell.faint for table in shown_tables for _, cells in table.rows for cell in cells)
 
 
@@ -209,7 +198,7 @@ def test_the_gate_is_applied_where_there_are_random_maps(view: MetricResults, dr
 
 
 def test_drops_by_share_have_a_row_for_each_share_and_one_axis(view: MetricResults, drops: Drops) -> None:
-    charts = draw_drops_by_share(view, drops)
+    charts = draw_drops_by_share(view, drops, "")
     domains = set()
     for chart, name in zip(charts, EXPLAINERS, strict=True):
         assert chart is not None
@@ -223,7 +212,8 @@ def test_drops_by_share_have_a_row_for_each_share_and_one_axis(view: MetricResul
 
 
 def test_drop_curves_run_from_the_origin_over_the_mean_share(view: MetricResults, drops: Drops) -> None:
-    for chart, factor, order in zip(draw_drop_curves(view, drops), (1.0, 0.5), ("top", "bottom"), strict=True):
+    for factor, order in ((1.0, "top"), (0.5, "bottom")):
+        chart = draw_drops(view, drops, order, "")
         assert chart is not None
         for name in EXPLAINERS:
             expected = factor * made(name).mean(0)
@@ -234,43 +224,15 @@ def test_drop_curves_run_from_the_origin_over_the_mean_share(view: MetricResults
             np.testing.assert_allclose(lines(chart, name, "high")[1:], high, rtol=1e-4, atol=1e-9)
 
 
-def test_fine_curves_are_grey_where_they_do_not_count(view: MetricResults, drops: Drops) -> None:
-    oracle: tuple[Callable[..., Any], ...] = (scipy.stats.skew, scipy.stats.kurtosis)
-    for chart, moment in zip(draw_fine_curves(view, drops), oracle, strict=True):
-        assert chart is not None
-        for name in EXPLAINERS:
-            np.testing.assert_allclose(lines(chart, name), moment(made(name), axis=0), rtol=1e-4)
-        assert {name: colour == REFERENCE for name, colour in colours(chart).items()} == {
-            "good": False,
-            "zero": True,
-            "random": True,
-        }
-        assert lines(chart, "good", "low")[0] is not None
-        assert lines(chart, "zero", "low")[0] is None
-        assert "zero" in chart.caption
-
-
-def test_what_a_peak_at_zero_cannot_fool_needs_no_gate(view: MetricResults, drops: Drops) -> None:
-    share, quartile = draw_robust_curves(view, drops)
-    assert share is not None
-    assert quartile is not None
-    for name in EXPLAINERS:
-        np.testing.assert_allclose(lines(share, name), (made(name) >= 0.5).mean(0), atol=1e-6)
-        smallest = np.sort(made(name), axis=0)[COUNT // 4 - 1]
-        np.testing.assert_allclose(lines(quartile, name), smallest, rtol=1e-4, atol=1e-9)
-    assert (colours(share)["zero"], colours(quartile)["good"]) == (COLOURS[1], COLOURS[0])
-
-
 def test_who_has_no_drops_takes_nothing_from_the_others(folder: Path) -> None:
     builder = Builder(folder / "gone")
     for name in EXPLAINERS:
         stored(builder, name, np.full((COUNT, 4), np.nan) if name == "zero" else made(name))
     found = load_drops(views(builder)[0])
     assert found is not None
-    assert list(found.comparison) == ["good", "random"]
-    coarse, _, fine, _ = draw_tables(found)
+    coarse, fine = draw_tables(found, SAY)
     cells = {name: [cell.text for cell in row] for name, row in coarse.rows}
-    assert cells["zero"] == ["0", *"––––––"]
+    assert cells["zero"] == ["0", *"–––––"]
     assert "–" not in [cell.text for name, row in fine.rows if name != "zero" for cell in row]
 
 
@@ -278,60 +240,41 @@ def test_who_has_no_drops_takes_nothing_from_the_others(folder: Path) -> None:
 
 
 def test_tables_hold_the_numbers_of_the_summaries(drops: Drops) -> None:
-    coarse, same, fine, starred = draw_tables(drops)
+    coarse, fine = draw_tables(drops, SAY)
     titles = [title for title, _ in coarse.columns]
     cells = {name: dict(zip(titles, row, strict=True)) for name, row in coarse.rows}
     share, mean = 0.4 * np.array(FRACTIONS), made("good").mean(0)
     x, y = np.concatenate([[0], share, [1]]), np.concatenate([[0], mean, mean[-1:]])
     top = float(np.trapezoid(y, x))
     bottom = top / 2
+    above = float(np.trapezoid((made("good") >= 0.5).mean(0), FRACTIONS))
     f1 = 2 * top * (1 - bottom) / (top + 1 - bottom)
-    same_share = float(np.trapezoid(y[:-1], x[:-1])) / 0.4
-    expected = {"same share": same_share, "AUC top": top, "AUC bottom": bottom, "F1": f1, "F1 as printed": f1 / 2}
-    for title, value in expected.items():
+    for title, value in {"AUC top": top, "AUC bottom": bottom, "F1": f1}.items():
         assert cells["good"][title].text == f"{value:.3f}"
         low, high = (float(end) for end in re.findall(r"0\.\d+", cells["good"][title].small))
         assert low < value < high
+    assert cells["good"]["drop ≥ 0.5"].text == f"{above:.3f}"
     assert [cells[name]["gate"].text for name in EXPLAINERS] == ["passed", "not passed", "reference"]
-    assert [[cell.text for cell in row] for _, row in same.rows] == [
-        ["40%", "passed", "larger"],
-        ["40%", "not passed", "not larger"],
-        ["40%", "reference", "reference"],
-    ]
-    assert cells["zero"]["samples"].small == "2 with no positive relevance"
     assert not any(cell.faint for _, row in coarse.rows for cell in row)
-
-    grey = {name: [cell.faint for cell in row] for name, row in fine.rows}
-    assert grey == {"good": [False] * 6, "zero": [True] * 4 + [False] * 2, "random": [True] * 4 + [False] * 2}
-    assert [small for _, small in fine.columns][:4] == ["absolute scale"] * 2 + ["compared scale"] * 2
-    row = dict(fine.rows)["good"]
-    for place, (scale, key) in enumerate((s, k) for s in ("absolute", "compared") for k in ("skewness", "kurtosis")):
-        found = {"absolute": drops.absolute, "compared": drops.comparison}[scale]["good"]
-        assert found.scale == scale
-        assert row[place].text == f"{getattr(found, f'auc_{key}'):.3f}"
-    columns = np.array([[float(cell.text.replace("−", "-")) for cell in row] for _, row in starred.rows])
-    assert (columns.min(0).tolist(), columns.max(0).tolist()) == ([0.0] * 4, [1.0] * 4)
-    assert [cell.faint for cell in dict(starred.rows)["zero"]] == [False, False, True, True]
+    faint = {name: [cell.faint for cell in row] for name, row in fine.rows}
+    assert faint == {"good": [False] * 2, "zero": [True] * 2, "random": [True] * 2}
+    for cell, key in zip(dict(fine.rows)["good"], ("skewness", "kurtosis"), strict=True):
+        assert cell.text == f"{getattr(drops.absolute['good'], f'auc_{key}'):.3f}"
 
 
 # pictures
 
 
-def gallery_of(view: MetricResults) -> Gallery:
-    (found,) = draw_galleries(view)
-    return found
-
-
 def test_the_gallery_shows_the_extremes_and_their_most_relevant_points(view: MetricResults) -> None:
-    shown_rows = gallery_of(view).rows
-    means = (made("good") + made("zero"))[:, 1] / 2  # at k = 15%, random left out
-    order = np.argsort(-means, kind="stable")
-    assert list(dict.fromkeys(row.sample for row in shown_rows)) == [order[0], order[COUNT // 2], order[-1]]
-    assert [row.explainer for row in shown_rows[:3]] == list(EXPLAINERS)
-    for row in shown_rows:
+    (gallery,) = draw_gallery(view, SAY)
+    values = [view.rows_for(name)["common_drop"].to_numpy() for name in EXPLAINERS[:2]]  # random left out
+    order = np.argsort(np.mean(values, axis=0), kind="stable")
+    assert list(dict.fromkeys(row.sample for row in gallery.rows)) == [order[0], order[COUNT // 2], order[-1]]
+    assert [row.explainer for row in gallery.rows[:3]] == list(EXPLAINERS)
+    for row in gallery.rows:
         arrays = view.arrays(row.explainer, row.sample, ("replaced_at", "shades"))
         assert arrays is not None
-        (picture,) = row.pictures
+        _, picture = row.pictures
         np.testing.assert_array_equal(picture.marks, (arrays["replaced_at"] == 1) | (arrays["replaced_at"] == 2))
         np.testing.assert_allclose(picture.array, -1 + 3 * arrays["shades"].astype(float) / 255, atol=1e-6)
         drop = made(row.explainer)[row.sample, 1]
@@ -353,14 +296,8 @@ def many(folder: Path) -> Builder:
 
 
 def test_boxes_over_data_sets_have_a_point_for_each(many: Builder) -> None:
-    found = [chart for chart in draw_boxes_over_data(views(many)) if isinstance(chart, Chart)]
-    assert [chart.name for chart in found] == [
-        "across-auc-top-net",
-        "across-f1-net",
-        "across-auc-skewness-net",
-        "across-auc-kurtosis-net",
-    ]
-    for chart, key in zip(found, ("auc_top", "f1", "auc_skewness", "auc_kurtosis"), strict=True):
+    charts = [chart for chart in PRESENTATION.figures_over_data(views(many)) if isinstance(chart, Chart)]
+    for chart, key in zip(charts, ("auc_top", "f1", "auc_skewness", "auc_kurtosis"), strict=True):
         points = chart.spec["datasets"]["points"]
         found = {(point["explainer"], point["each"]): point["value"] for point in points}
         expected = {}
@@ -397,4 +334,4 @@ def test_a_real_study_stores_what_the_section_needs(
     places = arrays["replaced_at"].size
     assert (arrays["replaced_at"] == 1).sum() == round(float(result.corrupted_share[5, 0]) * places)
     assert (arrays["replaced_at"] > 0).sum() == int(result.positive[5])
-    assert len(draw_galleries(view)) == 1
+    assert len(draw_gallery(view, SAY)) == 1

@@ -22,13 +22,12 @@ from skimage.color import rgb2lab
 import standfast
 from conftest import SHAPES, small_net
 from standfast.metrics import AttributionAttack
-from standfast.report.charts import Chart, Gallery, GalleryRow, Picture
+from standfast.report.charts import Chart, Gallery, GalleryRow, Picture, Table
 from standfast.report.page.drawings import draw_row
 from standfast.report.page.pictures import DARKEST, PALEST, draw_picture
-from standfast.report.presentation.lens.attribution_attack import fragility, per_sample
-from standfast.report.presentation.lens.curves import curves_of
+from standfast.report.presentation.lens.attribution_attack import draw_means, fragility, per_sample
+from standfast.report.presentation.lens.curves import load_curves, overlap_by_chance
 from standfast.report.presentation.lens.pictures import KEPT, LOST, NEAR, NEW
-from standfast.report.presentation.lens.words import overlap_by_chance
 from standfast.results import MetricResults, presentation_of
 from standfast.statistics.bootstrap import intervals_of_means
 from standfast.statistics.paired import bootstrap_interval
@@ -39,7 +38,6 @@ BALL = standfast.LinfBall(0.1)
 ATTACK = AttributionAttack(BALL, "top_k", steps=3, restarts=1, similarities=SIMILARITIES, k=40)
 EXPLAINERS = ["saliency", "input_x_gradient"]
 PRESENTATION = presentation_of("attribution_attack")
-figures, remarks, guide, spec = PRESENTATION.figures, PRESENTATION.remarks, PRESENTATION.guide, PRESENTATION.value_spec
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +125,7 @@ def test_top_positions_are_drawn_pixel_by_pixel(view: MetricResults) -> None:
     assert [(row.sample, row.explainer) for row in gallery.rows] == [(s, e) for s in range(4) for e in EXPLAINERS]
     for row in gallery.rows[:3]:
         shown = named(row)
-        assert list(shown) == ["its map", "top k", "overlap", "top k after", "its map now"]
+        assert list(shown) == ["its map", "top k", "overlap", "top k after", "perturbed", "its map now"]
         before, after = maps_of(view, row)
         sets = [largest(map_, 40) for map_ in (before, after)]
         for title, chosen in zip(("top k", "top k after"), sets, strict=True):
@@ -145,19 +143,15 @@ def test_top_positions_are_drawn_pixel_by_pixel(view: MetricResults) -> None:
         assert numbers_in(row.text, r"of the top 40 pixels (\d+)% kept") == pytest.approx(
             [len(s & t) / 0.4], abs=0.5001
         )
-        covered = [100 * len(near(t, w, before.shape)) / before.size for w in (1, 2)]
-        said = numbers_in(row.text, r"\(of windows that cover (\d+)% and (\d+)% of the map\)")
-        assert said == pytest.approx(covered, abs=0.5001)
 
 
 def test_diverse_positions_are_drawn_pixel_by_pixel(view: MetricResults) -> None:
     gallery = galleries_of(PRESENTATION.figures(view))[1]
     for row in gallery.rows[:2]:
         shown = named(row)
-        assert list(shown) == ["input", "diverse", "overlap", "diverse after", "perturbed"]
         before, after = maps_of(view, row)
         s, t = (largest(map_, 40, apart=1) for map_ in (before, after))
-        for title, chosen in (("diverse", s), ("diverse after", t)):
+        for title, chosen in (("top k", s), ("top k after", t)):
             image = pixels(shown[title], view.bounds)
             assert where(is_colour(image, NEAR[0])) == chosen
             assert where(is_colour(image, NEAR[1])) == near(chosen, 1, before.shape) - chosen
@@ -166,13 +160,6 @@ def test_diverse_positions_are_drawn_pixel_by_pixel(view: MetricResults) -> None
         assert where(is_colour(image, KEPT)) == (s & near_t) | (t & near_s)
         assert where(is_colour(image, LOST)) == s - near_t
         assert where(is_colour(image, NEW)) == t - near_s
-        expected = [len(s & near_t) / len(s), len(t & near_s) / len(t)]
-        assert f"{len(s)} pixels before, {len(t)} after" in row.text
-        assert numbers_in(row.text, r"1-LENS-prec-div ([\d.]+), recall-div ([\d.]+)") == pytest.approx(
-            expected, abs=0.005001
-        )
-        share = len(s & t) / max(len(s), len(t))
-        assert numbers_in(row.text, r"-div intersection ([\d.]+);") == pytest.approx([share], abs=0.005001)
 
 
 def test_signs_count_where_the_metric_counts_them(view: MetricResults) -> None:
@@ -242,20 +229,13 @@ def kept() -> Array:
     return np.asarray(np.round(parts[:, :3].cumsum(axis=1) * 100) / 100)
 
 
-def test_the_sentence_is_arithmetic(kept: Array) -> None:
+def test_shares_of_the_loss_are_arithmetic(kept: Array) -> None:
     found = fragility(rows_of(kept))
     assert found is not None
+    assert found.kept.tolist() == pytest.approx(kept.mean(axis=0))
     lost = [1 - kept[:, place].mean() for place in range(3)]
     expected = [(lost[0] - lost[w]) / lost[0] for w in (1, 2)]
-    assert found.shares == pytest.approx(expected)
-    one, two = (
-        f"{100 * share:.0f}% [{100 * low:.0f}, {100 * high:.0f}]"
-        for share, low, high in zip(expected, found.low, found.high, strict=True)
-    )
-    assert found.sentence("top 78 pixels", "pixel") == (
-        f"Of the apparent fragility ({lost[0]:.2f} of the top 78 pixels lost), {one} was a shift of one pixel, {two} "
-        "of at most two."
-    )
+    assert found.shares.tolist() == pytest.approx(expected)
     for place in range(2):
         # resampled in pairs: as scipy does it, which draws other numbers
         def share(a: Array, b: Array, axis: int = -1) -> Array:
@@ -296,33 +276,30 @@ def test_intervals_of_means_are_those_of_the_study(kept: Array) -> None:
         assert (low[place], high[place]) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
-def test_notes_in_the_overview(kept: Array) -> None:
+def test_what_does_not_count_is_counted(kept: Array) -> None:
     n = len(kept)
-    label_kept, found = [place >= 2 for place in range(n)], [place != 4 for place in range(n)]
-    mse = np.linspace(0, 1, n)
-    mse[5] = np.nan
-    frame = rows_of(kept, mse=mse, pearson=kept[:, 0]).with_columns(
-        pl.Series("label_kept", label_kept), pl.Series("found", found)
+    frame = rows_of(kept).with_columns(
+        pl.Series("label_kept", [place >= 2 for place in range(n)]),
+        pl.Series("found", [place != 4 for place in range(n)]),
     )
-    notes = PRESENTATION.remarks(frame, {"similarities": ["mse", "pearson"], "k": 0.05})
-    expected = bootstrap_interval(np.delete(mse, [0, 1, 5]), "mean")
-    assert expected is not None
-    said = numbers_in(notes[0], r"^mse: mean ([\d.]+) \[([\d.]+), ([\d.]+)\]$")
-    assert said == pytest.approx([expected.value, expected.low, expected.high], abs=0.0015)
-    assert notes[1].startswith(f"pearson: mean {kept[2:, 0].mean():.3f} [")
-    assert notes[2].endswith(f"2 of {n}")
-    assert notes[3].endswith(f"1 of {n}")
+    details = PRESENTATION.details(frame, {})
+    assert [(each.value, each.total) for each in details] == [(2, n), (1, n)]
 
 
-@pytest.mark.parametrize(("level", "words"), [(0.4, "above chance: 0.33 ["), (0.96, "so the value says nothing")])
-def test_remarks_correct_for_chance(level: float, words: str) -> None:
+@pytest.mark.parametrize(("level", "above"), [(0.4, "above chance 0.333 ["), (0.96, "")])
+def test_means_are_corrected_for_chance(view: MetricResults, level: float, above: str) -> None:
     """(0.6 - 0.4) / (1 - 0.4); where unrelated maps are nearly equal, nothing can be said."""
     name = "lens_recall:k=5,w=1"
     spread = np.linspace(-0.1, 0.1, 9)
-    frame = rows_of(np.full((9, 3), 0.5), **{name: 0.6 + spread, f"{name} chance": level + spread / 10})
-    note = PRESENTATION.remarks(frame, {"similarities": [name], "k": 5})[0]
-    assert note.startswith("1-LENS-recall@5: mean 0.600 [")
-    assert f"; unrelated maps have {level:.3f}, {words}" in note
+    values = {name: 0.6 + spread, f"{name} chance": level + spread / 10}
+    frame = rows_of(np.full((9, 3), 0.5), value=0.6 + spread, **values).with_columns(explainer=pl.lit("saliency"))
+    made = dataclasses.replace(view, frame=frame, options={"similarities": [name], "k": 5}, explainers=["saliency"])
+    ((_, cells),) = draw_means(made, None, "").rows
+    expected = bootstrap_interval(0.6 + spread, "mean")
+    assert expected is not None
+    assert (cells[0].text, cells[0].small.partition("\n")[0]) == ("0.600", f"[{expected.low:.3f}, {expected.high:.3f}]")
+    assert cells[0].small.partition("\n")[2].startswith(above)
+    assert bool(cells[0].small.partition("\n")[2]) == bool(above)
 
 
 def test_repeats_of_a_sample_are_averaged_first() -> None:
@@ -338,9 +315,10 @@ def test_all_classes_lost(view: MetricResults) -> None:
     assert charts_of(shown) == {}
     for gallery in galleries_of(shown):
         assert all(not row.found and "lost, so not counted" in row.text for row in gallery.rows)
-    assert PRESENTATION.remarks(lost.rows_for("saliency"), view.options) == ["class lost, so not counted: 4 of 4"]
-    assert PRESENTATION.remarks(view.frame.clear(), view.options) == []
-    assert curves_of(lost, "saliency") is None
+    (detail,) = PRESENTATION.details(lost.rows_for("saliency"), view.options)
+    assert (detail.value, detail.total) == (4, 4)
+    assert PRESENTATION.details(view.frame.clear(), view.options) == []
+    assert load_curves(lost, "saliency") is None
 
 
 # the charts
@@ -348,9 +326,8 @@ def test_all_classes_lost(view: MetricResults) -> None:
 
 def test_curves_are_means_over_samples(view: MetricResults) -> None:
     charts = charts_of(PRESENTATION.figures(view))
-    assert [*charts][:4] == ["fragility", "distribution", "similarities-1", "similarities-2"]
-    names = ["precision", "recall", "precision-diverse", "recall-diverse"]
-    assert [*charts][4:] == [*(f"windows-{name}" for name in names), *(f"k-{n}" for n in ("intersection", *names[:2]))]
+    windowed = ["curve_precision", "curve_recall", "curve_precision_diverse"]
+    assert [*charts] == ["distribution", *windowed, "k-0", "k-1"]
     for explainer in EXPLAINERS:
         each = [view.arrays(explainer, s, ("origin_maps", "maps")) for s in range(4)]
         maps = [[np.abs(a[key]).sum(axis=0) for key in ("origin_maps", "maps")] for a in each if a is not None]
@@ -359,12 +336,11 @@ def test_curves_are_means_over_samples(view: MetricResults) -> None:
             pairs = [[largest(map_, k) for map_ in pair] for pair in maps]
             precision = np.mean([len(s & near(t, w, (28, 28))) / k for s, t in pairs])
             recall = np.mean([len(t & near(s, w, (28, 28))) / k for s, t in pairs])
-            assert point(charts["windows-precision"], explainer, w) == pytest.approx(precision, abs=1e-5)
-            assert point(charts["windows-recall"], explainer, w) == pytest.approx(recall, abs=1e-5)
+            assert point(charts["curve_precision"], explainer, w) == pytest.approx(precision, abs=1e-5)
+            assert point(charts["curve_recall"], explainer, w) == pytest.approx(recall, abs=1e-5)
             if w <= 1:
-                name = "k-precision" if w else "k-intersection"
-                assert point(charts[name], explainer, k) == pytest.approx(precision, abs=1e-5)
-        assert sorted(row["x"] for row in lines(charts["k-recall"], explainer)) == [16, 39, 78, 157, 314]
+                assert point(charts[f"k-{w}"], explainer, k) == pytest.approx(precision, abs=1e-5)
+        assert sorted(row["x"] for row in lines(charts["k-1"], explainer)) == [16, 39, 78, 157, 314]
 
 
 def lines(chart: Chart, explainer: str) -> list[dict[str, Any]]:
@@ -376,28 +352,16 @@ def point(chart: Chart, explainer: str, x: float) -> float:
     return float(found)
 
 
-def test_similarities_stand_beside_each_other(view: MetricResults) -> None:
-    charts = charts_of(PRESENTATION.figures(view))
-    parts = [row["part"] for row in charts["similarities-1"].spec["datasets"]["points"]]
-    assert set(parts) == {"top-k intersection", "1-LENS-prec@k", "2-LENS-recall@k"}
-    means = [row["mean"] for row in charts["similarities-1"].spec["datasets"]["boxes"]]
-    expected = [
-        view.rows_for(explainer)[name].mean() for explainer in EXPLAINERS for name in SIMILARITIES if name != "mse"
-    ]
-    assert means == pytest.approx(expected, abs=1e-5)
-    alone = {**view.options, "similarities": ["topk_intersection"]}
-    assert "similarities-1" not in charts_of(PRESENTATION.figures(dataclasses.replace(view, options=alone)))
-
-
-def test_what_became_of_the_top_is_drawn(view: MetricResults) -> None:
-    cells = charts_of(PRESENTATION.figures(view))["fragility"].spec["datasets"]["cells"]
+def test_the_table_has_means_and_what_became_of_the_top(view: MetricResults) -> None:
+    (table,) = (figure for figure in PRESENTATION.figures(view) if isinstance(figure, Table))
+    assert [title for title, _ in table.columns[:4]] == list(SIMILARITIES)
+    rows = {name: [cell.text for cell in cells] for name, cells in table.rows}
     for explainer in EXPLAINERS:
         frame = view.rows_for(explainer)
-        means = [frame[name].mean() for name in ("kept", "kept_within_1", "kept_within_2")]
-        shares = [cell["value"] for cell in cells if cell["name"] == explainer]
-        assert np.cumsum(shares) == pytest.approx([*means, 1.0], abs=3e-4)
-    lot = [cell["value"] for cell in cells if cell["name"] == "two random sets"]
-    assert np.cumsum(lot)[:3] == pytest.approx([overlap_by_chance((1, 28, 28), 40, w) for w in (0, 1, 2)], abs=3e-4)
+        means = [frame[name].mean() for name in (*SIMILARITIES, "kept", "kept_within_1", "kept_within_2")]
+        assert rows[explainer][:7] == [f"{mean:.3f}" for mean in means]
+    chance = [overlap_by_chance((1, 28, 28), 40, w) for w in (0, 1, 2)]
+    assert rows["two random sets"][4:7] == [f"{share:.3f}" for share in chance]
 
 
 @pytest.mark.parametrize(("shape", "k"), [((1, 2, 3), 2), ((2, 3, 3), 3), ((3, 6), 2), ((5,), 4)], ids=str)
@@ -433,10 +397,10 @@ def test_series_and_flat_inputs(other: tuple[str, Any], tmp_path: Path) -> None:
     shown = PRESENTATION.figures(view)
     charts, galleries = charts_of(shown), galleries_of(shown)
     if kind == "series":
-        assert "2-LENS-recall" in charts["k-recall"].heading  # the least window above 0
-        assert sorted(row["x"] for row in lines(charts["windows-recall"], "saliency")) == [0, 2]
+        assert "k-2" in charts  # the least window above 0
+        assert sorted(row["x"] for row in lines(charts["curve_recall"], "saliency")) == [0, 2]
     else:  # the order of features has no meaning, so nothing has a window
-        assert {name for name in charts if name.startswith(("k-", "windows-"))} == {"k-intersection"}
+        assert {name for name in charts if name.startswith(("k-", "curve_"))} == {"k-0"}
     assert len(galleries) == (2 if kind == "series" else 1)
     row = galleries[0].rows[0]
     if kind == "flat":

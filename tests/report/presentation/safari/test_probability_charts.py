@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from report_builder import Builder
 
@@ -12,7 +13,7 @@ from standfast.report.charts import Chart
 from standfast.report.presentation.safari.misinterpretation_probability import ProbabilityPresentation
 from standfast.results import MetricResults
 
-LINE, ERROR = [-3.0, -5.0], [0.2, 0.3]  # the levels that the builder stores, without that of the class
+LOW, HIGH = [-3.4, -5.6], [-2.6, -4.4]  # of the levels that the builder stores, without that of the class
 
 
 def find_bands(view: MetricResults) -> list[tuple[float, float]]:
@@ -32,12 +33,8 @@ def test_the_band_of_an_unresolved_run_reaches_the_upper_end_of_its_interval(tmp
     builder.probability("a", [-5.0], more=more)
     (label,) = builder.names["metrics"]
     bands = find_bands(builder.results().metric_results("digits", "lenet", label))
-    upper = [y + 1.96 * error for y, error in zip(LINE, ERROR, strict=True)]
-    expected = upper if resolved else [-2.5, -2.5]
-    assert [high for _, high in bands] == pytest.approx(expected, abs=2e-3)
-    assert [low for low, _ in bands] == pytest.approx(
-        [y - 1.96 * e for y, e in zip(LINE, ERROR, strict=True)], abs=2e-3
-    )
+    assert [high for _, high in bands] == pytest.approx(HIGH if resolved else [-2.5, -2.5])
+    assert [low for low, _ in bands] == pytest.approx(LOW)
 
 
 def make_both_directions(tmp_path: Path) -> MetricResults:
@@ -56,7 +53,7 @@ def make_both_directions(tmp_path: Path) -> MetricResults:
     return builder.results().metric_results("digits", "lenet", label)
 
 
-def test_both_directions_have_bands_but_not_the_way_to_an_event_that_is_not_resolved(tmp_path: Path) -> None:
+def test_the_band_of_the_way_to_the_event_is_the_stored_interval(tmp_path: Path) -> None:
     view = make_both_directions(tmp_path)
     (chart,) = [
         figure
@@ -66,15 +63,20 @@ def test_both_directions_have_bands_but_not_the_way_to_an_event_that_is_not_reso
     rows = chart.spec["datasets"]["lines"]
     bands = {(row["line"], row["x"]): (row["low"], row["y"], row["high"]) for row in rows}
     assert len(bands) == len(rows) == 4, "a sample without one of the directions is not drawn"
-    assert bands["from the prior", 0] == pytest.approx((-5.98, -5.0, -4.02), abs=2e-3)
-    assert bands["from the prior", 1] == (-9.0, -9.0, -9.0)
-    assert bands["from the event", 0] == pytest.approx((-5.48, -4.5, -3.52), abs=2e-3)
-    assert bands["from the event", 1] == pytest.approx((-4.96, -3.0, -1.04), abs=2e-3)
+    stored = view.frame.select("low", "high").rows()
+    for sample, value in enumerate([-5.0, -9.0]):
+        low, high = stored[sample]
+        assert bands["from the prior", sample] == pytest.approx((low, value, high))
+    assert bands["from the event", 0] == (-4.5, -4.5, -4.5)
+    assert bands["from the event", 1] == (-3.0, -3.0, -3.0)
 
 
 def test_events_that_only_a_search_found_are_counted(tmp_path: Path) -> None:
     view, presentation = make_both_directions(tmp_path), ProbabilityPresentation("misinterpretation_probability")
-    remark = "not reached by the simulation, though a search found the event: 1 of 3"
-    assert remark in presentation.remarks(view.frame, view.options)
-    found = view.frame.with_columns(witnessed=False)
-    assert not any("though a search" in note for note in presentation.remarks(found, view.options))
+
+    def count(frame: pl.DataFrame) -> list[tuple[float, int | None]]:
+        found = presentation.details(frame, view.options)
+        return [(detail.value, detail.total) for detail in found if detail.label == "found by a search only"]
+
+    assert count(view.frame) == [(1, 3)]
+    assert count(view.frame.with_columns(witnessed=False)) == []

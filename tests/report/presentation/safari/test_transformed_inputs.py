@@ -17,7 +17,7 @@ from standfast.metrics.base import plain
 from standfast.neighbourhoods import Neighbourhood
 from standfast.report.charts import Chart, Gallery, Table
 from standfast.report.page.comparisons import Part, compare_options
-from standfast.report.presentation.lens.pictures import positions
+from standfast.report.presentation.lens.pictures import sum_channels
 from standfast.report.presentation.safari.worst_case import SHOWN, WorstCasePresentation
 from standfast.results import MetricResults
 
@@ -101,11 +101,11 @@ def test_top_positions_of_an_attack_are_those_of_the_map_moved_back(builder: Bui
     worst(builder, "a", ROTATION, [0.3])
     maps = np.arange(16.0).reshape(1, 4, 4)
     back = np.where(np.arange(4) == 0, np.nan, maps)
-    before, after = positions(view_of(builder), {"origin_maps": maps, "maps": maps, "aligned_maps": back})
+    before, after = sum_channels(view_of(builder), {"origin_maps": maps, "maps": maps, "aligned_maps": back})
     assert before.shape == after.shape == (1, 4, 4)
     assert torch.equal(before[..., 1:], after[..., 1:])
     assert not after[..., 0].any()  # not seen
-    _, plain_after = positions(view_of(builder), {"origin_maps": maps, "maps": maps[:, ::-1].copy()})
+    _, plain_after = sum_channels(view_of(builder), {"origin_maps": maps, "maps": maps[:, ::-1].copy()})
     assert torch.equal(plain_after, before.flip(1))
 
 
@@ -135,7 +135,7 @@ def test_explainers_by_neighbourhoods_have_a_table_with_verdicts(builder: Builde
     (table,) = [figure for figure in part.figures if isinstance(figure, Table)]
     assert part.figures[0] is table
     labels = ["linf 0.1", "rotation 10", "rotation 10 + brightness 0.2", "brightness 0.2"]
-    assert list(table.columns) == [(label, "class kept in 96% [90, 99]") for label in labels]
+    assert list(table.columns) == [(label, "class kept in % of inputs: 96 [90, 99]") for label in labels]
     cells = dict(table.rows)
     frame = builder.results().samples
     for name in ("a", "b", "random"):
@@ -179,8 +179,7 @@ def test_samples_without_an_input_that_keeps_the_class_are_counted() -> None:
     flags = {"found": [True, False, True], "misinterpreted": [True, False, False]}
     frame = pl.DataFrame({"sample": [0, 1, 2], "status": ["ok"] * 3, **flags})
     presentation, options = WorstCasePresentation("worst_case"), {"event": "changed_explanation"}
-    notes = presentation.remarks(frame, options)
-    assert "no input found that keeps the class, so not counted: 1 of 3" in notes
-    assert "misinterpreted: 1 of 2" in notes
+    counts = {detail.label: (detail.value, detail.total) for detail in presentation.details(frame, options)}
+    assert counts == {"no input that keeps the class": (1, 3), "misinterpreted": (1, 2)}
     every = frame.with_columns(found=pl.lit(True))
-    assert not any("keeps" in note for note in presentation.remarks(every, options))
+    assert [detail.label for detail in presentation.details(every, options)] == ["misinterpreted"]

@@ -1,62 +1,40 @@
-"""Corruption curves in a report: drops, skewness and kurtosis along k, and tables of all numbers.
-
-The drops by share show what Fig. 4 of Wei, Turbe and Mengaldo (2024) does. Figs. 1 and 5 are in `pictures` and
-`across_data`.
-"""
+"""Corruption curves in a report: the drops (Wei, Turbe and Mengaldo 2024, Figs. 1, 4 and 5), and tables of numbers."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from standfast.metrics.coarse_to_fine.summary import CorruptionSummary
-from standfast.report.charts import (
-    REFERENCE,
-    Axis,
-    Chart,
-    Figure,
-    Line,
-    Strip,
-    Words,
-    choose_style,
-    draw_lines,
-    draw_values,
-)
-from standfast.report.presentation.coarse_to_fine.across_data import draw_boxes_over_data
+from standfast.metrics.coarse_to_fine.summary import summarise
+from standfast.report.charts import Axis, Chart, Figure, Strip, Underpowered, Words, draw_lines, draw_values
 from standfast.report.presentation.coarse_to_fine.drops import (
     COMMON,
-    TAU,
+    FINE,
     Drops,
-    Q,
     load_drops,
     measure_up_to_common_share,
     name_compared_arrays,
 )
-from standfast.report.presentation.coarse_to_fine.pictures import draw_galleries
+from standfast.report.presentation.coarse_to_fine.pictures import draw_gallery
 from standfast.report.presentation.coarse_to_fine.tables import draw_tables
-from standfast.report.presentation.coarse_to_fine.words import describe_gate, explain_terms, format_share
 from standfast.report.presentation.drawing import draw_distribution
-from standfast.results.controls import is_random
-from standfast.results.formatting import format_number
-from standfast.results.presentation import (
-    MetricResults,
-    Presentation,
-    ValueSpec,
-    presentations,
-    read_flags,
-    read_numbers,
-)
-from standfast.tensors import Array
+from standfast.report.presentation.estimates import make_line
+from standfast.report.presentation.faithfulness.aopc import measure_random_error
+from standfast.report.words import words_of
+from standfast.results import Detail, MetricResults, Presentation, ValueSpec, presentations
+from standfast.results.presentation import read_flags, read_numbers
 
 _CHANCE = "Only the difference to random maps is due to the map."
-_NOTE = (
-    "Replaced inputs are unlike the training data, so the probability falls for any map: compare with random maps. The "
-    "area says nothing about robustness."
+#: numbers over data sets, with their titles, and whether they count only if the gate is passed
+_OVER_DATA = (
+    ("auc_top", "AUC top", False),
+    ("f1", "F1", False),
+    ("auc_skewness", "AUC skew (absolute scale)", True),
+    ("auc_kurtosis", "AUC kurt (absolute scale)", True),
 )
 
 
@@ -66,14 +44,9 @@ class CorruptionCurvePresentation(Presentation):
 
     def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
         """With the most relevant positions first higher is better; if only the least relevant come first, lower."""
-        first = _name_first(options)
-        return ValueSpec(
-            f"Area under the drop of the class's probability, {first} relevant positions corrupted first",
-            "area under the drop",
-            self.direction_of(options),
-            3,
-            caution=f"More positive positions make the area larger. {_CHANCE}",
-        )
+        title = f"Area under the drop of the class's probability, {_name_first(options)} relevant positions corrupted"
+        caution = f"More positive positions make the area larger. {_CHANCE}"
+        return ValueSpec(title, "area under the drop", self.direction_of(options), 3, caution=caution)
 
     def make_comparable(self, views: Sequence[MetricResults]) -> tuple[ValueSpec, list[pl.DataFrame]] | None:
         """The mean drop of each sample up to the share of positions that all explainers replace in it.
@@ -83,14 +56,16 @@ class CorruptionCurvePresentation(Presentation):
         frames = [frame for view in views if (frame := measure_up_to_common_share(view)) is not None]
         if len(frames) < len(views) or not any(len(view.present) > 1 for view in views):
             return None
+        medians = [float(np.median(values)) for each in frames if len(values := each["common_share"].drop_nulls())]
+        ends = dict.fromkeys(f"{end:.1%}" for end in (min(medians, default=0.0), max(medians, default=0.0)))
         spec = dataclasses.replace(
             views[0].spec,
             title="Drop of the class's probability, averaged up to the share of positions that all explainers replace, "
             f"{_name_first(views[0].options)} relevant positions corrupted first",
             axis="mean drop, same share",
             column=COMMON,
-            caution="Explainers are compared up to the share of positions that all of them replace in a sample "
-            f"({_describe_shares(frames)}). {_CHANCE}",
+            caution="Explainers are compared up to the share of positions that all of them replace in a sample (median "
+            f"{' to '.join(ends)}). {_CHANCE}",
         )
         return spec, frames
 
@@ -98,84 +73,54 @@ class CorruptionCurvePresentation(Presentation):
         """The shares of positions and the drops."""
         return name_compared_arrays(options)
 
-    def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
+    def facts(self, results: MetricResults) -> dict[str, Any]:
+        """Whether whole areas are compared, although the explainers replace different shares of positions."""
+        return {"whole": results.spec.column != COMMON and len(results.present) > 1}
+
+    def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """The standard error, the share of positive positions, maps without any, and clipped replacements."""
-        notes = []
-        errors = read_numbers(frame, "std_error")
-        errors = errors[np.isfinite(errors)]
-        if len(errors):
-            notes.append(
-                f"standard error due to the random draws, median: {format_number(float(np.median(errors)), 4)}"
-            )
-        share = read_numbers(frame, "positive_share")
-        if np.isfinite(share).any():
-            notes.append(f"positions with positive relevance: {format_number(100 * float(np.nanmean(share)), 0)}%")
+        found = measure_random_error(frame)
+        for column, label in (
+            ("positive_share", "positions with positive relevance, %"),
+            ("clipped", "replacements clipped to the bounds, %"),
+        ):
+            shares = read_numbers(frame, column)
+            if (shares > 0).any():
+                found.append(Detail(label, 100 * float(np.nanmean(shares)), decimals=0))
         without = int(read_flags(frame, "no_positive").sum())
-        if without:
-            notes.append(f"maps without positive relevance, which count with a drop of 0: {without} of {len(frame)}")
-        clipped = read_numbers(frame, "clipped")
-        if (clipped > 0).any():
-            notes.append(f"replacements clipped to the bounds: {format_number(100 * float(np.nanmean(clipped)), 0)}%")
-        return notes
+        label = "maps without positive relevance, which count with a drop of 0"
+        return [*found, Detail(label, without, len(frame))] if without else found
 
-    def question(self, options: Mapping[str, Any]) -> str:
-        """Whether replacing what a map puts first lowers the prediction."""
-        which = "first" if _name_first(options) == "most" else "last"
-        return f"Does the prediction fall when what the map puts {which} is replaced?"
-
-    def verdict(self, view: MetricResults) -> str:
-        """The median drop, up to the share of positions that all explainers replace where the drops are stored."""
-        measure = view.median_in(_format_percent)
-        ranked = view.rank(measure)
-        if not ranked:
-            return ""
-        which = "first" if _name_first(view.options) == "most" else "last"
-        best, worst, chance = ranked[0], ranked[-1], view.random_reference(measure)
-        rest = "" if len(ranked) == 1 else f", what {worst.puts} {which} {worst.text}"
-        rest += f"; random maps {chance}" if chance else ""
-        common = view.spec.column == COMMON
-        over = "over as many positions as all explainers replace" if common else "over how much is replaced"
-        start = f"Replacing what {best.puts} {which} costs the class {best.text} of its probability"
-        return f"{start}, averaged {over}{rest}{view.name_medians()}."
-
-    def comparability_warning(self, view: MetricResults) -> str:
-        """Whole areas are compared only where the drops are not stored."""
-        if view.spec.column == COMMON or len(view.present) < 2:
-            return ""
-        return "Whole areas are compared, because the drops of some samples are missing or damaged."
-
-    def reservations(self, view: MetricResults) -> list[str]:
-        """Without random maps nothing says how much any order costs."""
-        return [] if any(is_random(name) for name in view.present) else ["There are no random maps to compare with."]
-
-    def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """The drop, its area and the gate."""
-        return {
-            "drop": "the share of the class's probability that is lost when positions are replaced",
-            "AUC": "area under the curve of the drop over the share of positions replaced",
-            "gate": "a test against random maps that a poor explainer fails",
-        }
-
-    def figures_over_data(self, views: Sequence[MetricResults]) -> Sequence[Figure]:
-        """Box plots of the coarse and the fine numbers over data sets (Fig. 5)."""
-        return draw_boxes_over_data(views)
-
-    def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """The terms of a corruption curve."""
-        return explain_terms(options)
-
-    def figures(self, view: MetricResults) -> list[Figure]:
+    def figures(self, results: MetricResults) -> list[Figure]:
         """All figures of one data set and model; only the distribution of areas if no drops are stored."""
-        distribution = draw_distribution(view, note=_NOTE)
-        drops = load_drops(view)
+        say, drops = words_of(self).say, load_drops(results)
+        distribution = draw_distribution(results, note=say("distribution"))
         if drops is None:
             return [*distribution]
-        first, *others = draw_drop_curves(view, drops)
-        charts: list[Figure | None] = [first, *distribution, *others]
-        if "top" in (view.options.get("order") or ()):
-            charts += [*draw_drops_by_share(view, drops), *draw_robust_curves(view, drops)]
-            charts += draw_fine_curves(view, drops) if drops.enough else [drops.too_few("Skewness and kurtosis")]
-        return [*(each for each in charts if each is not None), *draw_tables(drops), *draw_galleries(view)]
+        first, *others = [draw_drops(results, drops, order, say("drops")) for order in ("top", "bottom")]
+        figures: list[Figure | None] = [first, *distribution, *others]
+        if "top" in (results.options.get("order") or ()):
+            figures += draw_drops_by_share(results, drops, say("shares"))
+            figures += [] if drops.fewest >= FINE else [Underpowered("Skewness and kurtosis", FINE, drops.fewest)]
+            figures += draw_gallery(results, say)
+        return [*(each for each in figures if each is not None), *draw_tables(drops, say)]
+
+    def figures_over_data(self, views: Sequence[MetricResults]) -> Sequence[Figure]:
+        """The coarse and the fine numbers of each model over data sets (Fig. 5)."""
+        found: list[Figure | None] = []
+        for model in dict.fromkeys(view.model for view in views):
+            stored = {view.data: load_drops(view) for view in views if view.model == model}
+            known = {data: drops for data, drops in stored.items() if drops is not None}
+            few = [drops.fewest for drops in known.values() if drops.fewest < FINE]
+            if len(known) < 2 or "top" not in (views[0].options.get("order") or ()):
+                continue
+            for key, title, fine in _OVER_DATA:
+                if not (fine and few):
+                    words = Words(f"{title} over data sets, {model}", words_of(self).say("over_data"))
+                    words = dataclasses.replace(words, name=f"across-{key}-{model}", heading=words.title)
+                    found.append(draw_over_data(known, views[0].explainers, key, Axis(title, "higher"), words, fine))
+            found += [Underpowered(f"Fine numbers over data sets, {model}", FINE, min(few))] if few else []
+        return [each for each in found if each is not None]
 
 
 def _name_first(options: Mapping[str, Any]) -> str:
@@ -183,127 +128,52 @@ def _name_first(options: Mapping[str, Any]) -> str:
     return "most" if "top" in (options.get("order") or ("top",)) else "least"
 
 
-def _describe_shares(frames: Sequence[pl.DataFrame]) -> str:
-    """The median share up to which explainers are compared, over data sets and models."""
-    medians = [float(np.median(values)) for frame in frames if len(values := frame["common_share"].drop_nulls())]
-    ends = dict.fromkeys(format_share(round(end, 3)) for end in (min(medians, default=0.0), max(medians, default=0.0)))
-    return f"median {' to '.join(ends)}"
+def draw_drops(results: MetricResults, drops: Drops, order: str, caption: str) -> Chart | None:
+    """Draw the mean drop over the mean share of all positions, from (0, 0)."""
+    lines = []
+    for name, found in drops.absolute.items():
+        if getattr(drops.curves[name], order) is not None and found.samples:
+            mean = f"mean_{order}"
+            points = (found.share, getattr(found, mean), *found.interval(mean))
+            x, y, low, high = (np.concatenate([[0.0], values]) for values in points)
+            lines.append(make_line(name, x, y, low, high))
+    which, direction = ("most", "higher") if order == "top" else ("least", "lower")
+    heading = f"What happens when the {which} relevant positions go first?"
+    words = Words(f"Mean drop, {which} relevant positions first", caption, f"drop-{order}", heading)
+    across, up = Axis("share of all positions corrupted"), Axis("lost share of probability", direction)
+    return draw_lines(lines, results.explainers, across, up, words)
 
 
-def _format_percent(share: float) -> str:
-    return f"{100 * share:z.0f}%"
-
-
-def draw_drops_by_share(view: MetricResults, drops: Drops) -> list[Chart | None]:
-    """Draw the distributions of the drops: a chart for each explainer with a row for each k (Fig. 4)."""
-    tops = {name: drops.top_drops(name) for name in drops.curves}
-    every = np.concatenate([values.ravel() for values in tops.values()])
-    if not len(every):
-        return []
-    domain = (min(0.0, float(every.min())), 1.0)
+def draw_drops_by_share(results: MetricResults, drops: Drops, caption: str) -> list[Chart | None]:
+    """Draw the distributions of the drops: a chart for each explainer with a row for each share k (Fig. 4)."""
+    tops = np.stack([np.asarray(curves.top) for curves in drops.curves.values()])
+    domain = (float(np.fmin.reduce(tops, axis=None, initial=0.0)), 1.0)
     axis = Axis("drop (lost share of the probability)", domain=domain, rules=(0.0, 1.0))
     charts = []
-    for name, values in tops.items():
-        samples = drops.samples[drops.curves[name].find_complete()].tolist()
+    for name, curves in drops.curves.items():
+        complete = curves.find_complete()
+        samples, values = drops.samples[complete].tolist(), np.asarray(curves.select(complete).top)
+        bounds = np.zeros(len(values), dtype=bool)
         strips = [
-            Strip(name, samples, values[:, place], np.zeros(len(values), dtype=bool), format_share(float(k)))
-            for place, k in enumerate(drops.curves[name].fractions)
+            Strip(name, samples, values[:, place], bounds, f"{k:.3g}%")
+            for place, k in enumerate(100 * curves.fractions)
         ]
-        gate = "" if drops.may_be_read(name) or name == drops.random else " (gate not passed)"
-        words = Words(
-            f"drop under {name}, by share of positive positions",
-            "A row for each share of the positive positions that is replaced, most relevant first. Dotted lines: a "
-            f"drop of 0, and of 1 (nothing is left). {_note_repeats(drops)}".strip(),
-            f"drops-{name}",
-            f"Drops by share: {name}{gate}",
-        )
-        charts.append(draw_values(strips, view.explainers, axis, words))
+        words = Words(f"Drop by share of positive positions, {name}", caption, f"drops-{name}", f"Drops: {name}")
+        charts.append(draw_values(strips, results.explainers, axis, words))
     return charts
 
 
-def draw_drop_curves(view: MetricResults, drops: Drops) -> list[Chart | None]:
-    """Draw the mean drop over the mean share of all positions, from (0, 0): a chart for each order."""
-    charts = []
-    for order, which in (("top", "most"), ("bottom", "least")):
-        lines = []
-        for name, found in drops.absolute.items():
-            if getattr(drops.curves[name], order) is None or not found.samples:
-                continue
-            mean = getattr(found, f"mean_{order}")
-            ends = (np.concatenate([[0.0], end]) for end in found.interval(f"mean_{order}"))
-            x = np.concatenate([[0.0], found.share])
-            lines.append(_make_line(name, x, np.concatenate([[0.0], mean]), *ends))
-        words = Words(
-            f"Mean drop over the mean share of corrupted positions, {which} relevant first",
-            f"How much of the class's probability is lost if the {which} relevant positions are replaced. "
-            f"{_note_bands(lines)} A line ends where all positive positions are replaced; for the area, it "
-            f"continues at its last value. Compare with random maps. {_note_repeats(drops)}".strip(),
-            f"drop-{order}",
-            f"What happens when the {which} relevant positions go first?",
-        )
-        lost = Axis("lost share of probability", "higher" if order == "top" else "lower")
-        charts.append(draw_lines(lines, view.explainers, Axis("share of all positions corrupted"), lost, words))
-    return charts
-
-
-def draw_fine_curves(view: MetricResults, drops: Drops) -> list[Chart | None]:
-    """Draw skewness and excess kurtosis along k, in grey where they do not count."""
-    gate = describe_gate(drops)
-    meanings = {
-        "skewness": "below 0: a tail to the left. Lower is better if the peak is at 1.",
-        "kurtosis": "above 0: a sharper peak than that of a normal distribution. Higher is better if the peak is at 1.",
-    }
-    charts = []
-    for name, meaning in meanings.items():
-        title = "skewness" if name == "skewness" else "excess kurtosis"
-        caption = f"{meaning[:1].upper()}{meaning[1:]} {gate} {{bands}} {_note_repeats(drops)}"
-        charts.append(_draw_along_k(view, drops, name, title, caption, attrgetter(name), True))
-    return charts
-
-
-def draw_robust_curves(view: MetricResults, drops: Drops) -> list[Chart | None]:
-    """Draw the numbers that need no gate: the share of samples with a drop of tau or more, and the lower quartile."""
-    above = f"Samples that lose at least {TAU:g} of the probability. Higher is better; there is no gate. {{bands}}"
-    lower = f"The drop that {format_share(1 - Q)} of the samples reach. Higher is better; there is no gate. {{bands}}"
-    share, quartile = f"share of samples with drop ≥ {TAU:g}", "lower quartile of the drop"
-    return [
-        _draw_along_k(view, drops, "share_above", share, f"{above} {_note_repeats(drops)}", attrgetter("share_above")),
-        _draw_along_k(view, drops, "quantile", quartile, f"{lower} {_note_repeats(drops)}", attrgetter("quantile")),
-    ]
-
-
-def _draw_along_k(
-    view: MetricResults,
-    drops: Drops,
-    name: str,
-    title: str,
-    caption: str,
-    values: Callable[[CorruptionSummary], Array],
-    fine: bool = False,
+def draw_over_data(
+    stored: Mapping[str, Drops], explainers: Sequence[str], key: str, axis: Axis, words: Words, fine: bool
 ) -> Chart | None:
-    """Draw a number of each explainer over the shares k; a fine number without a band where it does not count."""
-    lines = []
-    for explainer, found in drops.absolute.items():
-        line = _make_line(explainer, found.fractions, values(found), *found.interval(name))
-        if fine and not drops.may_be_read(explainer):
-            grey = dataclasses.replace(choose_style(view.explainers, explainer), colour=REFERENCE)
-            line = Line(explainer, line.x, line.y, style=grey)
-        lines += [line] if found.samples else []
-    heading = f"{title[:1].upper()}{title[1:]} along k"
-    caption = caption.format(bands=_note_bands(lines)).strip()
-    words = Words(f"{heading}, most relevant first", caption, name.replace("_", "-"), heading)
-    share = Axis("share k of the positive positions replaced")
-    return draw_lines(lines, view.explainers, share, Axis(title), words)
-
-
-def _make_line(name: str, x: Array, y: Array, low: Array, high: Array) -> Line:
-    """A line, with a band if all of its points have an interval."""
-    return Line(name, x, y, low, high) if np.isfinite([*low, *high]).all() else Line(name, x, y)
-
-
-def _note_bands(lines: Sequence[Line]) -> str:
-    return "Bands: 95% intervals over samples." if any(line.low is not None for line in lines) else ""
-
-
-def _note_repeats(drops: Drops) -> str:
-    return f"From the first of {drops.others + 1} repeats." if drops.others else ""
+    """Draw a number of each explainer, a point for each data set; a fine one only where its gate is passed."""
+    strips = []
+    for name in explainers:
+        values = {
+            data: float(getattr(summarise(drops.curves[name], resamples=0), key))
+            for data, drops in stored.items()
+            if name in drops.curves and (drops.may_be_read(name) or not fine)
+        }
+        known = {data: value for data, value in values.items() if np.isfinite(value)}
+        strips.append(Strip(name, list(known), np.array([*known.values()]), np.zeros(len(known), dtype=bool)))
+    return draw_values(strips, explainers, axis, words, each="data set")

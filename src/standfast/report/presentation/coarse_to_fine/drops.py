@@ -10,21 +10,19 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from standfast.metrics.coarse_to_fine.gate import Gate, apply_gate, compare_curves
+from standfast.metrics.coarse_to_fine.gate import Gate, apply_gate
 from standfast.metrics.coarse_to_fine.statistics import compute_area_up_to
 from standfast.metrics.coarse_to_fine.summary import CorruptionSummary, Curves, summarise
-from standfast.report.charts import Underpowered
+from standfast.results import MetricResults
 from standfast.results.controls import is_random
-from standfast.results.presentation import MetricResults, read_flags
 from standfast.tensors import Array
 
 #: how many samples of one explainer are read at most
 MOST_SAMPLES = 10_000
-#: the drop and the quantile of the numbers that need no gate
-TAU, Q = 0.5, 0.25
+#: the drop of the number that needs no gate
+TAU = 0.5
 #: the column with what explainers are compared by
 COMMON = "common_drop"
-
 #: with fewer samples, skewness and kurtosis say little: their standard errors are about sqrt(6 / n) and sqrt(24 / n)
 FINE = 50
 
@@ -36,14 +34,10 @@ class Drops:
     Attributes:
         curves: by explainer, in the study's order; row i is the same sample for all, NaN if it was not evaluated.
         samples: the numbers of the samples, `(n,)`.
-        no_positive: by explainer, how many of its samples have no positive relevance.
-        others: how many further repeats are stored; they are not read.
     """
 
     curves: Mapping[str, Curves]
     samples: Array
-    no_positive: Mapping[str, int]
-    others: int = 0
 
     @cached_property
     def random(self) -> str | None:
@@ -61,19 +55,6 @@ class Drops:
         reference = self.curves[self.random]
         return {name: apply_gate(each, reference) for name, each in self.curves.items() if name != self.random}
 
-    @cached_property
-    def whole_areas(self) -> dict[str, Gate]:
-        """The same comparisons of the whole areas, which are larger for maps with more positive positions."""
-        if not self.gates:
-            return {}
-        reference = self.curves[str(self.random)]
-        return {name: apply_gate(self.curves[name], reference, to_common=False) for name in self.gates}
-
-    @cached_property
-    def above_by_length(self) -> list[str]:
-        """The explainers that fail the gate although their whole area is larger, as more positions are positive."""
-        return [name for name, gate in self.gates.items() if not gate.passed and self.whole_areas[name].passed]
-
     def may_be_read(self, name: str) -> bool:
         """Whether the fine numbers of an explainer may be read: its gate is passed, or there are no gates."""
         return not self.gates or (name in self.gates and self.gates[name].passed)
@@ -81,18 +62,7 @@ class Drops:
     @cached_property
     def absolute(self) -> dict[str, CorruptionSummary]:
         """All numbers by explainer, from all of its own samples, with intervals."""
-        return {name: summarise(each, tau=TAU, q=Q) for name, each in self.curves.items()}
-
-    @cached_property
-    def comparison(self) -> dict[str, CorruptionSummary]:
-        """The same numbers with the fine ones rescaled over the explainers, from the samples that all of them have."""
-        some = {name: each for name, each in self.curves.items() if each.find_complete().any()}
-        return compare_curves(some, tau=TAU, q=Q) if len(some) > 1 else {}
-
-    @cached_property
-    def common_share(self) -> float:
-        """The share of positions up to which the curves of all explainers are measured; NaN for a single explainer."""
-        return next((each.common_share for each in self.comparison.values()), float("nan"))
+        return {name: summarise(each, tau=TAU) for name, each in self.curves.items()}
 
     @cached_property
     def fewest(self) -> int:
@@ -100,33 +70,17 @@ class Drops:
         counts = [int(each.find_complete().sum()) for each in self.curves.values()]
         return min((count for count in counts if count), default=0)
 
-    @property
-    def enough(self) -> bool:
-        """Whether there are enough samples for skewness and kurtosis."""
-        return self.fewest >= FINE
 
-    def too_few(self, heading: str) -> Underpowered:
-        """What the report shows instead of figures of skewness and kurtosis."""
-        return Underpowered(heading, FINE, self.fewest)
-
-    def top_drops(self, name: str) -> Array:
-        """The drops of an explainer's complete samples, most relevant first, `(n, K)`."""
-        curves = self.curves[name]
-        return np.asarray(curves.select(curves.find_complete()).top)
-
-
-def load_drops(view: MetricResults) -> Drops | None:
-    """The stored drops of a view; None if no explainer has any."""
-    names = ("corrupted_share", "fractions", *(f"drop_{order}" for order in view.options.get("order") or ()))
+def load_drops(results: MetricResults) -> Drops | None:
+    """The stored drops; None if no explainer has any."""
+    names = ("corrupted_share", "fractions", *(f"drop_{order}" for order in results.options.get("order") or ()))
     rows: dict[str, dict[int, Mapping[str, Array]]] = {}
-    no_positive: dict[str, int] = {}
-    for explainer in view.present:
+    for explainer in results.present:
         found: dict[int, Mapping[str, Array]] = {
-            int(row["sample"]): arrays for row, arrays in view.lines(explainer, names, MOST_SAMPLES)
+            int(row["sample"]): arrays for row, arrays in results.lines(explainer, names, MOST_SAMPLES)
         }
         if found:
             rows[explainer] = found
-            no_positive[explainer] = _count_no_positive(view, explainer, found)
     if not rows:
         return None
     samples = np.array(sorted(set().union(*rows.values())), dtype=int)
@@ -136,14 +90,7 @@ def load_drops(view: MetricResults) -> Drops | None:
         explainer: Curves.from_stored(found.get(int(sample), missing) for sample in samples)
         for explainer, found in rows.items()
     }
-    repeats = view.frame["repeat"].n_unique()
-    return Drops(curves, samples, no_positive, repeats - 1)
-
-
-def _count_no_positive(view: MetricResults, explainer: str, found: Mapping[int, Any]) -> int:
-    rows = view.rows_for(explainer)
-    first = rows.filter(rows["repeat"] == view.frame["repeat"].min())
-    return int((read_flags(first, "no_positive") & np.isin(first["sample"].to_numpy(), list(found))).sum())
+    return Drops(curves, samples)
 
 
 def name_compared_arrays(options: Mapping[str, Any]) -> tuple[str, str]:
@@ -151,17 +98,17 @@ def name_compared_arrays(options: Mapping[str, Any]) -> tuple[str, str]:
     return "corrupted_share", "drop_top" if "top" in (options.get("order") or ("top",)) else "drop_bottom"
 
 
-def measure_up_to_common_share(view: MetricResults) -> pl.DataFrame | None:
-    """The rows of a view, with what each explainer loses up to the share of positions that all of them replace.
+def measure_up_to_common_share(results: MetricResults) -> pl.DataFrame | None:
+    """The rows, with what each explainer loses up to the share of positions that all of them replace.
 
     Two columns are added, null where a sample does not count: `common_share`, the smallest last share of the explainers
     that have a value for this sample and repeat and replace anything in it (0 if none does); and `common_drop`, the
     mean drop up to there, that is, the area up to the share divided by the share. None if the drops of a sample that
     counts are not stored.
     """
-    names = name_compared_arrays(view.options)
+    names = name_compared_arrays(results.options)
     order, keys = names[1], ["explainer", "repeat", "sample"]
-    parts = list(view.parts(names))
+    parts = list(results.parts(names))
     if not parts:
         return None
     share, drop = (np.concatenate([arrays[name] for *_, arrays in parts]) for name in names)
@@ -171,7 +118,8 @@ def measure_up_to_common_share(view: MetricResults) -> pl.DataFrame | None:
         )
         for explainer, repeat, start, arrays in parts
     ).with_row_index("place")
-    valid = view.spec.select_valid(view.frame).select(keys).join(places, on=keys, how="left", maintain_order="left")
+    valid = results.spec.select_valid(results.frame).select(keys)
+    valid = valid.join(places, on=keys, how="left", maintain_order="left")
     if valid["place"].has_nulls():
         return None
     place = valid["place"].to_numpy()
@@ -181,4 +129,4 @@ def measure_up_to_common_share(view: MetricResults) -> pl.DataFrame | None:
     end = np.where(np.isfinite(end), end, 0.0)
     mean = compute_area_up_to(share, drop, end) / np.where(end > 0, end, 1.0)
     found = valid.select(keys).with_columns(pl.Series("common_share", end), pl.Series(COMMON, mean))
-    return view.frame.join(found, on=keys, how="left", maintain_order="left")
+    return results.frame.join(found, on=keys, how="left", maintain_order="left")

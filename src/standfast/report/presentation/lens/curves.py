@@ -1,22 +1,25 @@
-"""Curves of an attack on attributions: similarities by the window w and by the number of positions k."""
+"""Curves of an attack on attributions: the sets before and after, by window and by number of positions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from standfast.report.charts import Axis, Chart, Line, Words, draw_lines
-from standfast.report.presentation.lens.words import overlap_by_chance, positions_of, unit_of
-from standfast.results.presentation import MetricResults
+from standfast.report.presentation.estimates import make_mean_line, stack_arrays
+from standfast.results import MetricResults
 from standfast.similarity.diverse import resolve_k
-from standfast.statistics.bootstrap import intervals_of_means
 from standfast.tensors import Array
 
-#: samples behind the curves
-TRACED = 1000
-_WINDOWED = ("curve_precision", "curve_recall", "curve_precision_diverse", "curve_recall_diverse")
+#: the stored curves by window, with their titles
+_WINDOWED = {
+    "curve_precision": "LENS-precision",
+    "curve_recall": "LENS-recall",
+    "curve_precision_diverse": "LENS-precision-div",
+}
 _ARRAYS = ("curve_intersection", *_WINDOWED, "curve_k", "curve_w", "origin_maps")
 
 
@@ -25,8 +28,9 @@ class Curves:
     """The curves of one explainer's samples, of the first repeat.
 
     Attributes:
-        k, w: of the curves, `(K,)` and `(W,)`.
-        values: by name, `(n, K)` of the intersection, `(n, K, W)` of all others.
+        k: numbers of positions `(K,)`.
+        w: windows `(W,)`; the first is 0, where all curves are the top-k intersection.
+        values: by name, `(n, K, W)`.
         shape: of one of the explained inputs.
     """
 
@@ -35,107 +39,95 @@ class Curves:
     values: Mapping[str, Array]
     shape: tuple[int, ...]
 
-    def __len__(self) -> int:
-        return len(self.values["curve_intersection"])
 
-
-def curves_of(view: MetricResults, explainer: str) -> Curves | None:
+def load_curves(results: MetricResults, explainer: str) -> Curves | None:
     """The stored curves of the samples that count; None where there are none."""
-    kept: dict[str, list[Array]] = {name: [] for name in ("curve_intersection", *_WINDOWED)}
-    k = w = np.empty(0)
-    shape: tuple[int, ...] = ()
-    for row, arrays in view.lines(explainer, _ARRAYS, TRACED):
-        if row.get("label_kept") and all(np.isfinite(arrays[name]).all() for name in kept):
-            k, w, shape = arrays["curve_k"], arrays["curve_w"], arrays["origin_maps"].shape
-            for name, values in kept.items():
-                values.append(arrays[name].astype(float))
-    if not shape:
+    rows, arrays = stack_arrays(results, explainer, _ARRAYS)
+    kept = np.array([bool(row.get("label_kept")) for row in rows])
+    if not kept.any():
         return None
-    return Curves(k, w, {name: np.array(values) for name, values in kept.items()}, shape)
-
-
-def draw_by_window(view: MetricResults, curves: Mapping[str, Curves], shape: tuple[int, ...]) -> list[Chart | None]:
-    """Means by window at the k nearest to the metric's own (Fig. 5), a chart for each quantity."""
-    wanted, unit = resolve_k(view.options.get("k"), positions_of(shape)), unit_of(shape)
-    charts = []
+    w = arrays["curve_w"][0]
+    windows, places = np.unique(w[w > 0], return_index=True)
+    same = arrays["curve_intersection"][kept, :, None]
+    values = {}
     for name in _WINDOWED:
-        lines, k = [], 0
-        for explainer, found in curves.items():
-            place = int(np.abs(found.k - wanted).argmin())
-            k = int(found.k[place])
-            w, first = np.unique(found.w[found.w > 0], return_index=True)
-            some = found.values[name][:, place][:, found.w > 0][:, first]
-            every = np.concatenate([found.values["curve_intersection"][:, [place]], some], axis=1)
-            lines.append(_line(explainer, np.concatenate([[0], w]), every))
-        title, diverse = _quantity(name), name.endswith("diverse")
-        rise = "the sets differ for each w" if diverse else "the rise from there is the part that was a shift"
-        caption = (
-            f"k = {k} of {positions_of(shape)} {unit}s. At w = 0 {title} is the top-k intersection; {rise}. "
-            f"{_describe_lines(curves, lines)}"
-        )
-        axis = f"window w ({unit}s to each side)"
-        file = name.replace("curve_", "windows-").replace("_", "-")
-        words = Words(f"Mean {title} by window, k = {k}", caption, file, f"{title} by window")
-        places = _list_places(lines)
-        chance = [] if diverse else [overlap_by_chance(shape, k, place) for place in places]
-        charts.append(_draw(view, [*lines, *_draw_chance(places, chance)], axis, f"mean {title}", words))
-    return charts
+        own = arrays[name][kept][:, :, w > 0][:, :, places]
+        values[name] = np.concatenate([same, own], axis=2).astype(float)
+    return Curves(arrays["curve_k"][0], np.array([0, *windows]), values, arrays["origin_maps"].shape[1:])
 
 
-def draw_by_k(view: MetricResults, curves: Mapping[str, Curves], shape: tuple[int, ...]) -> list[Chart | None]:
-    """Means by k (Fig. 10): of the intersection, and of precision and recall for the smallest window above 0."""
-    unit, windows = unit_of(shape), next(iter(curves.values())).w
-    charts = []
-    for name in ("curve_intersection", "curve_precision", "curve_recall"):
-        if name != "curve_intersection" and not (windows > 0).any():
-            continue
-        lines, w, title = [], 0, "top-k intersection"
-        for explainer, found in curves.items():
-            values = found.values[name]
-            if values.ndim == 3:
-                w = int(found.w[found.w > 0].min())
-                values, title = values[:, :, found.w.tolist().index(w)], f"{w}-{_quantity(name)}"
-            k, first = np.unique(found.k, return_index=True)
-            lines.append(_line(explainer, k, values[:, first]))
-        heading = f"{title[:1].upper()}{title[1:]} by k"
-        words = Words(f"Mean {title} by k", _describe_lines(curves, lines), name.replace("curve_", "k-"), heading)
-        places = _list_places(lines)
-        chance = [overlap_by_chance(shape, k, w) for k in places]
-        axis = f"k (of {positions_of(shape)} {unit}s)"
-        charts.append(_draw(view, [*lines, *_draw_chance(places, chance)], axis, f"mean {title}", words))
-    return charts
+def draw_curves(results: MetricResults, curves: Mapping[str, Curves], captions: Mapping[str, str]) -> list[Chart]:
+    """Means by window at the metric's own k (Kamath et al. 2024, Fig. 5), and by k at the two least windows (Fig. 10).
+
+    Features have no order, so they have no windows.
+
+    Args:
+        results: of the attack.
+        curves: by explainer; at least one.
+        captions: of the charts `"by_window"` and `"by_k"`.
+    """
+    first = next(iter(curves.values()))
+    total = count_positions(first.shape)
+    unit = name_position(first.shape)
+    place = int(np.abs(first.k - resolve_k(results.options.get("k"), total)).argmin())
+    k = int(first.k[place])
+    charts: list[Chart | None] = []
+    for name, title in _WINDOWED.items() if len(first.shape) > 1 else ():
+        lines = [make_mean_line(each, found.w, found.values[name][:, place]) for each, found in curves.items()]
+        chance = [] if name.endswith("diverse") else [overlap_by_chance(first.shape, k, int(w)) for w in first.w]
+        words = Words(f"Mean {title} by window, k = {k}", captions["by_window"], name, f"{title}, k = {k}, by window")
+        charts.append(_draw(results, lines, f"window w ({unit}s to each side)", title, chance, words))
+    for column, w in enumerate(first.w[: 2 if len(first.shape) > 1 else 1].tolist()):
+        title = f"{w}-LENS-precision" if w else "Top-k intersection"
+        order = np.argsort(first.k)
+        lines = [
+            make_mean_line(each, found.k[order], found.values["curve_precision"][:, order, column])
+            for each, found in curves.items()
+        ]
+        chance = [overlap_by_chance(first.shape, int(count), w) for count in first.k[order]]
+        words = Words(f"Mean {title} by k", captions["by_k"], f"k-{w}", f"{title} by k")
+        charts.append(_draw(results, lines, f"k (of {total} {unit}s)", title, chance, words))
+    return [chart for chart in charts if chart is not None]
 
 
-def _line(name: str, x: Array, values: Array) -> Line:
-    """The mean of values `(n, x)` with the band of its 95% interval, if there are samples for one."""
-    mean, low, high = intervals_of_means(values)
-    return Line(name, x, mean, low, high) if np.isfinite(low).all() else Line(name, x, mean)
+def _draw(
+    results: MetricResults, lines: list[Line], across: str, title: str, chance: list[float], words: Words
+) -> Chart | None:
+    """Lines on a scale from 0 to 1 with ticks at their points, and a line of `chance`."""
+    if chance:
+        lines = [*lines, Line("chance", lines[0].x, np.array(chance), reference="two sets drawn at random")]
+    up = Axis(f"mean {title}", "higher", domain=(0.0, 1.0))
+    return draw_lines(lines, results.explainers, Axis(across, ticks=lines[0].x.tolist()), up, words)
 
 
-def _describe_lines(curves: Mapping[str, Curves], lines: Sequence[Line]) -> str:
-    banded = any(line.low is not None for line in lines)
-    text = "Line: mean over samples" + ("; band: its 95% bootstrap interval." if banded else ".")
-    cut = any(len(found) >= TRACED for found in curves.values())
-    return f"{text} Of the first {TRACED} samples." if cut else text
+def count_positions(shape: tuple[int, ...]) -> int:
+    """How many positions maps of inputs of that shape have: pixels, steps of a series, or features.
+
+    >>> count_positions((3, 28, 28)), count_positions((2, 30)), count_positions((9,))
+    (784, 30, 9)
+    """
+    return math.prod(shape[1:] or shape)
 
 
-def _quantity(name: str) -> str:
-    """`curve_precision_diverse` as the axis calls it."""
-    kind = "precision" if "precision" in name else "recall"
-    return f"LENS-{kind}{'-div' if name.endswith('diverse') else ''}"
+def name_position(shape: tuple[int, ...]) -> str:
+    """What a position of inputs of that shape is."""
+    return {1: "feature", 2: "step", 3: "pixel"}.get(len(shape), "position")
 
 
-def _list_places(lines: Sequence[Line]) -> list[int]:
-    return sorted({int(x) for line in lines for x in line.x})
+def overlap_by_chance(shape: tuple[int, ...], k: int, w: int) -> float:
+    """The mean LENS-precision, and recall, of two unrelated maps, whose top k are two sets drawn at random.
 
+    A window with n positions, cut off at the border, has none of the k drawn from P with probability
+    C(P - n, k) / C(P, k). This is averaged over all positions; for w = 0 the result is k / P.
 
-def _draw_chance(places: Sequence[int], values: Sequence[float]) -> list[Line]:
-    """The line of two sets that are drawn at random, if there are values."""
-    x, y = np.array(places, dtype=float), np.array(values)
-    return [Line("chance", x, y, reference="two sets drawn at random")] if len(y) else []
-
-
-def _draw(view: MetricResults, lines: Sequence[Line], across: str, up: str, words: Words) -> Chart | None:
-    """The same scale from 0 to 1 for all charts, with ticks at the points."""
-    x, y = Axis(across, ticks=_list_places(lines)), Axis(up, "higher", domain=(0.0, 1.0))
-    return draw_lines(lines, view.explainers, x, y, words)
+    >>> [round(overlap_by_chance((1, 28, 28), 78, w), 4) for w in (0, 1)]
+    [0.0995, 0.592]
+    """
+    total = count_positions(shape)
+    members = np.ones(1, dtype=int)
+    for side in shape[1:] or shape:
+        place = np.arange(side)
+        members = np.outer(members, np.minimum(place + w, side - 1) - np.maximum(place - w, 0) + 1).ravel()
+    free, how_often = np.unique(members, return_counts=True)
+    none = [np.log1p(-n / (total - np.arange(k))).sum() if n <= total - k else -np.inf for n in free]
+    return float(1 - (np.exp(none) * how_often).sum() / total)

@@ -10,13 +10,11 @@ import polars as pl
 
 from standfast.metrics.base import larger_is_closer
 from standfast.report.presentation.safari.terms import find_threshold
-from standfast.report.presentation.wording import Caution
-from standfast.results.formatting import format_number
-from standfast.results.presentation import MetricResults, read_flags, read_numbers
+from standfast.results.presentation import Contradiction, MetricResults, read_flags, read_numbers
 
 
-def find_contradictions(part: MetricResults, others: Sequence[MetricResults]) -> list[str]:
-    """Sentences, one for each explainer and sample with a contradiction.
+def find_contradictions(part: MetricResults, others: Sequence[MetricResults]) -> list[Contradiction]:
+    """One for each explainer and sample with a contradiction.
 
     The event `changed_class` is part of `misclassification`, so it cannot be more probable. Where an estimator has seen
     an event, a search for the worst case must find it, too. And where a search has found the event, a run that ended
@@ -26,7 +24,7 @@ def find_contradictions(part: MetricResults, others: Sequence[MetricResults]) ->
         part: estimated probabilities.
         others: the views of the other metrics for the same data and model.
     """
-    found: list[str] = []
+    found: list[Contradiction] = []
     for other in others:
         same = _same(part.options, other.options, ("neighbourhood", "margin"))
         if (
@@ -70,31 +68,36 @@ def _pairs(a: MetricResults, b: MetricResults) -> Iterator[tuple[str, pl.DataFra
             yield name, first.sort(keys), second.sort(keys)
 
 
-def _who(view: MetricResults, explainer: str, rows: pl.DataFrame, i: int) -> str:
-    repeat = f", repeat {rows['repeat'][i]}" if rows["repeat"][i] else ""
-    return f"{view.data}, {view.model}: {explainer}, sample {rows['sample'][i]}{repeat}"
+def _place(view: MetricResults, other: MetricResults, explainer: str, rows: pl.DataFrame, i: int) -> dict[str, Any]:
+    """Where the numbers of a row contradict each other: the part of the facts that all kinds have."""
+    return {
+        "data": view.data,
+        "model": view.model,
+        "label": view.label,
+        "other": other.label,
+        "explainer": explainer,
+        "sample": rows["sample"][i],
+        "repeat": rows["repeat"][i],
+    }
 
 
-def _part_above_whole(part: MetricResults, whole: MetricResults) -> list[str]:
+def _part_above_whole(part: MetricResults, whole: MetricResults) -> list[Contradiction]:
     found = []
     for name, inner, outer in _pairs(part, whole):
         low, high = read_numbers(inner, "low"), read_numbers(outer, "high")
-        found += [
-            f"{_who(part, name, inner, i)}: ln P({part.label}) is at least {format_number(float(low[i]))}, but "
-            f"ln P({whole.label}) is at most {format_number(float(high[i]))}, and the first event is part of the "
-            "second. One of the two estimates is wrong: more particles or moves are needed."
-            for i in np.flatnonzero(low > high).tolist()
-        ]
+        for i in np.flatnonzero(low > high).tolist():
+            facts = {**_place(part, whole, name, inner, i), "low": low[i], "high": high[i]}
+            found.append(Contradiction("part_above_whole", facts))
     return found
 
 
-def _search_fell_short(estimate: MetricResults, worst: MetricResults) -> list[str]:
+def _search_fell_short(estimate: MetricResults, worst: MetricResults) -> list[Contradiction]:
     """Where one of the two found the event, and the other did not."""
     event, limit = estimate.options.get("event"), find_threshold(estimate.options)
     if limit is None and event != "misclassification":
         return []
     sign = 1.0 if larger_is_closer(estimate.options) else -1.0
-    found: list[str] = []
+    found: list[Contradiction] = []
     for name, seen, searched in _pairs(estimate, worst):
         margin, similarity = read_numbers(searched, "margin"), read_numbers(searched, "similarity")
         if event == "misclassification":
@@ -103,24 +106,11 @@ def _search_fell_short(estimate: MetricResults, worst: MetricResults) -> list[st
             happened = (margin < 0) & (sign * similarity < sign * float(limit or 0.0))
         else:
             happened = (margin >= 0) & (sign * similarity > sign * float(limit or 0.0))
-        value = read_numbers(seen, "log_probability")
-        unseen = read_flags(seen, "censored") & happened
-        found += [
-            Caution(
-                f"{_who(estimate, name, seen, i)}: the search of {worst.label} found the event of {estimate.label} "
-                f"(similarity {format_number(float(similarity[i]), 3)}, margin {format_number(float(margin[i]))}), but "
-                "the simulation ended before it. That the event exists does not say how probable it is; the bound "
-                f"{format_number(float(value[i]))} holds only as far as the simulation saw every way to it.",
-                "bound",
+        value, censored = read_numbers(seen, "log_probability"), read_flags(seen, "censored")
+        for i in np.flatnonzero((censored == happened) & np.isfinite(value)).tolist():
+            numbers = {"value": value[i], "similarity": similarity[i], "margin": margin[i]}
+            facts = {**_place(estimate, worst, name, seen, i), **numbers}
+            found.append(
+                Contradiction("search_found", facts, "bound") if censored[i] else Contradiction("search_missed", facts)
             )
-            for i in np.flatnonzero(unseen & np.isfinite(value)).tolist()
-        ]
-        short = ~read_flags(seen, "censored") & np.isfinite(value) & ~happened
-        found += [
-            f"{_who(estimate, name, seen, i)}: the event of {estimate.label} occurred (ln P about "
-            f"{format_number(float(value[i]))}), but the search of {worst.label} did not find it (similarity "
-            f"{format_number(float(similarity[i]), 3)}, margin {format_number(float(margin[i]))}). The true worst case "
-            "is worse than the one reported here: a larger budget or another search is needed."
-            for i in np.flatnonzero(short).tolist()
-        ]
     return found

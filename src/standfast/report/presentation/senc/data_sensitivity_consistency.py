@@ -11,8 +11,10 @@ import polars as pl
 
 from standfast.report.charts import Chart, Gallery, GalleryRow, Picture
 from standfast.report.presentation.drawing import draw_distribution, make_row
+from standfast.report.words import words_of
 from standfast.results.formatting import format_number
 from standfast.results.presentation import (
+    Detail,
     MetricResults,
     Presentation,
     RankedGroup,
@@ -49,82 +51,28 @@ class SencPresentation(Presentation):
             good="more consistent",
         )
 
-    def question(self, options: Mapping[str, Any]) -> str:
-        """Whether prediction and map depend on the same parts."""
-        return f"Do prediction and map depend on the same {self.parts}?"
+    def headline(self, results: MetricResults) -> list[RankedGroup] | None:
+        """On how many samples the agreement is beyond chance; None where no sample has a p-value."""
+        return results.rank(partial(_measure_agreeing, results), "higher") or None
 
-    def verdict(self, view: MetricResults) -> str:
-        """On how many samples the agreement is beyond chance."""
-        ranked = view.rank(partial(_measure_agreeing, view), "higher")
-        if not ranked:
-            return self.contrast(view)
-        best, worst = ranked[0], ranked[-1]
-        rest = "" if len(ranked) == 1 else f", for {worst.who} on {worst.text.partition(' of ')[0]}"
-        return (
-            f"They agree beyond chance (p < 0.05) for {best.who} on {best.text} samples{rest}; by chance alone 1 "
-            "sample in 20 would."
-        )
+    def facts(self, results: MetricResults) -> dict[str, Any]:
+        """The count of random maps."""
+        chance = results.random_reference(partial(_measure_agreeing, results))
+        return {"reference": chance or results.random_reference()}
 
-    def leader(self, view: MetricResults) -> tuple[RankedGroup | None, str]:
-        """By the count of samples of the verdict, unless it is the same for all."""
-        ranked = view.rank(partial(_measure_agreeing, view), "higher")
-        return (ranked[0], "count") if len(ranked) > 1 else super().leader(view)
-
-    def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """What rho and its null are."""
-        return {
-            "rho": "rank correlation between what the prediction and what the map depends on: 1 the same order, 0 none",
-            "null": "the values of rho that chance alone gives",
-        }
-
-    def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
+    def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """Samples beyond the null, agreement of the most sensitive parts, and the published estimator's rho."""
-        notes = []
-        p = read_numbers(frame, "p_value")
-        p = p[np.isfinite(p)]
-        if len(p):
-            notes.append(
-                f"p < 0.05: {int((p < 0.05).sum())} of {len(p)} ({format_number(100 * float((p < 0.05).mean()), 0)}%)"
-            )
-        notes += _pool(frame, options)
-        for column, title in (("top1", "top-1 agreement"), ("top3", "top-3 agreement")):
-            notes += _mean(frame, column, title)
+        p = finite_numbers(frame, "p_value")
+        found = [Detail("p < 0.05", int((p < 0.05).sum()), len(p))] if len(p) else []
+        found += _pool(frame, options)
+        means = {"top1": "top-1 agreement", "top3": "top-3 agreement"}
         if options.get("estimator") != "paper":
-            notes += _mean(frame, "rho_paper", "published estimator (not comparable), mean rho")
+            means["rho_paper"] = "mean rho, published estimator"
+        for column, label in means.items():
+            values = finite_numbers(frame, column)
+            found += [Detail(label, float(values.mean()))] if len(values) else []
         fallback = int(read_flags(frame, "grid_fallback").sum())
-        return [*notes, f"no superpixels found, so a grid is used: {fallback}"] if fallback else notes
-
-    def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """What the terms of both SenC metrics mean."""
-        published = (
-            "`estimator = paper`, as here, adds the weights of the masks that kept a part, as published. *This sum is "
-            "biased*. It counts how often each part was kept by chance. Prediction and explanation share this count, "
-            "so unrelated weights reach a rho of 0.7 to 0.96; and weights that agree perfectly can have a rho near 0, "
-            "or below. Compare with the null."
-        )
-        centred = (
-            "`estimator = centred`: the means of weights and masks are subtracted, so that unrelated weights have a "
-            "rho around 0. The published sum (`estimator = paper`, column `rho_paper`) does not subtract them. It is "
-            "*biased*, upwards or downwards: unrelated weights reach a rho of 0.7 to 0.96, and weights that agree "
-            "perfectly can have one near 0. See docs/senc-bias.md."
-        )
-        return {
-            "Sensitivity consistency (rho)": "Random parts are switched off many times. The prediction is sensitive to "
-            "a part if the probability of the class is kept while the part is kept, and changes while it is off. The "
-            "explanation is sensitive to a part if the same holds for the ranking of the attributions. Rho is "
-            "Spearman's correlation of the two over parts: 1 if both are sensitive to the same parts in the same "
-            "order, 0 if they are unrelated. It does not say that the explanation shows those parts.",
-            "Estimator": published if options.get("estimator") == "paper" else centred,
-            "Null, p": "The null is rho when the changes of the explanation are assigned to the masks at random. The "
-            "band has 95% of it. It is wide, as there are few parts, so a rho within the band says little about a "
-            "single sample. p is the share of the null at or above rho; about 5% of samples are below 0.05 by chance.",
-            "All samples together": "One p-value from those of all samples (Stouffer's test): small if rho is "
-            "higher than chance gives, over all samples. "
-            "It is not corrected for the number of explainers. It says that prediction and map are related, which is "
-            "true of a copy of the input as well. Compare with the controls.",
-            "Top-1 and top-3 agreement": "Share of the one, or three, most sensitive parts that prediction and "
-            "explanation have in common.",
-        }
+        return [*found, Detail("grid, as no superpixels were found", fallback, len(frame))] if fallback else found
 
 
 @presentations.register("data_sensitivity_consistency")
@@ -137,58 +85,39 @@ class DataSencPresentation(SencPresentation):
         """The distribution with the null's band, and the sensitivities over the input."""
         rows = [_row(view, *sample) for sample in view.gallery(SHOWN, _PICTURES)]
         if not rows:
-            return distribution_figures(view)
-        note = (
-            "Each row is an explainer, for the same input. “Prediction” is how sensitive the probability of the class "
-            "is to each segment, “explanation” how sensitive the order of the attributions is. Red: it changes less "
-            "while this segment is kept, so the segment is sensitive. Blue: it changes more. Each picture has its own "
-            "scale. The picture of the prediction is the same in all rows of an input, except for the draw of masks."
-        )
-        return [*distribution_figures(view), Gallery("Sensitive segments", tuple(rows), note)]
+            return distribution_figures(self, view)
+        figures = distribution_figures(self, view)
+        return [*figures, Gallery("Sensitive segments", tuple(rows), words_of(self).say("segments"))]
 
 
-def _pool(frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
-    """What all samples of the first repeat say together; where they share their masks, they are not independent."""
+def _pool(frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
+    """The p-value of all samples of the first repeat together; none where they share masks, and are not independent."""
     if "method" in frame.columns and frame["method"].str.contains("masked weights").any():
-        return ["all samples share their masks, so there is no test of them together"]
+        return []
     if "repeat" in frame.columns and len(frame):
         frame = frame.filter(pl.col("repeat") == frame["repeat"].min())
     draws = options.get("permutations")
     if not isinstance(draws, int) or draws < 1 or not {"rho", "p_value"} <= set(frame.columns):
         return []
     found = pool_inputs(read_numbers(frame, "rho"), read_numbers(frame, "p_value"), draws)
-    if found.count < 2:
-        return []
-    p = "p < 0.001" if found.p_value < 0.001 else f"p = {format_number(found.p_value, 3)}"
-    return [f"all {found.count} together: {p}"]
+    return [Detail(f"p of all {found.count} together", found.p_value, decimals=3)] if found.count > 1 else []
 
 
-def _mean(frame: pl.DataFrame, column: str, title: str) -> list[str]:
+def finite_numbers(frame: pl.DataFrame, column: str) -> Array:
+    """The finite numbers of a column; none where the frame has no such column."""
     values = read_numbers(frame, column)
-    values = values[np.isfinite(values)]
-    return [f"{title}: {format_number(float(values.mean()))}"] if len(values) else []
+    return values[np.isfinite(values)]
 
 
-def distribution_figures(view: MetricResults) -> list[Chart | Gallery]:
+def distribution_figures(presentation: Presentation, view: MetricResults) -> list[Chart | Gallery]:
     """The distribution of rho over samples, with the band of the null."""
-    low, high = (_null(view, column) for column in ("null_low", "null_high"))
-    note = (
-        "Rho of 1: prediction and explanation are sensitive to the same parts, in the same order. It does not say that "
-        "the explanation shows those parts."
-    )
-    if low is None or high is None:
-        return draw_distribution(view, note=note)
-    ends = f"{format_number(low)} to {format_number(high)}"
-    note += f" Shaded: where 95% of unrelated explanations lie ({ends}); a sample in there shows nothing."
-    return draw_distribution(view, note=note, band=(low, high))
-
-
-def _null(view: MetricResults, column: str) -> float | None:
-    values = np.concatenate(
-        [np.empty(0), *(read_numbers(view.spec.select_valid(view.rows_for(n)), column) for n in view.present)]
-    )
-    values = values[np.isfinite(values)]
-    return float(values.mean()) if len(values) else None
+    words = words_of(presentation)
+    rows = view.spec.select_valid(view.frame)
+    low, high = (finite_numbers(rows, column) for column in ("null_low", "null_high"))
+    if not len(low) or not len(high):
+        return draw_distribution(view, note=words.say("note"))
+    ends = float(low.mean()), float(high.mean())
+    return draw_distribution(view, note=f"{words.say('note')} {words.say('band', *ends)}", band=ends)
 
 
 def _row(view: MetricResults, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
@@ -200,28 +129,25 @@ def _row(view: MetricResults, explainer: str, sample: int, row: dict[str, Any], 
     }
     pictures = (
         Picture("input", np.asarray(arrays["origins"], dtype=float), f"Input, sample {sample}"),
-        Picture(
-            "prediction",
-            sensitivity["prediction"],
-            f"Sensitivity of the prediction, sample {sample}",
-            signed=True,
-        ),
-        Picture(
-            "explanation",
-            sensitivity["explanation"],
-            f"Sensitivity of the explanation: {who}",
-            signed=True,
-        ),
+        *picture_sensitivities(sensitivity, "segments", who),
         Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
     )
-    rho, low, high, null_low, null_high, top3 = (
-        format_number(row.get(name)) for name in ("rho", "low", "high", "null_low", "null_high", "top3")
-    )
-    text = (
-        f"rho {rho} [{low}, {high}]; p {format_number(row.get('p_value'), 3)}; null {null_low} to {null_high}; "
-        f"top-1 {format_number(row.get('top1'), 0)}, top-3 {top3}; {row.get('features')} segments"
-    )
-    return make_row(view, explainer, sample, pictures, text)
+    top = [Detail(name, float(row.get(name, np.nan))).text for name in ("top1", "top3", "features")]
+    return make_row(view, explainer, sample, pictures, "; ".join([describe_rho(row), *top]))
+
+
+def picture_sensitivities(sensitivity: Mapping[str, Array], parts: str, who: str) -> list[Picture]:
+    """The pictures of how sensitive the prediction and the explanation are."""
+    return [
+        Picture(kind, values, f"Sensitivity of the {kind} to {parts}: {who}", signed=True)
+        for kind, values in sensitivity.items()
+    ]
+
+
+def describe_rho(row: Mapping[str, Any]) -> str:
+    """Rho of a sample with its interval, its p-value and the band of its null."""
+    rho, low, high, start, end = (format_number(row.get(n)) for n in ("rho", "low", "high", "null_low", "null_high"))
+    return f"rho: {rho} [{low}, {high}]; p: {format_number(row.get('p_value'), 3)}; null: {start} to {end}"
 
 
 def lay_out(sensitivity: Array, segments: Array, shape: tuple[int, ...], published: bool = False) -> Array:

@@ -1,27 +1,12 @@
-"""Numbers and names in the words of a verdict, for readers who do not know the metric."""
+"""How inputs are changed, in words: norm balls, transformations and their parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import polars as pl
-
 from standfast.neighbourhoods import Transformation
 from standfast.neighbourhoods.naming import read_stored
-
-
-def describe_share(odds: str) -> str:
-    """How often something happens, from the words of `format_odds`.
-
-    >>> describe_share("over 99 in 100"), describe_share("at most 1 in 100"), describe_share("never")
-    ('in over 99% of draws', 'in at most 1 of 100 draws', 'never')
-    """
-    if odds.endswith("never"):
-        return "never"
-    if odds.endswith(" in 100") and odds.split()[-3] != "1":
-        return f"in {odds.removesuffix(' in 100')}% of draws"
-    return f"in {odds.replace('1 in ', '1 of ')} draws"
 
 
 def describe_reach(options: Mapping[str, Any], part: str = "feature") -> str:
@@ -96,47 +81,3 @@ def describe_transformation(options: Mapping[str, Any]) -> str:
         return known.describe()
     own = ", ".join(f"{key} {value}" for key, value in place.items() if key != "transformation")
     return f"changed by {place['transformation']}{f' ({own})' if own else ''}"
-
-
-def count_samples(rows: pl.DataFrame, column: str) -> tuple[int, int]:
-    """On how many samples a flag is true in any repeat, and how many samples there are.
-
-    >>> count_samples(pl.DataFrame({"sample": [0, 0, 1], "found": [False, True, False]}), "found")
-    (1, 2)
-    """
-    if not len(rows) or column not in rows.columns:
-        return 0, len(rows["sample"].unique()) if "sample" in rows.columns else 0
-    flags = rows.group_by("sample").agg(pl.col(column).cast(pl.Boolean).fill_null(False).any())
-    return int(flags[column].sum()), len(flags)
-
-
-class Caution(str):
-    """A sentence of `Presentation.contradictions` that is no contradiction: of the kind `"unfair"` or `"bound"`."""
-
-    kind: str
-
-    def __new__(cls, text: str, kind: str) -> Caution:
-        """The text, with its kind."""
-        made = super().__new__(cls, text)
-        made.kind = kind
-        return made
-
-
-def count_cautions(texts: Sequence[str]) -> str:
-    """How many sentences there are of each kind, in words.
-
-    >>> count_cautions([Caution("a", "unfair"), Caution("b", "bound"), Caution("c", "bound"), "d"])
-    '1 comparison is unfair, 2 searches found what a simulation missed, 1 result contradicts another'
-    >>> count_cautions([])
-    ''
-    """
-    kinds = [getattr(text, "kind", "") for text in texts]
-    found = []
-    for kind, one, several in (
-        ("unfair", "comparison is unfair", "comparisons are unfair"),
-        ("bound", "search found what a simulation missed", "searches found what a simulation missed"),
-        ("", "result contradicts another", "results contradict others"),
-    ):
-        count = kinds.count(kind)
-        found += [f"{count} {one if count == 1 else several}"] if count else []
-    return ", ".join(found)

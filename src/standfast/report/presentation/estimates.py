@@ -1,0 +1,73 @@
+"""What figures of several metrics need: stored arrays of all samples, lines with their bands, cells with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from standfast.report.charts import Line, TableCell
+from standfast.results import MetricResults, format_number
+from standfast.statistics.bootstrap import intervals_of_means
+from standfast.tensors import Array
+
+#: how many samples a line is of at most
+MOST_SAMPLES = 1000
+#: stands for infinity, since `np.quantile` is NaN where the value after an exact quartile is infinite
+_HUGE = 1e300
+
+
+def stack_arrays(
+    results: MetricResults, explainer: str, names: Sequence[str], limit: int = MOST_SAMPLES
+) -> tuple[list[dict[str, Any]], dict[str, Array]]:
+    """The rows of an explainer's first samples, and the named arrays of all of them, `(n, ...)`; no rows if none."""
+    found = list(results.lines(explainer, names, limit))
+    return [row for row, _ in found], {name: np.array([arrays[name] for _, arrays in found]) for name in names}
+
+
+def make_line(name: str, x: Array, y: Array, low: Array, high: Array) -> Line:
+    """A line, with a band if all of its points have an interval."""
+    return Line(name, x, y, low, high) if np.isfinite([low, high]).all() else Line(name, x, y)
+
+
+def make_mean_line(name: str, x: Array, values: Array) -> Line:
+    """The mean of values `(n, K)` with its 95% interval; without a band where there are too few samples."""
+    return make_line(name, x, *intervals_of_means(values))
+
+
+def make_median_line(name: str, x: Array, least: Array, most: Array | None = None) -> Line:
+    """The median of values `(n, K)` with the band of their quartiles, without those that are NaN.
+
+    Args:
+        name: of the line.
+        x: the place of each column `(K,)`.
+        least: the values, or their least possible values where they are only bounds.
+        most: the largest possible values, which may be infinite. The line ends where the median is not known.
+
+    >>> line = make_median_line("a", np.arange(1), np.array([[1.0], [2.0], [4.0]]), np.array([[1.0], [2.0], [np.inf]]))
+    >>> line.low, line.y, line.high
+    (array([1.5]), array([2.]), array([inf]))
+    """
+    known = np.isfinite(least).any(axis=0)
+    low, middle, high = _find_quartiles(least[:, known])
+    if most is not None:
+        _, largest, high = _find_quartiles(most[:, known])
+        middle = np.where(middle == largest, middle, np.nan)
+    return Line(name, x[known], middle, low, high)
+
+
+def make_cell(value: float, low: float, high: float, faint: bool = False) -> TableCell:
+    """A number with its interval, if it has one.
+
+    >>> make_cell(0.5, 0.25, 0.75).small, make_cell(0.5, float("nan"), float("nan")).small
+    ('[0.250, 0.750]', '')
+    """
+    between = f"[{format_number(low, 3)}, {format_number(high, 3)}]" if np.isfinite([low, high]).all() else ""
+    return TableCell(format_number(value, 3), between, faint)
+
+
+def _find_quartiles(values: Array) -> Array:
+    """The quartiles `(3, K)` of the columns of `values` `(n, K)`, which may be infinite."""
+    found = np.nanquantile(np.minimum(values, _HUGE), [0.25, 0.5, 0.75], axis=0)
+    return np.asarray(np.where(found < _HUGE / 1e9, found, np.inf))
