@@ -69,7 +69,7 @@ class AttributionAttackPresentation(Presentation):
 
     def facts(self, results: MetricResults) -> dict[str, Any]:
         """The share that random maps lost."""
-        return {"reference": results.random_reference(_measure_lost)}
+        return {"reference": results.measure_random(_measure_lost)}
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """What does not count, and how much of the neighbourhood keeps the class."""
