@@ -99,6 +99,24 @@ def test_sentences_exist_for_every_event(metric: str, event: str, place: Mapping
     assert say("remark", view) == counted
 
 
+@pytest.mark.parametrize(
+    ("metric", "changed"),
+    [
+        ("aopc", {"order": "bottom"}),
+        ("corruption_curve", {"order": ["bottom"]}),
+        ("log_odds", {"pairs": [[8, 3], [4, 1]]}),
+        ("relevance_localisation", {"absolute": True}),
+        ("attribution_attack", {"attack": {"name": "lens", "k": None, "w": 2}}),
+        ("attribution_attack", {"attack": "random_sign"}),
+    ],
+)
+def test_sentences_exist_for_other_options(metric: str, changed: Mapping[str, Any]) -> None:
+    options = {**metrics[metric].example().options(), **changed}
+    words = words_of(presentation_of(metric))
+    assert words.question(options).endswith("?")
+    assert words.guide(options).count("<dt>") == words.guide(options).count("</dd>") > 0
+
+
 def _events(n: int) -> dict[str, list[Any]]:
     return {"misinterpreted": [False] * n, "found": [True] * n, "label_kept": [True] * n}
 
