@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -41,19 +41,15 @@ COLUMNS = 5
 
 @dataclass
 class Part:
-    """The figures of one data set and model by kind; `first` has the kind and the drawing of the first one."""
+    """The figures of one data set and model as the template takes them.
+
+    `figures` are pairs of a kind, `"chart"`, `"table"` or `"gallery"`, and what is drawn; `needs` are left out because
+    there are too few samples.
+    """
 
     where: str
-    first: tuple[str, Any] | None = None
-    charts: list[RenderedChart] = field(default_factory=list)
-    galleries: list[dict[str, Any]] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
-    needs: list[Underpowered] = field(default_factory=list)
-
-    @property
-    def pictures(self) -> int:
-        """How many rows of pictures are behind the first figure."""
-        return sum(len(rows) for gallery in self.galleries for rows in gallery["samples"].values())
+    figures: list[tuple[str, Any]]
+    needs: list[Underpowered]
 
 
 class Page:
@@ -73,23 +69,16 @@ class Page:
         self, where: str, figures: Iterable[Figure], bounds: tuple[float, float], identify: Callable[[GalleryRow], str]
     ) -> Part:
         """Figures as the template takes them; `identify` gives the id of a row of pictures."""
-        part = Part(where)
+        part = Part(where, [], [])
         for figure in figures:
-            drawn: Any
-            others: list[Any]
             if isinstance(figure, Underpowered):
                 part.needs.append(figure)
-                continue
-            if isinstance(figure, Gallery):
-                kind, drawn, others = "gallery", self._draw_gallery(figure, bounds, identify), part.galleries
+            elif isinstance(figure, Gallery):
+                part.figures.append(("gallery", self._draw_gallery(figure, bounds, identify)))
             elif isinstance(figure, Table):
-                kind, drawn, others = "table", figure, part.tables
+                part.figures.append(("table", figure))
             else:
-                kind, drawn, others = "chart", self.render(figure), part.charts
-            if part.first is None:
-                part.first = (kind, drawn)
-            else:
-                others.append(drawn)
+                part.figures.append(("chart", self.render(figure)))
         return part
 
     def make_metric_parts(self, metric: ConfiguredMetric) -> list[Part]:
@@ -102,7 +91,7 @@ class Page:
         if results:
             over_data = draw_figures_over_data(metric, results)
             parts.append(self.make_part("All data sets", over_data, results[0].bounds, self._count))
-        return [part for part in parts if part.first or part.needs]
+        return [part for part in parts if part.figures or part.needs]
 
     def make_sections(self, found: tuple[Sequence[Section], bool], start: str) -> dict[str, Any]:
         """The comparisons across configurations as the template takes them; their ids begin with `start`."""
