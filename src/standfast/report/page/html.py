@@ -190,6 +190,7 @@ def build_page(results: Results) -> str:
     glossary = Glossary(name for name in results.explainers if not is_random(name))
     environment.filters["explained"] = glossary.explain
     environment.globals["begin"] = glossary.begin
+    environment.globals["words_of"] = words_of
     return show_unsafe(environment.get_template("report.html").render(_make_context(results)))
 
 
