@@ -30,7 +30,7 @@ from standfast.report.page.sweeps import SectionList, compare_models, compare_op
 from standfast.report.page.verdicts import answer_question, choose_example
 from standfast.report.sentences import describe_failures, describe_misfits
 from standfast.report.views import Contents, draw_figures, draw_figures_over_data, show_unsafe, with_safe_names
-from standfast.report.words import mark_up, words_of
+from standfast.report.words import words_of
 from standfast.results import ConfiguredMetric, MetricResults, Results
 from standfast.results.controls import is_random
 from standfast.results.formatting import join_names
@@ -205,7 +205,6 @@ def build_page(results: Results) -> str:
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters["marked"] = mark_up
     environment.filters["breakable"] = allow_breaks
     contents = Contents(with_safe_names(results))
     glossary = Glossary(name for name in contents.explainers if not is_random(name))
@@ -270,6 +269,7 @@ def _context(contents: Contents) -> dict[str, Any]:
         "options_compared": options,
         "models_compared": models,
         "sections": sections,
+        "questions": dict(zip(contents.labels, questions, strict=True)),
         "repeated": {question for question in questions if questions.count(question) > 1},
         "terms": {term: meaning for section in reversed(sections) for term, meaning in section["terms"].items()},
         "open": OPEN,

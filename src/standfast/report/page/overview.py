@@ -72,7 +72,6 @@ def _make_entry(contents: Contents, metric: MetricSummary, row: SummaryRow | Non
     fine = rows.filter(pl.col("status") == "ok") if len(rows) else rows
     own = metric.metric.presentation
     remarks = [detail.text for detail in own.details(fine, metric.metric.options)] if len(rows) else []
-    remarks += own.remarks(fine, metric.metric.options) if len(rows) else []
     return Entry(describe_row(row, remarks), row.mean_rank, row.verdict in ("best", "tied"))
 
 

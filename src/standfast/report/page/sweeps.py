@@ -215,9 +215,9 @@ def _tabulate(contents: Contents, group: Group, spec: ValueSpec, data: str, mode
             verdicts.append(f"{member.text}: {' or '.join(best) if best else 'not decided'}")
     caption += f"Best by {group.option}: {'; '.join(verdicts)}." if verdicts else ""
     for member in members:
-        presentation = contents.labels[member.name].presentation
-        facts = collect_facts(presentation, contents.view(data, model, member.name))
-        warning = words_of(presentation).caution(facts)
+        one, view = contents.results.summary.find(data, model, member.name), contents.view(data, model, member.name)
+        words = words_of(contents.labels[member.name].presentation)
+        warning = words.caution(collect_facts(one, view)) if one is not None else ""
         caption += f" Beware, {member.text}: {warning}" if warning else ""
     columns = [(member.text, _say_kept(contents.frame(data, model, member.name))) for member in members]
     return [Table(f"{spec.title}: explainers by {group.option}", columns, rows, caption.strip())]
