@@ -171,7 +171,7 @@ def _list_notes(results: Results, metrics: Sequence[MetricSummary]) -> list[str]
         notes += [f"{each.label}: {leader}"] if leader else []
     for each in metrics:
         tests, spec = each.control_tests, each.metric.spec
-        said = [say("controls", tests)] if tests else []
+        said = [say("controls", tests, spec.decimals)] if tests else []
         counts = [row.counts for row in each.rows]
         lost = sum(each.counted for each in counts) < sum(each.evaluated for each in counts)
         if spec.caution and (said or lost or each.metric.compared):

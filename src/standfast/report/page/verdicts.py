@@ -74,7 +74,7 @@ def answer_question(results: Results, label: ConfiguredMetric, data: str, model:
     decision = dataclasses.replace(decision, text=f"{decision.text} {why}") if why else decision
     warning, others = words.caution(facts), tuple(filter(None, [words.remark(facts)]))
     if found.control_tests:
-        others += (say("controls", found.control_tests),)
+        others += (say("controls", found.control_tests, label.spec.decimals),)
     if warning and decision.mark == "decided":
         decision = dataclasses.replace(decision, mark="open", title="With a caveat")
     return Answer(label.name, question, text, decision, warning, others)
