@@ -55,7 +55,7 @@ def rows_of(page: str) -> dict[str, Any]:
 
 def test_cells_have_the_numbers_of_the_summary(whole: tuple[Builder, str]) -> None:
     builder, page = whole
-    summary = builder.results().summary
+    summary = load_results(builder.store).summary
     assert len(summary.rows) == 3 * 4 * 3
     for row in summary.rows:
         text = cell_text(page, row.explainer, row.label, row.data, row.model)

@@ -1,7 +1,7 @@
 """The sentences of a metric: macros of one Jinja template for each metric, filled with options and numbers.
 
-The sentences of `worst_case` are in `templates/metrics/worst_case.html`. A presentation of another package gives its
-own template by `Presentation.words`. A macro that a template does not define is that of
+The template of one of our metrics is `templates/metrics/` and its name. A presentation of another package gives its own
+template by `Presentation.words`. A macro that a template does not define is that of
 `templates/metrics/default.html`, where the macros and their arguments are described.
 
 Names are escaped while a template is filled. Sentences are then returned as plain text, for the page, which escapes
