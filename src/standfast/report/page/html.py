@@ -225,7 +225,6 @@ def _make_context(results: Results) -> dict[str, Any]:
         "options_compared": options,
         "models_compared": models,
         "sections": sections,
-        "questions": dict(zip(contents.labels, questions, strict=True)),
         "repeated": {question for question in questions if questions.count(question) > 1},
         "terms": {term: meaning for section in reversed(sections) for term, meaning in section["terms"].items()},
         "open": OPEN,
