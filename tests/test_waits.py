@@ -15,7 +15,7 @@ from standfast.model import Model
 from standfast.testing import small_net
 from standfast.waits import count_waits
 
-BENCHMARK = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "synchronisations.py"))
+BENCHMARK = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "on_a_card" / "synchronisations.py"))
 RUNS = {f"{kind}-{name}": (kind, name, *runs) for kind, name, *runs in BENCHMARK["list_runs"]((24, 48))}
 
 

@@ -503,7 +503,7 @@ def main() -> None:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
         moved = [("deterministic", name) for value, name, _ in report.sort_by("cases", "repeat") if value > 0]
         run(moved, Options(chosen.device, deterministic=True), 0.9)
-    counter = ROOT / "benchmarks" / "synchronisations.py"
+    counter = ROOT / "benchmarks" / "on_a_card" / "synchronisations.py"
     if counter.is_file():
         out = chosen.out.with_name("synchronisations.json")
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -350,7 +350,7 @@ TINY = [(TABLE3_PARTS[0], 4), (RULES_PART, 14), (TABLE7_PARTS[0], 14), (FIGURE2[
 
 @pytest.mark.parametrize(("part", "count"), [*TINY, pytest.param(FIGURE10[2], 12, marks=NEEDS_SIGNS)])
 def test_tiny_runs_give_whole_tables(part: Part, count: int, tmp_path: Path) -> None:
-    table = read_table(part, standfast.run_study(shrink(part), tmp_path, progress=False).results)
+    table = read_table(part, standfast.run_study(shrink(part), tmp_path, progress=False))
     assert table.failures == 0
     assert len(table.rows) == count
     defined = table.rows.filter(~pl.col(table.part.row_heading).str.ends_with("no zeros"))

@@ -79,7 +79,7 @@ def _describe_tests(frame: pl.DataFrame) -> list[str]:
     names = [name for name in table.columns if name != "sample" and table[name].is_finite().any()]
     values = table.select(pl.col(names).cast(pl.Float64).fill_null(float("nan"))).to_numpy()
     tests = compare_with_controls(values, names, [name for name in names if name in _CONTROLS], "higher")
-    said = say("controls", tests) if tests else "no controls"
+    said = say("controls", tests, 2) if tests else "no controls"
     return [
         f"null band of the centred rho at one sample, on average: [{low:z.2f}, {high:z.2f}]",
         f"samples with p < 0.05 (5% under the null): {', '.join(shares)}",

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 import standfast
 from standfast.errors import ArgumentError
 from standfast.report.sentences import say
+from standfast.results.formatting import format_interval, format_number
 from standfast.statistics.comparison import compare_with_controls
+from standfast.statistics.paired import bootstrap_interval
 
 
 def setting() -> tuple[standfast.Model, Tensor]:
@@ -134,7 +136,24 @@ def test_few_samples_and_missing_values() -> None:
     values = np.array([[2.0, 1.0, np.nan], [3.0, 1.0, 0.0], [4.0, 1.0, 0.0], [5.0, 1.0, 0.0]])
     tests = compare_with_controls(values, ["a", "b", "c"], ["b", "c"], "higher")
     assert (tests[0].count, tests[0].verdict) == (3, "undecided")
-    assert say("controls", tests) == "3 samples are too few to show that an explainer beats its controls."
+    assert say("controls", tests, None) == "3 samples are too few to show that an explainer beats its controls."
     assert compare_with_controls(values, ["a", "b", "c"], [], "higher") == []
     nothing = compare_with_controls(np.full((2, 2), np.nan), ["a", "b"], ["b"], "higher")
     assert (nothing[0].count, nothing[0].verdict, nothing[0].difference) == (0, "undecided", None)
+
+
+def test_the_sentence_names_the_difference_that_the_test_tested() -> None:
+    """Worse by ranks, while the interval of the median difference contains 0."""
+    gains = np.array([-9.0, -8, -7, -6, -5.5, -5.2, -5.1, 0.05, 0.1, 0.2, 0.3, 0.4])
+    values = np.stack([gains, np.zeros(12)], axis=1)
+    (test,) = compare_with_controls(values, ["a", "control"], ["control"], "higher")
+    median = bootstrap_interval(gains)
+    assert median.low is not None
+    assert median.high is not None
+    assert median.low < 0 < median.high
+    gap = test.difference
+    assert gap is not None
+    assert gap.high is not None
+    assert test.verdict == "worse"
+    assert gap.high < 0
+    assert f"a (difference {format_number(gap.value, 2)} {format_interval(gap, 2)})" in say("controls", [test], 2)

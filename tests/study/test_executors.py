@@ -138,8 +138,8 @@ def test_two_processes_give_the_bits_of_one(expected: Results, tmp_path: Path) -
     assert len(summary.failed) == 6
     assert_same(results, expected)
     error = "ValueError: a black corner"
-    assert results.failures["error"].to_list() == [error] * 6
-    assert all("in fussy" in trace for trace in results.failures["traceback"])
+    assert [each["error"] for each in results.failures] == [error] * 6
+    assert all("in fussy" in trace for trace in (each["traceback"] for each in results.failures))
 
 
 @pytest.mark.parametrize("make", [InProcess, partial(Processes, 2)])
@@ -219,8 +219,8 @@ def test_a_job_that_takes_two_workers_down_is_a_failure_and_the_rest_goes_on(tmp
     summary, results = run(tmp_path, Processes(2), grid)
     assert [job.explainer for job in summary.failed] == ["deadly"] * 2
     assert results.jobs.filter(pl.col("status") == "done")["explainer"].to_list() == ["grad"] * 2
-    assert "signal 9 (SIGKILL)" in results.failures["error"][0]
-    assert "memory" in results.failures["traceback"][0]
+    assert "signal 9 (SIGKILL)" in results.failures[0]["error"]
+    assert "memory" in results.failures[0]["traceback"]
 
 
 def test_a_worker_that_dies_once_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -443,7 +443,7 @@ def test_functions_beside_the_study_file_and_odd_failures_with_any_number_of_wor
     assert ran.returncode == 1, ran.stderr
     assert "4 jobs: 0 were done before, 1 now, 3 failed" in ran.stdout
     found = load_results(elsewhere / "results" / "own")
-    errors = dict(found.failures.select("explainer", "error").iter_rows())
+    errors = {each["explainer"]: each["error"] for each in found.failures}
     assert errors == {
         "leave": "SystemExit: 0",
         "fail_oddly": "Odd (its message cannot be shown: RuntimeError)",
@@ -498,7 +498,7 @@ def test_a_job_that_exceeds_a_limit_fails_and_the_others_are_done(
     monkeypatch.setenv("STANDFAST_TEST_MARKER", str(marker))
     summary, results = run(tmp_path / "store", local(1, limits=limits), one_bad_job(explain))
     assert (summary.done, len(summary.failed)) == (2, 1)
-    (error,) = results.failures["error"]
+    (error,) = (each["error"] for each in results.failures)
     assert re.fullmatch(words, error), error
     if explain is sleepy:  # the processes that the job has started are ended with it
         children = [int(number) for number in marker.read_text().split()]
@@ -543,10 +543,10 @@ def test_a_job_that_ends_this_process_is_a_failure_in_the_end(tmp_path: Path, mo
             assert len(store.statuses()) == (0 if count == 1 else 2)
         summary, results = run(tmp_path, InProcess(), grid)
     assert (summary.earlier, summary.done, len(summary.failed)) == (2, 0, 1)
-    assert results.failures["error"][0].startswith("ProcessDied: 2 runs ended during this job")
+    assert results.failures[0]["error"].startswith("ProcessDied: 2 runs ended during this job")
     store.end()
     summary, results = run(tmp_path, InProcess(), grid)  # a failure is tried again
-    assert (summary.earlier, summary.done, results.failures.height, store.begun()) == (2, 1, 0, ("", 0))
+    assert (summary.earlier, summary.done, len(results.failures), store.begun()) == (2, 1, 0, ("", 0))
 
 
 def test_a_process_that_is_gone_leaves_word_of_its_job(tmp_path: Path) -> None:
@@ -594,7 +594,9 @@ def test_ray_ends_a_job_that_takes_too_long(cluster: Any, tmp_path: Path) -> Non
     ray = Ray(cluster.address, workers=1, limits=Limits(timeout=2.0, memory_gb=0.1))
     summary, results = run(tmp_path, ray, one_bad_job(sleepy))
     assert (summary.done, len(summary.failed)) == (2, 1)
-    assert results.failures["error"].to_list() == ["TimeoutError: the job ran for longer than the limit of 2 s"]
+    assert [each["error"] for each in results.failures] == [
+        "TimeoutError: the job ran for longer than the limit of 2 s"
+    ]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -604,7 +606,7 @@ def test_a_slurm_task_ends_a_job_that_takes_too_long(tmp_path: Path) -> None:
     assert slurm.options == {"mem_gb": 7.0}
     summary, results = run(tmp_path / "store", slurm, one_bad_job(sleepy))
     assert (summary.done, len(summary.failed)) == (2, 1)
-    assert "the limit is 2 s" in results.failures["error"][0]
+    assert "the limit is 2 s" in results.failures[0]["error"]
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
@@ -641,7 +643,7 @@ def test_a_lost_worker_is_replaced_as_often_as_was_asked(tries: int, tmp_path: P
     grid = replace(grid, data={"noise": Samples(grid.data["noise"].inputs[:2])})
     summary, results = run(tmp_path, Processes(1, limits=Limits(retries=tries - 1)), grid)
     assert len(summary.failed) == 1
-    (error,) = results.failures["error"]
+    (error,) = (each["error"] for each in results.failures)
     who = "the worker process" if tries == 1 else "2 worker processes"
     assert error == f"WorkerDied: {who} ended with signal 9 (SIGKILL) during this job"
 

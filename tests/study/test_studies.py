@@ -29,7 +29,7 @@ from typer.testing import CliRunner
 import standfast
 from malformed_studies import MALFORMED, prepare
 from standfast.cli import app
-from standfast.report.page.failures import describe_misfits
+from standfast.report.sentences import describe_misfits
 from standfast.results import Results, Verification, load_results, verify_results
 from standfast.study import folders
 from standfast.study.grid import Grid, LoadedModel, Samples
@@ -356,7 +356,7 @@ def test_failures_that_fail_otherwise_are_not_read_from_the_compacted_rows(tmp_p
             store.put(pack_failure({"job": job, "seconds": 1.0}, error, "where"))
         store.compact(jobs)
         found = load_results(store)
-        assert found.failures["error"].unique().to_list() == [error]
+        assert {each["error"] for each in found.failures} == {error}
         assert found.samples.height == len(set(found.samples["job"])) == len(jobs) - len(failed)
 
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from standfast.report.sentences import describe_failures, describe_misfits, say
 from standfast.report.words import collect_facts, words_of
-from standfast.results.controls import is_random
 from standfast.results.formatting import (
     SIGNS,
     describe_probability,
@@ -168,11 +167,11 @@ def _list_notes(results: Results, metrics: Sequence[MetricSummary]) -> list[str]
     parts = [meaning for verdict, meaning in _MEANINGS.items() if verdict in used]
     notes = ["; ".join(parts) + "."] if parts else []
     for each in metrics:
-        leader = describe_leader(results.summary, each)
+        leader = describe_leader(each)
         notes += [f"{each.label}: {leader}"] if leader else []
     for each in metrics:
         tests, spec = each.control_tests, each.metric.spec
-        said = [say("controls", tests)] if tests else []
+        said = [say("controls", tests, spec.decimals)] if tests else []
         counts = [row.counts for row in each.rows]
         lost = sum(each.counted for each in counts) < sum(each.evaluated for each in counts)
         if spec.caution and (said or lost or each.metric.compared):
@@ -185,8 +184,7 @@ def _list_notes(results: Results, metrics: Sequence[MetricSummary]) -> list[str]
         if each.decision.state in ("open", "unable"):
             reasons.setdefault(say("decision", each.decision), []).append(each.label)
         shown = results.metric_results(each.data, each.model, each.label)
-        own = each.metric.presentation
-        warning = words_of(own).caution(collect_facts(own, shown))
+        warning = words_of(each.metric.presentation).caution(collect_facts(each, shown))
         notes += [f"{each.label}: {warning}"] if warning else []
     for reason, labels in reasons.items():
         which = "any metric" if len(labels) == len(metrics) > 1 else ", ".join(labels)
@@ -194,7 +192,7 @@ def _list_notes(results: Results, metrics: Sequence[MetricSummary]) -> list[str]
     return [*notes, *_list_counts(metrics)]
 
 
-def describe_leader(summary: Summary, metric: MetricSummary) -> str:
+def describe_leader(metric: MetricSummary) -> str:
     """A sentence where the tests put another explainer first than the medians do; else empty.
 
     Ranks are within each sample, so both can be true at once.
@@ -209,11 +207,7 @@ def describe_leader(summary: Summary, metric: MetricSummary) -> str:
     leaders = [row.explainer for row in rows if row.verdict == "best"]
     if set(first) & set(leaders):
         return ""
-    controls = [row.explainer for row in metric.rows if row.control]
-    start = "The"
-    if controls:
-        start = f"Apart from the {'random reference' if all(map(is_random, controls)) else 'controls'}, the"
-    return say("other_leader", start, "median", first, text, leaders)
+    return say("other_leader", "median", first, text, leaders)
 
 
 def _list_counts(metrics: Sequence[MetricSummary]) -> list[str]:

@@ -10,14 +10,22 @@ them again, and for the terminal.
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from standfast.report.wording import describe_reach, describe_transformation
-from standfast.results import MetricResults, Presentation
-from standfast.results.formatting import format_count, format_number, format_odds, join_names
+from standfast.results import MetricResults, MetricSummary, Presentation, RankedGroup, SummaryRow
+from standfast.results.controls import is_random
+from standfast.results.formatting import (
+    SIGNS,
+    format_count,
+    format_estimate,
+    format_number,
+    format_odds,
+    join_names,
+)
+from standfast.results.presentation import group_ranks
 
 if TYPE_CHECKING:
     import jinja2
@@ -62,8 +70,6 @@ class MetricWords:
 
     def question(self, options: Any) -> str:
         """What the metric asks, as a short heading; by default what it measures."""
-        if old := self._outdated("question"):
-            return str(old(options))
         return self.say("question", Options(options), self.presentation.value_spec(options))
 
     def verdict(self, facts: dict[str, Any]) -> str:
@@ -71,61 +77,26 @@ class MetricWords:
 
         It describes these samples. Whether a difference is demonstrated is for a test to say, not for the verdict.
         """
-        if old := self._outdated("verdict"):
-            return str(old(facts["results"]))
         return self.say("verdict", facts) if facts["ranked"] else ""
 
     def caution(self, facts: dict[str, Any]) -> str:
         """Why the explainers cannot be compared as they are; empty where they can."""
-        if old := self._outdated("comparability_warning"):
-            return str(old(facts["results"]))
         return self.say("caution", facts)
 
     def remark(self, facts: dict[str, Any]) -> str:
         """What the verdict does not say; often empty."""
-        if old := self._outdated("reservations"):
-            return " ".join(old(facts["results"]))
         return self.say("remark", facts)
 
     def guide(self, options: Any) -> markupsafe.Markup:
         """Terms and their meanings as HTML, the elements of a list of definitions."""
         import markupsafe
 
-        if old := self._outdated("guide"):
-            return _list_definitions(old(options))
         return markupsafe.Markup(self._find("guide")(Options(options)))
 
     @property
     def terms(self) -> dict[str, str]:
         """MetricWords, each with a meaning of a few words, which is shown where it first appears."""
-        if old := self._outdated("terms"):
-            return dict(old({}))
         return dict(self._find("terms"))
-
-    def _outdated(self, name: str) -> Any:
-        """A method with words in it, of a presentation that has no template yet."""
-        own = getattr(type(self.presentation), name, None)
-        return None if own is getattr(Presentation, name, None) else getattr(self.presentation, name)
-
-
-def _list_definitions(entries: dict[str, str]) -> markupsafe.Markup:
-    import markupsafe
-
-    line = markupsafe.Markup("<div><dt>{}</dt><dd>{}</dd></div>")
-    return markupsafe.Markup("").join(line.format(mark_up(term), mark_up(text)) for term, text in entries.items())
-
-
-def mark_up(text: str) -> str:
-    """Text as HTML, with `code` and *emphasis* as elements and everything else escaped.
-
-    >>> str(mark_up("`a<b` is *not* less"))
-    '<code>a&lt;b</code> is <em>not</em> less'
-    """
-    import markupsafe
-
-    safe = str(markupsafe.escape(text))
-    safe = re.sub(r"`([^`]+)`", r"<code>\1</code>", safe)
-    return markupsafe.Markup(re.sub(r"\*([^*\s][^*]*)\*", r"<em>\1</em>", safe))
 
 
 @cache
@@ -134,23 +105,31 @@ def words_of(presentation: Presentation) -> MetricWords:
     return MetricWords(presentation)
 
 
-def collect_facts(presentation: Presentation, results: MetricResults) -> dict[str, Any]:
+def collect_facts(found: MetricSummary, results: MetricResults) -> dict[str, Any]:
     """What the sentences of one data set and model are made of; `metrics/default.html` describes the entries."""
-    headline, spec = presentation.headline(results), results.spec
-    valid = spec.select_valid(results.frame)
+    presentation, spec, rows = found.metric.presentation, results.spec, found.rows
+    valued = [row for row in rows if row.value is not None]
+    medians = [RankedGroup((row.explainer,), row.value or 0.0, format_value(row)) for row in valued if not row.control]
+    headline, ranked = presentation.headline(results), group_ranks(medians, spec.direction)
     return {
-        "results": results,
         "options": Options(results.options),
         "spec": spec,
-        "ranked": results.rank() if headline is None else headline,
-        "medians": results.rank(),
+        "ranked": ranked if headline is None else headline,
+        "medians": ranked,
         "own": headline is not None,
-        "reference": results.random_reference(),
-        "several": any(len(spec.select_valid(results.evaluated(name))) > 1 for name in results.present),
-        "bounds": int(spec.bounds(valid).sum()),
-        "values": len(valid),
+        "reference": next((format_value(row) for row in valued if row.control and is_random(row.explainer)), ""),
+        "several": any(row.counts.counted > 1 for row in rows),
+        "bounds": sum(row.counts.bounds for row in rows),
+        "values": sum(row.counts.counted for row in rows),
         **presentation.facts(results),
     }
+
+
+def format_value(row: SummaryRow) -> str:
+    """The estimate of a row as sentences show it: probabilities as "1 in 400"."""
+    if row.spec.log_probability and row.estimate is not None:
+        return SIGNS[row.estimate.bound] + format_odds(row.estimate.value)
+    return format_estimate(row.estimate, row.spec.decimals)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""`Presentation`: how the stored results of one metric are read, drawn and described, registered by its name."""
+"""`Presentation`: how the stored results of one metric are read and drawn, registered by its name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from standfast.errors import StandfastError
 from standfast.metrics.base import Direction, Metric, metrics
 from standfast.registry import Registry
 from standfast.results.controls import find_controls, is_random
-from standfast.results.formatting import format_number, format_odds, join_names
+from standfast.results.formatting import format_number
 from standfast.study.store import DamagedFileError
 from standfast.tensors import Array
 
@@ -92,40 +92,31 @@ class RankedGroup:
     Attributes:
         names: the explainers, most often one.
         value: their number.
-        text: this number in words.
+        text: this number as it is shown.
     """
 
     names: tuple[str, ...]
     value: float
     text: str
 
-    @property
-    def who(self) -> str:
-        """The explainers in words."""
-        return join_names(self.names)
 
-    @property
-    def maps(self) -> str:
-        """Their maps in words.
+#: an explainer's evaluated rows to its number and this number as it is shown; None where it has none
+Measure = Callable[[pl.DataFrame], tuple[float, str] | None]
 
-        >>> RankedGroup(("a",), 0.0, "0").maps, RankedGroup(("a", "b"), 0.0, "0").maps
-        ('the map of a', 'the maps of a and b')
-        """
-        return f"the {self.choose('map', 'maps')} of {self.who}"
 
-    def choose(self, one: str, several: str) -> str:
-        """The word for one explainer, or that for several."""
-        return one if len(self.names) == 1 else several
+def group_ranks(measured: Sequence[RankedGroup], direction: Direction) -> list[RankedGroup]:
+    """Explainers with a number each, the best first, or the smallest without a direction; equal texts share a place.
 
-    @property
-    def puts(self) -> str:
-        """The explainers as the subject of "puts first"."""
-        return f"{self.who} {self.choose('puts', 'put')}"
-
-    @property
-    def those(self) -> str:
-        """Their maps where maps were mentioned before."""
-        return f"{self.choose('that', 'those')} of {self.who}"
+    >>> group_ranks([RankedGroup((name,), at, str(at)) for name, at in (("a", 1), ("b", 2), ("c", 1))], "lower")
+    [RankedGroup(names=('a', 'c'), value=1, text='1'), RankedGroup(names=('b',), value=2, text='2')]
+    """
+    found: list[RankedGroup] = []
+    for each in sorted(measured, key=lambda group: -group.value if direction == "higher" else group.value):
+        if found and found[-1].text == each.text:
+            found[-1] = replace(found[-1], names=found[-1].names + each.names)
+        else:
+            found.append(each)
+    return found
 
 
 @dataclass(frozen=True)
@@ -230,84 +221,34 @@ class MetricResults:
         controls = find_controls(self.present, self.controls)
         return [name for name in self.present if name not in controls]
 
-    def random_reference(self, measure: Callable[[pl.DataFrame], tuple[float, str] | None] | None = None) -> str:
-        """The number of random maps in words, to compare with; empty without an explainer `random`."""
+    def measure_random(self, measure: Measure) -> str:
+        """The number of random maps as it is shown, to compare with; empty without an explainer `random`."""
         for name in self.present:
             if is_random(name) and name not in self.candidates:
-                found = (measure or self._measure_median)(self.evaluated(name))
+                found = measure(self.evaluated(name))
                 return "" if found is None else found[1]
         return ""
-
-    @property
-    def control_note(self) -> str:
-        """What a statement about all candidates has to begin with: empty unless controls are left out of them."""
-        left_out = [name for name in self.present if name not in self.candidates]
-        if not left_out:
-            return ""
-        return "Apart from the random reference" if all(map(is_random, left_out)) else "Apart from the controls"
 
     def evaluated(self, explainer: str) -> pl.DataFrame:
         """The rows of an explainer whose samples were evaluated."""
         rows = self.rows_for(explainer)
         return rows.filter(pl.col("status") == "ok") if "status" in rows.columns else rows
 
-    def rank(
-        self,
-        measure: Callable[[pl.DataFrame], tuple[float, str] | None] | None = None,
-        direction: Direction = None,
-    ) -> list[RankedGroup]:
-        """The explainers by one number each, the best first; those with the same words share a place.
+    def rank(self, measure: Measure, direction: Direction) -> list[RankedGroup]:
+        """The explainers by one number each, the best first; those with the same text share a place.
 
         Controls are left out where there are others: they are references and no candidates.
 
         Args:
-            measure: an explainer's evaluated rows to its number and this number in words; None where it has none. By
-                default the median of the values that count.
-            direction: which numbers are better, `"higher"` or `"lower"`; by default as the metric is read, and
-                `"lower"` where it has no direction.
+            measure: an explainer's evaluated rows to its number and this number as it is shown; None where it has none.
+            direction: which numbers are better, `"higher"` or `"lower"`.
         """
-        lower = (direction or self.spec.direction) != "higher"
         measured = []
-        for place, name in enumerate(self.candidates):
-            found = (measure or self._measure_median)(self.evaluated(name))
+        for name in self.candidates:
+            found = measure(self.evaluated(name))
             if found is not None and not np.isnan(found[0]):
-                measured.append((found[0] if lower else -found[0], found[1], place, name, found[0]))
-        standings: list[RankedGroup] = []
-        for _, text, _, name, value in sorted(measured):
-            if standings and standings[-1].text == text:
-                standings[-1] = replace(standings[-1], names=(*standings[-1].names, name))
-            else:
-                standings.append(RankedGroup((name,), value, text))
-        return standings
-
-    def median_in(self, words: Callable[[float], str]) -> Callable[[pl.DataFrame], tuple[float, str] | None]:
-        """The median of the values that count as a measure for `rank`, put into words by a function."""
-
-        def measure(rows: pl.DataFrame) -> tuple[float, str] | None:
-            values = self.spec.values(self.spec.select_valid(rows))
-            return (float(np.median(values)), words(float(np.median(values)))) if len(values) else None
-
-        return measure
-
-    def name_medians(self, words: str = " (medians)") -> str:
-        """`words` for the numbers of a verdict; empty where no explainer has several values."""
-        counts = (len(self.spec.select_valid(self.evaluated(name))) for name in self.present)
-        return words if max(counts, default=0) > 1 else ""
-
-    def _measure_median(self, rows: pl.DataFrame) -> tuple[float, str] | None:
-        """The median of the values that count; a bound on whose far side the true value lies is marked so."""
-        valid = self.spec.select_valid(rows)
-        if not len(valid):
-            return None
-        values, bounds = self.spec.values(valid), self.spec.bounds(valid)
-        middle = float(np.median(values))
-        upper = self.spec.censored_side == "upper"
-        # the bounds beyond the median are on its far side whatever their true values are; those before it are not
-        unsure = bool((bounds & (values >= middle if upper else values <= middle)).any())
-        if self.spec.log_probability:
-            return middle, f"{'at most ' if unsure else ''}{format_odds(middle)}"
-        sign = ("at most " if upper else "at least ") if unsure else ""
-        return middle, sign + format_number(middle, self.spec.decimals)
+                measured.append(RankedGroup((name,), *found))
+        return group_ranks(measured, direction)
 
     def samples(self, count: int) -> list[int]:
         """The first samples on which any explainer was evaluated in the first repeat."""
@@ -443,50 +384,6 @@ class Presentation:
         kind = metric_class(self.metric)
         return self.stored if kind is None else kind.direction_of(options)
 
-    def question(self, options: Mapping[str, Any]) -> str:
-        """What the metric asks, as a short heading for readers who do not know it; by default what it measures.
-
-        >>> import standfast.report  # registers the presentations of our own metrics
-        >>> presentation_of("worst_case").question({"event": "changed_explanation"})
-        'Can a small change of the input change the map?'
-        """
-        return self.value_spec(options).title
-
-    def verdict(self, view: MetricResults) -> str:
-        """The answer of one data set and model, as a sentence with the best and the worst explainer and their numbers.
-
-        It describes these samples. Whether a difference is demonstrated is for a test to say, not for the verdict.
-        Empty where no sample was evaluated. By default the best and the worst median.
-        """
-        return self.contrast(view)
-
-    def leader(self, view: MetricResults) -> tuple[RankedGroup | None, str]:
-        """Which explainer the verdict's own numbers put first, and which numbers these are; by default the median."""
-        return find_best_median(view)
-
-    def contrast(self, view: MetricResults) -> str:
-        """The best and the worst median in a sentence, for any metric."""
-        ranked, spec = view.rank(), view.spec
-        if not ranked:
-            return ""
-        what = view.name_medians(f"The median of {spec.axis} over samples") or f"The value of {spec.axis}"
-        if len(ranked) == 1:
-            each = " each" if len(ranked[0].names) > 1 else ""
-            return f"{what} is {ranked[0].text} for {ranked[0].who}{each}."
-        best, worst = ranked[0], ranked[-1]
-        if spec.direction is None:
-            return (
-                f"{what} lies between {best.text} ({best.who}) and {worst.text} "
-                f"({worst.who}). Explainers are not ranked by it."
-            )
-        return f"{what} is best for {best.who} ({best.text}) and worst for {worst.who} ({worst.text})."
-
-    def reservations(self, view: MetricResults) -> list[str]:
-        """What the verdict cannot say, a short sentence each; by default how many values are only bounds."""
-        rows = view.spec.select_valid(view.frame)
-        count = int(view.spec.bounds(rows).sum())
-        return [f"{count} of {len(rows)} values are only bounds."] if count else []
-
     def headline(self, results: MetricResults) -> list[RankedGroup] | None:
         """The explainers by the numbers of the verdict, the best first; None, as by default, for medians."""
         return None
@@ -520,19 +417,6 @@ class Presentation:
         """The names of the stored arrays that `make_comparable` reads; none by default."""
         return ()
 
-    def comparability_warning(self, view: MetricResults) -> str:
-        """Why the explainers cannot be compared by this verdict as they are, in a sentence; empty by default."""
-        return ""
-
-    def terms(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """Words of this metric, each with a meaning of a few words that is shown where it first appears.
-
-        >>> import standfast.report
-        >>> presentation_of("misinterpretation_probability").terms({})["ln P"][:40]
-        'the natural logarithm of the probability'
-        """
-        return {}
-
     #: which metric's example opens the report: the smallest number, then the first in the study
     example_order: ClassVar[int] = 9
 
@@ -563,14 +447,6 @@ class Presentation:
         """Figures over data sets and models, from two or more views of one configuration; none by default."""
         return []
 
-    def remarks(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[str]:
-        """Notes below an explainer's numbers in the overview; `frame` has its evaluated samples. None by default."""
-        return []
-
-    def guide(self, options: Mapping[str, Any]) -> dict[str, str]:
-        """Terms and their meanings, for "How to read this", with `code` and *emphasis* marked so; none by default."""
-        return {}
-
     def contradictions(self, view: MetricResults, others: Sequence[MetricResults]) -> list[Contradiction]:
         """Where numbers contradict each other; nowhere by default.
 
@@ -579,12 +455,6 @@ class Presentation:
             others: the views of all other configured metrics, of the same data and model.
         """
         return []
-
-
-def find_best_median(view: MetricResults) -> tuple[RankedGroup | None, str]:
-    """The explainer with the best median, and the word for that; None where the metric does not rank explainers."""
-    ranked = view.rank() if view.spec.direction else []
-    return (ranked[0] if ranked else None), "median"
 
 
 presentations: Registry[type[Presentation]] = Registry(

@@ -16,17 +16,20 @@ from standfast.results import Presentation, presentation_of, presentations
 
 MODULE = """
 from standfast.report.charts import Table, TableCell
-from standfast.results import Presentation, ValueSpec
+from standfast.results import Detail, Presentation, ValueSpec
 
 class Wobble(Presentation):
+    words = '''{% macro verdict(facts) %}{{ facts.ranked[0].names | names }} <b>holds</b> best.{% endmacro %}
+        {% macro guide(options) %}<div><dt>Wobble</dt><dd>{{ options.strength }} is wild</dd></div>{% endmacro %}'''
+
     def value_spec(self, options):
         return ValueSpec("How much it wobbles", "wobble", "lower", 1, good="steadier", column="score")
 
     def figures(self, view):
         return [Table("Wobbles", [("largest", "of all samples")], [("a", [TableCell("9.5")])])]
 
-    def remarks(self, frame, options):
-        return [f"{len(frame)} wobbles"]
+    def details(self, frame, options):
+        return [Detail("wobbles", 3, len(frame))]
 
 not_one = dict
 """
@@ -65,10 +68,15 @@ def test_every_metric_has_a_presentation_whose_reading_is_of_its_results(name: s
 @pytest.mark.usefixtures("plugin")
 def test_a_plug_in_brings_its_presentation(tmp_path: Path) -> None:
     builder = Builder(tmp_path / "results")
-    builder.job("a", "wobble", "by night", {}, {**base(["ok"] * 3), "score": [1.0, 2.0, 3.0]})
+    scores = {**base(["ok"] * 3), "score": [1.0, 2.0, 3.0]}
+    builder.job("<i>a</i>", "wobble", "by night", {"strength": "<i>5</i>"}, scores)
     page = builder.page()
-    for text in ("How much it wobbles.", "Lower is steadier.", "3 wobbles", 'aria-label="Wobbles"', "9.5"):
+    for text in ("How much it wobbles.", "Lower is steadier.", "wobbles: 3 of 3", 'aria-label="Wobbles"', "9.5"):
         assert text in page, text
+    assert "&lt;i&gt;a&lt;/i&gt;</b> holds best." in page  # the name in bold, by the page; no other mark is left
+    assert "<dd>&lt;i&gt;5&lt;/i&gt; is wild</dd>" in page
+    assert "<i>a" not in page
+    assert "<i>5" not in page
     (entry,) = exports.rows.list_rows(builder.results())
     assert (entry.spec.title, entry.spec.direction) == ("How much it wobbles", "lower")
     assert type(presentation_of("worst_case")).__module__.startswith("standfast.")  # ours cannot be replaced

@@ -14,8 +14,10 @@ from report_builder import BALL, COMMON, base
 
 from standfast.metrics.base import metrics
 from standfast.report.words import collect_facts, words_of
-from standfast.results import MetricResults, presentation_of
+from standfast.results import ConfiguredMetric, MetricResults, presentation_of
+from standfast.results.controls import is_random
 from standfast.results.formatting import format_odds
+from standfast.results.summary import summarise_metric
 
 
 def make_view(
@@ -29,7 +31,9 @@ def make_view(
         frames.append(frame.with_columns(explainer=pl.lit(name), repeat=pl.lit(0)))
     whole = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame()
     found = presentation_of(metric)
-    return MetricResults("label", metric, options, found.value_spec(options), "data", "model", list(columns), whole)
+    controls = [name for name in columns if is_random(name)]
+    spec = found.value_spec(options)
+    return MetricResults("label", metric, options, spec, "data", "model", list(columns), whole, controls=controls)
 
 
 def verdict(metric: str, options: Mapping[str, Any], columns: Mapping[str, Mapping[str, Sequence[Any]]]) -> str:
@@ -39,7 +43,9 @@ def verdict(metric: str, options: Mapping[str, Any], columns: Mapping[str, Mappi
 def say(macro: str, view: MetricResults) -> str:
     """A sentence of a metric about a view."""
     presentation = presentation_of(view.metric)
-    said: str = getattr(words_of(presentation), macro)(collect_facts(presentation, view))
+    configured = ConfiguredMetric("label", view.metric, dict(view.options), None, presentation, view.spec, {})
+    found = summarise_metric(view, configured, None, [], {})
+    said: str = getattr(words_of(presentation), macro)(collect_facts(found, view))
     return said
 
 
@@ -73,7 +79,7 @@ def test_every_metric_asks_and_answers(name: str, names: list[str], controls: li
         assert not set(text) & set("{}")
         assert "nan" not in text
         assert "&lt;" not in text  # plain text, which the page escapes
-    assert verdict(name, options, {}) == ""  # no rows, no answer
+    assert say("verdict", dataclasses.replace(view, frame=view.frame.clear())) == ""  # no rows, no answer
     frame = view.frame.with_columns(status=pl.lit("degenerate"))
     assert say("verdict", dataclasses.replace(view, frame=frame)) == ""
 
@@ -91,6 +97,24 @@ def test_sentences_exist_for_every_event(metric: str, event: str, place: Mapping
     assert say("verdict", view).endswith(".")
     counted = "3 of 6 values are only bounds." if metric == "misinterpretation_probability" else ""
     assert say("remark", view) == counted
+
+
+@pytest.mark.parametrize(
+    ("metric", "changed"),
+    [
+        ("aopc", {"order": "bottom"}),
+        ("corruption_curve", {"order": ["bottom"]}),
+        ("log_odds", {"pairs": [[8, 3], [4, 1]]}),
+        ("relevance_localisation", {"absolute": True}),
+        ("attribution_attack", {"attack": {"name": "lens", "k": None, "w": 2}}),
+        ("attribution_attack", {"attack": "random_sign"}),
+    ],
+)
+def test_sentences_exist_for_other_options(metric: str, changed: Mapping[str, Any]) -> None:
+    options = {**metrics[metric].example().options(), **changed}
+    words = words_of(presentation_of(metric))
+    assert words.question(options).endswith("?")
+    assert words.guide(options).count("<dt>") == words.guide(options).count("</dd>") > 0
 
 
 def _events(n: int) -> dict[str, list[Any]]:
@@ -150,7 +174,7 @@ def test_a_probability_is_one_in_so_many_and_a_bound_is_at_most() -> None:
     name = "misinterpretation_probability"
     said = verdict(name, options, {"a": sure, "b": bound})
     assert "a (1 in 20)" in said
-    assert "b (at most 1 in 990)" in said
+    assert "b (≤ 1 in 990)" in said
     assert "b (1 in 990)" in verdict(name, options, {"a": sure, "b": beyond})
 
 

@@ -30,8 +30,7 @@ class Cell:
 
 def list_remarks(metric: ConfiguredMetric, rows: pl.DataFrame) -> list[str]:
     """What a metric says of the evaluated rows of one explainer, beside their value."""
-    own = metric.presentation
-    return [detail.text for detail in own.details(rows, metric.options)] + own.remarks(rows, metric.options)
+    return [detail.text for detail in metric.presentation.details(rows, metric.options)]
 
 
 def describe_row(row: SummaryRow, remarks: Sequence[str] = ()) -> Cell:

@@ -296,8 +296,9 @@ def _make_table(results: Results, setting: Setting, heading: str) -> Table:
             columns.append((member.text, ""))
             continue
         found = results.metric_results(row.data, row.model, row.label)
-        presentation = results.metrics[row.label].presentation
-        warning = words_of(presentation).caution(collect_facts(presentation, found))
+        summary = results.summary.find(row.data, row.model, row.label)
+        assert summary is not None
+        warning = words_of(summary.metric.presentation).caution(collect_facts(summary, found))
         caption += f"Beware, {member.text}: {warning} " if warning else ""
         columns.append((member.text, "".join(detail.text for detail in count_kept_class(found.frame))))
     rows = [(line, [make_cell(own.get(member)) for member in setting.members]) for line, own in setting.rows.items()]

@@ -22,7 +22,7 @@ from standfast.report.page.sample_explorer import encode_rows
 from standfast.report.page.verdicts import answer_question, choose_example
 from standfast.report.presentation.drawing import draw_figures, draw_figures_over_data
 from standfast.report.sentences import describe_failures, describe_misfits
-from standfast.report.words import mark_up, words_of
+from standfast.report.words import words_of
 from standfast.results import ConfiguredMetric, MetricResults, Results
 from standfast.results.controls import is_random
 from standfast.results.summary import MetricSummary
@@ -187,12 +187,12 @@ def build_page(results: Results) -> str:
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters["marked"] = mark_up
     environment.filters["breakable"] = allow_breaks
     results = with_safe_names(results)
     glossary = Glossary(name for name in results.explainers if not is_random(name))
     environment.filters["explained"] = glossary.explain
     environment.globals["begin"] = glossary.begin
+    environment.globals["words_of"] = words_of
     return show_unsafe(environment.get_template("report.html").render(_make_context(results)))
 
 

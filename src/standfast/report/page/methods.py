@@ -58,7 +58,8 @@ def list_options(results: Results) -> list[tuple[str, list[tuple[str, list[tuple
     tables = [("Metrics", metrics)]
     for heading, names in (("Explainers", results.explainers), ("Models", results.models), ("Data", results.data)):
         entries = manifest.get(heading.lower()) or {}
-        tables.append((heading, [(name, flatten(entries[name])) for name in names if entries.get(name)]))
+        own = {name: _without_names(entries[name]) for name in names if entries.get(name)}
+        tables.append((heading, [(name, flatten(options)) for name, options in own.items()]))
     if "choices" in results.jobs.columns:
         options = dict(tables[1][1])
         chosen = results.jobs.select("explainer", "choices", "model").unique().drop_nulls()
@@ -69,6 +70,13 @@ def list_options(results: Results) -> list[tuple[str, list[tuple[str, list[tuple
     run = flatten({key: manifest[key] for key in ("seed", "repeats", "samples_per_job", "device") if key in manifest})
     tables.append(("Environment and run", [("environment", environment), ("run", run)]))
     return [(heading, [(name, pairs) for name, pairs in entries if pairs]) for heading, entries in tables]
+
+
+def _without_names(options: Any) -> Any:
+    """The options of a data set without the names of its features and the words of its samples, which are many."""
+    if not isinstance(options, dict):
+        return options
+    return {key: value for key, value in options.items() if key not in ("features", "tokens")}
 
 
 def flatten(value: Any, prefix: str = "") -> list[tuple[str, str]]:

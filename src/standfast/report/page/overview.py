@@ -41,10 +41,10 @@ def draw_differences(metric: MetricSummary) -> Chart | Underpowered | None:
     needed, title = count_needed(len(comparison.names), comparison.level), f"Who differs from whom by {metric.label}"
     if comparison.count < needed:
         return Underpowered(title, needed, comparison.count)
-    return _draw_pairs(comparison, title)
+    return draw_pairs(comparison, title)
 
 
-def _draw_pairs(comparison: Comparison, title: str) -> Chart | None:
+def draw_pairs(comparison: Comparison, title: str) -> Chart | None:
     """All pairs of explainers, the best mean rank first: who is significantly better than whom."""
     order = [int(place) for place in comparison.order]
     ranks = comparison.mean_ranks

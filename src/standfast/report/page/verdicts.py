@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 from standfast.report.charts import GalleryRow, Picture
 from standfast.report.presentation.drawing import make_row
 from standfast.report.sentences import say
+from standfast.report.terminal import describe_leader
 from standfast.report.words import collect_facts, words_of
 from standfast.results import ConfiguredMetric, MetricResults, Results
-from standfast.results.presentation import RankedGroup, find_best_median
-from standfast.statistics.comparison import Comparison
+from standfast.results.presentation import RankedGroup
+from standfast.results.summary import MetricSummary
 
 #: a fallback example shows at most this many maps
 _MAPS = 5
@@ -66,45 +66,29 @@ def answer_question(results: Results, label: ConfiguredMetric, data: str, model:
     if found.decision.reason in ("no result", "no value"):
         return Answer(label.name, question, "", decision)
     view = results.metric_results(data, model, label.name)
-    facts = collect_facts(label.presentation, view)
+    facts = collect_facts(found, view)
     text = words.verdict(facts)
-    why = explain_ranks(view, *_find_leader(label, facts), found.comparison)
-    why = why or explain_ranks(view, *find_best_median(view), found.comparison)
+    own = label.spec.direction and facts["own"] and len(facts["ranked"]) > 1
+    why = explain_ranks(facts["ranked"][0], found) if own else ""
+    why = why or describe_leader(found)
     decision = dataclasses.replace(decision, text=f"{decision.text} {why}") if why else decision
     warning, others = words.caution(facts), tuple(filter(None, [words.remark(facts)]))
     if found.control_tests:
-        others += (say("controls", found.control_tests),)
+        others += (say("controls", found.control_tests, label.spec.decimals),)
     if warning and decision.mark == "decided":
         decision = dataclasses.replace(decision, mark="open", title="With a caveat")
     return Answer(label.name, question, text, decision, warning, others)
 
 
-def _find_leader(label: ConfiguredMetric, facts: dict[str, Any]) -> tuple[RankedGroup | None, str]:
-    """Which explainer the verdict's own numbers put first, and which numbers these are; the median without them."""
-    if label.spec.direction and facts["own"] and len(facts["ranked"]) > 1:
-        return facts["ranked"][0], "count"
-    return label.presentation.leader(facts["results"])
-
-
-def explain_ranks(view: MetricResults, first: RankedGroup | None, what: str, comparison: Comparison | None) -> str:
-    """A sentence where the tests put another explainer first than the medians or counts do; else empty.
+def explain_ranks(first: RankedGroup, found: MetricSummary) -> str:
+    """A sentence where the tests put another explainer first than the counts do; else empty.
 
     Ranks are within each sample, so both can be true at once.
-
-    Args:
-        view: of the metric.
-        first: the explainers with the best number.
-        what: which number this is, such as "median".
-        comparison: of the explainers.
     """
-    if comparison is None or not comparison.decided or first is None:
+    leaders = [row.explainer for row in found.rows if row.verdict == "best"]
+    if not leaders or set(first.names) & set(leaders):
         return ""
-    best = comparison.mean_ranks[comparison.order[0]]
-    leaders = [name for name, rank in zip(comparison.names, comparison.mean_ranks, strict=True) if rank == best]
-    if set(first.names) & set(leaders):
-        return ""
-    start = f"{view.control_note}, the" if view.control_note else "The"
-    return say("other_leader", start, what, first.names, first.text, leaders)
+    return say("other_leader", "count", first.names, first.text, leaders)
 
 
 def choose_example(results: Results, data: str, model: str) -> tuple[GalleryRow, MetricResults] | None:

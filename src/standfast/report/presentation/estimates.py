@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from standfast.report.charts import Line, TableCell
-from standfast.results import MetricResults, format_number
+from standfast.results import Detail, MetricResults, format_number
+from standfast.results.presentation import read_numbers
 from standfast.statistics.bootstrap import intervals_of_means
 from standfast.tensors import Array
 
@@ -71,3 +73,12 @@ def _find_quartiles(values: Array) -> Array:
     """The quartiles `(3, K)` of the columns of `values` `(n, K)`, which may be infinite."""
     found = np.nanquantile(np.minimum(values, _HUGE), [0.25, 0.5, 0.75], axis=0)
     return np.asarray(np.where(found < _HUGE / 1e9, found, np.inf))
+
+
+def measure_random_error(frame: pl.DataFrame) -> list[Detail]:
+    """The median of the samples' standard errors due to random draws; empty where none is known."""
+    errors = read_numbers(frame, "std_error")
+    errors = errors[np.isfinite(errors)]
+    if not len(errors):
+        return []
+    return [Detail("standard error of the random draws, median", float(np.median(errors)), decimals=4)]

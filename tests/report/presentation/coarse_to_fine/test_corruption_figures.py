@@ -295,9 +295,9 @@ def many(folder: Path) -> Builder:
     return builder
 
 
-def test_boxes_over_data_sets_have_a_point_for_each(many: Builder) -> None:
+def test_charts_over_data_sets_have_a_point_for_each(many: Builder) -> None:
     charts = [chart for chart in PRESENTATION.figures_over_data(views(many)) if isinstance(chart, Chart)]
-    for chart, key in zip(charts, ("auc_top", "f1", "auc_skewness", "auc_kurtosis"), strict=True):
+    for chart, key in zip(charts, ("auc_top", "f1", "auc_share_above"), strict=True):
         points = chart.spec["datasets"]["points"]
         found = {(point["explainer"], point["each"]): point["value"] for point in points}
         expected = {}
@@ -305,8 +305,7 @@ def test_boxes_over_data_sets_have_a_point_for_each(many: Builder) -> None:
             drops = load_drops(view) if view.model == "net" else None
             for name in EXPLAINERS if drops is not None else ():
                 assert drops is not None
-                if not key.startswith(("auc_s", "auc_k")) or (name == "good" and view.data != "two"):
-                    expected[name, view.data] = getattr(drops.absolute[name], key)
+                expected[name, view.data] = getattr(drops.absolute[name], key)
         assert found == pytest.approx(expected, rel=1e-4)
 
 

@@ -25,7 +25,7 @@ from standfast.metrics import AttributionAttack
 from standfast.report.charts import Chart, Gallery, GalleryRow, Picture, Table
 from standfast.report.page.drawings import draw_row
 from standfast.report.page.pictures import DARKEST, PALEST, draw_picture
-from standfast.report.presentation.lens.attribution_attack import draw_means, fragility, per_sample
+from standfast.report.presentation.lens.attribution_attack import draw_means, per_sample, shares_of_loss
 from standfast.report.presentation.lens.curves import load_curves, overlap_by_chance
 from standfast.report.presentation.lens.pictures import KEPT, LOST, NEAR, NEW
 from standfast.results import MetricResults, presentation_of
@@ -37,6 +37,7 @@ SIMILARITIES = ("topk_intersection", "lens_precision", "lens_recall:w=2", "mse")
 BALL = standfast.LinfBall(0.1)
 ATTACK = AttributionAttack(BALL, "top_k", steps=3, restarts=1, similarities=SIMILARITIES, k=40)
 EXPLAINERS = ["saliency", "input_x_gradient"]
+KEPT_SHARES = ("kept", "kept_within_1", "kept_within_2")
 PRESENTATION = presentation_of("attribution_attack")
 
 
@@ -216,7 +217,7 @@ def rows_of(kept: Array, **columns: Any) -> pl.DataFrame:
             "status": ["ok"] * n,
             "label_kept": [True] * n,
             "found": [True] * n,
-            **dict(zip(("kept", "kept_within_1", "kept_within_2"), kept.T.tolist(), strict=True)),
+            **dict(zip(KEPT_SHARES, kept.T.tolist(), strict=True)),
             **columns,
         }
     )
@@ -230,12 +231,10 @@ def kept() -> Array:
 
 
 def test_shares_of_the_loss_are_arithmetic(kept: Array) -> None:
-    found = fragility(rows_of(kept))
-    assert found is not None
-    assert found.kept.tolist() == pytest.approx(kept.mean(axis=0))
+    shares, low, high = intervals_of_means(per_sample(rows_of(kept), KEPT_SHARES), shares_of_loss)
     lost = [1 - kept[:, place].mean() for place in range(3)]
     expected = [(lost[0] - lost[w]) / lost[0] for w in (1, 2)]
-    assert found.shares.tolist() == pytest.approx(expected)
+    assert shares.tolist() == pytest.approx(expected)
     for place in range(2):
         # resampled in pairs: as scipy does it, which draws other numbers
         def share(a: Array, b: Array, axis: int = -1) -> Array:
@@ -244,7 +243,7 @@ def test_shares_of_the_loss_are_arithmetic(kept: Array) -> None:
         ends = scipy.stats.bootstrap(
             (kept[:, 0], kept[:, place + 1]), share, paired=True, method="BCa", n_resamples=20_000, rng=0
         ).confidence_interval
-        assert (found.low[place], found.high[place]) == pytest.approx(tuple(ends), abs=0.008)
+        assert (low[place], high[place]) == pytest.approx(tuple(ends), abs=0.008)
 
 
 def test_unpaired_intervals_would_be_wider(kept: Array) -> None:
@@ -252,9 +251,8 @@ def test_unpaired_intervals_would_be_wider(kept: Array) -> None:
     generator = np.random.default_rng(0)
     values = np.repeat(generator.uniform(0, 0.8, size=(40, 1)), 3, axis=1)
     values[:, 1:] += (1 - values[:, :1]) / 2  # exactly half of each loss
-    found = fragility(rows_of(values))
-    assert found is not None
-    assert (*found.low, *found.high) == pytest.approx((0.5,) * 4)
+    _, low, high = intervals_of_means(values, shares_of_loss)
+    assert (*low, *high) == pytest.approx((0.5,) * 4)
 
 
 def test_an_interval_where_no_single_sample_makes_a_difference() -> None:
@@ -358,7 +356,7 @@ def test_the_table_has_means_and_what_became_of_the_top(view: MetricResults) -> 
     rows = {name: [cell.text for cell in cells] for name, cells in table.rows}
     for explainer in EXPLAINERS:
         frame = view.rows_for(explainer)
-        means = [frame[name].mean() for name in (*SIMILARITIES, "kept", "kept_within_1", "kept_within_2")]
+        means = [frame[name].mean() for name in (*SIMILARITIES, *KEPT_SHARES)]
         assert rows[explainer][:7] == [f"{mean:.3f}" for mean in means]
     chance = [overlap_by_chance((1, 28, 28), 40, w) for w in (0, 1, 2)]
     assert rows["two random sets"][4:7] == [f"{share:.3f}" for share in chance]

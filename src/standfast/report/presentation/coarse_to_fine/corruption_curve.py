@@ -14,6 +14,7 @@ from standfast.report.charts import Axis, Chart, Figure, Strip, Underpowered, Wo
 from standfast.report.presentation.coarse_to_fine.drops import (
     COMMON,
     FINE,
+    TAU,
     Drops,
     load_drops,
     measure_up_to_common_share,
@@ -22,20 +23,14 @@ from standfast.report.presentation.coarse_to_fine.drops import (
 from standfast.report.presentation.coarse_to_fine.pictures import draw_gallery
 from standfast.report.presentation.coarse_to_fine.tables import draw_tables
 from standfast.report.presentation.drawing import draw_distribution
-from standfast.report.presentation.estimates import make_line
-from standfast.report.presentation.faithfulness.aopc import measure_random_error
+from standfast.report.presentation.estimates import make_line, measure_random_error
 from standfast.report.words import words_of
 from standfast.results import Detail, MetricResults, Presentation, ValueSpec, presentations
 from standfast.results.presentation import read_flags, read_numbers
 
 _CHANCE = "Only the difference to random maps is due to the map."
-#: numbers over data sets, with their titles, and whether they count only if the gate is passed
-_OVER_DATA = (
-    ("auc_top", "AUC top", False),
-    ("f1", "F1", False),
-    ("auc_skewness", "AUC skew (absolute scale)", True),
-    ("auc_kurtosis", "AUC kurt (absolute scale)", True),
-)
+#: numbers over data sets, with their titles
+_OVER_DATA = (("auc_top", "AUC top"), ("f1", "F1"), ("auc_share_above", f"Share of samples with drop ≥ {TAU:g}"))
 
 
 @presentations.register("corruption_curve")
@@ -106,21 +101,15 @@ class CorruptionCurvePresentation(Presentation):
         return [*(each for each in figures if each is not None), *draw_tables(drops, say)]
 
     def figures_over_data(self, views: Sequence[MetricResults]) -> Sequence[Figure]:
-        """The coarse and the fine numbers of each model over data sets (Fig. 5)."""
-        found: list[Figure | None] = []
+        """The numbers of each model that need no gate, over data sets (Fig. 5)."""
+        charts = []
         for model in dict.fromkeys(view.model for view in views):
-            stored = {view.data: load_drops(view) for view in views if view.model == model}
-            known = {data: drops for data, drops in stored.items() if drops is not None}
-            few = [drops.fewest for drops in known.values() if drops.fewest < FINE]
-            if len(known) < 2 or "top" not in (views[0].options.get("order") or ()):
-                continue
-            for key, title, fine in _OVER_DATA:
-                if not (fine and few):
-                    words = Words(f"{title} over data sets, {model}", words_of(self).say("over_data"))
-                    words = dataclasses.replace(words, name=f"across-{key}-{model}", heading=words.title)
-                    found.append(draw_over_data(known, views[0].explainers, key, Axis(title, "higher"), words, fine))
-            found += [Underpowered(f"Fine numbers over data sets, {model}", FINE, min(few))] if few else []
-        return [each for each in found if each is not None]
+            stored = {view.data: drops for view in views if view.model == model and (drops := load_drops(view))}
+            for key, title in _OVER_DATA if len(stored) > 1 else ():
+                heading = f"{title} over data sets, {model}"
+                words = Words(heading, name=f"across-{key}-{model}", heading=heading)
+                charts.append(draw_over_data(stored, views[0].explainers, key, Axis(title, "higher"), words))
+        return [each for each in charts if each is not None]
 
 
 def _name_first(options: Mapping[str, Any]) -> str:
@@ -164,16 +153,14 @@ def draw_drops_by_share(results: MetricResults, drops: Drops, caption: str) -> l
 
 
 def draw_over_data(
-    stored: Mapping[str, Drops], explainers: Sequence[str], key: str, axis: Axis, words: Words, fine: bool
+    stored: Mapping[str, Drops], explainers: Sequence[str], key: str, axis: Axis, words: Words
 ) -> Chart | None:
-    """Draw a number of each explainer, a point for each data set; a fine one only where its gate is passed."""
+    """Draw a number of each explainer, a point for each data set."""
     strips = []
     for name in explainers:
-        values = {
-            data: float(getattr(summarise(drops.curves[name], resamples=0), key))
-            for data, drops in stored.items()
-            if name in drops.curves and (drops.may_be_read(name) or not fine)
-        }
-        known = {data: value for data, value in values.items() if np.isfinite(value)}
-        strips.append(Strip(name, list(known), np.array([*known.values()]), np.zeros(len(known), dtype=bool)))
+        known = {data: drops.curves[name] for data, drops in stored.items() if name in drops.curves}
+        values = np.array([getattr(summarise(curves, resamples=0), key) for curves in known.values()])
+        finite = np.isfinite(values)
+        data = [data for data, counts in zip(known, finite, strict=True) if counts]
+        strips.append(Strip(name, data, values[finite], np.zeros(len(data), dtype=bool)))
     return draw_values(strips, explainers, axis, words, each="data set")

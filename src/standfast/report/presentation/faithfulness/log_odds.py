@@ -31,7 +31,7 @@ class LogOddsPresentation(Presentation):
 
     def facts(self, results: MetricResults) -> dict[str, Any]:
         """The share of random maps."""
-        return {"reference": results.random_reference(partial(_measure_turned, results.spec))}
+        return {"reference": results.measure_random(partial(_measure_turned, results.spec))}
 
     def figures(self, results: MetricResults) -> list[Chart | Gallery]:
         """The distribution over samples, with a line at 0."""

@@ -6,7 +6,6 @@ The sets and their overlaps are those of Kamath, Mittal, Deshpande and Balasubra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +21,6 @@ from standfast.report.presentation.lens.curves import (
     count_positions,
     draw_curves,
     load_curves,
-    name_position,
     overlap_by_chance,
 )
 from standfast.report.presentation.lens.pictures import draw_galleries
@@ -69,7 +67,7 @@ class AttributionAttackPresentation(Presentation):
 
     def facts(self, results: MetricResults) -> dict[str, Any]:
         """The share that random maps lost."""
-        return {"reference": results.random_reference(_measure_lost)}
+        return {"reference": results.measure_random(_measure_lost)}
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """What does not count, and how much of the neighbourhood keeps the class."""
@@ -107,40 +105,17 @@ def name_similarity(options: Mapping[str, Any]) -> str:
     return str([*(options.get("similarities") or ()), "similarity"][0])
 
 
-@dataclass(frozen=True)
-class Fragility:
-    """The share of the top positions that was lost, and the share of this loss that was found again nearby.
-
-    Attributes:
-        kept: mean shares that were kept in place, within one position and within two.
-        shares: the shares of the loss that were a shift of one position and of at most two; NaN without a loss.
-        low, high: ends of their 95% intervals; NaN where there are none.
-    """
-
-    kept: Array
-    shares: Array
-    low: Array
-    high: Array
-
-
-def fragility(rows: pl.DataFrame) -> Fragility | None:
-    """The fragility from those rows of one explainer that count; None without rows.
-
-    With f_w = 1 - mean(kept within w positions), the shares are (f_0 - f_1) / f_0 and (f_0 - f_2) / f_0, ratios of
-    means; for their intervals samples are resampled.
-
-    >>> kept = {"kept": [0.2, 0.6], "kept_within_1": [0.6, 0.8], "kept_within_2": [0.8, 1.0]}
-    >>> fragility(pl.DataFrame({"sample": [0, 1], **kept})).shares.round(2).tolist()
-    [0.5, 0.83]
-    """
-    values = per_sample(rows, _KEPT)
-    return Fragility(values.mean(axis=0), *intervals_of_means(values, shares_of_loss)) if len(values) else None
-
-
 def shares_of_loss(means: Array) -> Array:
-    """The two shares of the loss `(..., 2)`, from means of what is kept, within one and within two `(..., 3)`.
+    """The shares of the lost top positions that moved by one position and by at most two, `(..., 2)`.
 
-    NaN where nothing was lost.
+    With f_w = 1 - mean(kept within w positions), they are (f_0 - f_1) / f_0 and (f_0 - f_2) / f_0, ratios of means. NaN
+    where nothing was lost.
+
+    Args:
+        means: of what is kept in place, within one position and within two, `(..., 3)`.
+
+    >>> shares_of_loss(np.array([0.4, 0.7, 0.9])).round(2).tolist()
+    [0.5, 0.83]
     """
     lost = 1 - means[..., :1]
     some = lost > 1e-9  # anything smaller is rounding: a single position of a single sample is more
@@ -158,8 +133,8 @@ def per_sample(rows: pl.DataFrame, columns: Sequence[str]) -> Array:
 
 
 def _measure_lost(rows: pl.DataFrame) -> tuple[float, str] | None:
-    found = fragility(rows.filter(pl.Series(read_flags(rows, "label_kept"))))
-    return None if found is None else (1 - float(found.kept[0]), f"{100 * (1 - found.kept[0]):z.0f}%")
+    kept = per_sample(rows.filter(pl.Series(read_flags(rows, "label_kept"))), ("kept",))
+    return (1 - float(kept.mean()), f"{100 * (1 - kept.mean()):z.0f}%") if len(kept) else None
 
 
 def draw_means(results: MetricResults, shape: tuple[int, ...] | None, caption: str) -> Table:
@@ -168,21 +143,19 @@ def draw_means(results: MetricResults, shape: tuple[int, ...] | None, caption: s
     rows = []
     for name in results.present:
         valid = results.spec.select_valid(results.rows_for(name))
-        found = fragility(valid)
+        kept = per_sample(valid, _KEPT)
         cells = [_show_similarity(valid, each) for each in asked]
-        if found is not None:
-            cells += [TableCell(format_number(share, 3)) for share in found.kept]
-            cells += [make_cell(*ends) for ends in zip(found.shares, found.low, found.high, strict=True)]
+        if len(kept):
+            cells += [TableCell(format_number(share, 3)) for share in kept.mean(axis=0)]
+            cells += [make_cell(*ends) for ends in zip(*intervals_of_means(kept, shares_of_loss), strict=True)]
         rows.append((name, [*cells, *[TableCell("–")] * (len(asked) + len(_COLUMNS) - len(cells))]))
     if shape is not None:
         k = resolve_k(results.options.get("k"), count_positions(shape))
-        kept = np.array([overlap_by_chance(shape, k, w) for w in (0, 1, 2)])
-        numbers = [TableCell(format_number(share, 3)) for share in (*kept, *shares_of_loss(kept))]
+        chance = np.array([overlap_by_chance(shape, k, w) for w in (0, 1, 2)])
+        numbers = [TableCell(format_number(share, 3)) for share in (*chance, *shares_of_loss(chance))]
         rows.append(("two random sets", [*[TableCell("–")] * len(asked), *numbers]))
-    unit = "position" if shape is None else name_position(shape)
-    return Table(
-        f"Means, and what became of the top {unit}s", [*((name, "mean") for name in asked), *_COLUMNS], rows, caption
-    )
+    columns = [*((name, "mean") for name in asked), *_COLUMNS]
+    return Table("Means, and what became of the top positions", columns, rows, caption)
 
 
 def _show_similarity(rows: pl.DataFrame, name: str) -> TableCell:

@@ -25,7 +25,7 @@ from standfast.report.presentation.drawing import (
 from standfast.report.presentation.kept_class import count_kept_class
 from standfast.report.presentation.safari.terms import describe_event, find_threshold, name_similarity
 from standfast.report.wording import describe_parameters
-from standfast.report.words import collect_facts, words_of
+from standfast.report.words import Options, words_of
 from standfast.results.presentation import (
     Contradiction,
     Detail,
@@ -84,10 +84,9 @@ class WorstCasePresentation(Presentation):
         """The event, on how many samples the class was changed, and which explainers met a weaker search."""
         counts = {name: count_samples(results.evaluated(name), "found") for name in results.candidates}
         changed, samples = max(counts.values(), default=(0, 0))
-        own = results.options.get("event") != "misclassification"
         return {
             **describe_event(results.options),
-            "reference": results.random_reference(_measure_misinterpreted) if own else "",
+            "reference": results.measure_random(_measure_misinterpreted),
             "changed": changed,
             "samples": samples,
             "uneven": results.options.get("event") == "changed_class" and len(set(counts.values())) > 1,
@@ -134,7 +133,7 @@ class WorstCasePresentation(Presentation):
 
     def figures(self, view: MetricResults) -> list[Chart | Gallery]:
         """The distribution, the search's convergence, and the pictures."""
-        sentences, facts = words_of(self), collect_facts(self, view)
+        sentences, facts = words_of(self), {**self.facts(view), "options": Options(view.options)}
         found: list[Chart | Gallery] = draw_distribution(view, find_limit(view.options), sentences.say("limit", facts))
         convergence = _convergence(view, sentences.say("convergence", facts))
         found += [] if convergence is None else [convergence]

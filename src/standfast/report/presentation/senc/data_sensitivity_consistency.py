@@ -57,8 +57,8 @@ class SencPresentation(Presentation):
 
     def facts(self, results: MetricResults) -> dict[str, Any]:
         """The count of random maps."""
-        chance = results.random_reference(partial(_measure_agreeing, results))
-        return {"reference": chance or results.random_reference()}
+        chance = results.measure_random(partial(_measure_agreeing, results))
+        return {"reference": chance} if chance else {}
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """Samples beyond the null, agreement of the most sensitive parts, and the published estimator's rho."""

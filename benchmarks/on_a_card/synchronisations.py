@@ -1,6 +1,6 @@
 """How often the host waits for the model's device: for every search, metric and explainer.
 
-    python benchmarks/synchronisations.py [--device cuda] [--out FILE] [--only NAME ...] [--places]
+    python benchmarks/on_a_card/synchronisations.py [--device cuda] [--out FILE] [--only NAME ...] [--places]
 
 Each is run on a tiny network several times: with little and with much work, or in large and in small batches where
 there is no such choice; for one and for four samples. Without a card, `standfast.waits` counts; with one, its driver
