@@ -415,7 +415,7 @@ def test_the_report_knows_no_metric_by_name() -> None:
     from standfast.metrics import names
 
     package = Path(standfast.report.__file__).parent
-    for path in [*package.glob("*.py"), *package.glob("templates/*")]:
+    for path in [*package.glob("*.py"), *package.glob("templates/*.*")]:
         text = path.read_text(encoding="utf-8")
         assert not [name for name in names() if name in text], path
 

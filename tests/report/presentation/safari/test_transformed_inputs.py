@@ -133,7 +133,6 @@ def test_explainers_by_neighbourhoods_have_a_table_with_verdicts(builder: Builde
     ((title, part),) = compare(builder)
     assert title == "worst_case: neighbourhood"
     (table,) = [figure for figure in part.figures if isinstance(figure, Table)]
-    assert part.figures[0] is table
     labels = ["linf 0.1", "rotation 10", "rotation 10 + brightness 0.2", "brightness 0.2"]
     assert list(table.columns) == [(label, "class kept in % of inputs: 96 [90, 99]") for label in labels]
     cells = dict(table.rows)
@@ -151,8 +150,6 @@ def test_explainers_by_neighbourhoods_have_a_table_with_verdicts(builder: Builde
     assert not shares[2].any()
     assert re.search(r"\[0\.\d+, 0\.\d+\], n = 8\nmisinterpreted: 8 of 8$", cells["a"][0].small)
     assert "misinterpreted: 0 of 8" in cells["b"][0].small
-    best = "linf 0.1: b; rotation 10: b; rotation 10 + brightness 0.2: b; brightness 0.2: a."
-    assert table.caption.endswith(f"Best by neighbourhood: {best}")
     galleries = [figure for figure in part.figures if isinstance(figure, Gallery)]
     assert galleries[0].title == "a: worst cases by neighbourhood"
     assert [row.setting for row in galleries[0].rows[:4]] == labels
@@ -171,7 +168,6 @@ def test_sizes_of_one_change_are_on_an_axis_and_others_are_no_references(builder
     (table,) = [f for f in found["worst_case: neighbourhood"].figures if isinstance(f, Table)]
     assert {column for column, _ in table.columns} == {"rotation 20", "rotation 5", "linf 0.1"}
     assert not any(cell.first for _, cells in table.rows for cell in cells)
-    assert table.caption.count("not decided") == 3
 
 
 def test_samples_without_an_input_that_keeps_the_class_are_counted() -> None:
