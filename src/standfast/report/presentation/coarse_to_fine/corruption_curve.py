@@ -23,8 +23,7 @@ from standfast.report.presentation.coarse_to_fine.drops import (
 from standfast.report.presentation.coarse_to_fine.pictures import draw_gallery
 from standfast.report.presentation.coarse_to_fine.tables import draw_tables
 from standfast.report.presentation.drawing import draw_distribution
-from standfast.report.presentation.estimates import make_line
-from standfast.report.presentation.faithfulness.aopc import measure_random_error
+from standfast.report.presentation.estimates import make_line, measure_random_error
 from standfast.report.words import words_of
 from standfast.results import Detail, MetricResults, Presentation, ValueSpec, presentations
 from standfast.results.presentation import read_flags, read_numbers

@@ -10,10 +10,10 @@ import polars as pl
 
 from standfast.report.charts import Axis, Chart, Gallery, Words, draw_lines
 from standfast.report.presentation.drawing import draw_distribution
-from standfast.report.presentation.estimates import MOST_SAMPLES, make_mean_line
+from standfast.report.presentation.estimates import MOST_SAMPLES, make_mean_line, measure_random_error
 from standfast.report.words import words_of
 from standfast.results import Detail, MetricResults, Presentation, ValueSpec, presentations
-from standfast.results.presentation import read_flags, read_numbers
+from standfast.results.presentation import read_flags
 from standfast.tensors import Array
 
 
@@ -52,12 +52,3 @@ def _extend(curve: Array, steps: int) -> Array:
     """A curve that stays at its last value, since after the last region nothing is left to replace."""
     known = curve[np.isfinite(curve)]
     return np.pad(known, (0, steps - len(known)), mode="edge")
-
-
-def measure_random_error(frame: pl.DataFrame) -> list[Detail]:
-    """The median of the samples' standard errors due to random draws; empty where none is known."""
-    errors = read_numbers(frame, "std_error")
-    errors = errors[np.isfinite(errors)]
-    if not len(errors):
-        return []
-    return [Detail("standard error of the random draws, median", float(np.median(errors)), decimals=4)]
