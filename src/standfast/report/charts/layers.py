@@ -56,7 +56,7 @@ def label_values(axis: Axis, channel: str = "x") -> dict[str, Any]:
     {}
     """
     if axis.ticks:
-        return {"values": [float(f"{tick:.6g}") for tick in axis.ticks], "format": "~g", "labelOverlap": True}
+        return {"values": [float(f"{tick:.6g}") for tick in axis.ticks], "format": ".6~g", "labelOverlap": True}
     if axis.title != LN_P:
         return {}
     chance = (

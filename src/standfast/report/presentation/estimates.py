@@ -1,4 +1,4 @@
-"""What figures of several metrics need: stored arrays of all samples, lines with their bands, cells with intervals."""
+"""What several metrics need: stored arrays of all samples, lines with bands, cells with intervals, random errors."""
 
 from __future__ import annotations
 
@@ -67,6 +67,15 @@ def make_cell(value: float, low: float, high: float, faint: bool = False) -> Tab
     """
     between = f"[{format_number(low, 3)}, {format_number(high, 3)}]" if np.isfinite([low, high]).all() else ""
     return TableCell(format_number(value, 3), between, faint)
+
+
+def measure_random_error(frame: pl.DataFrame) -> list[Detail]:
+    """The median of the samples' standard errors due to random draws; empty where none is known."""
+    errors = read_numbers(frame, "std_error")
+    errors = errors[np.isfinite(errors)]
+    if not len(errors):
+        return []
+    return [Detail("standard error of the random draws, median", float(np.median(errors)), decimals=4)]
 
 
 def _find_quartiles(values: Array) -> Array:

@@ -126,7 +126,7 @@ def test_top_positions_are_drawn_pixel_by_pixel(view: MetricResults) -> None:
     assert [(row.sample, row.explainer) for row in gallery.rows] == [(s, e) for s in range(4) for e in EXPLAINERS]
     for row in gallery.rows[:3]:
         shown = named(row)
-        assert list(shown) == ["its map", "top k", "overlap", "top k after", "perturbed", "its map now"]
+        assert list(shown) == ["its map", "top k", "overlap", "top k after", "changed", "its map now"]
         before, after = maps_of(view, row)
         sets = [largest(map_, 40) for map_ in (before, after)]
         for title, chosen in zip(("top k", "top k after"), sets, strict=True):
@@ -402,7 +402,7 @@ def test_series_and_flat_inputs(other: tuple[str, Any], tmp_path: Path) -> None:
     assert len(galleries) == (2 if kind == "series" else 1)
     row = galleries[0].rows[0]
     if kind == "flat":
-        assert list(named(row)) == ["its map", "input", "perturbed", "its map now"]
+        assert list(named(row)) == ["its map", "input", "changed", "its map now"]
     else:
         before, _ = maps_of(view, row)
         chosen = {place[0] for place in largest(before, 4)}  # type: ignore[arg-type]

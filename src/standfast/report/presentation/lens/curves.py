@@ -96,7 +96,7 @@ def _draw(
     """Lines on a scale from 0 to 1 with ticks at their points, and a line of `chance`."""
     if chance:
         lines = [*lines, Line("chance", lines[0].x, np.array(chance), reference="two sets drawn at random")]
-    up = Axis(f"mean {title}", "higher", domain=(0.0, 1.0))
+    up = Axis(title, "higher", domain=(0.0, 1.0))
     return draw_lines(lines, results.explainers, Axis(across, ticks=lines[0].x.tolist()), up, words)
 
 

@@ -66,13 +66,15 @@ def _draw_row(
     pictures = (
         Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
         *middle,
-        Picture("perturbed", perturbed, f"Perturbed input: {who}"),
+        Picture("changed", perturbed, f"Perturbed input: {who}"),
         Picture("its map now", arrays["maps"], f"Explanation of the perturbed input: {who}", signed=True),
         *show_moved_back(arrays, who),
     )
     # a name of its own, since rows of pictures are found by explainer and sample
     name = f"{explainer}, diverse" if diverse else explainer
-    return make_row(results, name, sample, pictures, say("row", row, results.options, k, unit), bool(row.get("found")))
+    return make_row(
+        results, name, sample, pictures, say("row", row, results.options, k, unit, diverse), bool(row.get("found"))
+    )
 
 
 def sum_channels(results: MetricResults, arrays: dict[str, Array]) -> tuple[Tensor, Tensor]:
