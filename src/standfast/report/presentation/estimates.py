@@ -82,12 +82,3 @@ def _find_quartiles(values: Array) -> Array:
     """The quartiles `(3, K)` of the columns of `values` `(n, K)`, which may be infinite."""
     found = np.nanquantile(np.minimum(values, _HUGE), [0.25, 0.5, 0.75], axis=0)
     return np.asarray(np.where(found < _HUGE / 1e9, found, np.inf))
-
-
-def measure_random_error(frame: pl.DataFrame) -> list[Detail]:
-    """The median of the samples' standard errors due to random draws; empty where none is known."""
-    errors = read_numbers(frame, "std_error")
-    errors = errors[np.isfinite(errors)]
-    if not len(errors):
-        return []
-    return [Detail("standard error of the random draws, median", float(np.median(errors)), decimals=4)]
