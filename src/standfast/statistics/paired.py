@@ -317,7 +317,10 @@ def _select_mean_of_pair(values: Array, place: int) -> float:
             high = middle
         else:
             low = middle
-    return high if abs(high) <= 1.25 * finite else math.copysign(math.inf, high)
+    partner = np.searchsorted(ordered, 2 * high - ordered, side="right") - 1
+    means = (ordered + ordered[partner])[partner >= 0] / 2  # the largest of those up to `high` is the one, exactly
+    found = float(means.max(initial=-math.inf))
+    return found if abs(found) <= 1.25 * finite else math.copysign(math.inf, found)
 
 
 def _count_rejected(count: int, error: float) -> int:
