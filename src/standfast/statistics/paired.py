@@ -38,7 +38,7 @@ EXACT_DIFFERENCES = 200
 #: up to this number of rows Friedman's test permutes; for more it uses Iman and Davenport's F
 PERMUTED_ROWS = 50
 #: steps of a bisection to the precision of a float
-_HALVINGS = 60
+_HALVINGS = 48
 _CELLS = 2_000_000  # numbers in memory at a time, in a permutation test
 
 
@@ -305,8 +305,8 @@ def shift_interval(low: Array, high: Array, below: float, above: float) -> Inter
 
 def _select_mean_of_pair(values: Array, place: int) -> float:
     """The mean that has `place` smaller ones, of the means of all pairs of values, each with itself included."""
-    finite = np.abs(values[np.isfinite(values)]).max(initial=1.0)
-    far = 1e6 * finite  # in the place of infinity
+    finite = np.abs(values[np.isfinite(values)]).max(initial=0.0) or 1.0
+    far = 4 * finite  # in the place of infinity: its mean with any finite number is beyond all of these
     ordered = np.sort(np.clip(values, -far, far))
     low, high = float(ordered[0]), float(ordered[-1])
     for _ in range(_HALVINGS):
@@ -317,7 +317,10 @@ def _select_mean_of_pair(values: Array, place: int) -> float:
             high = middle
         else:
             low = middle
-    return high if abs(high) <= 2 * finite else math.copysign(math.inf, high)
+    partner = np.searchsorted(ordered, 2 * high - ordered, side="right") - 1
+    means = (ordered + ordered[partner])[partner >= 0] / 2  # the largest of those up to `high` is the one, exactly
+    found = float(means.max(initial=-math.inf))
+    return found if abs(found) <= 1.25 * finite else math.copysign(math.inf, found)
 
 
 def _count_rejected(count: int, error: float) -> int:
