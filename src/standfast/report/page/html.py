@@ -30,7 +30,7 @@ from standfast.report.page.sweeps import SectionList, compare_models, compare_op
 from standfast.report.page.verdicts import answer_question, choose_example
 from standfast.report.sentences import describe_failures, describe_misfits
 from standfast.report.views import Contents, draw_figures, draw_figures_over_data, show_unsafe, with_safe_names
-from standfast.report.words import words_of
+from standfast.report.words import make_environment, words_of
 from standfast.results import ConfiguredMetric, MetricResults, Results
 from standfast.results.controls import is_random
 from standfast.results.formatting import join_names
@@ -195,16 +195,7 @@ def find_white(row: GalleryRow) -> set[str]:
 
 def build_page(results: Results) -> str:
     """The whole report as one HTML document."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("standfast.report", "templates"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=jinja2.StrictUndefined,
-    )
+    environment = make_environment()
     environment.filters["breakable"] = allow_breaks
     contents = Contents(with_safe_names(results))
     glossary = Glossary(name for name in contents.explainers if not is_random(name))
