@@ -239,32 +239,33 @@ def test_levels_are_read_as_similarities(event: str, similarity: str, expected: 
 def test_a_part_more_probable_than_the_whole_is_warned_of(builder: Builder) -> None:
     builder.probability("a", [-5.0, -9.0], event="changed_class")
     builder.probability("a", [-20.0, -8.8], event="misclassification", censored=[True, False])
-    found = [text for _, text in Page(builder.results()).list_warnings()]
-    assert len(found) == 1
-    assert "a, sample 0:" in found[0]
+    ((kind, text),) = Page(builder.results()).list_warnings()
+    assert kind == "contradiction"
+    assert "a, sample 0:" in text
     assert "a, sample 0: ln P(probability: changed_class) is at least" in builder.page()
 
 
 def test_a_search_that_fell_short_is_warned_of(builder: Builder) -> None:
     builder.worst("a", [0.7, 0.3, 0.7, 0.7])
     builder.probability("a", [-6.0, -6.0, -20.0, 0.0], censored=[False, False, True, True], status=["ok"] * 3 + ["x"])
-    found = [text for _, text in Page(builder.results()).list_warnings()]
-    assert [text.split(":")[1].strip() for text in found] == ["a, sample 0"]
+    found = Page(builder.results()).list_warnings()
+    assert [(kind, text.split(":")[1].strip()) for kind, text in found] == [("contradiction", "a, sample 0")]
 
 
 def test_a_search_that_found_what_a_simulation_did_not_reach_is_told(builder: Builder) -> None:
     builder.worst("a", [0.3, 0.7, 0.3])
     builder.probability("a", [-100.0, -100.0, -6.0], censored=[True, True, False])
-    ((_, found),) = Page(builder.results()).list_warnings()
-    assert "a, sample 0: the search of" in found
-    assert "the simulation ended before it" in found
+    ((kind, text),) = Page(builder.results()).list_warnings()
+    assert kind == "bound"
+    assert "a, sample 0: the search of" in text
 
 
 def test_explainers_that_met_a_weaker_search_are_named(builder: Builder) -> None:
     builder.worst("a", [0.3, 0.4], gradients=True)
     builder.worst("b", [0.6, 0.7], gradients=False)
-    ((_, found),) = Page(builder.results()).list_warnings()
-    assert "b cannot be differentiated and met a weaker search" in found
+    ((kind, text),) = Page(builder.results()).list_warnings()
+    assert kind == "unfair"
+    assert "b cannot be differentiated" in text
     page = builder.page()
     assert "searched without gradients" in cell_text(page, "b", WORST)
     assert "searched without gradients" not in cell_text(page, "a", WORST)

@@ -6,23 +6,14 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from standfast.report.words import make_environment
 from standfast.results.failures import group_misfits
-from standfast.results.formatting import format_interval, format_number, join_names, shorten_error
 from standfast.results.summary import Summary
 
 
 @cache
 def _read_macros() -> Any:
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("standfast.report", "templates"),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters.update(number=format_number, interval=format_interval, names=join_names, short=shorten_error)
-    return environment.get_template("sentences.txt").module
+    return make_environment(autoescape=False).get_template("sentences.txt").module
 
 
 def say(macro: str, *values: Any) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from standfast.report.sentences import describe_failures, describe_misfits, say
-from standfast.report.words import collect_facts, words_of
+from standfast.report.words import collect_facts, make_environment, words_of
 from standfast.results.formatting import (
     SIGNS,
     describe_probability,
@@ -71,16 +71,7 @@ def format_text(results: Results, width: int | None = None, hint: bool = True) -
 
 def format_html(results: Results) -> str:
     """The tables as HTML for a notebook: no scripts, nothing from elsewhere, all names escaped."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("standfast.report", "templates"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    template = environment.get_template("notebook.html")
+    template = make_environment().get_template("notebook.html")
     tables, endings = _make_tables(results), _list_endings(results, hint=True)
     return template.render(tables=tables, explainers=results.explainers, endings=endings)
 

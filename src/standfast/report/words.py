@@ -14,16 +14,18 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from standfast.report.wording import describe_reach, describe_transformation
+from standfast.report.wording import describe_transformation
 from standfast.results import MetricResults, MetricSummary, Presentation, RankedGroup, SummaryRow
 from standfast.results.controls import is_random
 from standfast.results.formatting import (
     SIGNS,
     format_count,
     format_estimate,
+    format_interval,
     format_number,
     format_odds,
     join_names,
+    shorten_error,
 )
 from standfast.results.presentation import group_ranks
 
@@ -43,19 +45,14 @@ class MetricWords:
     """The sentences of one metric, by its presentation."""
 
     def __init__(self, presentation: Presentation) -> None:
-        import jinja2
-
-        default, own = _environment().get_template("metrics/default.html"), presentation.words
+        environment, own, metric = _environment(), presentation.words, f"metrics/{presentation.metric}.html"
+        default = environment.get_template("metrics/default.html")
         if isinstance(own, Path):
-            template = _compile(own.read_text(encoding="utf-8"))
+            template = environment.from_string(own.read_text(encoding="utf-8"))
         elif own:
-            template = _compile(own)
+            template = environment.from_string(own)
         else:
-            name = f"metrics/{presentation.metric}.html"
-            try:
-                template = _environment().get_template(name)
-            except jinja2.TemplateNotFound:
-                template = default
+            template = environment.get_template(metric) if metric in environment.list_templates() else default
         self._modules = (template.module, default.module)
         self.presentation = presentation
 
@@ -95,7 +92,7 @@ class MetricWords:
 
     @property
     def terms(self) -> dict[str, str]:
-        """MetricWords, each with a meaning of a few words, which is shown where it first appears."""
+        """Words, each with a meaning of a few words, which is shown where it first appears."""
         return dict(self._find("terms"))
 
 
@@ -132,26 +129,27 @@ def format_value(row: SummaryRow) -> str:
     return format_estimate(row.estimate, row.spec.decimals)
 
 
-@cache
-def _environment() -> jinja2.Environment:
+def make_environment(autoescape: bool = True) -> jinja2.Environment:
+    """Jinja with the templates of the report and the filters that put numbers and names into sentences."""
     import jinja2
 
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("standfast.report", "templates"),
-        autoescape=True,
+        autoescape=autoescape,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters["names"] = join_names
-    environment.filters["number"] = format_number
-    environment.filters["odds"] = format_odds
-    environment.filters["count"] = format_count
-    environment.filters["transformation"] = describe_transformation
-    environment.filters["reach"] = describe_reach
+    environment.filters.update(
+        names=join_names,
+        number=format_number,
+        interval=format_interval,
+        count=format_count,
+        short=shorten_error,
+        transformation=describe_transformation,
+    )
     return environment
 
 
-@cache
-def _compile(text: str) -> jinja2.Template:
-    return _environment().from_string(text)
+_environment = cache(make_environment)

@@ -22,7 +22,7 @@ from standfast.report.page.sample_explorer import encode_rows
 from standfast.report.page.verdicts import answer_question, choose_example
 from standfast.report.presentation.drawing import draw_figures, draw_figures_over_data
 from standfast.report.sentences import describe_failures, describe_misfits
-from standfast.report.words import words_of
+from standfast.report.words import make_environment, words_of
 from standfast.results import ConfiguredMetric, MetricResults, Results
 from standfast.results.controls import is_random
 from standfast.results.summary import MetricSummary
@@ -177,16 +177,7 @@ class Page:
 
 def build_page(results: Results) -> str:
     """The whole report as one HTML document."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("standfast.report", "templates"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=jinja2.StrictUndefined,
-    )
+    environment = make_environment()
     environment.filters["breakable"] = allow_breaks
     results = with_safe_names(results)
     glossary = Glossary(name for name in results.explainers if not is_random(name))
