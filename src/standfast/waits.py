@@ -29,6 +29,8 @@ from standfast import tensors
 from standfast.function_calls import find_tensors, split_names
 from standfast.model import Model
 
+__all__ = ["Waits", "count_waits"]
+
 _ROOT = str(Path(__file__).parent)
 #: what a tensor on the pretended card says of its device; plain "cpu" is the host
 _CARD = torch.device("cpu", 0)

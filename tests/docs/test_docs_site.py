@@ -89,8 +89,8 @@ def api_pages(site: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in folder.rglob("*.html")}
 
 
-ROOMS = ["algorithms", "charts", "data", "explainers", "export", "integrations.peers", "metrics", "neighbourhoods"]
-ROOMS += ["presentation", "similarity", "testing", "zoo"]
+ROOMS = ["algorithms", "data", "explainers", "integrations.peers", "metrics", "neighbourhoods", "report.charts"]
+ROOMS += ["report.exports", "results", "similarity", "testing", "waits", "zoo"]
 
 
 @pytest.mark.parametrize("module", ["standfast", *(f"standfast.{room}" for room in ROOMS)])

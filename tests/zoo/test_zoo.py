@@ -104,7 +104,7 @@ def test_a_network_for_series_in_a_study_file(tmp_path: Path):
         "metrics": [{"corruption_curve": {"samples": 1, "fractions": [0.2, 1.0]}}],
         "executor": {"workers": 1},
     }
-    found = standfast.run_study(study, tmp_path, progress=False).results
+    found = standfast.run_study(study, tmp_path, progress=False)
     frame = found.samples
     assert len(frame) == 16
     assert set(frame["status"]) == {"ok"}
