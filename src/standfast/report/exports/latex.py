@@ -51,41 +51,45 @@ def format_table(
         label: for `\\ref`; it needs a caption.
         intervals: whether to print intervals beside the numbers.
     """
+    import jinja2
+
     check(label is None or caption is not None, "label", "none without a caption", repr(label))
     check(len(found) > 0, "source", "results with at least one row", "none")
-    names = list(dict.fromkeys(row.label for row in found))
-    several = len({(row.data, row.model) for row in found}) > 1
-    named = any(row.explainer for row in found)  # a single `Result` does not know its explainer
-    lines = [rf"\begin{{tabular}}{{{'l' * named}{'r' * len(names)}}}", r"\toprule"]
-    lines.append(_row([*["explainer"] * named, *map(escape, names)]))
+    fits = label is None or re.fullmatch(r"[\w:.+-]+", label) is not None
+    check(fits, "label", "letters, digits and : . + - _", repr(label))
     specs = {row.label: row.spec for row in found}
+    named = [""] if any(row.explainer for row in found) else []  # a single `Result` does not know its explainer
+    head = [["explainer"] * len(named) + [escape(name) for name in specs]]
     if any(spec.direction for spec in specs.values()):
-        lines.append(_row([*[""] * named, *(_ARROWS.get(specs[name].direction or "", "") for name in names)]))
+        head.append(named + [_ARROWS.get(spec.direction or "", "") for spec in specs.values()])
+    groups = []
     for (data, model), group in groupby(found, key=lambda row: (row.data, row.model)):
-        lines.append(r"\midrule")
-        if several:
-            where = rf"\emph{{{escape(f'{data}, {model}')}}}"
-            lines.append(rf"\multicolumn{{{len(names) + 1}}}{{l}}{{{where}}} \\")
-        cells_of: dict[str, dict[str, str]] = {}
+        cells: dict[str, dict[str, str]] = {}
         for row in group:
-            cells_of.setdefault(row.explainer, {})[row.label] = _cell(row, intervals)
-        for name, cells in cells_of.items():
-            lines.append(_row([*[escape(name)] * named, *(cells.get(each, "--") for each in names)]))
-    lines += [r"\bottomrule", r"\end{tabular}"]
-    notes = _notes(found, intervals)
-    if caption is None:
-        return "\n".join([r"% needs \usepackage{booktabs}", *(f"% {note}" for note in notes), *lines]) + "\n"
-    head = [r"% needs \usepackage{booktabs}", r"\begin{table}", r"\centering"]
-    sentence = escape(caption) if caption.rstrip().endswith((".", "!", "?")) else escape(caption) + "."
-    head.append(rf"\caption{{{' '.join([sentence, *notes])}}}")
-    if label is not None:
-        check(re.fullmatch(r"[\w:.+-]+", label) is not None, "label", "letters, digits and : . + - _", repr(label))
-        head.append(rf"\label{{{label}}}")
-    return "\n".join([*head, *lines, r"\end{table}"]) + "\n"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"
+            cells.setdefault(row.explainer, {})[row.label] = _cell(row, intervals)
+        rows = [[escape(name)] * len(named) + [own.get(each, "--") for each in specs] for name, own in cells.items()]
+        groups.append((escape(f"{data}, {model}"), rows))
+    estimates = [row.estimate for row in found if row.estimate is not None]
+    counts = sorted({estimate.count for estimate in estimates}) or [0]
+    environment = jinja2.Environment(
+        *("<%", "%>", "<<", ">>", "<#", "#>"),
+        loader=jinja2.PackageLoader("standfast.report", "templates"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    return environment.get_template("table.tex").render(
+        statistic=found[0].statistic,
+        samples=str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}",
+        coverage=min((each.coverage for each in estimates if intervals and each.low is not None), default=None),
+        verdicts={row.verdict for row in found},
+        caption=None if caption is None else escape(caption),
+        label=label,
+        columns="l" * len(named) + "r" * len(specs),
+        head=head,
+        groups=groups,
+    )
 
 
 def _cell(row: SummaryRow, intervals: bool) -> str:
@@ -113,23 +117,3 @@ def _to_latex(number: str) -> str:
     text = number.replace("−", "-").replace("∞", r"\infty")
     text = text.replace("below ", r"\leq ").replace("≤ ", r"\leq ").replace("above ", r"\geq ").replace("≥ ", r"\geq ")
     return "$" + re.sub(r"e([+-]?\d+)$", lambda found: rf" \times 10^{{{int(found[1])}}}", text) + "$"
-
-
-def _notes(found: Sequence[SummaryRow], intervals: bool) -> list[str]:
-    """Sentences in LaTeX that say what the numbers, the bold type and the daggers of the table mean."""
-    estimates = [row.estimate for row in found if row.estimate is not None]
-    counts = sorted({estimate.count for estimate in estimates}) or [0]
-    samples = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
-    text = f"{found[0].statistic.capitalize()}s over {samples} sample{'' if counts == [1] else 's'}"
-    with_ends = [estimate.coverage for estimate in estimates if estimate.low is not None]
-    if intervals and with_ends:
-        least = min(with_ends)
-        text += r" with 95\% intervals" if least >= 0.945 else rf" with intervals of at least {100 * least:.0f}\%"
-    sentences = [text + "."]
-    if any(row.verdict == "best" for row in found):
-        which = "the best mean rank over the samples that all explainers have"
-        sentences.append(f"Bold: {which}, where tests show another to be worse.")
-    if any(row.verdict == "tied" for row in found):
-        test = "paired Wilcoxon tests with Holm's correction after Friedman's"
-        sentences.append(rf"$\dagger$: not shown to be worse than the bold one ({test}, 5\%).")
-    return sentences
