@@ -308,7 +308,7 @@ def test_the_distribution_does_not_part_a_search_from_a_simulation(builder: Buil
     ):
         worst(builder, "a", f"w{place}", [0.7], neighbourhood=first, data=f"d{place}")
         probability(builder, "a", f"p{place}", [-6.0], neighbourhood=second, data=f"d{place}")
-        found = [text for text in Contents(builder.results()).warnings if f"d{place}" in text]
+        found = [text for _, text in Contents(builder.results()).warnings if f"d{place}" in text]
         assert len(found) == count, (first, second)
 
 
