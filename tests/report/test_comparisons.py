@@ -260,11 +260,7 @@ def test_the_distribution_does_not_part_a_search_from_a_simulation(builder: Buil
     ):
         worst(builder, "a", f"w{place}", [0.7], neighbourhood=first, data=f"d{place}")
         probability(builder, "a", f"p{place}", [-6.0], neighbourhood=second, data=f"d{place}")
-<<<<<<< HEAD:tests/report/test_comparisons.py
         found = [text for _, text in Page(builder.results()).list_warnings() if f"d{place}" in text]
-=======
-        found = [text for _, text in Contents(builder.results()).warnings if f"d{place}" in text]
->>>>>>> words:tests/report/test_sweeps.py
         assert len(found) == count, (first, second)
 
 
