@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from standfast import tensors
-from standfast.model import Model
+from standfast.model import Model, count_padding
+from standfast.similarity import get as get_similarity
 from standfast.testing import small_net
 from standfast.waits import count_waits
 
@@ -109,3 +110,27 @@ def test_what_the_module_does_is_left_out_and_nothing_stays_behind() -> None:
         found.append(waits.seen)
     assert found[0] == found[1]
     assert all(place.startswith("model.py:") for _, place in found[0])
+
+
+def test_padding_never_exceeds_what_fits() -> None:
+    card = torch.device("cuda")
+    for most in range(1, 300):
+        for count in range(1, most + 1):
+            assert count <= count + count_padding(count, most, card) <= most
+            if most >= 16:
+                assert count + count_padding(count, most, card) >= 16
+
+
+def test_parts_that_are_not_compared_bring_no_nan_into_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A card computes both ways of a comparison and keeps one."""
+    monkeypatch.setattr(tensors, "is_on_host", lambda place: False)
+    monkeypatch.setattr("standfast.similarity.seen.is_on_host", lambda place: False)
+    generator = torch.Generator().manual_seed(0)
+    a, b = torch.rand(2, 2, 1, 4, 4, generator=generator)
+    seen = torch.ones(2, 1, 4, 4, dtype=torch.bool)
+    seen[1, :, :2] = False
+    a[1, 0, 0, 0] = torch.inf  # where it is not seen
+    a.requires_grad_(True)
+    value = get_similarity("pearson").compare_seen(a, b, seen)
+    (gradient,) = torch.autograd.grad(value[0], a)
+    assert torch.isfinite(gradient).all()

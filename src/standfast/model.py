@@ -728,7 +728,7 @@ class Model:
                 padding = max(-count % aligned, least - count)
                 if not is_on_host(self.device):
                     more = count_padding(count * rows_per_input, step * rows_per_input, self.device)
-                    padding = max(padding, more // rows_per_input)
+                    padding = max(padding, min(step - count, -(-more // rows_per_input)))
                 if padding:
                     chunk = [pad_rows(t, padding) for t in chunk]
                 out = function(*chunk)
@@ -1056,7 +1056,7 @@ def count_padding(count: int, most: int, device: torch.device | None = None) -> 
     if device is None or is_on_host(device):
         return max(-count % ROW_ALIGNMENT, 2 * ROW_ALIGNMENT - count)
     size = max(ROW_ALIGNMENT, 1 << max(0, count.bit_length() - 4))
-    return max(min(-count % size, most - count), 2 * ROW_ALIGNMENT - count)
+    return max(min(-count % size, most - count), min(2 * ROW_ALIGNMENT, most) - count)
 
 
 def pad_rows(rows: Tensor, padding: int) -> Tensor:

@@ -89,13 +89,16 @@ def count_waits(model: Model) -> Iterator[Waits]:
                 yield waits
             return
         follow = _Follow(waits)
-        follow.mark([*model.bounds, *model.module.parameters(), *model.module.buffers()])
+        own = [*model.bounds, *model.module.parameters(), *model.module.buffers()]
+        follow.mark(own)
         model.device, tensors.PRETENDS_CARD = _CARD, True
         try:
             with _Operations(follow), follow:
                 yield waits
         finally:
             model.device, tensors.PRETENDS_CARD = device, False
+            for value in own:
+                del value._standfast_card  # type: ignore[attr-defined]
 
 
 def _find_place() -> str | None:

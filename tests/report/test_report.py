@@ -156,6 +156,13 @@ def test_names_that_no_drawing_can_hold_are_shown_as_codes(builder: Builder) -> 
     assert_whole(page)
 
 
+def test_such_names_may_be_in_the_rows_alone(builder: Builder) -> None:
+    """As in results that somebody sent, whose manifest does not have them."""
+    builder.worst("nul\0", [0.5, 0.6, 0.2])
+    del builder.names["explainers"]["nul\0"]
+    assert "nul\\u0000" in builder.page()
+
+
 @pytest.mark.parametrize("shape", [(1, 6, 6), (3, 5, 4), (2, 30), (9,), (4, 6, 6), (2, 3, 4, 5)], ids=str)
 def test_inputs_of_every_shape_are_drawn(builder: Builder, shape: tuple[int, ...]) -> None:
     builder.worst("a", [0.3, 0.5], shape=shape)

@@ -14,7 +14,7 @@ from standfast.errors import ArgumentError
 from standfast.report import Results
 from standfast.results import Decision, MetricSummary, SummaryRow, summarise
 from standfast.statistics.comparison import compare_with_controls
-from standfast.statistics.paired import shift_interval, spend_level
+from standfast.statistics.paired import find_holm_levels, shift_interval
 
 GOOD, BAD = [0.9 + 0.001 * n for n in range(12)], [0.2 + 0.001 * n for n in range(12)]
 
@@ -182,6 +182,21 @@ def test_no_verdict_stands_beside_a_difference_that_holds_zero(direction: str) -
     assert seen == {"beats", "worse", "undecided"}
 
 
+def test_ties_leave_out_an_interval_that_would_contradict_its_verdict() -> None:
+    generator, left_out = np.random.default_rng(0), 0
+    for _ in range(300):
+        shift = np.array([0.3 * generator.normal(), 0.0, 0.0])
+        values = np.round(generator.normal(size=(20, 3)) + shift, 1)
+        for test in compare_with_controls(values, ["a", "b", "c"], ["c"], "higher"):
+            assert test.difference is not None
+            low, high = test.difference.low, test.difference.high
+            if low is None or high is None:
+                left_out += 1
+            else:
+                assert (low > 0 or high < 0) == (test.verdict != "undecided")
+    assert 0 < left_out < 60  # of 600
+
+
 def test_the_level_of_each_p_value_decides_as_holm_does() -> None:
     generator = np.random.default_rng(0)
     for _ in range(200):
@@ -192,4 +207,4 @@ def test_the_level_of_each_p_value_decides_as_holm_does() -> None:
             if ps[at] > 0.05 / (5 - place):
                 break
             rejected[at] = True
-        assert ((ps <= spend_level(ps, 0.05)) == rejected).all()
+        assert ((ps <= find_holm_levels(ps, 0.05)) == rejected).all()

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from standfast.errors import StandfastError
 from standfast.report.wording import describe_transformation
 from standfast.results import MetricResults, MetricSummary, Presentation, RankedGroup, SummaryRow
 from standfast.results.controls import is_random
@@ -57,7 +58,10 @@ class MetricWords:
         self.presentation = presentation
 
     def _find(self, name: str) -> Any:
-        return next(getattr(module, name) for module in self._modules if hasattr(module, name))
+        for module in self._modules:
+            if hasattr(module, name):
+                return getattr(module, name)
+        raise StandfastError(f"the template of {self.presentation.metric} has no macro {name!r}")
 
     def say(self, macro: str, *values: Any) -> str:
         """A macro with these values as plain text."""

@@ -124,7 +124,7 @@ class Results:
     def _repr_html_(self) -> str:
         return str(show_as("notebook", self))
 
-    @property
+    @cached_property
     def failures(self) -> list[dict[str, Any]]:
         """The rows of `jobs` that failed, with their tracebacks."""
         return self.jobs.filter(pl.col("status") == "failed").to_dicts()
@@ -428,7 +428,7 @@ def summarise(results: Results, statistic: Statistic = "median", labels: Sequenc
     Raises:
         ArgumentError: a mean of censored values.
     """
-    configured = {label: results.metrics[label] for label in labels or results.metrics}
+    configured = {label: results.metrics[label] for label in (results.metrics if labels is None else labels)}
     specs = {label: known.spec for label, known in configured.items()}
     controls = results.explainers.controls
     frame = results.compared_samples

@@ -64,7 +64,8 @@ def compare_seen(function: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Ten
     whole = seen.flatten(1).all(1)
     if not is_on_host(whole):  # computing both takes less time than to ask which are needed
         found = torch.where(seen.flatten(1).any(1), _compare_part(function, a, b, seen), torch.nan)
-        return torch.where(whole, function(a, b).to(found.dtype), found)
+        usual = whole.reshape(-1, *[1] * (a.ndim - 1))  # what is not used must not bring NaN into a gradient
+        return torch.where(whole, function(torch.where(usual, a, 0), torch.where(usual, b, 0)).to(found.dtype), found)
     if bool(whole.all()):
         return function(a, b)
     part, rest = (~whole).nonzero()[:, 0], whole.nonzero()[:, 0]

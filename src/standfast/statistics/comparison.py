@@ -20,13 +20,13 @@ from standfast.statistics.paired import (
     Interval,
     Side,
     check_values,
+    find_holm_levels,
     friedman,
     holm,
     median_interval,
     midranks,
     shift_interval,
     signed_rank,
-    spend_level,
     subtract,
     to_bounds,
 )
@@ -357,7 +357,8 @@ def compare_with_controls(
             p, effect, _ = signed_rank(*gain) if used.any() else (1.0, 0.0, 0)
             # the one-sided p-values from the two-sided one, of a statistic that is symmetric under the hypothesis
             own.append((effect, p / 2 if effect > 0 else 1 - p / 2, p / 2 if effect < 0 else 1 - p / 2))
-        best = int(np.argmin([effect for effect, _, _ in own]))
+        # the control that is hardest to beat; of equal p-values that with the smallest effect
+        best = max(range(len(own)), key=lambda at: (own[at][1], -own[at][0]))
         column = columns[best]
         gaps.append(subtract((low[:, place], high[:, place]), (low[:, column], high[:, column])))
         every, some = max(test[1] for test in own), min(1.0, len(own) * min(test[2] for test in own))
@@ -365,13 +366,25 @@ def compare_with_controls(
     if not found:
         return []
     beats, worse = (np.asarray(ps) for ps in zip(*((t.p_beats, t.p_worse) for t in found), strict=True))
-    errors = spend_level(beats, level), spend_level(worse, level) / len(columns)
+    errors = find_holm_levels(beats, level), find_holm_levels(worse, level) / len(columns)
     below, above = errors if direction == "higher" else errors[::-1]
     tests = []
     for at, (test, p_beats, p_worse) in enumerate(zip(found, holm(beats), holm(worse), strict=True)):
         difference = shift_interval(*gaps[at], float(below[at]), float(above[at])) if test.count else None
-        tests.append(replace(test, p_beats=float(p_beats), p_worse=float(p_worse), difference=difference))
+        test = replace(test, p_beats=float(p_beats), p_worse=float(p_worse), difference=difference)
+        tests.append(_drop_contradicting_interval(test))
     return tests
+
+
+def _drop_contradicting_interval(test: ControlTest) -> ControlTest:
+    """The test without the interval of its difference where ties let this disagree with the verdict."""
+    difference = test.difference
+    if difference is None or difference.low is None or difference.high is None:
+        return test
+    excludes_zero = difference.low > 0 or difference.high < 0
+    if excludes_zero == (test.verdict != "undecided"):
+        return test
+    return replace(test, difference=replace(difference, low=None, high=None))
 
 
 def _format_p(p: float, sign: str = "=") -> str:

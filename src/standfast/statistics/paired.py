@@ -295,10 +295,13 @@ def shift_interval(low: Array, high: Array, below: float, above: float) -> Inter
     least = most = sum(_select_mean_of_pair(low, place) for place in places) / 2
     if not np.array_equal(low, high):
         most = sum(_select_mean_of_pair(high, place) for place in places) / 2
+    ends = np.concatenate([low, high])
+    if abs(least - most) <= 1e-9 * np.abs(ends[np.isfinite(ends)]).max(initial=1.0):  # they differ by rounding
+        least = most
     bound: Literal["unknown"] | None = None if least == most else "unknown"
-    starts, ends = (_count_rejected(count, error) for error in (below, above))
-    start = _select_mean_of_pair(low, starts - 1) if starts else -math.inf
-    end = _select_mean_of_pair(high, pairs - ends) if ends else math.inf
+    first, last = (_count_rejected(count, error) for error in (below, above))
+    start = _select_mean_of_pair(low, first - 1) if first else -math.inf
+    end = _select_mean_of_pair(high, pairs - last) if last else math.inf
     value = most if bound is None else math.nan
     return Interval(value, start, end, count, 1 - below - above, bound, (least, most))
 
@@ -328,7 +331,7 @@ def _count_rejected(count: int, error: float) -> int:
     pairs = count * (count + 1) // 2
     if count > EXACT_DIFFERENCES:
         deviation = math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
-        return max(0, math.floor(pairs / 2 + float(normal_quantile(error)) * deviation))
+        return max(0, math.floor(pairs / 2 + float(normal_quantile(error)) * deviation) + 1)
     chance = _signed_rank_chances(count)
     return int(np.searchsorted(np.cumsum(chance), error + 1e-12, side="right"))
 
@@ -357,10 +360,10 @@ def holm(p_values: Array) -> Array:
     return np.minimum(adjusted, 1.0)
 
 
-def spend_level(p_values: Array, level: float) -> Array:
+def find_holm_levels(p_values: Array, level: float) -> Array:
     """The level at which Holm's method tests each p-value: what it rejects is at most that, and the others are more.
 
-    >>> spend_level(np.array([0.001, 0.9, 0.5]), 0.06)
+    >>> find_holm_levels(np.array([0.001, 0.9, 0.5]), 0.06)
     array([0.02, 0.03, 0.03])
     """
     order = np.argsort(p_values, kind="stable")

@@ -29,9 +29,10 @@ def show_unsafe(text: str) -> str:
 def with_safe_names(results: Results) -> Results:
     """The same results, with names that can be drawn, whatever the data, models, explainers and metrics are called."""
     manifest = _show_all(results.manifest)
-    if manifest == results.manifest:
+    samples, jobs = _rename(results.samples), _rename(results.jobs)
+    if manifest == results.manifest and samples.equals(results.samples) and jobs.equals(results.jobs):
         return results
-    return replace(results, manifest=manifest, samples=_rename(results.samples), jobs=_rename(results.jobs))
+    return replace(results, manifest=manifest, samples=samples, jobs=jobs)
 
 
 def _rename(frame: pl.DataFrame) -> pl.DataFrame:

@@ -55,8 +55,7 @@ def draw_pairs(comparison: Comparison, title: str) -> Chart | None:
         for column, b in enumerate(order):
             if a != b:
                 p = float(comparison.p_values[a, b])
-                differs = comparison.friedman_p < comparison.level and p < comparison.level
-                values[row, column] = np.sign(ranks[b] - ranks[a]) * differs
+                values[row, column] = np.sign(comparison.effects[a, b]) * comparison.significant[a, b]
                 word = {1.0: "better", -1.0: "worse"}.get(values[row, column], "not shown to differ")
                 reads[row][column] = f"{word}, p {'< 0.001' if p < 0.001 else f'= {p:.2g}'}"
     texts = [[{1.0: "+", -1.0: "−"}.get(value, "") for value in row] for row in values.tolist()]
