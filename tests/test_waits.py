@@ -45,7 +45,7 @@ def test_what_a_card_computes_in_another_way_is_the_same(which: str) -> None:
     usual = run(model, x).value
     with count_waits(model):
         other = run(model, x).value
-    assert torch.equal(usual.nan_to_num(nan=-7.0), other.nan_to_num(nan=-7.0))
+    torch.testing.assert_close(usual, other, rtol=1e-4, atol=1e-5, equal_nan=True)  # sums have another order there
 
 
 def make_model() -> Model:

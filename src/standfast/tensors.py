@@ -214,7 +214,7 @@ def send(values: Tensor | Sequence[Any], device: torch.device, dtype: torch.dtyp
     own = values.to(dtype=dtype) if isinstance(values, Tensor) else torch.tensor(values, dtype=dtype)
     if device.type == "cuda" and own.device.type == "cpu":
         own = own.pin_memory()
-    return own.to(device, non_blocking=own.device.type == "cpu" and own.is_pinned())
+    return own.to(device, non_blocking=own.device.type == "cpu" and device.type in ("cpu", "cuda"))
 
 
 def widen_half(values: Tensor) -> Tensor:

@@ -156,4 +156,5 @@ def test_the_sentence_names_the_difference_that_the_test_tested() -> None:
     assert gap.high is not None
     assert test.verdict == "worse"
     assert gap.high < 0
-    assert f"a (difference {format_number(gap.value, 2)} {format_interval(gap, 2)})" in say("controls", [test], 2)
+    expected = f"a (difference {format_number(gap.value, 2)} {format_interval(gap, 2)} at 90%)"  # 5% at each end
+    assert expected in say("controls", [test], 2)

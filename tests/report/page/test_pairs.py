@@ -17,7 +17,9 @@ def test_signs_are_those_of_the_tests() -> None:
     for i, j in {(1, 0), (1, 3), (0, 3), (2, 3)}:
         p[i, j] = p[j, i] = 0.01
     found = compare(np.random.default_rng(0).normal(size=(9, 4)), "abcd", "lower")
-    found = replace(found, p_values=p, friedman_p=0.001, mean_ranks=np.array([2.0, 1.0, 3.0, 4.0]))
+    ranks = np.array([2.0, 1.0, 3.0, 4.0])
+    effects = np.sign(ranks - ranks[:, None])  # above 0: the first of a pair is better
+    found = replace(found, p_values=p, friedman_p=0.001, mean_ranks=ranks, effects=effects)
     chart = draw_pairs(found, "Pairs")
     assert chart is not None
     assert chart.spec["layer"][0]["encoding"]["y"]["scale"]["domain"] == [
