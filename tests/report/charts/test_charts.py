@@ -69,11 +69,11 @@ def make_all(names: Sequence[str]) -> dict[str, Chart]:
     square = random.uniform(-1, 1, (len(names), len(names)))
     odds = Axis(LN_P, "lower", "more robust")
     found = {
-        "values": draw_values(strips, names, SIMILARITY, WORDS, band=(-0.2, 0.2), means=True),
+        "values": draw_values(strips, names, SIMILARITY, WORDS, band=(-0.2, 0.2)),
         "parts": draw_values(parts, names, odds, WORDS),
         "intervals": draw_intervals(bars, names, SIMILARITY, WORDS, names[:2]),
         "lines": draw_lines([*lines, reference], names, Axis("radius", ticks=x.tolist(), log=True), odds, WORDS),
-        "styles": draw_lines(own, names, Axis(names[3]), STRANGE if names is NAMES else SIMILARITY, WORDS, names[3]),
+        "styles": draw_lines(own, names, Axis(names[3]), STRANGE if names is NAMES else SIMILARITY, WORDS),
         "square": draw_heat_map(names, names, square, names[2], WORDS),
         "table": draw_heat_map(names, names[:3], square[:, :3], "mean", WORDS, [names[:3]] * len(names)),
     }

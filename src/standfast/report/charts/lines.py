@@ -83,9 +83,7 @@ def is_logarithmic(values: Sequence[float]) -> bool:
 
 
 @without_checks
-def draw_lines(
-    lines: Sequence[Line], explainers: Sequence[str], x: Axis, y: Axis, words: Words, legend: str = ""
-) -> Chart | None:
+def draw_lines(lines: Sequence[Line], explainers: Sequence[str], x: Axis, y: Axis, words: Words) -> Chart | None:
     """A line for each explainer over one axis; None if no line has a point.
 
     Args:
@@ -93,7 +91,6 @@ def draw_lines(
         explainers: all explainers of the study, for colours, dashes and shapes.
         x, y: the axes.
         words: the texts.
-        legend: title of the legend.
     """
     import altair
 
@@ -106,9 +103,9 @@ def draw_lines(
     along, up = encode_values("x", x, "x"), encode_values("y", y, "y")
     seen = altair.OpacityValue(0.12, condition={"test": "pick === '' || datum.line === pick", "value": 1})
     coded = {
-        "color": _code(altair.Color, styles, [style.colour for style in styles.values()], legend),
-        "shape": _code(altair.Shape, styles, [style.shape for style in styles.values()], legend),
-        "strokeDash": _code(altair.StrokeDash, styles, [list(style.dash) for style in styles.values()], legend),
+        "color": _code(altair.Color, styles, [style.colour for style in styles.values()]),
+        "shape": _code(altair.Shape, styles, [style.shape for style in styles.values()]),
+        "strokeDash": _code(altair.StrokeDash, styles, [list(style.dash) for style in styles.values()]),
     }
     own_lines = named("lines").transform_filter("!datum.reference").encode(x=along, color=coded["color"], opacity=seen)
     layers = []
@@ -170,12 +167,12 @@ def _list_rows(lines: Sequence[Line], explainers: Sequence[str], axis: Axis) -> 
     return rows
 
 
-def _code(channel: Any, names: Collection[str], values: Sequence[Any], title: str) -> Any:
+def _code(channel: Any, names: Collection[str], values: Sequence[Any]) -> Any:
     """A channel that distinguishes the lines, with the legend that all of them share."""
     import altair
 
     scale = altair.Scale(domain=list(names), range=list(values))
-    return channel(field="line", type="nominal", scale=scale, title=title or None)
+    return channel(field="line", type="nominal", scale=scale, title=None)
 
 
 def _caption(words: Words, rows: Rows, axis: Axis, kinds: Sequence[str]) -> str:

@@ -78,7 +78,6 @@ def draw_values(
     words: Words,
     *,
     band: tuple[float, float] | None = None,
-    means: bool = False,
     each: str = "sample",
 ) -> Chart | None:
     """A box of the middle half, and a point for each value, a row for each strip; None if there are no values.
@@ -89,7 +88,6 @@ def draw_values(
         axis: of the values.
         words: its title is that of the values.
         band: a range of values to shade.
-        means: whether a diamond marks the mean.
         each: what a value belongs to.
     """
     strips = [strip for strip in strips if len(strip.values)]
@@ -124,16 +122,13 @@ def draw_values(
     shape = altair.ShapeValue("circle", condition={"test": "datum.bound", "value": _triangle(axis)})
     points_of = _mark_points("points", 34, altair.ExprRef("datum.shift"))
     layers.append(points_of.encode(x=encode_values("x", axis), y=y, tooltip=told, shape=shape))
-    if means:
-        diamond = named("boxes").mark_point(shape="diamond", filled=True, size=90, color=INK, opacity=1)
-        layers.append(diamond.encode(x=encode_values("x", axis, "mean"), y=y))
     data = {"boxes": boxes, "points": points, "rules_x": [{"value": at} for at in axis.rules]}
     data["band"] = [] if band is None else [{"low": band[0], "high": band[1]}]
     numbers = "; ".join(
         f"{label}: median {write_number(float(np.median(strip.values)))} of {len(strip.values)}".replace("\n", " ")
         for label, strip in zip(labels, strips, strict=True)
     )
-    words = dataclasses.replace(words, caption=_caption(strips, axis, words, means, each))
+    words = dataclasses.replace(words, caption=_caption(strips, axis, words, each))
     return put_together(layers, data, 42 * len(strips), words, f"Distribution, {words.title}. {numbers}.")
 
 
@@ -177,10 +172,8 @@ def _mark_points(data: str, size: int, shift: Any = 0) -> Any:
     return points.encode(fill=own("fill"), stroke=own("stroke"), fillOpacity=open_bounds)
 
 
-def _caption(strips: Sequence[Strip], axis: Axis, words: Words, means: bool, each: str) -> str:
+def _caption(strips: Sequence[Strip], axis: Axis, words: Words, each: str) -> str:
     texts = [f"Each point is a {each}. The box holds the middle half of them, and its thick line is the median."]
-    if means:
-        texts.append("Diamond: mean.")
     if any(len(strip.values) > POINTS for strip in strips):
         texts.append(f"At most {POINTS} points are drawn, evenly over their ranks; the boxes are of all.")
     if any(strip.bounds.any() for strip in strips):
