@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-import standfast
+import standfast.report
 from standfast.metrics import LocalisationResult, RelevanceLocalisation
 from standfast.metrics.faithfulness.localisation import Regions, expand_regions, localise_relevance
 from standfast.results import presentation_of
@@ -258,7 +258,7 @@ def test_evaluate_of_a_data_set_finds_regions_by_their_name(tmp_path: Path) -> N
         controls=False,
         about={"data": data.name},
     )
-    assert (again.summary.earlier, again.summary.done) == (4, 0)
+    assert (again.run.earlier, again.run.done) == (4, 0)
 
 
 def test_other_regions_are_other_jobs() -> None:
@@ -299,7 +299,7 @@ def test_regions_that_are_not_there_or_do_not_fit_are_refused_before_anything_ru
 MODULE = """
 import torch
 from torch import nn
-import standfast
+import standfast.report
 from standfast.study.grid import Samples
 
 def load(n=9):
