@@ -73,3 +73,36 @@ def resolve_background(model: Model, x: Tensor, background: References) -> Tenso
 def _place(background: Background, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The reference inputs on a device, moved there once for all chunks. Do not write to them."""
     return background.inputs.to(device, dtype)
+
+
+def measure_outside(configured: object, x: Tensor) -> float:
+    """The share of the features of `x` `(N, ...)` whose baseline lies far from all of its values; NaN without one.
+
+    Far is more than the range of the values beyond them. Channels of images and series are looked at as a whole.
+
+    Args:
+        configured: an explainer or metric with an option `baseline` or `background`.
+        x: the data.
+
+    >>> from standfast.explainers import Occlusion
+    >>> ages = torch.tensor([[30.0, 0.2], [60.0, 0.4], [50.0, 0.1]])
+    >>> measure_outside(Occlusion(baseline=0.0), ages), measure_outside(Occlusion(baseline=(45.0, 0.0)), ages)
+    (0.0, 0.0)
+    >>> measure_outside(Occlusion(baseline=-5.0), ages)
+    1.0
+    """
+    given = getattr(configured, "baseline", None)
+    given = getattr(configured, "background", None) if given is None else given
+    if isinstance(given, Background | Tensor):
+        rows = given.inputs if isinstance(given, Background) else given
+    elif isinstance(given, int | float | tuple | list):
+        rows = make_baseline(given, x).expand(x.shape)[:1]
+    else:
+        return float("nan")
+    if rows.shape[1:] != x.shape[1:]:
+        return float("nan")
+    axes = tuple(axis for axis in range(x.ndim) if axis != 1)
+    low, high = x.amin(axes), x.amax(axes)
+    values, far = rows.to(x).amin(axes), high - low
+    outside = (values < low - far) | (rows.to(x).amax(axes) > high + far)
+    return float(outside.double().mean())

@@ -275,6 +275,18 @@ class Metric(metaclass=_PresetsApplied):
         """
         return self
 
+    def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
+        """The value that the metric would have if a map became that of another input, `(M,)`; None, as by default,
+        for a metric that does not compare maps.
+
+        It is the natural zero of a measure of stability: an explanation that changes so much has nothing left of the
+        input. For a probability it is 1 where a pair of maps counts as the event, else 0.
+
+        Args:
+            maps, others: signed maps `(M, ...)` of different inputs.
+        """
+        return None
+
     def for_study(self, metrics: Collection[Metric]) -> Metric:
         """The metric that a study with these `metrics` evaluates, this one among them; by default the metric itself.
 

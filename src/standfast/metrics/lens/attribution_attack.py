@@ -288,6 +288,10 @@ class AttributionAttack(Metric):
         """A configuration that takes seconds."""
         return cls(LinfBall(0.1), "top_k", steps=5, restarts=2)
 
+    def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
+        first = self._similarities()[0]
+        return first(*(first.of_maps(each.abs() if self.absolute else each) for each in (maps, others)))
+
     def describe_misfit(self, explainer: Explainer) -> str:
         """Only blind attacks take an explainer that cannot be differentiated."""
         guided = isinstance(get_attack(self.attack), GuidedObjective)

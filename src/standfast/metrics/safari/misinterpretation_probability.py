@@ -299,6 +299,11 @@ class MisinterpretationProbability(Metric):
         question = {name: getattr(self, name) for name in _QUESTION}
         return WorstCase(**question, search=self.witness_search, budget=self.witness_budget)
 
+    def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
+        event = self._event()
+        alike = event.compare_maps(maps, others, self.absolute)
+        return None if alike is None else event.has_happened(alike, torch.full_like(alike, -1.0)).double()
+
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=True)
 

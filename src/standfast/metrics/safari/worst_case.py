@@ -221,6 +221,9 @@ class WorstCase(Metric):
         """A configuration that takes seconds."""
         return cls(LinfBall(0.1), budget=40)
 
+    def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
+        return self._event().compare_maps(maps, others, self.absolute)
+
     @property
     def own_label(self) -> str:
         """The metric's name and the event's."""

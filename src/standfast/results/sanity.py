@@ -1,0 +1,240 @@
+"""Decisions of the sanity checks: whether an explainer's maps say anything about the input and the model.
+
+`standfast.metrics.sanity` measures, for each sample; this decides, for each explainer. A check is a test with a margin:
+it is passed if the whole interval is on the good side of the margin, failed if the whole interval is on the other side,
+and undecided in between. The margins are chosen by the error rates on known good and known bad explainers
+(`docs/sanity.md`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from standfast.statistics.distributions import proportion_interval, t_quantile
+from standfast.tensors import Array
+
+#: the version of the rules below; it stands in evidence packs
+RULES = 1
+#: the confidence of the intervals of the checks
+LEVEL = 0.99
+#: fewer samples pass no check
+FEWEST = 5
+
+#: what a check asks, in the order in which the reason of a failure is looked for
+Question = Literal["finite", "input", "model", "learned", "removal", "baseline", "sum", "class"]
+CheckState = Literal["passed", "failed", "undecided", "untested", "exempt", "remark"]
+SanityState = Literal["passed", "failed", "undecided"]
+
+#: for each question that has an interval: the column, the margin, and whether larger values are better
+MARGINS: Mapping[Question, tuple[str, float, bool]] = {
+    "finite": ("fine", 0.5, True),
+    "input": ("value", 0.1, True),
+    "model": ("scrambled", 0.9, False),
+    "learned": ("learned", 0.6, True),
+    "removal": ("removal", 0.6, True),
+    "class": ("other_class", 0.9, False),
+}
+#: the largest share of the features whose baseline may lie outside of the data
+OUTSIDE = 0.1
+#: the shares of the change of the logit by which attributions may miss it without a remark, and without failing
+GAPS = (0.05, 0.5)
+
+
+@dataclass(frozen=True)
+class Check:
+    """What one sanity check found of one explainer on one data set and model.
+
+    Attributes:
+        question: what it asks.
+        state: `"passed"`, `"failed"`, `"undecided"`; `"untested"` where it could not be measured, which is no pass;
+            `"exempt"` where the truth is special, and `"remark"` where it is worth a word; these two do not count.
+        value: the mean over samples, or the largest number; None where there is none.
+        low, high: the ends of its interval; None without one.
+        samples: how many it is over.
+        needed: about how many samples would decide, if the mean and the spread stay as they are; None if it is decided,
+            or if no number is in sight.
+    """
+
+    question: Question
+    state: CheckState
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    samples: int = 0
+    needed: int | None = None
+
+
+@dataclass(frozen=True)
+class Sanity:
+    """All checks of one explainer on one data set and model.
+
+    Attributes:
+        checks: one for each question.
+    """
+
+    checks: tuple[Check, ...]
+
+    @property
+    def state(self) -> SanityState:
+        """`"failed"` if any check is; `"passed"` if none is failed, undecided or untested."""
+        states = {check.state for check in self.checks}
+        if "failed" in states:
+            return "failed"
+        return "undecided" if states & {"undecided", "untested"} else "passed"
+
+    @property
+    def reason(self) -> Check | None:
+        """The first check that keeps the explainer from passing; None if it passes."""
+        for state in ("failed", "untested", "undecided"):
+            for check in self.checks:
+                if check.state == state:
+                    return check
+        return None
+
+    @property
+    def needed(self) -> int | None:
+        """About how many samples would decide all that is undecided; None if nothing is, or no number is in sight."""
+        open_ones = [check.needed for check in self.checks if check.state == "undecided"]
+        return None if None in open_ones or not open_ones else max(n for n in open_ones if n is not None)
+
+    def find(self, question: Question) -> Check:
+        """The check of a question."""
+        return next(check for check in self.checks if check.question == question)
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How often the model's class is the label.
+
+    Attributes:
+        value: the share of the samples with a label.
+        low, high: its exact interval of 99%.
+        samples: how many have a label.
+        chance: one divided by the number of classes.
+    """
+
+    value: float
+    low: float
+    high: float
+    samples: int
+    chance: float
+
+    @property
+    def near_chance(self) -> bool:
+        """Whether it is not shown to be above chance, while it is shown not to be good."""
+        return self.low <= self.chance and self.high < (1 + self.chance) / 2
+
+
+def decide_checks(rows: pl.DataFrame) -> Sanity:
+    """The decisions on one explainer.
+
+    Args:
+        rows: of `SanityChecks`, one for each sample.
+    """
+    fine = rows.filter(pl.col("status") == "ok")
+    seen = rows.filter(pl.col("status") != "misclassified")
+    checks = [_decide_share("finite", len(fine), len(seen))]
+    linear = len(fine) > 0 and bool(fine["linear"].all())
+    for question in ("input", "model", "learned", "removal", "class"):
+        column, margin, larger = MARGINS[question]
+        values = fine[column].drop_nulls().drop_nans().to_numpy() if column in fine.columns else np.zeros(0)
+        checks.append(_decide_mean(question, values, margin, larger))
+    gap, outside = _find_largest(rows, "gap"), _find_largest(rows, "outside")
+    found = {check.question: check for check in checks}
+    if linear and found["input"].state != "passed":  # the gradient of a linear model is rightly the same everywhere
+        found["input"] = _exempt(found["input"])
+    sums = gap is not None and gap <= GAPS[0]
+    for question in ("model", "learned"):  # what adds up to each answer of the model depends on the model
+        if sums and found[question].state == "untested":
+            found[question] = _exempt(found[question])
+    found["class"] = _judge_class(found["class"], fine)
+    state: CheckState = "exempt" if outside is None else "failed" if outside > OUTSIDE else "passed"
+    found["baseline"] = Check("baseline", state, outside, samples=len(rows))
+    state = "exempt" if gap is None else "passed" if gap <= GAPS[0] else "failed" if gap > GAPS[1] else "remark"
+    found["sum"] = Check("sum", state, gap, samples=len(rows))
+    order: tuple[Question, ...] = ("finite", "input", "model", "learned", "removal", "baseline", "sum", "class")
+    return Sanity(tuple(found[question] for question in order))
+
+
+def measure_accuracy(rows: pl.DataFrame) -> Accuracy | None:
+    """The accuracy of the model on the labels; None without labels.
+
+    Args:
+        rows: of `SanityChecks` for one explainer.
+    """
+    known = rows["correct"].drop_nulls().drop_nans() if "correct" in rows.columns else []
+    if not len(known):
+        return None
+    right, count = int(sum(known)), len(known)
+    low, high = proportion_interval(right, count, LEVEL)
+    return Accuracy(right / count, low, high, count, 1 / int(rows["classes"].max()))  # type: ignore[call-overload]
+
+
+def _find_largest(rows: pl.DataFrame, column: str) -> float | None:
+    """The largest number of a column; None where there is none."""
+    found = rows[column].drop_nulls().drop_nans() if column in rows.columns else []
+    return float(max(found)) if len(found) else None
+
+
+def _exempt(check: Check) -> Check:
+    return Check(check.question, "exempt", check.value, check.low, check.high, check.samples)
+
+
+def _judge_class(check: Check, fine: pl.DataFrame) -> Check:
+    """Only a map that is shown to be the same for another class is worth a remark.
+
+    Of two classes, the one is the opposite of the other, so absolute maps of them are rightly the same.
+    """
+    same = check.low is not None and check.low > MARGINS["class"][1]
+    rightly = len(fine) > 0 and bool((fine["classes"] == 2).all()) and not bool(fine["negative"].any())
+    state: CheckState = "exempt" if rightly or check.state == "untested" else "remark" if same else "passed"
+    return Check("class", state, check.value, check.low, check.high, check.samples)
+
+
+def _decide_share(question: Question, hits: int, count: int) -> Check:
+    """The decision by the exact interval of a share."""
+    if not count:
+        return Check(question, "untested")
+    low, high = proportion_interval(hits, count, LEVEL)
+    state, margin = "undecided", MARGINS[question][1]
+    if low > margin and count >= FEWEST:
+        state = "passed"
+    elif high < margin or hits == 0:
+        state = "failed"
+    needed = _count_needed(hits / count, (high - low) / 2, margin, count) if state == "undecided" else None
+    return Check(question, state, hits / count, low, high, count, needed)  # type: ignore[arg-type]
+
+
+def _decide_mean(question: Question, values: Array, margin: float, larger: bool) -> Check:
+    """The decision by Student's interval of a mean.
+
+    A share of comparisons that are all won has no spread, however few they are. So one more sample counts, at the
+    margin: it keeps few samples from deciding more than they can, and matters little among many.
+    """
+    count = len(values)
+    if not count:
+        return Check(question, "untested")
+    mean = float(values.mean())
+    with_margin = np.append(values, margin)
+    error = float(with_margin.std(ddof=1)) / math.sqrt(count + 1)
+    half = t_quantile(0.5 + LEVEL / 2, count) * error
+    low, high = mean - half, mean + half
+    good, bad = (low > margin, high < margin) if larger else (high < margin, low > margin)
+    state: CheckState = "passed" if good and count >= FEWEST else "failed" if bad else "undecided"
+    needed = _count_needed(mean, half, margin, count) if state == "undecided" else None
+    return Check(question, state, mean, low, high, count, needed)
+
+
+def _count_needed(mean: float, half: float, margin: float, count: int) -> int | None:
+    """About how many samples would have an interval that leaves the margin out; None beyond 100,000."""
+    distance = abs(mean - margin)
+    if distance == 0:
+        return None
+    needed = max(count + 1, FEWEST, math.ceil(count * (half / distance) ** 2))
+    return needed if needed <= 100_000 else None
