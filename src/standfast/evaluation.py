@@ -29,6 +29,7 @@ from standfast.explainers.base import check_channels
 from standfast.metrics import Metric
 from standfast.metrics.base import Preset, check_preset, warn_of_radius
 from standfast.metrics.base import metrics as registry
+from standfast.metrics.sanity import SanityChecks
 from standfast.model import Model, module_name
 from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
 from standfast.report import load_results
@@ -73,6 +74,7 @@ def evaluate(
     neighbourhood: NeighbourhoodsLike | None = None,
     preset: Preset = "standard",
     controls: bool | ExplainersLike = True,
+    sanity: bool = True,
     targets: Tensor | int | None = None,
     seed: int = 0,
     out: str | Path | None = None,
@@ -91,8 +93,8 @@ def evaluate(
         explainers: one, a list, or a mapping from the names for the report. Each is a registered name, a name of
             another package (`"captum:Saliency"`), an explainer, or a function
             `fn(module, inputs, targets) -> attributions`.
-        inputs: `(N, ...)` within the model's bounds; or a data set, for metrics that use its `extras`. Labels of
-            the data set are not used.
+        inputs: `(N, ...)` within the model's bounds; or a data set, for metrics that use its `extras`. Its labels
+            are used for the accuracy of the model alone.
         metrics: configured metrics or their names, as `standfast.metrics.get` takes them (`"aopc"`,
             `"quantus:Sparseness"`); one, a list, or a mapping from labels to them.
         neighbourhood: for the metrics that are given by name and have one, such as `"worst_case"`. With a list of
@@ -107,6 +109,8 @@ def evaluate(
             beside the others: names and so on, as for `explainers`. The report says which explainers do better than all
             of them. True for `random`, `input_copy`, `edges` (but not of a table), and `randomised` of the first
             explainer (`docs/controls.md`); each costs as much as an explainer. False for none.
+        sanity: check whether each explainer depends on the input and the model (`docs/sanity.md`); one that does not
+            cannot be best. It costs 6 explanations and 65 predictions for each of the first 100 samples.
         targets: classes `(N,)`, or None for the model's own predictions.
         seed: of all random numbers.
         out: a folder or an fsspec address for the results. Results that are there already are not computed again, so an
@@ -155,7 +159,7 @@ def evaluate(
             expected = "a text, a number, or a list or mapping of them"
             raise ArgumentError(f"about[{name!r}]", expected, type(fact).__name__) from None
     grid, notes = _make_grid(
-        *(model, explainers, inputs, metrics, neighbourhood, preset, controls),
+        *(model, explainers, inputs, metrics, neighbourhood, preset, controls, sanity),
         *(targets, seed, repeats, samples_per_job, facts),
     )
     if progress and _DEFAULT_NEIGHBOURHOOD in notes:
@@ -192,6 +196,7 @@ def _make_grid(
     neighbourhood: NeighbourhoodsLike | None,
     preset: Preset,
     controls: bool | ExplainersLike,
+    sanity: bool,
     targets: Tensor | int | None,
     seed: int,
     repeats: int,
@@ -217,6 +222,7 @@ def _make_grid(
     lower, upper = model.bounds
     listed = list(metrics.values() if isinstance(metrics, Mapping) else metrics)
     check_preset(preset)
+    check(isinstance(sanity, bool), "sanity", "True or False", repr(sanity))
     if preset != "standard" and not any(isinstance(m, str) for m in listed):
         words = "has no effect, because no metric is given by name; configured metrics keep their options"
         warn_user(f"preset={preset!r} {words}")
@@ -232,7 +238,7 @@ def _make_grid(
         logger.info("neighbourhood: %s", words)
     samples = Samples(x.cpu(), checked, (lower.cpu(), upper.cpu()))
     if data is not None:
-        extras = {name: values.cpu() for name, values in data.extras.items()}
+        extras = {name: values.cpu() for name, values in {"labels": data.labels, **data.extras}.items()}
         samples = replace(samples, extras=extras, features=data.features, tokens=data.tokens)
     if neighbourhood is not None:
         several = neighbourhood if isinstance(neighbourhood, list | tuple) else [neighbourhood]
@@ -255,6 +261,7 @@ def _make_grid(
         models={_short(about.get("model")) or module_name(model.module): LoadedModel(model)},
         explainers={**ready, **beside},
         controls=tuple(beside),
+        sanity=SanityChecks() if sanity else None,
         metrics=configured,
         seed=seed,
         repeats=repeats,
@@ -336,6 +343,7 @@ def estimate(
     neighbourhood: NeighbourhoodsLike | None = None,
     preset: Preset = "standard",
     controls: bool | ExplainersLike = True,
+    sanity: bool = True,
     targets: Tensor | int | None = None,
     repeats: int = 1,
     samples_per_job: int = 4,
@@ -348,8 +356,8 @@ def estimate(
     --dry-run` prints the same for a study.
 
     Args:
-        model, explainers, inputs, metrics, neighbourhood, preset, controls, targets, repeats, samples_per_job: as
-            for `evaluate`.
+        model, explainers, inputs, metrics, neighbourhood, preset, controls, sanity, targets, repeats,
+            samples_per_job: as for `evaluate`.
         seconds: how long a trial of a metric and explainer may take, about. If it does not end, a cheaper configuration
             of the metric is tried for up to twice as long, and once more if that takes below two seconds.
 
@@ -368,7 +376,7 @@ def estimate(
     (24864, True)
     """
     grid, _ = _make_grid(
-        *(model, explainers, inputs, metrics, neighbourhood, preset, controls),
+        *(model, explainers, inputs, metrics, neighbourhood, preset, controls, sanity),
         *(targets, 0, repeats, samples_per_job, {}),
     )
     return estimate_plan(make_plan(grid), set(), seconds=seconds)

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -44,6 +44,8 @@ from standfast.metrics.result import Result
 from standfast.model import Model
 from standfast.tensors import Streams, draw_seed
 
+#: the version of what is measured here and of what `standfast.results.sanity` decides; it stands in evidence packs
+RULES = 1
 #: how far a nearby input lies on the way to another sample
 STEP = 0.05
 #: shares of the features that are removed, and how many other samples give the values in their place
@@ -77,7 +79,9 @@ class SanityResult(Result):
             claim to. `(N,)`
         correct: 1 where the predicted class is the label, 0 elsewhere; NaN without labels. Also of samples whose status
             is not `"ok"`. `(N,)`
-        unrelated: for each metric of `references` its value for the maps of two different inputs, `(N,)`.
+        references: for each metric of `SanityChecks.references` its value for the maps of inputs of other classes
+            (`"unrelated LABEL"`), of other inputs of the same class (`"same class LABEL"`), of the same input for a
+            scrambled model (`"scrambled LABEL"`), and for the same map (`"identical LABEL"`), `(N,)` each.
     """
 
     nearby: Tensor
@@ -92,12 +96,11 @@ class SanityResult(Result):
     outside: Tensor
     gap: Tensor
     correct: Tensor
-    unrelated: Mapping[str, Tensor] = field(default_factory=dict, metadata={"per_sample": False})
+    references: Mapping[str, Tensor] = field(default_factory=dict, metadata={"per_sample": False})
 
     def columns(self) -> dict[str, Any]:
         """Further columns of the frame, with one for each reference."""
-        references = {f"unrelated {label}": values.tolist() for label, values in self.unrelated.items()}
-        return {**super().columns(), **references}
+        return {**super().columns(), **{name: values.tolist() for name, values in self.references.items()}}
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ class SanityChecks(Metric):
   year      = {2018}
 }"""
 
-    samples: int = 64
+    samples: int = 100
     labels: Tensor | None = field(default=None, repr=False)
     references: Mapping[str, Metric] = field(default_factory=dict, repr=False)
 
@@ -156,9 +159,6 @@ class SanityChecks(Metric):
     def for_samples(self, inputs: Tensor, rows: slice) -> SanityChecks:
         return self if self.labels is None else replace(self, labels=self.labels[rows])
 
-    def for_study(self, metrics: Collection[Metric]) -> SanityChecks:
-        return self
-
     def evaluate(
         self,
         model: Model,
@@ -176,6 +176,7 @@ class SanityChecks(Metric):
             ("nearby", "elsewhere", "excess", "scrambled", "removal", "learned", "other_class"), blank
         )
         linear = torch.zeros_like(rows, dtype=torch.bool)
+        scrambled: list[Tensor] = []
         if len(rows) > 1:
             x, partner = inputs[rows], _choose_partners(classes)
             towards = x[partner] - x
@@ -184,16 +185,17 @@ class SanityChecks(Metric):
             scrambled = self._explain_scrambled(probe, x, rows, classes)
             found["scrambled"] = _average([_measure_alike(probe, rows, maps) for maps in scrambled], blank)
             wins = _remove(model, x, [probe.maps[rows], *scrambled], classes, seed)
-            found["removal"], found["learned"] = _average(wins[:ORDERS], blank), _average(wins[ORDERS:], blank)
+            found["removal"], found["learned"] = wins[:ORDERS].mean(0), _average(wins[ORDERS:].unbind(), blank)
             linear = _is_linear(model, x, towards, probe.logits[rows], partner)
             probe.charge(rows, 1 + (1 + ORDERS + len(scrambled)) * len(REMOVED) * min(DONORS, len(rows) - 1))
         if len(rows):
             found["other_class"] = self._compare_classes(probe, inputs[rows], rows, classes)
         everywhere = torch.full_like(probe.margin, torch.nan, dtype=torch.float64)
-        spread = {name: probe.spread(values, torch.nan) for name, values in found.items()}
+        spread: dict[str, Any] = {name: probe.spread(values, torch.nan) for name, values in found.items()}
         predicted = probe.logits.argmax(1)
-        labels = None if self.labels is None else self.labels.to(predicted.device)
-        fits = labels is not None and labels.shape == predicted.shape
+        correct = everywhere
+        if self.labels is not None and self.labels.shape == predicted.shape:
+            correct = (predicted == self.labels.to(predicted.device)).double()
         return SanityResult(
             **probe.common_fields(self),
             value=spread.pop("excess"),
@@ -201,10 +203,10 @@ class SanityChecks(Metric):
             negative=(probe.maps < 0).flatten(1).any(1),
             linear=probe.spread(linear, False),
             classes=torch.full_like(predicted, probe.logits.shape[1]),
-            outside=everywhere.fill_(measure_outside(explainer, inputs)),
+            outside=torch.full_like(everywhere, measure_outside(explainer, inputs)),
             gap=torch.full_like(everywhere, find_gap(explainer, model)),
-            correct=(predicted == labels).double() if fits else torch.full_like(everywhere, torch.nan),
-            unrelated=self._compare_references(probe, rows),
+            correct=correct,
+            references=self._compare_references(probe, rows, scrambled),
         )
 
     def _explain_scrambled(self, probe: Probe, x: Tensor, rows: Tensor, classes: Tensor) -> list[Tensor]:
@@ -229,21 +231,23 @@ class SanityChecks(Metric):
             return probe.similarity_to(rows, maps).double()
         return torch.full_like(rows, torch.nan, dtype=torch.float64)
 
-    def _compare_references(self, probe: Probe, rows: Tensor) -> dict[str, Tensor]:
-        """For each metric of `references` that has one, the mean of its value for the pairs of each sample."""
-        found = {}
+    def _compare_references(self, probe: Probe, rows: Tensor, scrambled: Sequence[Tensor]) -> dict[str, Tensor]:
+        """For each metric of `references` its value for maps that have nothing in common, or little, `(N,)` each."""
+        found: dict[str, Tensor] = {}
+        classes = probe.targets[rows]
+        numbers = torch.arange(len(rows), device=rows.device)
+        kinds = {"unrelated": _pair(classes), "same class": _pair(classes, same=True)}
+        kinds |= {"identical": (numbers, numbers)} | ({"scrambled": (numbers, numbers)} if scrambled else {})
         for label, metric in self.references.items():
-            first, second = _pair(probe.targets[rows])
-            parts = []
-            for part in _cut(first, probe.maps):
-                maps, others = probe.maps[rows[first[part]]], probe.maps[rows[second[part]]]
-                values = metric.compare_unrelated(maps, others)
-                if values is None:
-                    break
-                parts.append(values.double())
-            if parts:
-                sums, weights = _sum_pairs(torch.cat(parts), first, second, len(rows))
-                found[label] = probe.spread(sums / weights, torch.nan)
+            for kind, (first, second) in kinds.items():
+                others = scrambled[0] if kind == "scrambled" else probe.maps[rows]
+                parts = []
+                for part in _cut(first, others):
+                    values = metric.compare_unrelated(probe.maps[rows[first[part]]], others[second[part]])
+                    parts += [] if values is None else [values.double()]
+                if parts:
+                    sums, weights = _sum_pairs(torch.cat(parts), first, second, len(rows))
+                    found[f"{kind} {label}"] = probe.spread(sums / weights, torch.nan)
         return found
 
 
@@ -256,10 +260,12 @@ def _choose_partners(classes: Tensor) -> Tensor:
     return order.gather(1, other.long().argmax(1, keepdim=True))[:, 0]
 
 
-def _pair(classes: Tensor) -> tuple[Tensor, Tensor]:
-    """All pairs of samples of different classes; of all samples where there is one class."""
+def _pair(classes: Tensor, same: bool = False) -> tuple[Tensor, Tensor]:
+    """All pairs of samples of different classes, or of all samples where there is one class; or those of the `same`."""
     first, second = torch.triu_indices(len(classes), len(classes), 1, device=classes.device)
     other = classes[first] != classes[second]
+    if same:
+        return first[~other], second[~other]
     return (first[other], second[other]) if bool(other.any()) else (first, second)
 
 

@@ -186,6 +186,7 @@ class MetricResults:
         features: names of the columns of a table, or of the channels of a series; empty where they are not known.
         tokens: for text, the words of each sample, one for each position; empty where they are not known.
         controls: the explainers that are only references.
+        unfit: those that do not pass the sanity checks.
     """
 
     label: str
@@ -202,6 +203,7 @@ class MetricResults:
     features: Sequence[str] = ()
     tokens: Sequence[Sequence[str]] = ()
     controls: Sequence[str] = ()
+    unfit: Sequence[str] = ()
 
     @property
     def present(self) -> list[str]:
@@ -217,9 +219,9 @@ class MetricResults:
 
     @property
     def candidates(self) -> list[str]:
-        """The explainers that have rows, without controls, which are references, where there are others."""
+        """The explainers that have rows, without controls, where there are others, and those that are `unfit`."""
         controls = find_controls(self.present, self.controls)
-        return [name for name in self.present if name not in controls]
+        return [name for name in self.present if name not in controls and name not in self.unfit]
 
     def measure_random(self, measure: Measure) -> str:
         """The number of random maps as it is shown, to compare with; empty without an explainer `random`."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import polars as pl
@@ -19,8 +19,6 @@ import polars as pl
 from standfast.statistics.distributions import proportion_interval, t_quantile
 from standfast.tensors import Array
 
-#: the version of the rules below; it stands in evidence packs
-RULES = 1
 #: the confidence of the intervals of the checks
 LEVEL = 0.99
 #: fewer samples pass no check
@@ -28,6 +26,7 @@ FEWEST = 5
 
 #: what a check asks, in the order in which the reason of a failure is looked for
 Question = Literal["finite", "input", "model", "learned", "removal", "baseline", "sum", "class"]
+QUESTIONS: tuple[Question, ...] = get_args(Question)
 CheckState = Literal["passed", "failed", "undecided", "untested", "exempt", "remark"]
 SanityState = Literal["passed", "failed", "undecided"]
 
@@ -135,22 +134,24 @@ def decide_checks(rows: pl.DataFrame) -> Sanity:
     """The decisions on one explainer.
 
     Args:
-        rows: of `SanityChecks`, one for each sample.
+        rows: of `SanityChecks`, one for each sample; none if they have not run.
     """
+    if not rows.width:
+        return Sanity(tuple(Check(question, "untested") for question in QUESTIONS))
     fine = rows.filter(pl.col("status") == "ok")
     seen = rows.filter(pl.col("status") != "misclassified")
     checks = [_decide_share("finite", len(fine), len(seen))]
     linear = len(fine) > 0 and bool(fine["linear"].all())
-    for question in ("input", "model", "learned", "removal", "class"):
+    for question in tuple(MARGINS)[1:]:
         column, margin, larger = MARGINS[question]
-        values = fine[column].drop_nulls().drop_nans().to_numpy() if column in fine.columns else np.zeros(0)
-        checks.append(_decide_mean(question, values, margin, larger))
+        checks.append(_decide_mean(question, _read(fine, column), margin, larger))
     gap, outside = _find_largest(rows, "gap"), _find_largest(rows, "outside")
-    found = {check.question: check for check in checks}
+    found: dict[Question, Check] = {check.question: check for check in checks}
     if linear and found["input"].state != "passed":  # the gradient of a linear model is rightly the same everywhere
         found["input"] = _exempt(found["input"])
     sums = gap is not None and gap <= GAPS[0]
-    for question in ("model", "learned"):  # what adds up to each answer of the model depends on the model
+    scrambled: tuple[Question, ...] = ("model", "learned")
+    for question in scrambled:  # what adds up to each answer of the model depends on the model
         if sums and found[question].state == "untested":
             found[question] = _exempt(found[question])
     found["class"] = _judge_class(found["class"], fine)
@@ -158,8 +159,7 @@ def decide_checks(rows: pl.DataFrame) -> Sanity:
     found["baseline"] = Check("baseline", state, outside, samples=len(rows))
     state = "exempt" if gap is None else "passed" if gap <= GAPS[0] else "failed" if gap > GAPS[1] else "remark"
     found["sum"] = Check("sum", state, gap, samples=len(rows))
-    order: tuple[Question, ...] = ("finite", "input", "model", "learned", "removal", "baseline", "sum", "class")
-    return Sanity(tuple(found[question] for question in order))
+    return Sanity(tuple(found[question] for question in QUESTIONS))
 
 
 def measure_accuracy(rows: pl.DataFrame) -> Accuracy | None:
@@ -168,18 +168,26 @@ def measure_accuracy(rows: pl.DataFrame) -> Accuracy | None:
     Args:
         rows: of `SanityChecks` for one explainer.
     """
-    known = rows["correct"].drop_nulls().drop_nans() if "correct" in rows.columns else []
+    known = _read(rows, "correct")
     if not len(known):
         return None
-    right, count = int(sum(known)), len(known)
+    right, count = int(known.sum()), len(known)
     low, high = proportion_interval(right, count, LEVEL)
-    return Accuracy(right / count, low, high, count, 1 / int(rows["classes"].max()))  # type: ignore[call-overload]
+    return Accuracy(right / count, low, high, count, 1 / float(_read(rows, "classes").max()))
+
+
+def _read(rows: pl.DataFrame, column: str) -> Array:
+    """The numbers of a column, without those that are missing."""
+    if column not in rows.columns:
+        return np.zeros(0)
+    values = rows[column].cast(pl.Float64).drop_nulls().to_numpy()
+    return np.asarray(values[~np.isnan(values)])
 
 
 def _find_largest(rows: pl.DataFrame, column: str) -> float | None:
     """The largest number of a column; None where there is none."""
-    found = rows[column].drop_nulls().drop_nans() if column in rows.columns else []
-    return float(max(found)) if len(found) else None
+    found = _read(rows, column)
+    return float(found.max()) if len(found) else None
 
 
 def _exempt(check: Check) -> Check:
@@ -202,13 +210,14 @@ def _decide_share(question: Question, hits: int, count: int) -> Check:
     if not count:
         return Check(question, "untested")
     low, high = proportion_interval(hits, count, LEVEL)
-    state, margin = "undecided", MARGINS[question][1]
+    margin = MARGINS[question][1]
+    state: CheckState = "undecided"
     if low > margin and count >= FEWEST:
         state = "passed"
     elif high < margin or hits == 0:
         state = "failed"
     needed = _count_needed(hits / count, (high - low) / 2, margin, count) if state == "undecided" else None
-    return Check(question, state, hits / count, low, high, count, needed)  # type: ignore[arg-type]
+    return Check(question, state, hits / count, low, high, count, needed)
 
 
 def _decide_mean(question: Question, values: Array, margin: float, larger: bool) -> Check:

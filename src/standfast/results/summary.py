@@ -7,15 +7,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 import polars as pl
 
 from standfast.errors import check
+from standfast.results.controls import is_random
 from standfast.results.failures import Failure
 from standfast.results.presentation import ConfiguredMetric, MetricResults, ValueSpec, read_flags
+from standfast.results.quality import (
+    Quality,
+    References,
+    count_more,
+    find_references,
+    find_weak_classes,
+    judge_against_controls,
+    judge_stability,
+)
+from standfast.results.sanity import Accuracy, Sanity, SanityState
 from standfast.statistics.comparison import Comparison, ControlTest, count_needed, estimate_needed
 from standfast.statistics.paired import Interval, bootstrap_interval, median_over_repeats
 from standfast.statistics.ranking import Agreement
@@ -30,6 +41,7 @@ Reason = Literal[
     "no result",
     "no value",
     "one explainer",
+    "unfit",
     "few explainers",
     "few samples",
     "tied",
@@ -99,8 +111,15 @@ class SummaryRow:
         control_test: against the control that is hardest to beat; None where the metric asks for no controls.
         counts: the rows behind the numbers.
         error: of the first part of the work that failed, as stored; None if none failed.
-        quality: how good the value is, in words of the metric; None until a metric judges it.
-        certainty: how sure this judgement is; None without one.
+        sanity: whether the explainer passes the sanity checks; None for a control, and without checks. Only one that
+            passes is ranked.
+        references: what the metric gives for identical and for unrelated maps; None where it measures no stability.
+        quality: how good the value is; None where there is nothing to judge it by. A value of an explainer that fails
+            the sanity checks is at most `"control"`, and of one that is undecided at most `"undecided"`.
+        needed: about how many samples more would decide on the quality of a measure of stability, if it is undecided;
+            None if that is not known.
+        weak_classes: the classes in which most samples are shown to have a value that is not good, of a measure of
+            stability.
     """
 
     data: str
@@ -117,8 +136,16 @@ class SummaryRow:
     control_test: ControlTest | None = None
     counts: Counts = field(default_factory=Counts)
     error: str | None = None
-    quality: str | None = None
-    certainty: float | None = None
+    sanity: SanityState | None = None
+    references: References | None = None
+    quality: Quality | None = None
+    needed: int | None = None
+    weak_classes: tuple[int, ...] = ()
+
+    @property
+    def candidate(self) -> bool:
+        """Whether it may be called best: it is no control, and the sanity checks do not keep it from that."""
+        return not self.control and self.sanity in (None, "passed")
 
     @property
     def value(self) -> float | None:
@@ -202,6 +229,8 @@ class Summary:
             explainers or more are ranked by two metrics or more.
         planned, missing, failed: how many jobs there are, were not run yet, and failed.
         failures: what failed and why.
+        sanity: the checks of each explainer that is no control, by data, model and explainer; empty without checks.
+        accuracies: of the models, by data and model, where labels are known.
     """
 
     statistic: Statistic
@@ -216,6 +245,8 @@ class Summary:
     missing: int
     failed: int
     failures: tuple[Failure, ...] = ()
+    sanity: Mapping[tuple[str, str, str], Sanity] = field(default_factory=dict)
+    accuracies: Mapping[tuple[str, str], Accuracy] = field(default_factory=dict)
 
     @property
     def rows(self) -> list[SummaryRow]:
@@ -243,6 +274,8 @@ def summarise_metric(
     control_tests: Sequence[ControlTest],
     errors: Mapping[str, Sequence[str]],
     statistic: Statistic = "median",
+    checks: pl.DataFrame | None = None,
+    sanity: Mapping[str, Sanity] | None = None,
 ) -> MetricSummary:
     """The numbers of one configured metric on one data set and model.
 
@@ -253,6 +286,8 @@ def summarise_metric(
         control_tests: the tests against the controls.
         errors: of the failed parts of each explainer.
         statistic: over samples.
+        checks: the rows of the sanity checks on this data set and model.
+        sanity: the decisions of the checks, by explainer.
 
     Raises:
         ArgumentError: a mean of values of which some are only bounds.
@@ -264,6 +299,9 @@ def summarise_metric(
         own, failed = parts.get(name, found.frame.clear()), errors.get(name, ())
         if not len(own) and not failed:
             continue
+        references = None
+        if checks is not None and len(checks):
+            references = find_references(found.spec, found.label, checks.filter(pl.col("explainer") == name))
         rows.append(
             SummaryRow(
                 found.data,
@@ -279,11 +317,39 @@ def summarise_metric(
                 tests.get(name),
                 count_rows(found.spec, own, len(failed)),
                 failed[0] if failed else None,
+                state_of(sanity, name),
+                references,
+                weak_classes=() if references is None else find_weak_classes(found.spec, own, references),
             )
         )
+    rows = judge_rows(rows)
     samples = {_list_samples(found.spec.select_valid(own)) for own in parts.values()}
     decision = decide(found, comparison)
     return MetricSummary(found.data, found.model, metric, tuple(rows), comparison, decision, len(samples) > 1)
+
+
+def state_of(sanity: Mapping[str, Sanity] | None, explainer: str) -> SanityState | None:
+    """What the checks say of an explainer; None without checks of it."""
+    return None if not sanity or explainer not in sanity else sanity[explainer].state
+
+
+def judge_rows(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
+    """The rows of one metric with their qualities."""
+    random = next((row.value for row in rows if row.control and is_random(row.explainer)), None)
+    judged = []
+    for row in rows:
+        quality: Quality | None = None
+        if row.references is not None:
+            quality = judge_stability(row.spec, row.estimate, row.references)
+        elif row.control_test is not None:
+            quality = judge_against_controls(row.spec, row.estimate, row.control_test, random)
+        needed = None
+        if quality == "undecided" and row.references is not None:
+            needed = count_more(row.spec, row.estimate, row.references)
+        if quality is not None and quality != "bad" and row.sanity in ("failed", "undecided"):
+            quality = "control" if row.sanity == "failed" else "undecided"
+        judged.append(replace(row, quality=quality, needed=needed))
+    return judged
 
 
 def _list_samples(rows: pl.DataFrame) -> tuple[tuple[int, int], ...]:
@@ -376,6 +442,8 @@ def decide(found: MetricResults, comparison: Comparison | None) -> Decision:
         return Decision("unable", "no value")
     if found.spec.direction is None:
         return Decision("none", "unranked")
+    if comparison is None and found.unfit:
+        return Decision("none", "unfit", len(found.candidates))
     if comparison is None:
         alone = len(found.candidates) == 1
         return Decision("none", "one explainer") if alone else Decision("unable", "few explainers")

@@ -153,7 +153,7 @@ def estimate_plan(
             if progress:
                 progress(f"trying {key[3]} with {key[2]}, {model_name} on {data}")
             rows = slice(left[0].start, left[0].stop)
-            metric = grid.metrics[key[3]].for_data(samples.extras).for_samples(inputs, rows)
+            metric = grid.measured[key[3]].for_data(samples.extras).for_samples(inputs, rows)
             run = _Trials(
                 model,
                 grid.explainers[key[2]],

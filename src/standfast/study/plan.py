@@ -17,6 +17,7 @@ from torch import Tensor
 
 from standfast.explainers import Explainer
 from standfast.metrics.base import Metric, plain
+from standfast.metrics.sanity import RULES
 from standfast.model import Model, module_name
 from standfast.segments import check_one_for_all
 from standfast.study.grid import Grid, Samples
@@ -24,6 +25,8 @@ from standfast.study.identity import Known, answers_fingerprint, fingerprint, mo
 from standfast.study.store import digest, tensor_digest
 from standfast.study.user_code import UserCode
 
+#: the first sample, that after the last one, and the digests of inputs and targets
+_Chunk = tuple[int, int, list[str | None]]
 #: an explanation runs the model forward and backward, which takes about as long as three passes forward
 _PASSES = 3
 
@@ -69,7 +72,8 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
     """
     code = UserCode()
     explainers = {name: digest(fingerprint(e, known=Known(code))) for name, e in grid.explainers.items()}
-    metrics = {label: digest(fingerprint(metric, known=Known(code))) for label, metric in grid.metrics.items()}
+    measured = grid.measured
+    metrics = {label: digest(fingerprint(metric, known=Known(code))) for label, metric in measured.items()}
     chunks = {name: _chunks(samples, grid.samples_per_job) for name, samples in grid.data.items()}
     jobs: list[Job] = []
     models: dict[str, dict[str, Any]] = {}
@@ -87,17 +91,21 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
         models.setdefault(model_name, _about_model(model, source.about, described[0]))
         answers = answers_fingerprint(model, inputs)
         combination = digest([*described, answers] if answers else [*described])
-        here = {label: metric.for_data(samples.extras) for label, metric in grid.metrics.items()}
-        for repeat in range(grid.repeats):
-            for start, stop, content in chunks[data]:
-                for label, metric in grid.metrics.items():
-                    own = here[label].for_samples(inputs, slice(start, stop))
-                    configured = metrics[label] if own is metric else digest(fingerprint(own, known=Known(code)))
-                    for name in grid.explainers_of(metric):
-                        parts = [combination, content, data, model_name, start, repeat, grid.seed]
-                        identity = digest([*parts, label, configured, name, explainers[name]])
-                        work = (stop - start) * _expected_work(metric, grid.explainers[name], model.classes)
-                        jobs.append(Job(identity, data, model_name, name, label, repeat, start, stop, work))
+        here = {label: metric.for_data(samples.extras) for label, metric in measured.items()}
+        parts: list[tuple[int, _Chunk, dict[str, Metric]]] = []
+        if grid.sanity is not None:
+            first = _chunks(samples, grid.sanity.samples)[0]
+            parts.append((0, first, {grid.sanity.name: grid.sanity}))
+        parts += [(repeat, chunk, dict(grid.metrics)) for repeat in range(grid.repeats) for chunk in chunks[data]]
+        for repeat, (start, stop, content), chosen in parts:
+            for label, metric in chosen.items():
+                own = here[label].for_samples(inputs, slice(start, stop))
+                configured = metrics[label] if own is metric else digest(fingerprint(own, known=Known(code)))
+                for name in grid.explainers_of(metric):
+                    place = [combination, content, data, model_name, start, repeat, grid.seed]
+                    identity = digest([*place, label, configured, name, explainers[name]])
+                    work = (stop - start) * _expected_work(metric, grid.explainers[name], model.classes)
+                    jobs.append(Job(identity, data, model_name, name, label, repeat, start, stop, work))
     return Plan(grid, jobs, _manifest(grid, models, jobs, about, code.modules))
 
 
@@ -128,8 +136,8 @@ def job_seed(seed: int, repeat: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{repeat}".encode()).digest()[:7], "big")
 
 
-def _chunks(samples: Samples, size: int) -> list[tuple[int, int, list[str | None]]]:
-    found: list[tuple[int, int, list[str | None]]] = []
+def _chunks(samples: Samples, size: int) -> list[_Chunk]:
+    found: list[_Chunk] = []
     for start in range(0, len(samples), size):
         stop = min(start + size, len(samples))
         targets = None if samples.targets is None else tensor_digest(samples.targets[start:stop])
@@ -196,6 +204,7 @@ def _manifest(
         "explainers": {name: plain(explainer) for name, explainer in grid.explainers.items()},
         "controls": [name for name, explainer in grid.explainers.items() if explainer.control],
         "metrics": metrics,
+        "sanity": None if grid.sanity is None else {**grid.sanity.options(), "rules": RULES},
         "misfits": grid.misfits(),
         "about": dict(about or {}),
         "code": dict(sorted(code.items())),

@@ -95,7 +95,7 @@ class _Sensitivity(Metric):
         if self.per_distance:
             return None
         own, other = (each.abs() if self.absolute else each for each in (maps, others))
-        distance = (other - own).flatten(1).norm(dim=1)
+        distance: Tensor = (other - own).flatten(1).norm(dim=1)
         return distance / _norms(own) if self.normalise else distance
 
     def _worst_case(self) -> WorstCase:

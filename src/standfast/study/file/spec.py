@@ -38,6 +38,7 @@ from standfast.errors import ArgumentError, as_number
 from standfast.explainers import Explainer
 from standfast.metrics import Metric
 from standfast.metrics.base import PRESETS, Preset
+from standfast.metrics.sanity import SanityChecks
 from standfast.neighbourhoods import Neighbourhood
 from standfast.study.file.data_entries import DataEntry
 from standfast.study.file.document import Document, read_document
@@ -154,6 +155,7 @@ class Study(Entry):
         _refer_to("metrics"),
         Expected("metrics, such as [max_sensitivity]"),
     ] = Field(description="Metrics, as a list or under labels.")
+    sanity: bool = Field(default=True, description="Check whether each explainer depends on the input and the model.")
     executor: Annotated[ExecutorEntry, PlainValidator(executor_entry), _refer_to("executor")] = Field(
         default=executor_entry("local"), description="Who does the work."
     )
@@ -223,6 +225,7 @@ class Study(Entry):
             repeats=self.repeats,
             samples_per_job=self.samples_per_job,
             device=self.device,
+            sanity=SanityChecks() if self.sanity else None,
             paths=(str(self.base),),
         )
 
