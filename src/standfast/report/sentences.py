@@ -9,6 +9,7 @@ from typing import Any
 from standfast.report.words import make_environment
 from standfast.results.failures import group_misfits
 from standfast.results.summary import Summary
+from standfast.results.verdict import Verdict
 
 
 @cache
@@ -24,6 +25,13 @@ def say(macro: str, *values: Any) -> str:
     '2 samples have a value for both explainers; a test at 5% needs at least 6.'
     """
     return "".join(str(getattr(_read_macros(), macro)(*values)).splitlines()).strip()
+
+
+def describe_verdict(found: Verdict) -> str:
+    """The verdict in two or three sentences: the answer, what to do next, and whose stability is no merit."""
+    parts = [say("accuracy", found.accuracy)] if found.accuracy is not None and found.accuracy.near_chance else []
+    parts += [say(f"verdict_{part}", found) for part in ("answer", "next", "empty")]
+    return " ".join(filter(None, parts))
 
 
 def describe_failures(summary: Summary) -> list[str]:

@@ -10,6 +10,7 @@ them again, and for the terminal.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,6 +134,11 @@ def format_value(row: SummaryRow) -> str:
     return format_estimate(row.estimate, row.spec.decimals)
 
 
+def name_classes(numbers: Sequence[int], names: Sequence[str]) -> list[str]:
+    """The names of classes, or "class 3" where they have none."""
+    return [names[number] if number < len(names) else f"class {number}" for number in numbers]
+
+
 def make_environment(autoescape: bool = True) -> jinja2.Environment:
     """Jinja with the templates of the report and the filters that put numbers and names into sentences."""
     import jinja2
@@ -152,6 +158,7 @@ def make_environment(autoescape: bool = True) -> jinja2.Environment:
         count=format_count,
         short=shorten_error,
         transformation=describe_transformation,
+        class_names=name_classes,
     )
     return environment
 

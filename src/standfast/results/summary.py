@@ -346,7 +346,8 @@ def judge_rows(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
         needed = None
         if quality == "undecided" and row.references is not None:
             needed = count_more(row.spec, row.estimate, row.references)
-        if quality is not None and quality != "bad" and row.sanity in ("failed", "undecided"):
+        judged_at_all = row.references is not None or row.control_test is not None
+        if judged_at_all and quality != "bad" and row.sanity in ("failed", "undecided"):
             quality = "control" if row.sanity == "failed" else "undecided"
         judged.append(replace(row, quality=quality, needed=needed))
     return judged
