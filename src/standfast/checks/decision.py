@@ -37,6 +37,7 @@ class Decision:
         baseline_samples: how many samples of the data the baseline has; None without one.
         needed: about how many samples would decide it; None where it is decided, or cannot be foreseen.
         advice: what would decide it, in words; empty where it is decided.
+        sanity: which sanity check keeps it from passing, in words, although the numbers pass; else empty.
     """
 
     requirement: str
@@ -58,6 +59,7 @@ class Decision:
     baseline_samples: int | None = None
     needed: int | None = None
     advice: str = ""
+    sanity: str = ""
 
     @property
     def name(self) -> str:
@@ -132,6 +134,9 @@ def _percent(value: float) -> str:
 def describe_notes(decision: Decision) -> str:
     """What would decide it, and what does not count."""
     notes = []
+    if decision.sanity:
+        word = "failed" if decision.outcome == "fail" else "undecided"
+        notes.append(f"the numbers pass, but a sanity check is {word}: {decision.sanity}")
     if decision.outcome == "undecided" and decision.estimate is not None and decision.advice:
         notes.append(f"to decide: {decision.advice}")
     if decision.skipped and decision.estimate is not None:

@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 
 from standfast.checks.decision import Decisions
 from standfast.checks.formats import format_markdown
+from standfast.report.sentences import say
 from standfast.results import Results, SummaryRow
 from standfast.results.formatting import (
     SIGNS,
@@ -50,11 +51,14 @@ def write_model_card(results: Results, decisions: Decisions | None = None) -> st
             f"### {_escape(model)} on {_escape(data)} ({samples})",
             "",
         ]
-        lines += ["| metric | explainer | value | better | verdict |", "| --- | --- | --- | --- | --- |"]
+        lines += [_escape(str(results.verdict(data, model))), ""]
+        heads = ("metric", "explainer", "value", "better", "verdict", "quality")
+        lines += [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
         for row in (row for row in rows if (row.data, row.model) == (data, model)):
             control = " (control)" if row.control else ""
             direction, verdict = row.spec.direction or "-", row.verdict or "-"
-            cells = (row.label, f"{row.explainer}{control}", _describe_value(row), direction, verdict)
+            quality = say("quality", row.quality) if row.quality else "-"
+            cells = (row.label, f"{row.explainer}{control}", _describe_value(row), direction, verdict, quality)
             lines.append("| " + " | ".join(map(_escape, cells)) + " |")
     if decisions is not None:
         lines += ["", "### Requirements", "", format_markdown(decisions).rstrip()]
