@@ -283,7 +283,7 @@ class Results:
             self._list_texts(data, "features"),
             [words for words in self._list_texts(data, "tokens") if not isinstance(words, str)],
             self.explainers.controls,
-            self.list_unfit(data, model),
+            self._list_unfit(data, model),
         )
 
     def _find_bounds(self, data: str) -> tuple[float, float]:
@@ -319,13 +319,13 @@ class Results:
             if name not in self.explainers.controls
         }
 
-    def list_unfit(self, data: str, model: str) -> list[str]:
+    def _list_unfit(self, data: str, model: str) -> list[str]:
         """The explainers that do not pass the sanity checks on a data set and model."""
         here = {name: each for (of, by, name), each in self.sanity.items() if (of, by) == (data, model)}
         return [name for name, each in here.items() if each.state != "passed"]
 
     @cached_property
-    def accuracies(self) -> dict[tuple[str, str], Accuracy]:
+    def _accuracies(self) -> dict[tuple[str, str], Accuracy]:
         """The accuracy of each model on each data set whose labels the sanity checks know."""
         found: dict[tuple[str, str], Accuracy] = {}
         if not len(self.sanity_rows):
@@ -495,7 +495,7 @@ def summarise(results: Results, statistic: Statistic = "median", labels: Sequenc
     sanity, checks = results.sanity, results.sanity_rows
 
     def leave_out(data: str, model: str) -> list[str]:
-        return [*controls, *results.list_unfit(data, model)]
+        return [*controls, *results._list_unfit(data, model)]
 
     rankings = rank_explainers(frame, specs, unranked=leave_out) if len(frame) else []
     comparisons = {(each.data, each.model, each.label): each.comparison for each in rankings}
@@ -530,7 +530,7 @@ def summarise(results: Results, statistic: Statistic = "median", labels: Sequenc
         len(results.failures),
         tuple(group_failures(results.jobs.iter_rows(named=True), len(results.manifest.get("metrics") or {}))),
         sanity,
-        results.accuracies,
+        results._accuracies,
     )
 
 
