@@ -103,7 +103,7 @@ class Results:
 
         Args:
             manifest: the configuration, as the attribute `manifest`.
-            samples: as the attribute `samples`.
+            samples: as the attribute `samples`, and the rows of the sanity checks.
             jobs: for each row of the attribute `jobs` its values by column; those that are missing are null.
             planned: the number of jobs of the study.
             arrays: the arrays of each job that has any, by name.
@@ -116,7 +116,8 @@ class Results:
         >>> found.missing, found.artefacts("a")["curve"].shape, found.table()["value"].to_list()
         (1, (1, 5), [0.5])
         """
-        return cls(ArraysInMemory(arrays), dict(manifest), samples, _list_jobs(jobs), planned)
+        samples, checks = _split_checks(samples) if "metric" in samples.columns else (samples, pl.DataFrame())
+        return cls(ArraysInMemory(arrays), dict(manifest), samples, _list_jobs(jobs), planned, sanity_rows=checks)
 
     def __repr__(self) -> str:
         labels = format_count(len(self._list_names("metrics", "label")), "metric")
