@@ -65,9 +65,15 @@ def format_table(
     groups = []
     for (data, model), group in groupby(found, key=lambda row: (row.data, row.model)):
         cells: dict[str, dict[str, str]] = {}
+        doubtful = set()
         for row in group:
+            doubtful |= {row.explainer} if row.sanity in ("failed", "undecided") else set()
             cells.setdefault(row.explainer, {})[row.label] = _cell(row, intervals)
-        rows = [[escape(name)] * len(named) + [own.get(each, "--") for each in specs] for name, own in cells.items()]
+        marks = {name: r"$^{\ddagger}$" if name in doubtful else "" for name in cells}
+        rows = [
+            [escape(name) + marks[name]] * len(named) + [own.get(each, "--") for each in specs]
+            for name, own in cells.items()
+        ]
         groups.append((escape(f"{data}, {model}"), rows))
     estimates = [row.estimate for row in found if row.estimate is not None]
     counts = sorted({estimate.count for estimate in estimates}) or [0]
@@ -84,6 +90,7 @@ def format_table(
         samples=str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}",
         coverage=min((each.coverage for each in estimates if intervals and each.low is not None), default=None),
         verdicts={row.verdict for row in found},
+        sanity={row.sanity for row in found},
         caption=None if caption is None else escape(caption),
         label=label,
         columns="l" * len(named) + "r" * len(specs),
