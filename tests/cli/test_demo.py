@@ -30,7 +30,7 @@ def test_findings_are_a_sentence_and_a_table() -> None:
     assert f"the map of guided on {counts['guided']} of 6." in text
     assert text.endswith(format_text(found, hint=False).rstrip())
     assert ".table()" not in text
-    assert f"2 explainers of LeNet5 on 6 samples of {digits.name}" in text
+    assert f"2 explainers and 1 control of LeNet5 on 6 samples of {digits.name}" in text
 
 
 def test_the_demonstration_decides_and_says_so() -> None:

@@ -75,7 +75,8 @@ def run_demo(out: Path, seed: int, samples: int) -> tuple[Path, Results]:
 
 def describe_results(found: Results) -> str:
     """What was found: the worst cases, whether the map that held is also the most faithful, and the table."""
-    worst = found.frame().filter((pl.col("label") == WORST) & (pl.col("status") == "ok"))
+    own = ~pl.col("explainer").is_in(found.explainers.controls)
+    worst = found.frame().filter(own & (pl.col("label") == WORST) & (pl.col("status") == "ok"))
     changed = worst.group_by("explainer", maintain_order=True).agg(
         (pl.col("value") < UNRECOGNISABLE).sum().alias("count"), pl.len().alias("of"), pl.col("value").median()
     )
