@@ -207,7 +207,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> standfast.Results:
 
 def drops_of(run: standfast.Results, explainer: str, repeat: int) -> dict[str, np.ndarray[Any, Any]]:
     """Arrays of a network's samples in their order, read by hand."""
-    jobs = run.jobs.filter(model="CNN", explainer=explainer, repeat=repeat).sort("start")
+    (label,) = run.metrics
+    jobs = run.jobs.filter(model="CNN", explainer=explainer, repeat=repeat, label=label).sort("start")
     assert len(jobs) == 3
     arrays = [run.artefacts(job) for job in jobs["job"]]
     return {name: np.concatenate([part[name] for part in arrays]) for name in arrays[0]}

@@ -359,12 +359,12 @@ def summarise(found: Any) -> dict[str, Any]:
     checks, which these networks of formulas do not pass.
     """
     checked = {(row.model, row.explainer, row.label): row for row in found.summary.rows}
-    found = dataclasses.replace(found, manifest={**found.manifest, "sanity": None})
-    table = found.table()
+    by_numbers = dataclasses.replace(found, manifest={**found.manifest, "sanity": None})
+    table = by_numbers.table()
     columns = {name: table[name].to_list() for name in table.columns}
     if "failure" in columns:
         columns["failure"] = [reason is not None for reason in columns["failure"]]
-    entries = found.summary.rows
+    entries = by_numbers.summary.rows
     models = [each.model for each in entries]
     ranks = {(each.model, each.explainer, each.label): each.mean_rank for each in entries}
     pairs = zip(columns.get("model", [models[0]] * len(table)), columns["explainer"], columns["metric"], strict=True)

@@ -152,7 +152,7 @@ def test_their_rows_are_not_among_those_of_the_metrics(tmp_path: Path) -> None:
     samples, source = a_grid().data["x"], a_grid().models["m"]
     predicted = source.model(samples, "cpu").logits(samples.inputs).argmax(1)
     assert accuracy.value == float((predicted == torch.tensor([0, 1, 2, 0, 1])).double().mean())
-    assert (accuracy.samples, accuracy.chance) == (5, 1 / 3)
+    assert (accuracy.samples, accuracy.chance) == (5, 1 / 4)
 
 
 def test_the_estimate_counts_them(tmp_path: Path) -> None:

@@ -275,7 +275,7 @@ def _pair(classes: Tensor, same: bool = False) -> tuple[Tensor, Tensor]:
 
 def _cut(pairs: Tensor, maps: Tensor) -> list[slice]:
     """Slices of the pairs whose maps may be held at once."""
-    size = max(1, _ELEMENTS // max(1, maps[0].numel()))
+    size = max(1, _ELEMENTS // max(1, maps.shape[1:].numel()))  # there may be no map
     return [slice(start, start + size) for start in range(0, len(pairs), size)]
 
 
