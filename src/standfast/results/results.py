@@ -277,7 +277,12 @@ class Results:
             self._list_texts(data, "features"),
             [words for words in self._list_texts(data, "tokens") if not isinstance(words, str)],
             self.explainers.controls,
+            self.list_classes(data),
         )
+
+    def list_classes(self, data: str) -> list[str]:
+        """The names of the classes of a data set; empty where they are not known."""
+        return [str(name) for name in self._list_texts(data, "classes")]
 
     def _find_bounds(self, data: str) -> tuple[float, float]:
         """The range of the inputs, over all features."""

@@ -57,7 +57,8 @@ def describe_maps(view: MetricResults, axes: int) -> str:
 
 def make_axis(spec: ValueSpec, *rules: float) -> Axis:
     """The axis of the values of a metric, with dotted lines at `rules`."""
-    return Axis(spec.axis, spec.direction, spec.good, spec.censored_side, rules=rules)
+    probability = spec.log_probability
+    return Axis(spec.axis, spec.direction, spec.good, spec.censored_side, rules=rules, probability=probability)
 
 
 def draw_figures(metric: ConfiguredMetric, found: MetricResults) -> list[Any]:
@@ -129,7 +130,7 @@ def draw_example(
             "changed": describe_transformation(view.options),
             "moved": describe_reach(view.options, "number of the embedding" if view.tokens else "feature"),
             "parameters": describe_parameters(row, view.options, np.shape(arrays["origins"])),
-            "target": row.get("targets"),
+            "target": view.name_classes(row).get("targets"),
             "what": what,
             "value": format_number(row[spec.column], spec.decimals),
             "same": same,

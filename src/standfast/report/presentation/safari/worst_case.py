@@ -293,14 +293,16 @@ def _row(view: MetricResults, explainer: str, sample: int, row: dict[str, Any], 
         pictures = (*(picture for picture in pictures if not picture.change), *back)
     before, after, found = row.get("targets"), row.get("predicted"), bool(row.get("found"))
     size = describe_parameters(row, view.options, origin.shape)
-    values = {name: float(row[name]) for name in ("class_kept", "plausibility") if row.get(name) is not None}
+    kept = count_kept_class(pl.DataFrame([row])) if "class_kept" in row else []
     parts = [
         Detail("similarity", float(row["similarity"]), decimals=3).text,
         f"class {before} → {after}",
         Detail("margin", float(row["margin"])).text,
         size or Detail("change up to", largest, decimals=3).text,
-        *(Detail(name.replace("_", " "), value).text for name, value in values.items() if np.isfinite(value)),
+        *(detail.text for detail in kept),
     ]
+    plausible = row.get("plausibility")
+    parts += [Detail("plausibility", plausible).text] if plausible is not None and np.isfinite(plausible) else []
     parts += ["constant map, so the correlation is 0 by definition"] if np.ptp(arrays["maps"]) == 0 else []
     parts += [] if found else ["not found: no input met the constraint, this one is nearest to it"]
     parts += ["misinterpreted"] if found and row.get("misinterpreted") else []
