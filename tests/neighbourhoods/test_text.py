@@ -145,7 +145,7 @@ def test_in_a_composition_and_in_a_study_file(text: EmbeddedText) -> None:
     found = region.perturb(torch.tensor([[0.9, 0.9, 0.9, 0.1]]), torch.tensor([0]))
     assert read_tokens(text, found).tolist() == [[6, 5]]
     assert make_swaps(text) == make_swaps(text)
-    assert "probability 0.3" in make_swaps(text).describe()
+    assert "probability of 30%" in make_swaps(text).describe()
     stored = neighbourhood_from(
         {"token_swaps": {"embedding": {"path": "words.npy"}, "table": {1: [2, 3]}, "rate": 0.2}}
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -153,6 +153,7 @@ class Picture:
         change: True for the change of an input, which is drawn like a map and is none.
         moved_back: True for the map of an input whose positions were moved, at the positions of the first input of the
             row. NaN where not both inputs see a position; these are hatched.
+        swapped: of a changed text, the new words by position.
     """
 
     title: str
@@ -163,6 +164,7 @@ class Picture:
     colours: tuple[str, ...] = ()
     change: bool = False
     moved_back: bool = False
+    swapped: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

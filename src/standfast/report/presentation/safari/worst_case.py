@@ -20,12 +20,14 @@ from standfast.report.presentation.drawing import (
     draw_distribution,
     draw_example,
     make_row,
+    read_swaps,
     show_moved_back,
 )
 from standfast.report.presentation.kept_class import count_kept_class
 from standfast.report.presentation.safari.terms import describe_event, find_threshold, name_similarity
 from standfast.report.wording import describe_parameters
 from standfast.report.words import Options, words_of
+from standfast.results.formatting import format_count
 from standfast.results.presentation import (
     Contradiction,
     Detail,
@@ -280,19 +282,20 @@ def _row(view: MetricResults, explainer: str, sample: int, row: dict[str, Any], 
     origin, worst = np.asarray(arrays["origins"], dtype=float), np.asarray(arrays["inputs"], dtype=float)
     difference = worst - origin
     largest = float(np.abs(difference).max()) if difference.size else 0.0
-    who = f"{explainer}, sample {sample}"
+    who, new = f"{explainer}, sample {sample}", read_swaps(row)
     pictures: tuple[Picture, ...] = (
         Picture("input", origin, f"Input, sample {sample}"),
         Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
-        Picture("worst input", worst, f"Worst input found: {who}"),
-        Picture("change", difference, f"Change of the input, scaled: {who}", signed=True, change=True),
-        Picture("its map now", arrays["maps"], f"Explanation of the worst input: {who}", signed=True),
+        Picture("worst input", worst, f"Worst input found: {who}", swapped=new),
+        Picture("change", difference, f"Change of the input, scaled: {who}", True, change=True, swapped=new),
+        Picture("its map now", arrays["maps"], f"Explanation of the worst input: {who}", True, swapped=new),
     )
     back = show_moved_back(arrays, who)
     if back:  # the difference of two inputs whose positions differ says little
         pictures = (*(picture for picture in pictures if not picture.change), *back)
     before, after, found = row.get("targets"), row.get("predicted"), bool(row.get("found"))
     size = describe_parameters(row, view.options, origin.shape)
+    size = f"{format_count(len(new), 'word')} swapped" if "swapped_words" in row else size
     kept = count_kept_class(pl.DataFrame([row])) if "class_kept" in row else []
     parts = [
         Detail("similarity", float(row["similarity"]), decimals=3).text,
