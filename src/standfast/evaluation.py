@@ -240,7 +240,8 @@ def _make_grid(
     samples = Samples(x.cpu(), checked, (lower.cpu(), upper.cpu()))
     if data is not None:
         extras = {name: values.cpu() for name, values in {"labels": data.labels, **data.extras}.items()}
-        samples = replace(samples, extras=extras, features=data.features, tokens=data.tokens)
+        about = {"classes": list(data.classes)}
+        samples = replace(samples, extras=extras, features=data.features, tokens=data.tokens, about=about)
     if neighbourhood is not None:
         several = neighbourhood if isinstance(neighbourhood, list | tuple) else [neighbourhood]
         check(len(several) > 0, "neighbourhood", "a neighbourhood, or a list of at least one", "an empty list")

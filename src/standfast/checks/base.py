@@ -33,7 +33,7 @@ from standfast.checks.values import SampleValues, read_values
 from standfast.errors import ArgumentError, UnknownNameError
 from standfast.report.sentences import describe_failures, say
 from standfast.results import Results
-from standfast.results.formatting import shorten_error
+from standfast.results.formatting import format_probability, shorten_error
 from standfast.statistics.decisions import (
     Estimate,
     Outcome,
@@ -247,8 +247,17 @@ class _Case:
         requested = {"requested": self.entry.confidence, **others}
         same = [label for label in self.results.metrics.values() if self.entry.metric in (None, label.metric)]
         several = self.entry.metric is None or (self.entry.metric != self.label and len(same) > 1)
-        words = self.entry.describe(self.label if several else None)
+        asked = self.entry.kind in ("at_most_ln", "at_most_one_in")
+        limit = format_probability(self.entry.limit) if asked else None
+        words = self.entry.describe(self.label if several else None, limit)
+        requested["probability"] = self._is_probability
         return Decision(words, *names, outcome, what, estimate, **requested)
+
+    @property
+    def _is_probability(self) -> bool:
+        """Whether a limit on values is one of logarithms of probabilities; differences are none."""
+        spec = self.results.metrics[self.label].spec
+        return spec.log_probability and self.entry.better_than is None and self.entry.no_worse_than is None
 
     def _decide_values(
         self, values: SampleValues, limit: float, better: Better, axis: str, baseline: int | None = None
@@ -260,7 +269,7 @@ class _Case:
             estimate = estimate_mean(values.low[exact], self.level)
             outcome = estimate.decide(limit, better) if exact.all() else "undecided"
             needed = foresee_mean(estimate_mean(values.low[exact], self.next_level), limit) if exact.all() else None
-            what, target = f"mean of {axis}", limit
+            what, target = f"{'geometric ' * self._is_probability}mean of {axis}", limit
             unknown, side = int((~exact).sum()), better
         else:
             met, unmet, unknown = count_met(values.low, values.high, limit, better)

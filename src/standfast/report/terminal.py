@@ -7,18 +7,9 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from standfast.report.sentences import describe_failures, describe_misfits, say
 from standfast.report.words import collect_facts, make_environment, words_of
-from standfast.results.formatting import (
-    SIGNS,
-    describe_probability,
-    format_count,
-    format_estimate,
-    format_interval,
-    to_ascii,
-)
+from standfast.results.formatting import format_count, format_estimate, format_interval, to_ascii
 from standfast.results.results import Results
 from standfast.results.summary import MetricSummary, Summary, SummaryRow
 from standfast.results.tables import count_explainers
@@ -107,8 +98,6 @@ def _write_cell(row: SummaryRow | None, samples: int) -> str:
     if estimate is None:
         return "failed" if row.error is not None else "-"
     text = format_estimate(estimate, decimals)
-    if row.spec.log_probability and np.isfinite(estimate.value):
-        text += f" ({describe_probability(estimate.value, SIGNS[estimate.bound])})"
     interval = format_interval(estimate, decimals)
     text += f" {interval}" if interval else ""
     text += f" n={estimate.count}" if estimate.count < samples else ""

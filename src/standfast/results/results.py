@@ -285,7 +285,12 @@ class Results:
             [words for words in self._list_texts(data, "tokens") if not isinstance(words, str)],
             self.explainers.controls,
             self._list_unfit(data, model),
+            self.list_classes(data),
         )
+
+    def list_classes(self, data: str) -> list[str]:
+        """The names of the classes of a data set; empty where they are not known."""
+        return [str(name) for name in self._list_texts(data, "classes")]
 
     def _find_bounds(self, data: str) -> tuple[float, float]:
         """The range of the inputs, over all features."""
@@ -439,8 +444,7 @@ class Results:
         """
         pairs = self._choose_pairs(data, model)
         check(len(pairs) == 1, "results", "those of a data set and a model", "none")
-        classes = (self.manifest.get("data") or {}).get(pairs[0][0], {}).get("classes") or ()
-        return reach_verdict(self.summary, *pairs[0], [str(name) for name in classes])
+        return reach_verdict(self.summary, *pairs[0], self.list_classes(pairs[0][0]))
 
     def _choose_pairs(self, data: str | None, model: str | None) -> list[tuple[str, str]]:
         """The pair of data and model that is asked for; none where there are no results."""
