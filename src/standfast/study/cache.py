@@ -24,7 +24,6 @@ from typing import IO
 
 import pooch
 
-import standfast
 from standfast.errors import read_variable, warn_user
 from standfast.study.lease import RunningError
 from standfast.study.plan import Plan
@@ -113,7 +112,7 @@ def run_kept(plan: Plan, run: Callable[[Store], RunSummary]) -> tuple[Store, Run
 
 def _version() -> list[object]:
     """The version of the package, and when its code was changed last, as in a checkout; jobs know only the first."""
-    files = Path(standfast.__file__).parent.rglob("*.py")
+    files = Path(__file__).parents[1].rglob("*.py")
     return [version("standfast"), max(file.stat().st_mtime_ns for file in files)]
 
 

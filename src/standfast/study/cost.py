@@ -202,7 +202,7 @@ class _Setting:
                 self.model.row_budget(self.inputs[:1], 1, kind, 1 << 20)
 
     def try_jobs(self, jobs: Sequence[Job], seconds: float) -> tuple[Line, bool]:
-        """What these jobs of one metric and explainer cost, by trials with the samples of the first, and if one ended."""
+        """What jobs of one metric and explainer cost, by trials with the samples of the first, and if one ended."""
         first = jobs[0]
         rows = slice(first.start, first.stop)
         inputs, targets = self.inputs[rows], None if self.targets is None else self.targets[rows]
@@ -482,4 +482,4 @@ def describe_duration(seconds: float) -> str:
         return f"{max(seconds, 1):.0f} s"
     if seconds < 100 * 60:
         return f"{seconds / 60:.0f} minutes"
-    return f"{seconds / 3600:.2g} hours" if seconds < 48 * 3600 else f"{seconds / 86400:.2g} days"
+    return f"{seconds / 3600:.1f} hours" if seconds < 48 * 3600 else f"{seconds / 86400:,.1f} days"
