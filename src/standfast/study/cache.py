@@ -14,7 +14,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -164,7 +164,9 @@ def _lock(file: IO[bytes], alone: bool = False) -> None:
 def list_entries(root: Path) -> list[Entry]:
     """All results in the folder, those that were used last at the end."""
     found = []
-    for path in _folders(root):
+    for path in root.iterdir() if root.is_dir() else ():
+        if not path.is_dir() or path.is_symlink():
+            continue
         size, used = 0, 0.0
         for file in path.rglob("*"):
             with contextlib.suppress(FileNotFoundError):  # deleted by another process
@@ -173,12 +175,6 @@ def list_entries(root: Path) -> list[Entry]:
                 used = max(used, about.st_mtime)
         found.append(Entry(path, size, used))
     return sorted(found, key=lambda entry: entry.used)
-
-
-def _folders(root: Path) -> Iterator[Path]:
-    for path in root.iterdir() if root.is_dir() else ():
-        if path.is_dir() and not path.is_symlink():
-            yield path
 
 
 def _sweep(root: Path) -> None:
