@@ -113,6 +113,13 @@ class Format(enum.StrEnum):
     parquet = "parquet"
 
 
+class Do(enum.StrEnum):
+    """What `standfast cache` does."""
+
+    show = "show"
+    clear = "clear"
+
+
 class What(enum.StrEnum):
     """The rows that `standfast export` writes."""
 
@@ -583,6 +590,31 @@ def export(
         typer.echo(text, nl=False)
     else:
         typer.echo(f"{format.value}: {out}")
+
+
+@app.command(epilog="Example: standfast cache clear")
+def cache(
+    do: Annotated[Do, typer.Argument(help="show, or clear to delete all results that no process uses.")] = Do.show,
+) -> None:
+    """Show where the results of `evaluate` without a folder are kept, and how large they are; or delete them.
+
+    They have inputs, maps and values. Nothing else is deleted: no data sets, and no results in folders of your own.
+    """
+    from standfast.cli.dry_runs import format_size
+    from standfast.study.cache import delete_entry, list_entries, results_folder
+
+    folder = results_folder()
+    if folder is None:
+        typer.echo("nothing is kept, because STANDFAST_CACHE is off")
+        return
+    entries = list_entries(folder)
+    if do is Do.clear:
+        deleted = [entry for entry in entries if delete_entry(entry.path)]
+        size = format_size(sum(entry.size for entry in deleted))
+        used = len(entries) - len(deleted)
+        typer.echo(f"deleted: {len(deleted)} evaluations, {size}" + f"; {used} in use were kept" * (used > 0))
+    else:
+        typer.echo(f"{folder}: {len(entries)} evaluations, {format_size(sum(entry.size for entry in entries))}")
 
 
 @app.command("list", epilog="Example: standfast list metrics. In a script: standfast list metrics --names")

@@ -221,7 +221,7 @@ class AttributionAttack(Metric):
         **dict.fromkeys(("k", "curve_k", "curve_w"), NO_EFFECT),  # for the report's figures
         **dict.fromkeys(("steps", "step", "restarts", "beta", "protocol"), PartOf("attack", unless=BLIND)),
     }
-    presets: ClassVar[Presets] = {"quick": {"steps": 20, "restarts": 1}}
+    presets: ClassVar[Presets] = {"quick": {"steps": 10, "restarts": 1}}
 
     neighbourhood: Neighbourhood
     attack: str | AttributionObjective = "top_k"

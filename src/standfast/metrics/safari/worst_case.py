@@ -183,7 +183,7 @@ class WorstCase(Metric):
         "keep_population": NO_EFFECT,
     }
     presets: ClassVar[Presets] = {
-        "quick": {"budget": 500},
+        "quick": {"budget": 100},
         "paper": {"search": "genetic", "budget": 500_002},  # a population of 1000, 500 generations
     }
     #: evaluations of the budget that the search never has: the clean input and the final check

@@ -97,7 +97,7 @@ class DataSensitivityConsistency(SensitivityConsistency):
 
     name: ClassVar[str] = "data_sensitivity_consistency"
     presets: ClassVar[Presets] = {
-        "quick": {"masks": 500, "permutations": 199, "resamples": 200},
+        "quick": {"masks": 60, "permutations": 199, "resamples": 200},
         "paper": {"estimator": "paper"},
     }
 
