@@ -32,7 +32,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def evaluate(count: int = 6, seed: int = 0) -> Results:
     model = standfast.Model(small_net(SHAPES["flat"]), (0.0, 1.0), device="cpu", batch_size=64)
     inputs = torch.rand(count, *SHAPES["flat"], generator=torch.Generator().manual_seed(3))
-    return standfast.evaluate(model, "saliency", inputs, "aopc:preset=quick", controls=False, seed=seed, progress=False)
+    options = {"controls": False, "sanity": False, "progress": False}
+    return standfast.evaluate(model, "saliency", inputs, "aopc:preset=quick", seed=seed, **options)
 
 
 def jobs(found: Results) -> tuple[int, int]:
