@@ -142,6 +142,7 @@ def estimate_plan(
         samples, source = grid.data[data], grid.models[model_name]
         model = source.model(samples, grid.device)
         inputs, targets = inputs_for(model, samples)
+        model = model.with_reference(inputs)
         _calibrate(model, inputs)
         for key, jobs in groups.items():
             if key[:2] != (data, model_name):

@@ -35,6 +35,7 @@ from standfast.errors import ArgumentError, check, check_integer
 from standfast.explainers import Explainer
 from standfast.explainers.base import Baseline, check_baseline, resolve_baseline
 from standfast.metrics.base import Direction, Metric, PartOf, Presets, Role, metrics, of_samples
+from standfast.metrics.coarse_to_fine.replacement import make_sample_fields
 from standfast.metrics.faithfulness.regions import cut_regions, sum_over_regions
 from standfast.metrics.positions import Order, rank_with_random_ties
 from standfast.metrics.probe import Probe
@@ -94,8 +95,10 @@ class AOPC(Metric):
         steps: how many regions to replace, L; all of them if there are fewer.
         samples: how many random draws of the values; a constant needs only one.
         order: the most relevant regions first, `"top"` (MoRF), or the least relevant first, `"bottom"` (LeRF).
-        replacement: `"uniform"` values within the model's bounds, or a `"constant"`, the baseline.
-        baseline: the constant: one number, or one for each channel; within the bounds.
+        replacement: `"uniform"` values within the model's bounds, or a `"constant"`, the baseline. For a table, uniform
+            values are those of a row of the model's reference, if it has one, each row as likely as the others.
+        baseline: the constant: one number, or one for each channel; within the bounds. By default 0, and for tables the
+            median of the model's reference.
         absolute: score regions by the absolute map; the paper uses signed maps.
         score: of the explained class: its `"probability"` or its `"logit"`.
         segments: regions that are not cells: a method, about how many, or a tensor of labels; see
@@ -138,7 +141,7 @@ class AOPC(Metric):
     samples: int = 5
     order: Order = "top"
     replacement: Literal["uniform", "constant"] = "uniform"
-    baseline: Baseline = 0.0
+    baseline: Baseline | None = None
     absolute: bool = False
     score: Output = "probability"
     segments: Method | int | Tensor | None = None
@@ -195,9 +198,11 @@ class AOPC(Metric):
         generator: torch.Generator | None,
     ) -> AOPCResult:
         """Score the regions, replace them step by step, and average the fall of the class's score."""
-        constant = None
+        constant, drawn = None, None
         if self.replacement == "constant":
             constant = resolve_baseline(model, inputs, self.baseline).expand(1, *inputs.shape[1:])
+        elif model.reference_for(inputs) is not None:
+            drawn = make_sample_fields(model, inputs, None)
         else:
             finite = all(bool(torch.isfinite(bound).all()) for bound in model.bounds)
             check(finite, "replacement", "'constant', as the model's bounds are infinite", "'uniform'")
@@ -214,7 +219,10 @@ class AOPC(Metric):
         keys_of_draws = make_draw_keys(keys, self._draws)
 
         def make_values(rows: Tensor, draws: Tensor) -> Tensor:
-            return constant if constant is not None else draw_uniform(keys_of_draws[rows, draws], inputs, *bounds)
+            if constant is not None:
+                return constant
+            keys = keys_of_draws[rows, draws]
+            return draw_uniform(keys, inputs, *bounds) if drawn is None else drawn(inputs, keys)
 
         bounds = model.bounds
         curves = PerturbationCurves(
