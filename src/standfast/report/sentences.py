@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from standfast.report.wording import describe_reach, describe_transformation
 from standfast.report.words import make_environment
 from standfast.results.failures import group_misfits
-from standfast.results.summary import Summary
+from standfast.results.summary import MetricSummary, Summary
 
 
 @cache
@@ -24,6 +25,14 @@ def say(macro: str, *values: Any) -> str:
     '2 samples have a value for both explainers; a test at 5% needs at least 6.'
     """
     return "".join(str(getattr(_read_macros(), macro)(*values)).splitlines()).strip()
+
+
+def describe_decision(found: MetricSummary) -> str:
+    """What the tests say about the explainers by one metric, or why they cannot, in a sentence."""
+    if found.decision.reason != "unchanged":
+        return say("decision", found.decision)
+    options, reach = found.metric.options, describe_reach(found.metric.options)
+    return say("unchanged", describe_transformation(options) or f"moved {reach}".strip() * bool(reach))
 
 
 def describe_failures(summary: Summary) -> list[str]:
