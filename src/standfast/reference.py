@@ -38,8 +38,8 @@ def make_reference(rows: Tensor) -> Reference:
 
     >>> import torch
     >>> found = make_reference(torch.tensor([[1.0, 0.0], [2.0, 0.0], [4.0, 1.0]]))
-    >>> found.median.tolist(), found.rows.shape
-    ([2.0, 0.0], (3, 2))
+    >>> found.median.tolist(), len(found.rows)
+    ([2.0, 0.0], 3)
     """
     known = rows.detach().cpu()
     chosen = known[content_keys(known, seed=0).argsort(stable=True)[:MOST_ROWS]]

@@ -160,7 +160,7 @@ def make_constant_fields(model: Model, inputs: Tensor, baseline: Baseline | None
     return lambda x, keys: value.expand(1, *x.shape[1:])
 
 
-def make_sample_fields(model: Model, inputs: Tensor, background: Background | None) -> Fields:
+def make_sample_fields(model: Model, inputs: Tensor, background: Background) -> Fields:
     """Fields that are reference inputs: one whole reference for each key, so that its entries stay together."""
     references = resolve_background(model, inputs, background)
 

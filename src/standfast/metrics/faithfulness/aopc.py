@@ -35,7 +35,6 @@ from standfast.errors import ArgumentError, check, check_integer
 from standfast.explainers import Explainer
 from standfast.explainers.base import Baseline, check_baseline, resolve_baseline
 from standfast.metrics.base import Direction, Metric, PartOf, Presets, Role, metrics, of_samples
-from standfast.metrics.coarse_to_fine.replacement import make_sample_fields
 from standfast.metrics.faithfulness.regions import cut_regions, sum_over_regions
 from standfast.metrics.positions import Order, rank_with_random_ties
 from standfast.metrics.probe import Probe
@@ -198,12 +197,10 @@ class AOPC(Metric):
         generator: torch.Generator | None,
     ) -> AOPCResult:
         """Score the regions, replace them step by step, and average the fall of the class's score."""
-        constant, drawn = None, None
+        constant, reference = None, model.reference_for(inputs)
         if self.replacement == "constant":
             constant = resolve_baseline(model, inputs, self.baseline).expand(1, *inputs.shape[1:])
-        elif model.reference_for(inputs) is not None:
-            drawn = make_sample_fields(model, inputs, None)
-        else:
+        elif reference is None:
             finite = all(bool(torch.isfinite(bound).all()) for bound in model.bounds)
             check(finite, "replacement", "'constant', as the model's bounds are infinite", "'uniform'")
         assert not isinstance(self.segments, Tensor)  # since `__post_init__`
@@ -222,7 +219,10 @@ class AOPC(Metric):
             if constant is not None:
                 return constant
             keys = keys_of_draws[rows, draws]
-            return draw_uniform(keys, inputs, *bounds) if drawn is None else drawn(inputs, keys)
+            if reference is None:
+                return draw_uniform(keys, inputs, *bounds)
+            number = hashed_uniform(keys, 1)[:, 0].double() * len(reference.rows)
+            return reference.rows.to(inputs).index_select(0, number.long())
 
         bounds = model.bounds
         curves = PerturbationCurves(
