@@ -141,7 +141,7 @@ def evaluate(
     >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> def brightness(module, inputs, targets):
     ...     return inputs
-    >>> metrics = ["worst_case:budget=20", standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=5)]
+    >>> metrics = ["worst_case:budget=20", standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), 5, normalise=True)]
     >>> found = standfast.evaluate(model, ["saliency", brightness], digits, metrics, progress=False)
     >>> found.frame().shape[0], found.failures
     (8, [])

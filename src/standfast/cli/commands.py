@@ -762,7 +762,14 @@ def init(
         return new_study.read_source(text, "--data", folder)
 
     def find_setting() -> new_study.Setting:
+        before = ask.answers.get("--model")
         of_model = ask.what("--model", model, "Model (a name, a file, or module:function)", read_model, "lenet5-mnist")
+        if ask.answers.get("--model") != before:
+            ask.answers.pop("--weights", None)
+        if of_model.lacks_weights:
+            question = "File of weights for the module, or none if the function has loaded them"
+            file = ask.what("--weights", None, question, new_study.read_weights, "none", required=False)
+            of_model = of_model.with_weights(file, folder) if file else of_model
         own = "digits" if of_model.entry.get("name") in KINDS["models"].load() else None  # they fit no other model
         before = ask.answers.get("--data")
         of_data = ask.what("--data", data, "Data (a name, a file, a folder, or module:function)", read_data, own)
@@ -792,6 +799,11 @@ def init(
     typer.echo(
         f"{setting.model.label} takes the inputs of {setting.data.label} ({shape}) and returns {setting.classes} logits"
     )
+    accuracy, untrained = setting.describe_accuracy()
+    if accuracy:
+        typer.echo(accuracy)
+    if untrained:
+        typer.echo(f"warning: {untrained}", err=True)
     if setting.bounds_assumed:
         typer.echo("valid values of an input: [0, 1] is assumed; if that is wrong, give --bounds LOWEST,HIGHEST")
     if uneven := setting.uneven_columns:
@@ -805,13 +817,15 @@ def init(
         return new_study.read_names(text, "--explainers")
 
     def read_metrics(text: str) -> tuple[str, ...]:
-        return new_study.read_names(text, "--metrics")
+        return new_study.normalise_maps(new_study.read_names(text, "--metrics"))
 
     def write() -> tuple[str, dict[str, str]]:
         names = ",".join(setting.default_explainers())
         chosen = ask.what("--explainers", explainers, "Explainers", read_explainers, names, required=False)
+        usual = chosen == setting.default_explainers()
         names = ",".join(setting.default_metrics())
         measured = ask.what("--metrics", metrics, "Metrics", read_metrics, names, required=False)
+        chosen += setting.controls_for(measured) if usual else ()
         size = min(new_study.SAMPLES, len(setting.samples)) if samples is None else samples
         distance = ask.what(
             "--radius",

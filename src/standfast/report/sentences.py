@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from standfast.report.wording import describe_reach, describe_transformation
 from standfast.report.words import make_environment
 from standfast.results.failures import group_misfits
-from standfast.results.summary import Summary
+from standfast.results.summary import MetricSummary, Summary
 from standfast.results.verdict import Verdict
 
 
@@ -32,6 +33,14 @@ def describe_verdict(found: Verdict) -> str:
     parts = [say("accuracy", found.accuracy)] if found.accuracy is not None and found.accuracy.near_chance else []
     parts += [say(f"verdict_{part}", found) for part in ("answer", "next", "empty")]
     return " ".join(filter(None, parts))
+
+
+def describe_decision(found: MetricSummary) -> str:
+    """What the tests say about the explainers by one metric, or why they cannot, in a sentence."""
+    if found.decision.reason != "unchanged":
+        return say("decision", found.decision)
+    options, reach = found.metric.options, describe_reach(found.metric.options)
+    return say("unchanged", describe_transformation(options) or f"moved {reach}".strip() * bool(reach))
 
 
 def describe_failures(summary: Summary) -> list[str]:

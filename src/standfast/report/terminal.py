@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from standfast.report.sentences import describe_failures, describe_misfits, say
+from standfast.report.sentences import describe_decision, describe_failures, describe_misfits, say
 from standfast.report.words import collect_facts, make_environment, words_of
 from standfast.results.formatting import format_count, format_estimate, format_interval, to_ascii
 from standfast.results.results import Results
@@ -159,10 +159,10 @@ def _list_notes(results: Results, metrics: Sequence[MetricSummary]) -> list[str]
         notes += [f"{each.label}: {' '.join(said)}"] if said else []
     reasons: dict[str, list[str]] = {}
     for each in metrics:
-        if each.decision.reason in ("no result", "unranked"):
+        if each.decision.reason == "no result":
             continue
         if each.decision.state in ("open", "unable"):
-            reasons.setdefault(say("decision", each.decision), []).append(each.label)
+            reasons.setdefault(describe_decision(each), []).append(each.label)
         shown = results.metric_results(each.data, each.model, each.label)
         warning = words_of(each.metric.presentation).caution(collect_facts(each, shown))
         notes += [f"{each.label}: {warning}"] if warning else []

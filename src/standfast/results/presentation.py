@@ -21,6 +21,8 @@ from standfast.tensors import Array
 
 #: how many files of arrays are read at once: on remote storage each takes a round trip
 _READERS = 8
+#: a similarity that is this near to that of equal maps says that the map did not change
+_UNCHANGED = 1e-3
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class ValueSpec:
         good: what an explainer with a better value is, in a word or two, such as `"more robust"`.
         column: the column of the frame with the value.
         empty: which evaluated samples have no value that counts, to follow "3 samples".
+        same: where values compare two maps, the value of two equal ones; else None.
     """
 
     title: str
@@ -53,6 +56,7 @@ class ValueSpec:
     good: str = "better"
     column: str = "value"
     empty: str = "without a number"
+    same: float | None = None
 
     @property
     def log_probability(self) -> bool:
@@ -71,6 +75,16 @@ class ValueSpec:
     def values(self, frame: pl.DataFrame) -> Array:
         """The values as float64, NaN where there is none."""
         return read_numbers(frame, self.column)
+
+    def find_unchanged(self, values: Array) -> Array:
+        """Which values are those of maps that did not change: similarities of at least 0.999, distances of 0.
+
+        >>> ValueSpec("similarity", "pearson", "higher", same=1.0).find_unchanged(np.array([0.9, 0.9995]))
+        array([False,  True])
+        """
+        if self.same is None:
+            return np.zeros(len(values), dtype=bool)
+        return np.asarray(values >= self.same - _UNCHANGED if self.same else values == 0)
 
     def bounds(self, frame: pl.DataFrame) -> Array:
         """Which values are only bounds, as booleans."""

@@ -44,6 +44,7 @@ Reason = Literal[
     "unfit",
     "few explainers",
     "few samples",
+    "unchanged",
     "tied",
     "no difference",
     "no best",
@@ -160,7 +161,8 @@ class Decision:
     Attributes:
         state: `"decided"`; `"open"`, if no difference is shown from the best; `"unable"`, if no test could show one; or
             `"none"`, where there is nothing to decide.
-        reason: why. `"all worse"` and `"some worse"` are decided, `"no difference"` and `"no best"` are open.
+        reason: why. `"unchanged"` says that no map of any explainer did. `"all worse"` and `"some worse"` are decided,
+            `"no difference"` and `"no best"` are open.
         explainers: how many were compared.
         samples: on how many samples, which have a value for all of them.
         needed: the fewest samples with which a test can decide, where there are fewer; or about how many would show the
@@ -295,6 +297,9 @@ def summarise_metric(
     tests = {test.explainer: test for test in control_tests}
     parts = {str(name): rows for (name,), rows in found.frame.partition_by("explainer", as_dict=True).items()}
     rows = []
+    explained = [*found.candidates, *found.unfit]
+    own = found.spec.select_valid(found.frame.filter(pl.col("explainer").is_in(explained)))
+    unchanged = len(own) > 0 and bool(found.spec.find_unchanged(found.spec.values(own)).all())
     for name in found.explainers:
         own, failed = parts.get(name, found.frame.clear()), errors.get(name, ())
         if not len(own) and not failed:
@@ -312,7 +317,7 @@ def summarise_metric(
                 found.spec,
                 statistic,
                 estimate(found.spec, own, statistic),
-                *_rank(name, comparison),
+                *_rank(name, None if unchanged else comparison),
                 name in found.controls,
                 tests.get(name),
                 count_rows(found.spec, own, len(failed)),
@@ -324,7 +329,7 @@ def summarise_metric(
         )
     rows = judge_rows(rows)
     samples = {_list_samples(found.spec.select_valid(own)) for own in parts.values()}
-    decision = decide(found, comparison)
+    decision = Decision("unable", "unchanged") if unchanged else decide(found, comparison)
     return MetricSummary(found.data, found.model, metric, tuple(rows), comparison, decision, len(samples) > 1)
 
 

@@ -190,7 +190,8 @@ class _Setting:
     def load(cls, grid: Grid, data: str, model_name: str) -> _Setting:
         samples = grid.data[data]
         model = grid.models[model_name].model(samples, grid.device)
-        return cls(grid, samples, model, *inputs_for(model, samples))
+        inputs, targets = inputs_for(model, samples)
+        return cls(grid, samples, model.with_reference(inputs), inputs, targets)
 
     def calibrate(self) -> None:
         """Find the batch sizes, so that no trial has to; a worker does it once for each model.

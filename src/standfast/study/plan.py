@@ -90,7 +90,9 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
         model.check_repeatable(inputs, in_batches=True)
         models.setdefault(model_name, _about_model(model, source.about, described[0]))
         answers = answers_fingerprint(model, inputs)
-        combination = digest([*described, answers] if answers else [*described])
+        reference = model.with_reference(inputs).reference
+        known = [] if reference is None else [tensor_digest(reference.rows), tensor_digest(reference.median)]
+        combination = digest([*described, *([answers] if answers else []), *known])
         here = {label: metric.for_data(samples.extras) for label, metric in measured.items()}
         parts: list[tuple[int, _Chunk, dict[str, Metric]]] = []
         if grid.sanity is not None:

@@ -53,6 +53,12 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     vars(presentations).pop("plugins", None)
 
 
+@pytest.mark.parametrize("name", ["max_sensitivity", "local_lipschitz"])
+def test_distances_rank_explainers_only_on_one_scale(name: str) -> None:
+    for normalise, direction in ((True, "lower"), (False, None)):
+        assert presentation_of(name).value_spec({"normalise": normalise}).direction == direction
+
+
 @pytest.mark.parametrize("name", metrics.names())
 def test_every_metric_has_a_presentation_whose_reading_is_of_its_results(name: str) -> None:
     metric = metrics[name].example()
@@ -60,7 +66,9 @@ def test_every_metric_has_a_presentation_whose_reading_is_of_its_results(name: s
     assert type(found) is not Presentation  # one of our own, in the room of its paper
     assert found.metric == name
     spec = found.value_spec(metric.options())
-    assert (spec.column, spec.direction) == ("value", metric.direction)
+    # distances of maps on different scales rank no explainers
+    unscaled = getattr(metric, "normalise", True) is False
+    assert (spec.column, spec.direction) == ("value", None if unscaled else metric.direction)
     assert spec.title
     assert spec.axis
 

@@ -195,3 +195,19 @@ def test_an_example_is_the_map_that_changed_most() -> None:
     assert [picture.title for picture in row.pictures] == ["input", "its map", "changed", "its map now"]
     np.testing.assert_array_equal(row.pictures[3].array, arrays["maps"][1])
     assert presentation_of("worst_case").example(view) is None  # nothing is stored
+
+
+@pytest.mark.parametrize(("similarity", "same", "changed"), [("pearson", 0.9995, 0.99), ("mse", 0.0, 1e-9)])
+def test_an_example_is_not_a_map_that_did_not_change(similarity: str, same: float, changed: float) -> None:
+    arrays = {name: np.ones((2, 1, 4, 4)) for name in ("origins", "inputs", "origin_maps", "maps")}
+    options = {**CHANGED, "similarity": similarity}
+    jobs = pl.DataFrame({"job": ["j"], "explainer": ["a"], "repeat": [0], "start": [0], "stop": [2]})
+
+    def find(values: Sequence[float]) -> Any:
+        view = make_view("worst_case", options, {"a": worst(values, 2)})
+        return presentation_of("worst_case").example(
+            MetricResults(**{**vars(view), "jobs": jobs, "load": lambda job: arrays})
+        )
+
+    assert find([same, same]) is None
+    assert find([same, changed]).sample == 1

@@ -83,7 +83,8 @@ class DataSensitivityConsistency(SensitivityConsistency):
         segments: `"auto"` (superpixels of images, windows of series, columns of flat features), `"slic"`, `"grid"`,
             `"windows"`, `"columns"`, about how many segments, or a tensor of labels; see `standfast.segments.segment`.
             Labels for each sample are in the order of the samples; a study cuts them into jobs with the samples.
-        baseline: what replaces a segment that is off: a number, or one for each channel; within the bounds.
+        baseline: what replaces a segment that is off: a number, or one for each channel; within the bounds. By default
+            0, and for tables the median of the model's reference.
 
     `masks`, `keep` and the other options are those of `SensitivityConsistency`.
 
@@ -102,7 +103,7 @@ class DataSensitivityConsistency(SensitivityConsistency):
     }
 
     segments: Method | int | Tensor = "auto"
-    baseline: Baseline = field(default=0.0, kw_only=True)
+    baseline: Baseline | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

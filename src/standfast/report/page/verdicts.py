@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from standfast.report.charts import GalleryRow, Picture
 from standfast.report.presentation.drawing import make_row
-from standfast.report.sentences import say
+from standfast.report.sentences import describe_decision, say
 from standfast.report.terminal import describe_leader
 from standfast.report.words import collect_facts, words_of
 from standfast.results import ConfiguredMetric, MetricResults, Results
@@ -60,9 +60,7 @@ def answer_question(results: Results, label: ConfiguredMetric, data: str, model:
     question = words.question(label.options)
     found = results.summary.find(data, model, label.name)
     assert found is not None
-    decision = DecisionText(
-        found.decision.state, say("decision_title", found.decision), say("decision", found.decision)
-    )
+    decision = DecisionText(found.decision.state, say("decision_title", found.decision), describe_decision(found))
     if found.decision.reason in ("no result", "no value"):
         return Answer(label.name, question, "", decision)
     view = results.metric_results(data, model, label.name)

@@ -104,22 +104,22 @@ def count_axes(rows: Sequence[GalleryRow]) -> int:
     return min((np.ndim(picture.array) for row in rows[:1] for picture in row.pictures), default=3)
 
 
-def draw_example(
-    presentation: Presentation, view: MetricResults, what: str, same: float | None = 1.0
-) -> GalleryRow | None:
+def draw_example(presentation: Presentation, view: MetricResults, what: str) -> GalleryRow | None:
     """The sample whose map changed most, of all explainers: input, its map, the perturbed input, its map now.
 
     Args:
         presentation: of the metric, whose template has the caption.
         view: of a metric that stores `origins`, `inputs`, `origin_maps` and `maps`.
         what: the value in a word, such as "correlation".
-        same: the value of two equal maps, for the caption.
+
+    None if no map changed.
     """
     spec = view.spec
     rows = spec.select_valid(view.frame)
     if not len(rows) or spec.direction is None:
         return None
     rows = rows.filter((pl.col("repeat") == rows["repeat"].min()) & pl.col("explainer").is_in(view.candidates))
+    rows = rows.filter(~pl.Series(spec.find_unchanged(spec.values(rows)), dtype=pl.Boolean))
     rows = rows.sort(spec.column, descending=spec.direction == "lower", maintain_order=True)
     names = ("origins", "origin_maps", "inputs", "maps")
     for row in rows.head(EXAMPLES).iter_rows(named=True):
@@ -144,7 +144,7 @@ def draw_example(
             "target": view.name_classes(row).get("targets"),
             "what": what,
             "value": format_number(row[spec.column], spec.decimals),
-            "same": same,
+            "same": spec.same,
             "moved_back": MOVED_BACK if ALIGNED[0] in arrays else "",
         }
         text = words_of(presentation).say("example", here)

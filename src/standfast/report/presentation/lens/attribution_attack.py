@@ -59,6 +59,7 @@ class AttributionAttackPresentation(Presentation):
             caution="A stronger attack may reach a worse value.",
             good="more robust",
             empty="for which no input of the same class was found",
+            same=1.0 if larger_is_closer({"similarity": first}) else 0.0,
         )
 
     def headline(self, results: MetricResults) -> list[RankedGroup] | None:
@@ -82,9 +83,7 @@ class AttributionAttackPresentation(Presentation):
 
     def example(self, results: MetricResults) -> GalleryRow | None:
         """The map that the attack changed most."""
-        first = name_similarity(results.options)
-        same = 1.0 if larger_is_closer({"similarity": first}) else 0.0
-        return draw_example(self, results, first, same)
+        return draw_example(self, results, name_similarity(results.options))
 
     def figures(self, results: MetricResults) -> list[Figure]:
         """The similarity over samples, all means, curves by window and k, and the pictures."""

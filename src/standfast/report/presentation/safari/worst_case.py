@@ -68,7 +68,8 @@ class WorstCasePresentation(Presentation):
                 title, axis, direction, 3, only=("found",), caution=caution, good="more robust", empty=empty
             )
         title, empty = "Least similar explanation found while the class is kept", "for which no input keeps the class"
-        return ValueSpec(title, axis, direction, 3, only=("found",), good="more robust", empty=empty)
+        same = 1.0 if larger_is_closer(options) else 0.0
+        return ValueSpec(title, axis, direction, 3, only=("found",), good="more robust", empty=empty, same=same)
 
     def headline(self, results: MetricResults) -> list[RankedGroup] | None:
         """On how many samples the search reached the event, of those that count."""
@@ -130,8 +131,7 @@ class WorstCasePresentation(Presentation):
         """The least similar map of an input that kept its class; for the other events nothing."""
         if view.options.get("event") != "changed_explanation":
             return None
-        same = 1.0 if larger_is_closer(view.options) else 0.0
-        return draw_example(self, view, name_similarity(view.options), same)
+        return draw_example(self, view, name_similarity(view.options))
 
     def figures(self, view: MetricResults) -> list[Chart | Gallery]:
         """The distribution, the search's convergence, and the pictures."""
