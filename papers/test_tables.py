@@ -43,8 +43,9 @@ def test_files_beside_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "a-small.yaml").write_text("samples: 2\nmodels: {m: {batch_size: 8}, n: null}\nexplainers: [lrp]\n")
     study = files.study_file("a.yaml")
     models = {"m": {"name": "lenet"}, "n": "other"}
-    assert study("full") == {"samples": 9, "models": models, "explainers": ["lrp", "lime"]}
-    assert study("small") == {"samples": 2, "models": {"m": {"name": "lenet", "batch_size": 8}}, "explainers": ["lrp"]}
+    assert study("full") == {"sanity": False, "samples": 9, "models": models, "explainers": ["lrp", "lime"]}
+    small = {"samples": 2, "models": {"m": {"name": "lenet", "batch_size": 8}}, "explainers": ["lrp"]}
+    assert study("small") == {"sanity": False, **small}
     (tmp_path / "a.csv").write_text('model,explainer,"ln P, mean",c\nVGG,lrp,-1.5,\nVGG,lime,about 2,7\n')
     numbers = {"ln P, mean": {"VGG, lrp": -1.5, "VGG, lime": "about 2"}, "c": {"VGG, lime": 7.0}}
     assert files.read_numbers("a.csv", keys=2) == numbers

@@ -192,7 +192,7 @@ def test_a_run_in_which_all_fails_warns_and_has_the_common_columns(
     def broken(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         raise ZeroDivisionError("no explanation today")
 
-    with pytest.warns(UserWarning, match="2 of 2 jobs failed:\n  broken failed for 1 of 1 metric: .*no expl"):
+    with pytest.warns(UserWarning, match="3 of 3 jobs failed:\n  broken failed for 1 of 1 metric: .*no expl"):
         found = standfast.evaluate(model, [broken], inputs, "aopc", progress=False, controls=False)
     assert {"value", "low", "high"} <= set(found.frame().columns)
 
@@ -208,7 +208,7 @@ def test_a_failure_is_recorded_and_the_rest_goes_on(
         return x * 2
 
     explainers = {"fragile": standfast.explainers.from_callable(fragile), "good": standfast.explainers.get("saliency")}
-    words = "2 of 4 jobs failed:\n  fragile failed for 1 of 1 metric: ZeroDivisionError: no explanation today\n"
+    words = "3 of 6 jobs failed:\n  fragile failed for 1 of 1 metric: ZeroDivisionError: no explanation today\n"
     with pytest.warns(UserWarning, match=words):
         found = standfast.evaluate(model, explainers, inputs, METRICS[1:2], progress=False, out=tmp_path)
     assert {f["explainer"] for f in found.failures} == {"fragile"}
@@ -373,7 +373,7 @@ def test_data_and_model_have_names_of_their_own(model: standfast.Model, inputs: 
 def test_what_failed_is_warned_of_once_with_the_reason(inputs: torch.Tensor, tmp_path: Path) -> None:
     flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
     model = standfast.Model(flat, (0.0, 1.0), device="cpu")
-    words = "3 of 6 jobs failed:\n  gradcam failed for 3 of 3 metrics: gradcam needs a convolution, and this Seq"
+    words = "4 of 8 jobs failed:\n  gradcam failed for 3 of 3 metrics: gradcam needs a convolution, and this Seq"
     with pytest.warns(UserWarning, match=words) as caught:
         found = standfast.evaluate(
             model, ["saliency", "gradcam"], inputs, METRICS, progress=False, samples_per_job=5, out=tmp_path

@@ -25,7 +25,7 @@ def test_from_results_to_a_verified_site(tmp_path: Path) -> None:
     digest = output.rpartition("digest: ")[2].strip()
     code, output = call("verify", file, "--jobs", 2, "--seed", 1)
     assert code == 0
-    assert "Verified: 2 of 12 jobs" in output
+    assert "Verified: 2 of 14 jobs" in output
     assert "(seed 1)" in output
     code, output = call("build", file.parent, "--out", tmp_path / "site", "--title", "Ours", "--verify", 1)
     assert code == 0

@@ -34,6 +34,7 @@ STUDY: dict[str, Any] = {
     "models": {"lenet": "lenet5-mnist"},
     "explainers": ["saliency", "input_x_gradient", "random"],
     "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.01}, "samples": 3}}],
+    "sanity": False,
 }
 METRIC = "max_sensitivity"
 

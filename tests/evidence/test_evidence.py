@@ -317,7 +317,8 @@ def test_another_model_is_found_and_arrays_are_added_if_they_are_wanted(tmp_path
     standfast.run_study(tmp_path / "study.yaml", tmp_path / "results", progress=False)
     make_pack(tmp_path / "results", tmp_path / "pack", arrays=True)
     again = load_results(tmp_path / "pack" / "results")
-    assert "origin_maps" in again.artefacts(again.jobs["job"][0])
+    (job,) = again.jobs.filter(label="worst_case", explainer="saliency", start=0)["job"]
+    assert "origin_maps" in again.artefacts(job)
     assert replay(tmp_path / "pack", tmp_path, jobs=1).fine
     (tmp_path / "own.py").write_text(MODEL.replace("seed(0)", "seed(1)"))
     del sys.modules["own"]  # modules are imported once

@@ -43,7 +43,7 @@ def test_a_row_has_the_median_with_its_binomial_interval(builder: Builder) -> No
     assert (row.estimate.low, row.estimate.high) == (ends.low, ends.high)
     assert (row.estimate.count, row.estimate.bound) == (30, None)
     assert (row.verdict, row.mean_rank, row.control_test) == (None, None, None)  # there is nothing to compare it with
-    assert (row.quality, row.certainty) == (None, None)
+    assert (row.sanity, row.quality, row.needed) == (None, None, None)
 
 
 def test_the_value_of_a_sample_is_the_median_over_its_repeats(builder: Builder) -> None:

@@ -136,7 +136,7 @@ def decide_checks(rows: pl.DataFrame) -> Sanity:
     Args:
         rows: of `SanityChecks`, one for each sample; none if they have not run.
     """
-    if not rows.width:
+    if not len(rows):
         return Sanity(tuple(Check(question, "untested") for question in QUESTIONS))
     fine = rows.filter(pl.col("status") == "ok")
     seen = rows.filter(pl.col("status") != "misclassified")
