@@ -276,7 +276,7 @@ def run(
     retries: Annotated[int | None, typer.Option(help="How often a job is tried again whose worker was lost.")] = None,
     html: Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")] = True,
 ) -> None:
-    """Run a study. Started again, it continues, and tries again what failed.
+    """Run a study, and print its table and verdict. Started again, it continues, and tries again what failed.
 
     Exit codes: 0 all jobs are done, 1 some failed, 2 the study file is wrong or a file cannot be written, 130
     interrupted.
@@ -308,6 +308,7 @@ def run(
     run = found.run
     assert run is not None
     typer.echo(f"{run.planned} jobs: {run.earlier} were done before, {run.done} now, {len(run.failed)} failed")
+    typer.echo(f"\n{found}\n")
     typer.echo(f"results: {target}")
     if html:
         local = target.removeprefix("file://")
@@ -531,6 +532,21 @@ def schema(
     else:
         write_atomically(out, text.encode())
         typer.echo(f"schema: {out}")
+
+
+@app.command(epilog="Example: standfast show results/study --verbose")
+def show(
+    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Also intervals, counts, and notes on tests, controls and checks.")
+    ] = False,
+) -> None:
+    """Print the table of stored results, and what to conclude from it."""
+    from standfast.report import load_results
+
+    opened = load_results(results)
+    typer.echo(opened.to_text(verbose))
+    _warn_of_gaps(opened)
 
 
 @app.command(epilog="Example: standfast report results/study --out report.html --figures figures")

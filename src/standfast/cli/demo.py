@@ -12,7 +12,6 @@ from standfast.explainers import get
 from standfast.metrics import AOPC, MaxSensitivity, Metric, MisinterpretationProbability, WorstCase
 from standfast.model import Model
 from standfast.neighbourhoods import LinfBall
-from standfast.report.terminal import format_text
 from standfast.results import Results
 from standfast.results.formatting import join_names
 
@@ -93,4 +92,4 @@ def describe_results(found: Results) -> str:
             who = join_names(best.explainers)
             lines.append(f"Stable is not faithful: replacing what the map of {who} puts first costs most probability.")
         lines.append("")
-    return "\n".join([*lines, format_text(found, hint=False)]).rstrip()
+    return "\n".join([*lines, found.to_text()])

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from standfast.report.words import make_environment
+from standfast.report.words import format_value, make_environment
 from standfast.results.failures import group_misfits
-from standfast.results.summary import Summary
+from standfast.results.presentation import RankedGroup, group_ranks
+from standfast.results.summary import MetricSummary, Summary
 from standfast.results.verdict import Verdict
 
 
@@ -32,6 +33,24 @@ def describe_verdict(found: Verdict) -> str:
     parts = [say("accuracy", found.accuracy)] if found.accuracy is not None and found.accuracy.near_chance else []
     parts += [say(f"verdict_{part}", found) for part in ("answer", "next", "empty")]
     return " ".join(filter(None, parts))
+
+
+def describe_leader(found: MetricSummary, counted: RankedGroup | None = None) -> str:
+    """A sentence where the tests put another explainer first than the medians, or the counts, do; else empty.
+
+    Ranks are within each sample, so both can be true at once.
+
+    Args:
+        found: the numbers of a metric.
+        counted: the explainers that its counts put first; by default its medians are looked at.
+    """
+    leaders = [row.explainer for row in found.rows if row.verdict == "best"]
+    rows = [row for row in found.rows if row.candidate and row.value is not None]
+    medians = [RankedGroup((row.explainer,), row.value or 0.0, format_value(row)) for row in rows]
+    first = counted or next(iter(group_ranks(medians, found.metric.spec.direction)), None)
+    if not leaders or first is None or set(first.names) & set(leaders):
+        return ""
+    return say("other_leader", "count" if counted else "median", first.names, first.text, leaders)
 
 
 def describe_failures(summary: Summary) -> list[str]:
