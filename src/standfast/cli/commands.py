@@ -544,9 +544,7 @@ def show(
     """Print the table of stored results, and what to conclude from it."""
     from standfast.report import load_results
 
-    opened = load_results(results)
-    typer.echo(opened.to_text(verbose))
-    _warn_of_gaps(opened)
+    typer.echo(load_results(results).to_text(verbose))
 
 
 @app.command(epilog="Example: standfast report results/study --out report.html --figures figures")

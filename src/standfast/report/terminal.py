@@ -9,10 +9,10 @@ from itertools import zip_longest
 
 from standfast.report.sentences import describe_failures, describe_leader, describe_misfits, describe_verdict, say
 from standfast.report.words import collect_facts, format_value, make_environment, words_of
-from standfast.results.formatting import format_count, format_coverage, format_interval, format_number, to_ascii
+from standfast.results.formatting import format_count, format_coverage, format_interval, to_ascii
 from standfast.results.quality import Quality
 from standfast.results.results import Results
-from standfast.results.sanity import MARGINS, Check
+from standfast.results.sanity import MARGINS
 from standfast.results.summary import MetricSummary, Star, SummaryRow
 from standfast.results.tables import count_explainers
 
@@ -84,14 +84,7 @@ def _make_matrices(results: Results) -> list[Matrix]:
     summary, found = results.summary, []
     for data, model in summary.pairs:
         samples = format_count(summary.samples.get(data, 0), "sample")
-        sanity = {}
-        for name in summary.explainers:
-            checks = summary.sanity.get((data, model, name))
-            if checks is not None and checks.reason is not None:
-                reason = checks.reason
-                sanity[name] = say("reason", reason.question, "failed") if reason.state == "failed" else "undecided"
-            elif checks is not None:
-                sanity[name] = "yes"
+        sanity = {at[2]: say("says", checks) for at, checks in summary.sanity.items() if at[:2] == (data, model)}
         found.append(
             Matrix(
                 f"{count_explainers(results.explainers)} of {model} on {samples} of {data}. Median over samples",
@@ -207,7 +200,7 @@ def _list_notes(results: Results, matrix: Matrix) -> list[str]:
     for name in matrix.sanity:
         for found in results.sanity[metrics[0].data, metrics[0].model, name].checks:
             if found.state not in ("passed", "exempt"):
-                notes.append(f"{name}, {found.state}: {_describe_check(found)}")
+                notes.append(say("check", name, found, MARGINS.get(found.question, (None, None))[1]))
     for each in metrics:
         leader = describe_leader(each)
         notes += [f"{each.label}: {leader}"] if leader else []
@@ -232,19 +225,6 @@ def _list_notes(results: Results, matrix: Matrix) -> list[str]:
         which = "any metric" if len(labels) == len(metrics) > 1 else ", ".join(labels)
         notes.append(f"No best for {which}: {reason}")
     return [*notes, *_list_counts(metrics)]
-
-
-def _describe_check(found: Check) -> str:
-    """What a check asks, with its number, interval and margin."""
-    text = say("reason", found.question, found.state)
-    if found.value is None:
-        return text
-    text += f": {format_number(found.value)}"
-    if found.low is not None and found.high is not None:
-        text += f" [{format_number(found.low)}, {format_number(found.high)}]"
-    if found.question in MARGINS:
-        text += f", margin {format_number(MARGINS[found.question][1])}"
-    return text
 
 
 def _list_counts(metrics: Sequence[MetricSummary]) -> list[str]:
