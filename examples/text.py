@@ -36,7 +36,7 @@ def make_typos(sentences: standfast.data.Dataset, rate: float = 0.2) -> standfas
     texts = {word for words in sentences.tokens for word in words}
     numbers = [number for number, word in enumerate(WORDS.words) if word in texts and len(word) > 3]
     table = {number: (*slips.get(number, ()), 1) for number in numbers}
-    return standfast.neighbourhoods.TokenSwaps(WORDS.vectors, table, rate=rate, padding=0)
+    return standfast.neighbourhoods.TokenSwaps(WORDS.vectors, table, rate=rate, padding=0, words=WORDS.words)
 
 
 def evaluate(model: standfast.Model, sentences: standfast.data.Dataset, budget: int = 60) -> standfast.Results:

@@ -21,7 +21,7 @@ def test_from_results_to_a_verified_site(tmp_path: Path) -> None:
     file = tmp_path / "all" / "study.json.gz"
     code, output = call("submit", run(tmp_path / "results"), "--out", file, "--by", "A. Person")
     assert code == 0
-    assert "(12 of 12 jobs)" in output
+    assert "(14 of 14 jobs)" in output
     digest = output.rpartition("digest: ")[2].strip()
     code, output = call("verify", file, "--jobs", 2, "--seed", 1)
     assert code == 0

@@ -105,10 +105,11 @@ def evaluate(
             defaults, `"paper"` for what the publications used. `"aopc:preset=quick"` is for one metric only. Configured
             metrics keep their options; there is a warning if no metric is given by name. Do not compare values of
             different presets.
-        controls: control explainers, which metrics that say something about the model (`Metric.controls`) evaluate
-            beside the others: names and so on, as for `explainers`. The report says which explainers do better than all
-            of them. True for `random`, `input_copy`, `edges` (but not of a table), and `randomised` of the first
-            explainer (`docs/controls.md`); each costs as much as an explainer. False for none.
+        controls: control explainers: names and so on, as for `explainers`. Metrics that say something about the model
+            (`Metric.controls`) evaluate them beside the others, and the report says which explainers do better than all
+            of them; of measures of stability the copy of the input is a reference. True for `random`, `input_copy`,
+            `edges` (but not of a table), and `randomised` of the first explainer (`docs/controls.md`); each costs as
+            much as an explainer. False for none.
         sanity: check whether each explainer depends on the input and the model (`docs/sanity.md`); one that does not
             cannot be best. It costs 6 explanations and 65 predictions for each of the first 100 samples.
         targets: classes `(N,)`, or None for the model's own predictions.
@@ -239,7 +240,8 @@ def _make_grid(
     samples = Samples(x.cpu(), checked, (lower.cpu(), upper.cpu()))
     if data is not None:
         extras = {name: values.cpu() for name, values in {"labels": data.labels, **data.extras}.items()}
-        samples = replace(samples, extras=extras, features=data.features, tokens=data.tokens)
+        about = {"classes": list(data.classes)}
+        samples = replace(samples, extras=extras, features=data.features, tokens=data.tokens, about=about)
     if neighbourhood is not None:
         several = neighbourhood if isinstance(neighbourhood, list | tuple) else [neighbourhood]
         check(len(several) > 0, "neighbourhood", "a neighbourhood, or a list of at least one", "an empty list")
@@ -251,9 +253,13 @@ def _make_grid(
     for metric in configured.values():
         warn_of_radius(metric, model, x)
     beside: dict[str, Explainer] = {}
-    if controls is not False and any(metric.controls for metric in configured.values()):
+    if controls is not False:
         wanted = _choose_controls(model, ready, x) if controls is True else _name_explainers(controls, "controls")
-        beside = {name: control for name, control in wanted.items() if control not in ready.values()}
+        beside = {
+            name: control
+            for name, control in wanted.items()
+            if control not in ready.values() and any(metric.takes_control(control) for metric in configured.values())
+        }
         for name in beside:
             check(name not in ready, "controls", "names that differ from those of the explainers", repr(name))
     grid = Grid(

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_builder import Builder, base, study
+from report_builder import PROB, Builder, base, study
 
 from standfast.report import write_html
+from standfast.results import load_results
+from standfast.results.formatting import format_probability
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(
@@ -145,6 +147,23 @@ def test_filters_narrow_the_table_and_say_so(tab: Tab) -> None:
     tab.write("text", "not found")
     assert 0 < len(tab.column("Remarks")) < 100
     assert all("not found" in remark for remark in tab.column("Remarks"))
+    assert tab.complaints == []
+
+
+def test_probabilities_are_written_and_filtered_as_probabilities(tab: Tab, report: Path) -> None:
+    tab.unfold("#explorer")
+    tab.choose("label", PROB)
+    tab.choose("data", "digits")
+    shown = load_results(report.parent / "results").select("digits", "lenet", PROB)
+    shown = shown.filter(status="ok")
+    words = [
+        f"{'≤ ' * bound}{format_probability(value)}" for value, bound in shown.select("value", "bound").iter_rows()
+    ]
+    assert set(words) <= set(tab.column("Value"))
+    tab.write("most", "0.01")  # as a share, and not as its logarithm
+    few = {text for text in tab.column("Value") if text != "–"}
+    assert few
+    assert not {text for text in few if text.endswith("%") and float(text.strip("≤ %")) > 1.0}
     assert tab.complaints == []
 
 

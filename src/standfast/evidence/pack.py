@@ -233,6 +233,7 @@ def _describe_results(results: Results) -> dict[str, Any]:
     return {
         **digests,
         "code": manifest.get("code") or {},
+        "sanity": manifest.get("sanity"),
         "seed": manifest.get("seed"),
         "repeats": manifest.get("repeats"),
         "jobs": results.planned,

@@ -245,6 +245,10 @@ class SanityChecks(Metric):
                 for part in _cut(first, others):
                     values = metric.compare_unrelated(probe.maps[rows[first[part]]], others[second[part]])
                     parts += [] if values is None else [values.double()]
+                if parts and kind == "unrelated":
+                    words = metric.describe_misuse(float(torch.cat(parts).mean()))
+                    if words:
+                        probe.model.warn_once(f"{probe.explainer.label}: {words}")
                 if parts:
                     sums, weights = _sum_pairs(torch.cat(parts), first, second, len(rows))
                     found[f"{kind} {label}"] = probe.spread(sums / weights, torch.nan)

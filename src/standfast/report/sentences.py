@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from standfast.report.words import format_value, make_environment
+from standfast.report.words import make_environment
 from standfast.results.failures import group_misfits
+from standfast.results.formatting import format_estimate
 from standfast.results.presentation import RankedGroup, group_ranks
 from standfast.results.summary import MetricSummary, Summary
 from standfast.results.verdict import Verdict
@@ -46,7 +47,10 @@ def describe_leader(found: MetricSummary, counted: RankedGroup | None = None) ->
     """
     leaders = [row.explainer for row in found.rows if row.verdict == "best"]
     rows = [row for row in found.rows if row.candidate and row.value is not None]
-    medians = [RankedGroup((row.explainer,), row.value or 0.0, format_value(row)) for row in rows]
+    medians = [
+        RankedGroup((row.explainer,), row.value or 0.0, format_estimate(row.estimate, row.spec.decimals))
+        for row in rows
+    ]
     first = counted or next(iter(group_ranks(medians, found.metric.spec.direction)), None)
     if not leaders or first is None or set(first.names) & set(leaders):
         return ""

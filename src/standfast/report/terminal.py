@@ -8,8 +8,14 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from standfast.report.sentences import describe_failures, describe_leader, describe_misfits, describe_verdict, say
-from standfast.report.words import collect_facts, format_value, make_environment, words_of
-from standfast.results.formatting import format_count, format_coverage, format_interval, to_ascii
+from standfast.report.words import collect_facts, make_environment, words_of
+from standfast.results.formatting import (
+    format_count,
+    format_coverage,
+    format_estimate,
+    format_interval,
+    to_ascii,
+)
 from standfast.results.quality import Quality
 from standfast.results.results import Results
 from standfast.results.sanity import MARGINS
@@ -28,6 +34,7 @@ class Matrix:
 
     Attributes:
         title: what was evaluated.
+        samples: how many the data set has.
         names: of the explainers, in the order of the rows.
         controls: those that are only references.
         sanity: whether the maps of an explainer say something, or why not; empty without checks.
@@ -36,6 +43,7 @@ class Matrix:
     """
 
     title: str
+    samples: int
     names: list[str]
     controls: Sequence[str]
     sanity: dict[str, str]
@@ -83,11 +91,13 @@ def format_html(results: Results) -> str:
 def _make_matrices(results: Results) -> list[Matrix]:
     summary, found = results.summary, []
     for data, model in summary.pairs:
-        samples = format_count(summary.samples.get(data, 0), "sample")
+        samples = summary.samples.get(data, 0)
+        where = f"{model} on {format_count(samples, 'sample')} of {data}"
         sanity = {at[2]: say("says", checks) for at, checks in summary.sanity.items() if at[:2] == (data, model)}
         found.append(
             Matrix(
-                f"{count_explainers(results.explainers)} of {model} on {samples} of {data}. Median over samples",
+                f"{count_explainers(results.explainers)} of {where}. Median over samples",
+                samples,
                 summary.sort_explainers(data, model),
                 summary.controls,
                 sanity,
@@ -102,7 +112,7 @@ def _write_cell(row: SummaryRow | None, samples: int | None = None) -> str:
     """The value in words; given the number of all samples, with its interval, and its own number where it differs."""
     if row is None or row.estimate is None:
         return "-" if row is None or row.error is None else "failed"
-    text = format_value(row)
+    text = format_estimate(row.estimate, row.spec.decimals)
     if samples is not None:
         text = f"{text} {format_interval(row.estimate, row.spec.decimals)}".rstrip() + format_coverage(row.estimate)
         text += f" n={row.estimate.count}" if row.estimate.count < samples else ""
@@ -141,8 +151,7 @@ def _lay_out(matrix: Matrix, verbose: bool, numbered: bool) -> list[Column]:
         head = [f"({number})"] if numbered else _wrap(metric.label.replace("_", "_ "), 14)
         better = metric.metric.spec.direction
         rows = {name: metric.find_row(name) for name in matrix.names}
-        most = max((row.counts.counted for row in metric.rows), default=0) if verbose else None
-        texts = {name: to_ascii(_write_cell(row, most)) for name, row in rows.items()}
+        texts = {name: to_ascii(_write_cell(row, matrix.samples if verbose else None)) for name, row in rows.items()}
         signs = {
             name: _SIGNS[row.quality if row else None] + _STARS[metric.stars.get(name)] for name, row in rows.items()
         }

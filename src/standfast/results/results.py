@@ -103,7 +103,7 @@ class Results:
 
         Args:
             manifest: the configuration, as the attribute `manifest`.
-            samples: as the attribute `samples`.
+            samples: as the attribute `samples`, and the rows of the sanity checks.
             jobs: for each row of the attribute `jobs` its values by column; those that are missing are null.
             planned: the number of jobs of the study.
             arrays: the arrays of each job that has any, by name.
@@ -116,7 +116,8 @@ class Results:
         >>> found.missing, found.artefacts("a")["curve"].shape, found.table()["value"].to_list()
         (1, (1, 5), [0.5])
         """
-        return cls(ArraysInMemory(arrays), dict(manifest), samples, _list_jobs(jobs), planned)
+        samples, checks = _split_checks(samples) if "metric" in samples.columns else (samples, pl.DataFrame())
+        return cls(ArraysInMemory(arrays), dict(manifest), samples, _list_jobs(jobs), planned, sanity_rows=checks)
 
     def __repr__(self) -> str:
         labels = format_count(len(self._list_names("metrics", "label")), "metric")
@@ -292,8 +293,13 @@ class Results:
             self._list_texts(data, "features"),
             [words for words in self._list_texts(data, "tokens") if not isinstance(words, str)],
             self.explainers.controls,
-            self.list_unfit(data, model),
+            self._list_unfit(data, model),
+            self.list_classes(data),
         )
+
+    def list_classes(self, data: str) -> list[str]:
+        """The names of the classes of a data set; empty where they are not known."""
+        return [str(name) for name in self._list_texts(data, "classes")]
 
     def _find_bounds(self, data: str) -> tuple[float, float]:
         """The range of the inputs, over all features."""
@@ -328,13 +334,13 @@ class Results:
             if name not in self.explainers.controls
         }
 
-    def list_unfit(self, data: str, model: str) -> list[str]:
+    def _list_unfit(self, data: str, model: str) -> list[str]:
         """The explainers that do not pass the sanity checks on a data set and model."""
         here = {name: each for (of, by, name), each in self.sanity.items() if (of, by) == (data, model)}
         return [name for name, each in here.items() if each.state != "passed"]
 
     @cached_property
-    def accuracies(self) -> dict[tuple[str, str], Accuracy]:
+    def _accuracies(self) -> dict[tuple[str, str], Accuracy]:
         """The accuracy of each model on each data set whose labels the sanity checks know."""
         found: dict[tuple[str, str], Accuracy] = {}
         if not len(self.sanity_rows):
@@ -450,8 +456,7 @@ class Results:
         """
         pairs = self._choose_pairs(data, model)
         check(len(pairs) == 1, "results", "those of a data set and a model", "none")
-        classes = (self.manifest.get("data") or {}).get(pairs[0][0], {}).get("classes") or ()
-        return reach_verdict(self.summary, *pairs[0], [str(name) for name in classes])
+        return reach_verdict(self.summary, *pairs[0], self.list_classes(pairs[0][0]))
 
     def _choose_pairs(self, data: str | None, model: str | None) -> list[tuple[str, str]]:
         """The pair of data and model that is asked for; none where there are no results."""
@@ -507,7 +512,7 @@ def summarise(results: Results, statistic: Statistic = "median", labels: Sequenc
     sanity, checks = results.sanity, results.sanity_rows
 
     def leave_out(data: str, model: str) -> list[str]:
-        return [*controls, *results.list_unfit(data, model)]
+        return [*controls, *results._list_unfit(data, model)]
 
     rankings = rank_explainers(frame, specs, unranked=leave_out) if len(frame) else []
     comparisons = {(each.data, each.model, each.label): each.comparison for each in rankings}
@@ -542,7 +547,7 @@ def summarise(results: Results, statistic: Statistic = "median", labels: Sequenc
         len(results.failures),
         tuple(group_failures(results.jobs.iter_rows(named=True), len(results.manifest.get("metrics") or {}))),
         sanity,
-        results.accuracies,
+        results._accuracies,
     )
 
 

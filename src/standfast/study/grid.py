@@ -154,7 +154,7 @@ class Grid:
         if self.sanity is not None:
             taken = SanityChecks.name in self.metrics
             check(not taken, "metrics", "labels other than that of the sanity checks", repr(SanityChecks.name))
-            own = {n: m for n, m in self.metrics.items() if type(m).compare_unrelated is not Metric.compare_unrelated}
+            own = {label: metric for label, metric in self.metrics.items() if metric.compares_maps}
             set_fields(self, sanity=replace(self.sanity, references=own))
 
     @property
@@ -166,7 +166,7 @@ class Grid:
         """The names of the explainers that a metric evaluates; if it fits none of them all, and their jobs say why."""
         if isinstance(metric, SanityChecks):
             return [name for name, explainer in self.explainers.items() if not explainer.control] or [*self.explainers]
-        names = [name for name in self.explainers if metric.controls or name not in self.controls]
+        names = [n for n, e in self.explainers.items() if n not in self.controls or metric.takes_control(e)]
         return [name for name in names if not metric.describe_misfit(self.explainers[name])] or names
 
     def misfits(self) -> dict[str, dict[str, str]]:

@@ -171,6 +171,8 @@ def _manifest(
 ) -> dict[str, Any]:
     data = {}
     for name, samples in grid.data.items():
+        extras = {name: tensor_digest(values) for name, values in samples.extras.items()}
+        labels = extras.pop("labels", None)  # which the accuracy alone depends on
         lower, upper = (torch.as_tensor(bound) for bound in samples.bounds)
         data[name] = {
             "samples": len(samples),
@@ -179,7 +181,8 @@ def _manifest(
             "targets": "predicted" if samples.targets is None else "given",
             "digest": tensor_digest(samples.inputs),
             **({} if samples.targets is None else {"targets_digest": tensor_digest(samples.targets)}),
-            **({} if not samples.extras else {"extras": {n: tensor_digest(v) for n, v in samples.extras.items()}}),
+            **({"extras": extras} if extras else {}),
+            **({} if labels is None else {"labels_digest": labels}),
             **({} if samples.features is None else {"features": list(samples.features)}),
             **({} if samples.tokens is None else {"tokens": [list(words) for words in samples.tokens]}),
             **samples.about,

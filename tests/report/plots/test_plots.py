@@ -193,7 +193,7 @@ def test_findings_draw_a_panel_for_each_metric(digits: Dataset, lenet: standfast
 
 
 def test_open_ends_bounds_and_missing_values_are_drawn() -> None:
-    spec = ValueSpec("a probability", "ln P", "lower")
+    spec = ValueSpec("a probability", "probability", "lower", "probability")
     bound = Interval(-30.0, -np.inf, -20.0, 6, 0.95, "upper", (-np.inf, -30.0))
     exact = Interval(-9.0, -10.0, None, 6, 0.95, None, (-9.0, -9.0))
     rows = tuple(
@@ -209,6 +209,8 @@ def test_open_ends_bounds_and_missing_values_are_drawn() -> None:
     assert [line.get_xdata()[0] for line in arrow] == [-30.0]
     assert [text.get_text() for text in axes[0].texts] == ["no value", "-"]
     assert all(np.isfinite(line.get_xdata()).all() for line in axes[0].lines)
+    ticks = [text.get_text() for text in axes[0].get_xticklabels()]
+    assert {"1 in 22,000", "1 in 490,000,000"} & set(ticks)  # and not their logarithms
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

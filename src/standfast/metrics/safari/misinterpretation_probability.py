@@ -304,6 +304,16 @@ class MisinterpretationProbability(Metric):
         alike = event.compare_maps(maps, others, self.absolute)
         return None if alike is None else event.has_happened(alike, torch.full_like(alike, -1.0)).double()
 
+    def describe_misuse(self, unrelated: float) -> str:
+        if unrelated >= 0.5:
+            return ""
+        event = self._event()
+        return (
+            f"{self.own_label}: with the threshold {event.threshold:g} of {event.similarity.name},"
+            f" {100 * (1 - unrelated):.0f}% of the pairs of maps of different inputs count as unchanged. Choose another"
+            " threshold or similarity"
+        )
+
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=True)
 

@@ -20,7 +20,6 @@ from standfast.report.charts.base import (
     find_room,
     round_number,
     wrap_name,
-    write_number,
 )
 from standfast.report.charts.layers import (
     encode_rows,
@@ -125,7 +124,7 @@ def draw_values(
     data = {"boxes": boxes, "points": points, "rules_x": [{"value": at} for at in axis.rules]}
     data["band"] = [] if band is None else [{"low": band[0], "high": band[1]}]
     numbers = "; ".join(
-        f"{label}: median {write_number(float(np.median(strip.values)))} of {len(strip.values)}".replace("\n", " ")
+        f"{label}: median {axis.write(float(np.median(strip.values)))} of {len(strip.values)}".replace("\n", " ")
         for label, strip in zip(labels, strips, strict=True)
     )
     words = dataclasses.replace(words, caption=_caption(strips, axis, words, each))
@@ -153,7 +152,7 @@ def _list_points(strip: Strip, axis: Axis) -> Rows:
     rows: Rows = []
     for i in chosen:
         row = {"each": strip.samples[i], "value": round_number(float(strip.values[i]))}
-        row["reads"] = (axis.sign if strip.bounds[i] else "") + write_number(float(strip.values[i]))
+        row["reads"] = axis.write(float(strip.values[i]), bool(strip.bounds[i]))
         row["shift"] = round(((i * 0.618 + 0.5) % 1 - 0.5) * 18, 1)
         rows.append(row | ({"part": strip.part} if strip.part else {}) | ({"bound": True} if strip.bounds[i] else {}))
     return rows
@@ -202,7 +201,7 @@ def draw_intervals(
     for entry in known:
         style = choose_style(explainers, entry.name)
         low, high = (entry.value if end is None else end for end in (entry.low, entry.high))
-        interval = f"[{write_number(entry.low)}, {write_number(entry.high)}]"
+        interval = f"[{axis.write(entry.low)}, {axis.write(entry.high)}]"
         rows.append(
             {
                 "explainer": entry.name,
@@ -210,7 +209,7 @@ def draw_intervals(
                 "value": round_number(entry.value),
                 "low": round_number(max(low, room[0])),
                 "high": round_number(min(high, room[1])),
-                "reads": f"{axis.sign if entry.bound else ''}{write_number(entry.value)} {interval}",
+                "reads": f"{axis.write(entry.value, entry.bound)} {interval}",
                 "bound": entry.bound,
                 "colour": style.colour,
                 "shape": _triangle(axis) if entry.bound else style.shape,

@@ -284,7 +284,7 @@ def _make_table(results: Results, setting: Setting, heading: str) -> Table:
         if spec.direction and high > low and row.value is not None and math.isfinite(row.value):
             share = float(np.clip((row.value - low) / (high - low), 0, 1))
             share = share if spec.direction == "higher" else 1 - share
-        small = "\n".join(filter(None, [cell.words, cell.interval, *cell.notes[:1]]))
+        small = "\n".join(filter(None, [cell.interval, *cell.notes[:1]]))
         return TableCell(cell.main, small, share=share, first=row.verdict in ("best", "tied"))
 
     caption = "Medians over samples. ★: the best mean rank in its column, or not shown to be worse (paired tests, 5%). "

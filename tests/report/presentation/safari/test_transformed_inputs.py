@@ -134,7 +134,7 @@ def test_explainers_by_neighbourhoods_have_a_table_with_verdicts(builder: Builde
     assert title == "worst_case: neighbourhood"
     (table,) = [figure for figure in part.figures if isinstance(figure, Table)]
     labels = ["linf 0.1", "rotation 10", "rotation 10 + brightness 0.2", "brightness 0.2"]
-    assert list(table.columns) == [(label, "class kept in % of inputs: 96 [90, 99]") for label in labels]
+    assert list(table.columns) == [(label, "class kept: 96% [90%, 99%]") for label in labels]
     cells = dict(table.rows)
     frame = builder.results().samples
     for name in ("a", "b", "random"):
