@@ -36,14 +36,10 @@ def describe_verdict(found: Verdict) -> str:
     return " ".join(filter(None, parts))
 
 
-def describe_leader(found: MetricSummary, counted: RankedGroup | None = None) -> str:
-    """A sentence where the tests put another explainer first than the medians, or the counts, do; else empty.
+def describe_leader(found: MetricSummary) -> str:
+    """A sentence where the tests put another explainer first than the medians do; else empty.
 
-    Ranks are within each sample, so both can be true at once.
-
-    Args:
-        found: the numbers of a metric.
-        counted: the explainers that its counts put first; by default its medians are looked at.
+    Ranks are within each sample, so both can be true at once. Only explainers that pass the sanity checks are compared.
     """
     leaders = [row.explainer for row in found.rows if row.verdict == "best"]
     rows = [row for row in found.rows if row.candidate and row.value is not None]
@@ -51,10 +47,10 @@ def describe_leader(found: MetricSummary, counted: RankedGroup | None = None) ->
         RankedGroup((row.explainer,), row.value or 0.0, format_estimate(row.estimate, row.spec.decimals))
         for row in rows
     ]
-    first = counted or next(iter(group_ranks(medians, found.metric.spec.direction)), None)
-    if not leaders or first is None or set(first.names) & set(leaders):
+    if not leaders or not medians:
         return ""
-    return say("other_leader", "count" if counted else "median", first.names, first.text, leaders)
+    first = group_ranks(medians, found.metric.spec.direction)[0]
+    return "" if set(first.names) & set(leaders) else say("other_leader", first.names, first.text, leaders)
 
 
 def describe_failures(summary: Summary) -> list[str]:

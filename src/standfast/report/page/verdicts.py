@@ -65,9 +65,7 @@ def answer_question(results: Results, label: ConfiguredMetric, data: str, model:
     view = results.metric_results(data, model, label.name)
     facts = collect_facts(found, view)
     text = words.verdict(facts)
-    own = label.spec.direction and facts["own"] and len(facts["ranked"]) > 1
-    why = describe_leader(found, facts["ranked"][0]) if own else ""
-    why = why or describe_leader(found)
+    why = describe_leader(found)
     decision = dataclasses.replace(decision, text=f"{decision.text} {why}") if why else decision
     warning, others = words.caution(facts), tuple(filter(None, [words.remark(facts)]))
     if found.control_tests:
