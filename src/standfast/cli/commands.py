@@ -131,11 +131,11 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24) -> None
 
     After an interruption, the same command continues.
     """
-    from standfast.cli.demo import describe_results, run_demo
+    from standfast.cli.demo import run_demo
 
     with _resumable():
         report, found = run_demo(out, seed, samples)
-    typer.echo(f"\n{describe_results(found)}\n\nreport: {report}")
+    typer.echo(f"\n{found}\n\nreport: {report}")
     if failures := len(found.failures):
         typer.echo(f"{failures} jobs failed; the report lists them, and the same command tries them again", err=True)
         raise typer.Exit(1)
