@@ -138,11 +138,11 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24) -> None
 
     After an interruption, the same command continues.
     """
-    from standfast.cli.demo import describe_results, run_demo
+    from standfast.cli.demo import run_demo
 
     with _resumable():
         report, found = run_demo(out, seed, samples)
-    typer.echo(f"\n{describe_results(found)}\n\nreport: {report}")
+    typer.echo(f"\n{found}\n\nreport: {report}")
     if failures := len(found.failures):
         typer.echo(f"{failures} jobs failed; the report lists them, and the same command tries them again", err=True)
         raise typer.Exit(1)
@@ -283,7 +283,7 @@ def run(
     retries: Annotated[int | None, typer.Option(help="How often a job is tried again whose worker was lost.")] = None,
     html: Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")] = True,
 ) -> None:
-    """Run a study. Started again, it continues, and tries again what failed.
+    """Run a study, and print its table and verdict. Started again, it continues, and tries again what failed.
 
     Exit codes: 0 all jobs are done, 1 some failed, 2 the study file is wrong or a file cannot be written, 130
     interrupted.
@@ -315,6 +315,7 @@ def run(
     run = found.run
     assert run is not None
     typer.echo(f"{run.planned} jobs: {run.earlier} were done before, {run.done} now, {len(run.failed)} failed")
+    typer.echo(f"\n{found}\n")
     typer.echo(f"results: {target}")
     if html:
         local = target.removeprefix("file://")
@@ -538,6 +539,19 @@ def schema(
     else:
         write_atomically(out, text.encode())
         typer.echo(f"schema: {out}")
+
+
+@app.command(epilog="Example: standfast show results/study --verbose")
+def show(
+    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Also intervals, counts, and notes on tests, controls and checks.")
+    ] = False,
+) -> None:
+    """Print the table of stored results, and what to conclude from it."""
+    from standfast.report import load_results
+
+    typer.echo(load_results(results).to_text(verbose))
 
 
 @app.command(epilog="Example: standfast report results/study --out report.html --figures figures")

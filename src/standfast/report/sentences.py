@@ -9,6 +9,8 @@ from typing import Any
 from standfast.report.wording import describe_reach, describe_transformation
 from standfast.report.words import make_environment
 from standfast.results.failures import group_misfits
+from standfast.results.formatting import format_estimate
+from standfast.results.presentation import RankedGroup, group_ranks
 from standfast.results.summary import MetricSummary, Summary
 from standfast.results.verdict import Verdict
 
@@ -41,6 +43,23 @@ def describe_decision(found: MetricSummary) -> str:
         return say("decision", found.decision)
     options, reach = found.metric.options, describe_reach(found.metric.options)
     return say("unchanged", describe_transformation(options) or f"moved {reach}".strip() * bool(reach))
+
+
+def describe_leader(found: MetricSummary) -> str:
+    """A sentence where the tests put another explainer first than the medians do; else empty.
+
+    Ranks are within each sample, so both can be true at once. Only explainers that pass the sanity checks are compared.
+    """
+    leaders = [row.explainer for row in found.rows if row.verdict == "best"]
+    rows = [row for row in found.rows if row.candidate and row.value is not None]
+    medians = [
+        RankedGroup((row.explainer,), row.value or 0.0, format_estimate(row.estimate, row.spec.decimals))
+        for row in rows
+    ]
+    if not leaders or not medians:
+        return ""
+    first = group_ranks(medians, found.metric.spec.direction)[0]
+    return "" if set(first.names) & set(leaders) else say("other_leader", first.names, first.text, leaders)
 
 
 def describe_failures(summary: Summary) -> list[str]:

@@ -64,8 +64,8 @@ _LAST = ("metric", "data", "model", "repeat", "job")
 class Results:
     """All results that a study has so far, and what they say.
 
-    `print` shows a table for each data set and model: a row per explainer, a column per metric, the median over samples
-    with its 95% interval, and marks for the best. A notebook shows the same as HTML.
+    `print` shows a table for each data set and model, and its verdict: a row per explainer, a column per metric, the
+    median over samples, how good it is, and marks for the best (`to_text`). A notebook shows the same as HTML.
 
     Attributes:
         store: where the results are.
@@ -126,7 +126,16 @@ class Results:
         return f"Results({count_explainers(self.explainers)} x {labels}, {samples}{failed}; print it for the table)"
 
     def __str__(self) -> str:
-        return str(show_as("text", self))
+        return self.to_text()
+
+    def to_text(self, verbose: bool = False) -> str:
+        """What `print` shows, in lines of 80 characters.
+
+        Args:
+            verbose: also intervals and numbers of samples, and notes on tests, controls and checks.
+        """
+        check(isinstance(verbose, bool), "verbose", "True or False", repr(verbose))
+        return str(show_as("text", self, verbose))
 
     def _repr_html_(self) -> str:
         return str(show_as("notebook", self))
@@ -411,6 +420,9 @@ class Results:
           5% do not show that it is worse than the best), `"worse"`, or `"undecided"` (the tests show no explainer to be
           worse than the best); null where there is nothing to compare;
         - `better`: whether a `"higher"` or a `"lower"` value is better, or null;
+        - `quality`, `sanity`: only where something judges them: whether the value is `"good"`, no better than a
+          `"control"`, `"bad"` or `"undecided"`; and whether the explainer `"passed"` the sanity checks, `"failed"` one,
+          or is `"undecided"`;
         - `samples`: how many samples count;
         - `against_controls`, `best_control`: only where controls were evaluated: `"beats"` (the tests show that the
           explainer is better than every control), `"worse"` (than some control) or `"undecided"`; and the control that

@@ -34,6 +34,7 @@ from standfast.tensors import Array
 
 Statistic = Literal["median", "mean"]
 Verdict = Literal["best", "tied", "worse", "undecided"]
+Star = Literal["alone", "tied"]
 #: see `Decision.state` and `Decision.reason`
 State = Literal["decided", "open", "unable", "none"]
 Reason = Literal[
@@ -213,6 +214,14 @@ class MetricSummary:
         """The tests against the controls; none where the metric asks for no controls."""
         return [row.control_test for row in self.rows if row.control_test is not None]
 
+    @property
+    def stars(self) -> dict[str, Star]:
+        """The explainers that the tests put first: `"alone"` for one, `"tied"` for several; none if all are tied."""
+        first = [row.explainer for row in self.rows if row.verdict in ("best", "tied")]
+        if not any(row.verdict == "worse" for row in self.rows):
+            return {}
+        return dict.fromkeys(first, "alone" if len(first) == 1 else "tied")
+
     def find_row(self, explainer: str) -> SummaryRow | None:
         """The row of an explainer; None if it has none."""
         return next((row for row in self.rows if row.explainer == explainer), None)
@@ -263,6 +272,25 @@ class Summary:
     def select(self, data: str, model: str) -> list[MetricSummary]:
         """The metrics on one data set and model."""
         return [each for each in self.metrics if (each.data, each.model) == (data, model)]
+
+    def sort_explainers(self, data: str, model: str) -> list[str]:
+        """The explainers in the order of tables: those that pass the sanity checks, undecided, failed, and controls.
+
+        Among equals, those with more good values and then those with the better mean ranks come first.
+        """
+        states = ("passed", "undecided", "failed")
+        metrics = self.select(data, model)
+
+        def place(name: str) -> tuple[float, ...]:
+            rows = [row for each in metrics for row in each.rows if row.explainer == name and row.estimate is not None]
+            sanity = self.sanity.get((data, model, name))
+            group = 0 if sanity is None else states.index(sanity.state)
+            good, bad = (sum(row.quality in kinds for row in rows) for kinds in (("good",), ("bad", "control")))
+            ranks = [row.mean_rank for row in rows if row.mean_rank is not None]
+            rank = sum(ranks) / len(ranks) if ranks else math.inf
+            return (len(states) if name in self.controls else group, not rows, -good, bad, rank)
+
+        return sorted(self.explainers, key=place)
 
     def find(self, data: str, model: str, label: str) -> MetricSummary | None:
         """One metric on one data set and model; None if it was not evaluated there."""

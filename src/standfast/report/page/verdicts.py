@@ -7,12 +7,9 @@ from dataclasses import dataclass
 
 from standfast.report.charts import GalleryRow, Picture
 from standfast.report.presentation.drawing import make_row
-from standfast.report.sentences import describe_decision, say
-from standfast.report.terminal import describe_leader
+from standfast.report.sentences import describe_decision, describe_leader, say
 from standfast.report.words import collect_facts, words_of
 from standfast.results import ConfiguredMetric, MetricResults, Results
-from standfast.results.presentation import RankedGroup
-from standfast.results.summary import MetricSummary
 
 #: a fallback example shows at most this many maps
 _MAPS = 5
@@ -66,9 +63,7 @@ def answer_question(results: Results, label: ConfiguredMetric, data: str, model:
     view = results.metric_results(data, model, label.name)
     facts = collect_facts(found, view)
     text = words.verdict(facts)
-    own = label.spec.direction and facts["own"] and len(facts["ranked"]) > 1
-    why = explain_ranks(facts["ranked"][0], found) if own else ""
-    why = why or describe_leader(found)
+    why = describe_leader(found)
     decision = dataclasses.replace(decision, text=f"{decision.text} {why}") if why else decision
     warning, others = words.caution(facts), tuple(filter(None, [words.remark(facts)]))
     if found.control_tests:
@@ -76,17 +71,6 @@ def answer_question(results: Results, label: ConfiguredMetric, data: str, model:
     if warning and decision.mark == "decided":
         decision = dataclasses.replace(decision, mark="open", title="With a caveat")
     return Answer(label.name, question, text, decision, warning, others)
-
-
-def explain_ranks(first: RankedGroup, found: MetricSummary) -> str:
-    """A sentence where the tests put another explainer first than the counts do; else empty.
-
-    Ranks are within each sample, so both can be true at once.
-    """
-    leaders = [row.explainer for row in found.rows if row.verdict == "best"]
-    if not leaders or set(first.names) & set(leaders):
-        return ""
-    return say("other_leader", "count", first.names, first.text, leaders)
 
 
 def choose_example(results: Results, data: str, model: str) -> tuple[GalleryRow, MetricResults] | None:
