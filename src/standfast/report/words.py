@@ -111,7 +111,7 @@ def collect_facts(found: MetricSummary, results: MetricResults) -> dict[str, Any
     """What the sentences of one data set and model are made of; `metrics/default.html` describes the entries."""
     presentation, spec, rows = found.metric.presentation, results.spec, found.rows
     valued = [row for row in rows if row.value is not None]
-    medians = [RankedGroup((row.explainer,), row.value or 0.0, format_value(row)) for row in valued if not row.control]
+    medians = [RankedGroup((row.explainer,), row.value or 0.0, format_value(row)) for row in valued if row.candidate]
     headline, ranked = presentation.headline(results), group_ranks(medians, spec.direction)
     return {
         "options": Options(results.options),
