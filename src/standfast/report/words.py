@@ -109,11 +109,7 @@ def collect_facts(found: MetricSummary, results: MetricResults) -> dict[str, Any
     """What the sentences of one data set and model are made of; `metrics/default.html` describes the entries."""
     presentation, spec, rows = found.metric.presentation, results.spec, found.rows
     valued = [row for row in rows if row.value is not None]
-
-    def write(row: SummaryRow) -> str:
-        return format_estimate(row.estimate, row.spec.decimals)
-
-    medians = [RankedGroup((row.explainer,), row.value or 0.0, write(row)) for row in valued if not row.control]
+    medians = [RankedGroup((row.explainer,), row.value or 0.0, format_value(row)) for row in valued if row.candidate]
     headline, ranked = presentation.headline(results), group_ranks(medians, spec.direction)
     return {
         "options": Options(results.options),
@@ -121,12 +117,17 @@ def collect_facts(found: MetricSummary, results: MetricResults) -> dict[str, Any
         "ranked": ranked if headline is None else headline,
         "medians": ranked,
         "own": headline is not None,
-        "reference": next((write(row) for row in valued if row.control and is_random(row.explainer)), ""),
+        "reference": next((format_value(row) for row in valued if row.control and is_random(row.explainer)), ""),
         "several": any(row.counts.counted > 1 for row in rows),
         "bounds": sum(row.counts.bounds for row in rows),
         "values": sum(row.counts.counted for row in rows),
         **presentation.facts(results),
     }
+
+
+def format_value(row: SummaryRow) -> str:
+    """The estimate of a row."""
+    return format_estimate(row.estimate, row.spec.decimals)
 
 
 def name_classes(numbers: Sequence[int], names: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The answers that open the report: a sentence for each metric, and whether a test decides between the explainers."""
+"""What each metric answers in a sentence and whether a test decides between the explainers; and a telling example."""
 
 from __future__ import annotations
 
@@ -16,21 +16,6 @@ _MAPS = 5
 
 
 @dataclass(frozen=True)
-class DecisionText:
-    """What tests say about the explainers, in words.
-
-    Attributes:
-        mark: the state of the decision.
-        title: the same in two or three words.
-        text: a sentence.
-    """
-
-    mark: str
-    title: str
-    text: str
-
-
-@dataclass(frozen=True)
 class Answer:
     """What one metric found on one data set and model.
 
@@ -38,17 +23,15 @@ class Answer:
         label: the name of the configured metric.
         question: what it asks.
         text: the verdict; empty without values.
-        decision: whether a test decides between the explainers.
-        comparability_warning: why explainers cannot be compared as they are; empty where they can.
-        reservations: what the verdict cannot say.
+        decision: whether a test decides between the explainers, in two or three words.
+        why: the same in sentences, with what the verdict cannot say.
     """
 
     label: str
     question: str
     text: str
-    decision: DecisionText
-    comparability_warning: str = ""
-    reservations: tuple[str, ...] = ()
+    decision: str
+    why: str
 
 
 def answer_question(results: Results, label: ConfiguredMetric, data: str, model: str) -> Answer:
@@ -57,20 +40,16 @@ def answer_question(results: Results, label: ConfiguredMetric, data: str, model:
     question = words.question(label.options)
     found = results.summary.find(data, model, label.name)
     assert found is not None
-    decision = DecisionText(found.decision.state, say("decision_title", found.decision), describe_decision(found))
+    decision, why = say("decision_title", found.decision), describe_decision(found)
     if found.decision.reason in ("no result", "no value"):
-        return Answer(label.name, question, "", decision)
-    view = results.metric_results(data, model, label.name)
-    facts = collect_facts(found, view)
-    text = words.verdict(facts)
-    why = describe_leader(found)
-    decision = dataclasses.replace(decision, text=f"{decision.text} {why}") if why else decision
-    warning, others = words.caution(facts), tuple(filter(None, [words.remark(facts)]))
-    if found.control_tests:
-        others += (say("controls", found.control_tests, label.spec.decimals),)
-    if warning and decision.mark == "decided":
-        decision = dataclasses.replace(decision, mark="open", title="With a caveat")
-    return Answer(label.name, question, text, decision, warning, others)
+        return Answer(label.name, question, "", decision, why)
+    facts = collect_facts(found, results.metric_results(data, model, label.name))
+    warning = words.caution(facts)
+    controls = say("controls", found.control_tests, label.spec.decimals) if found.control_tests else ""
+    sentences = (warning, why, describe_leader(found), words.remark(facts), controls)
+    if warning and found.decision.state == "decided":
+        decision = "With a caveat"
+    return Answer(label.name, question, words.verdict(facts), decision, " ".join(filter(None, sentences)))
 
 
 def choose_example(results: Results, data: str, model: str) -> tuple[GalleryRow, MetricResults] | None:
