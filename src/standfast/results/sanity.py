@@ -25,7 +25,7 @@ LEVEL = 0.99
 FEWEST = 5
 
 #: what a check asks, in the order in which the reason of a failure is looked for
-Question = Literal["finite", "input", "model", "learned", "removal", "baseline", "sum", "class"]
+Question = Literal["accuracy", "finite", "input", "model", "learned", "removal", "baseline", "sum", "class"]
 QUESTIONS: tuple[Question, ...] = get_args(Question)
 CheckState = Literal["passed", "failed", "undecided", "untested", "exempt", "remark"]
 SanityState = Literal["passed", "failed", "undecided"]
@@ -145,6 +145,7 @@ def decide_checks(rows: pl.DataFrame) -> Sanity:
     for question in tuple(MARGINS)[1:]:
         column, margin, larger = MARGINS[question]
         checks.append(_decide_mean(question, _read(fine, column), margin, larger))
+    checks.append(_judge_accuracy(measure_accuracy(rows)))
     gap, outside = _find_largest(rows, "gap"), _find_largest(rows, "outside")
     found: dict[Question, Check] = {check.question: check for check in checks}
     if linear and found["input"].state != "passed":  # the gradient of a linear model is rightly the same everywhere
@@ -192,6 +193,14 @@ def _find_largest(rows: pl.DataFrame, column: str) -> float | None:
 
 def _exempt(check: Check) -> Check:
     return Check(check.question, "exempt", check.value, check.low, check.high, check.samples)
+
+
+def _judge_accuracy(found: Accuracy | None) -> Check:
+    """Maps of a model that has learned nothing are not worth showing, however faithful to it they are."""
+    if found is None:
+        return Check("accuracy", "exempt")
+    state: CheckState = "failed" if found.near_chance else "passed"
+    return Check("accuracy", state, found.value, found.low, found.high, found.samples)
 
 
 def _judge_class(check: Check, fine: pl.DataFrame) -> Check:
@@ -245,5 +254,14 @@ def _count_needed(mean: float, half: float, margin: float, count: int) -> int | 
     distance = abs(mean - margin)
     if distance == 0:
         return None
-    needed = max(count + 1, FEWEST, math.ceil(count * (half / distance) ** 2))
-    return needed if needed <= 100_000 else None
+    return round_up(max(count + 1, FEWEST, math.ceil(count * (half / distance) ** 2)))
+
+
+def round_up(count: int) -> int | None:
+    """A number of samples that would decide, with two digits; None beyond 100,000, which is no advice.
+
+    >>> round_up(41), round_up(4184), round_up(600_000)
+    (41, 4200, None)
+    """
+    step = 10 ** max(0, len(str(count)) - 2)
+    return -(-count // step) * step if count <= 100_000 else None

@@ -60,6 +60,14 @@ class Verdict:
     accuracy: Accuracy | None
     checked: bool
 
+    @property
+    def reasons(self) -> list[tuple[list[str], Ground]]:
+        """The explainers of `refuse` that have the same reason, with the first of their grounds."""
+        found: dict[tuple[object, ...], tuple[list[str], Ground]] = {}
+        for each in self.refuse:
+            found.setdefault((each.question, each.labels, each.quality), ([], each))[0].append(each.explainer)
+        return list(found.values())
+
     def __str__(self) -> str:
         return str(show_as("verdict", self))
 
@@ -90,9 +98,8 @@ def reach_verdict(summary: Summary, data: str, model: str, classes: Sequence[str
             needed = None if sanity.needed is None else max(1, sanity.needed - reason.samples)
             ground = Ground(name, reason.question, needed=needed if sanity.state == "undecided" else None)
             (refuse if sanity.state == "failed" else undecided).append(ground)
-            if sanity.state == "failed" and any(
-                row.references is not None and row.quality == "control" for row in rows
-            ):
+            says_nothing = sanity.state == "failed" and reason.question != "accuracy"
+            if says_nothing and any(row.references is not None and row.quality == "control" for row in rows):
                 empty.append(name)
             continue
         found = _find_ground(name, rows)
