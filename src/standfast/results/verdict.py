@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from standfast.results.outputs import show_as
-from standfast.results.sanity import Accuracy, Question
+from standfast.results.sanity import Accuracy, Question, round_up
 from standfast.results.summary import Summary, SummaryRow
 
 
@@ -95,7 +95,7 @@ def reach_verdict(summary: Summary, data: str, model: str, classes: Sequence[str
         sanity = summary.sanity.get((data, model, name))
         reason = None if sanity is None else sanity.reason
         if sanity is not None and reason is not None:
-            needed = None if sanity.needed is None else max(1, sanity.needed - reason.samples)
+            needed = None if sanity.needed is None else round_up(max(1, sanity.needed - reason.samples))
             ground = Ground(name, reason.question, needed=needed if sanity.state == "undecided" else None)
             (refuse if sanity.state == "failed" else undecided).append(ground)
             says_nothing = sanity.state == "failed" and reason.question != "accuracy"
