@@ -355,7 +355,7 @@ def summarise_metric(
                 weak_classes=() if references is None else find_weak_classes(found.spec, own, references),
             )
         )
-    rows = judge_rows(rows)
+    rows = judge_rows(rows, sanity or {})
     samples = {_list_samples(found.spec.select_valid(own)) for own in parts.values()}
     decision = Decision("unable", "unchanged") if unchanged else decide(found, comparison)
     return MetricSummary(found.data, found.model, metric, tuple(rows), comparison, decision, len(samples) > 1)
@@ -366,8 +366,8 @@ def state_of(sanity: Mapping[str, Sanity] | None, explainer: str) -> SanityState
     return None if not sanity or explainer not in sanity else sanity[explainer].state
 
 
-def judge_rows(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
-    """The rows of one metric with their qualities."""
+def judge_rows(rows: Sequence[SummaryRow], sanity: Mapping[str, Sanity]) -> list[SummaryRow]:
+    """The rows of one metric with their qualities; none where the model is near chance."""
     random = next((row.value for row in rows if row.control and is_random(row.explainer)), None)
     judged = []
     for row in rows:
@@ -382,6 +382,9 @@ def judge_rows(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
         judged_at_all = row.references is not None or row.control_test is not None
         if judged_at_all and quality != "bad" and row.sanity in ("failed", "undecided"):
             quality = "control" if row.sanity == "failed" else "undecided"
+        reason = sanity[row.explainer].reason if row.explainer in sanity else None
+        if reason is not None and reason.question == "accuracy":
+            quality = None
         judged.append(replace(row, quality=quality, needed=needed))
     return judged
 
