@@ -211,8 +211,8 @@ class MetricSummary:
 
     @property
     def control_tests(self) -> list[ControlTest]:
-        """The tests against the controls; none where the metric asks for no controls."""
-        return [row.control_test for row in self.rows if row.control_test is not None]
+        """The tests of candidates against the controls; none where the metric asks for no controls."""
+        return [row.control_test for row in self.rows if row.control_test is not None and row.candidate]
 
     @property
     def stars(self) -> dict[str, Star]:

@@ -39,6 +39,7 @@ class Verdict:
         show: the explainers that pass all sanity checks and are good by every metric that judges them, the best first:
             those that are best by most metrics.
         refuse: those that fail a check, or are bad or no better than a control by a metric, with the reasons.
+        labels: of the metrics that judge those of `show`.
         undecided: all others, with what is undecided.
         unjudged: those that pass all checks, but that no metric judges.
         weak: of `show`, the classes for which most maps are not stable, by explainer.
@@ -51,6 +52,7 @@ class Verdict:
     data: str
     model: str
     show: tuple[str, ...]
+    labels: tuple[str, ...]
     refuse: tuple[Ground, ...]
     undecided: tuple[Ground, ...]
     unjudged: tuple[str, ...]
@@ -117,6 +119,7 @@ def reach_verdict(summary: Summary, data: str, model: str, classes: Sequence[str
         data,
         model,
         tuple(show),
+        tuple(each.label for each in metrics if any(row.explainer in show and row.quality for row in each.rows)),
         tuple(refuse),
         tuple(undecided),
         tuple(unjudged),
