@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from report_builder import Builder
+from typer.testing import CliRunner
 
+from standfast.cli.commands import app
 from standfast.errors import ArgumentError
 from standfast.report import Results
 from standfast.report.sentences import describe_leader, say
@@ -161,6 +163,15 @@ def test_a_notebook_has_a_word_and_a_colour_for_each_quality(builder: Builder) -
     assert cells["none"] == "undecided"
     assert page.count("★") == 3  # of the best by each of two metrics, and in the legend
     assert page.index(">second<") < page.index(">open<") < page.index(">same<") < page.index(">random<")
+
+
+def test_the_command_shows_what_print_shows(builder: Builder) -> None:
+    results = many(builder)
+    folder = builder.store.folder.address
+    for arguments, text in (([], str(results)), (["--verbose"], results.to_text(verbose=True))):
+        done = CliRunner().invoke(app, ["show", folder, *arguments])
+        assert (done.exit_code, done.stdout) == (0, f"{text}\n")
+    assert isinstance(CliRunner().invoke(app, ["show", f"{folder}/none"]).exception, ArgumentError)
 
 
 def test_jobs_that_were_not_run_are_counted(builder: Builder) -> None:
