@@ -344,9 +344,8 @@ def test_the_table_has_the_numbers_of_the_summary_and_stars_of_the_tests(builder
             assert row.estimate is not None
             assert cell.text == format_estimate(row.estimate, row.spec.decimals)
             assert f"n = {row.estimate.count}" in cell.small
-            assert cell.first == (row.verdict == "best") == (name == "b")
-    shares = [cell.share for _, cells in table.rows for cell in cells]
-    assert (min(shares), max(shares)) == (shares[1], shares[2]) == (0.0, 1.0)  # a at 100, b at 50
+            assert (cell.star == "★") == (row.verdict == "best") == (name == "b")
+            assert cell.quality is row.quality is None  # nothing to judge it by
 
 
 def test_repeats_are_reduced_for_each_sample_before(builder: Builder) -> None:

@@ -270,7 +270,7 @@ def demonstration(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_metric_is_reachable_with_the_keyboard(browser: Any, demonstration: Path, width: int) -> None:
     tab = Tab(browser, demonstration, viewport={"width": width, "height": 900})
     page = tab.page
-    links = page.locator(".answer h3 a")
+    links = page.locator(".matrix thead a[href^='#metric']")
     assert links.count() == page.locator(".metric").count() == 5
     for place in range(links.count()):
         target = page.locator(links.nth(place).get_attribute("href"))

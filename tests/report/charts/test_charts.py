@@ -70,7 +70,7 @@ def make_all(names: Sequence[str]) -> dict[str, Chart]:
     found = {
         "values": draw_values(strips, names, SIMILARITY, WORDS, band=(-0.2, 0.2)),
         "parts": draw_values(parts, names, odds, WORDS),
-        "intervals": draw_intervals(bars, names, SIMILARITY, WORDS, names[:2]),
+        "intervals": draw_intervals(bars, names, SIMILARITY, WORDS, dict.fromkeys(names[:2], "★")),
         "lines": draw_lines([*lines, reference], names, Axis("radius", ticks=x.tolist(), log=True), odds, WORDS),
         "styles": draw_lines(own, names, Axis(names[3]), STRANGE if names is NAMES else SIMILARITY, WORDS),
         "square": draw_heat_map(names, names, square, names[2], WORDS),
@@ -257,11 +257,11 @@ def test_bounds_are_open_triangles_towards_the_true_value(side: Any, triangle: s
 
 def test_open_ends_reach_the_edge_and_empty_rows_stay() -> None:
     entries = [
-        IntervalBar("a", 0.5, 0.4, np.inf),
+        IntervalBar("a", 0.5, 0.4, np.inf, zero=0.9),
         IntervalBar("b", np.nan, None, None),
         IntervalBar("c", 0.1, None, 0.2),
     ]
-    chart = draw_intervals(entries, ["a", "b", "c"], SIMILARITY, WORDS, best=["a"])
+    chart = draw_intervals(entries, ["a", "b", "c"], SIMILARITY, WORDS, {"a": "★"})
     assert chart is not None
     first, last = chart.data["intervals"]
     assert (first["value"], first["low"]) == (0.5, 0.4)
@@ -269,6 +269,8 @@ def test_open_ends_reach_the_edge_and_empty_rows_stay() -> None:
     assert (last["low"], last["high"]) == (0.1, 0.2)
     assert chart.spec["layer"][0]["encoding"]["y"]["scale"]["domain"] == ["★ a", "b", "c"]
     assert chart.data["rules_x"] == [{"value": 0.6}]
+    assert chart.data["zeros"] == [{"row": "★ a", "value": 0.9}]
+    assert first["high"] > 0.9  # the chart is as wide as its ticks
 
 
 # lines

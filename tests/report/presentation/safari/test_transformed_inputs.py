@@ -141,13 +141,9 @@ def test_explainers_by_neighbourhoods_have_a_table_with_verdicts(builder: Builde
         for cell, label in zip(cells[name], places, strict=True):
             median = frame.filter(explainer=name, label=label)["value"].median()
             assert cell.text == f"{median:.3f}"
-    assert [cell.first for cell in cells["b"]] == [True, True, True, False]
-    assert [cell.first for cell in cells["a"]] == [False, False, False, True]
-    assert not any(cell.first for cell in cells["random"])
-    shares = np.array([[cell.share for cell in cells[name]] for name in ("a", "b", "random")])
-    assert shares[:2].min() == 0  # colours span the explainers; controls are below
-    assert shares[:2].max() == 1
-    assert not shares[2].any()
+    assert [cell.star for cell in cells["b"]] == ["★", "★", "★", ""]
+    assert [cell.star for cell in cells["a"]] == ["", "", "", "★"]
+    assert not any(cell.star for cell in cells["random"])
     assert re.search(r"\[0\.\d+, 0\.\d+\], n = 8\nmisinterpreted: 8 of 8$", cells["a"][0].small)
     assert "misinterpreted: 0 of 8" in cells["b"][0].small
     galleries = [figure for figure in part.figures if isinstance(figure, Gallery)]
@@ -167,7 +163,7 @@ def test_sizes_of_one_change_are_on_an_axis_and_others_are_no_references(builder
     assert not any("reference" in row for row in chart.spec["datasets"]["lines"])
     (table,) = [f for f in found["worst_case: neighbourhood"].figures if isinstance(f, Table)]
     assert {column for column, _ in table.columns} == {"rotation 20", "rotation 5", "linf 0.1"}
-    assert not any(cell.first for _, cells in table.rows for cell in cells)
+    assert not any(cell.star for _, cells in table.rows for cell in cells)
 
 
 def test_samples_without_an_input_that_keeps_the_class_are_counted() -> None:
