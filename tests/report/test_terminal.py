@@ -214,6 +214,13 @@ def test_heads_that_do_not_fit_are_numbers_and_more_columns_stand_below(builder:
         assert all(len(cut) <= 20 and text.count(f"\n{cut} ") == text.count("\na ") + 1 for cut, _ in short)
 
 
+def test_lines_keep_to_any_width(builder: Builder) -> None:
+    results = many(builder)
+    for width in range(60, 81):
+        for verbose in (False, True):
+            assert max(map(len, format_text(results, verbose, width).splitlines())) <= width
+
+
 def summarised(results: Results, labels: list[str]) -> Results:
     """The same with some of the metrics."""
     metrics = {label: results.manifest["metrics"][label] for label in labels}

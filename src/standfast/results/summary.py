@@ -218,8 +218,6 @@ class MetricSummary:
     def stars(self) -> dict[str, Star]:
         """The explainers that the tests put first: `"alone"` for one, `"tied"` for several; none if all are tied."""
         first = [row.explainer for row in self.rows if row.verdict in ("best", "tied")]
-        if not any(row.verdict == "worse" for row in self.rows):
-            return {}
         return dict.fromkeys(first, "alone" if len(first) == 1 else "tied")
 
     def find_row(self, explainer: str) -> SummaryRow | None:
