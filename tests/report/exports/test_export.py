@@ -252,13 +252,15 @@ def test_one_result_and_an_evaluation() -> None:
     torch.manual_seed(0)
     model = standfast.Model(nn.Sequential(nn.Flatten(), nn.Linear(9, 3)), bounds=(0.0, 1.0))
     inputs = torch.rand(5, 1, 3, 3)
-    metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=4)
+    metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=4, normalise=True)
     saliency = standfast.explainers.get("input_x_gradient")
     result = metric(model, saliency, inputs)
     assert exports.to_pandas(result).shape[0] == 5
     row = exports.summary(result).row(0, named=True)
     assert row["value"] == pytest.approx(float(np.median(result.sensitivity.numpy())))  # type: ignore[attr-defined]
-    found = standfast.evaluate(model, {"ig": saliency}, inputs, {"sens": metric}, progress=False)
+    found = standfast.evaluate(
+        model, {"ig": saliency}, inputs, {"sens": metric}, progress=False, controls=False, sanity=False
+    )
     assert exports.summary(found).row(0, named=True)["count"] == 5
     text = exports.to_latex(result)
     assert text.splitlines()[0:1] + text.splitlines()[2:3] == [r"% needs \usepackage{booktabs}", r"\begin{tabular}{r}"]

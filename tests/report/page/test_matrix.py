@@ -176,7 +176,7 @@ def test_reference_points_stand_beside_the_value(summary: Summary) -> None:
     assert [cells[0].quality for _, cells in table.rows] == ["good", "bad"]
     table = tabulate_references(metric_of(summary, PROB), ["saliency"])
     assert table is not None
-    assert [cell.text for cell in table.rows[0][1]][2:] == ["–", "–", "25 in 100"]
+    assert [cell.text for cell in table.rows[0][1]][2:] == ["–", "–", "25%"]
 
 
 def test_charts_of_stability_show_identical_and_unrelated_maps(results: Results, summary: Summary) -> None:

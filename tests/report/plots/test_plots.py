@@ -173,7 +173,8 @@ def test_intervals_of_single_samples_are_drawn(digits: Dataset, lenet: standfast
 
 
 def test_findings_draw_a_panel_for_each_metric(digits: Dataset, lenet: standfast.Model) -> None:
-    metrics = {"one": "max_sensitivity:samples=3", "two": "aopc:steps=2,samples=1"}
+    one = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=3, normalise=True)
+    metrics = {"one": one, "two": "aopc:steps=2,samples=1"}
     found = standfast.evaluate(lenet, ["saliency", "random"], digits[:8], metrics, progress=False, controls=False)
     axes = draw(found.plot())
     assert [a.get_title() for a in axes] == ["one", "two"]
