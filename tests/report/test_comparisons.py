@@ -366,7 +366,7 @@ def test_censored_medians_are_marked_as_bounds(builder: Builder) -> None:
     first, second, third = rows(chart, "a")
     assert first["reads"] == "≤ 1 in 490,000,000 [0%, 5%]"
     assert second["reads"] == "0.67% [0%, 5%]"
-    assert third["reads"] == "−4 [−6, −3]"
+    assert third["reads"] == "1.8% [0.25%, 5%]"
     assert first["low"] < -20  # open: as far as the axis reaches
     marks = [layer["mark"] for layer in chart.spec["layer"] if layer["mark"].get("filled") is False]
     assert [mark["shape"] for mark in marks] == ["triangle-down"]
