@@ -219,7 +219,7 @@ def test_a_dry_run_prints_costs_and_what_is_missing(
     assert printed.count("cannot run here yet") == 2
     assert "data.GTSRB: expected data that can be loaded" in printed
     study = {"data": {"MNIST": "digits"}, "samples": 2, "models": {"lenet5": "lenet5-mnist"}}
-    study |= {"explainers": ["saliency"], "metrics": ["log_odds"]}
+    study |= {"explainers": ["saliency"], "metrics": ["log_odds"], "sanity": False}
     costs = Part("costs", "", lambda scale: study, (Column("c", "log_odds"),))
     times = Part("times", "", None, (), measure=lambda scale: pl.DataFrame())
     monkeypatch.setitem(reproductions._entries, "senc-mine", Reproduction("Mine", (costs, times)))

@@ -149,7 +149,8 @@ def test_their_rows_are_not_among_those_of_the_metrics(tmp_path: Path) -> None:
     assert bare.sanity_rows.height == 0
     assert (list(found.sanity), bare.sanity) == ([("x", "m", "grad")], {})
     accuracy = found.summary.accuracies["x", "m"]
-    predicted = torch.tensor(found.samples.filter(explainer="grad")["prediction"].to_list())
+    samples, source = a_grid().data["x"], a_grid().models["m"]
+    predicted = source.model(samples, "cpu").logits(samples.inputs).argmax(1)
     assert accuracy.value == float((predicted == torch.tensor([0, 1, 2, 0, 1])).double().mean())
     assert (accuracy.samples, accuracy.chance) == (5, 1 / 3)
 
