@@ -284,7 +284,12 @@ def _compare_pairs(maps: Tensor, classes: Tensor, nearby: Tensor) -> tuple[Tenso
     first, second = _pair(classes)
     compare = get("pearson").prepare(maps)
     alike = torch.cat([compare(maps[second[part]], first[part]) for part in _cut(first, maps)]).double()
-    count = len(maps)
+    return _find_pseudo_values(alike, first, second, nearby)
+
+
+def _find_pseudo_values(alike: Tensor, first: Tensor, second: Tensor, nearby: Tensor) -> tuple[Tensor, Tensor]:
+    """What `_compare_pairs` returns, from the similarities of the pairs `(M,)` and those at nearby inputs `(n,)`."""
+    count = len(nearby)
     sums, weights = _sum_pairs(alike, first, second, count)
     elsewhere, total, pairs = sums / weights, alike.sum(), len(alike)
     if count < 3:
