@@ -118,7 +118,13 @@ def standardise(inputs: Tensor) -> Tensor:
 def make_clusters(columns: int, classes: int) -> Arrays:
     informative = columns * 2 // 3
     x, y = make_classification(
-        3000, columns, n_informative=informative, n_redundant=0, n_classes=classes, n_clusters_per_class=2, random_state=3
+        3000,
+        columns,
+        n_informative=informative,
+        n_redundant=0,
+        n_classes=classes,
+        n_clusters_per_class=2,
+        random_state=3,
     )
     return standardise(torch.tensor(x, dtype=torch.float32)), torch.tensor(y)
 
@@ -130,7 +136,9 @@ def make_products() -> Arrays:
     return x, (score > 0).long()
 
 
-def table(name: str, load: Callable[[], Arrays], hidden: int, activation: Any, epochs: int, folder: Path, pool: int) -> Subject:
+def table(
+    name: str, load: Callable[[], Arrays], hidden: int, activation: Any, epochs: int, folder: Path, pool: int
+) -> Subject:
     x, y = load()
     x = standardise(x)
     columns, classes = x.shape[1], int(y.max()) + 1
@@ -245,10 +253,10 @@ KINDS: dict[str, dict[str, Callable[[Path, int], Subject]]] = {
         "lstm": partial(series, "ItalyPowerDemand", make_bilstm, 60),
     },
     "text": {
-        "transformer": partial(bundled, "transformer-sentences", "sentences"),
         "topics mean": partial(text, "topics mean", 4, partial(WordNetwork, 4, False), 12),
         "topics max": partial(text, "topics max", 3, partial(WordNetwork, 3, True), 12),
         "sentiment": partial(text, "sentiment", 0, partial(WordNetwork, 2, False), 12),
+        "transformer": partial(bundled, "transformer-sentences", "sentences"),
         "topics lstm": partial(text, "topics lstm", 4, make_word_lstm, 8),
     },
 }

@@ -71,17 +71,22 @@ class Changed(Explainer):
 def make_good(subject: Subject) -> dict[str, Explainer]:
     """Explainers that should pass, with baselines that lie in the data."""
     baseline = {"baseline": subject.baseline}
+    window = {"window": 4, "stride": 4} if subject.inputs.ndim == 4 else {}
     found = {
-        "occlusion": get("occlusion", output="logit", **baseline),
-        "kernel_shap": get("kernel_shap", samples=64, **baseline, **subject.segments),
-        "lime": get("lime", samples=64, **baseline, **subject.segments),
+        "occlusion": get("occlusion", output="logit", **window, **baseline),
+        "kernel_shap": get("kernel_shap", samples=48, **baseline, **subject.segments),
+        "lime": get("lime", samples=48, **baseline, **subject.segments),
     }
     if subject.inputs.ndim == 2:
         found["shapley_sampling"] = get("shapley_sampling", permutations=5, **baseline)
     if subject.model.black_box is None:
-        noise = () if subject.model.bounds[0].isinf().any() else ("smoothgrad",)  # a share of the range
-        found |= {name: get(name) for name in ("saliency", "input_x_gradient", *noise)}
-        found |= {name: get(name, **baseline) for name in ("integrated_gradients", "deeplift")}
+        found |= {name: get(name) for name in ("saliency", "input_x_gradient")}
+        found["integrated_gradients"] = get("integrated_gradients", steps=8, **baseline)
+        found["deeplift"] = get("deeplift", **baseline)
+        low, high = subject.model.bounds
+        if low.isfinite().all():  # the noise is a share of their range, here for a third of the spread of the data
+            noise = 0.3 * float(subject.inputs.std() / (high - low).max())
+            found["smoothgrad"] = get("smoothgrad", samples=10, noise=noise)
         found["lrp_epsilon_plus"] = get("lrp_epsilon_plus")
     return found
 
@@ -192,7 +197,9 @@ def report(kind: str, found: dict[str, list[dict[str, Any]]]) -> None:
             shares = [sum(one[size].get(state, 0) for one in each) / len(each) for state in STATES]
             cells.append("/".join(f"{100 * share:5.1f}" for share in shares))
         for one in each:
-            reasons.update({key: share / len(each) for key, share in one["24"].items() if key.endswith("failed") and " " in key})
+            reasons.update(
+                {key: share / len(each) for key, share in one["24"].items() if key.endswith("failed") and " " in key}
+            )
         said = " ".join(f"{key.split()[0]} {100 * share:.1f}" for key, share in reasons.most_common(4))
         print(f"{kind:7s}{name:32s}{'  '.join(cells)}  {said}")
 
@@ -221,7 +228,9 @@ def main() -> None:
                     place = options.folder / f"{pool}" / f"{kind} {name} {label}.pt"
                     place.parent.mkdir(parents=True, exist_ok=True)
                     try:
-                        measured = torch.load(place, weights_only=False) if place.exists() else measure(subject, explainer)
+                        measured = (
+                            torch.load(place, weights_only=False) if place.exists() else measure(subject, explainer)
+                        )
                     except Exception as error:  # no rule for a layer, such as LRP of an LSTM
                         print(f"{kind} {name} {label}: {type(error).__name__}: {str(error)[:100]}")
                         continue
