@@ -39,6 +39,9 @@ MARGINS: Mapping[Question, tuple[str, float, bool]] = {
     "removal": ("removal", 0.6, True),
     "class": ("other_class", 0.9, False),
 }
+#: larger margins for passing. By luck, a map of a scrambled model does somewhat better than those of others: among
+#: correlated columns, a direction is often about right. Between the two margins a check stays undecided.
+PASSING: Mapping[Question, float] = {"learned": 0.7, "removal": 0.7}
 #: the largest share of the features whose baseline may lie outside of the data
 OUTSIDE = 0.1
 #: the shares of the change of the logit by which attributions may miss it without a remark, and without failing
@@ -243,9 +246,12 @@ def _decide_mean(question: Question, values: Array, margin: float, larger: bool)
     error = float(with_margin.std(ddof=1)) / math.sqrt(count + 1)
     half = t_quantile(0.5 + LEVEL / 2, count) * error
     low, high = mean - half, mean + half
-    good, bad = (low > margin, high < margin) if larger else (high < margin, low > margin)
+    wanted = PASSING.get(question, margin)
+    good, bad = (low > wanted, high < margin) if larger else (high < wanted, low > margin)
     state: CheckState = "passed" if good and count >= FEWEST else "failed" if bad else "undecided"
-    needed = _count_needed(mean, half, margin, count) if state == "undecided" else None
+    needed = None
+    if state == "undecided" and not margin <= mean <= wanted:
+        needed = _count_needed(mean, half, wanted if mean > wanted else margin, count)
     return Check(question, state, mean, low, high, count, needed)
 
 
