@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -11,6 +11,7 @@ from standfast.report.words import make_environment
 from standfast.results.failures import group_misfits
 from standfast.results.formatting import format_estimate
 from standfast.results.presentation import RankedGroup, group_ranks
+from standfast.results.quality import USEFUL
 from standfast.results.summary import MetricSummary, Summary
 from standfast.results.verdict import Verdict
 
@@ -43,6 +44,26 @@ def describe_decision(found: MetricSummary) -> str:
         return say("decision", found.decision)
     options, reach = found.metric.options, describe_reach(found.metric.options)
     return say("unchanged", describe_transformation(options) or f"moved {reach}".strip() * bool(reach))
+
+
+def find_useless(metric: MetricSummary) -> list[tuple[str, float]]:
+    """The explainers for which a threshold is too loose, with the share of unrelated pairs that count as changed.
+
+    An explainer that fails the sanity checks is left out: its maps are alike whatever the threshold.
+    """
+    rows = [row for row in metric.rows if row.spec.log_probability and row.references and row.sanity != "failed"]
+    return [(row.explainer, row.references.unrelated) for row in rows if row.references.unrelated < USEFUL]  # type: ignore[union-attr]
+
+
+def list_cautions(metrics: Sequence[MetricSummary]) -> list[str]:
+    """A sentence for each metric that tells nothing apart: no map changes, or its threshold is too loose."""
+    found = []
+    for each in metrics:
+        if each.decision.reason == "unchanged":
+            found.append(f"{each.label}: {describe_decision(each)}")
+        useless = find_useless(each)
+        found += [say("useless", each.label, useless)] if useless else []
+    return found
 
 
 def describe_leader(found: MetricSummary) -> str:

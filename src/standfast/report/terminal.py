@@ -13,6 +13,7 @@ from standfast.report.sentences import (
     describe_leader,
     describe_misfits,
     describe_verdict,
+    list_cautions,
     say,
 )
 from standfast.report.words import collect_facts, make_environment, words_of
@@ -47,6 +48,7 @@ class Matrix:
         sanity: whether the maps of an explainer say something, or why not; empty without checks.
         metrics: the columns.
         verdict: in words.
+        cautions: which metrics tell nothing apart.
     """
 
     title: str
@@ -56,6 +58,7 @@ class Matrix:
     sanity: dict[str, str]
     metrics: list[MetricSummary]
     verdict: str
+    cautions: list[str]
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ def format_text(results: Results, verbose: bool = False, width: int = 80) -> str
         title = f"{matrix.title} [95% interval]:" if verbose else f"{matrix.title}:"
         notes = _list_notes(results, matrix) if verbose else []
         lines += [*_wrap(title, width), "", *_format_matrix(matrix, verbose, width), ""]
-        for part in ([matrix.verdict], notes):
+        for part in ([matrix.verdict, *matrix.cautions], notes):
             lines += [line for text in part for line in _wrap(text, width)] + [""] * bool(part)
     lines = lines or ["No results yet.", ""]
     lines += [line for note in _list_endings(results) for line in _wrap(note, width, "  ")]
@@ -110,6 +113,7 @@ def _make_matrices(results: Results) -> list[Matrix]:
                 sanity,
                 summary.select(data, model),
                 describe_verdict(results.verdict(data, model)),
+                list_cautions(summary.select(data, model)),
             )
         )
     return found
@@ -230,7 +234,7 @@ def _list_notes(results: Results, matrix: Matrix) -> list[str]:
         notes += [f"{each.label}: {' '.join(said)}"] if said else []
     reasons: dict[str, list[str]] = {}
     for each in metrics:
-        if each.decision.reason == "no result":
+        if each.decision.reason in ("no result", "unchanged"):
             continue
         if each.decision.state in ("open", "unable") or each.decision.reason == "unfit":
             reasons.setdefault(describe_decision(each), []).append(each.label)

@@ -12,13 +12,13 @@ from report_builder import PROB, WORST, Builder, assert_whole, base
 
 from standfast.report.page.matrix import (
     find_hollow,
-    find_useless,
     list_notes,
     mark_leaders,
     order_explainers,
     tabulate_references,
 )
 from standfast.report.page.overview import draw_medians
+from standfast.report.sentences import find_useless
 from standfast.results import Results
 from standfast.results.quality import RARE
 from standfast.results.summary import MetricSummary, Summary

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from standfast.report.charts import Table, TableCell
-from standfast.report.sentences import say
+from standfast.report.sentences import list_cautions, say
 from standfast.report.words import format_value
 from standfast.results.formatting import format_number
-from standfast.results.quality import RARE, USEFUL
+from standfast.results.quality import RARE
 from standfast.results.sanity import Sanity
 from standfast.results.summary import MetricSummary, Summary, SummaryRow
 
@@ -78,20 +78,10 @@ def _is_hollow(summary: Summary, row: SummaryRow) -> bool:
     return sanity is not None and (sanity.state == "failed" or sanity.find("class").state == "remark")
 
 
-def find_useless(metric: MetricSummary) -> list[tuple[str, float]]:
-    """The explainers for which a threshold is too loose, with the share of unrelated pairs that count as changed.
-
-    An explainer that fails the sanity checks is left out: its maps are alike whatever the threshold.
-    """
-    rows = [row for row in metric.rows if row.spec.log_probability and row.references and row.sanity != "failed"]
-    return [(row.explainer, row.references.unrelated) for row in rows if row.references.unrelated < USEFUL]  # type: ignore[union-attr]
-
-
 def list_notes(summary: Summary, data: str, model: str) -> list[str]:
     """Sentences below the matrix: stability that is no merit, and thresholds that tell nothing apart."""
     notes = [say("hollow", each) for each in find_hollow(summary, data, model)]
-    useless = [(each.label, find_useless(each)) for each in summary.select(data, model)]
-    return notes + [say("useless", label, found) for label, found in useless if found]
+    return [*notes, *list_cautions(summary.select(data, model))]
 
 
 def tabulate_references(metric: MetricSummary, order: Sequence[str]) -> Table | None:
