@@ -1,6 +1,6 @@
 """What values of stability are acceptable: reference points of two bundled networks, one of them adversarially trained.
 
-    python benchmarks/acceptable.py --digits 24 --budget 100
+    python benchmarks/verdict/acceptable.py --digits 24 --budget 100
 
 Prints a Markdown table for each metric: a row for each explainer and network, with the value at changed inputs, the
 judgement, and what the same explainer reaches for identical maps, other inputs of the same class, scrambled weights,

@@ -1,6 +1,6 @@
 """How long `preset="quick"` takes for each metric: two explainers and their controls on 24 digits, LeNet-5, one thread.
 
-    OMP_NUM_THREADS=1 python benchmarks/quick_preset.py
+    OMP_NUM_THREADS=1 python benchmarks/verdict/quick_preset.py
 
 Arguments name the metrics to try. Prints a row for each, with CPU time and evaluations for each sample. Needs no data
 set.

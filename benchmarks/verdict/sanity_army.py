@@ -1,6 +1,6 @@
 """The error rates of the sanity checks: an army of bad explainers, and good ones, on images, series, tables and text.
 
-    python benchmarks/sanity_army.py [--quick] [--kind tables ...] [--folder FOLDER] [--out army.json]
+    python benchmarks/verdict/sanity_army.py [--quick] [--kind tables ...] [--folder FOLDER] [--out army.json]
 
 Each kind of data has five trained models. Each explainer is measured once on a pool of samples for each model. Then the
 checks decide on 200 random parts of the pool, of 8, 24 and 100 samples each, for each model. No bad explainer may pass
