@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 import logging
 import math
-import shutil
 import sys
-import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,13 +34,14 @@ from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhoo
 from standfast.report import load_results
 from standfast.report.sentences import describe_failures
 from standfast.results import Results
-from standfast.study.cost import Estimate, estimate_plan
-from standfast.study.executors import Executor, Limits, local
+from standfast.study.cache import run_kept
+from standfast.study.cost import Estimate, announce_cost, estimate_plan
+from standfast.study.executors import Executor, InProcess, Limits, Processes, local
 from standfast.study.executors.base import UNLIMITED
 from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import make_plan
 from standfast.study.progress import watch
-from standfast.study.run import has_neighbourhood, named_metrics, run_grid
+from standfast.study.run import Announce, RunSummary, has_neighbourhood, named_metrics, run_grid, run_plan
 from standfast.study.store import Store
 from standfast.tensors import Bound, describe_bounds, describe_no_tensor, suggest_dtype
 
@@ -115,7 +115,8 @@ def evaluate(
         targets: classes `(N,)`, or None for the model's own predictions.
         seed: of all random numbers.
         out: a folder or an fsspec address for the results. Results that are there already are not computed again, so an
-            interrupted evaluation can be continued. By default, the results exist as long as the returned object.
+            interrupted evaluation can be continued. By default they are in the user's cache folder, where the same call
+            finds them, too: `standfast cache` says where, and deletes them. `Results.store` has the place.
         repeats: how often everything is done, each time with other random numbers.
         samples_per_job: the number of samples between two writes; results do not depend on it.
         workers: the number of processes on this computer; `"auto"` for one for each GPU, or else for each core. A
@@ -125,7 +126,7 @@ def evaluate(
         about: the title, the model, the data and other facts for the report. By default the model and the data have the
             names of the module's class and of the data set; what `about` says of them, up to the first comma, is used
             instead.
-        progress: show a progress bar.
+        progress: show a progress bar, and before it what takes more than two minutes, as a short measurement shows.
 
     If a job fails, its traceback is stored, and the other jobs continue. A warning says which explainers failed by
     which metrics, and why.
@@ -140,7 +141,7 @@ def evaluate(
     >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> def brightness(module, inputs, targets):
     ...     return inputs
-    >>> metrics = ["worst_case:budget=20", standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=5)]
+    >>> metrics = ["worst_case:budget=20", standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), 5, normalise=True)]
     >>> found = standfast.evaluate(model, ["saliency", brightness], digits, metrics, progress=False)
     >>> found.frame().shape[0], found.failures
     (8, [])
@@ -165,20 +166,32 @@ def evaluate(
     )
     if progress and _DEFAULT_NEIGHBOURHOOD in notes:
         print(f"neighbourhood: {notes[_DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
-    address = tempfile.mkdtemp(prefix="standfast-") if out is None else out
+    plan = make_plan(grid, {**notes, **facts})
+    chosen = executor or local(workers, device=grid.device)
+
+    def make_quick() -> Mapping[str, Metric]:
+        args = (model, grid.explainers, inputs, metrics, neighbourhood)
+        return _make_grid(*args, "quick", False, False, targets, seed, repeats, samples_per_job, facts)[0].metrics
+
+    announce = _announcing(chosen, None if preset == "quick" else make_quick, 'preset="quick"') if progress else None
     with watch(progress) as report_progress:
-        run = run_grid(
-            grid,
-            Store(address),
-            executor=executor or local(workers, device=grid.device),
-            about={**notes, **facts},
-            progress=report_progress,
-        )
-    found = load_results(address, run)
-    if out is None:  # the folder lives as long as these results
-        weakref.finalize(found, shutil.rmtree, address, ignore_errors=True)
+
+        def run(store: Store) -> RunSummary:
+            return run_plan(plan, store, chosen, progress=report_progress, announce=announce)
+
+        store, summary, let_go = run_kept(plan, run) if out is None else (Store(out), run(Store(out)), None)
+    found = load_results(store, summary)
+    if let_go is not None:
+        weakref.finalize(found, let_go)
     _warn_of_failures(found)
     return found
+
+
+def _announcing(executor: Executor, quick: Callable[[], Mapping[str, Metric]] | None, way: str) -> Announce | None:
+    """What says before a run how long it takes; None for an executor that works elsewhere, or within limits."""
+    if isinstance(executor, Processes) and not executor.limits.watched:
+        return partial(announce_cost, workers=executor.workers, quick=quick, way=way)
+    return partial(announce_cost, quick=quick, way=way) if isinstance(executor, InProcess) else None
 
 
 def _warn_of_failures(found: Results) -> None:
@@ -240,7 +253,8 @@ def _make_grid(
     samples = Samples(x.cpu(), checked, (lower.cpu(), upper.cpu()))
     if data is not None:
         extras = {name: values.cpu() for name, values in {"labels": data.labels, **data.extras}.items()}
-        samples = replace(samples, extras=extras, features=data.features, tokens=data.tokens)
+        about = {"classes": list(data.classes)}
+        samples = replace(samples, extras=extras, features=data.features, tokens=data.tokens, about=about)
     if neighbourhood is not None:
         several = neighbourhood if isinstance(neighbourhood, list | tuple) else [neighbourhood]
         check(len(several) > 0, "neighbourhood", "a neighbourhood, or a list of at least one", "an empty list")
@@ -444,7 +458,7 @@ def run_study(
     >>> found.frame().shape[0], found.failures
     (4, [])
     """
-    from standfast.study.file.spec import Study, load_study, study_from
+    from standfast.study.file.spec import Study, load_study, study_from, with_preset
 
     expected = "a study file, its content as a mapping, or the result of load_study"
     check(isinstance(study, Study | Mapping | str | Path), "study", expected, type(study).__name__)
@@ -455,16 +469,24 @@ def run_study(
     if out is None:
         _check_own(default_folder(study), study)
     grid = study.grid()
+    chosen = executor or executor_of(study)
+
+    def make_quick() -> Mapping[str, Metric]:
+        return with_preset(study, "quick").grid(check=False).metrics
+
+    way = "--preset quick" if (command or "").startswith("standfast run ") else "`preset: quick` in the study file"
+    announce = _announcing(chosen, None if study.preset == "quick" else make_quick, way) if progress else None
     with watch(progress) as report_progress:
         run = run_grid(
             grid,
             Store(address := out or default_folder(study)),
-            executor=executor or executor_of(study),
+            executor=chosen,
             about={"title": study.title, "command": command} if command else {"title": study.title},
             origin=str(Path(study.name).resolve()),
             study=study.plain(),
             progress=report_progress,
             folder=study.base,
+            announce=announce,
         )
     found = load_results(address, run)
     if command is None:

@@ -166,7 +166,7 @@ def test_requirements_are_stored_and_change_no_job() -> None:
         check(STUDY, progress=False)
 
 
-READING = ValueSpec("a", "ln P", "lower", censored="bound", log_probability=True)
+READING = ValueSpec("a", "probability", "lower", "probability", "bound")
 
 
 def test_the_interval_of_a_probability_counts_instead_of_its_estimate() -> None:

@@ -147,7 +147,7 @@ def test_the_crosswalk_names_metrics_that_exist() -> None:
         (
             ["worst_case: {search: {name: block}, budget: 5}", "max_sensitivity: {samples: 2}"],
             ["that a search found", "among random draws", "searched worst cases"],
-            ["probability of a large change", "ln P"],
+            ["probability of a large change", "probability of a misinterpretation"],
         ),
     ],
 )

@@ -17,6 +17,9 @@ import standfast
 from conftest import SHAPES, small_net
 from standfast.metrics import Metric, Probe, Result, metrics
 from standfast.study import cost
+from standfast.study.grid import Grid, LoadedModel, Samples
+from standfast.study.plan import make_plan
+from standfast.study.store import Store
 
 #: the sanity checks would be lines of their own
 estimate = partial(standfast.estimate, sanity=False)
@@ -343,3 +346,78 @@ def test_the_number_of_classes_counts(clock: Clock) -> None:
         with model.watch(used.append):
             metric(model, "saliency", inputs)
         assert line.evaluations == pytest.approx(sum(used), rel=0.15)
+
+
+def announce(
+    clock: Clock, capsys: pytest.CaptureFixture[str], samples: int, done: int = 0, workers: int = 1
+) -> tuple[str, float]:
+    """What is said of 64 samples, and the seconds that the measurement took."""
+    grid = Grid(
+        {"x": Samples(draw(64))},
+        {"net": LoadedModel(timed_model(clock))},
+        {"saliency": standfast.explainers.get("saliency")},
+        {"repeated": Repeated(samples)},
+        samples_per_job=16,
+    )
+    plan = make_plan(grid)
+    before, store = clock.rows, Store("memory://announced")
+    cost.announce_cost(plan, plan.jobs[done:], store, workers=workers, quick=lambda: {"repeated": Repeated(100)})
+    assert store.begun() == ("", 0)
+    return capsys.readouterr().err, (clock.rows - before) / 1000
+
+
+def test_a_long_run_says_first_what_it_takes(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    """64 rows take 64 ms: 10,000 queries 640 s, and 100 of the preset 6.4 s."""
+    said, spent = announce(clock, capsys, 10_000)
+    assert "about 11 minutes with one worker" in said
+    assert 'preset="quick" would take about 6 s' in said
+    assert spent < 0.05 * 640
+
+
+def test_only_jobs_that_are_left_count(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "about 5 minutes" in announce(clock, capsys, 10_000, done=2)[0]
+
+
+def test_a_short_run_says_nothing(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    """1800 queries take 115 s; 5 queries 0.3 s, before which no metric is tried: the model is timed with 341 rows."""
+    said, spent = announce(clock, capsys, 1800)
+    assert said == ""
+    assert spent < 0.1 * 115
+    said, spent = announce(clock, capsys, 5)
+    assert said == ""
+    assert spent < 0.4
+    assert announce(clock, capsys, 10_000, workers=6)[0] == ""
+
+
+def test_a_trial_that_ends_the_process_is_not_made_again(
+    clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store has a note during trials, so that the next run begins at once."""
+    store, seen = Store("memory://noted"), []
+    monkeypatch.setattr(Repeated, "evaluate", lambda *_: seen.append(store.begun()[1]) or 1 / 0)
+    plan = make_plan(
+        Grid(
+            {"x": Samples(draw(64))},
+            {"net": LoadedModel(timed_model(clock))},
+            {"saliency": standfast.explainers.get("saliency")},
+            {"repeated": Repeated()},
+        )
+    )
+    cost.announce_cost(plan, plan.jobs, store)
+    assert set(seen) == {1}
+    tried = len(seen)
+    store.begin(plan.jobs[0].identity, 1)
+    cost.announce_cost(plan, plan.jobs, store)
+    assert len(seen) == tried
+
+
+def test_without_progress_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def announced(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("standfast.evaluation.announce_cost", announced)
+    model = standfast.Model(small_net(SHAPES["flat"]), (0.0, 1.0), device="cpu")
+    arguments = model, "saliency", draw(2), "aopc:steps=2"
+    standfast.evaluate(*arguments, controls=False, progress=False)
+    with pytest.raises(KeyboardInterrupt):
+        standfast.evaluate(*arguments, controls=False)

@@ -31,9 +31,11 @@ from standfast.checks.baseline import Baseline, read_baseline
 from standfast.checks.decision import Better, Decision, Decisions
 from standfast.checks.values import SampleValues, read_values
 from standfast.errors import ArgumentError, UnknownNameError
+from standfast.metrics.base import Direction
 from standfast.report.sentences import describe_failures, say
 from standfast.results import Results
-from standfast.results.formatting import shorten_error
+from standfast.results.formatting import format_probability, shorten_error
+from standfast.results.presentation import ConfiguredMetric
 from standfast.statistics.decisions import (
     Estimate,
     Outcome,
@@ -145,13 +147,18 @@ def find_misfit(manifest: Mapping[str, Any], label: str, explainer: str) -> str:
     return str(((manifest.get("misfits") or {}).get(label) or {}).get(explainer) or "")
 
 
+def _find_direction(label: ConfiguredMetric) -> Direction:
+    """Which values are better: those of one explainer can be compared even where explainers are not ranked."""
+    return label.spec.direction or label.presentation.direction_of(label.options)
+
+
 def _list_places(
     results: Results, entry: RequirementEntry, pairs: Sequence[Sequence[str]]
 ) -> Iterator[tuple[str, str, str, str]]:
     """The data, models, labels and explainers that a requirement names."""
     known = results.metrics
     if entry.metric is None:
-        labels = [name for name, label in known.items() if label.spec.direction]
+        labels = [name for name, label in known.items() if _find_direction(label)]
     else:
         labels = [name for name, label in known.items() if entry.metric in (name, label.metric)]
         if not labels:
@@ -208,10 +215,10 @@ class _Case:
         Raises:
             ArgumentError: it is not.
         """
-        spec = self.results.metrics[self.label].spec
-        if self.entry.kind in ("at_most_ln", "at_most_one_in") and not spec.log_probability:
+        label = self.results.metrics[self.label]
+        if self.entry.kind in ("at_most_ln", "at_most_one_in") and not label.spec.log_probability:
             raise ArgumentError(self.entry.kind, "a metric that measures a probability", repr(self.label))
-        if self.entry.kind in ("better_than", "no_worse_than") and spec.direction is None:
+        if self.entry.kind in ("better_than", "no_worse_than") and _find_direction(label) is None:
             raise ArgumentError("metric", "one that ranks explainers, for a comparison", repr(self.label))
 
     def _compare_with_baseline(self, own: SampleValues, baseline: Baseline) -> Decision:
@@ -237,7 +244,7 @@ class _Case:
         """By how much the own values are better, on the samples that both have."""
         _, mine, theirs = np.intersect1d(own.samples, other.samples, return_indices=True)
         difference = subtract((own.low[mine], own.high[mine]), (other.low[theirs], other.high[theirs]))
-        if self.results.metrics[self.label].spec.direction == "lower":
+        if _find_direction(self.results.metrics[self.label]) == "lower":
             difference = (-difference[1], -difference[0])
         skipped = own.skipped + len(own.samples) - len(mine)
         return SampleValues(own.samples[mine], *difference, skipped, own.mistaken + other.mistaken)
@@ -247,8 +254,17 @@ class _Case:
         requested = {"requested": self.entry.confidence, **others}
         same = [label for label in self.results.metrics.values() if self.entry.metric in (None, label.metric)]
         several = self.entry.metric is None or (self.entry.metric != self.label and len(same) > 1)
-        words = self.entry.describe(self.label if several else None)
+        asked = self.entry.kind in ("at_most_ln", "at_most_one_in")
+        limit = format_probability(self.entry.limit) if asked else None
+        words = self.entry.describe(self.label if several else None, limit)
+        requested["probability"] = self._is_probability
         return Decision(words, *names, outcome, what, estimate, **requested)
+
+    @property
+    def _is_probability(self) -> bool:
+        """Whether a limit on values is one of logarithms of probabilities; differences are none."""
+        spec = self.results.metrics[self.label].spec
+        return spec.log_probability and self.entry.better_than is None and self.entry.no_worse_than is None
 
     def _decide_values(
         self, values: SampleValues, limit: float, better: Better, axis: str, baseline: int | None = None
@@ -260,7 +276,7 @@ class _Case:
             estimate = estimate_mean(values.low[exact], self.level)
             outcome = estimate.decide(limit, better) if exact.all() else "undecided"
             needed = foresee_mean(estimate_mean(values.low[exact], self.next_level), limit) if exact.all() else None
-            what, target = f"mean of {axis}", limit
+            what, target = f"{'geometric ' * self._is_probability}mean of {axis}", limit
             unknown, side = int((~exact).sum()), better
         else:
             met, unmet, unknown = count_met(values.low, values.high, limit, better)

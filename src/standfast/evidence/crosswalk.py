@@ -75,7 +75,7 @@ CLAUSES = (
         "probabilities of undesired behaviour under perturbations, estimated with statistical methods",
         (*PROBABILITIES, "worst_case"),
         {
-            (PROBABILITY,): "ln P of a misinterpretation for each sample with an interval",
+            (PROBABILITY,): "probability of a misinterpretation for each sample with an interval",
             (SEARCHED,): "searched worst cases in a stated neighbourhood",
             (DRAWN,): "the worst of random draws in a stated neighbourhood",
         },

@@ -16,14 +16,7 @@ from standfast.checks.decision import Decisions
 from standfast.checks.formats import format_markdown
 from standfast.report.sentences import say
 from standfast.results import Results, SummaryRow
-from standfast.results.formatting import (
-    SIGNS,
-    describe_probability,
-    format_count,
-    format_coverage,
-    format_estimate,
-    format_interval,
-)
+from standfast.results.formatting import format_count, format_coverage, format_estimate, format_interval
 
 
 def write_model_card(results: Results, decisions: Decisions | None = None) -> str:
@@ -82,8 +75,6 @@ def _describe_value(row: SummaryRow) -> str:
     estimate, decimals = row.estimate, row.spec.decimals
     assert estimate is not None
     text = format_estimate(estimate, decimals)
-    if row.spec.log_probability and math.isfinite(estimate.value):
-        text = f"ln P {text}, {describe_probability(estimate.value, SIGNS[estimate.bound])}"
     interval = format_interval(estimate, decimals)
     text += f" {interval}{format_coverage(estimate)}" if interval else ""
     return f"{text}, n = {estimate.count}"

@@ -74,7 +74,7 @@ def completeness_gap(
     explainer: Explainer,
     attributions: Tensor,
     x: Tensor,
-    baseline: References = 0.0,
+    baseline: References | None = None,
     *,
     targets: Tensor | int | None = None,
     tolerance: float = _TOLERANCE,
@@ -90,7 +90,7 @@ def completeness_gap(
         attributions: `(N, ...)`, for `x`.
         x: inputs within the model's bounds.
         baseline: that of the explainer: a number, one for each channel, or reference inputs `(B, ...)`, over whose
-            logits the mean is taken.
+            logits the mean is taken; None for that of explainers without one.
         targets: the classes that were explained, as in `Explainer.__call__`.
         tolerance: a share of at least 0; infinity for no warning.
 

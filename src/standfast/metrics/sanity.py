@@ -64,8 +64,8 @@ class SanityResult(Result):
     """What the checks measure of each sample; NaN where there is nothing to measure.
 
     Attributes:
+        value: the excess: pseudo-values of the mean of `nearby` less that of `elsewhere`, `(N,)`.
         nearby, elsewhere: the similarity of the map to that of a nearby input, and to those of other samples, `(N,)`.
-        excess: pseudo-values of the mean of `nearby` less that of `elsewhere`, `(N,)`; also the `value`.
         scrambled: the size of the correlation with the maps of scrambled models; NaN if it cannot be scrambled, or the
             explainer cannot explain it. `(N,)`
         removal: the share of random removals that lower the margin less than removing what the map marks, `(N,)`.
@@ -119,7 +119,7 @@ class SanityChecks(Metric):
     >>> digits = standfast.data.bundled("digits")[:8]
     >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> centre = SanityChecks()(model, "centre", digits.inputs)  # the same map for every input
-    >>> round(float(centre.excess.mean()), 6), round(float(centre.scrambled.mean()), 6)
+    >>> round(float(centre.value.mean()), 6), round(float(centre.scrambled.mean()), 6)
     (0.0, 1.0)
     """
 
@@ -294,7 +294,12 @@ def _compare_pairs(maps: Tensor, classes: Tensor, nearby: Tensor) -> tuple[Tenso
     first, second = _pair(classes)
     compare = get("pearson").prepare(maps)
     alike = torch.cat([compare(maps[second[part]], first[part]) for part in _cut(first, maps)]).double()
-    count = len(maps)
+    return _find_pseudo_values(alike, first, second, nearby)
+
+
+def _find_pseudo_values(alike: Tensor, first: Tensor, second: Tensor, nearby: Tensor) -> tuple[Tensor, Tensor]:
+    """What `_compare_pairs` returns, from the similarities of the pairs `(M,)` and those at nearby inputs `(n,)`."""
+    count = len(nearby)
     sums, weights = _sum_pairs(alike, first, second, count)
     elsewhere, total, pairs = sums / weights, alike.sum(), len(alike)
     if count < 3:

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from standfast.results.presentation import ValueSpec
+from standfast.results.sanity import round_up
 from standfast.statistics.comparison import ControlTest
 from standfast.statistics.distributions import proportion_interval
 from standfast.statistics.paired import Interval
@@ -98,7 +99,7 @@ def count_more(spec: ValueSpec, estimate: Interval | None, references: Reference
     width, distance = (estimate.high - estimate.low) / 2, abs(estimate.value - middle)
     if not (math.isfinite(width) and distance > 0):
         return None
-    return max(1, math.ceil(estimate.count * (width / distance) ** 2) - estimate.count)
+    return round_up(max(1, math.ceil(estimate.count * (width / distance) ** 2) - estimate.count))
 
 
 def find_weak_classes(spec: ValueSpec, rows: pl.DataFrame, references: References) -> tuple[int, ...]:

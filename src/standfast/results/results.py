@@ -64,8 +64,8 @@ _LAST = ("metric", "data", "model", "repeat", "job")
 class Results:
     """All results that a study has so far, and what they say.
 
-    `print` shows a table for each data set and model: a row per explainer, a column per metric, the median over samples
-    with its 95% interval, and marks for the best. A notebook shows the same as HTML.
+    `print` shows a table for each data set and model, and its verdict: a row per explainer, a column per metric, the
+    median over samples, how good it is, and marks for the best (`to_text`). A notebook shows the same as HTML.
 
     Attributes:
         store: where the results are.
@@ -126,7 +126,16 @@ class Results:
         return f"Results({count_explainers(self.explainers)} x {labels}, {samples}{failed}; print it for the table)"
 
     def __str__(self) -> str:
-        return str(show_as("text", self))
+        return self.to_text()
+
+    def to_text(self, verbose: bool = False) -> str:
+        """What `print` shows, in lines of 80 characters.
+
+        Args:
+            verbose: also intervals and numbers of samples, and notes on tests, controls and checks.
+        """
+        check(isinstance(verbose, bool), "verbose", "True or False", repr(verbose))
+        return str(show_as("text", self, verbose))
 
     def _repr_html_(self) -> str:
         return str(show_as("notebook", self))
@@ -285,7 +294,12 @@ class Results:
             [words for words in self._list_texts(data, "tokens") if not isinstance(words, str)],
             self.explainers.controls,
             self._list_unfit(data, model),
+            self.list_classes(data),
         )
+
+    def list_classes(self, data: str) -> list[str]:
+        """The names of the classes of a data set; empty where they are not known."""
+        return [str(name) for name in self._list_texts(data, "classes")]
 
     def _find_bounds(self, data: str) -> tuple[float, float]:
         """The range of the inputs, over all features."""
@@ -406,6 +420,9 @@ class Results:
           5% do not show that it is worse than the best), `"worse"`, or `"undecided"` (the tests show no explainer to be
           worse than the best); null where there is nothing to compare;
         - `better`: whether a `"higher"` or a `"lower"` value is better, or null;
+        - `quality`, `sanity`: only where something judges them: whether the value is `"good"`, no better than a
+          `"control"`, `"bad"` or `"undecided"`; and whether the explainer `"passed"` the sanity checks, `"failed"` one,
+          or is `"undecided"`;
         - `samples`: how many samples count;
         - `against_controls`, `best_control`: only where controls were evaluated: `"beats"` (the tests show that the
           explainer is better than every control), `"worse"` (than some control) or `"undecided"`; and the control that
@@ -439,8 +456,7 @@ class Results:
         """
         pairs = self._choose_pairs(data, model)
         check(len(pairs) == 1, "results", "those of a data set and a model", "none")
-        classes = (self.manifest.get("data") or {}).get(pairs[0][0], {}).get("classes") or ()
-        return reach_verdict(self.summary, *pairs[0], [str(name) for name in classes])
+        return reach_verdict(self.summary, *pairs[0], self.list_classes(pairs[0][0]))
 
     def _choose_pairs(self, data: str | None, model: str | None) -> list[tuple[str, str]]:
         """The pair of data and model that is asked for; none where there are no results."""

@@ -34,6 +34,7 @@ from standfast.tensors import Array
 
 Statistic = Literal["median", "mean"]
 Verdict = Literal["best", "tied", "worse", "undecided"]
+Star = Literal["alone", "tied"]
 #: see `Decision.state` and `Decision.reason`
 State = Literal["decided", "open", "unable", "none"]
 Reason = Literal[
@@ -44,6 +45,7 @@ Reason = Literal[
     "unfit",
     "few explainers",
     "few samples",
+    "unchanged",
     "tied",
     "no difference",
     "no best",
@@ -160,7 +162,8 @@ class Decision:
     Attributes:
         state: `"decided"`; `"open"`, if no difference is shown from the best; `"unable"`, if no test could show one; or
             `"none"`, where there is nothing to decide.
-        reason: why. `"all worse"` and `"some worse"` are decided, `"no difference"` and `"no best"` are open.
+        reason: why. `"unchanged"` says that no map of any explainer did. `"all worse"` and `"some worse"` are decided,
+            `"no difference"` and `"no best"` are open.
         explainers: how many were compared.
         samples: on how many samples, which have a value for all of them.
         needed: the fewest samples with which a test can decide, where there are fewer; or about how many would show the
@@ -208,8 +211,14 @@ class MetricSummary:
 
     @property
     def control_tests(self) -> list[ControlTest]:
-        """The tests against the controls; none where the metric asks for no controls."""
-        return [row.control_test for row in self.rows if row.control_test is not None]
+        """The tests of candidates against the controls; none where the metric asks for no controls."""
+        return [row.control_test for row in self.rows if row.control_test is not None and row.candidate]
+
+    @property
+    def stars(self) -> dict[str, Star]:
+        """The explainers that the tests put first: `"alone"` for one, `"tied"` for several; none if all are tied."""
+        first = [row.explainer for row in self.rows if row.verdict in ("best", "tied")]
+        return dict.fromkeys(first, "alone" if len(first) == 1 else "tied")
 
     def find_row(self, explainer: str) -> SummaryRow | None:
         """The row of an explainer; None if it has none."""
@@ -262,6 +271,25 @@ class Summary:
         """The metrics on one data set and model."""
         return [each for each in self.metrics if (each.data, each.model) == (data, model)]
 
+    def sort_explainers(self, data: str, model: str) -> list[str]:
+        """The explainers in the order of tables: those that pass the sanity checks, undecided, failed, and controls.
+
+        Among equals, those with more good values and then those with the better mean ranks come first.
+        """
+        states = ("passed", "undecided", "failed")
+        metrics = self.select(data, model)
+
+        def place(name: str) -> tuple[float, ...]:
+            rows = [row for each in metrics for row in each.rows if row.explainer == name and row.estimate is not None]
+            sanity = self.sanity.get((data, model, name))
+            group = 0 if sanity is None else states.index(sanity.state)
+            good, bad = (sum(row.quality in kinds for row in rows) for kinds in (("good",), ("bad", "control")))
+            ranks = [row.mean_rank for row in rows if row.mean_rank is not None]
+            rank = sum(ranks) / len(ranks) if ranks else math.inf
+            return (len(states) if name in self.controls else group, not rows, -good, bad, rank)
+
+        return sorted(self.explainers, key=place)
+
     def find(self, data: str, model: str, label: str) -> MetricSummary | None:
         """One metric on one data set and model; None if it was not evaluated there."""
         return next((each for each in self.select(data, model) if each.label == label), None)
@@ -295,6 +323,9 @@ def summarise_metric(
     tests = {test.explainer: test for test in control_tests}
     parts = {str(name): rows for (name,), rows in found.frame.partition_by("explainer", as_dict=True).items()}
     rows = []
+    explained = [*found.candidates, *found.unfit]
+    own = found.spec.select_valid(found.frame.filter(pl.col("explainer").is_in(explained)))
+    unchanged = len(own) > 0 and bool(found.spec.find_unchanged(found.spec.values(own)).all())
     for name in found.explainers:
         own, failed = parts.get(name, found.frame.clear()), errors.get(name, ())
         if not len(own) and not failed:
@@ -312,7 +343,7 @@ def summarise_metric(
                 found.spec,
                 statistic,
                 estimate(found.spec, own, statistic),
-                *_rank(name, comparison),
+                *_rank(name, None if unchanged else comparison),
                 name in found.controls,
                 tests.get(name),
                 count_rows(found.spec, own, len(failed)),
@@ -322,9 +353,9 @@ def summarise_metric(
                 weak_classes=() if references is None else find_weak_classes(found.spec, own, references),
             )
         )
-    rows = judge_rows(rows)
+    rows = judge_rows(rows, sanity or {})
     samples = {_list_samples(found.spec.select_valid(own)) for own in parts.values()}
-    decision = decide(found, comparison)
+    decision = Decision("unable", "unchanged") if unchanged else decide(found, comparison)
     return MetricSummary(found.data, found.model, metric, tuple(rows), comparison, decision, len(samples) > 1)
 
 
@@ -333,8 +364,8 @@ def state_of(sanity: Mapping[str, Sanity] | None, explainer: str) -> SanityState
     return None if not sanity or explainer not in sanity else sanity[explainer].state
 
 
-def judge_rows(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
-    """The rows of one metric with their qualities."""
+def judge_rows(rows: Sequence[SummaryRow], sanity: Mapping[str, Sanity]) -> list[SummaryRow]:
+    """The rows of one metric with their qualities; none where the model is near chance."""
     random = next((row.value for row in rows if row.control and is_random(row.explainer)), None)
     judged = []
     for row in rows:
@@ -349,6 +380,9 @@ def judge_rows(rows: Sequence[SummaryRow]) -> list[SummaryRow]:
         judged_at_all = row.references is not None or row.control_test is not None
         if judged_at_all and quality != "bad" and row.sanity in ("failed", "undecided"):
             quality = "control" if row.sanity == "failed" else "undecided"
+        reason = sanity[row.explainer].reason if row.explainer in sanity else None
+        if reason is not None and reason.question == "accuracy":
+            quality = None
         judged.append(replace(row, quality=quality, needed=needed))
     return judged
 

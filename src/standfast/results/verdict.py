@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from standfast.results.outputs import show_as
-from standfast.results.sanity import Accuracy, Question
+from standfast.results.sanity import Accuracy, Question, round_up
 from standfast.results.summary import Summary, SummaryRow
 
 
@@ -39,6 +39,7 @@ class Verdict:
         show: the explainers that pass all sanity checks and are good by every metric that judges them, the best first:
             those that are best by most metrics.
         refuse: those that fail a check, or are bad or no better than a control by a metric, with the reasons.
+        labels: of the metrics that judge those of `show`.
         undecided: all others, with what is undecided.
         unjudged: those that pass all checks, but that no metric judges.
         weak: of `show`, the classes for which most maps are not stable, by explainer.
@@ -51,6 +52,7 @@ class Verdict:
     data: str
     model: str
     show: tuple[str, ...]
+    labels: tuple[str, ...]
     refuse: tuple[Ground, ...]
     undecided: tuple[Ground, ...]
     unjudged: tuple[str, ...]
@@ -59,6 +61,14 @@ class Verdict:
     classes: tuple[str, ...]
     accuracy: Accuracy | None
     checked: bool
+
+    @property
+    def reasons(self) -> list[tuple[list[str], Ground]]:
+        """The explainers of `refuse` that have the same reason, with the first of their grounds."""
+        found: dict[tuple[object, ...], tuple[list[str], Ground]] = {}
+        for each in self.refuse:
+            found.setdefault((each.question, each.labels, each.quality), ([], each))[0].append(each.explainer)
+        return list(found.values())
 
     def __str__(self) -> str:
         return str(show_as("verdict", self))
@@ -87,12 +97,11 @@ def reach_verdict(summary: Summary, data: str, model: str, classes: Sequence[str
         sanity = summary.sanity.get((data, model, name))
         reason = None if sanity is None else sanity.reason
         if sanity is not None and reason is not None:
-            needed = None if sanity.needed is None else max(1, sanity.needed - reason.samples)
+            needed = None if sanity.needed is None else round_up(max(1, sanity.needed - reason.samples))
             ground = Ground(name, reason.question, needed=needed if sanity.state == "undecided" else None)
             (refuse if sanity.state == "failed" else undecided).append(ground)
-            if sanity.state == "failed" and any(
-                row.references is not None and row.quality == "control" for row in rows
-            ):
+            says_nothing = sanity.state == "failed" and reason.question != "accuracy"
+            if says_nothing and any(row.references is not None and row.quality == "control" for row in rows):
                 empty.append(name)
             continue
         found = _find_ground(name, rows)
@@ -110,6 +119,7 @@ def reach_verdict(summary: Summary, data: str, model: str, classes: Sequence[str
         data,
         model,
         tuple(show),
+        tuple(each.label for each in metrics if any(row.explainer in show and row.quality for row in each.rows)),
         tuple(refuse),
         tuple(undecided),
         tuple(unjudged),

@@ -85,7 +85,9 @@ class LoadedModel(ModelSource):
             return ready
         lower, upper = ready.bounds
         mixed = ready.mixed_precision
-        return Model(ready.module, (lower, upper), ready.preprocess, device, ready.batch_size, mixed_precision=mixed)
+        copied = Model(ready.module, (lower, upper), ready.preprocess, device, ready.batch_size, mixed_precision=mixed)
+        copied.reference = ready.reference
+        return copied
 
 
 def is_text(name: str) -> bool:

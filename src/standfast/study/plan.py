@@ -90,7 +90,9 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
         model.check_repeatable(inputs, in_batches=True)
         models.setdefault(model_name, _about_model(model, source.about, described[0]))
         answers = answers_fingerprint(model, inputs)
-        combination = digest([*described, answers] if answers else [*described])
+        reference = model.with_reference(inputs).reference
+        known = [] if reference is None else [tensor_digest(reference.rows), tensor_digest(reference.median)]
+        combination = digest([*described, *([answers] if answers else []), *known])
         here = {label: metric.for_data(samples.extras) for label, metric in measured.items()}
         parts: list[tuple[int, _Chunk, dict[str, Metric]]] = []
         if grid.sanity is not None:
@@ -104,12 +106,12 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
                 for name in grid.explainers_of(metric):
                     place = [combination, content, data, model_name, start, repeat, grid.seed]
                     identity = digest([*place, label, configured, name, explainers[name]])
-                    work = (stop - start) * _expected_work(metric, grid.explainers[name], model.classes)
+                    work = (stop - start) * expected_work(metric, grid.explainers[name], model.classes)
                     jobs.append(Job(identity, data, model_name, name, label, repeat, start, stop, work))
     return Plan(grid, jobs, _manifest(grid, models, jobs, about, code.modules))
 
 
-def _expected_work(metric: Metric, explainer: Explainer, classes: int | None) -> float:
+def expected_work(metric: Metric, explainer: Explainer, classes: int | None) -> float:
     """About what a model of so many classes does for one sample, in forward passes of one row."""
     explanations, evaluations = metric.expected_explanations(), metric.expected_for(classes)
     return explanations * explainer.rows_per_input * _PASSES + max(0, evaluations - explanations)

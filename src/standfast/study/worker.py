@@ -137,6 +137,7 @@ class Worker:
                 self._ready.popitem(last=False)
             samples = self.grid.data[job.data]
             model = self.grid.models[job.model].model(samples, self.grid.device)
-            self._ready[key] = (model, *inputs_for(model, samples))
+            inputs, targets = inputs_for(model, samples)
+            self._ready[key] = (model.with_reference(inputs), inputs, targets)
         self._ready.move_to_end(key)
         return self._ready[key]

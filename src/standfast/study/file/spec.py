@@ -345,7 +345,15 @@ def load_study(path: str | Path, preset: str | None = None) -> Study:
     Raises:
         StudyError: the file is missing or no YAML, or something in it is wrong; each problem with its path and line.
     """
-    document = read_document(path)
+    return _read(read_document(path), preset)
+
+
+def with_preset(study: Study, preset: str) -> Study:
+    """The same study with another preset for what its file does not set."""
+    return _read(study._document, preset)
+
+
+def _read(document: Document, preset: str | None) -> Study:
     if preset is not None and isinstance(document.content, Mapping):
         document = replace(document, content={**document.content, "preset": preset})
     return _check(document)
