@@ -55,7 +55,8 @@ def test_few_samples_pass_nothing_and_may_fail() -> None:
 def test_the_needed_number_decides() -> None:
     rows = make_rows(8, spread=0.3, removal=0.85)
     check = decide_checks(rows).find("removal")
-    assert check.state == "undecided" and check.needed is not None
+    assert check.state == "undecided"
+    assert check.needed is not None
     assert state_of(make_rows(2 * check.needed, spread=0.3, removal=0.85), "removal") == "passed"
     assert state_of(make_rows(check.needed // 2, spread=0.3, removal=0.85), "removal") == "undecided"
 
@@ -96,8 +97,11 @@ def test_the_accuracy_is_near_chance_only_where_it_is_shown_not_to_be_good() -> 
     assert measure_accuracy(rows) is None
     right = rows.with_columns(correct=pl.Series([1.0] * 54 + [0.0] * 6))
     found = measure_accuracy(right)
-    assert found is not None and (found.value, found.chance, found.near_chance) == (0.9, 1 / 3, False)
+    assert found is not None
+    assert (found.value, found.chance, found.near_chance) == (0.9, 1 / 3, False)
     guessed = measure_accuracy(rows.with_columns(correct=pl.Series([1.0] * 20 + [0.0] * 40)))
-    assert guessed is not None and guessed.near_chance
+    assert guessed is not None
+    assert guessed.near_chance
     few = measure_accuracy(make_rows(3).with_columns(correct=pl.Series([1.0, 1.0, 0.0])))
-    assert few is not None and not few.near_chance
+    assert few is not None
+    assert not few.near_chance

@@ -140,15 +140,29 @@ def decide_checks(rows: pl.DataFrame) -> Sanity:
     Args:
         rows: of `SanityChecks`, one for each sample.
     """
-    fine = rows.filter(pl.col("status") == "ok")
-    seen = rows.filter(pl.col("status") != "misclassified")
-    checks = [_decide_share("finite", len(fine), len(seen))]
-    linear = len(fine) > 0 and bool(fine["linear"].all())
+    names = (
+        "status",
+        "linear",
+        "negative",
+        "classes",
+        "outside",
+        "gap",
+        *(column for column, _, _ in MARGINS.values()),
+    )
+    return decide_columns({name: rows[name].to_numpy() for name in names if name in rows.columns})
+
+
+def decide_columns(columns: Mapping[str, Array]) -> Sanity:
+    """`decide_checks` for the columns of the frame as arrays `(N,)`, with NaN where there is no value."""
+    fine = columns["status"] == "ok"
+    checks = [_decide_share("finite", int(fine.sum()), int((columns["status"] != "misclassified").sum()))]
+    linear = bool(fine.any()) and bool(columns["linear"][fine].all())
     for question in ("input", "model", "learned", "removal", "class"):
         column, margin, larger = MARGINS[question]
-        values = fine[column].drop_nulls().drop_nans().to_numpy() if column in fine.columns else np.zeros(0)
-        checks.append(_decide_mean(question, values, margin, larger))
-    gap, outside = _find_largest(rows, "gap"), _find_largest(rows, "outside")
+        checks.append(_decide_mean(question, _drop_missing(columns, column, fine), margin, larger))
+    gaps, shares = (_drop_missing(columns, name) for name in ("gap", "outside"))
+    gap = float(gaps.max()) if len(gaps) else None
+    outside = float(shares.max()) if len(shares) else None
     found = {check.question: check for check in checks}
     if linear and found["input"].state != "passed":  # the gradient of a linear model is rightly the same everywhere
         found["input"] = _exempt(found["input"])
@@ -156,11 +170,11 @@ def decide_checks(rows: pl.DataFrame) -> Sanity:
     for question in ("model", "learned"):  # what adds up to each answer of the model depends on the model
         if sums and found[question].state == "untested":
             found[question] = _exempt(found[question])
-    found["class"] = _judge_class(found["class"], fine)
+    found["class"] = _judge_class(found["class"], columns, fine)
     state: CheckState = "exempt" if outside is None else "failed" if outside > OUTSIDE else "passed"
-    found["baseline"] = Check("baseline", state, outside, samples=len(rows))
+    found["baseline"] = Check("baseline", state, outside, samples=len(fine))
     state = "exempt" if gap is None else "passed" if gap <= GAPS[0] else "failed" if gap > GAPS[1] else "remark"
-    found["sum"] = Check("sum", state, gap, samples=len(rows))
+    found["sum"] = Check("sum", state, gap, samples=len(fine))
     order: tuple[Question, ...] = ("finite", "input", "model", "learned", "removal", "baseline", "sum", "class")
     return Sanity(tuple(found[question] for question in order))
 
@@ -179,23 +193,25 @@ def measure_accuracy(rows: pl.DataFrame) -> Accuracy | None:
     return Accuracy(right / count, low, high, count, 1 / int(rows["classes"].max()))  # type: ignore[call-overload]
 
 
-def _find_largest(rows: pl.DataFrame, column: str) -> float | None:
-    """The largest number of a column; None where there is none."""
-    found = rows[column].drop_nulls().drop_nans() if column in rows.columns else []
-    return float(max(found)) if len(found) else None
+def _drop_missing(columns: Mapping[str, Array], name: str, fine: Array | None = None) -> Array:
+    """The numbers of a column, of the samples that are `fine`; none if there is no such column."""
+    values = np.asarray(columns[name], dtype=np.float64) if name in columns else np.zeros(0)
+    values = values if fine is None or not len(values) else values[fine]
+    return values[~np.isnan(values)]
 
 
 def _exempt(check: Check) -> Check:
     return Check(check.question, "exempt", check.value, check.low, check.high, check.samples)
 
 
-def _judge_class(check: Check, fine: pl.DataFrame) -> Check:
+def _judge_class(check: Check, columns: Mapping[str, Array], fine: Array) -> Check:
     """Only a map that is shown to be the same for another class is worth a remark.
 
     Of two classes, the one is the opposite of the other, so absolute maps of them are rightly the same.
     """
     same = check.low is not None and check.low > MARGINS["class"][1]
-    rightly = len(fine) > 0 and bool((fine["classes"] == 2).all()) and not bool(fine["negative"].any())
+    two, negative = (columns["classes"][fine] == 2).all(), columns["negative"][fine].any()
+    rightly = bool(fine.any() and two and not negative)
     state: CheckState = "exempt" if rightly or check.state == "untested" else "remark" if same else "passed"
     return Check("class", state, check.value, check.low, check.high, check.samples)
 
