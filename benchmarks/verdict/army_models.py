@@ -15,9 +15,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import Tensor, nn
 
 import standfast
+from standfast.training.classifier import accuracy, initialize, train_classifier
 from standfast.zoo.networks.bilstm import BiLSTM
 from standfast.zoo.networks.series_cnn import SeriesCNN
-from standfast.training.classifier import accuracy, initialize, train_classifier
 
 Arrays = tuple[Tensor, Tensor]
 INFINITE = (-torch.inf, torch.inf)

@@ -24,6 +24,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -36,9 +37,13 @@ from standfast.explainers import Explainer, RandomisedExplainer, get
 from standfast.metrics import sanity
 from standfast.metrics.sanity import SanityChecks
 from standfast.model import Model
-from standfast.results.sanity import decide_checks
+from standfast.results.sanity import decide_checks, decide_columns
+from standfast.tensors import Array
 
 SIZES = (8, 24, 100)
+#: what the decisions read
+COLUMNS = ["status", "value", "nearby", "scrambled", "removal", "learned", "other_class"]
+COLUMNS += ["negative", "linear", "classes", "outside", "gap"]
 Change = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
@@ -72,7 +77,7 @@ def make_good(subject: Subject) -> dict[str, Explainer]:
     """Explainers that should pass, with baselines that lie in the data."""
     baseline = {"baseline": subject.baseline}
     window = {"window": 4, "stride": 4} if subject.inputs.ndim == 4 else {}
-    found = {
+    found: dict[str, Explainer] = {
         "occlusion": get("occlusion", output="logit", **window, **baseline),
         "kernel_shap": get("kernel_shap", samples=48, **baseline, **subject.segments),
         "lime": get("lime", samples=48, **baseline, **subject.segments),
@@ -134,18 +139,21 @@ class Measured:
     classes: Tensor
     seconds: float
 
-    def take(self, part: Tensor) -> pl.DataFrame:
-        """The rows of a part of the pool, with the excess within the part."""
-        rows = self.rows[part.numpy()]
-        fine = part[torch.from_numpy((rows["status"] == "ok").to_numpy().copy())]
-        if len(fine) < 2:
-            return rows
-        first, second = sanity._pair(self.classes[fine])
-        nearby = torch.tensor(self.rows["nearby"].to_numpy()[fine.numpy()])
-        _, pseudo = sanity._find_pseudo_values(self.pairs[fine[first], fine[second]], first, second, nearby)
-        values = iter(pseudo.tolist())
-        excess = [next(values) if status == "ok" else None for status in rows["status"]]
-        return rows.with_columns(value=pl.Series(excess, dtype=pl.Float64))
+    def take(self, part: Tensor) -> dict[str, Array]:
+        """The columns of a part of the pool, with the excess within the part."""
+        taken = {name: values[part.numpy()] for name, values in self.columns.items()}
+        ok = taken["status"] == "ok"
+        fine = part[torch.from_numpy(ok)]
+        if len(fine) > 1:
+            first, second = sanity._pair(self.classes[fine])
+            nearby = torch.from_numpy(taken["nearby"][ok])
+            _, pseudo = sanity._find_pseudo_values(self.pairs[fine[first], fine[second]], first, second, nearby)
+            taken["value"][ok] = pseudo.numpy()
+        return taken
+
+    @cached_property
+    def columns(self) -> dict[str, Array]:
+        return {name: self.rows[name].to_numpy().copy() for name in COLUMNS}
 
 
 def measure(subject: Subject, explainer: Explainer) -> Measured:
@@ -173,7 +181,7 @@ def decide(measured: Measured, repeats: int) -> dict[str, dict[str, float]]:
     for size in SIZES:
         counts: Counter[str] = Counter()
         for part in draw_parts(len(measured.rows), size, repeats):
-            checked = decide_checks(measured.take(part))
+            checked = decide_columns(measured.take(part))
             counts[checked.state] += 1
             counts.update(f"{check.question} {check.state}" for check in checked.checks)
         found[str(size)] = {name: count / repeats for name, count in counts.items()}
@@ -185,7 +193,7 @@ def validate(subject: Subject, explainer: Explainer, measured: Measured) -> floa
     checks, same = SanityChecks(labels=subject.labels), 0
     for part in draw_parts(len(measured.rows), 24, 10):
         rows = checks(subject.model, explainer, subject.inputs[part], generator=torch.Generator().manual_seed(0))
-        same += decide_checks(rows.frame()).state == decide_checks(measured.take(part)).state
+        same += decide_checks(rows.frame()).state == decide_columns(measured.take(part)).state
     return same / 10
 
 
@@ -214,6 +222,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "sanity_army")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--models", action="store_true", help="print the shares of each model, too")
+    parser.add_argument("--measured", action="store_true", help="only decide on what the folder has")
     parser.add_argument("--validate", action="store_true", help="compare with direct calls")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -227,6 +236,8 @@ def main() -> None:
                 for label, explainer in explainers.items():
                     place = options.folder / f"{pool}" / f"{kind} {name} {label}.pt"
                     place.parent.mkdir(parents=True, exist_ok=True)
+                    if options.measured and not place.exists():
+                        continue
                     try:
                         measured = (
                             torch.load(place, weights_only=False) if place.exists() else measure(subject, explainer)

@@ -141,15 +141,23 @@ def decide_checks(rows: pl.DataFrame) -> Sanity:
     """
     if not len(rows):
         return Sanity(tuple(Check(question, "untested") for question in QUESTIONS))
-    fine = rows.filter(pl.col("status") == "ok")
-    seen = rows.filter(pl.col("status") != "misclassified")
-    checks = [_decide_share("finite", len(fine), len(seen))]
-    linear = len(fine) > 0 and bool(fine["linear"].all())
+    names = ("status", "correct", "linear", "negative", "classes", "outside", "gap")
+    names += tuple(column for column, _, _ in MARGINS.values())
+    return decide_columns({name: rows[name].to_numpy() for name in names if name in rows.columns})
+
+
+def decide_columns(columns: Mapping[str, Array]) -> Sanity:
+    """`decide_checks` for the columns of the frame as arrays `(N,)`, with NaN where there is no value."""
+    fine = columns["status"] == "ok"
+    checks = [_judge_accuracy(_find_accuracy(columns))]
+    checks += [_decide_share("finite", int(fine.sum()), int((columns["status"] != "misclassified").sum()))]
+    linear = bool(fine.any()) and bool(columns["linear"][fine].all())
     for question in tuple(MARGINS)[1:]:
         column, margin, larger = MARGINS[question]
-        checks.append(_decide_mean(question, _read(fine, column), margin, larger))
-    checks.append(_judge_accuracy(measure_accuracy(rows)))
-    gap, outside = _find_largest(rows, "gap"), _find_largest(rows, "outside")
+        checks.append(_decide_mean(question, _drop_missing(columns, column, fine), margin, larger))
+    gaps, shares = (_drop_missing(columns, name) for name in ("gap", "outside"))
+    gap = float(gaps.max()) if len(gaps) else None
+    outside = float(shares.max()) if len(shares) else None
     found: dict[Question, Check] = {check.question: check for check in checks}
     if linear and found["input"].state != "passed":  # the gradient of a linear model is rightly the same everywhere
         found["input"] = _exempt(found["input"])
@@ -158,11 +166,11 @@ def decide_checks(rows: pl.DataFrame) -> Sanity:
     for question in scrambled:  # what adds up to each answer of the model depends on the model
         if sums and found[question].state == "untested":
             found[question] = _exempt(found[question])
-    found["class"] = _judge_class(found["class"], fine)
+    found["class"] = _judge_class(found["class"], columns, fine)
     state: CheckState = "exempt" if outside is None else "failed" if outside > OUTSIDE else "passed"
-    found["baseline"] = Check("baseline", state, outside, samples=len(rows))
+    found["baseline"] = Check("baseline", state, outside, samples=len(fine))
     state = "exempt" if gap is None else "passed" if gap <= GAPS[0] else "failed" if gap > GAPS[1] else "remark"
-    found["sum"] = Check("sum", state, gap, samples=len(rows))
+    found["sum"] = Check("sum", state, gap, samples=len(fine))
     return Sanity(tuple(found[question] for question in QUESTIONS))
 
 
@@ -172,26 +180,23 @@ def measure_accuracy(rows: pl.DataFrame) -> Accuracy | None:
     Args:
         rows: of `SanityChecks` for one explainer.
     """
-    known = _read(rows, "correct")
+    return _find_accuracy({name: rows[name].to_numpy() for name in ("correct", "classes") if name in rows.columns})
+
+
+def _find_accuracy(columns: Mapping[str, Array]) -> Accuracy | None:
+    known = _drop_missing(columns, "correct")
     if not len(known):
         return None
     right, count = int(known.sum()), len(known)
     low, high = proportion_interval(right, count, LEVEL)
-    return Accuracy(right / count, low, high, count, 1 / float(_read(rows, "classes").max()))
+    return Accuracy(right / count, low, high, count, 1 / float(columns["classes"].max()))
 
 
-def _read(rows: pl.DataFrame, column: str) -> Array:
-    """The numbers of a column, without those that are missing."""
-    if column not in rows.columns:
-        return np.zeros(0)
-    values = rows[column].cast(pl.Float64).drop_nulls().to_numpy()
+def _drop_missing(columns: Mapping[str, Array], name: str, fine: Array | None = None) -> Array:
+    """The numbers of a column, of the samples that are `fine`; none if there is no such column."""
+    values = np.asarray(columns[name], dtype=np.float64) if name in columns else np.zeros(0)
+    values = values if fine is None or not len(values) else values[fine]
     return np.asarray(values[~np.isnan(values)])
-
-
-def _find_largest(rows: pl.DataFrame, column: str) -> float | None:
-    """The largest number of a column; None where there is none."""
-    found = _read(rows, column)
-    return float(found.max()) if len(found) else None
 
 
 def _exempt(check: Check) -> Check:
@@ -206,13 +211,14 @@ def _judge_accuracy(found: Accuracy | None) -> Check:
     return Check("accuracy", state, found.value, found.low, found.high, found.samples)
 
 
-def _judge_class(check: Check, fine: pl.DataFrame) -> Check:
+def _judge_class(check: Check, columns: Mapping[str, Array], fine: Array) -> Check:
     """Only a map that is shown to be the same for another class is worth a remark.
 
     Of two classes, the one is the opposite of the other, so absolute maps of them are rightly the same.
     """
     same = check.low is not None and check.low > MARGINS["class"][1]
-    rightly = len(fine) > 0 and bool((fine["classes"] == 2).all()) and not bool(fine["negative"].any())
+    two, negative = (columns["classes"][fine] == 2).all(), columns["negative"][fine].any()
+    rightly = bool(fine.any() and two and not negative)
     state: CheckState = "exempt" if rightly or check.state == "untested" else "remark" if same else "passed"
     return Check("class", state, check.value, check.low, check.high, check.samples)
 
