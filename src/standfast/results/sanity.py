@@ -141,8 +141,8 @@ def decide_checks(rows: pl.DataFrame) -> Sanity:
     """
     if not len(rows):
         return Sanity(tuple(Check(question, "untested") for question in QUESTIONS))
-    names = ("status", "correct", "linear", "negative", "classes", "outside", "gap")
-    names += tuple(column for column, _, _ in MARGINS.values())
+    names = ["status", "correct", "linear", "negative", "classes", "outside", "gap"]
+    names += [column for column, _, _ in MARGINS.values()]
     return decide_columns({name: rows[name].to_numpy() for name in names if name in rows.columns})
 
 
