@@ -176,6 +176,7 @@ class Builder:
         frame = {
             **base(["ok"] * samples),
             "value": [excess] * samples,
+            "within": [excess] * samples,
             "scrambled": [0.1] * samples,
             "removal": [removal[n % len(removal)] for n in range(samples)],
             "learned": [0.9] * samples,

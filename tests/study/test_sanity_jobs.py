@@ -166,7 +166,7 @@ def test_a_label_of_the_users_cannot_be_theirs() -> None:
     with pytest.raises(standfast.ArgumentError, match="metrics: expected labels other than that of the sanity checks"):
         a_grid(metrics={"sanity": MaxSensitivity(BALL, samples=2)})
     model = standfast.Model(torch.nn.Linear(2, 2), (0.0, 1.0), device="cpu")
-    with pytest.raises(standfast.ArgumentError, match="sanity: expected True or False, got 'no'"):
+    with pytest.raises(standfast.ArgumentError, match="sanity: expected a whole number of at least 3, got 'no'"):
         standfast.estimate(model, "saliency", torch.rand(3, 2), "aopc", sanity="no")  # type: ignore[arg-type]
 
 

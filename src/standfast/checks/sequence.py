@@ -109,6 +109,7 @@ def check(
             each.outcome == "undecided"
             and not find_misfit(about, each.metric, each.explainer)
             and not _is_baseline_used_up(each, study)
+            and not (each.sanity and each.needed is None)
             for each in decisions.decisions
         )
         if most is None or study.samples is None or not undecided or study.samples >= most:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 import torch
@@ -121,6 +122,8 @@ def measure_outside(configured: object, x: Tensor) -> float:
     """
     given = getattr(configured, "baseline", None)
     given = getattr(configured, "background", None) if given is None else given
+    options = getattr(configured, "options", None)  # of an explainer of another package
+    given = options.get("baselines") if given is None and isinstance(options, Mapping) else given
     if isinstance(given, Background | Tensor):
         rows = given.inputs if isinstance(given, Background) else given
     elif isinstance(given, int | float | tuple | list):

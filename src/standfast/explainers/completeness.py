@@ -204,6 +204,12 @@ def record_gap(explainer: Explainer, model: Model, share: float) -> None:
     known[repr(explainer)] = max(share, known.get(repr(explainer), 0.0))
 
 
+def forget_gap(explainer: Explainer, model: Model) -> None:
+    """Forget what an explainer's attributions missed so far, so that the next inputs are checked again."""
+    _GAPS.get(model.module, {}).pop(repr(explainer), None)
+    _CHECKED.get(model.module, {}).pop(repr(explainer), None)
+
+
 def find_gap(explainer: Explainer, model: Model) -> float:
     """By which share of the change of the logit attributions that should add up to it missed it, in the median.
 

@@ -5,8 +5,9 @@ So each explainer is asked four questions first. For sample i let g be its map, 
 Pearson's correlation:
 
 - input: the excess r(g(x_i), g(x_i')) - r(g(x_i), g(x_j)) of the similarity at a nearby input x_i' over that at other
-  samples x_j, of other classes where there are some. x_i' lies a twentieth of the way to another sample. The excess is
-  0 for a map that is the same everywhere, and for one that is different everywhere.
+  samples x_j: once of other classes, and once of the same class, where a map that reads the class alone is the same.
+  x_i' lies a twentieth of the way to another sample. The excess is 0 for a map that is the same everywhere, and for one
+  that is different everywhere.
 - model: |r(g(x_i), g~(x_i))| with the map of the same class for scrambled weights (Adebayo et al., "Sanity checks for
   saliency maps", NeurIPS 2018), or, for a function of arrays, for the function of permuted columns. It is 1 for a map
   that ignores the model.
@@ -20,7 +21,7 @@ Pearson's correlation:
 Pairs of samples share maps. So `excess` has for each sample its jackknife pseudo-value of the mean excess, a
 U-statistic (Arvesen, Ann. Math. Stat. 40, 1969): their mean is the statistic, and their spread gives its error.
 
-Cost for each sample: 6 explanations and 65 predictions.
+Cost for each sample: 6 explanations and 70 predictions, of tables 425.
 """
 
 from __future__ import annotations
@@ -37,11 +38,13 @@ from torch import Tensor
 from standfast.errors import check_integer
 from standfast.explainers import Explainer, RandomisedExplainer
 from standfast.explainers.background import measure_outside
-from standfast.explainers.completeness import find_gap
+from standfast.explainers.completeness import find_gap, forget_gap
 from standfast.metrics.base import Direction, Metric
 from standfast.metrics.probe import Probe, class_margin
 from standfast.metrics.result import Result
 from standfast.model import Model
+from standfast.similarity import get as get_similarity
+from standfast.similarity import is_degenerate
 from standfast.tensors import Streams, draw_seed
 
 #: the version of what is measured here and of what `standfast.results.sanity` decides; it stands in evidence packs
@@ -51,6 +54,8 @@ STEP = 0.05
 #: shares of the features that are removed, and how many other samples give the values in their place
 REMOVED = (0.1, 0.2, 0.4)
 DONORS = 3
+#: the same for tables, where a column is a larger part of the input, and a prediction costs less
+TABLE_DONORS = 20
 #: how many random orders of the features, and how many scrambled models, removal is compared with
 ORDERS = 3
 SCRAMBLED = 3
@@ -66,6 +71,7 @@ class SanityResult(Result):
     Attributes:
         value: the excess: pseudo-values of the mean of `nearby` less that of `elsewhere`, `(N,)`.
         nearby, elsewhere: the similarity of the map to that of a nearby input, and to those of other samples, `(N,)`.
+        within: as `value`, over samples of the same class; NaN where no class has two samples. `(N,)`
         scrambled: the size of the correlation with the maps of scrambled models; NaN if it cannot be scrambled, or the
             explainer cannot explain it. `(N,)`
         removal: the share of random removals that lower the margin less than removing what the map marks, `(N,)`.
@@ -86,6 +92,7 @@ class SanityResult(Result):
 
     nearby: Tensor
     elsewhere: Tensor
+    within: Tensor
     scrambled: Tensor
     removal: Tensor
     learned: Tensor
@@ -136,6 +143,7 @@ class SanityChecks(Metric):
 }"""
 
     samples: int = 100
+    rules: int = field(default=RULES, init=False, repr=False)
     labels: Tensor | None = field(default=None, repr=False)
     references: Mapping[str, Metric] = field(default_factory=dict, repr=False)
 
@@ -168,12 +176,14 @@ class SanityChecks(Metric):
         generator: torch.Generator | None,
     ) -> SanityResult:
         """Explain every sample several times, and remove features from it."""
+        forget_gap(explainer, model)  # what other inputs have shown would depend on what ran before
         probe = Probe(model, explainer, inputs, targets, "pearson")
+        gap = find_gap(explainer, model)
         rows, seed = probe.usable(), draw_seed(generator)
         classes = probe.targets[rows]
         blank = torch.full((len(rows),), torch.nan, device=inputs.device, dtype=torch.float64)
         found = dict.fromkeys(
-            ("nearby", "elsewhere", "excess", "scrambled", "removal", "learned", "other_class"), blank
+            ("nearby", "elsewhere", "excess", "within", "scrambled", "removal", "learned", "other_class"), blank
         )
         linear = torch.zeros_like(rows, dtype=torch.bool)
         scrambled: list[Tensor] = []
@@ -181,13 +191,20 @@ class SanityChecks(Metric):
             x, partner = inputs[rows], _choose_partners(classes)
             towards = x[partner] - x
             found["nearby"] = probe.query(x + STEP * towards, rows).similarity.double()  # type: ignore[union-attr]
-            found["elsewhere"], found["excess"] = _compare_pairs(probe.reference[rows], classes, found["nearby"])
-            scrambled = self._explain_scrambled(probe, x, rows, classes)
-            found["scrambled"] = _average([_measure_alike(probe, rows, maps) for maps in scrambled], blank)
-            wins = _remove(model, x, [probe.maps[rows], *scrambled], classes, seed)
-            found["removal"], found["learned"] = wins[:ORDERS].mean(0), _average(wins[ORDERS:].unbind(), blank)
+            maps = probe.reference[rows]
+            found["elsewhere"], found["excess"] = _compare_pairs(maps, classes, found["nearby"])
+            found["within"] = _compare_pairs(maps, classes, found["nearby"], same=True)[1]
+            made = self._explain_scrambled(probe, x, rows, classes)
+            # a map that gives up on scrambled weights says nothing about them
+            lost = [~each.flatten(1).isfinite().all(1) | is_degenerate(each.nan_to_num()) for each in made]
+            scrambled = [each.nan_to_num(0.0, 0.0, 0.0) for each in made]
+            alike = [probe.similarity_to(rows, each).double().abs() for each in scrambled]
+            found["scrambled"] = _average(alike, lost, blank)
+            wins, copies = _remove(model, x, [probe.maps[rows], *scrambled], classes, seed)
+            found["removal"] = wins[:ORDERS].nanmean(0)
+            found["learned"] = _average(wins[ORDERS:].unbind(), lost, blank)
             linear = _is_linear(model, x, towards, probe.logits[rows], partner)
-            probe.charge(rows, 1 + (1 + ORDERS + len(scrambled)) * len(REMOVED) * min(DONORS, len(rows) - 1))
+            probe.charge(rows, 1 + copies)
         if len(rows):
             found["other_class"] = self._compare_classes(probe, inputs[rows], rows, classes)
         everywhere = torch.full_like(probe.margin, torch.nan, dtype=torch.float64)
@@ -204,7 +221,7 @@ class SanityChecks(Metric):
             linear=probe.spread(linear, False),
             classes=torch.full_like(predicted, probe.logits.shape[1]),
             outside=torch.full_like(everywhere, measure_outside(explainer, inputs)),
-            gap=torch.full_like(everywhere, find_gap(explainer, model)),
+            gap=torch.full_like(everywhere, gap),
             correct=correct,
             references=self._compare_references(probe, rows, scrambled),
         )
@@ -213,13 +230,21 @@ class SanityChecks(Metric):
         """The maps of scrambled models `(n, ...)`; none if it cannot be scrambled, or not be explained."""
         model, found = probe.model, []
         shuffles = any(True for _ in model.module.parameters())
+        if x[0].numel() < 3:  # two values are always correlated by 1 or -1
+            return []
+        own = probe.logits[rows] - probe.logits[rows].mean(1, keepdim=True)
         with contextlib.suppress(Exception):  # a module may refuse what another one accepts
             for seed in range(SCRAMBLED):
-                explainer = RandomisedExplainer(probe.explainer, seed=seed) if shuffles else probe.explainer
+                shuffled = RandomisedExplainer(probe.explainer, seed=seed)
                 scrambled = model if shuffles else _permute_columns(model, x, seed)
                 with scrambled.session():
+                    with shuffled.shuffling(model.module) if shuffles else contextlib.nullcontext():
+                        logits = _predict(scrambled, x)
+                    if torch.allclose(logits - logits.mean(1, keepdim=True), own, 1e-4, 1e-4 * float(own.abs().max())):
+                        continue  # it answers as before, such as one whose only parameter is a factor
+                    explainer = shuffled if shuffles else probe.explainer
                     found.append(explainer.attribute_all(scrambled, x, classes)[0])
-                probe.charge(rows)
+                probe.charge(rows, 2)
         return found
 
     def _compare_classes(self, probe: Probe, x: Tensor, rows: Tensor, classes: Tensor) -> Tensor:
@@ -255,6 +280,18 @@ class SanityChecks(Metric):
         return found
 
 
+def make_checks(sanity: bool | int) -> SanityChecks | None:
+    """The checks that `evaluate` and studies ask for: True for the usual ones, a number of samples, or False.
+
+    Raises:
+        ArgumentError: it is something else.
+    """
+    if not isinstance(sanity, bool):
+        check_integer(sanity, "sanity", 3)
+        return SanityChecks(samples=int(sanity))
+    return SanityChecks() if sanity else None
+
+
 def _choose_partners(classes: Tensor) -> Tensor:
     """For each sample the number of the next one of another class, or of the next one where all are of one class."""
     count = len(classes)
@@ -287,14 +324,27 @@ def _sum_pairs(values: Tensor, first: Tensor, second: Tensor, count: int) -> tup
     return sums, weights
 
 
-def _compare_pairs(maps: Tensor, classes: Tensor, nearby: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean similarity of each map to those of other samples, and the pseudo-values of the excess, `(n,)` each."""
-    from standfast.similarity import get
+def _predict(model: Model, x: Tensor) -> Tensor:
+    """The logits of inputs `(n, ...)`, inside a session."""
+    (logits,) = model.map_rows(lambda rows: (model.forward(rows.clone()),), x, evaluations=0)
+    return logits
 
-    first, second = _pair(classes)
-    compare = get("pearson").prepare(maps)
+
+def _compare_pairs(maps: Tensor, classes: Tensor, nearby: Tensor, same: bool = False) -> tuple[Tensor, Tensor]:
+    """The mean similarity of each map to those of other samples, and the pseudo-values of the excess, `(n,)` each.
+
+    The others are those of other classes, or those of the `same`. NaN where there is none, and where `nearby` is NaN.
+    """
+    known = nearby.isfinite()
+    blank = torch.full_like(nearby, torch.nan)
+    first, second = _pair(classes[known], same)
+    if not len(first):
+        return blank, blank
+    maps = maps[known]
+    compare = get_similarity("pearson").prepare(maps)
     alike = torch.cat([compare(maps[second[part]], first[part]) for part in _cut(first, maps)]).double()
-    return _find_pseudo_values(alike, first, second, nearby)
+    found = _find_pseudo_values(alike, first, second, nearby[known])
+    return blank.masked_scatter(known, found[0]), blank.masked_scatter(known, found[1])
 
 
 def _find_pseudo_values(alike: Tensor, first: Tensor, second: Tensor, nearby: Tensor) -> tuple[Tensor, Tensor]:
@@ -327,44 +377,44 @@ def _permute_columns(model: Model, x: Tensor, seed: int) -> Model:
     return permuted
 
 
-def _average(values: Sequence[Tensor], blank: Tensor) -> Tensor:
-    """The mean of several tensors; `blank` where there are none."""
-    return torch.stack(tuple(values)).mean(0) if len(values) else blank
+def _average(values: Sequence[Tensor], lost: Sequence[Tensor], blank: Tensor) -> Tensor:
+    """The mean of several tensors `(n,)` without what is lost of each; NaN where nothing is left."""
+    kept = [each.masked_fill(gone, torch.nan) for each, gone in zip(values, lost, strict=True)]
+    return torch.stack(kept).nanmean(0) if kept else blank
 
 
-def _measure_alike(probe: Probe, rows: Tensor, maps: Tensor) -> Tensor:
-    """The size of the correlation of maps `(n, ...)` with those of the origins; 0 where they are not finite."""
-    fine = maps.flatten(1).isfinite().all(1)
-    return probe.similarity_to(rows, maps.nan_to_num(0.0, 0.0, 0.0)).double().abs() * fine
-
-
-def _remove(model: Model, x: Tensor, maps: Sequence[Tensor], classes: Tensor, seed: int) -> Tensor:
+def _remove(model: Model, x: Tensor, maps: Sequence[Tensor], classes: Tensor, seed: int) -> tuple[Tensor, int]:
     """How often removing what the first map marks lowers the margin more than removing as much in another order.
 
-    Ties are halves. Features get the values of other samples; the margin is the mean over these.
+    Ties are halves, and equal sets of features do not count. Features get the values of other samples; the margin is
+    the mean over these.
 
     Returns:
-        `(M, n)`: the shares for `ORDERS` random orders, then for those of the other maps.
+        `(M, n)`: the shares for `ORDERS` random orders, then for those of the other maps, NaN where all sets are equal;
+        and how many copies of each sample were predicted.
     """
     count, features = len(x), x[0].numel() if x.ndim == 2 else x[0, 0].numel()
     shuffles = Streams.for_rows(x, seed).uniform((1 + ORDERS, features), torch.float64).argsort(dim=2)
     own, *others = (_order(each, shuffles[:, 0]) for each in maps)
     orders = [own, *shuffles[:, 1:].unbind(1), *others]
-    donors = min(DONORS, count - 1)
+    donors = min(TABLE_DONORS if x.ndim == 2 else DONORS, count - 1)
+    sizes = sorted({min(max(1, round(share * features)), max(1, features - 1)) for share in REMOVED})
     numbers = torch.arange(count, device=x.device)
     shifts = [1 + donor * (count - 1) // donors for donor in range(donors)]
     owners, sources = numbers.repeat(donors), torch.cat([(numbers + shift) % count for shift in shifts])
-    margins = torch.empty(len(orders), len(REMOVED), count, dtype=torch.float64, device=x.device)
-    for place, order in enumerate(orders):
-        for size, share in enumerate(REMOVED):
-            gone = torch.zeros_like(order, dtype=torch.bool)
-            gone.scatter_(1, order[:, : max(1, round(share * features))], True)
+    margins = torch.empty(len(orders), len(sizes), count, dtype=torch.float64, device=x.device)
+    equal = torch.zeros(margins.shape, dtype=torch.bool, device=x.device)
+    for size, number in enumerate(sizes):
+        marked = torch.zeros_like(own, dtype=torch.bool).scatter_(1, own[:, :number], True)
+        for place, order in enumerate(orders):
+            gone = torch.zeros_like(order, dtype=torch.bool).scatter_(1, order[:, :number], True)
+            equal[place, size] = (gone == marked).all(1)
             gone = gone if x.ndim == 2 else gone.reshape(count, 1, *x.shape[2:])
-            copies = torch.where(gone[owners], x[sources], x[owners])
-            (logits,) = model.map_rows(lambda chunk: (model.forward(chunk.clone()),), copies, evaluations=0)
+            logits = _predict(model, torch.where(gone[owners], x[sources], x[owners]))
             margins[place, size] = class_margin(logits, classes[owners]).double().reshape(donors, count).mean(0)
     more = (margins[:1] > margins[1:]).double() + 0.5 * (margins[:1] == margins[1:]).double()
-    return torch.where((margins[:1] + margins[1:]).isfinite(), more, torch.nan).mean(1)
+    fine = (margins[:1] + margins[1:]).isfinite() & ~equal[1:]
+    return torch.where(fine, more, torch.nan).nanmean(1), len(orders) * len(sizes) * donors
 
 
 def _order(maps: Tensor, shuffle: Tensor) -> Tensor:
@@ -375,7 +425,7 @@ def _order(maps: Tensor, shuffle: Tensor) -> Tensor:
 
 def _is_linear(model: Model, x: Tensor, towards: Tensor, logits: Tensor, partner: Tensor) -> Tensor:
     """Whether the margins half way to another sample are the means of both, as of a linear model, `(n,)`."""
-    (between,) = model.map_rows(lambda rows: (model.forward(rows.clone()),), x + towards / 2, evaluations=0)
+    between = _predict(model, x + towards / 2)
     centred, ends = (each.double() - each.double().mean(1, keepdim=True) for each in (between, logits))
     error = (centred - (ends + ends[partner]) / 2).abs().amax(1)
     return error <= _LINEAR * (ends - ends[partner]).abs().amax(1)

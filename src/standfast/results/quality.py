@@ -29,6 +29,7 @@ RARE = 0.01
 USEFUL = 0.5
 #: the least confidence of an interval that judges; five samples or fewer have less
 _CONFIDENT = 0.945
+_FEWEST = 6
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class References:
 
     Attributes:
         identical: for the same map twice: a map that is the same for every input.
-        unrelated: for the maps of inputs of other classes, the mean over samples: the natural zero. For a probability
-            the share of such pairs that count as changed, as all of these.
+        unrelated: for the maps of inputs of other classes, the median over samples: the natural zero. For a
+            probability the share of such pairs that count as changed, as all of these.
         same_class: for the maps of other inputs of the same class; None where no class has two samples.
         scrambled: for the map of the same input with scrambled weights; None where they cannot be scrambled.
     """
@@ -62,13 +63,13 @@ def find_references(spec: ValueSpec, label: str, rows: pl.DataFrame) -> Referenc
         label: of the metric.
         rows: of the sanity checks of the explainer.
     """
-    means = []
+    middles = []
     for kind in ("identical", "unrelated", "same class", "scrambled"):
         column = f"{kind} {label}"
         found = rows[column].cast(pl.Float64).drop_nulls().to_numpy() if column in rows.columns else np.zeros(0)
         found = found[~np.isnan(found)]
-        means.append(float(found.mean()) if len(found) else None)
-    identical, unrelated, same_class, scrambled = means
+        middles.append(float(np.mean(found) if spec.log_probability else np.median(found)) if len(found) else None)
+    identical, unrelated, same_class, scrambled = middles
     if unrelated is None or identical is None or spec.direction is None:
         return None
     return References(identical, unrelated, same_class, scrambled)
@@ -99,7 +100,8 @@ def count_more(spec: ValueSpec, estimate: Interval | None, references: Reference
     width, distance = (estimate.high - estimate.low) / 2, abs(estimate.value - middle)
     if not (math.isfinite(width) and distance > 0):
         return None
-    return round_up(max(1, math.ceil(estimate.count * (width / distance) ** 2) - estimate.count))
+    needed = max(_FEWEST, math.ceil(estimate.count * (width / distance) ** 2))
+    return round_up(max(1, needed - estimate.count))
 
 
 def find_weak_classes(spec: ValueSpec, rows: pl.DataFrame, references: References) -> tuple[int, ...]:
@@ -113,6 +115,8 @@ def find_weak_classes(spec: ValueSpec, rows: pl.DataFrame, references: Reference
     rows = spec.select_valid(rows)
     if "targets" not in rows.columns:
         return ()
+    value = pl.col(spec.column).cast(pl.Float64).median()
+    rows = rows.group_by("sample", maintain_order=True).agg(value, pl.col("targets").first())
     middle = math.log(RARE) if spec.log_probability else references.middle
     values, classes = spec.values(rows), rows["targets"].to_numpy()
     weak = values < middle if spec.direction == "higher" else values > middle

@@ -22,7 +22,7 @@ from standfast.tensors import Array
 #: the confidence of the intervals of the checks
 LEVEL = 0.99
 #: fewer samples pass no check
-FEWEST = 5
+FEWEST = 8
 
 #: what a check asks, in the order in which the reason of a failure is looked for
 Question = Literal["accuracy", "finite", "input", "model", "learned", "removal", "baseline", "sum", "class"]
@@ -42,6 +42,8 @@ MARGINS: Mapping[Question, tuple[str, float, bool]] = {
 #: larger margins for passing. By luck, a map of a scrambled model does somewhat better than those of others: among
 #: correlated columns, a direction is often about right. Between the two margins a check stays undecided.
 PASSING: Mapping[Question, float] = {"learned": 0.7, "removal": 0.7}
+#: so many of the maps must be finite and not constant: stability is measured only where an explainer speaks
+_OFTEN = 0.9
 #: the largest share of the features whose baseline may lie outside of the data
 OUTSIDE = 0.1
 #: the shares of the change of the logit by which attributions may miss it without a remark, and without failing
@@ -102,8 +104,21 @@ class Sanity:
     @property
     def needed(self) -> int | None:
         """About how many samples would decide all that is undecided; None if nothing is, or no number is in sight."""
-        open_ones = [check.needed for check in self.checks if check.state == "undecided"]
-        return None if None in open_ones or not open_ones else max(n for n in open_ones if n is not None)
+        return self._find_most({check.question: check.needed for check in self.checks})
+
+    @property
+    def more(self) -> int | None:
+        """As `needed`, but how many more than there are."""
+        found = {c.question: None if c.needed is None else max(1, c.needed - c.samples) for c in self.checks}
+        most = self._find_most(found)
+        return None if most is None else round_up(most)
+
+    def _find_most(self, numbers: Mapping[Question, int | None]) -> int | None:
+        """The largest number of the undecided checks; None if one has none, or a check is untested."""
+        if any(check.state == "untested" for check in self.checks):
+            return None
+        found = [numbers[check.question] for check in self.checks if check.state == "undecided"]
+        return None if None in found or not found else max(number for number in found if number is not None)
 
     def find(self, question: Question) -> Check:
         """The check of a question."""
@@ -141,7 +156,7 @@ def decide_checks(rows: pl.DataFrame) -> Sanity:
     """
     if not len(rows):
         return Sanity(tuple(Check(question, "untested") for question in QUESTIONS))
-    names = ["status", "correct", "linear", "negative", "classes", "outside", "gap"]
+    names = ["status", "correct", "within", "linear", "negative", "classes", "outside", "gap"]
     names += [column for column, _, _ in MARGINS.values()]
     return decide_columns({name: rows[name].to_numpy() for name in names if name in rows.columns})
 
@@ -155,11 +170,16 @@ def decide_columns(columns: Mapping[str, Array]) -> Sanity:
     for question in tuple(MARGINS)[1:]:
         column, margin, larger = MARGINS[question]
         checks.append(_decide_mean(question, _drop_missing(columns, column, fine), margin, larger))
+    within = _decide_mean("input", _drop_missing(columns, "within", fine), MARGINS["input"][1], True)
+    checks.append(min((each for each in (*checks, within) if each.question == "input"), key=_rank_state))
     gaps, shares = (_drop_missing(columns, name) for name in ("gap", "outside"))
     gap = float(gaps.max()) if len(gaps) else None
     outside = float(shares.max()) if len(shares) else None
     found: dict[Question, Check] = {check.question: check for check in checks}
-    if linear and found["input"].state != "passed":  # the gradient of a linear model is rightly the same everywhere
+    if linear and found["input"].state in (
+        "failed",
+        "undecided",
+    ):  # the gradient of a linear model is rightly the same everywhere
         found["input"] = _exempt(found["input"])
     sums = gap is not None and gap <= GAPS[0]
     scrambled: tuple[Question, ...] = ("model", "learned")
@@ -199,6 +219,10 @@ def _drop_missing(columns: Mapping[str, Array], name: str, fine: Array | None = 
     return np.asarray(values[~np.isnan(values)])
 
 
+def _rank_state(check: Check) -> int:
+    return ("failed", "untested", "undecided", "passed").index(check.state)
+
+
 def _exempt(check: Check) -> Check:
     return Check(check.question, "exempt", check.value, check.low, check.high, check.samples)
 
@@ -207,8 +231,11 @@ def _judge_accuracy(found: Accuracy | None) -> Check:
     """Maps of a model that has learned nothing are not worth showing, however faithful to it they are."""
     if found is None:
         return Check("accuracy", "exempt")
-    state: CheckState = "failed" if found.near_chance else "passed"
-    return Check("accuracy", state, found.value, found.low, found.high, found.samples)
+    state: CheckState = "failed" if found.near_chance else "passed" if found.low > found.chance else "undecided"
+    needed = None
+    if state == "undecided":
+        needed = _count_needed(found.value, (found.high - found.low) / 2, found.chance, found.samples)
+    return Check("accuracy", state, found.value, found.low, found.high, found.samples, needed)
 
 
 def _judge_class(check: Check, columns: Mapping[str, Array], fine: Array) -> Check:
@@ -230,7 +257,7 @@ def _decide_share(question: Question, hits: int, count: int) -> Check:
     low, high = proportion_interval(hits, count, LEVEL)
     margin = MARGINS[question][1]
     state: CheckState = "undecided"
-    if low > margin and count >= FEWEST:
+    if low > margin and hits >= _OFTEN * count and count >= FEWEST:
         state = "passed"
     elif high < margin or hits == 0:
         state = "failed"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from standfast.results.outputs import show_as
-from standfast.results.sanity import Accuracy, Question, round_up
-from standfast.results.summary import Summary, SummaryRow
+from standfast.results.sanity import Accuracy, Question
+from standfast.results.summary import MetricSummary, Summary, SummaryRow
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Verdict:
             those that are best by most metrics.
         refuse: those that fail a check, or are bad or no better than a control by a metric, with the reasons.
         labels: of the metrics that judge those of `show`.
-        undecided: all others, with what is undecided.
+        undecided: all others, with what is undecided, or could not be measured.
         unjudged: those that pass all checks, but that no metric judges.
         weak: of `show`, the classes for which most maps are not stable, by explainer.
         empty: stable explainers of `refuse` that say nothing: their stability is no merit.
@@ -97,14 +97,13 @@ def reach_verdict(summary: Summary, data: str, model: str, classes: Sequence[str
         sanity = summary.sanity.get((data, model, name))
         reason = None if sanity is None else sanity.reason
         if sanity is not None and reason is not None:
-            needed = None if sanity.needed is None else round_up(max(1, sanity.needed - reason.samples))
-            ground = Ground(name, reason.question, needed=needed if sanity.state == "undecided" else None)
+            ground = Ground(name, reason.question, needed=sanity.more if sanity.state == "undecided" else None)
             (refuse if sanity.state == "failed" else undecided).append(ground)
             says_nothing = sanity.state == "failed" and reason.question != "accuracy"
             if says_nothing and any(row.references is not None and row.quality == "control" for row in rows):
                 empty.append(name)
             continue
-        found = _find_ground(name, rows)
+        found = _find_ground(name, rows) or _find_gap(name, metrics, summary.missing > 0)
         if found is not None:
             (undecided if found.quality == "undecided" else refuse).append(found)
         else:
@@ -129,6 +128,16 @@ def reach_verdict(summary: Summary, data: str, model: str, classes: Sequence[str
         summary.accuracies.get((data, model)),
         bool(summary.sanity),
     )
+
+
+def _find_gap(name: str, metrics: Sequence[MetricSummary], unfinished: bool) -> Ground | None:
+    """The metrics that judge other explainers, but not all of this one: parts failed, or have not been run."""
+    labels = []
+    for each in metrics:
+        row = each.find_row(name)
+        lost = unfinished if row is None else row.counts.failed_jobs > 0 or row.value is None
+        labels += [each.label] if lost and any(other.quality for other in each.rows) else []
+    return Ground(name, None, tuple(labels), "undecided") if labels else None
 
 
 def _find_ground(name: str, rows: Sequence[SummaryRow]) -> Ground | None:

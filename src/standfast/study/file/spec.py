@@ -38,7 +38,7 @@ from standfast.errors import ArgumentError, as_number
 from standfast.explainers import Explainer
 from standfast.metrics import Metric
 from standfast.metrics.base import PRESETS, Preset
-from standfast.metrics.sanity import SanityChecks
+from standfast.metrics.sanity import make_checks
 from standfast.neighbourhoods import Neighbourhood
 from standfast.study.file.data_entries import DataEntry
 from standfast.study.file.document import Document, read_document
@@ -155,7 +155,10 @@ class Study(Entry):
         _refer_to("metrics"),
         Expected("metrics, such as [max_sensitivity]"),
     ] = Field(description="Metrics, as a list or under labels.")
-    sanity: bool = Field(default=True, description="Check whether each explainer depends on the input and the model.")
+    sanity: bool | Count = Field(
+        default=True,
+        description="Check whether each explainer depends on the input and the model; a number: on so many samples.",
+    )
     executor: Annotated[ExecutorEntry, PlainValidator(executor_entry), _refer_to("executor")] = Field(
         default=executor_entry("local"), description="Who does the work."
     )
@@ -225,7 +228,7 @@ class Study(Entry):
             repeats=self.repeats,
             samples_per_job=self.samples_per_job,
             device=self.device,
-            sanity=SanityChecks() if self.sanity else None,
+            sanity=make_checks(self.sanity),
             paths=(str(self.base),),
         )
 
