@@ -210,7 +210,9 @@ def _look(found: Results, target: str, study: Study, baselines: Mapping[str, Bas
     earlier = [look for look in looks if look["states"] != states]
     made = [_find_earlier(earlier, found, each, digest) or each for each in now.decisions]
     entries = [_to_json({"requirements": digest, **dataclasses.asdict(each)}) for each in made]
-    look = {"states": states, "samples": _count_each(found), "jobs": found.manifest["jobs"], "decisions": entries}
+    checks = set(found.jobs.filter(pl.col("label") == SanityChecks.name)["job"])
+    jobs = [job for job in found.manifest["jobs"] if job not in checks]
+    look = {"states": states, "samples": _count_each(found), "jobs": jobs, "decisions": entries}
     place = next((place for place, each in enumerate(looks) if each["states"] == states), len(looks))
     looks[place : place + 1] = [look]
     folder.write(_LOOKS, json.dumps({"looks": looks}, indent=1, allow_nan=False).encode())
