@@ -145,11 +145,11 @@ def evaluate(
     >>> metrics = ["worst_case:budget=20", standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), 5, normalise=True)]
     >>> found = standfast.evaluate(model, ["saliency", brightness], digits, metrics, progress=False)
     >>> found.frame().shape[0], found.failures
-    (8, [])
+    (12, [])
     >>> print(str(found).splitlines()[0])
-    2 explainers of LeNet5 on 2 samples of digits. Median over samples [interval of at least 50%]:
-    >>> found.best()["max_sensitivity"]
-    Best(explainers=('brightness', 'saliency'), shown=False, samples=2)
+    2 explainers and 1 control of LeNet5 on 2 samples of digits. Median over
+    >>> found.best(), found.sanity["digits", "LeNet5", "saliency"].state  # two samples pass no check
+    ({}, 'undecided')
     """
     seed, repeats, samples_per_job = (as_number(number) for number in (seed, repeats, samples_per_job))
     check(type(seed) is int, "seed", "a whole number", repr(seed))
@@ -390,9 +390,9 @@ def estimate(
     >>> import standfast
     >>> digits = standfast.data.bundled("digits")[:8]
     >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    >>> costs = standfast.estimate(model, ["saliency", "gradcam"], digits.inputs, ["aopc", "max_sensitivity"])
+    >>> costs = standfast.estimate(model, ["saliency", "gradcam"], digits.inputs, ["aopc"], sanity=False)
     >>> costs.evaluations, costs.seconds > 0
-    (24864, True)
+    (24048, True)
     """
     grid, _ = _make_grid(
         *(model, explainers, inputs, metrics, neighbourhood, preset, controls, sanity),

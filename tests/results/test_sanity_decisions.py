@@ -28,7 +28,9 @@ def test_one_that_is_on_the_good_side_of_each_margin_passes() -> None:
     assert {check.question for check in found.checks if check.state == "exempt"} == {"accuracy", "baseline", "sum"}
 
 
-@pytest.mark.parametrize(("right", "state"), [(24, "passed"), (16, "passed"), (12, "undecided"), (2, "failed"), (0, "failed")])
+@pytest.mark.parametrize(
+    ("right", "state"), [(24, "passed"), (16, "passed"), (12, "undecided"), (2, "failed"), (0, "failed")]
+)
 def test_maps_of_a_model_near_chance_fail(right: int, state: str) -> None:
     rows = make_rows().with_columns(correct=pl.Series([1.0] * right + [0.0] * (24 - right)))
     found = decide_checks(rows)

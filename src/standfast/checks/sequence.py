@@ -74,15 +74,15 @@ def check(
     >>> import standfast
     >>> study = {
     ...     "data": {"digits": "digits"},
-    ...     "samples": 10,
+    ...     "samples": 24,
     ...     "models": {"lenet": "lenet5-mnist"},
-    ...     "explainers": ["saliency"],
+    ...     "explainers": ["input_x_gradient"],
     ...     "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.01}, "samples": 5}}],
     ...     "requirements": [{"metric": "max_sensitivity", "at_most": 100}],
     ... }
     >>> found = check(study, out="memory://checked", progress=False)
     >>> found.outcome, found.decisions[0].estimate.count
-    ('pass', 10)
+    ('pass', 24)
     """
     check_argument(isinstance(until_decided, bool), "until_decided", "True or False", repr(until_decided))
     check_integer(most_samples, "most_samples", also=(None,))

@@ -193,7 +193,8 @@ def write_crosswalk(results: Results, decisions: Decisions | None = None) -> str
 def _list_kinds(results: Results, name: str) -> list[str]:
     """What the numbers of a configured metric are."""
     label = results.metrics[name]
-    tested = any(each.control_tests for each in results.summary.metrics if each.label == name)
+    metrics = (each for each in results.summary.metrics if each.label == name)
+    tested = any(row.control_test is not None for each in metrics for row in each.rows)
     return [_find_kind(label), *([TESTED] if tested else [])]
 
 

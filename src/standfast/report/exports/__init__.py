@@ -10,7 +10,8 @@ Every function takes `Results`, which `evaluate`, `run_study` and `load_results`
 >>> digits = standfast.data.bundled("digits")[:3]
 >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=digits.bounds)
 >>> metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=3)
->>> found = standfast.evaluate(model, ["saliency", "random"], digits.inputs, {"max_sens": metric}, progress=False)
+>>> options = {"controls": False, "progress": False}
+>>> found = standfast.evaluate(model, ["saliency", "random"], digits.inputs, {"max_sens": metric}, **options)
 >>> summary(found).select("explainer", "label", "count").rows()
 [('saliency', 'max_sens', 3), ('random', 'max_sens', 3)]
 >>> table_of_both = to_latex(found, caption="Sensitivity", label="tab:sensitivity")

@@ -375,8 +375,8 @@ def study_from(content: Mapping[str, Any], base: str | Path = ".") -> Study:
       data: expected at least one data set, got an empty mapping
       models: expected at least one model, got an empty mapping
       metrics[0]: expected a metric (...'worst_cas' (did you mean 'worst_case'?)
-      sede: expected a known key (title, seed, ...), got 'sede' (did you
-          mean 'seed'?)
+      sede: expected a known key (title, seed, ...), got 'sede'
+          (did you mean 'seed'?)
     """
     return _check(Document("study", Path(base).resolve(), _plain(content)))
 
