@@ -3,9 +3,9 @@
     python benchmarks/sanity_army.py [--quick] [--kind tables ...] [--folder FOLDER] [--out army.json]
 
 Each kind of data has five trained models. Each explainer is measured once on a pool of samples for each model. Then the
-checks decide on random parts of the pool, for each model: 200 of 8 and of 24 samples, 50 of 100 samples. No bad explainer
-should pass; a good one should fail in at most 2% of the parts. What is printed is the share that passed / failed / stayed
-undecided, over the models, and for each check that decided against the explainer how often it did.
+checks decide on random parts of the pool: 200 of 8 and of 24 samples, 50 of 100 samples, for each model. No bad
+explainer should pass; a good one should fail in at most 2% of the parts. What is printed is the share that passed /
+failed / stayed undecided, over the models, and for each check that failed how often it did.
 
 The measurements are those of the pool: the values at removed features are those of samples of the pool, and the nearby
 input lies on the way to one of them. The similarity of pairs is computed again for each part. `--validate` compares the
