@@ -135,7 +135,8 @@ def test_a_linear_model_is_seen_and_its_gradient_is_exempt_from_the_question_of_
     assert bool(found.linear.all())
     torch.testing.assert_close(found.nearby, torch.ones(24, dtype=torch.float64))
     assert decide_checks(found.frame()).find("input").state in ("exempt", "passed")
-    bent = standfast.Model(nn.Sequential(nn.Linear(8, 3), nn.Tanh()), (-torch.inf, torch.inf), device="cpu")
+    curved = nn.Sequential(initialize(nn.Linear(8, 3), seeded(11)), nn.Tanh())
+    bent = standfast.Model(curved, (-torch.inf, torch.inf), device="cpu")
     assert not SanityChecks()(bent, "saliency", x, generator=seeded()).linear.any()
 
 
