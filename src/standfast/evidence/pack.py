@@ -335,7 +335,9 @@ def _check_signature(
         problems[KEY] = "damaged: not a public key"
         return False, ""
     raw = public.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-    if own.is_file() and own.read_bytes() != _canonical_key(public, serialization):
+    if not own.is_file():
+        problems[KEY] = "missing"
+    elif own.read_bytes() != _canonical_key(public, serialization):
         problems[KEY] = "changed" if key is None else "another key than the given one"
     try:
         public.verify(signature.read_bytes(), content)
