@@ -38,6 +38,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def keep_nothing() -> Iterator[None]:
+    """Every evaluation is done anew, also after an equal one, and the user's cache folder stays as it is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STANDFAST_CACHE", "off")
+        yield
+
+
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """Tiny networks are slower on two threads than on one, the more so on a busy machine."""

@@ -167,14 +167,14 @@ def evaluate_trees(samples: int = 20, budget: int = 500) -> standfast.Results:
 
 
 def main_trees() -> None:
-    """The accuracy of the trees on the test set, and the table."""
+    """The accuracy of the trees on the test set, the table and the verdict."""
     _, test, _, labels = split()
     print(f"accuracy on the test set: {fit_trees().score(test.numpy(), labels.numpy()):.3f}")
     print(evaluate_trees())
 
 
 def main(folder: Path = Path("results/tabular")) -> None:
-    """The report, and which features matter most for the first sample."""
+    """Which features matter most for the first sample, the report, and the verdict."""
     model = standfast.Model(build(), bounds())
     _, test, _, labels = split()
     print(f"accuracy on the test set: {(model.predict(test) == labels).float().mean():.3f}")
@@ -182,8 +182,10 @@ def main(folder: Path = Path("results/tabular")) -> None:
     for feature in maps[0].abs().argsort(descending=True)[:5].tolist():
         print(f"{NAMES[feature]:25} {maps[0, feature]:+.3f}")
     folder.mkdir(parents=True, exist_ok=True)
-    evaluate().to_html(folder / "index.html")
+    found = evaluate()
+    found.to_html(folder / "index.html")
     print(f"report: {folder / 'index.html'}")
+    print(found.verdict())
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def make_typos(sentences: standfast.data.Dataset, rate: float = 0.2) -> standfas
     texts = {word for words in sentences.tokens for word in words}
     numbers = [number for number, word in enumerate(WORDS.words) if word in texts and len(word) > 3]
     table = {number: (*slips.get(number, ()), 1) for number in numbers}
-    return standfast.neighbourhoods.TokenSwaps(WORDS.vectors, table, rate=rate, padding=0)
+    return standfast.neighbourhoods.TokenSwaps(WORDS.vectors, table, rate=rate, padding=0, words=WORDS.words)
 
 
 def evaluate(model: standfast.Model, sentences: standfast.data.Dataset, budget: int = 60) -> standfast.Results:
@@ -62,17 +62,17 @@ def evaluate(model: standfast.Model, sentences: standfast.data.Dataset, budget: 
 
 
 def main(folder: Path = Path("results/text"), samples: int = 8) -> None:
-    """Three sentences with the relevance of their words, and the report."""
+    """Three sentences with the relevance of their words, the report, and the table with its verdict."""
     model, sentences = load()
     explainer = standfast.explainers.get("integrated_gradients", steps=64)
     relevance = token_relevance(explainer(model, sentences.inputs[:3]))
     for words, values in zip(sentences.tokens, relevance.tolist(), strict=False):
         print("  ".join(f"{word} {value:+.1f}" for word, value in zip(words, values, strict=False)))
-    evaluation = evaluate(model, sentences[:samples])
+    found = evaluate(model, sentences[:samples])
     folder.mkdir(parents=True, exist_ok=True)
-    evaluation.to_html(folder / "index.html")
-    print(evaluation)
+    found.to_html(folder / "index.html")
     print(f"report: {folder / 'index.html'}")
+    print(found)
 
 
 if __name__ == "__main__":

@@ -131,36 +131,19 @@ axes = found.plot()
 # %% [markdown]
 # ## 5. Decide
 #
-# A requirement that fits the use has to be written down before the numbers are known. Here:
-#
-# 1. The map holds: for at least 90% of the digits the worst map that was found correlates with the original by 0.4 or
-#    more. 0.4 is where people begin to see another map.
-# 2. The prediction rests on it: by AOPC it is the best, or not shown to be worse than the best, and paired tests show
-#    that `random` and `centre` are worse.
+# A map may be shown if it passes the sanity checks (it depends on the input and on the network, and marks what matters)
+# and is good by every metric that judges it. What is stable without saying anything is not good.
+# One call says which maps may be shown, which not and why, and how many more digits would decide the rest.
 
 # %%
-held = {
-    name: (rows["similarity"] >= 0.4).sum() / len(rows)  # a map of zeros has no similarity: it does not count as held
-    for (name,), rows in found.frame("worst case").group_by("explainer", maintain_order=True)
-}
-aopc = {row["explainer"]: row for row in found.table().iter_rows(named=True) if row["metric"] == "AOPC"}
-beaten = all(aopc[name]["verdict"] == "worse" for name in ("random", "centre"))
-
-allowed = []
-for name in explainers:
-    value, verdict = aopc[name]["value"], aopc[name]["verdict"]
-    print(f"{name:20} holds on {held[name]:4.0%} of {len(chosen)} digits; AOPC {value:.2f}: {verdict}")
-    if held[name] >= 0.9 and verdict in ("best", "tied") and beaten:
-        allowed.append(name)
-print()
-print(f"May be shown: {', '.join(allowed) or 'none of these maps, for this network, at this radius'}")
+print(found.verdict())
 
 # %% [markdown]
-# A search finds a bad input or it does not: a larger budget can only lower the first number.
+# A search finds a bad input or it does not: a larger budget can only make the worst case worse.
 # So "does not hold" is certain, and "holds" means that this search found nothing.
 #
 # Look at `centre`: it holds perfectly, because it does not look at the network at all. A map that never changes is not
-# a good map. That is why there are two requirements.
+# a good map. `centre` is a control, which no verdict names; an explainer of yours that does the same fails the checks.
 #
 # If no map may be shown, there are three ways on: ask for less (a smaller radius), smooth the map (`smoothgrad`), or
 # train a network whose maps hold: [training schemes compared](training_schemes.md).

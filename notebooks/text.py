@@ -184,30 +184,8 @@ axes = found.plot()
 # %% [markdown]
 # ## 6. Decide
 #
-# The requirement, written down first:
-#
-# 1. At least half of the positive relevance is on the deciding words, for at least 75% of the reviews.
-# 2. The map holds: it correlates with the worst map that was found by 0.6 or more, for at least 90% of the reviews.
-#    Above 0.6 two maps tell the same story; below 0.4 they do not.
-
+# An explainer may underline words if it passes the sanity checks (it depends on the review and on the network, and
+# marks what matters) and is good by every metric that judges it.
 
 # %%
-def share(metric: str, column: str, least: float) -> dict[str, float]:
-    """For each explainer, the share of the reviews whose value is at least so large."""
-    return {
-        name: (rows[column] >= least).sum() / len(rows)
-        for (name,), rows in found.frame(metric).group_by("explainer", maintain_order=True)
-    }
-
-
-right_words, held = share("on the deciding words", "mass_accuracy", 0.5), share("worst case", "similarity", 0.6)
-allowed = []
-for name in explainers:
-    print(f"{name:20} the right words in {right_words[name]:4.0%} of {len(chosen)} reviews, holds in {held[name]:4.0%}")
-    if right_words[name] >= 0.75 and held[name] >= 0.9:
-        allowed.append(name)
-print()
-print(f"May underline words: {', '.join(allowed) or 'none of these explainers'}")
-best = found.best()["corruption curve"]
-certain = "" if best.shown else ", but the tests do not show a difference"
-print(f"By the corruption curve alone, without knowing the truth: {' or '.join(best.explainers)}{certain}")
+print(found.verdict())

@@ -128,33 +128,8 @@ print(f"with half of them replaced, {lost:.0%} of the series lose half of the sc
 # %% [markdown]
 # ## 5. Decide
 #
-# The requirement, written down first:
-#
-# 1. At least a quarter of the positive relevance lies within the blocks, twice what chance gives, for at least 75% of
-#    the series.
-# 2. The map holds: it correlates with the worst map that was found by 0.4 or more, for at least 90% of the series.
-#
-# The corruption curve is not part of it, because here the truth is known. The last line asks whether it would have led
-# to the same choice.
-
+# A map may be shown if it passes the sanity checks (it depends on the series and on the network, and marks what
+# matters) and is good by every metric that judges it. Without known blocks, the other two metrics would decide.
 
 # %%
-def share(metric: str, column: str, least: float) -> dict[str, float]:
-    """For each explainer, the share of the series whose value is at least so large."""
-    return {
-        name: (rows[column] >= least).sum() / len(rows)
-        for (name,), rows in found.frame(metric).group_by("explainer", maintain_order=True)
-    }
-
-
-inside, held = share("within the blocks", "mass_accuracy", 0.25), share("worst case", "similarity", 0.4)
-allowed = []
-for name in explainers:
-    print(f"{name:20} points at the blocks in {inside[name]:4.0%} of {len(chosen)} series, holds in {held[name]:4.0%}")
-    if inside[name] >= 0.75 and held[name] >= 0.9:
-        allowed.append(name)
-print()
-print(f"May be shown: {', '.join(allowed) or 'none of these maps, for this network'}")
-best = found.best()["corruption curve"]
-certain = "" if best.shown else ", but the tests do not show a difference"
-print(f"By the corruption curve alone: {' or '.join(best.explainers)}{certain}")
+print(found.verdict())

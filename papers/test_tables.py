@@ -43,8 +43,9 @@ def test_files_beside_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "a-small.yaml").write_text("samples: 2\nmodels: {m: {batch_size: 8}, n: null}\nexplainers: [lrp]\n")
     study = files.study_file("a.yaml")
     models = {"m": {"name": "lenet"}, "n": "other"}
-    assert study("full") == {"samples": 9, "models": models, "explainers": ["lrp", "lime"]}
-    assert study("small") == {"samples": 2, "models": {"m": {"name": "lenet", "batch_size": 8}}, "explainers": ["lrp"]}
+    assert study("full") == {"sanity": False, "samples": 9, "models": models, "explainers": ["lrp", "lime"]}
+    small = {"samples": 2, "models": {"m": {"name": "lenet", "batch_size": 8}}, "explainers": ["lrp"]}
+    assert study("small") == {"sanity": False, **small}
     (tmp_path / "a.csv").write_text('model,explainer,"ln P, mean",c\nVGG,lrp,-1.5,\nVGG,lime,about 2,7\n')
     numbers = {"ln P, mean": {"VGG, lrp": -1.5, "VGG, lime": "about 2"}, "c": {"VGG, lime": 7.0}}
     assert files.read_numbers("a.csv", keys=2) == numbers
@@ -218,7 +219,7 @@ def test_a_dry_run_prints_costs_and_what_is_missing(
     assert printed.count("cannot run here yet") == 2
     assert "data.GTSRB: expected data that can be loaded" in printed
     study = {"data": {"MNIST": "digits"}, "samples": 2, "models": {"lenet5": "lenet5-mnist"}}
-    study |= {"explainers": ["saliency"], "metrics": ["log_odds"]}
+    study |= {"explainers": ["saliency"], "metrics": ["log_odds"], "sanity": False}
     costs = Part("costs", "", lambda scale: study, (Column("c", "log_odds"),))
     times = Part("times", "", None, (), measure=lambda scale: pl.DataFrame())
     monkeypatch.setitem(reproductions._entries, "senc-mine", Reproduction("Mine", (costs, times)))

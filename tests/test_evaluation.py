@@ -53,7 +53,9 @@ def test_explainers_may_come_from_a_generator(model: standfast.Model, inputs: to
 
 
 def test_evaluate_gives_a_tidy_frame_and_a_report(model: standfast.Model, inputs: torch.Tensor, tmp_path: Path) -> None:
-    found = standfast.evaluate(model, {"a": "saliency", "b": "gradcam"}, inputs, METRICS, progress=False)
+    found = standfast.evaluate(
+        model, {"a": "saliency", "b": "gradcam"}, inputs, METRICS, controls=False, progress=False
+    )
     frame = found.samples
     assert frame.height == 2 * 3 * 5
     assert set(frame["explainer"]) == {"a", "b"}
@@ -71,7 +73,7 @@ def test_results_do_not_depend_on_how_the_work_is_cut(model: standfast.Model, in
         )
         for size in (1, 2, 5)
     ]
-    order = ["label", "sample"]
+    order = ["label", "explainer", "sample"]
     assert all(f.sort(order).equals(frames[0].sort(order)) for f in frames[1:])
     other = standfast.evaluate(model, ["saliency"], inputs, METRICS, progress=False, seed=1).samples.drop("job")
     assert not other.sort(order).equals(frames[0].sort(order))
@@ -110,7 +112,9 @@ def test_a_changed_function_is_another_job_and_an_equal_one_is_not(
 
     def run(factor: float, shift: float = 0.0) -> list[float]:
         model.preprocess = lambda x: x + shift
-        found = standfast.evaluate(model, {"mine": scaled(factor)}, inputs, METRICS[1:2], progress=False, out=tmp_path)
+        found = standfast.evaluate(
+            model, {"mine": scaled(factor)}, inputs, METRICS[1:2], controls=False, progress=False, out=tmp_path
+        )
         return found.frame("max_sensitivity")["sensitivity"].to_list()
 
     units = tmp_path / "jobs"
@@ -126,7 +130,7 @@ def test_a_changed_function_is_another_job_and_an_equal_one_is_not(
 
 def test_lists_and_wrong_kinds(model: standfast.Model, inputs: torch.Tensor) -> None:
     explainers = [standfast.explainers.get("saliency"), "gradcam"]
-    found = standfast.evaluate(model, explainers, inputs, METRICS[1:2], progress=False)
+    found = standfast.evaluate(model, explainers, inputs, METRICS[1:2], progress=False, controls=False)
     assert set(found.frame()["explainer"]) == {"saliency", "gradcam"}
     for metric in ("aopc:steps=2", standfast.metrics.AOPC(steps=2)):
         alone = standfast.evaluate(model, "saliency", inputs, metric, progress=False, controls=False).frame()
@@ -192,7 +196,7 @@ def test_a_run_in_which_all_fails_warns_and_has_the_common_columns(
     def broken(module: torch.nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         raise ZeroDivisionError("no explanation today")
 
-    with pytest.warns(UserWarning, match="2 of 2 jobs failed:\n  broken failed for 1 of 1 metric: .*no expl"):
+    with pytest.warns(UserWarning, match="3 of 3 jobs failed:\n  broken failed for 1 of 1 metric: .*no expl"):
         found = standfast.evaluate(model, [broken], inputs, "aopc", progress=False, controls=False)
     assert {"value", "low", "high"} <= set(found.frame().columns)
 
@@ -208,16 +212,18 @@ def test_a_failure_is_recorded_and_the_rest_goes_on(
         return x * 2
 
     explainers = {"fragile": standfast.explainers.from_callable(fragile), "good": standfast.explainers.get("saliency")}
-    words = "2 of 4 jobs failed:\n  fragile failed for 1 of 1 metric: ZeroDivisionError: no explanation today\n"
+    words = "3 of 6 jobs failed:\n  fragile failed for 1 of 1 metric: ZeroDivisionError: no explanation today\n"
     with pytest.warns(UserWarning, match=words):
-        found = standfast.evaluate(model, explainers, inputs, METRICS[1:2], progress=False, out=tmp_path)
+        found = standfast.evaluate(
+            model, explainers, inputs, METRICS[1:2], controls=False, progress=False, out=tmp_path
+        )
     assert {f["explainer"] for f in found.failures} == {"fragile"}
     assert set(found.frame()["explainer"]) == {"good"}
     assert "ZeroDivisionError: no explanation today" in found.failures[0]["traceback"]
     assert "fragile" in found.failures[0]["traceback"]
     assert "no explanation today" in found.to_html(tmp_path / "r.html").read_text()
     broken = False
-    again = standfast.evaluate(model, explainers, inputs, METRICS[1:2], progress=False, out=tmp_path)
+    again = standfast.evaluate(model, explainers, inputs, METRICS[1:2], controls=False, progress=False, out=tmp_path)
     assert again.failures == []
     assert set(again.frame()["explainer"]) == {"good", "fragile"}
 
@@ -285,7 +291,10 @@ def test_transformations_in_turn(model: standfast.Model, inputs: torch.Tensor) -
     costs = standfast.estimate(
         model, ["saliency"], inputs[:2], ["max_sensitivity:samples=3"], neighbourhood=several, seconds=0.01
     )
-    assert (len(costs.frame()), expected) == (2, 2)
+    assert (len(costs.frame()), expected) == (
+        5,
+        5,
+    )  # the checks, and two metrics with a copy of the input beside the explainer
     for wrong in (0.1, [], [BALL, 0.1]):
         with pytest.raises(standfast.ArgumentError, match="neighbourhood: expected a neighbourhood"):
             standfast.evaluate(model, ["saliency"], inputs, ["max_sensitivity"], neighbourhood=wrong)  # type: ignore[arg-type]
@@ -373,7 +382,7 @@ def test_data_and_model_have_names_of_their_own(model: standfast.Model, inputs: 
 def test_what_failed_is_warned_of_once_with_the_reason(inputs: torch.Tensor, tmp_path: Path) -> None:
     flat = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 3))
     model = standfast.Model(flat, (0.0, 1.0), device="cpu")
-    words = "3 of 6 jobs failed:\n  gradcam failed for 3 of 3 metrics: gradcam needs a convolution, and this Seq"
+    words = "4 of 11 jobs failed:\n  gradcam failed for 3 of 3 metrics: gradcam needs a convolution, and this Seq"
     with pytest.warns(UserWarning, match=words) as caught:
         found = standfast.evaluate(
             model, ["saliency", "gradcam"], inputs, METRICS, progress=False, samples_per_job=5, out=tmp_path
@@ -432,6 +441,15 @@ def test_messages_for_logging_and_none_without_a_wish(
 
     explainers = {"good": "saliency", "bad": broken}
     with caplog.at_level("DEBUG", logger="standfast"), pytest.warns(UserWarning, match="bad failed for 1 of 1 metric"):
-        standfast.evaluate(model, explainers, inputs, "aopc:steps=2", progress=False, samples_per_job=5, controls=False)
+        standfast.evaluate(
+            model,
+            explainers,
+            inputs,
+            "aopc:steps=2",
+            progress=False,
+            samples_per_job=5,
+            controls=False,
+            sanity=False,
+        )
     assert [record.levelname for record in caplog.records if record.levelno >= logging.WARNING] == ["WARNING"]
     assert capfd.readouterr() == ("", "")

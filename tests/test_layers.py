@@ -20,7 +20,7 @@ LAYERS = (
     ("tensors", "superpixels", "segments", "function_calls"),
     ("neighbourhoods",),
     ("similarity",),
-    ("model",),
+    ("reference", "model"),
     ("gating",),
     ("explainers",),
     ("statistics",),

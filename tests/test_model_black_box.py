@@ -359,7 +359,7 @@ def test_evaluate_records_what_failed_and_goes_on(tmp_path: Path) -> None:
     assert set(samples["label"]) == {"aopc"}
     assert {(each["explainer"], each["label"]) for each in found.failures} >= {("saliency", "aopc")}
     assert found.manifest["models"]["predict_proba"]["module"] == "predict_proba"
-    costs = standfast.estimate(model, explainers, X[:2], metrics[:1], controls=False, seconds=0.2).frame()
+    costs = standfast.estimate(model, explainers, X[:2], metrics[:1], controls=False, sanity=False, seconds=0.2).frame()
     assert [("no gradients" in error) for error in costs["error"]] == [False, True]
 
 

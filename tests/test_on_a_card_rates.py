@@ -67,9 +67,9 @@ def test_every_metric_runs_and_the_study_has_a_price(tmp_path: Path) -> None:
     hours = {(entry.pop("metric"), entry.pop("preset")): entry for entry in found["hours"]}
     assert len(hours) == 5 * 2
     maps, works = found["seconds of a map"], found["seconds of an evaluation"]
-    # 1,000 images, 501 evaluations, each with a map
+    # 1,000 images, 61 evaluations, each with a map
     assert hours["data_sensitivity_consistency", "quick"]["saliency"] == pytest.approx(
-        1000 * 501 * works["data_senc"] / 3600
+        1000 * 61 * works["data_senc"] / 3600
     )
     # one map of each image; the other evaluations are predictions
     curve = standfast.metrics.get("corruption_curve", preset="quick").expected_evaluations()

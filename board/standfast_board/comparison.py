@@ -10,7 +10,8 @@ numbers differ, each is a row of its own.
 
 The tests are those of a report: Friedman's, then Wilcoxon's on all pairs with Holm's correction, on the samples that
 have a value for every explainer, at 5% for each column. There is no score over several columns. An explainer is a
-control if standfast knows it as one; what a submission says of this does not count.
+control if standfast knows it as one; what a submission says of this does not count. Where some explainers were checked
+for sanity, only those that pass are ranked.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import Any
 import polars as pl
 
 from standfast import StandfastError, explainers
+from standfast.metrics.sanity import RULES, SanityChecks
 from standfast.report import Results
 from standfast_board.submission import Array, Submission
 
@@ -74,6 +76,7 @@ class Row:
         ranked: whether it takes part in tests; False if the verification of all its submissions found other numbers.
         samples, jobs: its rows of all columns, with the labels of the board.
         arrays: its stored arrays by job; jobs have the names that are in the frames.
+        checks: its rows of the sanity checks; empty where its submission has none.
     """
 
     name: str
@@ -84,6 +87,7 @@ class Row:
     samples: pl.DataFrame = field(repr=False)
     jobs: pl.DataFrame = field(repr=False)
     arrays: Mapping[str, Mapping[str, Array]] = field(repr=False)
+    checks: pl.DataFrame = field(repr=False)
 
     @property
     def submissions(self) -> list[Submission]:
@@ -271,13 +275,24 @@ def _read_rows(submission: Submission, data: str, model: str, labels: Mapping[st
         own = pl.lit(f"{submission.digest[:16]}:") + pl.col("job")
         return frame.filter(here).with_columns(own.alias("job"), pl.col("label").replace_strict(renamed))
 
-    samples, jobs = take(results.samples), take(results.jobs)
+    metrics = pl.col("label") != SanityChecks.name
+    samples, jobs = take(results.samples), take(results.jobs.filter(metrics))
+    checks = results.sanity_rows.filter(here) if len(results.sanity_rows) else results.sanity_rows
+    old = [name for name in checks.columns if name.endswith(tuple(f" {label}" for label in renamed))]
+    checks = checks.rename({name: _rename_reference(name, renamed) for name in old})
     for name, about in manifest["explainers"].items():
         rows, records = (frame.filter(pl.col("explainer") == name) for frame in (samples, jobs))
         if rows.height:
             sources = dict.fromkeys(rows["label"].unique(maintain_order=True), (submission,))
             arrays = {job: results.artefacts(job.partition(":")[2]) for job in records["job"]}
-            yield Row(name, about, sources, is_control(name, about), ranked, rows, records, arrays)
+            own = checks.filter(pl.col("explainer") == name) if len(checks) else checks
+            yield Row(name, about, sources, is_control(name, about), ranked, rows, records, arrays, own)
+
+
+def _rename_reference(name: str, labels: Mapping[str, str]) -> str:
+    """The name of a column of the sanity checks, which ends with the label of a metric, with the board's label."""
+    own = max((label for label in labels if name.endswith(f" {label}")), key=len)
+    return f"{name[: -len(own)]}{labels[own]}"
 
 
 def _find_kind(about: Mapping[str, Any]) -> Any:
@@ -360,6 +375,8 @@ def _combine(about: Mapping[str, Any], rows: Sequence[Row]) -> Results:
         **about,
         "explainers": {row.name: row.about for row in ranked},
         "controls": [row.name for row in ranked if row.control],
+        # where some are checked, the others are not ranked before they are
+        "sanity": {"rules": RULES} if any(len(row.checks) for row in ranked) else None,
     }
     (data,), (model,) = about["data"], about["models"]
     samples, jobs = [], []
@@ -368,6 +385,7 @@ def _combine(about: Mapping[str, Any], rows: Sequence[Row]) -> Results:
         place = {"data": data, "model": model, "explainer": row.name}
         own = [pl.lit(value).alias(name) for name, value in place.items()]
         samples.append(row.samples.with_columns(own))
+        samples += [row.checks.with_columns(own)] if len(row.checks) else []
         jobs += row.jobs.with_columns(own).to_dicts()
         arrays.update(row.arrays)
     frame = pl.concat(samples, how="diagonal_relaxed") if samples else pl.DataFrame()

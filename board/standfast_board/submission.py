@@ -22,7 +22,7 @@ import io
 import json
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -33,6 +33,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from standfast import ArgumentError, StandfastError, load_results
 from standfast.errors import FormerNameError, check_name
+from standfast.metrics.sanity import SanityChecks
 from standfast.report import Results
 from standfast.report.words import words_of
 from standfast.results import presentation_of
@@ -255,14 +256,17 @@ def _list_jobs(findings: Results, done: pl.DataFrame) -> dict[str, Any]:
     """The types of the columns of each label, and the numbers of each job."""
     columns: dict[str, dict[str, str]] = {}
     needed: dict[str, tuple[str, ...]] = {}
-    for (label,), frame in findings.samples.partition_by("label", as_dict=True).items():
+    every = [findings.samples, findings.sanity_rows]
+    frames = [frame for whole in every if len(whole) for frame in whole.partition_by("label")]
+    for frame in frames:
+        label = frame["label"][0]
         kept = [c for c in frame.get_columns() if c.null_count() < len(c) or c.name in ("value", "low", "high")]
         kept = [c for c in kept if c.name not in _PLACE and str(c.dtype) in _TYPES]
         columns[str(label)] = {column.name: str(column.dtype) for column in kept}
         stored = (findings.manifest.get("metrics") or {}).get(label) or {}
         own = presentation_of(str(stored.get("metric") or label), stored.get("direction"))
         needed[str(label)] = own.list_compared_arrays(dict(stored.get("options") or {}))
-    rows = findings.samples.partition_by("job", as_dict=True)
+    rows = {key: rows for frame in frames for key, rows in frame.partition_by("job", as_dict=True).items()}
     jobs = []
     for record in done.iter_rows(named=True):
         label, job = record["label"], record["job"]
@@ -409,7 +413,8 @@ def _read_results(file: _File, manifest: dict[str, Any]) -> Results:
 
 def _record_of(job: _Place, file: _File) -> dict[str, Any]:
     own = {name: getattr(job, name) for name in _Place.model_fields}
-    return {**own, "metric": file.manifest.metrics[job.label].metric}
+    known = file.manifest.metrics.get(job.label)
+    return {**own, "metric": SanityChecks.name if known is None else known.metric}
 
 
 def _read_types(label: str, columns: Mapping[str, str]) -> dict[str, Any]:
@@ -425,11 +430,11 @@ def _read_types(label: str, columns: Mapping[str, str]) -> dict[str, Any]:
 
 def _check_place(job: _Place, file: _File, where: str) -> None:
     about = file.manifest
-    known: dict[str, Mapping[str, object]] = {
+    known: dict[str, Collection[str]] = {
         "data": about.data,
         "model": about.models,
         "explainer": about.explainers,
-        "label": about.metrics,
+        "label": [*about.metrics, SanityChecks.name],
     }
     for name, names in known.items():
         if getattr(job, name) not in names:

@@ -21,11 +21,11 @@ def test_from_results_to_a_verified_site(tmp_path: Path) -> None:
     file = tmp_path / "all" / "study.json.gz"
     code, output = call("submit", run(tmp_path / "results"), "--out", file, "--by", "A. Person")
     assert code == 0
-    assert "(12 of 12 jobs)" in output
+    assert "(14 of 14 jobs)" in output
     digest = output.rpartition("digest: ")[2].strip()
     code, output = call("verify", file, "--jobs", 2, "--seed", 1)
     assert code == 0
-    assert "Verified: 2 of 12 jobs" in output
+    assert "Verified: 2 of 14 jobs" in output
     assert "(seed 1)" in output
     code, output = call("build", file.parent, "--out", tmp_path / "site", "--title", "Ours", "--verify", 1)
     assert code == 0

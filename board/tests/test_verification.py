@@ -43,21 +43,21 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return loaded
 
 
-def verify(content: dict[str, Any], jobs: int = 12, **options: Any) -> Verification:
+def verify(content: dict[str, Any], jobs: int = 14, **options: Any) -> Verification:
     return verify_submission(parse_submission(seal(content)), jobs, **options)
 
 
 def test_all_jobs_agree_with_the_same_bits(content: dict[str, Any]) -> None:
     lines: list[str] = []
     found = verify(content, tell=lines.append)
-    assert (found.state, found.done, found.share) == ("verified", 12, 0.0)
-    assert list(found.jobs.values()) == ["same bits"] * 12
-    assert len(lines) == 12
-    assert found.text.startswith("Verified: 12 of 12 jobs, drawn at random, were evaluated again: 12 same bits.")
+    assert (found.state, found.done, found.share) == ("verified", 14, 0.0)
+    assert list(found.jobs.values()) == ["same bits"] * 14
+    assert len(lines) == 14
+    assert found.text.startswith("Verified: 14 of 14 jobs, drawn at random, were evaluated again: 14 same bits.")
     some = verify(content, 2, seed=found.seed)
     assert len(some.jobs) == 2
-    assert some.share == 8 / 12
-    assert "With 95% confidence at most 67% of its jobs differ." in some.text
+    assert some.share == 10 / 14
+    assert "With 95% confidence at most 72% of its jobs differ." in some.text
     assert verify(content, 2, seed=found.seed).jobs == some.jobs
 
 

@@ -219,7 +219,7 @@ def test_the_example_is_valid_and_every_metric_takes_the_network(monkeypatch: py
     assert grid.samples_per_job == 8  # so that the rows of a job fill a batch
     few = {name: grid.explainers[name] for name in ("Grad-CAM", "LRP", "edges")}
     estimate = estimate_plan(make_plan(replace(grid, explainers=few)), set(), seconds=0.2)
-    assert {line.label for line in estimate.lines} == set(grid.metrics)
+    assert {line.label for line in estimate.lines} == set(grid.measured)
     assert [line.error for line in estimate.lines if line.error] == []
     assert {line.explainer for line in estimate.lines if line.label == "attack on the map"} == {"Grad-CAM"}
 

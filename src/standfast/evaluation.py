@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 import logging
 import math
-import shutil
 import sys
-import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,18 +28,20 @@ from standfast.explainers.base import check_channels
 from standfast.metrics import Metric
 from standfast.metrics.base import Preset, check_preset, warn_of_radius
 from standfast.metrics.base import metrics as registry
+from standfast.metrics.sanity import make_checks
 from standfast.model import Model, module_name
 from standfast.neighbourhoods import LinfBall, Neighbourhood, check_neighbourhood
 from standfast.report import load_results
 from standfast.report.sentences import describe_failures
 from standfast.results import Results
-from standfast.study.cost import Estimate, estimate_plan
-from standfast.study.executors import Executor, Limits, local
+from standfast.study.cache import run_kept
+from standfast.study.cost import Estimate, announce_cost, estimate_plan
+from standfast.study.executors import Executor, InProcess, Limits, Processes, local
 from standfast.study.executors.base import UNLIMITED
 from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import make_plan
 from standfast.study.progress import watch
-from standfast.study.run import has_neighbourhood, named_metrics, run_grid
+from standfast.study.run import Announce, RunSummary, has_neighbourhood, named_metrics, run_grid, run_plan
 from standfast.study.store import Store
 from standfast.tensors import Bound, describe_bounds, describe_no_tensor, suggest_dtype
 
@@ -73,6 +74,7 @@ def evaluate(
     neighbourhood: NeighbourhoodsLike | None = None,
     preset: Preset = "standard",
     controls: bool | ExplainersLike = True,
+    sanity: bool | int = True,
     targets: Tensor | int | None = None,
     seed: int = 0,
     out: str | Path | None = None,
@@ -91,8 +93,8 @@ def evaluate(
         explainers: one, a list, or a mapping from the names for the report. Each is a registered name, a name of
             another package (`"captum:Saliency"`), an explainer, or a function
             `fn(module, inputs, targets) -> attributions`.
-        inputs: `(N, ...)` within the model's bounds; or a data set, for metrics that use its `extras`. Labels of
-            the data set are not used.
+        inputs: `(N, ...)` within the model's bounds; or a data set, for metrics that use its `extras`. Its labels
+            are used for the accuracy of the model alone.
         metrics: configured metrics or their names, as `standfast.metrics.get` takes them (`"aopc"`,
             `"quantus:Sparseness"`); one, a list, or a mapping from labels to them.
         neighbourhood: for the metrics that are given by name and have one, such as `"worst_case"`. With a list of
@@ -103,14 +105,19 @@ def evaluate(
             defaults, `"paper"` for what the publications used. `"aopc:preset=quick"` is for one metric only. Configured
             metrics keep their options; there is a warning if no metric is given by name. Do not compare values of
             different presets.
-        controls: control explainers, which metrics that say something about the model (`Metric.controls`) evaluate
-            beside the others: names and so on, as for `explainers`. The report says which explainers do better than all
-            of them. True for `random`, `input_copy`, `edges` (but not of a table), and `randomised` of the first
-            explainer (`docs/controls.md`); each costs as much as an explainer. False for none.
+        controls: control explainers: names and so on, as for `explainers`. Metrics that say something about the model
+            (`Metric.controls`) evaluate them beside the others, and the report says which explainers do better than all
+            of them; of measures of stability the copy of the input is a reference. True for `random`, `input_copy`,
+            `edges` (but not of a table), and `randomised` of the first explainer (`docs/controls.md`); each costs as
+            much as an explainer. False for none.
+        sanity: check whether each explainer depends on the input and the model (`docs/sanity.md`); one that does not
+            cannot be best. It costs 6 explanations and 70 predictions (of tables 425) for each of the first 100
+            samples, or of as many as a number here says.
         targets: classes `(N,)`, or None for the model's own predictions.
         seed: of all random numbers.
         out: a folder or an fsspec address for the results. Results that are there already are not computed again, so an
-            interrupted evaluation can be continued. By default, the results exist as long as the returned object.
+            interrupted evaluation can be continued. By default they are in the user's cache folder, where the same call
+            finds them, too: `standfast cache` says where, and deletes them. `Results.store` has the place.
         repeats: how often everything is done, each time with other random numbers.
         samples_per_job: the number of samples between two writes; results do not depend on it.
         workers: the number of processes on this computer; `"auto"` for one for each GPU, or else for each core. A
@@ -120,7 +127,7 @@ def evaluate(
         about: the title, the model, the data and other facts for the report. By default the model and the data have the
             names of the module's class and of the data set; what `about` says of them, up to the first comma, is used
             instead.
-        progress: show a progress bar.
+        progress: show a progress bar, and before it what takes more than two minutes, as a short measurement shows.
 
     If a job fails, its traceback is stored, and the other jobs continue. A warning says which explainers failed by
     which metrics, and why.
@@ -135,14 +142,14 @@ def evaluate(
     >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
     >>> def brightness(module, inputs, targets):
     ...     return inputs
-    >>> metrics = ["worst_case:budget=20", standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=5)]
+    >>> metrics = ["worst_case:budget=20", standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), 5, normalise=True)]
     >>> found = standfast.evaluate(model, ["saliency", brightness], digits, metrics, progress=False)
     >>> found.frame().shape[0], found.failures
-    (8, [])
+    (12, [])
     >>> print(str(found).splitlines()[0])
-    2 explainers of LeNet5 on 2 samples of digits. Median over samples [interval of at least 50%]:
-    >>> found.best()["max_sensitivity"]
-    Best(explainers=('brightness', 'saliency'), shown=False, samples=2)
+    2 explainers and 1 control of LeNet5 on 2 samples of digits. Median over
+    >>> found.best(), found.sanity["digits", "LeNet5", "saliency"].state  # two samples pass no check
+    ({}, 'undecided')
     """
     seed, repeats, samples_per_job = (as_number(number) for number in (seed, repeats, samples_per_job))
     check(type(seed) is int, "seed", "a whole number", repr(seed))
@@ -155,25 +162,37 @@ def evaluate(
             expected = "a text, a number, or a list or mapping of them"
             raise ArgumentError(f"about[{name!r}]", expected, type(fact).__name__) from None
     grid, notes = _make_grid(
-        *(model, explainers, inputs, metrics, neighbourhood, preset, controls),
+        *(model, explainers, inputs, metrics, neighbourhood, preset, controls, sanity),
         *(targets, seed, repeats, samples_per_job, facts),
     )
     if progress and _DEFAULT_NEIGHBOURHOOD in notes:
         print(f"neighbourhood: {notes[_DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
-    address = tempfile.mkdtemp(prefix="standfast-") if out is None else out
+    plan = make_plan(grid, {**notes, **facts})
+    chosen = executor or local(workers, device=grid.device)
+
+    def make_quick() -> Mapping[str, Metric]:
+        args = (model, grid.explainers, inputs, metrics, neighbourhood)
+        return _make_grid(*args, "quick", False, False, targets, seed, repeats, samples_per_job, facts)[0].metrics
+
+    announce = _announcing(chosen, None if preset == "quick" else make_quick, 'preset="quick"') if progress else None
     with watch(progress) as report_progress:
-        run = run_grid(
-            grid,
-            Store(address),
-            executor=executor or local(workers, device=grid.device),
-            about={**notes, **facts},
-            progress=report_progress,
-        )
-    found = load_results(address, run)
-    if out is None:  # the folder lives as long as these results
-        weakref.finalize(found, shutil.rmtree, address, ignore_errors=True)
+
+        def run(store: Store) -> RunSummary:
+            return run_plan(plan, store, chosen, progress=report_progress, announce=announce)
+
+        store, summary, let_go = run_kept(plan, run) if out is None else (Store(out), run(Store(out)), None)
+    found = load_results(store, summary)
+    if let_go is not None:
+        weakref.finalize(found, let_go)
     _warn_of_failures(found)
     return found
+
+
+def _announcing(executor: Executor, quick: Callable[[], Mapping[str, Metric]] | None, way: str) -> Announce | None:
+    """What says before a run how long it takes; None for an executor that works elsewhere, or within limits."""
+    if isinstance(executor, Processes) and not executor.limits.watched:
+        return partial(announce_cost, workers=executor.workers, quick=quick, way=way)
+    return partial(announce_cost, quick=quick, way=way) if isinstance(executor, InProcess) else None
 
 
 def _warn_of_failures(found: Results) -> None:
@@ -192,6 +211,7 @@ def _make_grid(
     neighbourhood: NeighbourhoodsLike | None,
     preset: Preset,
     controls: bool | ExplainersLike,
+    sanity: bool | int,
     targets: Tensor | int | None,
     seed: int,
     repeats: int,
@@ -232,8 +252,9 @@ def _make_grid(
         logger.info("neighbourhood: %s", words)
     samples = Samples(x.cpu(), checked, (lower.cpu(), upper.cpu()))
     if data is not None:
-        extras = {name: values.cpu() for name, values in data.extras.items()}
-        samples = replace(samples, extras=extras, features=data.features, tokens=data.tokens)
+        extras = {name: values.cpu() for name, values in {"labels": data.labels, **data.extras}.items()}
+        about = {"classes": list(data.classes)}
+        samples = replace(samples, extras=extras, features=data.features, tokens=data.tokens, about=about)
     if neighbourhood is not None:
         several = neighbourhood if isinstance(neighbourhood, list | tuple) else [neighbourhood]
         check(len(several) > 0, "neighbourhood", "a neighbourhood, or a list of at least one", "an empty list")
@@ -245,9 +266,13 @@ def _make_grid(
     for metric in configured.values():
         warn_of_radius(metric, model, x)
     beside: dict[str, Explainer] = {}
-    if controls is not False and any(metric.controls for metric in configured.values()):
+    if controls is not False:
         wanted = _choose_controls(model, ready, x) if controls is True else _name_explainers(controls, "controls")
-        beside = {name: control for name, control in wanted.items() if control not in ready.values()}
+        beside = {
+            name: control
+            for name, control in wanted.items()
+            if control not in ready.values() and any(metric.takes_control(control) for metric in configured.values())
+        }
         for name in beside:
             check(name not in ready, "controls", "names that differ from those of the explainers", repr(name))
     grid = Grid(
@@ -255,6 +280,7 @@ def _make_grid(
         models={_short(about.get("model")) or module_name(model.module): LoadedModel(model)},
         explainers={**ready, **beside},
         controls=tuple(beside),
+        sanity=make_checks(sanity),
         metrics=configured,
         seed=seed,
         repeats=repeats,
@@ -336,6 +362,7 @@ def estimate(
     neighbourhood: NeighbourhoodsLike | None = None,
     preset: Preset = "standard",
     controls: bool | ExplainersLike = True,
+    sanity: bool | int = True,
     targets: Tensor | int | None = None,
     repeats: int = 1,
     samples_per_job: int = 4,
@@ -348,8 +375,8 @@ def estimate(
     --dry-run` prints the same for a study.
 
     Args:
-        model, explainers, inputs, metrics, neighbourhood, preset, controls, targets, repeats, samples_per_job: as
-            for `evaluate`.
+        model, explainers, inputs, metrics, neighbourhood, preset, controls, sanity, targets, repeats,
+            samples_per_job: as for `evaluate`.
         seconds: how long a trial of a metric and explainer may take, about. If it does not end, a cheaper configuration
             of the metric is tried for up to twice as long, and once more if that takes below two seconds.
 
@@ -363,12 +390,12 @@ def estimate(
     >>> import standfast
     >>> digits = standfast.data.bundled("digits")[:8]
     >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    >>> costs = standfast.estimate(model, ["saliency", "gradcam"], digits.inputs, ["aopc", "max_sensitivity"])
+    >>> costs = standfast.estimate(model, ["saliency", "gradcam"], digits.inputs, ["aopc"], sanity=False)
     >>> costs.evaluations, costs.seconds > 0
-    (24864, True)
+    (24048, True)
     """
     grid, _ = _make_grid(
-        *(model, explainers, inputs, metrics, neighbourhood, preset, controls),
+        *(model, explainers, inputs, metrics, neighbourhood, preset, controls, sanity),
         *(targets, 0, repeats, samples_per_job, {}),
     )
     return estimate_plan(make_plan(grid), set(), seconds=seconds)
@@ -431,7 +458,7 @@ def run_study(
     >>> found.frame().shape[0], found.failures
     (4, [])
     """
-    from standfast.study.file.spec import Study, load_study, study_from
+    from standfast.study.file.spec import Study, load_study, study_from, with_preset
 
     expected = "a study file, its content as a mapping, or the result of load_study"
     check(isinstance(study, Study | Mapping | str | Path), "study", expected, type(study).__name__)
@@ -442,16 +469,24 @@ def run_study(
     if out is None:
         _check_own(default_folder(study), study)
     grid = study.grid()
+    chosen = executor or executor_of(study)
+
+    def make_quick() -> Mapping[str, Metric]:
+        return with_preset(study, "quick").grid(check=False).metrics
+
+    way = "--preset quick" if (command or "").startswith("standfast run ") else "`preset: quick` in the study file"
+    announce = _announcing(chosen, None if study.preset == "quick" else make_quick, way) if progress else None
     with watch(progress) as report_progress:
         run = run_grid(
             grid,
             Store(address := out or default_folder(study)),
-            executor=executor or executor_of(study),
+            executor=chosen,
             about={"title": study.title, "command": command} if command else {"title": study.title},
             origin=str(Path(study.name).resolve()),
             study=study.plain(),
             progress=report_progress,
             folder=study.base,
+            announce=announce,
         )
     found = load_results(address, run)
     if command is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import math
 import operator
@@ -28,6 +29,7 @@ from standfast.errors import (
     warn_user,
 )
 from standfast.function_calls import find_training_calls, run_eagerly
+from standfast.reference import FEWEST_ROWS, Reference, make_reference
 from standfast.tensors import (
     Array,
     describe_bounds,
@@ -248,10 +250,15 @@ class Model:
             that is no tensor. The module is then wrapped (`ForwardWrapper`); its layers keep their names.
         mixed_precision: `"bfloat16"` runs a float32 module under `torch.autocast` in bfloat16, which is faster on
             accelerators. Preprocessing, logits, maps and all that is computed of them stay float32 or float64.
+        reference: for a table, rows `(B, F)` of the training data, say. Explainers and metrics take the values from
+            them that replace others, unless their options say otherwise: the median of each column, or 32 of the rows
+            (`kernel_shap`, `shapley_sampling`, `gradient_shap`, `deep_shap`, `aopc`). Without a reference,
+            `standfast.evaluate` and studies take the rows that are explained, if there are at least 8.
 
     Raises:
         ArgumentError: `bounds` is no range, `batch_size` is below 1, `module` is no `torch.nn.Module`, it is a program
-            that was exported in training mode, or `mixed_precision` is asked for a module that is not in float32.
+            that was exported in training mode, `mixed_precision` is asked for a module that is not in float32, or
+            `reference` is no table within the bounds.
 
     >>> _ = torch.manual_seed(0)
     >>> model = Model(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), bounds=(0.0, 1.0), device="cpu")
@@ -272,6 +279,7 @@ class Model:
         batch_size: int | Literal["auto"] = "auto",
         forward: Callable[[nn.Module, Tensor], Tensor] | None = None,
         mixed_precision: Literal["bfloat16"] | None = None,
+        reference: Tensor | None = None,
     ) -> None:
         hint = "; Model.from_callable takes a function of arrays, such as predict_proba"
         check(isinstance(module, nn.Module), "module", "a torch.nn.Module", type(module).__name__ + hint)
@@ -320,6 +328,12 @@ class Model:
         self._repeatable: nn.Module | None = None  # the module that has given the same logits again
         #: what of options was found to fit the bounds, so that it is not checked again for each chunk
         self.fitting: set[Hashable] = set()
+        #: of the columns of a table; None if nothing is known of them
+        self.reference: Reference | None = None
+        if reference is not None:
+            rows = self.check_inputs(reference, "reference")
+            check(rows.ndim == 2, "reference", "rows of a table (B, F)", f"shape {tuple(rows.shape)}")
+            self.reference = make_reference(rows)
 
     @classmethod
     def from_callable(
@@ -331,6 +345,7 @@ class Model:
         dtype: torch.dtype = torch.float32,
         device: str | torch.device = "cpu",
         batch_size: int | Literal["auto"] = "auto",
+        reference: Tensor | None = None,
     ) -> Model:
         """A model from a function of arrays: of scikit-learn, XGBoost, LightGBM, or any other black box.
 
@@ -347,6 +362,7 @@ class Model:
             dtype: of inputs, and of the arrays that the function gets: `torch.float32` or `torch.float64`.
             device: of the tensors; the function gets arrays in any case.
             batch_size: rows of one call at most; `"auto"` is 8192, and half of that when memory runs out, and so on.
+            reference: rows `(B, F)` of a table, as for a module.
 
         Raises:
             ArgumentError: an argument does not fit.
@@ -360,7 +376,36 @@ class Model:
         tensor([[7.5000e-01, 2.5000e-01],
                 [1.0000e-12, 1.0000e+00]])
         """
-        return cls(BlackBox(function, output, dtype), bounds, device=device, batch_size=batch_size)
+        module = BlackBox(function, output, dtype)
+        return cls(module, bounds, device=device, batch_size=batch_size, reference=reference)
+
+    def with_reference(self, inputs: Tensor) -> Model:
+        """This model with the inputs as its reference, if they are at least 8 rows of a table and it has none.
+
+        Args:
+            inputs: checked, `(N, ...)`, on its device.
+
+        >>> model = Model(nn.Linear(1, 2), bounds=(0.0, 9.0), device="cpu")
+        >>> model.with_reference(torch.arange(9.0)[:, None]).reference.median
+        tensor([4.])
+        """
+        if self.reference is not None or inputs.ndim != 2 or len(inputs) < FEWEST_ROWS:
+            return self
+        found = copy.copy(self)
+        found.reference = make_reference(inputs)
+        return found
+
+    def reference_for(self, x: Tensor) -> Reference | None:
+        """The reference for inputs `x` `(N, ...)`; None for images, series, and if there is none.
+
+        Raises:
+            ArgumentError: `x` has another number of columns.
+        """
+        if self.reference is None or x.ndim != 2:
+            return None
+        columns = self.reference.median.shape[0]
+        check(columns == x.shape[1], "reference", f"rows with {x.shape[1]} columns, as the inputs have", columns)
+        return self.reference
 
     @property
     def differentiable(self) -> bool:

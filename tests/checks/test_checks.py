@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -22,6 +23,7 @@ from standfast.checks.values import read_values
 from standfast.cli import app
 from standfast.errors import ArgumentError, StandfastError, UnknownNameError
 from standfast.report import Results, load_results
+from standfast.report.sentences import say
 from standfast.results import ValueSpec
 from standfast.statistics.decisions import Estimate, estimate_share, foresee_share, spend_level
 from standfast.study.file.problems import StudyError
@@ -34,6 +36,7 @@ STUDY: dict[str, Any] = {
     "models": {"lenet": "lenet5-mnist"},
     "explainers": ["saliency", "input_x_gradient", "random"],
     "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.01}, "samples": 3}}],
+    "sanity": False,
 }
 METRIC = "max_sensitivity"
 
@@ -163,7 +166,7 @@ def test_requirements_are_stored_and_change_no_job() -> None:
         check(STUDY, progress=False)
 
 
-READING = ValueSpec("a", "ln P", "lower", censored="bound", log_probability=True)
+READING = ValueSpec("a", "probability", "lower", "probability", "bound")
 
 
 def test_the_interval_of_a_probability_counts_instead_of_its_estimate() -> None:
@@ -238,6 +241,48 @@ def test_a_decision_on_another_model_does_not_hold(tmp_path: Path) -> None:
     assert other.outcome == "pass"
     assert other.middle != before.middle
     assert again == before  # the same results as at an earlier look
+
+
+def sane(samples: int, *explainers: str) -> dict[str, Any]:
+    """A requirement that all numbers meet, with the sanity checks."""
+    requirement = {"metric": METRIC, "at_most": 1e9, "share_of_samples": 0.3}
+    return study_with(requirement, samples=samples, explainers=list(explainers), sanity=True)
+
+
+def test_the_same_map_for_every_input_passes_no_requirement(tmp_path: Path) -> None:
+    (tmp_path / "same_map.py").write_text(
+        "import torch\n\n"
+        "def explain(module, inputs, targets):\n"
+        "    return torch.linspace(0, 1, inputs[0].numel()).reshape(inputs[:1].shape).repeat(len(inputs), 1, 1, 1)\n"
+    )
+    study = study_from({**sane(16), "explainers": {"same": {"function": "same_map:explain"}}}, tmp_path)
+    results = tmp_path / "results"
+    found = check(study, results, progress=False)
+    (decision,) = found.decisions
+    assert decision.estimate is not None
+    assert decision.estimate.decide(0.3, "higher") == "pass"  # the numbers alone
+    assert (decision.outcome, found.exit_code) == ("fail", 1)
+    sanity = load_results(results).sanity["digits", "lenet", "same"]
+    assert sanity.reason is not None
+    assert (sanity.state, sanity.reason.question) == ("failed", "input")
+    assert decision.sanity == say("reason", "input", "failed")
+    assert decision.sanity in " ".join(str(found).split())
+    assert read_decisions(load_results(results)) == found
+
+
+def test_few_samples_that_the_checks_do_not_decide_on_pass_no_requirement(tmp_path: Path) -> None:
+    """The numbers are decided at the first look and stay; that the checks follow is no look at them."""
+    few = check(sane(4, "integrated_gradients"), tmp_path, progress=False)
+    (first,) = few.decisions
+    assert (first.outcome, few.exit_code) == ("undecided", 3)
+    assert first.sanity != ""
+    looks = json.loads((tmp_path / "looks.json").read_text())["looks"]
+    assert [[each["outcome"] for each in look["decisions"]] for look in looks] == [["pass"]]
+    bare = check({**sane(4, "integrated_gradients"), "sanity": False}, tmp_path, progress=False)
+    assert (bare.outcome, bare.look) == ("pass", 1)
+    assert bare.decisions[0] == dataclasses.replace(first, outcome="pass", sanity="", needed=None, advice="")
+    (look,) = json.loads((tmp_path / "looks.json").read_text())["looks"]
+    assert (look["states"], look["decisions"]) == (looks[0]["states"], looks[0]["decisions"])
 
 
 def test_a_limit_of_samples_belongs_to_until_decided_and_is_at_least_the_samples_of_the_study(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from ruamel.yaml import YAML
+from torch import nn
 from typer.testing import CliRunner, Result
 
 from standfast.cli import app, commands
@@ -38,6 +39,10 @@ def build_other():
 
 def load():
     return torch.rand(30, 5, generator=torch.Generator().manual_seed(0)), torch.arange(30) % 3
+
+def load_signs():
+    x = torch.rand(100, 5, generator=torch.Generator().manual_seed(0))
+    return x, (x[:, 0] > 0.5).long()
 
 def load_known():
     import standfast
@@ -63,6 +68,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run_init(*arguments: str, answers: str | None = None) -> Result:
     return CliRunner().invoke(app, ["init", *arguments], input=answers)
+
+
+def save_trained(path: str, flip: bool = False) -> None:
+    """Weights of `build` for `load_signs`: logit 1 is the first column, also after the rectifiers."""
+    module = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.zero_()
+        module[0].weight[0, 0], module[2].weight[1, 0] = 1.0, -1.0 if flip else 1.0
+        module[2].bias[0] = -0.5 if flip else 0.5
+        module[2].bias[2] = -9.0
+    torch.save(module.state_dict(), path)
 
 
 def read_study(path: Path | str = "study.yaml") -> Any:
@@ -136,7 +153,7 @@ def test_all_options(folder: Path) -> None:
     assert written["models"] == {"mymodule": {"function": "mymodule:build", "weights": "../w.pt"}}
     assert written["data"] == {"few": {"path": "../few.npy", "bounds": [-1, 2]}}
     assert written["explainers"][1:] == ["kernel_shap:samples=20,segments=pixels", {"function": "mymodule:explain"}]
-    assert written["metrics"] == ["max_sensitivity:samples=3"]
+    assert written["metrics"] == ["max_sensitivity:samples=3,normalise=True"]
     assert (written["samples"], written["preset"], written["neighbourhood"]) == (5, "paper", {"linf": 0.03})
     assert "1% of the range" in Path("studies/mine.yaml").read_text()
 
@@ -149,11 +166,24 @@ def test_few_samples_are_all_taken(folder: Path) -> None:
 def test_questions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong answer is asked for again; an empty one takes the default."""
     monkeypatch.setattr(commands, "_is_terminal", lambda: True)
-    answers = ["lenet", "mymodule:build", "table.npz", "1,0", "-9,9", "salency", "saliency, random", "", "100", "0.2"]
+    answers = [
+        "lenet",
+        "mymodule:build",
+        "w.pt",
+        "",
+        "table.npz",
+        "1,0",
+        "-9,9",
+        "salency",
+        "saliency, random",
+        "",
+        "100",
+        "0.2",
+    ]
     done = run_init(answers="\n".join(answers) + "\n")
     assert done.exit_code == 0, (done.output, done.exception)
     refused = re.findall(r"error: (--\w+):", done.output)
-    assert refused == ["--model", "--bounds", "--explainers", "--radius"]
+    assert refused == ["--model", "--weights", "--bounds", "--explainers", "--radius"]
     assert "did you mean 'saliency'?" in done.output
     written = read_study()
     assert written["data"]["table"]["bounds"] == [-9, 9]
@@ -173,12 +203,15 @@ def test_questions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_questions_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "command-line.md").read_text(encoding="utf-8")
     lines = page.partition("```\n$ standfast init\n")[2].partition("\n```")[0].splitlines()
-    answers = [line.rpartition(": ")[2] if ": " in line else "" for line in lines[:3] + lines[4:7]]
+    answers = [line.rpartition(": ")[2] if ": " in line else "" for line in lines[:4] + lines[6:9]]
     (tmp_path / "mymodel.py").write_text(MODULE)
     table = np.random.default_rng(0).normal(size=(60, 5))
     table = -2.37 + (table - table.min()) / (table.max() - table.min()) * 4.375
-    np.savez(tmp_path / "patients.npz", inputs=table.astype(np.float32), labels=np.arange(60) % 3)
+    labels = (table[:, 0] > 0.5).astype(np.int64)
+    labels[:3] = 2
+    np.savez(tmp_path / "patients.npz", inputs=table.astype(np.float32), labels=labels)
     monkeypatch.chdir(tmp_path)
+    save_trained("mymodel.pt")
     monkeypatch.setattr(commands, "_is_terminal", lambda: True)
     done = run_init(answers="\n".join(answers) + "\n")
     assert [line.rstrip() for line in done.output.splitlines()] == lines
@@ -187,8 +220,8 @@ def test_the_questions_of_the_documentation(tmp_path: Path, monkeypatch: pytest.
 def test_what_does_not_fit_is_asked_for_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Models and data that do not fit each other, and explainers that fail, do not end the questions."""
     monkeypatch.setattr(commands, "_is_terminal", lambda: True)
-    first = ["mymodule:build_other", "", "table.npz", "-9,9"]  # there is no default for data of a model of one's own
-    again = ["mymodule:build", "", "", "gradcam", "max_sensitivity", "0.2", "saliency,gradcam", "", ""]
+    first = ["mymodule:build_other", "", "", "table.npz", "-9,9"]  # data of a model of one's own have no default
+    again = ["mymodule:build", "", "", "", "gradcam", "max_sensitivity", "0.2", "saliency,gradcam", "", ""]
     done = run_init(answers="\n".join([*first, *again]) + "\n")
     assert done.exit_code == 0, (done.output, done.exception)
     assert "[digits]" not in done.output
@@ -197,12 +230,12 @@ def test_what_does_not_fit_is_asked_for_again(folder: Path, monkeypatch: pytest.
     assert "left out, because it fails on this model: gradcam: " in done.output
     written = read_study()
     assert written["data"]["table"]["bounds"] == [-9, 9]
-    assert (written["explainers"], written["metrics"]) == (["saliency"], ["max_sensitivity"])
+    assert (written["explainers"], written["metrics"]) == (["saliency"], ["max_sensitivity:normalise=True"])
     assert written["neighbourhood"] == {"linf": 0.2}
     # what the command says cannot be answered otherwise
-    refused = run_init("other.yaml", "--data", "nosuch.npz", answers="mymodule:build\n")
+    refused = run_init("other.yaml", "--data", "nosuch.npz", answers="mymodule:build\n\n")
     assert isinstance(refused.exception, ArgumentError)
-    refused = run_init("other.yaml", "--model", "mymodule:build_other", "--data", "mymodule:load")
+    refused = run_init("other.yaml", "--model", "mymodule:build_other", "--data", "mymodule:load", answers="\n")
     assert isinstance(refused.exception, StudyError)
 
 
@@ -271,7 +304,7 @@ def test_a_column_of_classes_has_any_name(folder: Path, monkeypatch: pytest.Monk
     assert "one radius holds for all columns" in done.output
     # the question offers the one column that has no numbers
     monkeypatch.setattr(commands, "_is_terminal", lambda: True)
-    done = run_init(*given, *quick, answers="sepcies\n\n\n")
+    done = run_init(*given, *quick, answers="\nsepcies\n\n\n")
     assert done.exit_code == 0, (done.output, done.exception)
     assert "or none (a, b, c, d, e, species) [species]" in done.output
     assert "did you mean 'species'" in done.output
@@ -331,3 +364,42 @@ def test_reading(folder: Path) -> None:
         assert wide[0] <= low
         assert wide[1] >= high
         assert wide[1] - wide[0] <= 1.03 * (high - low) + 1e-29
+
+
+def test_the_accuracy_tells_an_untrained_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ("--force", "--model", "mymodule:build", "--explainers", "saliency", "--metrics", "max_sensitivity")
+    signs = ("--data", "mymodule:load_signs")
+    save_trained("good.pt")
+    save_trained("wrong.pt", flip=True)
+    torch.manual_seed(0)
+    good = run_init("--yes", *given, *signs, "--weights", "good.pt")
+    assert "accuracy on the labels: 100.0% of 100 samples" in good.stdout
+    assert "warning" not in good.output
+    wrong = run_init("--yes", *given, *signs, "--weights", "wrong.pt")
+    assert "accuracy on the labels: 0.0% of 100 samples" in wrong.stdout
+    assert "warning: is it trained?" in wrong.output
+    without = run_init("--yes", *given, "--data", "mymodule:load")
+    assert "warning: no weights were given (--weights), so is it trained?" in without.output
+    unknown = run_init("--yes", *given, "--data", "few.npy")
+    assert "accuracy" not in unknown.stdout
+    assert "warning: no weights were given (--weights), so it may be untrained" in unknown.output
+    # labels show that a function has loaded weights itself
+    known = run_init("--yes", "--force", "--model", "lenet5-mnist", "--data", "digits", "--metrics", "worst_case")
+    assert re.search(r"accuracy on the labels: (9\d|100)\.\d%", known.stdout)
+    assert "warning" not in known.output
+    # a question asks for them, and the file is found from the folder of the study
+    monkeypatch.setattr(commands, "_is_terminal", lambda: True)
+    done = run_init(*given, *signs, answers="nothing.pt\ngood.pt\n\n\n")
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert read_study()["models"] == {"mymodule": {"function": "mymodule:build", "weights": "good.pt"}}
+
+
+def test_controls_only_where_a_metric_compares_with_them(folder: Path) -> None:
+    given = ("--yes", "--force", "--model", "lenet5-mnist", "--data", "digits")
+    assert run_init(*given, "--metrics", "aopc").exit_code == 0
+    assert read_study()["explainers"][3:] == ["random", "input_copy", "edges", "randomised:saliency"]
+    assert run_init(*given, "--metrics", "max_sensitivity,worst_case").exit_code == 0
+    assert read_study()["explainers"] == ["saliency", "integrated_gradients", "gradcam"]
+    # those that are asked for are kept as they are
+    assert run_init(*given, "--metrics", "aopc", "--explainers", "saliency").exit_code == 0
+    assert read_study()["explainers"] == ["saliency"]

@@ -78,7 +78,9 @@ def test_the_example(tabular: ModuleType, tmp_path: Path, capsys: pytest.Capture
     found = tabular.evaluate(samples=1, budget=40)
     frame = found.frame()
     assert found.failures == []
-    assert len(frame) == 2 * 4 + 2 * 7  # two of four metrics evaluate three controls as well
+    assert (
+        len(frame) == 2 * 5 + 2 * 7
+    )  # two of four metrics evaluate three controls as well, the others a copy of the input
     assert set(frame["status"]) <= {"ok", "degenerate", "misclassified"}
     curves = found.frame("corruption_curve")
     assert curves["area_top"].is_finite().all()
@@ -98,7 +100,7 @@ def test_the_trees(tabular: ModuleType) -> None:
     found = tabular.evaluate_trees(samples=1, budget=20)
     assert found.failures == []
     frame = found.frame()
-    assert len(frame) == 4 * 6 + 2  # and two controls by the corruption curve
+    assert len(frame) == 4 * 6 + 2 + 3  # and two controls by the corruption curve, one by the measures of stability
     assert set(frame["status"]) == {"ok"}
     assert set(frame["explainer"]) == {*tabular.explain_trees(), "random", "input_copy"}
 

@@ -26,6 +26,7 @@ from standfast.evidence.pack import is_pack
 from standfast.evidence.repetition import compare_values
 from standfast.evidence.software import describe_software
 from standfast.metrics.base import metrics
+from standfast.metrics.sanity import RULES
 from standfast.report import load_results
 
 METRIC = "max_sensitivity"
@@ -91,6 +92,8 @@ def test_what_is_in_a_pack(pack: Path, results: Path) -> None:
     assert set(listed["files"]) == names - {"evidence.json", "evidence.sig", "evidence.pub"}
     assert listed["outcome"] == json.loads((pack / "check.json").read_text())["outcome"]
     assert listed["results"]["models"] == {"lenet": again.manifest["models"]["lenet"]["digest"]}
+    assert listed["results"]["sanity"] == {"samples": 100, "rules": RULES}
+    assert again.sanity == load_results(results).sanity
 
 
 def test_the_model_card_is_what_the_hub_reads(pack: Path) -> None:
@@ -107,6 +110,8 @@ def test_the_model_card_is_what_the_hub_reads(pack: Path) -> None:
     assert own["value"] == pytest.approx(value, rel=1e-5)
     assert "random (control)" in body
     assert "max_sensitivity: median at most 1" in body
+    verdict = str(load_results(pack / "results").verdict())
+    assert verdict in body.replace("\\", "")
 
 
 def test_the_model_card_says_where_few_samples_give_less_than_95_percent(pack: Path, tmp_path: Path) -> None:
@@ -147,7 +152,7 @@ def test_the_crosswalk_names_metrics_that_exist() -> None:
         (
             ["worst_case: {search: {name: block}, budget: 5}", "max_sensitivity: {samples: 2}"],
             ["that a search found", "among random draws", "searched worst cases"],
-            ["probability of a large change", "ln P"],
+            ["probability of a large change", "probability of a misinterpretation"],
         ),
     ],
 )
@@ -317,7 +322,8 @@ def test_another_model_is_found_and_arrays_are_added_if_they_are_wanted(tmp_path
     standfast.run_study(tmp_path / "study.yaml", tmp_path / "results", progress=False)
     make_pack(tmp_path / "results", tmp_path / "pack", arrays=True)
     again = load_results(tmp_path / "pack" / "results")
-    assert "origin_maps" in again.artefacts(again.jobs["job"][0])
+    (job,) = again.jobs.filter(label="worst_case: changed_explanation", explainer="saliency", start=0)["job"]
+    assert "origin_maps" in again.artefacts(job)
     assert replay(tmp_path / "pack", tmp_path, jobs=1).fine
     (tmp_path / "own.py").write_text(MODEL.replace("seed(0)", "seed(1)"))
     del sys.modules["own"]  # modules are imported once

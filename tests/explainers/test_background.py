@@ -174,6 +174,7 @@ def test_a_study_with_a_background_runs(folder: Path) -> None:
         study(folder, entry).grid(check=False).explainers,
         standfast.data.bundled("digits").inputs[:2],
         [standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=2)],
+        controls=False,
     )
     assert result.frame().height == 2
 

@@ -780,7 +780,7 @@ def test_options_out_of_range() -> None:
     assert_refused(partial(path, method="riemann_left"), steps=[1])
     assert_refused(partial(hx.get, "smoothgrad"), samples=[0], noise=[-1], seed=["x"])
     assert_refused(partial(hx.get, "lrp"), epsilon=[-1])
-    assert_refused(partial(hx.get, "deeplift"), epsilon=[0], baseline=[None])
+    assert_refused(partial(hx.get, "deeplift"), epsilon=[0], baseline=["x"])
     assert_refused(partial(hx.get, "random"), seed=[1.5])
     assert_refused(partial(hx.get, "gradcam"), interpolation=["cubic"])
 

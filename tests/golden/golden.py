@@ -353,16 +353,25 @@ def list_studies() -> Iterator[tuple[str, Case]]:
 
 
 def summarise(found: Any) -> dict[str, Any]:
-    """Value, interval, verdict, rank and control test of every cell, as arrays with a row for each cell."""
-    table = found.table()
+    """Value, interval, verdict, rank and control test of every cell, as arrays with a row for each cell.
+
+    The verdicts and ranks are those of the numbers alone; `sanity`, `quality` and `checked verdict` are with the sanity
+    checks, which these networks of formulas do not pass.
+    """
+    checked = {(row.model, row.explainer, row.label): row for row in found.summary.rows}
+    by_numbers = dataclasses.replace(found, manifest={**found.manifest, "sanity": None})
+    table = by_numbers.table()
     columns = {name: table[name].to_list() for name in table.columns}
     if "failure" in columns:
         columns["failure"] = [reason is not None for reason in columns["failure"]]
-    entries = found.summary.rows
+    entries = by_numbers.summary.rows
     models = [each.model for each in entries]
     ranks = {(each.model, each.explainer, each.label): each.mean_rank for each in entries}
-    places = zip(columns.get("model", [None] * len(table)), columns["explainer"], columns["metric"], strict=True)
-    columns["rank"] = [ranks.get((models[0] if model is None else model, *rest)) for model, *rest in places]
+    pairs = zip(columns.get("model", [models[0]] * len(table)), columns["explainer"], columns["metric"], strict=True)
+    places = list(pairs)
+    columns["rank"] = [ranks.get(place) for place in places]
+    for name, attribute in {"sanity": "sanity", "quality": "quality", "checked verdict": "verdict"}.items():
+        columns[name] = [getattr(checked.get(place), attribute, None) for place in places]
     keys = [" / ".join(str(columns[name][row]) for name in KEYS if name in columns) for row in range(len(table))]
     order = sorted(range(len(table)), key=keys.__getitem__)
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 import standfast
 from standfast.errors import ArgumentError
+from standfast.metrics.base import plain
 from standfast.neighbourhoods import Compose, TokenSwaps, case_table, typo_table
 from standfast.study.file.options import neighbourhood_from, to_plain
 from standfast.tensors import Streams
@@ -111,6 +113,29 @@ def test_metrics_return_texts(text: EmbeddedText) -> None:
     assert float(found.value[0]) == pytest.approx(min(alike), abs=1e-5)
 
 
+def test_swapped_words_are_stored_by_position(text: EmbeddedText) -> None:
+    weight, words = text.embedding.weight.detach(), [f"word {number}" for number in range(WORDS)]
+    named = make_swaps(text, words=words)
+    assert named == make_swaps(text)  # results do not depend on the words
+    assert set(dict(named.words or {})) == {other for ids in SYNONYMS.values() for other in ids}
+    before, after = weight[torch.tensor([[1, 5, 9]])].transpose(1, 2), weight[torch.tensor([[3, 5, 9]])].transpose(1, 2)
+    assert [json.loads(each) for each in named.name_swaps(before, after)] == [{"0": "word 3"}]
+    assert [json.loads(each) for each in make_swaps(text).name_swaps(before, after)] == [{"0": "#3"}]
+    assert make_swaps(text, words=json.loads(json.dumps(plain(named)))["words"]).words == named.words  # as stored
+    assert make_swaps(text, words={word: number for number, word in enumerate(words)}).words == named.words
+    assert Compose((named,)).name_swaps(before, after) == named.name_swaps(before, after)
+    assert standfast.LinfBall(0.1).name_swaps(before, after) is None
+    metric = standfast.metrics.WorstCase(
+        named, event="changed_explanation", similarity="pearson", search="random", budget=20
+    )
+    inputs = text.embed(padded_batch([[1, 5, 7, 9, 1]], padding=0))
+    found = metric(text_classifier(text), "input_x_gradient", inputs)
+    (stored,) = found.frame()["swapped_words"]
+    changed = read_tokens(text, found.inputs)[0].tolist()
+    old = read_tokens(text, inputs)[0].tolist()
+    assert json.loads(stored) == {str(i): words[b] for i, (a, b) in enumerate(zip(old, changed, strict=True)) if a != b}
+
+
 def test_typos_are_those_of_the_edit_distance() -> None:
     """Against the dynamic programme of the distance with swaps of neighbours, on random words."""
 
@@ -145,7 +170,7 @@ def test_in_a_composition_and_in_a_study_file(text: EmbeddedText) -> None:
     found = region.perturb(torch.tensor([[0.9, 0.9, 0.9, 0.1]]), torch.tensor([0]))
     assert read_tokens(text, found).tolist() == [[6, 5]]
     assert make_swaps(text) == make_swaps(text)
-    assert "probability 0.3" in make_swaps(text).describe()
+    assert "probability of 30%" in make_swaps(text).describe()
     stored = neighbourhood_from(
         {"token_swaps": {"embedding": {"path": "words.npy"}, "table": {1: [2, 3]}, "rate": 0.2}}
     )

@@ -344,9 +344,8 @@ def test_the_table_has_the_numbers_of_the_summary_and_stars_of_the_tests(builder
             assert row.estimate is not None
             assert cell.text == format_estimate(row.estimate, row.spec.decimals)
             assert f"n = {row.estimate.count}" in cell.small
-            assert cell.first == (row.verdict == "best") == (name == "b")
-    shares = [cell.share for _, cells in table.rows for cell in cells]
-    assert (min(shares), max(shares)) == (shares[1], shares[2]) == (0.0, 1.0)  # a at 100, b at 50
+            assert (cell.star == "★") == (row.verdict == "best") == (name == "b")
+            assert cell.quality is row.quality is None  # nothing to judge it by
 
 
 def test_repeats_are_reduced_for_each_sample_before(builder: Builder) -> None:
@@ -365,9 +364,9 @@ def test_censored_medians_are_marked_as_bounds(builder: Builder) -> None:
     marked = [(row["x"], row["y"], row.get("bound", False)) for row in rows(chart, "a")]
     assert marked == [(1, -20.0, True), (4, -5.0, False), (16, -4.0, False)]
     first, second, third = rows(chart, "a")
-    assert first["reads"] == "≤ −20 [−∞, −3]"
-    assert second["reads"] == "−5 [−∞, −3]"
-    assert third["reads"] == "−4 [−6, −3]"
+    assert first["reads"] == "≤ 1 in 490,000,000 [0%, 5%]"
+    assert second["reads"] == "0.67% [0%, 5%]"
+    assert third["reads"] == "1.8% [0.25%, 5%]"
     assert first["low"] < -20  # open: as far as the axis reaches
     marks = [layer["mark"] for layer in chart.spec["layer"] if layer["mark"].get("filled") is False]
     assert [mark["shape"] for mark in marks] == ["triangle-down"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import io
 from pathlib import Path
 from typing import Any
@@ -105,12 +106,19 @@ def test_a_map_moved_back_is_behind_the_first_line_and_grey_where_it_is_not_seen
 def test_a_text_has_words_on_the_colour_of_their_relevance() -> None:
     values = np.array([[1.0, 3.0, 0.0], [1.0, -6.0, 0.0]])  # two dimensions of an embedding, which are added
     (panel,) = drawn(input_of(np.zeros((2, 3))), map_of(values), tokens=("a", "<b>", "c"))
-    assert [word for word, _, _ in panel.parts] == ["a", "<b>", "c"]
-    red, blue, white = ([int(fill[i : i + 2], 16) for i in (1, 3, 5)] for _, fill, _ in panel.parts)
+    assert [word for word, _, _, _ in panel.parts] == ["a", "<b>", "c"]
+    red, blue, white = ([int(fill[i : i + 2], 16) for i in (1, 3, 5)] for _, fill, _, _ in panel.parts)
     assert red[0] > red[2]
     assert blue[2] > blue[0]
     assert len(set(white)) == 1
-    assert [dark for _, _, dark in panel.parts][1:] == [True, False]  # white letters on dark blue
+    assert [dark for _, _, dark, _ in panel.parts][1:] == [True, False]  # white letters on dark blue
+
+
+def test_a_changed_text_has_its_new_words_beside_the_old_ones() -> None:
+    before, after = map_of(np.eye(3)), dataclasses.replace(map_of(np.eye(3), "map there"), swapped={1: "<new>"})
+    first, second = drawn(before, after, tokens=("a", "b", "c"))
+    assert [(word, old) for word, _, _, old in first.parts] == [("a", ""), ("b", ""), ("c", "")]
+    assert [(word, old) for word, _, _, old in second.parts] == [("a", ""), ("<new>", "b"), ("c", "")]
 
 
 def test_a_search_that_found_nothing_is_faint_and_a_constant_map_is_told() -> None:

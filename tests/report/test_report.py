@@ -75,10 +75,10 @@ def test_bounds_and_repeats_in_cells_and_counts(builder: Builder) -> None:
         builder.worst("a", values, repeat=repeat)
     page = builder.page()
     a, b, c = (cell_text(page, name, PROB) for name in "abc")
-    assert "≤ −20.00" in a
-    assert "−5.00" in b
+    assert "≤ 1 in 490,000,000" in a
+    assert "0.67%" in b
     assert "≤" not in b
-    assert "[below −20.00, −3.00] (75%)" in b
+    assert "[below 1 in 490,000,000, 5%] (75%)" in b
     assert "all are bounds" in c
     tally = count_rows_of_page(builder.results())
     assert [tally[PROB, name]["bounds"] for name in "abc"] == [2, 1, 3]
@@ -249,7 +249,7 @@ def test_a_part_more_probable_than_the_whole_is_warned_of(builder: Builder) -> N
     ((kind, text),) = Page(builder.results()).list_warnings()
     assert kind == "contradiction"
     assert "a, sample 0:" in text
-    assert "a, sample 0: ln P(probability: changed_class) is at least" in builder.page()
+    assert "a, sample 0: the probability of probability: changed_class is at least" in builder.page()
 
 
 def test_a_search_that_fell_short_is_warned_of(builder: Builder) -> None:
@@ -426,6 +426,18 @@ def test_the_report_knows_no_metric_by_name() -> None:
     for path in [*package.glob("*.py"), *package.glob("templates/*.*")]:
         text = path.read_text(encoding="utf-8")
         assert not [name for name in names() if name in text], path
+
+
+def test_classes_have_their_names_in_captions_and_in_the_table(builder: Builder) -> None:
+    builder.worst("a", [0.1, 0.5])
+    before = builder.page()
+    assert "class 3 →" in before
+    builder.names["data"]["digits"]["classes"] = ["owl", "cat", "dog", "<fox>"]
+    page = builder.page()
+    assert "class &lt;fox&gt; →" in page
+    assert "still &lt;fox&gt;" in page
+    assert "class 3" not in page
+    assert rows_of(page)["names"]["classes"] == [["owl", "cat", "dog", "<fox>"]]
 
 
 def test_words_are_explained_once_in_a_section_and_escaped() -> None:

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_builder import Builder, base, study
+from report_builder import PROB, Builder, base, study
 
 from standfast.report import write_html
+from standfast.results import load_results
+from standfast.results.formatting import format_probability
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(
@@ -148,6 +150,23 @@ def test_filters_narrow_the_table_and_say_so(tab: Tab) -> None:
     assert tab.complaints == []
 
 
+def test_probabilities_are_written_and_filtered_as_probabilities(tab: Tab, report: Path) -> None:
+    tab.unfold("#explorer")
+    tab.choose("label", PROB)
+    tab.choose("data", "digits")
+    shown = load_results(report.parent / "results").select("digits", "lenet", PROB)
+    shown = shown.filter(status="ok")
+    words = [
+        f"{'≤ ' * bound}{format_probability(value)}" for value, bound in shown.select("value", "bound").iter_rows()
+    ]
+    assert set(words) <= set(tab.column("Value"))
+    tab.write("most", "0.01")  # as a share, and not as its logarithm
+    few = {text for text in tab.column("Value") if text != "–"}
+    assert few
+    assert not {text for text in few if text.endswith("%") and float(text.strip("≤ %")) > 1.0}
+    assert tab.complaints == []
+
+
 def test_columns_sort_by_number_and_pages_turn(tab: Tab) -> None:
     tab.unfold("#explorer")
     tab.choose("label", "new metric")
@@ -251,7 +270,7 @@ def demonstration(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_metric_is_reachable_with_the_keyboard(browser: Any, demonstration: Path, width: int) -> None:
     tab = Tab(browser, demonstration, viewport={"width": width, "height": 900})
     page = tab.page
-    links = page.locator(".answer h3 a")
+    links = page.locator(".matrix thead a[href^='#metric']")
     assert links.count() == page.locator(".metric").count() == 5
     for place in range(links.count()):
         target = page.locator(links.nth(place).get_attribute("href"))

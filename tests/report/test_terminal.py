@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from report_builder import Builder
+from typer.testing import CliRunner
 
+from standfast.cli.commands import app
+from standfast.errors import ArgumentError
 from standfast.report import Results
-from standfast.report.sentences import say
+from standfast.report.sentences import describe_leader, say
 from standfast.report.terminal import format_text
 from standfast.results import Decision, Failure
 from standfast.results.formatting import format_estimate, format_interval, to_ascii
@@ -35,28 +40,105 @@ def two(builder: Builder) -> Results:
     return found(builder)
 
 
-def test_the_table_shows_medians_intervals_and_the_best(builder: Builder) -> None:
-    text = str(two(builder))
-    assert "3 explainers of lenet on 12 samples of digits. Median over samples [95%]:" in text
-    rows = {line.split()[0]: line for line in text.splitlines() if line.startswith(("steady", "shaky", "broken"))}
-    low, high = GOOD[2], GOOD[9]  # the order statistics of 12 values that hold the median with 95% confidence
-    assert rows["steady"].split(maxsplit=1)[1].split() == ["0.905", f"[{low:.3f},", f"{high:.3f}]", "*"]
-    assert rows["shaky"].split()[1] == "0.206"
-    assert not rows["shaky"].endswith(("*", "="))
-    assert rows["broken"].split()[1:] == ["failed"]
-    assert "Failed: broken failed for 1 of 1 metric: ValueError: no" in text
+def many(builder: Builder) -> Results:
+    """Explainers that pass, fail and are undecided, not in the order in which they are to be shown; and a control."""
+    rng = np.random.default_rng(0)
+    builder.other("random", [0.0] * 12)
+    for name, middle in (("same", 0.99), ("open", 0.95), ("weak", 0.2), ("second", 0.8), ("first", 0.85)):
+        values = (middle + rng.normal(0, 0.003, 12)).tolist()
+        builder.worst(name, values)
+        builder.other(name, values)
+        builder.checks(
+            name,
+            excess=0.0 if name == "same" else 0.5,
+            removal=(0.2, 0.9) if name == "open" else (0.9, 1.0),
+            unrelated=0.9 if name == "same" else 0.1,
+        )
+    builder.extra["controls"] = ["random"]
+    return found(builder)
+
+
+def rows_of(text: str) -> dict[str, list[str]]:
+    """The cells of each row of a text, by the name of the explainer, in the order of the rows."""
+    table = text.partition("\n\n")[2].partition("\n\n")[0]
+    return {line.split()[0]: re.split(r"  +", line)[1:] for line in table.splitlines() if re.match(r"[\w<]", line)}
+
+
+def test_the_matrix_has_marks_for_quality_and_for_the_best(builder: Builder) -> None:
+    results = many(builder)
+    text, summary = str(results), results.summary
+    rows = rows_of(text)
+    assert list(rows) == ["first", "second", "weak", "open", "same", "random"]  # by standing, then by quality and rank
+    assert summary.sort_explainers("digits", "lenet") == list(rows)
+    value = {row.explainer: format_estimate(row.estimate, 3) for row in summary.metrics[1].rows}
+    assert (rows["first"][0], rows["first"][-1]) == ("yes", f"{value['first']} +*")
+    assert (rows["second"][0], rows["second"][-1]) == ("yes", f"{value['second']} +")
+    assert (rows["weak"][0], rows["weak"][-1]) == ("yes", f"{value['weak']} x")
+    assert (rows["open"][0], rows["open"][-1]) == ("undecided", f"{value['open']} ?")
+    assert rows["same"][-1] == f"{value['same']} o"  # the best value of all, and no star
+    assert rows["random"] == ["0", "-"]
+    assert re.search(r"\n-+\nrandom ", text)
+    assert max(map(len, text.splitlines())) <= 80
     assert text.isascii()  # a terminal of any encoding can print it
+    words = " ".join(text.split())
+    assert " ".join(str(results.verdict()).split()) in words
+    assert "same map for every input" in words
 
 
-def test_probabilities_are_also_one_in_so_many_and_bounds_are_marked(builder: Builder) -> None:
+def test_several_that_are_best_have_another_mark_than_one_alone(builder: Builder) -> None:
+    near = [value - 0.0005 * (-1) ** n for n, value in enumerate(GOOD)]
+    for name, values in (("a", GOOD), ("b", near), ("c", BAD)):
+        builder.worst(name, values)
+    results = found(builder)
+    assert results.summary.metrics[0].stars == {"a": "tied", "b": "tied"}
+    assert [cells[-1][-1] for cells in rows_of(str(results)).values()] == ["=", "=", "6"]
+    assert "*" not in str(results)
+    page = results._repr_html_()
+    assert (page.count("★"), page.count("☆")) == (1, 3)  # one of each is that of the legend
+
+
+def test_notes_and_intervals_stand_only_in_the_long_form(builder: Builder) -> None:
+    results = two(builder)
+    low, high = GOOD[2], GOOD[9]  # the order statistics of 12 values that hold the median with 95% confidence
+    assert rows_of(str(results)) == {"steady": ["0.905", "*"], "shaky": ["0.206"], "broken": ["failed"]}
+    interval = f"[{low:.3f}, {high:.3f}]"
+    assert interval not in str(results)
+    assert interval in results.to_text(verbose=True)
+    assert "Failed: broken failed for 1 of 1 metric: ValueError: no" in str(results)
+    with pytest.raises(ArgumentError, match="verbose: expected True or False, got 'yes'"):
+        results.to_text(verbose="yes")  # type: ignore[arg-type]
+
+
+def test_the_long_form_has_the_numbers_of_the_checks_that_are_not_passed(builder: Builder) -> None:
+    results = many(builder)
+    text = results.to_text(verbose=True)
+    check = results.sanity["digits", "lenet", "open"].find("removal")
+    assert check.low is not None
+    assert check.high is not None
+    assert f"0.55 [{check.low:.2f}, {check.high:.2f}]" in text
+    assert "same, failed" in text
+    assert "first, " not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_another_leader_by_medians_is_said_of_explainers_that_pass_only(builder: Builder) -> None:
+    results = many(builder)
+    assert describe_leader(results.summary.metrics[1]) == ""  # though `same` and `open` have better medians
+    other = Builder(builder.store.folder.address + "/other")
+    other.worst("steady", [0.51] * 13 + [0.52] * 6 + [0.91] * 6)
+    other.worst("odd", [0.50] * 12 + [0.53] + [0.9] * 12)
+    other.worst("bad", [0.1 + 0.001 * n for n in range(25)])
+    assert "odd (0.530)" in describe_leader(found(other, 25).summary.metrics[0])
+
+
+def test_probabilities_are_in_percent_or_one_in_so_many_and_bounds_are_marked(builder: Builder) -> None:
     for name, values in (("a", [-9.3] * 6), ("b", [-30.0] * 6)):
         builder.probability(name, values, censored=[name == "b"] * 6)
     results = found(builder, 6)
-    text = str(results)
-    assert "-9.30 (log10 P -4.04, 1 in 11,000)" in text
-    assert "<= -30.00 (log10 P <= -13.03, <= 1 in 10^13)" in text
-    assert "inf" not in text
-    assert "[below -30.00, below -30.00]" in text or "[below -30.00" in text
+    rows = rows_of(str(results))
+    assert rows["a"] == ["1 in 11,000"]
+    assert rows["b"] == ["<= 1 in 10^13", "*"]
+    assert "inf" not in str(results)
     table = results.table()
     assert dict(table.select("explainer", "bound").iter_rows()) == {"a": None, "b": "upper"}
 
@@ -67,10 +149,29 @@ def test_names_are_escaped_in_notebooks(builder: Builder) -> None:
     builder.failure("<b>", "Traceback")
     page = found(builder)._repr_html_()
     assert "<script" not in page
-    assert "<b>" not in page
+    assert page.count("<b>") == page.count("</b>") == 1  # the verdict
     assert "&lt;script&gt;" in page
-    assert re.findall(r"font-weight:bold'>([^<]*)</td>", page) == ["0.905 [0.902, 0.909] *"]
+    assert re.findall(r">(0\.905[^<]*)<", page) == ["0.905 ★"]
     assert "&lt;b&gt; failed for 1 of 1 metric: ValueError: no" in page
+
+
+def test_a_notebook_has_a_word_and_a_colour_for_each_quality(builder: Builder) -> None:
+    page = many(builder)._repr_html_()
+    cells = dict(re.findall(r"background:([^']*)'>[^<]*<br><small>([\w ]+)</small>", page))
+    assert len(cells) == 4
+    assert sorted(cells.values()) == ["bad", "good", "no better than a control", "undecided"]
+    assert cells["none"] == "undecided"
+    assert page.count("★") == 3  # of the best by each of two metrics, and in the legend
+    assert page.index(">second<") < page.index(">open<") < page.index(">same<") < page.index(">random<")
+
+
+def test_the_command_shows_what_print_shows(builder: Builder) -> None:
+    results = many(builder)
+    folder = builder.store.folder.address
+    for arguments, text in (([], str(results)), (["--verbose"], results.to_text(verbose=True))):
+        done = CliRunner().invoke(app, ["show", folder, *arguments])
+        assert (done.exit_code, done.stdout) == (0, f"{text}\n")
+    assert isinstance(CliRunner().invoke(app, ["show", f"{folder}/none"]).exception, ArgumentError)
 
 
 def test_jobs_that_were_not_run_are_counted(builder: Builder) -> None:
@@ -87,25 +188,45 @@ def test_jobs_that_were_not_run_are_counted(builder: Builder) -> None:
 def test_cells_are_the_numbers_of_the_summary(builder: Builder) -> None:
     builder.worst("a", GOOD)
     builder.worst("b", BAD, status=["ok"] * 10 + ["misclassified"] * 2)
-    builder.probability("a", [-9.3] * 6)
-    builder.probability("b", [-30.0] * 6, censored=[True] * 6)
     results = found(builder)
-    lines = format_text(results, width=200).splitlines()
+    lines = results.to_text(verbose=True).splitlines()
     for row in results.summary.rows:
         (line,) = (each for each in lines if each.split()[:1] == [row.explainer])
         assert to_ascii(format_estimate(row.estimate, row.spec.decimals)) in line
         assert to_ascii(format_interval(row.estimate, row.spec.decimals)) in line
-    assert "n=10" in "".join(lines)
+        assert ("n=10" in line) == (row.explainer == "b")
 
 
-def test_columns_that_do_not_fit_stand_below(builder: Builder) -> None:
-    for label in ("first", "second", "third"):
-        builder.worst("a", GOOD, label=label)
-        builder.worst("b", BAD, label=label)
-    lines = format_text(found(builder), width=60).splitlines()
-    rows = [line for line in lines if line.startswith(("a ", "b "))]
-    assert [row.split()[0] for row in rows] == ["a", "b"] * 2
-    assert max(map(len, rows)) <= 60
+def test_heads_that_do_not_fit_are_numbers_and_more_columns_stand_below(builder: Builder) -> None:
+    names = ["a", "integrated gradients of a model", "integrated gradients of another model"]
+    labels = [f"{word} metric" for word in ("first", "second", "third", "fourth", "fifth", "sixth", "last")]
+    for label in labels:
+        for name in names:
+            builder.worst(name, GOOD, label=label)
+    for count in (3, 7):
+        text = format_text(summarised(found(builder), labels[:count]))
+        assert max(map(len, text.splitlines())) <= 80
+        assert ("(1) first metric: " in text) == (count == 7)
+        assert text.count("\na ") == (1 if count == 3 else 2)
+        short = re.findall(r"^(\S.*) = (.*)$", text, re.M)
+        assert [full for _, full in short] == names[1:]  # a legend has the names that are cut
+        assert len({cut for cut, _ in short}) == 2
+        assert all(len(cut) <= 20 and text.count(f"\n{cut} ") == text.count("\na ") + 1 for cut, _ in short)
+
+
+def test_lines_keep_to_any_width(builder: Builder) -> None:
+    results = many(builder)
+    for width in range(60, 81):
+        for verbose in (False, True):
+            assert max(map(len, format_text(results, verbose, width).splitlines())) <= width
+
+
+def summarised(results: Results, labels: list[str]) -> Results:
+    """The same with some of the metrics."""
+    metrics = {label: results.manifest["metrics"][label] for label in labels}
+    samples = results.samples.filter(results.samples["label"].is_in(labels))
+    jobs = results.jobs.filter(results.jobs["label"].is_in(labels))
+    return replace(results, manifest={**results.manifest, "metrics": metrics}, samples=samples, jobs=jobs)
 
 
 @pytest.mark.parametrize(

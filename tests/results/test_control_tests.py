@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import polars as pl
 import pytest
@@ -11,6 +13,7 @@ from torch import Tensor, nn
 
 import standfast
 from standfast.errors import ArgumentError
+from standfast.report.page.cells import describe_row
 from standfast.report.sentences import say
 from standfast.results.formatting import format_interval, format_number
 from standfast.statistics.comparison import compare_with_controls
@@ -41,6 +44,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> standfast.Results:
         x,
         metrics,
         neighbourhood=standfast.LinfBall(0.1),
+        sanity=False,
         out=tmp_path_factory.mktemp("found"),
         progress=False,
     )
@@ -53,7 +57,7 @@ def test_metrics_that_say_something_about_the_model_evaluate_controls(found: sta
     }
     added = {"random", "input_copy", "edges", "randomised:good"}
     assert by_metric["aopc"] == {"good", "poor", "copy"} | added
-    assert by_metric["max_sensitivity"] == {"good", "poor", "copy"}
+    assert by_metric["max_sensitivity"] == {"good", "poor", "copy", "input_copy"}  # how stable saying nothing is
     assert found.failures == []
 
 
@@ -86,6 +90,7 @@ def test_which_controls_are_added() -> None:
             model,
             inputs=x,
             metrics="aopc:samples=1,steps=1",
+            sanity=False,
             progress=False,
             **arguments,  # type: ignore[arg-type]
         )
@@ -158,3 +163,19 @@ def test_the_sentence_names_the_difference_that_the_test_tested() -> None:
     assert gap.high < 0
     expected = f"a (difference {format_number(gap.value, 2)} {format_interval(gap, 2)} at 90%)"  # 5% at each end
     assert expected in say("controls", [test], 2)
+    # an interval for each of several explainers is for the table: a sentence has one at most
+    several = say("controls", [test, dataclasses.replace(test, explainer="b")], 2)
+    assert "a, b" in several
+    assert "[" not in several
+
+
+def test_the_table_has_every_difference_to_a_control(found: standfast.Results) -> None:
+    tested = [row for row in found.summary.rows if row.control_test is not None]
+    assert len(tested) >= 2
+    for row in tested:
+        test = row.control_test
+        assert test is not None
+        assert test.difference is not None
+        ends = format_interval(test.difference, row.spec.decimals)
+        (note,) = [note for note in describe_row(row).notes if note.startswith(f"against {test.control}: difference")]
+        assert ends in note

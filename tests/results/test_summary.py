@@ -43,7 +43,7 @@ def test_a_row_has_the_median_with_its_binomial_interval(builder: Builder) -> No
     assert (row.estimate.low, row.estimate.high) == (ends.low, ends.high)
     assert (row.estimate.count, row.estimate.bound) == (30, None)
     assert (row.verdict, row.mean_rank, row.control_test) == (None, None, None)  # there is nothing to compare it with
-    assert (row.quality, row.certainty) == (None, None)
+    assert (row.sanity, row.quality, row.needed) == (None, None, None)
 
 
 def test_the_value_of_a_sample_is_the_median_over_its_repeats(builder: Builder) -> None:
@@ -208,3 +208,25 @@ def test_the_level_of_each_p_value_decides_as_holm_does() -> None:
                 break
             rejected[at] = True
         assert ((ps <= find_holm_levels(ps, 0.05)) == rejected).all()
+
+
+def test_a_neighbourhood_that_changes_no_map_ranks_nothing(builder: Builder) -> None:
+    """All explainers have values of at least 0.999: no verdict, although a test would decide. Controls do not count."""
+    unchanged = [0.9992 + 0.00001 * n for n in range(12)]
+    builder.worst("steady", [value + 0.0004 for value in unchanged])
+    builder.worst("shaky", unchanged)
+    builder.worst("random", [0.1] * 12)
+    found = only(builder.results())
+    assert found.decision == Decision("unable", "unchanged")
+    assert {(row.verdict, row.mean_rank) for row in found.rows} == {(None, None)}
+    assert rows_of(builder.results())["steady"].value is not None
+    said = " ".join(str(builder.results()).split())
+    assert "moved by at most 0.1 in each feature" in said
+    assert "*" not in said
+
+
+def test_one_changed_map_is_enough_to_compare(builder: Builder) -> None:
+    builder.worst("steady", [0.9999] * 12)
+    builder.worst("shaky", [*[0.9993] * 11, 0.998])
+    found = only(builder.results())
+    assert found.decision.reason == "all worse"

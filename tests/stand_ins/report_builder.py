@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, ClassVar
@@ -159,6 +160,36 @@ class Builder:
     def other(self, explainer: str, values: list[float | None], **where: Any) -> None:
         frame = {**base(["ok"] * len(values)), "value": values}
         self.job(explainer, "new_metric", "new metric", {"samples": 3}, frame, **where)
+
+    def checks(
+        self,
+        explainer: str,
+        *,
+        excess: float = 0.5,
+        removal: Sequence[float] = (0.9, 1.0),
+        unrelated: float = 0.1,
+        label: str = WORST,
+        samples: int = 12,
+        **where: Any,
+    ) -> None:
+        """The sanity checks of an explainer, which pass by default, and its references by a metric of similarity."""
+        frame = {
+            **base(["ok"] * samples),
+            "value": [excess] * samples,
+            "within": [excess] * samples,
+            "scrambled": [0.1] * samples,
+            "removal": [removal[n % len(removal)] for n in range(samples)],
+            "learned": [0.9] * samples,
+            "other_class": [0.2] * samples,
+            "negative": [False] * samples,
+            "linear": [False] * samples,
+            "classes": [10] * samples,
+            f"identical {label}": [1.0] * samples,
+            f"unrelated {label}": [unrelated] * samples,
+        }
+        self.job(explainer, "sanity", "sanity", {}, frame, **where)
+        del self.names["metrics"]["sanity"]
+        self.extra["sanity"] = {"samples": samples, "rules": 1}
 
     def failure(self, explainer: str, traceback: str, **where: Any) -> None:
         options = {"absolute": True, **COMMON, "event": "changed_explanation"}

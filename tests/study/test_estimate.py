@@ -6,6 +6,7 @@ import math
 import sys
 import types
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +17,12 @@ import standfast
 from conftest import SHAPES, small_net
 from standfast.metrics import Metric, Probe, Result, metrics
 from standfast.study import cost
+from standfast.study.grid import Grid, LoadedModel, Samples
+from standfast.study.plan import make_plan
+from standfast.study.store import Store
+
+#: the sanity checks would be lines of their own
+estimate = partial(standfast.estimate, sanity=False)
 
 
 class Clock:
@@ -83,11 +90,9 @@ def test_trials_to_the_end_count_what_results_report(name: str) -> None:
     shape = SHAPES["image"]
     model = standfast.Model(small_net(shape), (0.0, 1.0), device="cpu", batch_size=64)
     options: dict[str, Any] = {"samples_per_job": 2, "controls": False}
-    found = standfast.estimate(
-        model, "input_x_gradient", draw(2, shape), metrics[name].example(), seconds=math.inf, **options
-    )
+    found = estimate(model, "input_x_gradient", draw(2, shape), metrics[name].example(), seconds=math.inf, **options)
     result = standfast.evaluate(
-        model, "input_x_gradient", draw(2, shape), metrics[name].example(), progress=False, **options
+        model, "input_x_gradient", draw(2, shape), metrics[name].example(), progress=False, sanity=False, **options
     ).samples
     assert found.evaluations == result["model_evaluations"].sum()
     assert found.seconds > 0
@@ -95,7 +100,7 @@ def test_trials_to_the_end_count_what_results_report(name: str) -> None:
 
 def test_a_short_metric_is_run_to_its_end(clock: Clock) -> None:
     model, inputs = timed_model(clock), draw(16)
-    found = standfast.estimate(model, "saliency", inputs, Repeated(20), samples_per_job=16)
+    found = estimate(model, "saliency", inputs, Repeated(20), samples_per_job=16)
     assert found.evaluations == 16 * 21
     clock.rows = 0
     Repeated(20)(model, "saliency", inputs)
@@ -106,28 +111,26 @@ def test_a_long_metric_is_stopped_and_its_pilot_run(clock: Clock) -> None:
     """16 rows take 16 ms: the metric 160 s, its pilot 1.6 s. All that they take is known, to the last second."""
     model, inputs = timed_model(clock), draw(16)
     clock.rows = 0
-    found = standfast.estimate(model, "saliency", inputs, Repeated(), samples_per_job=16, seconds=2.0)
+    found = estimate(model, "saliency", inputs, Repeated(), samples_per_job=16, seconds=2.0)
     assert clock.rows < 10_000
     assert found.evaluations == 16 * 10_001
     assert found.seconds == pytest.approx(160, rel=0.02)
 
 
 def test_what_a_pilot_takes_more_than_expected_is_scaled(clock: Clock) -> None:
-    found = standfast.estimate(
-        timed_model(clock), "saliency", draw(16), Repeated(factor=3), samples_per_job=16, seconds=6.0
-    )
+    found = estimate(timed_model(clock), "saliency", draw(16), Repeated(factor=3), samples_per_job=16, seconds=6.0)
     assert found.evaluations == pytest.approx(16 * 30_000, rel=0.02)
     assert found.seconds == pytest.approx(480, rel=0.02)
 
 
 def test_no_more_than_the_budget_is_expected(clock: Clock) -> None:
     metric = Repeated(factor=3, budget=12_000)
-    found = standfast.estimate(timed_model(clock), "saliency", draw(16), metric, samples_per_job=16, seconds=6.0)
+    found = estimate(timed_model(clock), "saliency", draw(16), metric, samples_per_job=16, seconds=6.0)
     assert found.evaluations == 16 * 12_000
 
 
 def test_where_the_pilot_takes_too_long_too_the_rate_counts(clock: Clock) -> None:
-    found = standfast.estimate(timed_model(clock), "saliency", draw(16), Repeated(), samples_per_job=16, seconds=0.1)
+    found = estimate(timed_model(clock), "saliency", draw(16), Repeated(), samples_per_job=16, seconds=0.1)
     assert found.evaluations == 16 * 10_001
     assert found.seconds == pytest.approx(160, rel=0.02)
 
@@ -145,7 +148,7 @@ def test_explanations_are_not_reckoned_for_every_evaluation(clock: Clock) -> Non
     """A corruption curve explains once, and predicts many copies."""
     model, inputs = timed_model(clock), draw(16)
     metric, slow = standfast.metrics.CorruptionCurve(samples=100), standfast.explainers.from_callable(Slow())
-    found = standfast.estimate(model, slow, inputs, metric, samples_per_job=16, seconds=2.0, controls=False)
+    found = estimate(model, slow, inputs, metric, samples_per_job=16, seconds=2.0, controls=False)
     clock.rows = 0
     metric(model, slow, inputs)
     assert found.seconds == pytest.approx(clock.rows / 1000, rel=0.2)
@@ -176,7 +179,7 @@ def test_a_trial_that_fails_has_no_time_and_the_others_have(clock: Clock) -> Non
     def broken(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
         raise ValueError("no")
 
-    found = standfast.estimate(timed_model(clock), {"good": "saliency", "bad": broken}, draw(4), Repeated(20))
+    found = estimate(timed_model(clock), {"good": "saliency", "bad": broken}, draw(4), Repeated(20))
     good, bad = found.lines
     assert (good.explainer, bad.explainer, math.isnan(bad.seconds)) == ("good", "bad", True)
     assert found.seconds == good.seconds > 0
@@ -199,23 +202,21 @@ class Forward(nn.Module):
 
 def test_a_model_without_gradients_is_tried_with_what_needs_none() -> None:
     model = standfast.Model(Forward(), (0.0, 1.0), device="cpu")
-    found = standfast.estimate(model, {"good": "random", "bad": "saliency"}, draw(4), Repeated(20))
+    found = estimate(model, {"good": "random", "bad": "saliency"}, draw(4), Repeated(20))
     assert [math.isnan(line.seconds) for line in found.lines] == [False, True]
 
 
 @pytest.mark.parametrize("seconds", [0, -1.0, math.nan, "a", None, True])
 def test_seconds_are_a_number_above_0(seconds: Any) -> None:
     with pytest.raises(standfast.ArgumentError, match="seconds: expected a number above 0, got"):
-        standfast.estimate(
-            standfast.Model(small_net(SHAPES["flat"]), (0.0, 1.0)), "saliency", draw(2), "aopc", seconds=seconds
-        )
+        estimate(standfast.Model(small_net(SHAPES["flat"]), (0.0, 1.0)), "saliency", draw(2), "aopc", seconds=seconds)
 
 
 def test_what_a_metric_remembers_of_a_model_is_no_gain_of_the_next_trial(clock: Clock) -> None:
     """c-Eval keeps the distortions without fixed features for the next explainers."""
     metric, inputs = standfast.metrics.CEval(attack="fmn:steps=5,polish=1"), draw(4)
     names = ["saliency", "input_x_gradient"]
-    found = standfast.estimate(timed_model(clock), names, inputs, metric, seconds=math.inf, controls=False)
+    found = estimate(timed_model(clock), names, inputs, metric, seconds=math.inf, controls=False)
     model = timed_model(clock)
     clock.rows = 0
     metric(model, "saliency", inputs)
@@ -226,7 +227,7 @@ def test_a_stopped_trial_leaves_the_model_as_it_was(clock: Clock) -> None:
     shape = SHAPES["image"]
     model, metric = timed_model(clock, shape), standfast.metrics.ParameterSensitivityConsistency()
     before = metric.example()(model, "saliency", draw(3, shape))
-    standfast.estimate(model, ["saliency", "guided_backprop", "lrp"], draw(3, shape), metric, seconds=0.01)
+    estimate(model, ["saliency", "guided_backprop", "lrp"], draw(3, shape), metric, seconds=0.01)
     assert model.module.training
     assert all(p.requires_grad for p in model.module.parameters())
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.module.modules())
@@ -249,9 +250,9 @@ class Large(Repeated):
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks of memory are read from /proc")
 def test_memory_is_the_peak_of_the_process(clock: Clock) -> None:
     model, inputs = timed_model(clock), draw(4)
-    small = standfast.estimate(model, "saliency", inputs, Repeated(20)).memory
-    large = standfast.estimate(model, "saliency", inputs, Large(20)).memory
-    again = standfast.estimate(model, "saliency", inputs, Repeated(20)).memory
+    small = estimate(model, "saliency", inputs, Repeated(20)).memory
+    large = estimate(model, "saliency", inputs, Large(20)).memory
+    again = estimate(model, "saliency", inputs, Repeated(20)).memory
     assert 2.5e8 < large - small < 4e8
     assert abs(again - small) < 1e8
 
@@ -290,7 +291,7 @@ class Prepared(Repeated):
 
 def test_what_a_metric_prepares_is_paid_once_also_where_a_batch_takes_longer_than_a_trial(clock: Clock) -> None:
     """A batch of 16 rows takes 16 ms, and a trial 10 ms."""
-    found = standfast.estimate(
+    found = estimate(
         timed_model(clock), "saliency", draw(16), Prepared(), samples_per_job=16, seconds=0.01, controls=False
     )
     assert found.evaluations == 16 * 10_001
@@ -301,13 +302,11 @@ def test_what_a_metric_prepares_is_paid_once_also_where_a_batch_takes_longer_tha
 def test_all_layers_of_a_model_are_counted(clock: Clock) -> None:
     model = timed_model(clock, SHAPES["image"])
     metric = standfast.metrics.ParameterSensitivityConsistency(masks=3_000)
-    found = standfast.estimate(model, "saliency", draw(1, SHAPES["image"]), metric, seconds=0.02, controls=False)
+    found = estimate(model, "saliency", draw(1, SHAPES["image"]), metric, seconds=0.02, controls=False)
     layers = metric.for_module(model.module).layers
     assert len(layers) == 3
     assert found.evaluations == 1 + 3 * 3_000
-    refused = standfast.estimate(
-        timed_model(clock), "saliency", draw(1), replace(metric, layers="conv"), controls=False
-    )
+    refused = estimate(timed_model(clock), "saliency", draw(1), replace(metric, layers="conv"), controls=False)
     assert "layers" in refused.lines[0].error
     assert "trials failed, and their jobs will: " in repr(refused)
 
@@ -347,3 +346,78 @@ def test_the_number_of_classes_counts(clock: Clock) -> None:
         with model.watch(used.append):
             metric(model, "saliency", inputs)
         assert line.evaluations == pytest.approx(sum(used), rel=0.15)
+
+
+def announce(
+    clock: Clock, capsys: pytest.CaptureFixture[str], samples: int, done: int = 0, workers: int = 1
+) -> tuple[str, float]:
+    """What is said of 64 samples, and the seconds that the measurement took."""
+    grid = Grid(
+        {"x": Samples(draw(64))},
+        {"net": LoadedModel(timed_model(clock))},
+        {"saliency": standfast.explainers.get("saliency")},
+        {"repeated": Repeated(samples)},
+        samples_per_job=16,
+    )
+    plan = make_plan(grid)
+    before, store = clock.rows, Store("memory://announced")
+    cost.announce_cost(plan, plan.jobs[done:], store, workers=workers, quick=lambda: {"repeated": Repeated(100)})
+    assert store.begun() == ("", 0)
+    return capsys.readouterr().err, (clock.rows - before) / 1000
+
+
+def test_a_long_run_says_first_what_it_takes(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    """64 rows take 64 ms: 10,000 queries 640 s, and 100 of the preset 6.4 s."""
+    said, spent = announce(clock, capsys, 10_000)
+    assert "about 11 minutes with one worker" in said
+    assert 'preset="quick" would take about 6 s' in said
+    assert spent < 0.05 * 640
+
+
+def test_only_jobs_that_are_left_count(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "about 5 minutes" in announce(clock, capsys, 10_000, done=2)[0]
+
+
+def test_a_short_run_says_nothing(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    """1800 queries take 115 s; 5 queries 0.3 s, before which no metric is tried: the model is timed with 341 rows."""
+    said, spent = announce(clock, capsys, 1800)
+    assert said == ""
+    assert spent < 0.1 * 115
+    said, spent = announce(clock, capsys, 5)
+    assert said == ""
+    assert spent < 0.4
+    assert announce(clock, capsys, 10_000, workers=6)[0] == ""
+
+
+def test_a_trial_that_ends_the_process_is_not_made_again(
+    clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store has a note during trials, so that the next run begins at once."""
+    store, seen = Store("memory://noted"), []
+    monkeypatch.setattr(Repeated, "evaluate", lambda *_: seen.append(store.begun()[1]) or 1 / 0)
+    plan = make_plan(
+        Grid(
+            {"x": Samples(draw(64))},
+            {"net": LoadedModel(timed_model(clock))},
+            {"saliency": standfast.explainers.get("saliency")},
+            {"repeated": Repeated()},
+        )
+    )
+    cost.announce_cost(plan, plan.jobs, store)
+    assert set(seen) == {1}
+    tried = len(seen)
+    store.begin(plan.jobs[0].identity, 1)
+    cost.announce_cost(plan, plan.jobs, store)
+    assert len(seen) == tried
+
+
+def test_without_progress_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def announced(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("standfast.evaluation.announce_cost", announced)
+    model = standfast.Model(small_net(SHAPES["flat"]), (0.0, 1.0), device="cpu")
+    arguments = model, "saliency", draw(2), "aopc:steps=2"
+    standfast.evaluate(*arguments, controls=False, progress=False)
+    with pytest.raises(KeyboardInterrupt):
+        standfast.evaluate(*arguments, controls=False)

@@ -435,7 +435,7 @@ def test_functions_beside_the_study_file_and_odd_failures_with_any_number_of_wor
     (tmp_path / "own.yaml").write_text(
         "data: {digits: digits}\nsamples: 2\nsamples_per_job: 2\nmodels: {lenet: lenet5-mnist}\n"
         f"explainers:\n{explainers}neighbourhood: {{linf: 0.1}}\nmetrics:\n  - max_sensitivity: {{samples: 2}}\n"
-        f"executor: {{workers: {workers}}}\n"
+        f"executor: {{workers: {workers}}}\nsanity: false\n"
     )
     (elsewhere := tmp_path / "elsewhere").mkdir()
     code = f"from standfast.cli import app; app(['run', {str(tmp_path / 'own.yaml')!r}, '--no-report'])"

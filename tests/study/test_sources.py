@@ -462,6 +462,7 @@ def test_a_study_of_an_estimator_goes_on_where_it_was(estimators: Path) -> None:
             "explainers": ["occlusion", "saliency"],
             "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.1}, "samples": 3}}],
             "executor": {"workers": 1},
+            "sanity": False,
         }
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="(?s).*saliency.*no gradients", category=UserWarning)

@@ -49,13 +49,14 @@ neighbourhood: {{linf: 0.1}}
 metrics:
   - worst_case: {{search: random, budget: 200}}
   - max_sensitivity: {{samples: 40}}
+sanity: {sanity}
 executor: {{workers: {workers}}}
 """
 
 
-def write_study(folder: Path, samples: int = 3, workers: int = 1) -> Path:
+def write_study(folder: Path, samples: int = 3, workers: int = 1, sanity: bool = False) -> Path:
     file = folder / "digits.yaml"
-    file.write_text(STUDY.format(samples=samples, workers=workers))
+    file.write_text(STUDY.format(samples=samples, workers=workers, sanity=str(sanity).lower()))
     return file
 
 
@@ -78,6 +79,7 @@ def tiny_grid(count: int, **more: Any) -> Grid:
 def assert_same(found: Results, expected: Results) -> None:
     """Every number and every array, to the last bit; times are not results."""
     assert found.samples.equals(expected.samples)
+    assert found.sanity_rows.equals(expected.sanity_rows)
     assert found.jobs["job"].equals(expected.jobs["job"])
     for job in expected.jobs.filter(pl.col("artefacts"))["job"]:
         ours, theirs = found.artefacts(job), expected.artefacts(job)
@@ -94,7 +96,7 @@ def killed_and_gone_on(folder: Path, kills: int, seed: int) -> None:
 
     The unbroken run has one worker, which is faster and must give the same bits.
     """
-    study = write_study(folder, samples=4 + 5 * kills, workers=2)
+    study = write_study(folder, samples=4 + 5 * kills, workers=2, sanity=True)
     whole, broken = folder / "whole", folder / "broken"
     once = command("run", study, "--out", whole, "--no-report", "--workers", 1)
     subprocess.run(once, check=True, capture_output=True)
@@ -587,7 +589,10 @@ def test_run_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert Path("results/digits/report/index.html").exists()
     again = CliRunner().invoke(app, ["run", str(study), "--no-report"])
     assert "8 jobs: 8 were done before, 0 now, 0 failed" in again.output
-    frame = load_results("results/digits").samples
+    opened = load_results("results/digits")
+    assert f"\n{opened}\n" in first.output  # the table and the verdict
+    assert f"\n{opened}\n" in again.output
+    frame = opened.samples
     assert frame.height == 8
     assert set(frame["model"]) == {"lenet"}
 

@@ -10,6 +10,8 @@ All decisions of one check hold together with the level that is asked for (`spen
 - A limit on the mean uses the wider of Student's interval and Hall's; see `estimate_mean`.
 - `better_than` is Wilcoxon's signed-rank test of differences on the same samples, in both directions.
 - `no_worse_than` is a limit on differences from a stored baseline, on the same samples.
+- An explainer that fails the sanity checks passes no requirement, and one on which they are undecided not yet, whatever
+  its numbers are: a map that says nothing may well be stable. The decision says so.
 
 Samples that were skipped (misclassified, constant maps) do not count; a decision says how many there are. The intervals
 treat the samples as drawn at random from those on which the model will be used.
@@ -29,9 +31,11 @@ from standfast.checks.baseline import Baseline, read_baseline
 from standfast.checks.decision import Better, Decision, Decisions
 from standfast.checks.values import SampleValues, read_values
 from standfast.errors import ArgumentError, UnknownNameError
-from standfast.report.sentences import describe_failures
+from standfast.metrics.base import Direction
+from standfast.report.sentences import describe_failures, say
 from standfast.results import Results
-from standfast.results.formatting import shorten_error
+from standfast.results.formatting import format_probability, shorten_error
+from standfast.results.presentation import ConfiguredMetric
 from standfast.statistics.decisions import (
     Estimate,
     Outcome,
@@ -67,7 +71,9 @@ def decide_requirements(
     Raises:
         UnknownNameError, ArgumentError: a requirement names what the results do not have.
     """
-    return decide_with_baselines(results, requirements, look, read_baselines(requirements, folder))
+    return hold_to_sanity(
+        decide_with_baselines(results, requirements, look, read_baselines(requirements, folder)), results
+    )
 
 
 def read_baselines(requirements: Sequence[RequirementEntry], folder: str | Path) -> dict[str, Baseline]:
@@ -85,7 +91,7 @@ def decide_with_baselines(
     look: int | Mapping[tuple[str, str], int],
     baselines: Mapping[str, Baseline],
 ) -> Decisions:
-    """As `decide_requirements`, with baselines that were read before."""
+    """As `decide_requirements` by the numbers alone, with baselines that were read before."""
     cases = [(entry, *place) for entry in requirements for place in _list_places(results, entry, results.pairs)]
     found = []
     for entry, data, model, label, explainer in cases:
@@ -98,6 +104,23 @@ def decide_with_baselines(
     most = max(look.values(), default=1) if isinstance(look, Mapping) else look
     errors = tuple(describe_failures(results.summary))
     return Decisions(tuple(found), most, max(counts, default=0), len(results.failures), errors)
+
+
+def hold_to_sanity(found: Decisions, results: Results) -> Decisions:
+    """The decisions, where an explainer passes only if it also passes the sanity checks."""
+    return replace(found, decisions=tuple(_hold(each, results) for each in found.decisions))
+
+
+def _hold(decision: Decision, results: Results) -> Decision:
+    sanity = results.sanity.get((decision.data, decision.model, decision.explainer))
+    if decision.outcome != "pass" or sanity is None or sanity.reason is None:
+        return decision
+    reason = sanity.reason
+    words = say("reason", reason.question, reason.state)
+    if sanity.state == "failed":
+        return replace(decision, outcome="fail", sanity=words)
+    advice = "" if sanity.needed is None else f"about {sanity.needed:,} samples for the sanity checks"
+    return replace(decision, outcome="undecided", sanity=words, needed=sanity.needed, advice=advice)
 
 
 def check_requirement(results: Results, entry: RequirementEntry, baseline: Baseline | None) -> None:
@@ -124,13 +147,18 @@ def find_misfit(manifest: Mapping[str, Any], label: str, explainer: str) -> str:
     return str(((manifest.get("misfits") or {}).get(label) or {}).get(explainer) or "")
 
 
+def _find_direction(label: ConfiguredMetric) -> Direction:
+    """Which values are better: those of one explainer can be compared even where explainers are not ranked."""
+    return label.spec.direction or label.presentation.direction_of(label.options)
+
+
 def _list_places(
     results: Results, entry: RequirementEntry, pairs: Sequence[Sequence[str]]
 ) -> Iterator[tuple[str, str, str, str]]:
     """The data, models, labels and explainers that a requirement names."""
     known = results.metrics
     if entry.metric is None:
-        labels = [name for name, label in known.items() if label.spec.direction]
+        labels = [name for name, label in known.items() if _find_direction(label)]
     else:
         labels = [name for name, label in known.items() if entry.metric in (name, label.metric)]
         if not labels:
@@ -187,10 +215,10 @@ class _Case:
         Raises:
             ArgumentError: it is not.
         """
-        spec = self.results.metrics[self.label].spec
-        if self.entry.kind in ("at_most_ln", "at_most_one_in") and not spec.log_probability:
+        label = self.results.metrics[self.label]
+        if self.entry.kind in ("at_most_ln", "at_most_one_in") and not label.spec.log_probability:
             raise ArgumentError(self.entry.kind, "a metric that measures a probability", repr(self.label))
-        if self.entry.kind in ("better_than", "no_worse_than") and spec.direction is None:
+        if self.entry.kind in ("better_than", "no_worse_than") and _find_direction(label) is None:
             raise ArgumentError("metric", "one that ranks explainers, for a comparison", repr(self.label))
 
     def _compare_with_baseline(self, own: SampleValues, baseline: Baseline) -> Decision:
@@ -216,7 +244,7 @@ class _Case:
         """By how much the own values are better, on the samples that both have."""
         _, mine, theirs = np.intersect1d(own.samples, other.samples, return_indices=True)
         difference = subtract((own.low[mine], own.high[mine]), (other.low[theirs], other.high[theirs]))
-        if self.results.metrics[self.label].spec.direction == "lower":
+        if _find_direction(self.results.metrics[self.label]) == "lower":
             difference = (-difference[1], -difference[0])
         skipped = own.skipped + len(own.samples) - len(mine)
         return SampleValues(own.samples[mine], *difference, skipped, own.mistaken + other.mistaken)
@@ -226,8 +254,17 @@ class _Case:
         requested = {"requested": self.entry.confidence, **others}
         same = [label for label in self.results.metrics.values() if self.entry.metric in (None, label.metric)]
         several = self.entry.metric is None or (self.entry.metric != self.label and len(same) > 1)
-        words = self.entry.describe(self.label if several else None)
+        asked = self.entry.kind in ("at_most_ln", "at_most_one_in")
+        limit = format_probability(self.entry.limit) if asked else None
+        words = self.entry.describe(self.label if several else None, limit)
+        requested["probability"] = self._is_probability
         return Decision(words, *names, outcome, what, estimate, **requested)
+
+    @property
+    def _is_probability(self) -> bool:
+        """Whether a limit on values is one of logarithms of probabilities; differences are none."""
+        spec = self.results.metrics[self.label].spec
+        return spec.log_probability and self.entry.better_than is None and self.entry.no_worse_than is None
 
     def _decide_values(
         self, values: SampleValues, limit: float, better: Better, axis: str, baseline: int | None = None
@@ -239,7 +276,7 @@ class _Case:
             estimate = estimate_mean(values.low[exact], self.level)
             outcome = estimate.decide(limit, better) if exact.all() else "undecided"
             needed = foresee_mean(estimate_mean(values.low[exact], self.next_level), limit) if exact.all() else None
-            what, target = f"mean of {axis}", limit
+            what, target = f"{'geometric ' * self._is_probability}mean of {axis}", limit
             unknown, side = int((~exact).sum()), better
         else:
             met, unmet, unknown = count_met(values.low, values.high, limit, better)

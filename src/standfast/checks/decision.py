@@ -7,7 +7,7 @@ import textwrap
 from dataclasses import dataclass
 from typing import Literal
 
-from standfast.results.formatting import format_count
+from standfast.results.formatting import format_count, format_probability
 from standfast.statistics.decisions import Estimate, Outcome
 
 Better = Literal["higher", "lower"]
@@ -31,12 +31,14 @@ class Decision:
         requested: the level of the requirement, which all decisions share.
         middle: the median of the values, for a requirement on values; None where it is not known exactly.
         middle_of: what the values are, such as `"loss"`; empty for those of the metric.
+        probability: whether the values are natural logarithms of probabilities.
         p: of the test that decides, for `better_than`.
         unknown: samples whose value is only a bound, so that it is not known whether they meet the limit.
         skipped: samples that do not count, since they were not evaluated.
         baseline_samples: how many samples of the data the baseline has; None without one.
         needed: about how many samples would decide it; None where it is decided, or cannot be foreseen.
         advice: what would decide it, in words; empty where it is decided.
+        sanity: which sanity check keeps it from passing, in words, although the numbers pass; else empty.
     """
 
     requirement: str
@@ -52,12 +54,14 @@ class Decision:
     requested: float = 0.95
     middle: float | None = None
     middle_of: str = ""
+    probability: bool = False
     p: float | None = None
     unknown: int = 0
     skipped: int = 0
     baseline_samples: int | None = None
     needed: int | None = None
     advice: str = ""
+    sanity: str = ""
 
     @property
     def name(self) -> str:
@@ -104,14 +108,15 @@ def describe_estimate(decision: Decision) -> str:
     if found is None:
         return decision.advice
     share = decision.what == "share of samples"
-    number = _percent if share else _number
+    write = format_probability if decision.probability else _number
+    number = _percent if share else write
     words = (
         f"{decision.what} that meet the limit {number(found.value)}"
         if share
         else f"{decision.what} {number(found.value)}"
     )
     if share and decision.middle is not None:
-        words = f"median{f' {decision.middle_of}' if decision.middle_of else ''} {_number(decision.middle)}; {words}"
+        words = f"median{f' {decision.middle_of}' if decision.middle_of else ''} {write(decision.middle)}; {words}"
     if not (math.isnan(found.low) or math.isnan(found.high)):
         words += f" [{number(found.low)}, {number(found.high)}]"
     if decision.p is not None:
@@ -132,6 +137,9 @@ def _percent(value: float) -> str:
 def describe_notes(decision: Decision) -> str:
     """What would decide it, and what does not count."""
     notes = []
+    if decision.sanity:
+        word = "failed" if decision.outcome == "fail" else "undecided"
+        notes.append(f"the numbers pass, but a sanity check is {word}: {decision.sanity}")
     if decision.outcome == "undecided" and decision.estimate is not None and decision.advice:
         notes.append(f"to decide: {decision.advice}")
     if decision.skipped and decision.estimate is not None:
@@ -151,7 +159,7 @@ def describe_outcome(found: Decisions) -> str:
         words = f"ERROR: {format_count(found.failed, 'job')} failed, so samples are missing. Without these: {words}"
     wrong = max((1 - each.requested for each in found.decisions), default=0.0)
     words += f". A wrong decision among them, over all looks, has a probability of at most {100 * wrong:.3g}%."
-    means = any(each.what.startswith("mean of") for each in found.decisions)
+    means = any("mean of" in each.what for each in found.decisions)
     return words + (" For means this is an approximation." if means else "")
 
 

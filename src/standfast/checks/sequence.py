@@ -20,12 +20,13 @@ from typing import Any
 import polars as pl
 import torch
 
-from standfast.checks.base import check_requirement, decide_with_baselines, find_misfit, read_baselines
+from standfast.checks.base import check_requirement, decide_with_baselines, find_misfit, hold_to_sanity, read_baselines
 from standfast.checks.baseline import Baseline
 from standfast.checks.decision import Decision, Decisions
 from standfast.errors import ArgumentError, StandfastError, check_integer
 from standfast.errors import check as check_argument
 from standfast.evaluation import default_folder, run_study
+from standfast.metrics.sanity import SanityChecks
 from standfast.report.sentences import describe_failures
 from standfast.results import Results
 from standfast.results.results import JOB_COLUMNS, SAMPLE_COLUMNS
@@ -73,15 +74,15 @@ def check(
     >>> import standfast
     >>> study = {
     ...     "data": {"digits": "digits"},
-    ...     "samples": 10,
+    ...     "samples": 24,
     ...     "models": {"lenet": "lenet5-mnist"},
-    ...     "explainers": ["saliency"],
+    ...     "explainers": ["input_x_gradient"],
     ...     "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.01}, "samples": 5}}],
     ...     "requirements": [{"metric": "max_sensitivity", "at_most": 100}],
     ... }
     >>> found = check(study, out="memory://checked", progress=False)
     >>> found.outcome, found.decisions[0].estimate.count
-    ('pass', 10)
+    ('pass', 24)
     """
     check_argument(isinstance(until_decided, bool), "until_decided", "True or False", repr(until_decided))
     check_integer(most_samples, "most_samples", also=(None,))
@@ -108,6 +109,7 @@ def check(
             each.outcome == "undecided"
             and not find_misfit(about, each.metric, each.explainer)
             and not _is_baseline_used_up(each, study)
+            and not (each.sanity and each.needed is None)
             for each in decisions.decisions
         )
         if most is None or study.samples is None or not undecided or study.samples >= most:
@@ -194,7 +196,7 @@ def read_decisions(results: Results) -> Decisions | None:
     decisions = tuple(map(_restore, found["decisions"]))
     samples = max(_count_each(results).values(), default=0)
     failed, errors = len(results.failures), tuple(describe_failures(results.summary))
-    return Decisions(decisions, max(numbers, default=1), samples, failed, errors)
+    return hold_to_sanity(Decisions(decisions, max(numbers, default=1), samples, failed, errors), results)
 
 
 def _look(found: Results, target: str, study: Study, baselines: Mapping[str, Baseline]) -> Decisions:
@@ -208,11 +210,13 @@ def _look(found: Results, target: str, study: Study, baselines: Mapping[str, Bas
     earlier = [look for look in looks if look["states"] != states]
     made = [_find_earlier(earlier, found, each, digest) or each for each in now.decisions]
     entries = [_to_json({"requirements": digest, **dataclasses.asdict(each)}) for each in made]
-    look = {"states": states, "samples": _count_each(found), "jobs": found.manifest["jobs"], "decisions": entries}
+    checks = set(found.jobs.filter(pl.col("label") == SanityChecks.name)["job"])
+    jobs = [job for job in found.manifest["jobs"] if job not in checks]
+    look = {"states": states, "samples": _count_each(found), "jobs": jobs, "decisions": entries}
     place = next((place for place, each in enumerate(looks) if each["states"] == states), len(looks))
     looks[place : place + 1] = [look]
     folder.write(_LOOKS, json.dumps({"looks": looks}, indent=1, allow_nan=False).encode())
-    return dataclasses.replace(now, decisions=tuple(made))
+    return hold_to_sanity(dataclasses.replace(now, decisions=tuple(made)), found)
 
 
 def _count_each(found: Results) -> dict[str, int]:
@@ -230,7 +234,9 @@ def _describe_states(found: Results, requirements: str) -> list[dict[str, str]]:
     """
     states = []
     for data, model in found.pairs:
-        own = found.jobs.filter((pl.col("data") == data) & (pl.col("model") == model))
+        # sanity checks are no look: they say nothing of the numbers
+        metrics = pl.col("label") != SanityChecks.name
+        own = found.jobs.filter(metrics & (pl.col("data") == data) & (pl.col("model") == model))
         content = {"values": str((found.manifest["models"][model] or {}).get("digest"))}
         states.append(
             {"data": data, "model": model, **content, "state": _digest([requirements, sorted(own["job"].to_list())])}

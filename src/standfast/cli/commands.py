@@ -113,6 +113,13 @@ class Format(enum.StrEnum):
     parquet = "parquet"
 
 
+class Do(enum.StrEnum):
+    """What `standfast cache` does."""
+
+    show = "show"
+    clear = "clear"
+
+
 class What(enum.StrEnum):
     """The rows that `standfast export` writes."""
 
@@ -131,11 +138,11 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24) -> None
 
     After an interruption, the same command continues.
     """
-    from standfast.cli.demo import describe_results, run_demo
+    from standfast.cli.demo import run_demo
 
     with _resumable():
         report, found = run_demo(out, seed, samples)
-    typer.echo(f"\n{describe_results(found)}\n\nreport: {report}")
+    typer.echo(f"\n{found}\n\nreport: {report}")
     if failures := len(found.failures):
         typer.echo(f"{failures} jobs failed; the report lists them, and the same command tries them again", err=True)
         raise typer.Exit(1)
@@ -276,7 +283,7 @@ def run(
     retries: Annotated[int | None, typer.Option(help="How often a job is tried again whose worker was lost.")] = None,
     html: Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")] = True,
 ) -> None:
-    """Run a study. Started again, it continues, and tries again what failed.
+    """Run a study, and print its table and verdict. Started again, it continues, and tries again what failed.
 
     Exit codes: 0 all jobs are done, 1 some failed, 2 the study file is wrong or a file cannot be written, 130
     interrupted.
@@ -308,6 +315,7 @@ def run(
     run = found.run
     assert run is not None
     typer.echo(f"{run.planned} jobs: {run.earlier} were done before, {run.done} now, {len(run.failed)} failed")
+    typer.echo(f"\n{found}\n")
     typer.echo(f"results: {target}")
     if html:
         local = target.removeprefix("file://")
@@ -533,6 +541,19 @@ def schema(
         typer.echo(f"schema: {out}")
 
 
+@app.command(epilog="Example: standfast show results/study --verbose")
+def show(
+    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Also intervals, counts, and notes on tests, controls and checks.")
+    ] = False,
+) -> None:
+    """Print the table of stored results, and what to conclude from it."""
+    from standfast.report import load_results
+
+    typer.echo(load_results(results).to_text(verbose))
+
+
 @app.command(epilog="Example: standfast report results/study --out report.html --figures figures")
 def report(
     results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
@@ -583,6 +604,31 @@ def export(
         typer.echo(text, nl=False)
     else:
         typer.echo(f"{format.value}: {out}")
+
+
+@app.command(epilog="Example: standfast cache clear")
+def cache(
+    do: Annotated[Do, typer.Argument(help="show, or clear to delete all results that no process uses.")] = Do.show,
+) -> None:
+    """Show where the results of `evaluate` without a folder are kept, and how large they are; or delete them.
+
+    They have inputs, maps and values. Nothing else is deleted: no data sets, and no results in folders of your own.
+    """
+    from standfast.cli.dry_runs import format_size
+    from standfast.study.cache import delete_entry, list_entries, results_folder
+
+    folder = results_folder()
+    if folder is None:
+        typer.echo("nothing is kept, because STANDFAST_CACHE is off")
+        return
+    entries = list_entries(folder)
+    if do is Do.clear:
+        deleted = [entry for entry in entries if delete_entry(entry.path)]
+        size = format_size(sum(entry.size for entry in deleted))
+        used = len(entries) - len(deleted)
+        typer.echo(f"deleted: {len(deleted)} evaluations, {size}" + f"; {used} in use were kept" * (used > 0))
+    else:
+        typer.echo(f"{folder}: {len(entries)} evaluations, {format_size(sum(entry.size for entry in entries))}")
 
 
 @app.command("list", epilog="Example: standfast list metrics. In a script: standfast list metrics --names")
@@ -730,7 +776,14 @@ def init(
         return new_study.read_source(text, "--data", folder)
 
     def find_setting() -> new_study.Setting:
+        before = ask.answers.get("--model")
         of_model = ask.what("--model", model, "Model (a name, a file, or module:function)", read_model, "lenet5-mnist")
+        if ask.answers.get("--model") != before:
+            ask.answers.pop("--weights", None)
+        if of_model.lacks_weights:
+            question = "File of weights for the module, or none if the function has loaded them"
+            file = ask.what("--weights", None, question, new_study.read_weights, "none", required=False)
+            of_model = of_model.with_weights(file, folder) if file else of_model
         own = "digits" if of_model.entry.get("name") in KINDS["models"].load() else None  # they fit no other model
         before = ask.answers.get("--data")
         of_data = ask.what("--data", data, "Data (a name, a file, a folder, or module:function)", read_data, own)
@@ -760,6 +813,11 @@ def init(
     typer.echo(
         f"{setting.model.label} takes the inputs of {setting.data.label} ({shape}) and returns {setting.classes} logits"
     )
+    accuracy, untrained = setting.describe_accuracy()
+    if accuracy:
+        typer.echo(accuracy)
+    if untrained:
+        typer.echo(f"warning: {untrained}", err=True)
     if setting.bounds_assumed:
         typer.echo("valid values of an input: [0, 1] is assumed; if that is wrong, give --bounds LOWEST,HIGHEST")
     if uneven := setting.uneven_columns:
@@ -773,13 +831,15 @@ def init(
         return new_study.read_names(text, "--explainers")
 
     def read_metrics(text: str) -> tuple[str, ...]:
-        return new_study.read_names(text, "--metrics")
+        return new_study.normalise_maps(new_study.read_names(text, "--metrics"))
 
     def write() -> tuple[str, dict[str, str]]:
         names = ",".join(setting.default_explainers())
         chosen = ask.what("--explainers", explainers, "Explainers", read_explainers, names, required=False)
+        usual = chosen == setting.default_explainers()
         names = ",".join(setting.default_metrics())
         measured = ask.what("--metrics", metrics, "Metrics", read_metrics, names, required=False)
+        chosen += setting.controls_for(measured) if usual else ()
         size = min(new_study.SAMPLES, len(setting.samples)) if samples is None else samples
         distance = ask.what(
             "--radius",

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import polars as pl
-
 from standfast import data, zoo
 from standfast.evaluation import evaluate
 from standfast.explainers import get
 from standfast.metrics import AOPC, MaxSensitivity, Metric, MisinterpretationProbability, WorstCase
 from standfast.model import Model
 from standfast.neighbourhoods import LinfBall
-from standfast.report.terminal import format_text
 from standfast.results import Results
-from standfast.results.formatting import join_names
 
 RADIUS = 0.1  # of pixel values between 0 and 1: noise that can be seen, and that leaves every digit readable
 UNRECOGNISABLE = 0.4  # maps with a smaller correlation show something else (SAFARI, Sec. 3)
@@ -71,26 +67,3 @@ def run_demo(out: Path, seed: int, samples: int) -> tuple[Path, Results]:
         },
     )
     return found.to_html(out / "report" / "index.html"), found
-
-
-def describe_results(found: Results) -> str:
-    """What was found: the worst cases, whether the map that held is also the most faithful, and the table."""
-    worst = found.frame().filter((pl.col("label") == WORST) & (pl.col("status") == "ok"))
-    changed = worst.group_by("explainer", maintain_order=True).agg(
-        (pl.col("value") < UNRECOGNISABLE).sum().alias("count"), pl.len().alias("of"), pl.col("value").median()
-    )
-    lines = []
-    if len(changed):
-        rows = changed.sort("count", "value", descending=[False, True]).to_dicts()
-        least, most = rows[0], rows[-1]
-        lines = [
-            f"A change of at most {RADIUS} in each pixel turns the map of {most['explainer']} into a different one "
-            f"(correlation below {UNRECOGNISABLE}) on {most['count']} of {most['of']} digits,",
-            f"and the map of {least['explainer']} on {least['count']} of {least['of']}.",
-        ]
-        best = found.best().get(FAITHFUL)
-        if best is not None and best.shown and least["explainer"] not in best.explainers:
-            who = join_names(best.explainers)
-            lines.append(f"Stable is not faithful: replacing what the map of {who} puts first costs most probability.")
-        lines.append("")
-    return "\n".join([*lines, format_text(found, hint=False)]).rstrip()

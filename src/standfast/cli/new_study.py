@@ -32,6 +32,8 @@ from standfast.study.grid import Grid, Samples
 SAMPLES = 24
 #: from this ratio of the standard deviations of two columns on, one radius cannot suit both
 _UNEVEN = 20
+#: how many samples show whether a model was trained
+_MEASURED = 1000
 #: bounds that all values of type float32 are within, to look at data whose bounds are not known yet
 _WIDE = (-1e37, 1e37)
 
@@ -66,6 +68,15 @@ class Source:
         check(str(self.entry.get("path", "")).lower().endswith(".csv"), "--label", "a column of a .csv table", column)
         return replace(self, entry={**self.entry, "label": column})
 
+    @property
+    def lacks_weights(self) -> bool:
+        """Whether it is a function that may return an untrained module."""
+        return "function" in self.entry and "weights" not in self.entry
+
+    def with_weights(self, path: str, folder: Path) -> Source:
+        """A function with the file of weights for the module that it returns."""
+        return replace(self, entry={**self.entry, "weights": os.path.relpath(path, folder)})
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -74,7 +85,7 @@ class Setting:
     Attributes:
         folder: of the study file.
         model, data: as the file will name them.
-        samples: the data.
+        samples: the data, with their labels as targets where they have some.
         tried: the model as it was loaded, on the CPU.
         classes: how many logits it returns.
     """
@@ -123,23 +134,53 @@ class Setting:
         names = self.samples.features or [f"column {place}" for place in range(self.shape[0])]
         return f"{names[least]} varies by {spread[least]:.2g} and {names[most]} by {spread[most]:.2g}"
 
+    def measure_accuracy(self) -> tuple[int, int, float] | None:
+        """How many samples are predicted as labelled, of how many, and the share that needs no knowledge of inputs.
+
+        At most 1000 samples, spread over the data; None without labels. That share is of the most frequent label.
+        """
+        labels = self.samples.targets
+        if labels is None:
+            return None
+        rows = torch.linspace(0, len(labels) - 1, min(len(labels), _MEASURED)).round().long()
+        correct = int((self.tried.predict(self.samples.inputs[rows]) == labels[rows]).sum())
+        return correct, len(rows), max(1 / self.classes, float(labels[rows].bincount().max()) / len(rows))
+
+    def describe_accuracy(self) -> tuple[str, str]:
+        """The accuracy on the labels in words, and a warning of a model that may not be trained; each may be empty."""
+        why = "no weights were given (--weights), so " if self.model.lacks_weights else ""
+        found = self.measure_accuracy()
+        if found is None:
+            return "", f"{why}it may be untrained, and there are no labels that would show it" if why else ""
+        correct, count, chance = found
+        said = f"accuracy on the labels: {correct / count:.1%} of {count} samples"
+        if correct > count * chance + 2 * math.sqrt(count * chance * (1 - chance)):
+            return said, ""
+        return said, f"{why}is it trained? Always naming the most frequent class is right for {chance:.1%}"
+
     def default_explainers(self) -> tuple[str, ...]:
-        """Explainers that suit such a model and such inputs, and controls to compare with."""
-        controls = ("random", "input_copy", *(["edges"] if len(self.shape) > 1 else []))
+        """Explainers that suit such a model and such inputs."""
         if not self.tried.differentiable:
             segments = "segments=pixels," if len(self.shape) == 1 else ""
             return (
                 f"kernel_shap:{segments}samples=200",
                 f"lime:{segments}samples=200,output=logit",
                 "occlusion",
-                *controls,
             )
-        controls = (*controls, "randomised:saliency")
         convolutions = any(isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in self.tried.module.modules())
         if len(self.shape) == 1:
-            return "saliency", "integrated_gradients", "kernel_shap:segments=pixels,samples=200", *controls
+            return "saliency", "integrated_gradients", "kernel_shap:segments=pixels,samples=200"
         last = "gradcam" if convolutions and len(self.shape) > 1 else "input_x_gradient"
-        return "saliency", "integrated_gradients", last, *controls
+        return "saliency", "integrated_gradients", last
+
+    def controls_for(self, metrics: Sequence[str]) -> tuple[str, ...]:
+        """Controls that suit the model and the inputs; none if none of the metrics compares with controls."""
+        known = KINDS["metrics"].load()
+        names = [text.partition(":")[0] for text in metrics]
+        if not any(known[name].controls for name in names if name in known):
+            return ()
+        edges, randomised = len(self.shape) > 1, self.tried.differentiable
+        return ("random", "input_copy", *["edges"] * edges, *["randomised:saliency"] * randomised)
 
     def default_metrics(self) -> tuple[str, ...]:
         """Whether maps hold, by a search and by sampling, and whether the prediction rests on what they name."""
@@ -223,8 +264,8 @@ def read_source(text: str, option: str, folder: Path, weights: str | None = None
         check(trust or not exported, option, expected, repr(text))
         return Source(Path(text).stem, {"path": os.path.relpath(text, folder), **exported})
     if is_function:
-        own = {} if weights is None else {"weights": os.path.relpath(weights, folder)}
-        return Source(text.partition(":")[0].rpartition(".")[2], {"function": text, **own})
+        found = Source(text.partition(":")[0].rpartition(".")[2], {"function": text})
+        return found if weights is None else found.with_weights(weights, folder)
     word = "models" if option == "--model" else "datasets"
     expected = f"a name that `standfast list {word}` shows, a file, or module:function of a module beside the study"
     raise ArgumentError(option, expected, f"{text!r}{suggest_name(text, names.listed)}")
@@ -252,6 +293,30 @@ def read_names(text: str, option: str) -> tuple[str, ...]:
             hint = f" (did you mean {problem.near!r}?)" if problem.near else ""
             raise ArgumentError(option, problem.expected, f"{problem.got}{hint}") from error
     return parts
+
+
+def normalise_maps(metrics: Sequence[str]) -> tuple[str, ...]:
+    """The metrics, with `normalise` where it makes explainers comparable and nothing is said of it.
+
+    >>> normalise_maps(["max_sensitivity:samples=3", "local_lipschitz:normalise=False", "aopc"])
+    ('max_sensitivity:samples=3,normalise=True', 'local_lipschitz:normalise=False', 'aopc')
+    """
+    known, found = KINDS["metrics"].load(), []
+    for text in metrics:
+        name, _, options = text.partition(":")
+        missing = name in known and hasattr(known[name], "normalise") and "normalise" not in options
+        found.append(f"{name}:{options}{',' if options else ''}normalise=True" if missing else text)
+    return tuple(found)
+
+
+def read_weights(text: str) -> str | None:
+    """A file of weights; None for `"none"`.
+
+    Raises:
+        ArgumentError: there is no such file.
+    """
+    check(text == "none" or Path(text).is_file(), "--weights", "a file of weights, or none", repr(text))
+    return None if text == "none" else text
 
 
 def read_bounds(text: str) -> tuple[float, float]:
@@ -335,7 +400,11 @@ def try_setting(model: Source, data: Source, folder: Path, samples: int | None =
     Raises:
         StudyError: they cannot be loaded, or do not fit each other.
     """
-    grid = _load(model, data, folder, samples, check=True)
+    try:
+        labelled = replace(data, entry={**data.entry, "targets": "labels"})
+        grid = _load(model, labelled, folder, samples, check=True)
+    except StudyError:  # there are no labels, or they do not fit the model; or the error is raised again
+        grid = _load(model, data, folder, samples, check=True)
     loaded = grid.data[data.label]
     tried = grid.models[model.label].model(loaded, "cpu")
     classes = tried.logits(loaded.inputs[:1]).shape[1]

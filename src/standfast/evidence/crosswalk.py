@@ -75,7 +75,7 @@ CLAUSES = (
         "probabilities of undesired behaviour under perturbations, estimated with statistical methods",
         (*PROBABILITIES, "worst_case"),
         {
-            (PROBABILITY,): "ln P of a misinterpretation for each sample with an interval",
+            (PROBABILITY,): "probability of a misinterpretation for each sample with an interval",
             (SEARCHED,): "searched worst cases in a stated neighbourhood",
             (DRAWN,): "the worst of random draws in a stated neighbourhood",
         },
@@ -193,7 +193,8 @@ def write_crosswalk(results: Results, decisions: Decisions | None = None) -> str
 def _list_kinds(results: Results, name: str) -> list[str]:
     """What the numbers of a configured metric are."""
     label = results.metrics[name]
-    tested = any(each.control_tests for each in results.summary.metrics if each.label == name)
+    metrics = (each for each in results.summary.metrics if each.label == name)
+    tested = any(row.control_test is not None for each in metrics for row in each.rows)
     return [_find_kind(label), *([TESTED] if tested else [])]
 
 

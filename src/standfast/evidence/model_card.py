@@ -14,15 +14,9 @@ from ruamel.yaml import YAML
 
 from standfast.checks.decision import Decisions
 from standfast.checks.formats import format_markdown
+from standfast.report.sentences import say
 from standfast.results import Results, SummaryRow
-from standfast.results.formatting import (
-    SIGNS,
-    describe_probability,
-    format_count,
-    format_coverage,
-    format_estimate,
-    format_interval,
-)
+from standfast.results.formatting import format_count, format_coverage, format_estimate, format_interval
 
 
 def write_model_card(results: Results, decisions: Decisions | None = None) -> str:
@@ -50,11 +44,14 @@ def write_model_card(results: Results, decisions: Decisions | None = None) -> st
             f"### {_escape(model)} on {_escape(data)} ({samples})",
             "",
         ]
-        lines += ["| metric | explainer | value | better | verdict |", "| --- | --- | --- | --- | --- |"]
+        lines += [_escape(str(results.verdict(data, model))), ""]
+        heads = ("metric", "explainer", "value", "better", "verdict", "quality")
+        lines += [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
         for row in (row for row in rows if (row.data, row.model) == (data, model)):
             control = " (control)" if row.control else ""
             direction, verdict = row.spec.direction or "-", row.verdict or "-"
-            cells = (row.label, f"{row.explainer}{control}", _describe_value(row), direction, verdict)
+            quality = say("quality", row.quality) if row.quality else "-"
+            cells = (row.label, f"{row.explainer}{control}", _describe_value(row), direction, verdict, quality)
             lines.append("| " + " | ".join(map(_escape, cells)) + " |")
     if decisions is not None:
         lines += ["", "### Requirements", "", format_markdown(decisions).rstrip()]
@@ -78,8 +75,6 @@ def _describe_value(row: SummaryRow) -> str:
     estimate, decimals = row.estimate, row.spec.decimals
     assert estimate is not None
     text = format_estimate(estimate, decimals)
-    if row.spec.log_probability and math.isfinite(estimate.value):
-        text = f"ln P {text}, {describe_probability(estimate.value, SIGNS[estimate.bound])}"
     interval = format_interval(estimate, decimals)
     text += f" {interval}{format_coverage(estimate)}" if interval else ""
     return f"{text}, n = {estimate.count}"

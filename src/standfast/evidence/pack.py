@@ -233,6 +233,7 @@ def _describe_results(results: Results) -> dict[str, Any]:
     return {
         **digests,
         "code": manifest.get("code") or {},
+        "sanity": manifest.get("sanity"),
         "seed": manifest.get("seed"),
         "repeats": manifest.get("repeats"),
         "jobs": results.planned,
@@ -334,7 +335,9 @@ def _check_signature(
         problems[KEY] = "damaged: not a public key"
         return False, ""
     raw = public.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-    if own.is_file() and own.read_bytes() != _canonical_key(public, serialization):
+    if not own.is_file():
+        problems[KEY] = "missing"
+    elif own.read_bytes() != _canonical_key(public, serialization):
         problems[KEY] = "changed" if key is None else "another key than the given one"
     try:
         public.verify(signature.read_bytes(), content)

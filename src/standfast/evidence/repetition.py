@@ -21,6 +21,7 @@ import polars as pl
 
 from standfast.errors import ArgumentError, check, check_integer
 from standfast.evidence.pack import verify_pack
+from standfast.metrics.sanity import SanityChecks
 from standfast.results import Results, load_results
 from standfast.study.file.imports import importing_from
 from standfast.study.file.spec import study_from
@@ -144,7 +145,8 @@ def repeat_jobs(
 
 def _select_rows(results: Results, job: str) -> pl.DataFrame:
     """The rows of a job, without the columns of other metrics, which have no values in it."""
-    frame = results.samples.filter(pl.col("job") == job).drop("job")
+    frames = [rows.filter(pl.col("job") == job) for rows in (results.samples, results.sanity_rows) if len(rows)]
+    frame = max(frames, key=len).drop("job")
     return frame.select(column for column in frame.get_columns() if column.null_count() < len(column))
 
 
@@ -233,7 +235,10 @@ def compare_values(then: pl.DataFrame, now: pl.DataFrame) -> Agreement:
     keys = ["sample", "status", *flags]
     if now.height != then.height or not set(keys) <= set(now.columns) or not now.select(keys).equals(then.select(keys)):
         return "different"  # also flags of another type
-    before, after = ({name: _numbers(frame, name) for name in ("value", "low", "high")} for frame in (then, now))
+    names = ["value", "low", "high"]
+    if "metric" in then.columns and (then["metric"] == SanityChecks.name).all():  # every number of these is a value
+        names += [name for name, kind in then.schema.items() if kind.is_float() and name not in names]
+    before, after = ({name: _numbers(frame, name) for name in names} for frame in (then, now))
     scale = max((abs(value) for value in before["value"] if math.isfinite(value)), default=0.0)
     near = {
         name: [_is_near(a, b, _ROUNDING * scale) for a, b in zip(before[name], after[name], strict=True)]

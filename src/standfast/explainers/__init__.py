@@ -184,9 +184,9 @@ def get(explainer: str | Explainer | Callable[..., Tensor], /, **options: Any) -
         ArgumentError: an unknown name (the nearest one is suggested), an unknown option, or a value out of range.
 
     >>> get("integrated_gradients", steps=64)
-    IntegratedGradients(steps=64, baseline=0.0, method='gausslegendre')
+    IntegratedGradients(steps=64, baseline=None, method='gausslegendre')
     >>> get("integrated_gradients:steps=64,method=riemann_middle")
-    IntegratedGradients(steps=64, baseline=0.0, method='riemann_middle')
+    IntegratedGradients(steps=64, baseline=None, method='riemann_middle')
     >>> get("captum:IntegratedGradients", n_steps=20).rows_per_input
     20
     >>> get("salience")

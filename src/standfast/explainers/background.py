@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check
-from standfast.explainers.base import Baseline, check_baseline, make_baseline
+from standfast.explainers.base import Baseline, check_baseline, choose_baseline, make_baseline, record_choice
 from standfast.model import Model
 from standfast.records import Background
 
@@ -18,8 +19,8 @@ _EXPECTED = "a finite number, one for each channel, or reference inputs (a Backg
 References = Baseline | Background | Tensor
 
 
-def check_background(background: References) -> Baseline | Background:
-    """The reference points in a form that a frozen configuration can hold: a number, a tuple or a `Background`.
+def check_background(background: References | None) -> Baseline | Background | None:
+    """The reference points in a form that a frozen configuration can hold: a number, a tuple, a `Background` or None.
 
     Raises:
         ArgumentError: it is none of these.
@@ -31,7 +32,7 @@ def check_background(background: References) -> Baseline | Background:
     """
     if isinstance(background, Tensor):
         return Background(background)
-    if isinstance(background, Background):
+    if isinstance(background, Background | None):
         return background
     try:
         check_baseline(background)
@@ -40,25 +41,30 @@ def check_background(background: References) -> Baseline | Background:
     return background if isinstance(background, int | float) else tuple(background)
 
 
-def count_references(background: References) -> int:
-    """The number of reference points."""
+def count_references(background: References | None) -> int:
+    """The number of reference points; 1 where the data decide."""
     return len(background) if isinstance(background, Background | Tensor) else 1
 
 
-def resolve_background(model: Model, x: Tensor, background: References) -> Tensor:
+def resolve_background(model: Model, x: Tensor, background: References | None) -> Tensor:
     """The reference points `(B, ...)` with the sample shape, dtype and device of the inputs `x` `(N, ...)`.
+
+    None stands for rows of the model's reference for a table, and for the default of `choose_baseline` without one.
 
     Raises:
         ArgumentError: they have another shape than the inputs, or lie outside of the model's bounds.
     """
-    background = check_background(background)
+    background, reference = check_background(background), model.reference_for(x)
+    if background is None and reference is not None:
+        record_choice("background", f"{len(reference.rows)} of {reference.count} rows")
+        return reference.rows.to(x)
     if isinstance(background, Background):
         shape = tuple(x.shape[1:])
         check(background.shape[1:] == shape, "background", f"reference inputs of shape (B, *{shape})", background.shape)
         rows = _place(background, x.dtype, x.device)
     else:
         try:
-            rows = make_baseline(background, x).expand(1, *x.shape[1:])
+            rows = choose_baseline(model, x, background).expand(1, *x.shape[1:])
         except ArgumentError as error:
             raise ArgumentError("background", error.expected, error.got) from None
     key = ("background", background, x.shape[1:])
@@ -69,7 +75,65 @@ def resolve_background(model: Model, x: Tensor, background: References) -> Tenso
     return checked
 
 
+def check_rows(background: Background | Tensor | None, baseline: Baseline | None) -> Background | None:
+    """The option `background` of an explainer that also has a `baseline`, in a form that a configuration can hold.
+
+    Raises:
+        ArgumentError: it is no set of inputs, or there is a baseline, too.
+    """
+    if background is None:
+        return None
+    rows = check_background(background)
+    expected = "reference inputs (B, ...), as a Background or a tensor, or None"
+    if not isinstance(rows, Background):
+        raise ArgumentError("background", expected, repr(background))
+    check(baseline is None, "baseline", "None beside a background", repr(baseline))
+    return rows
+
+
+def choose_others(model: Model, x: Tensor, baseline: Baseline | None, background: Background | Tensor | None) -> Tensor:
+    """What takes the place of masked features, `(B, ...)`: rows of a background, else a single baseline."""
+    if background is not None or (baseline is None and model.reference_for(x) is not None):
+        return resolve_background(model, x, background)
+    return choose_baseline(model, x, baseline).expand(1, *x.shape[1:])
+
+
 @lru_cache(maxsize=8)
 def _place(background: Background, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The reference inputs on a device, moved there once for all chunks. Do not write to them."""
     return background.inputs.to(device, dtype)
+
+
+def measure_outside(configured: object, x: Tensor) -> float:
+    """The share of the features of `x` `(N, ...)` whose baseline lies far from all of its values; NaN without one.
+
+    Far is more than the range of the values beyond them. Channels of images and series are looked at as a whole.
+
+    Args:
+        configured: an explainer or metric with an option `baseline` or `background`.
+        x: the data.
+
+    >>> from standfast.explainers import Occlusion
+    >>> ages = torch.tensor([[30.0, 0.2], [60.0, 0.4], [50.0, 0.1]])
+    >>> measure_outside(Occlusion(baseline=0.0), ages), measure_outside(Occlusion(baseline=(45.0, 0.0)), ages)
+    (0.0, 0.0)
+    >>> measure_outside(Occlusion(baseline=-5.0), ages)
+    1.0
+    """
+    given = getattr(configured, "baseline", None)
+    given = getattr(configured, "background", None) if given is None else given
+    options = getattr(configured, "options", None)  # of an explainer of another package
+    given = options.get("baselines") if given is None and isinstance(options, Mapping) else given
+    if isinstance(given, Background | Tensor):
+        rows = given.inputs if isinstance(given, Background) else given
+    elif isinstance(given, int | float | tuple | list):
+        rows = make_baseline(given, x).expand(x.shape)[:1]
+    else:
+        return float("nan")
+    if rows.shape[1:] != x.shape[1:]:
+        return float("nan")
+    axes = tuple(axis for axis in range(x.ndim) if axis != 1)
+    low, high = x.amin(axes), x.amax(axes)
+    values, far = rows.to(x).amin(axes), high - low
+    outside = (values < low - far) | (rows.to(x).amax(axes) > high + far)
+    return float(outside.double().mean())

@@ -362,8 +362,10 @@ def check_seed(seed: int) -> None:
 Baseline = float | Sequence[float]
 
 
-def check_baseline(baseline: Baseline) -> None:
-    """Raise `ArgumentError` unless it is a finite number, or a list or tuple of them."""
+def check_baseline(baseline: Baseline | None) -> None:
+    """Raise `ArgumentError` unless it is a finite number, a list or tuple of them, or None."""
+    if baseline is None:
+        return
     values = [baseline] if isinstance(baseline, int | float) else baseline
     fine = isinstance(values, list | tuple) and len(values) > 0
     fine = fine and all(isinstance(v, int | float) and abs(v) < float("inf") for v in values)
@@ -382,6 +384,25 @@ def make_baseline(baseline: Baseline, x: Tensor) -> Tensor:
     return send(list(baseline), x.device, x.dtype).reshape(-1, *[1] * (x.ndim - 2))
 
 
+def choose_baseline(model: Model, x: Tensor, baseline: Baseline | None) -> Tensor:
+    """The baseline as a tensor that broadcasts against `x` `(N, C, ...)`; `None` stands for the default.
+
+    The default is 0 for images and series. For a table it is the median of each column of the model's reference;
+    without one, the value within the bounds that is nearest to 0.
+
+    >>> model = Model(nn.Linear(2, 2), bounds=(torch.tensor([18.0, 0.0]), torch.tensor([99.0, 1.0])), device="cpu")
+    >>> choose_baseline(model, torch.tensor([[30.0, 0.5]]), None)
+    tensor([18.,  0.])
+    """
+    if baseline is not None or x.ndim > 2:
+        return make_baseline(0.0 if baseline is None else baseline, x)
+    reference = model.reference_for(x)
+    if reference is None:
+        return x.new_zeros(()).clamp(*model.bounds).to(x.dtype)
+    record_choice("baseline", f"median of {reference.count} rows")
+    return reference.median.to(x)
+
+
 def check_channels(configured: object, x: Tensor) -> None:
     """Raise `ArgumentError` if an explainer or metric of ours has a baseline for another number of channels than `x`.
 
@@ -392,17 +413,17 @@ def check_channels(configured: object, x: Tensor) -> None:
         make_baseline(baseline, x)
 
 
-def resolve_baseline(model: Model, inputs: Tensor, baseline: Baseline) -> Tensor:
-    """The baseline as a tensor that broadcasts against the inputs `(N, C, ...)` and lies within the bounds.
+def resolve_baseline(model: Model, inputs: Tensor, baseline: Baseline | None) -> Tensor:
+    """As `choose_baseline`, within the bounds.
 
     Raises:
         ArgumentError: it lies outside of the bounds, or has another number of channels.
     """
-    value, (lower, upper) = make_baseline(baseline, inputs), model.bounds
-    key = ("baseline", baseline if isinstance(baseline, int | float) else tuple(baseline), inputs.ndim)
+    value, (lower, upper) = choose_baseline(model, inputs, baseline), model.bounds
+    key = ("baseline", tuple(baseline) if isinstance(baseline, Sequence) else baseline, inputs.ndim)
     if key not in model.fitting:
         slack = 1e-5 * (upper - lower).clamp(max=1e30)
         fits = bool(((value >= lower - slack) & (value <= upper + slack)).all())
-        check(fits, "baseline", f"values within the bounds {describe_bounds(model.bounds)}", baseline)
+        check(fits, "baseline", f"values within the bounds {describe_bounds(model.bounds)}", baseline or 0.0)
         model.fitting.add(key)
     return value.clamp(lower, upper)

@@ -48,6 +48,8 @@ _TOLERANCE = 0.05  # share of the change of the logit
 _CHECKED_ROWS = 64  # rows of each module that an explainer checks by itself
 #: how many rows each explainer (by its `repr`) has checked, for each module
 _CHECKED: WeakKeyDictionary[nn.Module, dict[str, int]] = WeakKeyDictionary()
+#: by how much the attributions of an explainer (by its `repr`) miss the change of the logit, for each module
+_GAPS: WeakKeyDictionary[nn.Module, dict[str, float]] = WeakKeyDictionary()
 #: layers that DeepLIFT's rule of differences does not reach
 _WITHOUT_RULE = (
     nn.RNNBase,
@@ -72,7 +74,7 @@ def completeness_gap(
     explainer: Explainer,
     attributions: Tensor,
     x: Tensor,
-    baseline: References = 0.0,
+    baseline: References | None = None,
     *,
     targets: Tensor | int | None = None,
     tolerance: float = _TOLERANCE,
@@ -88,7 +90,7 @@ def completeness_gap(
         attributions: `(N, ...)`, for `x`.
         x: inputs within the model's bounds.
         baseline: that of the explainer: a number, one for each channel, or reference inputs `(B, ...)`, over whose
-            logits the mean is taken.
+            logits the mean is taken; None for that of explainers without one.
         targets: the classes that were explained, as in `Explainer.__call__`.
         tolerance: a share of at least 0; infinity for no warning.
 
@@ -181,6 +183,7 @@ def warn_of_gap(
         gap = (row_sum(made) - change).abs()
         part = gap / change.abs().clamp(min=_SLACK)  # finite where nothing changes
         missing = gap > _TOLERANCE * change.abs() + _SLACK + _ROUNDING * row_sum(made.abs())
+        record_gap(explainer, model, float((part * missing).median()))
         if float(missing.double().mean()) <= share:
             return
     checked[own] = _CHECKED_ROWS
@@ -193,6 +196,26 @@ def warn_of_gap(
         f" {float(part[missing].median()):.0%}. {explainer.gap_cause}{found}",
         CompletenessWarning,
     )
+
+
+def record_gap(explainer: Explainer, model: Model, share: float) -> None:
+    """Note by which share of the change of the logit the attributions of an explainer miss it; the largest counts."""
+    known = _GAPS.setdefault(model.module, {})
+    known[repr(explainer)] = max(share, known.get(repr(explainer), 0.0))
+
+
+def forget_gap(explainer: Explainer, model: Model) -> None:
+    """Forget what an explainer's attributions missed so far, so that the next inputs are checked again."""
+    _GAPS.get(model.module, {}).pop(repr(explainer), None)
+    _CHECKED.get(model.module, {}).pop(repr(explainer), None)
+
+
+def find_gap(explainer: Explainer, model: Model) -> float:
+    """By which share of the change of the logit attributions that should add up to it missed it, in the median.
+
+    0 where they add up, and NaN for an explainer that does not claim that, or has not checked it.
+    """
+    return _GAPS.get(model.module, {}).get(repr(explainer), math.nan)
 
 
 def _sum_features(explainer: Explainer, attributions: Tensor, x: Tensor) -> Tensor:

@@ -92,7 +92,7 @@ class RandomisedExplainer(Explainer):
     ) -> tuple[Tensor, Tensor]:
         self._check_graph(create_graph)
         logits, classes = self._predict(model, x, targets)
-        with self._shuffling(model.module):
+        with self.shuffling(model.module):
             return self.explainer.attribute(model, x, classes)[0], logits
 
     def fixed_part(self, inputs: Tensor) -> Tensor | None:
@@ -100,7 +100,7 @@ class RandomisedExplainer(Explainer):
 
     def attribute_copies(self, model: Model, x: Tensor, targets: Tensor | None, fixed: Tensor) -> tuple[Tensor, Tensor]:
         logits, classes = self._predict(model, x, targets)
-        with self._shuffling(model.module):
+        with self.shuffling(model.module):
             return self.explainer.attribute_copies(model, x, classes, fixed)[0], logits
 
     def _predict(self, model: Model, x: Tensor, targets: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -110,7 +110,7 @@ class RandomisedExplainer(Explainer):
         return logits, logits.argmax(1) if targets is None else targets
 
     @contextlib.contextmanager
-    def _shuffling(self, module: nn.Module) -> Iterator[None]:
+    def shuffling(self, module: nn.Module) -> Iterator[None]:
         """Inside, the parameters have their shuffled values; afterwards their own, also after an exception."""
         parameters = list(_select_parameters(module, self.layers).values())
         expected = "a module with parameters to shuffle"

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from standfast.errors import ArgumentError, StandfastError, check, suggest_name
-from standfast.explainers import Explainer
+from standfast.explainers import Explainer, InputCopy
 from standfast.explainers import get as get_explainer
 from standfast.explainers.base import collect_choices
 from standfast.metrics.result import Result
@@ -275,6 +275,22 @@ class Metric(metaclass=_PresetsApplied):
         """
         return self
 
+    def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
+        """The value that the metric would have if a map became that of another input, `(M,)`; None, as by default,
+        for a metric that does not compare maps.
+
+        It is the natural zero of a measure of stability: an explanation that changes so much has nothing left of the
+        input. For a probability it is 1 where a pair of maps counts as the event, else 0.
+
+        Args:
+            maps, others: signed maps `(M, ...)` of different inputs.
+        """
+        return None
+
+    def describe_misuse(self, unrelated: float) -> str:
+        """Why the metric says little with these options, given the mean of `compare_unrelated`; else empty."""
+        return ""
+
     def for_study(self, metrics: Collection[Metric]) -> Metric:
         """The metric that a study with these `metrics` evaluates, this one among them; by default the metric itself.
 
@@ -296,6 +312,18 @@ class Metric(metaclass=_PresetsApplied):
         By default the metric itself. A metric of layers returns itself with the names of the module's layers.
         """
         return self
+
+    @property
+    def compares_maps(self) -> bool:
+        """Whether it is a measure of stability, which has a value for unrelated maps (`compare_unrelated`)."""
+        return type(self).compare_unrelated is not Metric.compare_unrelated
+
+    def takes_control(self, control: Explainer) -> bool:
+        """Whether a control is shown beside the others by default: all of them, with `controls`.
+
+        A measure of stability shows how stable a copy of the input is; other controls are of no use to it.
+        """
+        return self.controls or (self.compares_maps and isinstance(control, InputCopy))
 
     @property
     def own_label(self) -> str:

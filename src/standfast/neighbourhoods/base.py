@@ -314,6 +314,13 @@ class Neighbourhood(metaclass=ConfigurationType):
         """
         return None
 
+    def name_swaps(self, inputs: Tensor, perturbed: Tensor) -> list[str] | None:
+        """For texts, the new words of each row as a JSON object with positions as keys; None for other inputs.
+
+        `inputs` are the clean ones; both are `(M, *input_shape)`.
+        """
+        return None
+
     def describe_excess(self, shape: Sequence[int], bounds: tuple[Tensor, Tensor]) -> str:
         """A sentence if the neighbourhood holds every valid input of this shape, and more; else an empty text."""
         return ""

@@ -57,7 +57,7 @@ def label_neighbourhood(value: Neighbourhood) -> str:
                 found.append(_write(own))
             else:  # arrays, such as embeddings, have no words
                 found.append(f"{words} {_write(own)}" if _has_words(own) else words)
-        elif field.init and own != getattr(plain, field.name, field.default):
+        elif field.init and field.compare and own != getattr(plain, field.name, field.default):
             found.append(_write_named(field.name, own))
     label = ", ".join(found) or name.replace("_", " ")
     return label if len(label) <= _LONGEST else label[: _LONGEST - 1] + "…"

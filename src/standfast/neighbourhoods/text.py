@@ -12,9 +12,10 @@ contrast, has points that are no texts.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
@@ -45,6 +46,8 @@ class TokenSwaps(Transformation):
         table: for each token id the ids that may stand in its place, such as synonyms.
         rate: the probability that a token with candidates is swapped, above 0 and below 1.
         padding: the token that stands for no token. Its positions never change, and no token becomes padding.
+        words: the words of all tokens, for reports: in the order of their ids, or with their ids. Those that may stand
+            in the place of others are stored. Without them, reports show ids.
 
     Raises:
         ArgumentError: ids out of range; inputs that are not embeddings of tokens.
@@ -65,6 +68,7 @@ class TokenSwaps(Transformation):
     table: SwapTable
     rate: float = 0.1
     padding: int | None = None
+    words: Vocabulary | Mapping[int, str] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,6 +86,10 @@ class TokenSwaps(Transformation):
         set_fields(self, table=FrozenMapping({_read_id(key): _read_ids(ids) for key, ids in self.table.items()}))
         fits = self.padding is None or (type(self.padding) is int and self.padding >= 0)
         check(fits, "padding", "a token id or None", repr(self.padding))
+        if self.words is not None:
+            used = {other for ids in self.table.values() for other in ids}
+            named = {number: word for number, word in _read_words(self.words).items() if number in used}
+            set_fields(self, words=FrozenMapping(named))
         if self._vectors.digest:  # those of a study are read later
             check(len(self._vectors.shape) == 2, "embedding", words, f"shape {self._vectors.shape}")
             _make_plan(self)
@@ -93,7 +101,9 @@ class TokenSwaps(Transformation):
 
     def describe(self) -> str:
         """The rate."""
-        return f"given other words: each token that has candidates is swapped with probability {self.rate:g}"
+        return (
+            f"given other words: each token that has candidates is swapped with a probability of {100 * self.rate:.3g}%"
+        )
 
     def count_parameters(self, shape: Sequence[int]) -> int:
         """T: one uniform number for each position."""
@@ -120,6 +130,15 @@ class TokenSwaps(Transformation):
         check(inside, "bounds", "the embeddings of all candidates within the bounds", "some outside")
         zeros = inputs.new_zeros(len(inputs), inputs.shape[2])
         return Limits(zeros, zeros, zeros + 1)
+
+    def name_swaps(self, inputs: Tensor, perturbed: Tensor) -> list[str]:
+        """The new words by position; `#5` for token 5 where its word is not known."""
+        plan, words = _make_plan(self), {} if self.words is None else _read_words(self.words)
+        texts = zip(plan.find_tokens(inputs).tolist(), plan.find_tokens(perturbed).tolist(), strict=True)
+        return [
+            json.dumps({place: words.get(b, f"#{b}") for place, (a, b) in enumerate(zip(*text, strict=True)) if a != b})
+            for text in texts
+        ]
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The texts with some tokens swapped."""
@@ -260,6 +279,13 @@ def _read_vocabulary(vocabulary: Vocabulary) -> list[tuple[str, int]]:
     fits = len(found) > 0 and all(isinstance(word, str) and type(number) is int for word, number in found)
     check(fits, "vocabulary", "words, or a mapping from words to ids", type(vocabulary).__name__)
     return found  # type: ignore[return-value]
+
+
+def _read_words(words: Vocabulary | Mapping[int, str]) -> dict[int, str]:
+    """The word of each id."""
+    if isinstance(words, Mapping) and all(isinstance(word, str) for word in words.values()):
+        return {_read_id(number): str(word) for number, word in words.items()}
+    return {number: word for word, number in _read_vocabulary(words)}  # type: ignore[arg-type]
 
 
 def _read_id(value: object) -> int:

@@ -381,6 +381,11 @@ class Compose(Transformation):
         known = [figure for figure in figures if figure is not None]
         return torch.stack(known).amin(0) if known else None
 
+    def name_swaps(self, inputs: Tensor, perturbed: Tensor) -> list[str] | None:
+        """Those of the first part that swaps words, whose tokens the others have, too."""
+        named = (part.name_swaps(inputs, perturbed) for part in self.parts)
+        return next((each for each in named if each is not None), None)
+
     def _split(self, shape: Sequence[int], parameters: Tensor) -> list[Tensor]:
         return list(torch.split(parameters, [part.count_parameters(shape) for part in self.parts], dim=1))
 

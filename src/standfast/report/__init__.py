@@ -17,6 +17,7 @@ from pathlib import Path
 
 from standfast.report import presentation
 from standfast.report.plots import plot_results
+from standfast.report.sentences import describe_verdict
 from standfast.report.terminal import format_html, format_text
 from standfast.results import Results, load_results
 from standfast.results.outputs import outputs
@@ -52,5 +53,6 @@ def _write(path: Path, content: bytes) -> Path:
 
 outputs.add("text", format_text)
 outputs.add("notebook", format_html)
+outputs.add("verdict", describe_verdict)
 outputs.add("plot", plot_results)
 outputs.add("page", write_html)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from standfast.report.wording import describe_reach, describe_transformation
 from standfast.report.words import make_environment
 from standfast.results.failures import group_misfits
-from standfast.results.summary import Summary
+from standfast.results.formatting import format_estimate
+from standfast.results.presentation import RankedGroup, group_ranks
+from standfast.results.quality import USEFUL
+from standfast.results.summary import MetricSummary, Summary
+from standfast.results.verdict import Verdict
 
 
 @cache
@@ -24,6 +29,58 @@ def say(macro: str, *values: Any) -> str:
     '2 samples have a value for both explainers; a test at 5% needs at least 6.'
     """
     return "".join(str(getattr(_read_macros(), macro)(*values)).splitlines()).strip()
+
+
+def describe_verdict(found: Verdict) -> str:
+    """The verdict in two or three sentences: the answer, what to do next, and whose stability is no merit."""
+    parts = [say("accuracy", found.accuracy)] if found.accuracy is not None and found.accuracy.near_chance else []
+    parts += [say(f"verdict_{part}", found) for part in ("answer", "next", "empty")]
+    return " ".join(filter(None, parts))
+
+
+def describe_decision(found: MetricSummary) -> str:
+    """What the tests say about the explainers by one metric, or why they cannot, in a sentence."""
+    if found.decision.reason != "unchanged":
+        return say("decision", found.decision)
+    options, reach = found.metric.options, describe_reach(found.metric.options)
+    return say("unchanged", describe_transformation(options) or f"moved {reach}".strip() * bool(reach))
+
+
+def find_useless(metric: MetricSummary) -> list[tuple[str, float]]:
+    """The explainers for which a threshold is too loose, with the share of unrelated pairs that count as changed.
+
+    An explainer that fails the sanity checks is left out: its maps are alike whatever the threshold.
+    """
+    rows = [row for row in metric.rows if row.spec.log_probability and row.references and row.sanity != "failed"]
+    return [(row.explainer, row.references.unrelated) for row in rows if row.references.unrelated < USEFUL]  # type: ignore[union-attr]
+
+
+def list_cautions(metrics: Sequence[MetricSummary]) -> list[str]:
+    """A sentence for each metric that tells nothing apart: no map changes, or its threshold is too loose."""
+    found = []
+    for each in metrics:
+        if each.decision.reason == "unchanged":
+            found.append(f"{each.label}: {describe_decision(each)}")
+        useless = find_useless(each)
+        found += [say("useless", each.label, useless)] if useless else []
+    return found
+
+
+def describe_leader(found: MetricSummary) -> str:
+    """A sentence where the tests put another explainer first than the medians do; else empty.
+
+    Ranks are within each sample, so both can be true at once. Only explainers that pass the sanity checks are compared.
+    """
+    leaders = [row.explainer for row in found.rows if row.verdict == "best"]
+    rows = [row for row in found.rows if row.candidate and row.value is not None]
+    medians = [
+        RankedGroup((row.explainer,), row.value or 0.0, format_estimate(row.estimate, row.spec.decimals))
+        for row in rows
+    ]
+    if not leaders or not medians:
+        return ""
+    first = group_ranks(medians, found.metric.spec.direction)[0]
+    return "" if set(first.names) & set(leaders) else say("other_leader", first.names, first.text, leaders)
 
 
 def describe_failures(summary: Summary) -> list[str]:

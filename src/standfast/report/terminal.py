@@ -1,162 +1,226 @@
-"""The summary as tables for `print` and for notebooks: a row for each explainer, a column for each metric."""
+"""The matrix of `print` and of notebooks: a row for each explainer, a column for each question, and the verdict."""
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import zip_longest
 
-import numpy as np
-
-from standfast.report.sentences import describe_failures, describe_misfits, say
+from standfast.report.sentences import (
+    describe_decision,
+    describe_failures,
+    describe_leader,
+    describe_misfits,
+    describe_verdict,
+    list_cautions,
+    say,
+)
 from standfast.report.words import collect_facts, make_environment, words_of
 from standfast.results.formatting import (
-    SIGNS,
-    describe_probability,
     format_count,
+    format_coverage,
     format_estimate,
     format_interval,
     to_ascii,
 )
+from standfast.results.quality import Quality
 from standfast.results.results import Results
-from standfast.results.summary import MetricSummary, Summary, SummaryRow
+from standfast.results.sanity import MARGINS
+from standfast.results.summary import MetricSummary, Star, SummaryRow
 from standfast.results.tables import count_explainers
 
-_HEAD = 22  # characters of a line in the head of a column
-_MARKS = {"best": "*", "tied": "="}
-_MEANINGS = {
-    "best": "* best: the best mean rank over the samples that all explainers have",
-    "tied": "= not shown to be worse than the best (paired tests at 5%)",
-}
-_HINT = ".table() has these numbers, .best() the best explainers, .plot() draws them, .to_html() writes the report."
+_NAME = 20  # characters of an explainer's name
+_SIGNS: dict[Quality | None, str] = {"good": "+", "control": "o", "bad": "x", "undecided": "?", None: " "}
+_STARS: dict[Star | None, str] = {"alone": "*", "tied": "=", None: ""}
+_WORDS: dict[Star, str] = {"alone": "* best alone", "tied": "= one of several best"}
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """One data set and model.
+
+    Attributes:
+        title: what was evaluated.
+        samples: how many the data set has.
+        names: of the explainers, in the order of the rows.
+        controls: those that are only references.
+        sanity: whether the maps of an explainer say something, or why not; empty without checks.
+        metrics: the columns.
+        verdict: in words.
+        cautions: which metrics tell nothing apart.
+    """
+
+    title: str
+    samples: int
+    names: list[str]
+    controls: Sequence[str]
+    sanity: dict[str, str]
+    metrics: list[MetricSummary]
+    verdict: str
+    cautions: list[str]
 
 
 @dataclass(frozen=True)
 class Column:
-    """One metric of a table: the lines of its head, and for each explainer a cell and its mark."""
+    """A column as text: the lines of its head, and those of the cell of each explainer."""
 
-    head: tuple[str, ...]
-    cells: dict[str, str]
-    marks: dict[str, str]
+    head: list[str]
+    cells: dict[str, list[str]]
+    align: str = ">"
 
-
-@dataclass(frozen=True)
-class Table:
-    """What is shown of one data set and model."""
-
-    title: str
-    columns: list[Column]
-    notes: list[str]
+    @property
+    def width(self) -> int:
+        """Of the longest line."""
+        return max(len(line) for lines in (self.head, *self.cells.values()) for line in lines)
 
 
-def format_text(results: Results, width: int | None = None, hint: bool = True) -> str:
-    """The tables as ASCII text, and how to go on in Python, if `hint`.
+def format_text(results: Results, verbose: bool = False, width: int = 80) -> str:
+    """The matrix of each data set and model and its verdict as ASCII text, in lines of `width` characters.
 
-    Lines have at most `width` characters where possible; by default the width of the terminal.
+    With `verbose` also intervals and numbers of samples, and what tests, controls and checks say.
     """
-    width = shutil.get_terminal_size((100, 24)).columns if width is None else width
-    summary, lines = results.summary, []
-    for table in _make_tables(results):
-        columns = [replace(each, cells={n: to_ascii(cell) for n, cell in each.cells.items()}) for each in table.columns]
-        lines += [f"{table.title}:", "", *_format_columns(columns, summary, width)]
-        notes = [line for note in table.notes for line in textwrap.wrap(note, width)]
-        lines += [*notes, ""] if notes else []
-    if not lines:
-        lines = ["No results yet.", ""]
-    wrapper = textwrap.TextWrapper(width, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
-    lines += [line for note in _list_endings(results, hint) for line in wrapper.wrap(note)]
-    return to_ascii("\n".join(lines))
+    lines = []
+    for matrix in _make_matrices(results):
+        title = f"{matrix.title} [95% interval]:" if verbose else f"{matrix.title}:"
+        notes = _list_notes(results, matrix) if verbose else []
+        lines += [*_wrap(title, width), "", *_format_matrix(matrix, verbose, width), ""]
+        for part in ([matrix.verdict, *matrix.cautions], notes):
+            lines += [line for text in part for line in _wrap(text, width)] + [""] * bool(part)
+    lines = lines or ["No results yet.", ""]
+    lines += [line for note in _list_endings(results) for line in _wrap(note, width, "  ")]
+    return to_ascii("\n".join(lines)).rstrip()
 
 
 def format_html(results: Results) -> str:
-    """The tables as HTML for a notebook: no scripts, nothing from elsewhere, all names escaped."""
+    """The same as HTML for a notebook: no scripts, nothing from elsewhere, all names escaped."""
     template = make_environment().get_template("notebook.html")
-    tables, endings = _make_tables(results), _list_endings(results, hint=True)
-    return template.render(tables=tables, explainers=results.explainers, endings=endings)
+    return template.render(matrices=_make_matrices(results), endings=_list_endings(results), write=_write_cell, say=say)
 
 
-def _make_tables(results: Results) -> list[Table]:
-    summary = results.summary
-    found = []
+def _make_matrices(results: Results) -> list[Matrix]:
+    summary, found = results.summary, []
     for data, model in summary.pairs:
-        metrics = summary.select(data, model)
         samples = summary.samples.get(data, 0)
-        title = f"{count_explainers(results.explainers)} of {model} on {format_count(samples, 'sample')} of {data}"
-        columns = [_make_column(each, summary, samples) for each in metrics]
-        found.append(Table(f"{title}. {_name_intervals(summary)}", columns, _list_notes(results, metrics)))
+        where = f"{model} on {format_count(samples, 'sample')} of {data}"
+        sanity = {at[2]: say("says", checks) for at, checks in summary.sanity.items() if at[:2] == (data, model)}
+        found.append(
+            Matrix(
+                f"{count_explainers(results.explainers)} of {where}. Median over samples",
+                samples,
+                summary.sort_explainers(data, model),
+                summary.controls,
+                sanity,
+                summary.select(data, model),
+                describe_verdict(results.verdict(data, model)),
+                list_cautions(summary.select(data, model)),
+            )
+        )
     return found
 
 
-def _make_column(metric: MetricSummary, summary: Summary, samples: int) -> Column:
-    spec = metric.metric.spec
-    rows = {row.explainer: row for row in metric.rows}
-    better = (f"({spec.direction} is better)",) if spec.direction else ()
-    return Column(
-        (*_wrap_head(metric.label), *_wrap_head(spec.axis), *better),
-        {name: _write_cell(rows.get(name), samples) for name in summary.explainers},
-        {name: _MARKS.get(row.verdict or "", "") for name, row in rows.items()},
-    )
+def _write_cell(row: SummaryRow | None, samples: int | None = None) -> str:
+    """The value in words; given the number of all samples, with its interval, and its own number where it differs."""
+    if row is None or row.estimate is None:
+        return "-" if row is None or row.error is None else "failed"
+    text = format_estimate(row.estimate, row.spec.decimals)
+    if samples is not None:
+        text = f"{text} {format_interval(row.estimate, row.spec.decimals)}".rstrip() + format_coverage(row.estimate)
+        text += f" n={row.estimate.count}" if row.estimate.count < samples else ""
+    return text
 
 
-def _write_cell(row: SummaryRow | None, samples: int) -> str:
-    """The value in words, its interval, and the number of samples where it is not that of all."""
-    if row is None:
-        return "-"
-    estimate, decimals = row.estimate, row.spec.decimals
-    if estimate is None:
-        return "failed" if row.error is not None else "-"
-    text = format_estimate(estimate, decimals)
-    if row.spec.log_probability and np.isfinite(estimate.value):
-        text += f" ({describe_probability(estimate.value, SIGNS[estimate.bound])})"
-    interval = format_interval(estimate, decimals)
-    text += f" {interval}" if interval else ""
-    text += f" n={estimate.count}" if estimate.count < samples else ""
-    return f"{text}, partly failed" if row.error is not None else text
+def _format_matrix(matrix: Matrix, verbose: bool, width: int) -> list[str]:
+    """The table and its legend. Heads are numbers where they would not fit; more columns stand below."""
+    short = {name: _shorten(name, place) for place, name in enumerate(matrix.names, 1)}
+    first = Column([""], {name: [text] for name, text in short.items()}, "<")
+    for numbered in (False, True):
+        columns = _lay_out(matrix, verbose, numbered)
+        groups = _split(first, columns, width)
+        if len(groups) == 1:
+            break
+    lines = [line for group in groups for line in [*_format_group(group, matrix), ""]]
+    if numbered:
+        for number, each in enumerate(matrix.metrics, 1):
+            spec = each.metric.spec
+            better = f" ({spec.direction} is better)" if spec.direction else ""
+            lines += _wrap(f"({number}) {each.label}: {spec.axis}{better}", width, "    ")
+    lines += [f"{text} = {name}" for name, text in short.items() if text != name]
+    qualities = {row.quality for each in matrix.metrics for row in each.rows}
+    stars = {star for each in matrix.metrics for star in each.stars.values()}
+    marks = [f"{sign} {say('quality', word)}" for word, sign in _SIGNS.items() if word and word in qualities]
+    marks += [text for star, text in _WORDS.items() if star in stars]
+    return [*lines, *_wrap(", ".join(marks), width)]
 
 
-def _wrap_head(name: str) -> list[str]:
-    """A name in short lines, which break at spaces and underscores and never within a word."""
-    lines = textwrap.wrap(name.replace("_", "_ "), _HEAD, break_long_words=False, break_on_hyphens=False)
-    return [line.replace("_ ", "_") for line in lines]
+def _lay_out(matrix: Matrix, verbose: bool, numbered: bool) -> list[Column]:
+    columns = []
+    if matrix.sanity:
+        cells = {name: _wrap(words, 14 if numbered else 17) for name, words in matrix.sanity.items()}
+        columns.append(Column(["says", "something?"], cells, "<"))
+    for number, metric in enumerate(matrix.metrics, 1):
+        head = [f"({number})"] if numbered else _wrap(metric.label.replace("_", "_ "), 14)
+        better = metric.metric.spec.direction
+        rows = {name: metric.find_row(name) for name in matrix.names}
+        texts = {name: to_ascii(_write_cell(row, matrix.samples if verbose else None)) for name, row in rows.items()}
+        signs = {
+            name: _SIGNS[row.quality if row else None] + _STARS[metric.stars.get(name)] for name, row in rows.items()
+        }
+        text, sign = (max(map(len, parts.values())) for parts in (texts, signs))
+        cells = {name: [f"{texts[name]:>{text}} {signs[name]:{sign}}"] for name in matrix.names}
+        columns.append(Column([line.replace("_ ", "_") for line in head] + [f"({better})"] * bool(better), cells))
+    return columns
 
 
-def _format_columns(columns: Sequence[Column], summary: Summary, width: int) -> list[str]:
-    """The columns that fit beside each other, the others below; there, controls without any number are left out."""
-    first = max((len(name) for name in summary.explainers), default=0)
-    blocks: list[list[Column]] = [[]]
-    used = first
+def _split(first: Column, columns: Sequence[Column], width: int) -> list[list[Column]]:
+    """The columns that fit beside each other, with the names before them."""
+    groups = [[first]]
     for column in columns:
-        if blocks[-1] and used + 2 + _find_width(column) > width:
-            blocks.append([])
-            used = first
-        used += 2 + _find_width(column)
-        blocks[-1].append(column)
-    lines = []
-    for block in blocks:
-        for at in range(max((len(column.head) for column in block), default=0)):
-            parts = [f"{''.join(column.head[at : at + 1]):>{_find_width(column) - 2}}  " for column in block]
-            lines.append((" " * first + "  " + "  ".join(parts)).rstrip())
-        for name in summary.explainers:
-            cells = [column.cells[name] for column in block]
-            if name in summary.controls and all(cell == "-" for cell in cells):
-                continue
-            marked = [f"{cell} {column.marks.get(name) or ' '}" for column, cell in zip(block, cells, strict=True)]
-            parts = [f"{text:>{_find_width(column)}}" for column, text in zip(block, marked, strict=True)]
-            lines.append("  ".join([f"{name:<{first}}", *parts]).rstrip())
-        lines.append("")
+        if len(groups[-1]) > 1 and sum(2 + each.width for each in [*groups[-1], column]) - 2 > width:
+            groups.append([first])
+        groups[-1].append(column)
+    return groups
+
+
+def _format_group(group: Sequence[Column], matrix: Matrix) -> list[str]:
+    """Columns beside each other, controls below a line; controls without any number here are left out."""
+
+    def write(cells: Sequence[Sequence[str]]) -> list[str]:
+        rows = zip_longest(*cells, fillvalue="")
+        parts = [[f"{text:{each.align}{each.width}}" for text, each in zip(row, group, strict=True)] for row in rows]
+        return ["  ".join(row).rstrip() for row in parts]
+
+    lines = write([column.head[::-1] for column in group])[::-1]
+    ruled = False
+    for name in matrix.names:
+        cells = [column.cells.get(name, [""]) for column in group]
+        if name in matrix.controls and all(cell[0].strip() in ("", "-") for cell in cells[1:]):
+            continue
+        if name in matrix.controls and not ruled:
+            lines.append("-" * max(map(len, lines)))
+            ruled = True
+        lines += write(cells)
     return lines
 
 
-def _find_width(column: Column) -> int:
-    return 2 + max(map(len, (*column.head, *column.cells.values())))
+def _shorten(name: str, place: int) -> str:
+    """A name of at most 20 characters; a shorter form has the place of the row, so that no two are equal."""
+    end = f"..{place}"
+    return name if len(name) <= _NAME else name[: _NAME - len(end)] + end
 
 
-def _list_notes(results: Results, metrics: Sequence[MetricSummary]) -> list[str]:
-    """What the marks mean, and what the table does not show."""
-    used = {row.verdict for each in metrics for row in each.rows}
-    parts = [meaning for verdict, meaning in _MEANINGS.items() if verdict in used]
-    notes = ["; ".join(parts) + "."] if parts else []
+def _wrap(text: str, width: int, indent: str = "") -> list[str]:
+    """Lines that break at spaces, and never within a word."""
+    return textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _list_notes(results: Results, matrix: Matrix) -> list[str]:
+    """What the tests, the controls and the checks say beyond the table."""
+    metrics, notes = matrix.metrics, []
+    for name in matrix.sanity:
+        for found in results.sanity[metrics[0].data, metrics[0].model, name].checks:
+            if found.state not in ("passed", "exempt"):
+                notes.append(say("check", name, found, MARGINS.get(found.question, (None, None))[1]))
     for each in metrics:
         leader = describe_leader(each)
         notes += [f"{each.label}: {leader}"] if leader else []
@@ -170,35 +234,17 @@ def _list_notes(results: Results, metrics: Sequence[MetricSummary]) -> list[str]
         notes += [f"{each.label}: {' '.join(said)}"] if said else []
     reasons: dict[str, list[str]] = {}
     for each in metrics:
-        if each.decision.reason in ("no result", "unranked"):
+        if each.decision.reason in ("no result", "unchanged"):
             continue
-        if each.decision.state in ("open", "unable"):
-            reasons.setdefault(say("decision", each.decision), []).append(each.label)
+        if each.decision.state in ("open", "unable") or each.decision.reason == "unfit":
+            reasons.setdefault(describe_decision(each), []).append(each.label)
         shown = results.metric_results(each.data, each.model, each.label)
         warning = words_of(each.metric.presentation).caution(collect_facts(each, shown))
         notes += [f"{each.label}: {warning}"] if warning else []
     for reason, labels in reasons.items():
         which = "any metric" if len(labels) == len(metrics) > 1 else ", ".join(labels)
-        notes.append(f"No mark for {which}: {reason}")
+        notes.append(f"No best for {which}: {reason}")
     return [*notes, *_list_counts(metrics)]
-
-
-def describe_leader(metric: MetricSummary) -> str:
-    """A sentence where the tests put another explainer first than the medians do; else empty.
-
-    Ranks are within each sample, so both can be true at once.
-    """
-    rows = [row for row in metric.rows if row.value is not None and not row.control]
-    spec = metric.metric.spec
-    if not any(row.verdict == "best" for row in rows) or spec.direction is None:
-        return ""
-    choose = max if spec.direction == "higher" else min
-    text = format_estimate(choose(rows, key=lambda row: row.value or 0.0).estimate, spec.decimals)
-    first = [row.explainer for row in rows if format_estimate(row.estimate, spec.decimals) == text]
-    leaders = [row.explainer for row in rows if row.verdict == "best"]
-    if set(first) & set(leaders):
-        return ""
-    return say("other_leader", "median", first, text, leaders)
 
 
 def _list_counts(metrics: Sequence[MetricSummary]) -> list[str]:
@@ -219,8 +265,8 @@ def _list_counts(metrics: Sequence[MetricSummary]) -> list[str]:
     ]
 
 
-def _list_endings(results: Results, hint: bool) -> list[str]:
-    """What was assumed, what failed or is missing, and, if `hint`, how to go on."""
+def _list_endings(results: Results) -> list[str]:
+    """What was assumed, what failed, and what is missing."""
     summary = results.summary
     assumed = (results.manifest.get("about") or {}).get("default neighbourhood")
     lines = [f"Neighbourhood: {assumed}."] if assumed else []
@@ -228,12 +274,4 @@ def _list_endings(results: Results, hint: bool) -> list[str]:
     lines += [f"Failed: {line}" for line in describe_failures(summary)]
     if summary.missing > 0:
         lines.append(f"{summary.missing} of {format_count(summary.planned, 'job')} were not run yet.")
-    return [*lines, _HINT] if hint and len(results.samples) else lines
-
-
-def _name_intervals(summary: Summary) -> str:
-    known = [row.estimate.coverage for row in summary.rows if row.estimate is not None and row.estimate.low is not None]
-    if not known:
-        return "Median over samples"
-    least = min(known)
-    return f"Median over samples [{'95%' if least >= 0.945 else f'interval of at least {least:.0%}'}]"
+    return lines

@@ -10,6 +10,7 @@ them again, and for the terminal.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +20,10 @@ from standfast.report.wording import describe_transformation
 from standfast.results import MetricResults, MetricSummary, Presentation, RankedGroup, SummaryRow
 from standfast.results.controls import is_random
 from standfast.results.formatting import (
-    SIGNS,
     format_count,
+    format_difference,
     format_estimate,
-    format_interval,
     format_number,
-    format_odds,
     join_names,
     shorten_error,
 )
@@ -110,7 +109,7 @@ def collect_facts(found: MetricSummary, results: MetricResults) -> dict[str, Any
     """What the sentences of one data set and model are made of; `metrics/default.html` describes the entries."""
     presentation, spec, rows = found.metric.presentation, results.spec, found.rows
     valued = [row for row in rows if row.value is not None]
-    medians = [RankedGroup((row.explainer,), row.value or 0.0, format_value(row)) for row in valued if not row.control]
+    medians = [RankedGroup((row.explainer,), row.value or 0.0, format_value(row)) for row in valued if row.candidate]
     headline, ranked = presentation.headline(results), group_ranks(medians, spec.direction)
     return {
         "options": Options(results.options),
@@ -127,10 +126,13 @@ def collect_facts(found: MetricSummary, results: MetricResults) -> dict[str, Any
 
 
 def format_value(row: SummaryRow) -> str:
-    """The estimate of a row as sentences show it: probabilities as "1 in 400"."""
-    if row.spec.log_probability and row.estimate is not None:
-        return SIGNS[row.estimate.bound] + format_odds(row.estimate.value)
+    """The estimate of a row."""
     return format_estimate(row.estimate, row.spec.decimals)
+
+
+def name_classes(numbers: Sequence[int], names: Sequence[str]) -> list[str]:
+    """The names of classes, or "class 3" where they have none."""
+    return [names[number] if number < len(names) else f"class {number}" for number in numbers]
 
 
 def make_environment(autoescape: bool = True) -> jinja2.Environment:
@@ -148,10 +150,11 @@ def make_environment(autoescape: bool = True) -> jinja2.Environment:
     environment.filters.update(
         names=join_names,
         number=format_number,
-        interval=format_interval,
+        difference=format_difference,
         count=format_count,
         short=shorten_error,
         transformation=describe_transformation,
+        class_names=name_classes,
     )
     return environment
 

@@ -19,28 +19,38 @@ from standfast.results.presentation import (
     presentation_of,
     presentations,
 )
+from standfast.results.quality import Quality, References
 from standfast.results.results import Results, load_results, summarise
+from standfast.results.sanity import Accuracy, Check, Sanity
 from standfast.results.summary import Counts, Decision, MetricSummary, Summary, SummaryRow, Uncounted
 from standfast.results.tables import Best
+from standfast.results.verdict import Ground, Verdict
 from standfast.results.verification import Verification, verify_results
 
 __all__ = [
+    "Accuracy",
     "Best",
+    "Check",
     "ConfiguredMetric",
     "Contradiction",
     "Counts",
     "Decision",
     "Detail",
     "Failure",
+    "Ground",
     "MetricResults",
     "MetricSummary",
     "Presentation",
+    "Quality",
     "RankedGroup",
+    "References",
     "Results",
+    "Sanity",
     "Summary",
     "SummaryRow",
     "Uncounted",
     "ValueSpec",
+    "Verdict",
     "Verification",
     "format_number",
     "load_results",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from standfast.metrics.sanity import SanityChecks
 from standfast.results.formatting import shorten_error
 
 
@@ -47,6 +48,10 @@ def group_failures(jobs: Iterable[Mapping[str, Any]], metrics: int) -> list[Fail
         if job["status"] == "failed":
             labels = reasons.setdefault(shorten_error(job["error"]), {}).setdefault(job["explainer"], {})
             labels[job["label"]] = labels.get(job["label"], 0) + 1
+    for explainers in reasons.values():
+        for labels in explainers.values():
+            if len(labels) > 1:  # what fails with the metrics fails with the sanity checks, which are none
+                labels.pop(SanityChecks.name, None)
     found = []
     for reason, explainers in reasons.items():
         together: dict[tuple[str, ...], list[str]] = {}

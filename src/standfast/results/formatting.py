@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -13,7 +14,8 @@ from standfast.statistics.paired import Interval
 
 #: a list in words names this many; of more it gives the number
 _NAMED = 3
-_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+#: how a number is printed: with so many decimals, with four digits, or as the probability of which it is the logarithm
+Decimals = int | Literal["probability"] | None
 #: what stands before a number that is only a bound
 SIGNS = {None: "", "upper": "≤ ", "lower": "≥ ", "unknown": ""}
 _ASCII = {"≤": "<=", "≥": ">=", "−": "-", "∞": "inf", "–": "-", "≈": "~"}
@@ -38,57 +40,44 @@ def format_count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def format_odds(log_probability: float) -> str:
-    """A probability, given as its natural logarithm, as a count that needs no logarithm.
+def format_probability(log_probability: float) -> str:
+    """A probability, given as its natural logarithm: in percent, and from 1 in 1,000 on as a count.
 
-    >>> [format_odds(value) for value in (0.0, -0.63, -2.94, -9.3, -40.0)]
-    ['over 99 in 100', '53 in 100', '1 in 19', '1 in 11,000', '1 in 10¹⁷']
-    >>> format_odds(float("nan"))
-    ''
+    >>> [format_probability(value) for value in (0.0, -0.001, -1.0, -3.7, -6.5, -6.91, -9.3, -40.0)]
+    ['100%', 'over 99.5%', '37%', '2.5%', '0.15%', '1 in 1,000', '1 in 11,000', '1 in 10^17']
     """
-    if math.isnan(log_probability):
-        return ""
+    if log_probability >= 0:
+        return "100%"
     if log_probability > math.log(0.995):
-        return "over 99 in 100"
-    if log_probability > math.log(0.095):
-        return f"{100 * math.exp(log_probability):.0f} in 100"
+        return "over 99.5%"
     power = -log_probability / math.log(10)
-    if not power < 9:
-        return f"1 in 10{str(round(power)).translate(_RAISED)}" if math.isfinite(power) else "never"
-    step = 10 ** max(0, math.floor(power) - 1)
+    if power < 3 - 1e-9:
+        return f"{100 * math.exp(log_probability):.2g}%"
+    if power >= 9:
+        return f"1 in 10^{round(power)}" if math.isfinite(power) else "0%"
+    step = 10 ** (math.floor(power) - 1)
     return f"1 in {round(10**power / step) * step:,}"
 
 
-def describe_probability(log_probability: float, sign: str = "") -> str:
-    """A probability, given as its natural logarithm, as its decimal logarithm and as a count; a `sign` marks a bound.
-
-    >>> describe_probability(-9.3), describe_probability(-40.0, "≤ ")
-    ('log10 P −4.04, 1 in 11,000', 'log10 P ≤ −17.37, ≤ 1 in 10¹⁷')
-    >>> describe_probability(-0.001)
-    'log10 P 0.00, over 99 in 100'
-    """
-    odds = sign + format_odds(log_probability)
-    if not math.isfinite(log_probability):
-        return odds
-    decimal = f"{log_probability / math.log(10):z.2f}".replace("-", "−")
-    return f"log10 P {sign}{decimal}, {odds}"
-
-
-def format_number(value: float | None, decimals: int | None = 2) -> str:
+def format_number(value: float | None, decimals: Decimals = 2) -> str:
     """A number as the report prints it, with a minus sign; four digits where `decimals` is None, or of huge numbers.
 
     >>> format_number(-0.5), format_number(float("-inf")), format_number(1234.5678, None), format_number(1e300)
     ('−0.50', '−∞', '1235', '1e+300')
+    >>> format_number(-9.3, "probability")
+    '1 in 11,000'
     """
     if value is None or np.isnan(value):
         return "–"
+    if decimals == "probability":
+        return format_probability(value)
     if np.isinf(value):
         return "∞" if value > 0 else "−∞"
     text = f"{value:z.4g}" if decimals is None or abs(value) >= 1e15 else f"{value:z.{decimals}f}"
     return text.replace("-", "−")
 
 
-def format_estimate(estimate: Interval | None, decimals: int | None = 2) -> str:
+def format_estimate(estimate: Interval | None, decimals: Decimals = 2) -> str:
     """The value of an estimate, with a sign if it is only a bound.
 
     >>> format_estimate(Interval(-9.3, None, None, 6, 0.0, "upper", (-20.0, -9.3)))
@@ -97,7 +86,7 @@ def format_estimate(estimate: Interval | None, decimals: int | None = 2) -> str:
     return "–" if estimate is None else SIGNS[estimate.bound] + format_number(estimate.value, decimals)
 
 
-def format_interval(estimate: Interval | None, decimals: int | None = 2) -> str:
+def format_interval(estimate: Interval | None, decimals: Decimals = 2) -> str:
     """The interval of an estimate in brackets, with open ends in words; empty without an interval.
 
     >>> format_interval(Interval(0.5, 0.25, 1.0, 9, 0.95, None, (0.5, 0.5)))
@@ -113,6 +102,28 @@ def format_interval(estimate: Interval | None, decimals: int | None = 2) -> str:
     return f"[{low}, {high}]"
 
 
+def format_difference(estimate: Interval, decimals: Decimals = 2) -> str:
+    """A difference with its interval; of logarithms of probabilities it is their ratio.
+
+    >>> format_difference(Interval(0.5, 0.25, 1.0, 9, 0.95, None, (0.5, 0.5)))
+    'difference 0.50 [0.25, 1.00]'
+    >>> format_difference(Interval(0.0, -2.3, 2.3, 9, 0.95, None, (0.0, 0.0)), "probability")
+    'ratio 1.00 [0.10, 9.97]'
+    """
+    what = "difference"
+    if decimals == "probability":
+        low, high = (None if end is None else _exp(end) for end in (estimate.low, estimate.high))
+        estimate = replace(estimate, value=_exp(estimate.value), low=low, high=high)
+        what, decimals = "ratio", 2
+    interval = format_interval(estimate, decimals)
+    coverage = f" at {estimate.coverage:.0%}" if interval and estimate.coverage < 0.945 else ""
+    return f"{what} {format_estimate(estimate, decimals)} {interval}".rstrip() + coverage
+
+
+def _exp(value: float) -> float:
+    return math.exp(min(value, 700.0))
+
+
 def format_coverage(estimate: Interval) -> str:
     """The confidence of an interval in brackets, where few samples give less than 95%."""
     return f" ({100 * estimate.coverage:.0f}%)" if estimate.coverage < 0.945 else ""
@@ -121,13 +132,12 @@ def format_coverage(estimate: Interval) -> str:
 def to_ascii(text: str) -> str:
     """A text with the signs of this module in ASCII, for terminals of any encoding.
 
-    >>> to_ascii("≤ −9.30, 1 in 10¹⁷")
-    '<= -9.30, 1 in 10^17'
+    >>> to_ascii("≤ −9.30")
+    '<= -9.30'
     """
     for sign, plain in _ASCII.items():
         text = text.replace(sign, plain)
-    digits = "⁰¹²³⁴⁵⁶⁷⁸⁹"
-    return re.sub(f"[{digits}]+", lambda found: "^" + found[0].translate(str.maketrans(digits, "0123456789")), text)
+    return text
 
 
 def shorten_error(error: object, width: int = 300) -> str:

@@ -15,12 +15,14 @@ from standfast.errors import StandfastError
 from standfast.metrics.base import Direction, Metric, metrics
 from standfast.registry import Registry
 from standfast.results.controls import find_controls, is_random
-from standfast.results.formatting import format_number
+from standfast.results.formatting import Decimals, format_number
 from standfast.study.store import DamagedFileError
 from standfast.tensors import Array
 
 #: how many files of arrays are read at once: on remote storage each takes a round trip
 _READERS = 8
+#: a similarity that is this near to that of equal maps says that the map did not change
+_UNCHANGED = 1e-3
 
 
 @dataclass(frozen=True)
@@ -31,29 +33,35 @@ class ValueSpec:
         title: what is measured, in words.
         axis: the same in a few words, for an axis. Values with the same axis and direction can be drawn on one axis.
         direction: whether `"higher"` or `"lower"` is better; None where the value does not rank explainers.
-        decimals: how many decimals to print; None for four digits.
+        decimals: how many decimals to print; None for four digits. `"probability"` where values are natural logarithms
+            of probabilities, which are shown in percent or as "1 in N".
         censored: a boolean column that is true where the value is only a bound, or None.
         censored_side: `"upper"` if the true value lies at or below the bound, `"lower"` if it lies at or above.
         only: boolean columns that must all be true for a row to enter medians and ranks.
         caution: a sentence that the report puts beside every ranking by this value; may be empty.
         good: what an explainer with a better value is, in a word or two, such as `"more robust"`.
         column: the column of the frame with the value.
-        log_probability: True if values are natural logarithms of probabilities, which are also shown as "1 in N".
         empty: which evaluated samples have no value that counts, to follow "3 samples".
+        same: where values compare two maps, the value of two equal ones; else None.
     """
 
     title: str
     axis: str
     direction: Direction
-    decimals: int | None = None
+    decimals: Decimals = None
     censored: str | None = None
     censored_side: Literal["upper", "lower"] = "upper"
     only: tuple[str, ...] = ()
     caution: str = ""
     good: str = "better"
     column: str = "value"
-    log_probability: bool = False
     empty: str = "without a number"
+    same: float | None = None
+
+    @property
+    def log_probability(self) -> bool:
+        """Whether values are natural logarithms of probabilities."""
+        return self.decimals == "probability"
 
     def select_valid(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows that enter medians and ranks: evaluated, with a finite value, and with all of `only` true."""
@@ -67,6 +75,16 @@ class ValueSpec:
     def values(self, frame: pl.DataFrame) -> Array:
         """The values as float64, NaN where there is none."""
         return read_numbers(frame, self.column)
+
+    def find_unchanged(self, values: Array) -> Array:
+        """Which values are those of maps that did not change: similarities of at least 0.999, distances of 0.
+
+        >>> ValueSpec("similarity", "pearson", "higher", same=1.0).find_unchanged(np.array([0.9, 0.9995]))
+        array([False,  True])
+        """
+        if self.same is None:
+            return np.zeros(len(values), dtype=bool)
+        return np.asarray(values >= self.same - _UNCHANGED if self.same else values == 0)
 
     def bounds(self, frame: pl.DataFrame) -> Array:
         """Which values are only bounds, as booleans."""
@@ -128,7 +146,7 @@ class Detail:
         value: the number, or a count.
         total: of how many this is the count; None for a number.
         low, high: the ends of its interval, where it has one.
-        decimals: of a number; None for four digits.
+        decimals: of a number, as those of a `ValueSpec`.
     """
 
     label: str
@@ -136,7 +154,7 @@ class Detail:
     total: int | None = None
     low: float | None = None
     high: float | None = None
-    decimals: int | None = 2
+    decimals: Decimals = 2
 
     @property
     def text(self) -> str:
@@ -186,6 +204,8 @@ class MetricResults:
         features: names of the columns of a table, or of the channels of a series; empty where they are not known.
         tokens: for text, the words of each sample, one for each position; empty where they are not known.
         controls: the explainers that are only references.
+        unfit: those that do not pass the sanity checks.
+        classes: the names of the classes; empty where they are not known.
     """
 
     label: str
@@ -202,6 +222,8 @@ class MetricResults:
     features: Sequence[str] = ()
     tokens: Sequence[Sequence[str]] = ()
     controls: Sequence[str] = ()
+    unfit: Sequence[str] = ()
+    classes: Sequence[str] = ()
 
     @property
     def present(self) -> list[str]:
@@ -217,9 +239,9 @@ class MetricResults:
 
     @property
     def candidates(self) -> list[str]:
-        """The explainers that have rows, without controls, which are references, where there are others."""
+        """The explainers that have rows, without controls, where there are others, and those that are `unfit`."""
         controls = find_controls(self.present, self.controls)
-        return [name for name in self.present if name not in controls]
+        return [name for name in self.present if name not in controls and name not in self.unfit]
 
     def measure_random(self, measure: Measure) -> str:
         """The number of random maps as it is shown, to compare with; empty without an explainer `random`."""
@@ -261,15 +283,24 @@ class MetricResults:
     def _first(self) -> int:
         return int(self.frame["repeat"].min())  # type: ignore[arg-type]
 
+    def name_classes(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """A row whose classes, `targets` and `predicted`, have their names; numbers where these are not known."""
+        known = range(len(self.classes))
+        named = {key: row[key] for key in ("targets", "predicted") if row.get(key) in known}
+        return {**row, **{key: self.classes[number] for key, number in named.items()}}
+
     def load_sample(
         self, explainer: str, sample: int, names: Sequence[str], also: Sequence[str] = ()
     ) -> tuple[dict[str, Any], dict[str, Array]] | None:
-        """The row and the named arrays of a sample in the first repeat; None if it was not evaluated or not stored."""
+        """The row and the named arrays of a sample in the first repeat; None if it was not evaluated or not stored.
+
+        The row has the names of classes.
+        """
         rows = self.rows_for(explainer, sample, self._first).filter(pl.col("status") == "ok")
         if not len(rows):
             return None
         arrays = self.arrays(explainer, sample, names, also=also)
-        return None if arrays is None else (rows.row(0, named=True), arrays)
+        return None if arrays is None else (self.name_classes(rows.row(0, named=True)), arrays)
 
     def gallery(
         self, count: int, names: Sequence[str], also: Sequence[str] = ()

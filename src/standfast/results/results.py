@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +12,16 @@ import numpy as np
 import polars as pl
 
 from standfast.errors import UnknownNameError, check
+from standfast.metrics.sanity import SanityChecks
 from standfast.results.controls import Explainers, find_controls
 from standfast.results.failures import group_failures
 from standfast.results.formatting import format_count
 from standfast.results.outputs import show_as
 from standfast.results.presentation import ConfiguredMetric, MetricResults, metric_class, presentation_of
+from standfast.results.sanity import Accuracy, Sanity, decide_checks, measure_accuracy
 from standfast.results.summary import Statistic, Summary, summarise_metric
 from standfast.results.tables import Best, count_explainers, list_best, make_table
+from standfast.results.verdict import Verdict, reach_verdict
 from standfast.statistics.ranking import compare_controls, measure_agreements, rank_explainers
 from standfast.study.store import COORDINATES, ArraysInMemory, Store
 from standfast.tensors import Array
@@ -61,13 +64,15 @@ _LAST = ("metric", "data", "model", "repeat", "job")
 class Results:
     """All results that a study has so far, and what they say.
 
-    `print` shows a table for each data set and model: a row per explainer, a column per metric, the median over samples
-    with its 95% interval, and marks for the best. A notebook shows the same as HTML.
+    `print` shows a table for each data set and model, and its verdict: a row per explainer, a column per metric, the
+    median over samples, how good it is, and marks for the best (`to_text`). A notebook shows the same as HTML.
 
     Attributes:
         store: where the results are.
         manifest: the configuration: `"data"`, `"models"`, `"explainers"`, `"metrics"` by name, `"seed"`,
             `"repeats"`, `"about"`, `"environment"`.
+        sanity_rows: the rows of the sanity checks (`standfast.metrics.sanity.SanityChecks`), as `samples` has those of
+            the metrics; empty without checks.
         samples: one row per data, model, explainer, label (a configured metric), repeat and sample: `COORDINATES`,
             `sample`, `status`, the metrics' own columns, null where a metric does not have them, and `job`.
         jobs: one row per job that was run: `job` (its identity), `COORDINATES`, `start`, `stop` (samples),
@@ -83,6 +88,7 @@ class Results:
     jobs: pl.DataFrame
     planned: int
     run: RunSummary | None = None
+    sanity_rows: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     @classmethod
     def in_memory(
@@ -97,7 +103,7 @@ class Results:
 
         Args:
             manifest: the configuration, as the attribute `manifest`.
-            samples: as the attribute `samples`.
+            samples: as the attribute `samples`, and the rows of the sanity checks.
             jobs: for each row of the attribute `jobs` its values by column; those that are missing are null.
             planned: the number of jobs of the study.
             arrays: the arrays of each job that has any, by name.
@@ -110,7 +116,8 @@ class Results:
         >>> found.missing, found.artefacts("a")["curve"].shape, found.table()["value"].to_list()
         (1, (1, 5), [0.5])
         """
-        return cls(ArraysInMemory(arrays), dict(manifest), samples, _list_jobs(jobs), planned)
+        samples, checks = _split_checks(samples) if "metric" in samples.columns else (samples, pl.DataFrame())
+        return cls(ArraysInMemory(arrays), dict(manifest), samples, _list_jobs(jobs), planned, sanity_rows=checks)
 
     def __repr__(self) -> str:
         labels = format_count(len(self._list_names("metrics", "label")), "metric")
@@ -119,7 +126,16 @@ class Results:
         return f"Results({count_explainers(self.explainers)} x {labels}, {samples}{failed}; print it for the table)"
 
     def __str__(self) -> str:
-        return str(show_as("text", self))
+        return self.to_text()
+
+    def to_text(self, verbose: bool = False) -> str:
+        """What `print` shows, in lines of 80 characters.
+
+        Args:
+            verbose: also intervals and numbers of samples, and notes on tests, controls and checks.
+        """
+        check(isinstance(verbose, bool), "verbose", "True or False", repr(verbose))
+        return str(show_as("text", self, verbose))
 
     def _repr_html_(self) -> str:
         return str(show_as("notebook", self))
@@ -185,7 +201,7 @@ class Results:
         for frame in (self.jobs, self.samples):
             if column in frame.columns:
                 names += [n for n in frame[column].unique(maintain_order=True).sort() if n not in names]
-        return names
+        return [name for name in names if key != "metrics" or name != SanityChecks.name]
 
     # Rows
 
@@ -277,7 +293,13 @@ class Results:
             self._list_texts(data, "features"),
             [words for words in self._list_texts(data, "tokens") if not isinstance(words, str)],
             self.explainers.controls,
+            self._list_unfit(data, model),
+            self.list_classes(data),
         )
+
+    def list_classes(self, data: str) -> list[str]:
+        """The names of the classes of a data set; empty where they are not known."""
+        return [str(name) for name in self._list_texts(data, "classes")]
 
     def _find_bounds(self, data: str) -> tuple[float, float]:
         """The range of the inputs, over all features."""
@@ -294,6 +316,40 @@ class Results:
         return list(found) if isinstance(found, (list, tuple)) else []
 
     # What they say
+
+    @cached_property
+    def sanity(self) -> dict[tuple[str, str, str], Sanity]:
+        """The sanity checks of each explainer that is no control, by data, model and explainer; empty without checks.
+
+        Checks that have not run yet, or have failed, are untested.
+        """
+        if not self.manifest.get("sanity"):
+            return {}
+        place, rows = ["data", "model", "explainer"], self.sanity_rows
+        parts = rows.partition_by(place, as_dict=True) if len(rows) else {}
+        return {
+            (data, model, name): decide_checks(parts.get((data, model, name), rows.clear()))
+            for data, model in self.pairs
+            for name in self.explainers
+            if name not in self.explainers.controls
+        }
+
+    def _list_unfit(self, data: str, model: str) -> list[str]:
+        """The explainers that do not pass the sanity checks on a data set and model."""
+        here = {name: each for (of, by, name), each in self.sanity.items() if (of, by) == (data, model)}
+        return [name for name, each in here.items() if each.state != "passed"]
+
+    @cached_property
+    def _accuracies(self) -> dict[tuple[str, str], Accuracy]:
+        """The accuracy of each model on each data set whose labels the sanity checks know."""
+        found: dict[tuple[str, str], Accuracy] = {}
+        if not len(self.sanity_rows):
+            return found
+        for (data, model, _), rows in self.sanity_rows.partition_by("data", "model", "explainer", as_dict=True).items():
+            accuracy = measure_accuracy(rows)
+            if accuracy is not None:
+                found.setdefault((str(data), str(model)), accuracy)
+        return found
 
     @cached_property
     def summary(self) -> Summary:
@@ -364,6 +420,9 @@ class Results:
           5% do not show that it is worse than the best), `"worse"`, or `"undecided"` (the tests show no explainer to be
           worse than the best); null where there is nothing to compare;
         - `better`: whether a `"higher"` or a `"lower"` value is better, or null;
+        - `quality`, `sanity`: only where something judges them: whether the value is `"good"`, no better than a
+          `"control"`, `"bad"` or `"undecided"`; and whether the explainer `"passed"` the sanity checks, `"failed"` one,
+          or is `"undecided"`;
         - `samples`: how many samples count;
         - `against_controls`, `best_control`: only where controls were evaluated: `"beats"` (the tests show that the
           explainer is better than every control), `"worse"` (than some control) or `"undecided"`; and the control that
@@ -383,6 +442,24 @@ class Results:
         Raises:
             ArgumentError: there is no such data set or model, or there are several and none is given.
         """
+        pairs = self._choose_pairs(data, model)
+        return {label: best for pair in pairs for label, best in list_best(self.summary.select(*pair))}
+
+    def verdict(self, data: str | None = None, model: str | None = None) -> Verdict:
+        """Which explanations may be shown, which not and why, and what would decide the rest; `print` says it.
+
+        Args:
+            data, model: where there are several, which of them.
+
+        Raises:
+            ArgumentError: there is no such data set or model, or there are several and none is given, or no results.
+        """
+        pairs = self._choose_pairs(data, model)
+        check(len(pairs) == 1, "results", "those of a data set and a model", "none")
+        return reach_verdict(self.summary, *pairs[0], self.list_classes(pairs[0][0]))
+
+    def _choose_pairs(self, data: str | None, model: str | None) -> list[tuple[str, str]]:
+        """The pair of data and model that is asked for; none where there are no results."""
         pairs = self.pairs
         for what, given, place in (("data", data, 0), ("model", model, 1)):
             names = list(dict.fromkeys(pair[place] for pair in pairs))
@@ -390,7 +467,7 @@ class Results:
             pairs = [pair for pair in pairs if given in (None, pair[place])]
         known = "; ".join(f"data={data!r}, model={model!r}" for data, model in pairs)
         check(len(pairs) <= 1, "data, model", f"one of several: {known}", "none")
-        return {label: best for pair in pairs for label, best in list_best(self.summary.select(*pair))}
+        return pairs
 
     def plot(self, data: str | None = None, model: str | None = None) -> list[Axes]:
         """Draw a panel for each metric with matplotlib: the median and its interval for each explainer.
@@ -432,7 +509,12 @@ def summarise(results: Results, statistic: Statistic = "median", labels: Sequenc
     specs = {label: known.spec for label, known in configured.items()}
     controls = results.explainers.controls
     frame = results.compared_samples
-    rankings = rank_explainers(frame, specs, unranked=controls) if len(frame) else []
+    sanity, checks = results.sanity, results.sanity_rows
+
+    def leave_out(data: str, model: str) -> list[str]:
+        return [*controls, *results._list_unfit(data, model)]
+
+    rankings = rank_explainers(frame, specs, unranked=leave_out) if len(frame) else []
     comparisons = {(each.data, each.model, each.label): each.comparison for each in rankings}
     tested = {label: specs[label] for label, known in configured.items() if known.kind and known.kind.controls}
     tests = compare_controls(frame, tested, controls) if controls and len(frame) else {}
@@ -446,7 +528,11 @@ def summarise(results: Results, statistic: Statistic = "median", labels: Sequenc
             place = (data, model, label)
             found, failed = results.metric_results(*place), errors.get(place, {})
             found_tests = tests.get(place, [])
-            metrics.append(summarise_metric(found, known, comparisons.get(place), found_tests, failed, statistic))
+            here = checks.filter((pl.col("data") == data) & (pl.col("model") == model)) if len(checks) else None
+            decided = {name: each for (of, by, name), each in sanity.items() if (of, by) == (data, model)}
+            metrics.append(
+                summarise_metric(found, known, comparisons.get(place), found_tests, failed, statistic, here, decided)
+            )
     return Summary(
         statistic,
         tuple(results.data),
@@ -460,6 +546,8 @@ def summarise(results: Results, statistic: Statistic = "median", labels: Sequenc
         results.missing,
         len(results.failures),
         tuple(group_failures(results.jobs.iter_rows(named=True), len(results.manifest.get("metrics") or {}))),
+        sanity,
+        results._accuracies,
     )
 
 
@@ -493,7 +581,19 @@ def load_results(results: str | Path | Store, run: RunSummary | None = None) -> 
         )
     else:
         samples = pl.DataFrame(schema=SAMPLE_COLUMNS)
-    return Results(store, manifest, samples, _list_jobs(records), len(planned), run)
+    samples, checks = _split_checks(samples)
+    return Results(store, manifest, samples, _list_jobs(records), len(planned), run, checks)
+
+
+def _split_checks(samples: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows of the metrics and those of the sanity checks, each without the columns that only the others have."""
+    is_check = pl.col("metric") == SanityChecks.name
+    rest, checks = samples.filter(~is_check), samples.filter(is_check)
+    if not len(checks):
+        return samples, checks
+    common = set(SAMPLE_COLUMNS)
+    empty = [{name for name in part.columns if part[name].null_count() == len(part)} for part in (rest, checks)]
+    return rest.drop(empty[0] - empty[1] - common), checks.drop(empty[1] - common)
 
 
 def _list_jobs(records: Sequence[Mapping[str, Any]]) -> pl.DataFrame:

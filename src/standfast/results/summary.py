@@ -7,15 +7,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 import polars as pl
 
 from standfast.errors import check
+from standfast.results.controls import is_random
 from standfast.results.failures import Failure
 from standfast.results.presentation import ConfiguredMetric, MetricResults, ValueSpec, read_flags
+from standfast.results.quality import (
+    Quality,
+    References,
+    count_more,
+    find_references,
+    find_weak_classes,
+    judge_against_controls,
+    judge_stability,
+)
+from standfast.results.sanity import Accuracy, Sanity, SanityState
 from standfast.statistics.comparison import Comparison, ControlTest, count_needed, estimate_needed
 from standfast.statistics.paired import Interval, bootstrap_interval, median_over_repeats
 from standfast.statistics.ranking import Agreement
@@ -23,6 +34,7 @@ from standfast.tensors import Array
 
 Statistic = Literal["median", "mean"]
 Verdict = Literal["best", "tied", "worse", "undecided"]
+Star = Literal["alone", "tied"]
 #: see `Decision.state` and `Decision.reason`
 State = Literal["decided", "open", "unable", "none"]
 Reason = Literal[
@@ -30,8 +42,10 @@ Reason = Literal[
     "no result",
     "no value",
     "one explainer",
+    "unfit",
     "few explainers",
     "few samples",
+    "unchanged",
     "tied",
     "no difference",
     "no best",
@@ -99,8 +113,15 @@ class SummaryRow:
         control_test: against the control that is hardest to beat; None where the metric asks for no controls.
         counts: the rows behind the numbers.
         error: of the first part of the work that failed, as stored; None if none failed.
-        quality: how good the value is, in words of the metric; None until a metric judges it.
-        certainty: how sure this judgement is; None without one.
+        sanity: whether the explainer passes the sanity checks; None for a control, and without checks. Only one that
+            passes is ranked.
+        references: what the metric gives for identical and for unrelated maps; None where it measures no stability.
+        quality: how good the value is; None where there is nothing to judge it by. A value of an explainer that fails
+            the sanity checks is at most `"control"`, and of one that is undecided at most `"undecided"`.
+        needed: about how many samples more would decide on the quality of a measure of stability, if it is undecided;
+            None if that is not known.
+        weak_classes: the classes in which most samples are shown to have a value that is not good, of a measure of
+            stability.
     """
 
     data: str
@@ -117,8 +138,16 @@ class SummaryRow:
     control_test: ControlTest | None = None
     counts: Counts = field(default_factory=Counts)
     error: str | None = None
-    quality: str | None = None
-    certainty: float | None = None
+    sanity: SanityState | None = None
+    references: References | None = None
+    quality: Quality | None = None
+    needed: int | None = None
+    weak_classes: tuple[int, ...] = ()
+
+    @property
+    def candidate(self) -> bool:
+        """Whether it may be called best: it is no control, and the sanity checks do not keep it from that."""
+        return not self.control and self.sanity in (None, "passed")
 
     @property
     def value(self) -> float | None:
@@ -133,7 +162,8 @@ class Decision:
     Attributes:
         state: `"decided"`; `"open"`, if no difference is shown from the best; `"unable"`, if no test could show one; or
             `"none"`, where there is nothing to decide.
-        reason: why. `"all worse"` and `"some worse"` are decided, `"no difference"` and `"no best"` are open.
+        reason: why. `"unchanged"` says that no map of any explainer did. `"all worse"` and `"some worse"` are decided,
+            `"no difference"` and `"no best"` are open.
         explainers: how many were compared.
         samples: on how many samples, which have a value for all of them.
         needed: the fewest samples with which a test can decide, where there are fewer; or about how many would show the
@@ -181,8 +211,14 @@ class MetricSummary:
 
     @property
     def control_tests(self) -> list[ControlTest]:
-        """The tests against the controls; none where the metric asks for no controls."""
-        return [row.control_test for row in self.rows if row.control_test is not None]
+        """The tests of candidates against the controls; none where the metric asks for no controls."""
+        return [row.control_test for row in self.rows if row.control_test is not None and row.candidate]
+
+    @property
+    def stars(self) -> dict[str, Star]:
+        """The explainers that the tests put first: `"alone"` for one, `"tied"` for several; none if all are tied."""
+        first = [row.explainer for row in self.rows if row.verdict in ("best", "tied")]
+        return dict.fromkeys(first, "alone" if len(first) == 1 else "tied")
 
     def find_row(self, explainer: str) -> SummaryRow | None:
         """The row of an explainer; None if it has none."""
@@ -202,6 +238,8 @@ class Summary:
             explainers or more are ranked by two metrics or more.
         planned, missing, failed: how many jobs there are, were not run yet, and failed.
         failures: what failed and why.
+        sanity: the checks of each explainer that is no control, by data, model and explainer; empty without checks.
+        accuracies: of the models, by data and model, where labels are known.
     """
 
     statistic: Statistic
@@ -216,6 +254,8 @@ class Summary:
     missing: int
     failed: int
     failures: tuple[Failure, ...] = ()
+    sanity: Mapping[tuple[str, str, str], Sanity] = field(default_factory=dict)
+    accuracies: Mapping[tuple[str, str], Accuracy] = field(default_factory=dict)
 
     @property
     def rows(self) -> list[SummaryRow]:
@@ -231,6 +271,25 @@ class Summary:
         """The metrics on one data set and model."""
         return [each for each in self.metrics if (each.data, each.model) == (data, model)]
 
+    def sort_explainers(self, data: str, model: str) -> list[str]:
+        """The explainers in the order of tables: those that pass the sanity checks, undecided, failed, and controls.
+
+        Among equals, those with more good values and then those with the better mean ranks come first.
+        """
+        states = ("passed", "undecided", "failed")
+        metrics = self.select(data, model)
+
+        def place(name: str) -> tuple[float, ...]:
+            rows = [row for each in metrics for row in each.rows if row.explainer == name and row.estimate is not None]
+            sanity = self.sanity.get((data, model, name))
+            group = 0 if sanity is None else states.index(sanity.state)
+            good, bad = (sum(row.quality in kinds for row in rows) for kinds in (("good",), ("bad", "control")))
+            ranks = [row.mean_rank for row in rows if row.mean_rank is not None]
+            rank = sum(ranks) / len(ranks) if ranks else math.inf
+            return (len(states) if name in self.controls else group, not rows, -good, bad, rank)
+
+        return sorted(self.explainers, key=place)
+
     def find(self, data: str, model: str, label: str) -> MetricSummary | None:
         """One metric on one data set and model; None if it was not evaluated there."""
         return next((each for each in self.select(data, model) if each.label == label), None)
@@ -243,6 +302,8 @@ def summarise_metric(
     control_tests: Sequence[ControlTest],
     errors: Mapping[str, Sequence[str]],
     statistic: Statistic = "median",
+    checks: pl.DataFrame | None = None,
+    sanity: Mapping[str, Sanity] | None = None,
 ) -> MetricSummary:
     """The numbers of one configured metric on one data set and model.
 
@@ -253,6 +314,8 @@ def summarise_metric(
         control_tests: the tests against the controls.
         errors: of the failed parts of each explainer.
         statistic: over samples.
+        checks: the rows of the sanity checks on this data set and model.
+        sanity: the decisions of the checks, by explainer.
 
     Raises:
         ArgumentError: a mean of values of which some are only bounds.
@@ -260,10 +323,16 @@ def summarise_metric(
     tests = {test.explainer: test for test in control_tests}
     parts = {str(name): rows for (name,), rows in found.frame.partition_by("explainer", as_dict=True).items()}
     rows = []
+    explained = [*found.candidates, *found.unfit]
+    own = found.spec.select_valid(found.frame.filter(pl.col("explainer").is_in(explained)))
+    unchanged = len(own) > 0 and bool(found.spec.find_unchanged(found.spec.values(own)).all())
     for name in found.explainers:
         own, failed = parts.get(name, found.frame.clear()), errors.get(name, ())
         if not len(own) and not failed:
             continue
+        references = None
+        if checks is not None and len(checks):
+            references = find_references(found.spec, found.label, checks.filter(pl.col("explainer") == name))
         rows.append(
             SummaryRow(
                 found.data,
@@ -274,16 +343,48 @@ def summarise_metric(
                 found.spec,
                 statistic,
                 estimate(found.spec, own, statistic),
-                *_rank(name, comparison),
+                *_rank(name, None if unchanged else comparison),
                 name in found.controls,
                 tests.get(name),
                 count_rows(found.spec, own, len(failed)),
                 failed[0] if failed else None,
+                state_of(sanity, name),
+                references,
+                weak_classes=() if references is None else find_weak_classes(found.spec, own, references),
             )
         )
+    rows = judge_rows(rows, sanity or {})
     samples = {_list_samples(found.spec.select_valid(own)) for own in parts.values()}
-    decision = decide(found, comparison)
+    decision = Decision("unable", "unchanged") if unchanged else decide(found, comparison)
     return MetricSummary(found.data, found.model, metric, tuple(rows), comparison, decision, len(samples) > 1)
+
+
+def state_of(sanity: Mapping[str, Sanity] | None, explainer: str) -> SanityState | None:
+    """What the checks say of an explainer; None without checks of it."""
+    return None if not sanity or explainer not in sanity else sanity[explainer].state
+
+
+def judge_rows(rows: Sequence[SummaryRow], sanity: Mapping[str, Sanity]) -> list[SummaryRow]:
+    """The rows of one metric with their qualities; none where the model is near chance."""
+    random = next((row.value for row in rows if row.control and is_random(row.explainer)), None)
+    judged = []
+    for row in rows:
+        quality: Quality | None = None
+        if row.references is not None:
+            quality = judge_stability(row.spec, row.estimate, row.references)
+        elif row.control_test is not None:
+            quality = judge_against_controls(row.spec, row.estimate, row.control_test, random)
+        needed = None
+        if quality == "undecided" and row.references is not None:
+            needed = count_more(row.spec, row.estimate, row.references)
+        judged_at_all = row.references is not None or row.control_test is not None
+        if judged_at_all and quality != "bad" and row.sanity in ("failed", "undecided"):
+            quality = "control" if row.sanity == "failed" else "undecided"
+        reason = sanity[row.explainer].reason if row.explainer in sanity else None
+        if reason is not None and reason.question == "accuracy":
+            quality = None
+        judged.append(replace(row, quality=quality, needed=needed))
+    return judged
 
 
 def _list_samples(rows: pl.DataFrame) -> tuple[tuple[int, int], ...]:
@@ -376,6 +477,8 @@ def decide(found: MetricResults, comparison: Comparison | None) -> Decision:
         return Decision("unable", "no value")
     if found.spec.direction is None:
         return Decision("none", "unranked")
+    if comparison is None and found.unfit:
+        return Decision("none", "unfit", len(found.candidates))
     if comparison is None:
         alone = len(found.candidates) == 1
         return Decision("none", "one explainer") if alone else Decision("unable", "few explainers")

@@ -15,11 +15,11 @@ from standfast.results.summary import MetricSummary, Summary, SummaryRow
 TABLE = {
     **dict.fromkeys(("data", "model", "explainer", "metric"), pl.String),
     **dict.fromkeys(("value", "low", "high"), pl.Float64),
-    **dict.fromkeys(("verdict", "better"), pl.String),
+    **dict.fromkeys(("verdict", "better", "quality", "sanity"), pl.String),
     "samples": pl.Int64,
     **dict.fromkeys(("against_controls", "best_control", "bound", "failure"), pl.String),
 }
-_OPTIONAL = ("against_controls", "best_control", "bound", "failure")
+_OPTIONAL = ("quality", "sanity", "against_controls", "best_control", "bound", "failure")
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,8 @@ def _make_row(row: SummaryRow) -> dict[str, object]:
         "high": None if estimate is None else estimate.high,
         "verdict": row.verdict,
         "better": row.spec.direction if row.counts.rows else None,
+        "quality": row.quality,
+        "sanity": row.sanity,
         "samples": 0 if estimate is None else estimate.count,
         "against_controls": None if test is None else test.verdict,
         "best_control": None if test is None else test.control,

@@ -10,7 +10,7 @@ Kendall and Babington Smith 1939 (Ann. Math. Stat. 10); ties and tests as in Con
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -144,7 +144,7 @@ def rank_explainers(
     samples: pl.DataFrame,
     specs: Mapping[str, Readable],
     level: float = 0.05,
-    unranked: Collection[str] = (),
+    unranked: Collection[str] | Callable[[str, str], Collection[str]] = (),
 ) -> list[Ranking]:
     """Rank the explainers of each data set, model and label that has a direction and values for two explainers.
 
@@ -155,7 +155,7 @@ def rank_explainers(
         samples: the rows of a study, one for each evaluated sample.
         readings: how to read each label.
         level: significance level of the tests.
-        unranked: explainers that are left out, as references.
+        unranked: explainers that are left out, as references; or a function that gives them for data and model.
     """
     found: list[Ranking] = []
     for group in _arrange_groups(samples, specs, unranked):
@@ -221,7 +221,9 @@ class _Group:
 
 
 def _arrange_groups(
-    samples: pl.DataFrame, specs: Mapping[str, Readable], unranked: Collection[str] = ()
+    samples: pl.DataFrame,
+    specs: Mapping[str, Readable],
+    unranked: Collection[str] | Callable[[str, str], Collection[str]] = (),
 ) -> Iterator[_Group]:
     """The groups of labels that have a direction."""
     for (data, model, label), part in samples.group_by(["data", "model", "label"], maintain_order=True):
@@ -230,7 +232,8 @@ def _arrange_groups(
             continue
         direction = spec.direction
         check(direction in ("higher", "lower"), "direction", "'higher', 'lower' or None", repr(direction))
-        explainers = [n for n in part["explainer"].unique(maintain_order=True).to_list() if n not in unranked]
+        left_out = unranked(str(data), str(model)) if callable(unranked) else unranked
+        explainers = [n for n in part["explainer"].unique(maintain_order=True).to_list() if n not in left_out]
         part = part.filter(pl.col("explainer").is_in(explainers))
         numbers = part["sample"].unique().sort().to_list()
         values, censored = _arrange(part, spec, explainers, numbers)

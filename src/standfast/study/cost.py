@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import logging
 import math
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,12 +25,28 @@ from standfast.errors import StandfastError, check
 from standfast.explainers import Explainer
 from standfast.metrics import Metric
 from standfast.model import Model
-from standfast.study.plan import Job, Plan, inputs_for, job_seed
+from standfast.study.grid import Grid, Samples
+from standfast.study.plan import Job, Plan, expected_work, inputs_for, job_seed
+from standfast.study.store import Store
+
+logger = logging.getLogger(__name__)
 
 #: the first run of a metric loads and compiles things; a trial that takes less than so many seconds is repeated
 _FIRST = 2.0
 #: a pilot that is expected to take so many times as long as a trial may is not begun: it would not come to its end
 _HOPELESS = 50
+#: a run that is expected to take more seconds than this is announced
+_LONG = 120.0
+#: metrics do up to a hundred times as much as forward passes alone, so a run with so many seconds of them may be long
+_SHORT = 1.0
+#: trials before a run take this share of it, and so many seconds at least and at most
+_SHARE, _LEAST, _MOST = 0.03, 0.3, 15.0
+#: seconds of the first trial of a metric and explainer, and how many times longer each further one is
+_TRIAL, _LONGER = 0.25, 4
+#: forward passes are timed with more and more rows, until a batch takes so many seconds
+_BATCH_SECONDS, _ROWS = 0.02, 256
+#: data, model, explainer and label
+_Key = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -133,61 +152,73 @@ def estimate_plan(
     """
     fits = type(seconds) in (int, float) and seconds > 0
     check(fits, "seconds", "a number above 0", repr(seconds))
-    grid = plan.grid
-    groups: dict[tuple[str, str, str, str], list[Job]] = {}
-    for job in plan.jobs:
-        groups.setdefault((job.data, job.model, job.explainer, job.label), []).append(job)
-    lines: dict[tuple[str, str, str, str], Line] = {}
-    for data, model_name in grid.combinations():
-        samples, source = grid.data[data], grid.models[model_name]
-        model = source.model(samples, grid.device)
-        inputs, targets = inputs_for(model, samples)
-        _calibrate(model, inputs)
+    groups = _group(plan.jobs)
+    lines: dict[_Key, Line] = {}
+    for data, model in plan.grid.combinations():
+        setting = _Setting.load(plan.grid, data, model)
+        setting.calibrate()
         for key, jobs in groups.items():
-            if key[:2] != (data, model_name):
+            if key[:2] != (data, model):
                 continue
             left = [job for job in jobs if job.identity not in done]
-            lines[key] = Line(*key, len(jobs), len(jobs) - len(left), 0, 0.0)
-            if not left:
-                continue
-            if progress:
-                progress(f"trying {key[3]} with {key[2]}, {model_name} on {data}")
-            rows = slice(left[0].start, left[0].stop)
-            metric = grid.metrics[key[3]].for_data(samples.extras).for_samples(inputs, rows)
-            run = _Trials(
-                model,
-                grid.explainers[key[2]],
-                inputs[rows],
-                None if targets is None else targets[rows],
-                job_seed(grid.seed, left[0].repeat),
-                seconds,
-            )
-            error = ""
-            try:
-                metric = metric.for_module(model.module)
-                found = run.predict(metric)
-            except Exception as failure:  # the other lines are still valid
-                error = f"{type(failure).__name__}: {failure}"
-                found = _Trial(math.nan, metric.expected_for(model.classes) * len(inputs[rows]), 0.0, 0, True)
-            scale = sum(job.stop - job.start for job in left) / len(inputs[rows])
-            lines[key] = replace(
-                lines[key],
-                evaluations=round(scale * found.evaluations),
-                seconds=scale * found.seconds,
-                memory=found.memory,
-                error=error,
-            )
+            if left and progress:
+                progress(f"trying {key[3]} with {key[2]}, {model} on {data}")
+            line = setting.try_jobs(left, seconds)[0] if left else Line(*key, 0, 0, 0, 0.0)
+            lines[key] = replace(line, jobs=len(jobs), done=len(jobs) - len(left))
     return Estimate(tuple(lines[key] for key in groups))
 
 
-def _calibrate(model: Model, inputs: Tensor) -> None:
-    """Find the batch sizes, so that no trial has to; a worker does it once for each model.
+def _group(jobs: Sequence[Job]) -> dict[_Key, list[Job]]:
+    """The jobs of each data set, model, explainer and metric."""
+    groups: dict[_Key, list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(_key_of(job), []).append(job)
+    return groups
 
-    A model may have no gradients, or fail altogether: the trials that need what it does not have show it.
-    """
-    for kind in ("forward", "backward"):
-        with contextlib.suppress(Exception), torch.inference_mode(False), model.session():
-            model.row_budget(inputs[:1], 1, kind, 1 << 20)
+
+@dataclass(frozen=True)
+class _Setting:
+    """A model of a grid, ready for a data set."""
+
+    grid: Grid
+    samples: Samples
+    model: Model
+    inputs: Tensor
+    targets: Tensor | None
+
+    @classmethod
+    def load(cls, grid: Grid, data: str, model_name: str) -> _Setting:
+        samples = grid.data[data]
+        model = grid.models[model_name].model(samples, grid.device)
+        inputs, targets = inputs_for(model, samples)
+        return cls(grid, samples, model.with_reference(inputs), inputs, targets)
+
+    def calibrate(self) -> None:
+        """Find the batch sizes, so that no trial has to; a worker does it once for each model.
+
+        A model may have no gradients, or fail altogether: the trials that need what it does not have show it.
+        """
+        for kind in ("forward", "backward"):
+            with contextlib.suppress(Exception), torch.inference_mode(False), self.model.session():
+                self.model.row_budget(self.inputs[:1], 1, kind, 1 << 20)
+
+    def try_jobs(self, jobs: Sequence[Job], seconds: float) -> tuple[Line, bool]:
+        """What jobs of one metric and explainer cost, by trials with the samples of the first, and if one ended."""
+        first = jobs[0]
+        rows = slice(first.start, first.stop)
+        inputs, targets = self.inputs[rows], None if self.targets is None else self.targets[rows]
+        metric = self.grid.measured[first.label].for_data(self.samples.extras).for_samples(self.inputs, rows)
+        seed, explainer = job_seed(self.grid.seed, first.repeat), self.grid.explainers[first.explainer]
+        error = ""
+        try:
+            metric = metric.for_module(self.model.module)
+            found = _Trials(self.model, explainer, inputs, targets, seed, seconds).predict(metric)
+        except Exception as failure:  # the other lines are still valid
+            error = f"{type(failure).__name__}: {failure}"
+            found = _Trial(math.nan, metric.expected_for(self.model.classes) * len(inputs), 0.0, 0, True)
+        scale = sum(job.stop - job.start for job in jobs) / len(inputs)
+        costs = round(scale * found.evaluations), scale * found.seconds
+        return Line(*_key_of(first), len(jobs), 0, *costs, found.memory, error), found.ended
 
 
 class _TimeIsUp(BaseException):
@@ -321,3 +352,136 @@ def _read_peak() -> float:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
         return 1024.0 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
     return math.nan
+
+
+def announce_cost(
+    plan: Plan,
+    pending: Sequence[Job],
+    store: Store,
+    *,
+    workers: int = 1,
+    quick: Callable[[], Mapping[str, Metric]] | None = None,
+    way: str = 'preset="quick"',
+) -> None:
+    """Say on standard error how long a run will take, before it begins, if that is more than two minutes.
+
+    The forward passes that the jobs need, times what one takes, show whether a run can be long. Only then metrics are
+    tried, which takes about 3% of the time of the run, and at most about 15 s. Whatever fails here, the run begins.
+
+    Args:
+        plan: of the grid.
+        pending: the jobs that are left.
+        store: of the results. It has a note while metrics are tried. If a trial ends the process, the next run finds
+            it, and tries nothing.
+        workers: how many there are.
+        quick: gives the metrics of the grid, in their order, with the preset `"quick"`; None if the user can choose no
+            other preset.
+        way: how the user chooses it.
+    """
+    if store.begun()[0]:
+        return
+    try:
+        rates = _find_rates(plan.grid, pending, store)
+        seconds = math.fsum(job.work * rates[_key_of(job)] for job in pending)
+        if seconds <= _LONG * workers:
+            return
+        text = f"this takes about {describe_duration(seconds)} with one worker"
+        text += f" (there are {workers})" if workers > 1 else ""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what was said when the grid was made
+            shorter = math.inf if quick is None else _predict_quick(plan, rates, quick())
+        text += f"; {way} would take about {describe_duration(shorter)}" if shorter < seconds / 2 else ""
+    except Exception as error:
+        logger.debug("what the run will take is not known: %s: %s", type(error).__name__, error)
+        return
+    print(f"{text}. It can be stopped at any time: the same call continues.", file=sys.stderr, flush=True)
+
+
+def _key_of(job: Job) -> _Key:
+    return job.data, job.model, job.explainer, job.label
+
+
+def _find_rates(grid: Grid, pending: Sequence[Job], store: Store) -> dict[_Key, float]:
+    """About how many seconds a unit of `Job.work` takes for each metric and explainer, from few trials."""
+    rates: dict[_Key, float] = {}
+    combinations = grid.combinations()
+    for data, model in combinations:
+        groups = {key: jobs for key, jobs in _group(pending).items() if key[:2] == (data, model)}
+        if not groups:
+            continue
+        setting = _Setting.load(grid, data, model)
+        work = {key: math.fsum(job.work for job in jobs) for key, jobs in groups.items()}
+        own = dict.fromkeys(groups, _time_rows(setting.model, setting.inputs))
+        if sum(work.values()) * max(own.values()) > _SHORT / len(combinations):
+            store.begin(pending[0].identity, 1)
+            try:
+                _try_groups(setting, groups, work, own)
+            finally:
+                store.end()
+        rates |= own
+    return rates
+
+
+def _time_rows(model: Model, inputs: Tensor) -> float:
+    """Seconds for a forward pass, in a batch that takes some milliseconds."""
+    rows, spent = 1, 0.0
+    while True:
+        batch = inputs[torch.arange(rows) % len(inputs)]
+        began = time.perf_counter()
+        model.logits(batch)
+        spent = time.perf_counter() - began
+        if spent > _BATCH_SECONDS or rows >= _ROWS:
+            return spent / rows
+        rows *= 4
+
+
+def _try_groups(
+    setting: _Setting, groups: Mapping[_Key, list[Job]], work: Mapping[_Key, float], rates: dict[_Key, float]
+) -> None:
+    """Replace rates by those of trials: each metric once, then what takes longest, again and for a longer time."""
+    limits: dict[_Key, float] = {}  # of the last trial
+    ended: set[_Key] = set()
+    setting.calibrate()
+    began = time.perf_counter()
+    while left := [key for key in groups if key not in ended]:
+        expected = {key: work[key] * rates[key] for key in groups}
+        tried = {label for *_, label in limits}
+        if time.perf_counter() - began > min(_MOST, max(_LEAST, _SHARE * math.fsum(expected.values()))):
+            return
+        key = max(left, key=lambda key: (key[3] not in tried, expected[key]))
+        limit = limits.get(key, _TRIAL / _LONGER) * _LONGER
+        line, whole = setting.try_jobs(groups[key], limit)
+        limits[key] = limit
+        if whole or limit * _LONGER > 1:
+            ended.add(key)
+        rates[key] = 0.0 if line.error else line.seconds / work[key]  # a job that fails ends soon
+        known = [each for each in limits if each[3] == key[3]]
+        mean = sum(rates[each] for each in known) / len(known)
+        rates |= {each: mean for each in groups if each[3] == key[3] and each not in limits}
+
+
+def _predict_quick(plan: Plan, rates: Mapping[_Key, float], quick: Mapping[str, Metric]) -> float:
+    """Seconds for all jobs of a plan with other metrics in the place of its own."""
+    grid = plan.grid
+    usual = sum(rates.values()) / len(rates)
+    measured = grid.measured
+    others = {**measured, **dict(zip(grid.metrics, quick.values(), strict=True))}
+    seconds = 0.0
+    for job in plan.jobs:
+        explainer = grid.explainers[job.explainer]
+        before, after = (expected_work(m, explainer, None) for m in (measured[job.label], others[job.label]))
+        seconds += rates.get(_key_of(job), usual) * job.work * after / before
+    return seconds
+
+
+def describe_duration(seconds: float) -> str:
+    """Seconds in words, with the unit that a person would take.
+
+    >>> describe_duration(38.2), describe_duration(840), describe_duration(9000), describe_duration(400000)
+    ('38 s', '14 minutes', '2.5 hours', '4.6 days')
+    """
+    if seconds < 100:
+        return f"{max(seconds, 1):.0f} s"
+    if seconds < 100 * 60:
+        return f"{seconds / 60:.0f} minutes"
+    return f"{seconds / 3600:.1f} hours" if seconds < 48 * 3600 else f"{seconds / 86400:,.1f} days"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from standfast.data.dataset import checked_names
 from standfast.errors import check, check_integer
 from standfast.explainers import Explainer
 from standfast.metrics import Metric
+from standfast.metrics.sanity import SanityChecks
 from standfast.model import Bound, Model
 from standfast.records import set_fields
 
@@ -84,7 +85,9 @@ class LoadedModel(ModelSource):
             return ready
         lower, upper = ready.bounds
         mixed = ready.mixed_precision
-        return Model(ready.module, (lower, upper), ready.preprocess, device, ready.batch_size, mixed_precision=mixed)
+        copied = Model(ready.module, (lower, upper), ready.preprocess, device, ready.batch_size, mixed_precision=mixed)
+        copied.reference = ready.reference
+        return copied
 
 
 def is_text(name: str) -> bool:
@@ -113,6 +116,7 @@ class Grid:
         samples_per_job: samples between two writes; results do not depend on it.
         device: where models run.
         controls: names of explainers that only metrics with `controls` evaluate.
+        sanity: the checks of every explainer that is no control; None for none.
         paths: folders that `module:function` names were imported from, for workers elsewhere.
     """
 
@@ -126,6 +130,7 @@ class Grid:
     samples_per_job: int = 4
     device: str = "auto"
     controls: tuple[str, ...] = ()
+    sanity: SanityChecks | None = None
     paths: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -148,10 +153,22 @@ class Grid:
         set_fields(self, metrics={label: metric.for_study(everything) for label, metric in self.metrics.items()})
         for label, metric in self.metrics.items():
             check(isinstance(metric, Metric), f"metrics[{label!r}].for_study", "a metric", type(metric).__name__)
+        if self.sanity is not None:
+            taken = SanityChecks.name in self.metrics
+            check(not taken, "metrics", "labels other than that of the sanity checks", repr(SanityChecks.name))
+            own = {label: metric for label, metric in self.metrics.items() if metric.compares_maps}
+            set_fields(self, sanity=replace(self.sanity, references=own))
+
+    @property
+    def measured(self) -> dict[str, Metric]:
+        """What jobs evaluate, by label: the sanity checks, which come first, and the metrics."""
+        return {**({} if self.sanity is None else {self.sanity.name: self.sanity}), **self.metrics}
 
     def explainers_of(self, metric: Metric) -> list[str]:
         """The names of the explainers that a metric evaluates; if it fits none of them all, and their jobs say why."""
-        names = [name for name in self.explainers if metric.controls or name not in self.controls]
+        if isinstance(metric, SanityChecks):
+            return [name for name, explainer in self.explainers.items() if not explainer.control] or [*self.explainers]
+        names = [n for n, e in self.explainers.items() if n not in self.controls or metric.takes_control(e)]
         return [name for name in names if not metric.describe_misfit(self.explainers[name])] or names
 
     def misfits(self) -> dict[str, dict[str, str]]:

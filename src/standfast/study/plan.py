@@ -17,6 +17,7 @@ from torch import Tensor
 
 from standfast.explainers import Explainer
 from standfast.metrics.base import Metric, plain
+from standfast.metrics.sanity import RULES
 from standfast.model import Model, module_name
 from standfast.segments import check_one_for_all
 from standfast.study.grid import Grid, Samples
@@ -24,6 +25,8 @@ from standfast.study.identity import Known, answers_fingerprint, fingerprint, mo
 from standfast.study.store import digest, tensor_digest
 from standfast.study.user_code import UserCode
 
+#: the first sample, that after the last one, and the digests of inputs and targets
+_Chunk = tuple[int, int, list[str | None]]
 #: an explanation runs the model forward and backward, which takes about as long as three passes forward
 _PASSES = 3
 
@@ -69,7 +72,8 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
     """
     code = UserCode()
     explainers = {name: digest(fingerprint(e, known=Known(code))) for name, e in grid.explainers.items()}
-    metrics = {label: digest(fingerprint(metric, known=Known(code))) for label, metric in grid.metrics.items()}
+    measured = grid.measured
+    metrics = {label: digest(fingerprint(metric, known=Known(code))) for label, metric in measured.items()}
     chunks = {name: _chunks(samples, grid.samples_per_job) for name, samples in grid.data.items()}
     jobs: list[Job] = []
     models: dict[str, dict[str, Any]] = {}
@@ -86,22 +90,28 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
         model.check_repeatable(inputs, in_batches=True)
         models.setdefault(model_name, _about_model(model, source.about, described[0]))
         answers = answers_fingerprint(model, inputs)
-        combination = digest([*described, answers] if answers else [*described])
-        here = {label: metric.for_data(samples.extras) for label, metric in grid.metrics.items()}
-        for repeat in range(grid.repeats):
-            for start, stop, content in chunks[data]:
-                for label, metric in grid.metrics.items():
-                    own = here[label].for_samples(inputs, slice(start, stop))
-                    configured = metrics[label] if own is metric else digest(fingerprint(own, known=Known(code)))
-                    for name in grid.explainers_of(metric):
-                        parts = [combination, content, data, model_name, start, repeat, grid.seed]
-                        identity = digest([*parts, label, configured, name, explainers[name]])
-                        work = (stop - start) * _expected_work(metric, grid.explainers[name], model.classes)
-                        jobs.append(Job(identity, data, model_name, name, label, repeat, start, stop, work))
+        reference = model.with_reference(inputs).reference
+        known = [] if reference is None else [tensor_digest(reference.rows), tensor_digest(reference.median)]
+        combination = digest([*described, *([answers] if answers else []), *known])
+        here = {label: metric.for_data(samples.extras) for label, metric in measured.items()}
+        parts: list[tuple[int, _Chunk, dict[str, Metric]]] = []
+        if grid.sanity is not None:
+            first = _chunks(samples, grid.sanity.samples)[0]
+            parts.append((0, first, {grid.sanity.name: grid.sanity}))
+        parts += [(repeat, chunk, dict(grid.metrics)) for repeat in range(grid.repeats) for chunk in chunks[data]]
+        for repeat, (start, stop, content), chosen in parts:
+            for label, metric in chosen.items():
+                own = here[label].for_samples(inputs, slice(start, stop))
+                configured = metrics[label] if own is metric else digest(fingerprint(own, known=Known(code)))
+                for name in grid.explainers_of(metric):
+                    place = [combination, content, data, model_name, start, repeat, grid.seed]
+                    identity = digest([*place, label, configured, name, explainers[name]])
+                    work = (stop - start) * expected_work(metric, grid.explainers[name], model.classes)
+                    jobs.append(Job(identity, data, model_name, name, label, repeat, start, stop, work))
     return Plan(grid, jobs, _manifest(grid, models, jobs, about, code.modules))
 
 
-def _expected_work(metric: Metric, explainer: Explainer, classes: int | None) -> float:
+def expected_work(metric: Metric, explainer: Explainer, classes: int | None) -> float:
     """About what a model of so many classes does for one sample, in forward passes of one row."""
     explanations, evaluations = metric.expected_explanations(), metric.expected_for(classes)
     return explanations * explainer.rows_per_input * _PASSES + max(0, evaluations - explanations)
@@ -128,8 +138,8 @@ def job_seed(seed: int, repeat: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{repeat}".encode()).digest()[:7], "big")
 
 
-def _chunks(samples: Samples, size: int) -> list[tuple[int, int, list[str | None]]]:
-    found: list[tuple[int, int, list[str | None]]] = []
+def _chunks(samples: Samples, size: int) -> list[_Chunk]:
+    found: list[_Chunk] = []
     for start in range(0, len(samples), size):
         stop = min(start + size, len(samples))
         targets = None if samples.targets is None else tensor_digest(samples.targets[start:stop])
@@ -163,6 +173,8 @@ def _manifest(
 ) -> dict[str, Any]:
     data = {}
     for name, samples in grid.data.items():
+        extras = {name: tensor_digest(values) for name, values in samples.extras.items()}
+        labels = extras.pop("labels", None)  # which the accuracy alone depends on
         lower, upper = (torch.as_tensor(bound) for bound in samples.bounds)
         data[name] = {
             "samples": len(samples),
@@ -171,7 +183,8 @@ def _manifest(
             "targets": "predicted" if samples.targets is None else "given",
             "digest": tensor_digest(samples.inputs),
             **({} if samples.targets is None else {"targets_digest": tensor_digest(samples.targets)}),
-            **({} if not samples.extras else {"extras": {n: tensor_digest(v) for n, v in samples.extras.items()}}),
+            **({"extras": extras} if extras else {}),
+            **({} if labels is None else {"labels_digest": labels}),
             **({} if samples.features is None else {"features": list(samples.features)}),
             **({} if samples.tokens is None else {"tokens": [list(words) for words in samples.tokens]}),
             **samples.about,
@@ -196,6 +209,7 @@ def _manifest(
         "explainers": {name: plain(explainer) for name, explainer in grid.explainers.items()},
         "controls": [name for name, explainer in grid.explainers.items() if explainer.control],
         "metrics": metrics,
+        "sanity": None if grid.sanity is None else {**grid.sanity.options(), "rules": RULES},
         "misfits": grid.misfits(),
         "about": dict(about or {}),
         "code": dict(sorted(code.items())),

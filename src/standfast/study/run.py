@@ -32,6 +32,8 @@ from standfast.study.store import Store
 
 logger = logging.getLogger(__name__)
 
+#: called before the first job with the plan, the jobs that are left, and the store
+Announce = Callable[[Plan, Sequence[Job], Store], None]
 #: the share of the work after which the time left is said; before it, the start of the workers is most of the time
 _ENOUGH = 0.05
 #: with this many jobs or more, results are also written into few files, which open faster
@@ -132,6 +134,7 @@ def run_grid(
     progress: Callable[[Progress], None] | None = None,
     folder: Path | None = None,
     origin: str | None = None,
+    announce: Announce | None = None,
 ) -> RunSummary:
     """Evaluate a grid, and store each job when it ends.
 
@@ -147,18 +150,33 @@ def run_grid(
         progress: called before the first job, after each job, and now and then during a job.
         folder: the manifest records its git revision; by default, the current folder.
         origin: the path of the study file, for the manifest.
+        announce: called before the first job.
 
     Raises:
         ArgumentError: the store is at the place of a file.
         RunningError: another run works in the same folder.
     """
+    with importing_from(grid.paths):  # user code may import what lies beside the study file, now and in its jobs
+        plan = make_plan(grid, about)
+        return run_plan(plan, store, executor or InProcess(), study, progress, folder, origin, announce)
+
+
+def run_plan(
+    plan: Plan,
+    store: Store,
+    executor: Executor,
+    study: Mapping[str, Any] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    folder: Path | None = None,
+    origin: str | None = None,
+    announce: Announce | None = None,
+) -> RunSummary:
+    """`run_grid` for a grid whose plan is made already."""
     where = store.folder
     fits = not isinstance(where, LocalFolder) or not where.path.is_file()
     check(fits, "out", "a folder", f"the file {where.address}")
-    with importing_from(grid.paths):  # user code may import what lies beside the study file, now and in its jobs
-        plan = make_plan(grid, about)
-        with hold_lease(store.folder):
-            return _run_plan(plan, store, executor or InProcess(), study, progress, folder, origin)
+    with hold_lease(where):
+        return _run_plan(plan, store, executor, study, progress, folder, origin, announce)
 
 
 def _run_plan(
@@ -169,6 +187,7 @@ def _run_plan(
     progress: Callable[[Progress], None] | None,
     folder: Path | None,
     origin: str | None,
+    announce: Announce | None,
 ) -> RunSummary:
     store.sweep()
     here = environment(folder)
@@ -200,6 +219,8 @@ def _run_plan(
     earlier, total = len(plan.jobs) - len(pending), sum(job.work for job in pending)
     done_work, number = 0.0, 0
     failed: list[Job] = []
+    if announce and pending:
+        announce(plan, pending, store)
     running: dict[str, float] = {}  # the work done for each job that is not
     of = {job.identity: job for job in pending}
     pace, began = Pace(pending), time.monotonic()

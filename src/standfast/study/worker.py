@@ -27,7 +27,7 @@ _ALMOST = 0.99
 
 def record_of(grid: Grid, job: Job) -> dict[str, Any]:
     """The beginning of a job's record: its identity and its coordinates."""
-    metric = grid.metrics[job.label].name
+    metric = grid.measured[job.label].name
     own = {name: getattr(job, name) for name in (*COORDINATES, "start", "stop") if name != "metric"}
     return {"job": job.identity, **own, "metric": metric, "seconds": 0.0}
 
@@ -126,7 +126,7 @@ class Worker:
         """The metric of the job, with the extras of the job's data that it names."""
         key = (job.data, job.label)
         if key not in self._metrics:
-            self._metrics[key] = self.grid.metrics[job.label].for_data(self.grid.data[job.data].extras)
+            self._metrics[key] = self.grid.measured[job.label].for_data(self.grid.data[job.data].extras)
         return self._metrics[key]
 
     def _prepare(self, job: Job) -> tuple[Model, Tensor, Tensor | None]:
@@ -137,6 +137,7 @@ class Worker:
                 self._ready.popitem(last=False)
             samples = self.grid.data[job.data]
             model = self.grid.models[job.model].model(samples, self.grid.device)
-            self._ready[key] = (model, *inputs_for(model, samples))
+            inputs, targets = inputs_for(model, samples)
+            self._ready[key] = (model.with_reference(inputs), inputs, targets)
         self._ready.move_to_end(key)
         return self._ready[key]

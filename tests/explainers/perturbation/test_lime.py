@@ -41,7 +41,7 @@ def sklearn_ridge(explainer: LIME, module: nn.Module, x: Tensor, labels: Tensor,
         copy = x.clone()
         for k, there in enumerate(mask.tolist()):
             if not there:
-                copy[..., labels == k] = explainer.baseline
+                copy[..., labels == k] = explainer.baseline or 0.0
         copies.append(copy)
     with torch.no_grad():
         logits = module(torch.stack(copies))

@@ -174,7 +174,7 @@ def test_errors() -> None:
     with pytest.raises(standfast.ArgumentError, match="^epsilon: expected a finite number above 0"):
         DeepSHAP(epsilon=0)
     with pytest.raises(standfast.ArgumentError, match="^background: expected a finite number"):
-        DeepSHAP(background=None)  # type: ignore[arg-type]
+        DeepSHAP(background="rows")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("size", [16, 24, 33, "auto"])

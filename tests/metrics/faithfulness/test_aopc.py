@@ -84,7 +84,7 @@ def slowly(
         for cell in order[: metric.steps]:
             for place in regions[cell]:
                 where = (*everything, *place)
-                copy[where] = metric.baseline if noise is None else noise[draw][where]
+                copy[where] = (metric.baseline or 0.0) if noise is None else noise[draw][where]
             curve.append(f(start) - f(copy))
         curves.append(curve)
     curve = np.mean(curves, axis=0)

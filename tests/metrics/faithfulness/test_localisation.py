@@ -235,6 +235,7 @@ def test_evaluate_of_a_data_set_finds_regions_by_their_name(tmp_path: Path) -> N
         progress=False,
         samples_per_job=4,
         controls=False,
+        sanity=False,
     )
     assert named.failures == []
     metric = RelevanceLocalisation(data.extras["blocks"])
@@ -256,6 +257,7 @@ def test_evaluate_of_a_data_set_finds_regions_by_their_name(tmp_path: Path) -> N
         progress=False,
         samples_per_job=4,
         controls=False,
+        sanity=False,
         about={"data": data.name},
     )
     assert (again.run.earlier, again.run.done) == (4, 0)

@@ -80,7 +80,7 @@ def test_the_score_written_out(metric: LogOdds, explainer: str, shape: tuple[int
             x[row : row + 1],
             int(second[row]),
             metric.fraction,
-            float(metric.baseline),  # type: ignore[arg-type]
+            float(metric.baseline or 0.0),  # type: ignore[arg-type]
         )
         assert set(found.erased_pixels[row, 0].flatten().nonzero()[:, 0].tolist()) == gone
         assert found.before[row, 0].item() == pytest.approx(before, abs=1e-5)
@@ -256,6 +256,6 @@ def test_a_file_spells_pairs_as_lists() -> None:
 
     metric = configure(LogOdds, "log_odds", {"pairs": [[8, 3], [4, 1]], "fraction": 0.1})
     assert metric == LogOdds(pairs=((8, 3), (4, 1)), fraction=0.1)
-    plain = {"pairs": [[8, 3], [4, 1]], "fraction": 0.1, "baseline": 0.0}
+    plain = {"pairs": [[8, 3], [4, 1]], "fraction": 0.1, "baseline": None}
     assert metric.options() == {"preset": "standard", **plain}
     assert configure(LogOdds, "log_odds", {"pairs": None}).pairs is None

@@ -147,7 +147,7 @@ def slowly(
     """Both sensitivities and rho of each sample, a mask at a time, with the masks that the metric draws."""
     cut = segment(x, metric.segments)  # type: ignore[arg-type]
     masks = draw_masks(metric.masks, cut.count, metric.keep, Streams(content_keys(x, 0).tolist(), torch.device("cpu")))
-    baseline = torch.as_tensor(metric.baseline)
+    baseline = torch.as_tensor(metric.baseline or 0.0)
     baseline = baseline.reshape(-1, *[1] * (x.ndim - 2)) if baseline.ndim else baseline
 
     def look(point: Tensor, wanted: int | None) -> tuple[Tensor, Any]:

@@ -14,7 +14,6 @@ import pytest
 from standfast.report.charts import (
     COLOURS,
     HOVER,
-    LN_P,
     REFERENCE,
     Axis,
     Chart,
@@ -67,11 +66,11 @@ def make_all(names: Sequence[str]) -> dict[str, Chart]:
     styles = choose_styles_of_values(names, names[0], names)
     own = [Line(name, x, x + at, style=styles[name]) for at, name in enumerate(names)]
     square = random.uniform(-1, 1, (len(names), len(names)))
-    odds = Axis(LN_P, "lower", "more robust")
+    odds = Axis("probability", "lower", "more robust", probability=True)
     found = {
         "values": draw_values(strips, names, SIMILARITY, WORDS, band=(-0.2, 0.2)),
         "parts": draw_values(parts, names, odds, WORDS),
-        "intervals": draw_intervals(bars, names, SIMILARITY, WORDS, names[:2]),
+        "intervals": draw_intervals(bars, names, SIMILARITY, WORDS, dict.fromkeys(names[:2], "★")),
         "lines": draw_lines([*lines, reference], names, Axis("radius", ticks=x.tolist(), log=True), odds, WORDS),
         "styles": draw_lines(own, names, Axis(names[3]), STRANGE if names is NAMES else SIMILARITY, WORDS),
         "square": draw_heat_map(names, names, square, names[2], WORDS),
@@ -258,11 +257,11 @@ def test_bounds_are_open_triangles_towards_the_true_value(side: Any, triangle: s
 
 def test_open_ends_reach_the_edge_and_empty_rows_stay() -> None:
     entries = [
-        IntervalBar("a", 0.5, 0.4, np.inf),
+        IntervalBar("a", 0.5, 0.4, np.inf, zero=0.9),
         IntervalBar("b", np.nan, None, None),
         IntervalBar("c", 0.1, None, 0.2),
     ]
-    chart = draw_intervals(entries, ["a", "b", "c"], SIMILARITY, WORDS, best=["a"])
+    chart = draw_intervals(entries, ["a", "b", "c"], SIMILARITY, WORDS, {"a": "★"})
     assert chart is not None
     first, last = chart.data["intervals"]
     assert (first["value"], first["low"]) == (0.5, 0.4)
@@ -270,6 +269,8 @@ def test_open_ends_reach_the_edge_and_empty_rows_stay() -> None:
     assert (last["low"], last["high"]) == (0.1, 0.2)
     assert chart.spec["layer"][0]["encoding"]["y"]["scale"]["domain"] == ["★ a", "b", "c"]
     assert chart.data["rules_x"] == [{"value": 0.6}]
+    assert chart.data["zeros"] == [{"row": "★ a", "value": 0.9}]
+    assert first["high"] > 0.9  # the chart is as wide as its ticks
 
 
 # lines
@@ -277,15 +278,16 @@ def test_open_ends_reach_the_edge_and_empty_rows_stay() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0, "1 in 1"), (-2.0, "1 in 7.4"), (-5.0, "1 in 150"), (-10.0, "1 in 22k"), (-40.0, "1 in 10^17")],
+    [(0.0, "100%"), (-2.0, "14%"), (-5.0, "0.67%"), (-10.0, "1 in 22,000"), (-40.0, "1 in 10^17")],
 )
 def test_probabilities_are_written_as_people_say_them(value: float, text: str) -> None:
     line = Line("a", np.array([0.0, 1.0]), np.array([value, value]))
-    chart = draw_lines([line], ["a"], Axis("x"), Axis(LN_P), WORDS)
+    chart = draw_lines([line], ["a"], Axis("x"), Axis("probability", probability=True), WORDS)
     assert chart is not None
     for layer in chart.spec["layer"]:
         layer["encoding"]["y"]["axis"] = {**layer["encoding"]["y"]["axis"], "values": [value]}
     assert f">{text}<" in render_for_page(chart, 1).svg
+    assert {row["reads"] for row in chart.data["lines"]} == {text}  # tooltips say the same
 
 
 def test_points_that_are_not_finite_are_left_out_and_long_lines_are_thinned() -> None:

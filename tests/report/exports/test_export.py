@@ -118,10 +118,10 @@ def test_bounds_are_never_numbers(tmp_path: Path) -> None:
     assert found["best"].to_list() == [True, True, False]  # at most -20 may be less than -25, or not
     text = exports.to_latex(source)
     cells = {row[0]: row[1] for row in rows_of(text)[2:]}
-    assert cells["bounded"].startswith(r"$\mathbf{\leq -20.00}$")
-    assert r"[$\leq -20.00$, " in cells["bounded"]
-    assert cells["below the bound"].startswith(r"$\mathbf{-25.00}$")
-    assert cells["above it"].startswith("$-10.00$")
+    assert cells["bounded"].startswith(r"\textbf{$\leq$ 1 in 490,000,000}")
+    assert r"[$\leq$ 1 in 490,000,000, " in cells["bounded"]
+    assert cells["below the bound"].startswith(r"\textbf{1 in $10^{11}$}")
+    assert cells["above it"].startswith("1 in 22,000")
     log = Log()
     names = set(exports.log_scalars(source, log))
     assert f"{PROB}/bounded/median_at_most" in names
@@ -178,7 +178,12 @@ def test_latex_has_every_number_in_its_place(results: Results) -> None:
             entry = group.filter(pl.col("label") == label).row(0, named=True)
             shown = re.search(r"-?\d+(\.\d+)?", cell)
             assert shown is not None
-            assert float(shown[0]) == pytest.approx(entry["value"], rel=0.01, abs=0.006)
+            odds = re.search(r"1 in ([\d,]+)", cell)
+            if label == PROB:
+                p = 1 / float(odds[1].replace(",", "")) if odds else float(shown[0]) / 100
+                assert np.log(p) == pytest.approx(entry["value"], abs=0.05)
+            else:
+                assert float(shown[0]) == pytest.approx(entry["value"], rel=0.01, abs=0.006)
             assert (r"\textbf" in cell or r"\mathbf" in cell) == entry["best"]
             assert (r"\dagger" in cell) == entry["tied"]
     assert [line for line in text.splitlines() if r"\emph" in line] == [
@@ -247,13 +252,15 @@ def test_one_result_and_an_evaluation() -> None:
     torch.manual_seed(0)
     model = standfast.Model(nn.Sequential(nn.Flatten(), nn.Linear(9, 3)), bounds=(0.0, 1.0))
     inputs = torch.rand(5, 1, 3, 3)
-    metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=4)
+    metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=4, normalise=True)
     saliency = standfast.explainers.get("input_x_gradient")
     result = metric(model, saliency, inputs)
     assert exports.to_pandas(result).shape[0] == 5
     row = exports.summary(result).row(0, named=True)
     assert row["value"] == pytest.approx(float(np.median(result.sensitivity.numpy())))  # type: ignore[attr-defined]
-    found = standfast.evaluate(model, {"ig": saliency}, inputs, {"sens": metric}, progress=False)
+    found = standfast.evaluate(
+        model, {"ig": saliency}, inputs, {"sens": metric}, progress=False, controls=False, sanity=False
+    )
     assert exports.summary(found).row(0, named=True)["count"] == 5
     text = exports.to_latex(result)
     assert text.splitlines()[0:1] + text.splitlines()[2:3] == [r"% needs \usepackage{booktabs}", r"\begin{tabular}{r}"]

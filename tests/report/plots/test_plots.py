@@ -173,7 +173,8 @@ def test_intervals_of_single_samples_are_drawn(digits: Dataset, lenet: standfast
 
 
 def test_findings_draw_a_panel_for_each_metric(digits: Dataset, lenet: standfast.Model) -> None:
-    metrics = {"one": "max_sensitivity:samples=3", "two": "aopc:steps=2,samples=1"}
+    one = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=3, normalise=True)
+    metrics = {"one": one, "two": "aopc:steps=2,samples=1"}
     found = standfast.evaluate(lenet, ["saliency", "random"], digits[:8], metrics, progress=False, controls=False)
     axes = draw(found.plot())
     assert [a.get_title() for a in axes] == ["one", "two"]
@@ -193,7 +194,7 @@ def test_findings_draw_a_panel_for_each_metric(digits: Dataset, lenet: standfast
 
 
 def test_open_ends_bounds_and_missing_values_are_drawn() -> None:
-    spec = ValueSpec("a probability", "ln P", "lower")
+    spec = ValueSpec("a probability", "probability", "lower", "probability")
     bound = Interval(-30.0, -np.inf, -20.0, 6, 0.95, "upper", (-np.inf, -30.0))
     exact = Interval(-9.0, -10.0, None, 6, 0.95, None, (-9.0, -9.0))
     rows = tuple(
@@ -209,6 +210,8 @@ def test_open_ends_bounds_and_missing_values_are_drawn() -> None:
     assert [line.get_xdata()[0] for line in arrow] == [-30.0]
     assert [text.get_text() for text in axes[0].texts] == ["no value", "-"]
     assert all(np.isfinite(line.get_xdata()).all() for line in axes[0].lines)
+    ticks = [text.get_text() for text in axes[0].get_xticklabels()]
+    assert {"1 in 22,000", "1 in 490,000,000"} & set(ticks)  # and not their logarithms
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

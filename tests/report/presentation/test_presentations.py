@@ -53,6 +53,12 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     vars(presentations).pop("plugins", None)
 
 
+@pytest.mark.parametrize("name", ["max_sensitivity", "local_lipschitz"])
+def test_distances_rank_explainers_only_on_one_scale(name: str) -> None:
+    for normalise, direction in ((True, "lower"), (False, None)):
+        assert presentation_of(name).value_spec({"normalise": normalise}).direction == direction
+
+
 @pytest.mark.parametrize("name", metrics.names())
 def test_every_metric_has_a_presentation_whose_reading_is_of_its_results(name: str) -> None:
     metric = metrics[name].example()
@@ -60,7 +66,9 @@ def test_every_metric_has_a_presentation_whose_reading_is_of_its_results(name: s
     assert type(found) is not Presentation  # one of our own, in the room of its paper
     assert found.metric == name
     spec = found.value_spec(metric.options())
-    assert (spec.column, spec.direction) == ("value", metric.direction)
+    # distances of maps on different scales rank no explainers
+    unscaled = getattr(metric, "normalise", True) is False
+    assert (spec.column, spec.direction) == ("value", None if unscaled else metric.direction)
     assert spec.title
     assert spec.axis
 
@@ -73,7 +81,7 @@ def test_a_plug_in_brings_its_presentation(tmp_path: Path) -> None:
     page = builder.page()
     for text in ("How much it wobbles.", "Lower is steadier.", "wobbles: 3 of 3", 'aria-label="Wobbles"', "9.5"):
         assert text in page, text
-    assert "&lt;i&gt;a&lt;/i&gt;</b> holds best." in page  # the name in bold, by the page; no other mark is left
+    assert "&lt;i&gt;a&lt;/i&gt; holds best." in page  # no mark of the template is left
     assert "<dd>&lt;i&gt;5&lt;/i&gt; is wild</dd>" in page
     assert "<i>a" not in page
     assert "<i>5" not in page

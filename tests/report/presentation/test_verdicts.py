@@ -16,7 +16,7 @@ from standfast.metrics.base import metrics
 from standfast.report.words import collect_facts, words_of
 from standfast.results import ConfiguredMetric, MetricResults, presentation_of
 from standfast.results.controls import is_random
-from standfast.results.formatting import format_odds
+from standfast.results.formatting import format_probability
 from standfast.results.summary import summarise_metric
 
 
@@ -166,21 +166,21 @@ def test_a_weaker_search_is_said() -> None:
     assert presentation_of("worst_case").contradictions(control, []) == []
 
 
-def test_a_probability_is_one_in_so_many_and_a_bound_is_at_most() -> None:
+def test_a_probability_is_in_percent_and_a_bound_is_at_most() -> None:
     options = {**COMMON, "neighbourhood": BALL, "event": "changed_explanation", "threshold": 0.4}
     sure = {"value": [-2.0, -3.0, -4.0], "bound": [False] * 3}
     bound = {"value": [-2.0, -6.9, -20.0], "bound": [False, True, True]}
     beyond = {"value": [-2.0, -6.9, -20.0], "bound": [False, False, True]}  # the median is known: 20 is on its far side
     name = "misinterpretation_probability"
     said = verdict(name, options, {"a": sure, "b": bound})
-    assert "a (1 in 20)" in said
-    assert "b (≤ 1 in 990)" in said
-    assert "b (1 in 990)" in verdict(name, options, {"a": sure, "b": beyond})
+    assert "a (5%)" in said
+    assert "b (≤ 0.1%)" in said
+    assert "b (0.1%)" in verdict(name, options, {"a": sure, "b": beyond})
 
 
-def test_odds_are_those_of_the_logarithm() -> None:
-    for p, text in ((0.4, "40 in 100"), (0.0025, "1 in 400"), (1e-6, "1 in 1,000,000"), (1e-12, "1 in 10¹²")):
-        assert format_odds(float(np.log(p))) == text
+def test_a_probability_is_that_of_the_logarithm() -> None:
+    for p, text in ((0.4, "40%"), (0.0025, "0.25%"), (1e-6, "1 in 1,000,000"), (1e-12, "1 in 10^12")):
+        assert format_probability(float(np.log(p))) == text
 
 
 def test_an_example_is_the_map_that_changed_most() -> None:
@@ -195,3 +195,19 @@ def test_an_example_is_the_map_that_changed_most() -> None:
     assert [picture.title for picture in row.pictures] == ["input", "its map", "changed", "its map now"]
     np.testing.assert_array_equal(row.pictures[3].array, arrays["maps"][1])
     assert presentation_of("worst_case").example(view) is None  # nothing is stored
+
+
+@pytest.mark.parametrize(("similarity", "same", "changed"), [("pearson", 0.9995, 0.99), ("mse", 0.0, 1e-9)])
+def test_an_example_is_not_a_map_that_did_not_change(similarity: str, same: float, changed: float) -> None:
+    arrays = {name: np.ones((2, 1, 4, 4)) for name in ("origins", "inputs", "origin_maps", "maps")}
+    options = {**CHANGED, "similarity": similarity}
+    jobs = pl.DataFrame({"job": ["j"], "explainer": ["a"], "repeat": [0], "start": [0], "stop": [2]})
+
+    def find(values: Sequence[float]) -> Any:
+        view = make_view("worst_case", options, {"a": worst(values, 2)})
+        return presentation_of("worst_case").example(
+            MetricResults(**{**vars(view), "jobs": jobs, "load": lambda job: arrays})
+        )
+
+    assert find([same, same]) is None
+    assert find([same, changed]).sample == 1

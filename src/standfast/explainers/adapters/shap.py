@@ -64,7 +64,7 @@ class SHAPExplainer(ForeignExplainer):
     """An explainer that calls one of shap; made by `from_shap`."""
 
     method: Any
-    background: Baseline | Background = 0.0
+    background: Baseline | Background | None = None
     output: Output = "logit"
     rows: int = 1
     constructor_options: Mapping[str, Any] = field(default_factory=dict)
@@ -144,7 +144,8 @@ def from_shap(
     Args:
         method: a class, its name, or an object.
         background: reference inputs of a class: a number, one for each channel, a tensor `(B, ...)` or a `Background`.
-            By default 0; for `TreeExplainer` the branches of the trees say how likely values are (path-dependent).
+            By default 0, or for a table rows of the model's reference; for `TreeExplainer` the branches of the trees
+            say how likely values are (path-dependent).
         output: what is explained, except by `GradientExplainer` and `DeepExplainer`: `"logit"` or `"probability"`.
         rows_per_input: rows forwarded for one input; by default from `nsamples` or `max_evals`.
         one_at_a_time: explain each input alone, with random numbers seeded by its content; by default True except for
@@ -174,8 +175,7 @@ def from_shap(
     if "TreeExplainer" in _list_class_names(kind):
         check_option_names(options, {}, kind.__name__)
         check(output in ("logit", "probability"), "output", "'logit' or 'probability'", repr(output))
-        return TreeSHAPExplainer(method, None if background is None else check_background(background), output)
-    background = 0.0 if background is None else background
+        return TreeSHAPExplainer(method, check_background(background), output)
     runs = getattr(kind, "shap_values", None) if _is_legacy(kind) else getattr(kind, "__call__", None)  # noqa: B004
     check(callable(runs), "method", "a class or an object of shap's explainers", repr(method))
     assert runs is not None

@@ -30,6 +30,7 @@ from standfast.errors import ArgumentError, ModelError, check
 from standfast.explainers.adapters.base import get_class
 from standfast.explainers.background import resolve_background
 from standfast.explainers.base import Baseline, Explainer
+from standfast.explainers.completeness import record_gap
 from standfast.model import Model, Output, module_name
 from standfast.records import Background
 from standfast.tensors import Array
@@ -74,6 +75,7 @@ class TreeSHAPExplainer(Explainer):
         trees = self._read_trees(model, x)
         values = trees.compute(x.detach().cpu().numpy())
         _check_sums(self.label, trees.predict(values), logits, model)
+        record_gap(self, model, 0.0)
         classes = logits.argmax(1) if targets is None else targets
         found = torch.from_numpy(values).to(x.device)
         if found.shape[2] == 1:  # of two classes, shap explains class 1

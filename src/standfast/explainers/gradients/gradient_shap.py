@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check, check_integer
-from standfast.explainers.background import References, check_background, count_references, resolve_background
+from standfast.explainers.background import References, check_background, resolve_background
 from standfast.explainers.base import Explainer, check_seed, compute_path_gradients
 from standfast.explainers.gradients.input_gradients import draw_shared_noise, get_bounds_range
 from standfast.model import Model
@@ -41,7 +41,7 @@ class GradientSHAP(Explainer):
 
     Args:
         background: reference points: a number, one for each channel, or a set of inputs (`Background`, or a tensor
-            `(B, ...)`).
+            `(B, ...)`). By default 0, and for tables rows of the model's reference.
         samples: pairs of a reference point and a position, at least 1.
         draws: `"stratified"`: one position in each of `samples` equal intervals, and each reference point equally often
             (unbiased, with the smaller error); `"uniform"`: both independent, as in the papers.
@@ -61,7 +61,7 @@ class GradientSHAP(Explainer):
     tensor([[ 0.7500, -1.0000]])
     """
 
-    background: References = 0.0
+    background: References | None = None
     samples: int = 20
     draws: Draws = "stratified"
     noise: float = 0.0
@@ -87,9 +87,7 @@ class GradientSHAP(Explainer):
         self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
         references = resolve_background(model, x, self.background)
-        which, positions = _draw_points(
-            self.seed, self.samples, count_references(self.background), self.draws, x.device
-        )
+        which, positions = _draw_points(self.seed, self.samples, len(references), self.draws, x.device)
         chosen = references.index_select(0, which)
         along = positions.to(x.dtype).reshape(-1, *[1] * (x.ndim - 1))
         with torch.set_grad_enabled(create_graph):

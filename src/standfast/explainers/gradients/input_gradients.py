@@ -20,9 +20,9 @@ from standfast.explainers.base import (
     Explainer,
     check_baseline,
     check_seed,
+    choose_baseline,
     compute_input_gradient,
     compute_path_gradients,
-    make_baseline,
 )
 from standfast.explainers.completeness import predict_mean, warn_of_gap
 from standfast.model import Model
@@ -106,7 +106,8 @@ class IntegratedGradients(Explainer):
 
     Args:
         steps: points on the path, at least 1 (2 for the Riemann sums).
-        baseline: `b`: a number, or one for each channel.
+        baseline: `b`: a number, or one for each channel. By default 0, and for tables the median of the model's
+            reference.
         method: `"gausslegendre"`, or `"riemann_"` with `left`, `middle`, `right` or `trapezoid`.
 
     >>> from standfast.model import Model
@@ -118,7 +119,7 @@ class IntegratedGradients(Explainer):
     """
 
     steps: int = 32
-    baseline: Baseline = 0.0
+    baseline: Baseline | None = None
     method: Quadrature = "gausslegendre"
     name: ClassVar[str] = "integrated_gradients"
     needs: ClassVar[str] = "gradients"
@@ -144,14 +145,14 @@ class IntegratedGradients(Explainer):
             send(values, x.device, x.dtype).reshape(along) for values in _make_quadrature(self.method, self.steps)
         )
         with torch.set_grad_enabled(create_graph):
-            baseline = make_baseline(self.baseline, x)
+            baseline = choose_baseline(model, x, self.baseline)
             difference = x - baseline
             points = baseline + alphas * difference[:, None]
             gradients, logits = compute_path_gradients(model, x, points, targets, create_graph)
             return difference * (gradients * weights).sum(1), logits
 
     def check_maps(self, model: Model, x: Tensor, maps: Tensor, logits: Tensor, classes: Tensor) -> None:
-        baseline = make_baseline(self.baseline, x).expand(1, *x.shape[1:])
+        baseline = choose_baseline(model, x, self.baseline).expand(1, *x.shape[1:])
         at_baseline = partial(predict_mean, model, logits, baseline)
         warn_of_gap(self, model, maps, logits, at_baseline, classes, share=0.5)
 

@@ -17,9 +17,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from standfast.errors import check_integer
-from standfast.explainers.base import Baseline, check_baseline, check_seed, choose_chunk_rows, make_baseline
+from standfast.explainers.base import Baseline, check_baseline, check_seed, choose_baseline, choose_chunk_rows
 from standfast.explainers.perturbation.copies import (
     CopyNumbers,
+    average_each,
     check_output,
     get_map_shape,
     number_copies,
@@ -58,7 +59,7 @@ class CoalitionExplainer(SegmentedExplainer):
 
     samples: int = 200
     segments: Features = "auto"
-    baseline: Baseline = 0.0
+    baseline: Baseline | None = None
     output: Output = "logit"
     seed: int = 0
     segmentation: Segmentation = "each"
@@ -77,16 +78,22 @@ class CoalitionExplainer(SegmentedExplainer):
     def draw_coalitions(self, features: int, device: torch.device) -> Coalitions:
         """The coalitions for inputs with that many features: at most `rows_per_input`, the same on every call."""
 
+    def make_others(self, model: Model, x: Tensor) -> Tensor:
+        """The values of features that are masked, `(B, ...)`; scores are averaged over the B of them."""
+        return choose_baseline(model, x, self.baseline).expand(1, *x.shape[1:])
+
     def attribute_segments(
         self, model: Model, x: Tensor, targets: Tensor | None, labels: Tensor, counts: list[int]
     ) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
+            others = self.make_others(model, x)
             groups = {m: self.draw_coalitions(m, x.device) for m in sorted(set(counts))}
             numbers = number_copies({m: len(group.masks) for m, group in groups.items()}, counts, x.device)
-            logits = _forward_copies(model, x.detach(), labels, groups, numbers, self.baseline)
-            at_x = logits[numbers.starts]
+            logits = _forward_copies(model, x.detach(), labels, groups, numbers, others)
+            at_x = logits[numbers.starts * len(others)]
             classes = at_x.argmax(1) if targets is None else targets
-            scores = score_classes(logits, classes[numbers.owners], self.output)
+            whose = numbers.owners.repeat_interleave(len(others))
+            scores = average_each(score_classes(logits, classes[whose], self.output), len(others))
             weights = scores.new_zeros(len(x), max(groups))
             for features, group in groups.items():
                 members = send([i for i, m in enumerate(counts) if m == features], x.device)
@@ -105,26 +112,29 @@ def _forward_copies(
     labels: Tensor,
     groups: dict[int, Coalitions],
     numbers: CopyNumbers,
-    baseline: Baseline,
+    others: Tensor,
 ) -> Tensor:
-    """Logits `(total, K)` of all masked copies, in the order of their numbers."""
+    """Logits `(total * B, K)` of all masked copies, in the order of their numbers; each with B `others`."""
     # the masks of all groups, one below the other
     table = torch.cat([F.pad(group.masks, (0, max(groups) - m)) for m, group in groups.items()]).to(x.dtype)
     coalition = torch.arange(numbers.total, device=x.device) + numbers.shifts[numbers.owners]
-    other = make_baseline(baseline, x)
     spatial = get_map_shape(x, labels)
     size = choose_chunk_rows(model, x, max(len(group.masks) for group in groups.values()))
     found = []
-    for start in range(0, numbers.total, size):
-        whose, which = numbers.owners[start : start + size], coalition[start : start + size]
+    for start in range(0, numbers.total * len(others), size):
+        row = torch.arange(start, min(start + size, numbers.total * len(others)), device=x.device)
+        copy = row // len(others)
+        whose, which, other = numbers.owners[copy], coalition[copy], row % len(others)
         used = len(whose)
         padding = count_padding(used, size, model.device)
-        whose, which = (pad_rows(t, padding) for t in (whose, which))
+        whose, which, other = (pad_rows(t, padding) for t in (whose, which, other))
         # index_select copies whole rows and is several times as fast as indexing; lerp is faster than where, and exact
         # at weights 0 and 1
         kept = table.index_select(0, which).gather(1, labels.index_select(0, whose)).reshape(len(whose), *spatial)
         with rows_of(whose):
-            found.append(model.forward(torch.lerp(other, x.index_select(0, whose), kept))[:used])
+            values = others if len(others) == 1 else others.index_select(0, other)
+            copies = torch.lerp(values, x.index_select(0, whose), kept)
+            found.append(model.forward(copies)[:used])
     return found[0] if len(found) == 1 else torch.cat(found)
 
 

@@ -15,6 +15,7 @@ from standfast.explainers.base import choose_chunk_rows
 from standfast.gating import rows_of
 from standfast.model import Model, Output, count_padding, pad_rows, score_classes
 from standfast.segments import spatial_shape
+from standfast.similarity.rows import row_sum
 from standfast.tensors import send
 
 
@@ -73,6 +74,15 @@ def number_copies(sizes: dict[int, int], counts: list[int], device: torch.device
     starts = rows.cumsum(0) - rows
     owners = torch.arange(len(counts), device=device).repeat_interleave(rows, output_size=total)
     return CopyNumbers(total, owners, starts, top - starts)
+
+
+def average_each(scores: Tensor, count: int) -> Tensor:
+    """The mean of each `count` consecutive scores, `(total * count,) -> (total,)`.
+
+    >>> average_each(torch.tensor([1.0, 3.0, 6.0, 0.0]), 2)
+    tensor([2., 3.])
+    """
+    return row_sum(scores.reshape(-1, count)) / count
 
 
 def find_starts(lengths: Iterable[int]) -> list[int]:

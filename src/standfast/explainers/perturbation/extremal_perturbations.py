@@ -14,9 +14,9 @@ from standfast.explainers.base import (
     Baseline,
     Explainer,
     check_baseline,
+    choose_baseline,
     choose_chunk_rows,
     compute_gradient,
-    make_baseline,
 )
 from standfast.explainers.perturbation.copies import check_output
 from standfast.explainers.perturbation.smooth_masks import SmoothMask, blur_images, find_area_target
@@ -70,7 +70,8 @@ class ExtremalPerturbations(Explainer):
         blur: the largest standard deviation, as a share of the shorter side, above 0 (in the paper 20 of 224 pixels).
         smoothness: the width `sigma` of the max-convolution's kernel, as a share of the shorter side, at least 0 (in
             the paper 21 of 224 pixels).
-        baseline: what a masked pixel fades to: a number, or one for each channel.
+        baseline: what a masked pixel fades to: a number, or one for each channel. By default 0, and for tables the
+            median of the model's reference.
         output: the score: `"logit"`, as in the paper, or `"probability"`.
         learning_rate: above 0, for a mask of 32x32 cells as in the paper. For other masks it is multiplied by their
             number of cells over that of 32x32.
@@ -96,7 +97,7 @@ class ExtremalPerturbations(Explainer):
     perturbation: Perturbation = "auto"
     blur: float = 0.09
     smoothness: float = 0.09
-    baseline: Baseline = 0.0
+    baseline: Baseline | None = None
     output: Output = "logit"
     learning_rate: float = 0.1
     momentum: float = 0.9
@@ -175,7 +176,8 @@ class ExtremalPerturbations(Explainer):
         pixels, cells = height * width, smooth.cells[0] * smooth.cells[1]
         ones = [min(max(round(area * pixels), 1), pixels) for area in self.areas]
         target_area = send(ones, x.device)[areas]
-        perturb = _make_blur(x, own, self.blur * shorter) if kind == "blur" else _make_fade(x, own, self.baseline)
+        other = choose_baseline(model, x, self.baseline)
+        perturb = _make_blur(x, own, self.blur * shorter) if kind == "blur" else _make_fade(x, own, other)
         rate = self.learning_rate * cells / _CELLS
         mask_cells = x.new_ones(len(owners), *smooth.cells)
         velocity = torch.zeros_like(mask_cells)
@@ -203,9 +205,8 @@ def _compute_logits(model: Model, x: Tensor, start: int, size: int) -> Tensor:
         return model.forward(x[rows])[: stop - start]
 
 
-def _make_fade(x: Tensor, owners: Tensor, baseline: Baseline) -> Callable[[Tensor], Tensor]:
-    """A function from masks `(B, H, W)` to the rows `x[owners]`, faded to the baseline where they are masked."""
-    other = make_baseline(baseline, x)
+def _make_fade(x: Tensor, owners: Tensor, other: Tensor) -> Callable[[Tensor], Tensor]:
+    """A function from masks `(B, H, W)` to the rows `x[owners]`, faded to `other` where they are masked."""
     difference = (x - other)[owners]
     spatial = x.shape[1:] if x.ndim == 2 else (1, *x.shape[2:])
     return lambda masks: other + difference * masks.reshape(len(masks), *spatial)

@@ -12,15 +12,18 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
+from standfast.explainers.background import check_rows, choose_others, count_references
 from standfast.explainers.perturbation.coalitions import CoalitionExplainer, Coalitions, solve_least_squares
-from standfast.model import Output
+from standfast.model import Model, Output
+from standfast.records import Background, set_fields
 
 
 @dataclass(frozen=True)
 class KernelSHAP(CoalitionExplainer):
     """Shapley values of the segments, by a weighted least squares fit to the scores of masked copies.
 
-    In the game, a coalition of segments is worth the score of the input with all other segments masked.
+    In the game, a coalition of segments is worth the score of the input with all other segments masked: by a baseline,
+    or by the rows of a background, over which scores are averaged.
 
     Lundberg and Lee, A unified approach to interpreting model predictions, NeurIPS 2017, Theorem 2: the minimum of
     `sum over z of k(z) (f(z) - f(0) - sum over i in z of phi_i)^2` subject to `sum of phi = f(1) - f(0)`, with
@@ -43,11 +46,13 @@ class KernelSHAP(CoalitionExplainer):
     explanation is a deterministic function of the input. Equal coalitions are forwarded once. Not differentiable.
 
     Args:
-        samples: coalitions, at least 2; the input and the baseline are forwarded in addition.
+        samples: coalitions, at least 2; the input and the baseline are forwarded in addition. With B rows of a
+            background, all are forwarded B times.
         segments: the players: `"auto"`, `"slic"`, `"quickshift"`, `"grid"`, `"windows"`, `"columns"`; a number, about
             how many segments; labels of the spatial shape (see `standfast.segments.segment`); or `"pixels"`: each
             pixel, time step or flat feature is a player.
-        baseline: the values of masked segments: a number, or one for each channel, in or out of the bounds.
+        baseline: the values of masked segments: a number, or one for each channel, in or out of the bounds. By default
+            0, and for tables the median of the model's reference.
         output: the score: `"logit"`, as for integrated gradients and DeepLift, or `"probability"`.
         seed: of the samples.
         segmentation: in metrics that explain perturbed copies: `"each"` copy is segmented by itself, or all have the
@@ -55,6 +60,8 @@ class KernelSHAP(CoalitionExplainer):
         per_channel: whether every channel has segments of its own, so that there are as many times more. A number of
             segments is then that of each channel. `"auto"`: only in a metric that looks at single entries of an input
             (`unit="entry"`).
+        background: reference inputs `(B, ...)` in place of the baseline. By default, for tables, rows of the model's
+            reference where it has one.
 
     Raises:
         ArgumentError: an option out of range; in the call, segments that do not fit the inputs.
@@ -68,11 +75,19 @@ class KernelSHAP(CoalitionExplainer):
     """
 
     output: Output = "logit"
+    background: Background | Tensor | None = None
     name: ClassVar[str] = "kernel_shap"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        set_fields(self, background=check_rows(self.background, self.baseline))
 
     @property
     def rows_per_input(self) -> int:
-        return self.samples + 2
+        return (self.samples + 2) * count_references(self.background)
+
+    def make_others(self, model: Model, x: Tensor) -> Tensor:
+        return choose_others(model, x, self.baseline, self.background)
 
     def draw_coalitions(self, features: int, device: torch.device) -> Coalitions:
         check(features >= 2, "segments", "at least 2 segments", features)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.explainers.base import Baseline, Explainer, check_baseline, make_baseline
+from standfast.explainers.base import Baseline, Explainer, check_baseline, choose_baseline
 from standfast.explainers.perturbation.copies import check_output, get_map_shape, score_copies
 from standfast.model import Model, Output
 from standfast.records import set_fields
@@ -47,7 +47,8 @@ class Occlusion(Explainer):
             eighth of each side of images and series, rounded, and 1 for flat features.
         stride: steps between windows: a number for all axes, or one for each, from 1 to the window's side, so that
             every pixel is covered. By default half the window, rounded up.
-        baseline: the values of covered pixels: a number, or one for each channel.
+        baseline: the values of covered pixels: a number, or one for each channel. By default 0, and for tables the
+            median of the model's reference.
         output: the score: `"probability"`, as in the paper, or `"logit"`.
 
     Raises:
@@ -65,7 +66,7 @@ class Occlusion(Explainer):
 
     window: Sides = None
     stride: Sides = None
-    baseline: Baseline = 0.0
+    baseline: Baseline | None = None
     output: Output = "probability"
     name: ClassVar[str] = "occlusion"
     differentiable: ClassVar[bool] = False
@@ -116,7 +117,7 @@ class Occlusion(Explainer):
             counts = [count for _, _, count in axes]
             many = math.prod(counts)
             inside = [_mark_windows(size, *axis, x) for size, axis in zip(spatial, axes, strict=True)]
-            other, shape = make_baseline(self.baseline, x), get_map_shape(x)
+            other, shape = choose_baseline(model, x, self.baseline), get_map_shape(x)
 
             def make_copies(_first: int, numbers: Tensor) -> Tensor:
                 number, covered = numbers % many, x.new_ones(len(numbers), *[1] * len(spatial))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check, check_integer
-from standfast.explainers.base import Baseline, Explainer, check_baseline, check_seed, make_baseline
+from standfast.explainers.base import Baseline, Explainer, check_baseline, check_seed, choose_baseline
 from standfast.explainers.perturbation.copies import check_output, get_map_shape, score_copies
 from standfast.model import Model, Output
 from standfast.records import set_fields
@@ -53,7 +53,8 @@ class RISE(Explainer):
         cells: of the grid along each axis: a number, or one for each axis, at least 1. An axis never has more cells
             than positions. By default 7 along each side of an image (as in the paper), 20 along a series.
         keep: the probability that a cell is kept, above 0 and below 1.
-        baseline: the values where a mask is 0: a number, or one for each channel.
+        baseline: the values where a mask is 0: a number, or one for each channel. By default 0, and for tables the
+            median of the model's reference.
         output: the score: `"probability"`, as in the paper, or `"logit"`.
         seed: of the masks.
 
@@ -71,7 +72,7 @@ class RISE(Explainer):
     samples: int = 500
     cells: int | Sequence[int] | None = None
     keep: float = 0.5
-    baseline: Baseline = 0.0
+    baseline: Baseline | None = None
     output: Output = "probability"
     seed: int = 0
     name: ClassVar[str] = "rise"
@@ -130,7 +131,7 @@ class RISE(Explainer):
         with torch.no_grad():
             x, count = x.detach(), len(x)
             masks, shape = self.draw_masks(x), get_map_shape(x)
-            other = make_baseline(self.baseline, x)
+            other = choose_baseline(model, x, self.baseline)
             away = x - other
 
             # all inputs with the first mask, then all with the second: a mask is made once for all inputs of the chunk.

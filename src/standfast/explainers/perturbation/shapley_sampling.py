@@ -13,8 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from standfast.errors import check, check_integer
-from standfast.explainers.base import Baseline, check_baseline, check_seed, make_baseline
+from standfast.explainers.background import check_rows, choose_others, count_references
+from standfast.explainers.base import Baseline, check_baseline, check_seed
 from standfast.explainers.perturbation.copies import (
+    average_each,
     check_output,
     find_starts,
     get_map_shape,
@@ -23,6 +25,7 @@ from standfast.explainers.perturbation.copies import (
 )
 from standfast.explainers.perturbation.segmented import Features, PerChannel, Segmentation, SegmentedExplainer
 from standfast.model import Model, Output
+from standfast.records import Background, set_fields
 from standfast.segments import WINDOWS, LabelMap
 from standfast.tensors import send
 
@@ -62,9 +65,9 @@ class ShapleySampling(SegmentedExplainer):
     Castro, Gómez and Tejada, Polynomial calculation of the Shapley value based on sampling, Computers & Operations
     Research 36(5), 2009; for models, Štrumbelj and Kononenko, An efficient explanation of individual classifications
     using game theory, JMLR 11, 2010. The game is that of `KernelSHAP`: a coalition of segments is worth the score of
-    the input with all other segments masked by the baseline. The estimate is unbiased. For additive models, a single
-    order gives the exact values. For any orders, the values of all segments, counted once each, add up to
-    `f(x) - f(baseline)`.
+    the input with all other segments masked by the baseline, or its mean over rows of a background. The estimate is
+    unbiased. For additive models, a single order gives the exact values. For any orders, the values of all segments,
+    counted once each, add up to `f(x) - f(baseline)`.
 
     Inputs and attributions `(N, ...)`. Every pixel has its segment's value in all channels (or each channel has values
     of its own, `per_channel`), not divided by the segment's size, as in Captum. The orders are drawn once for each
@@ -86,7 +89,8 @@ class ShapleySampling(SegmentedExplainer):
         segments: the players: `"auto"`, `"slic"`, `"quickshift"`, `"grid"`, `"windows"`, `"columns"`; a number, about
             how many segments; labels of the spatial shape (see `standfast.segments.segment`); or `"pixels"`: each
             pixel, time step or flat feature is a player.
-        baseline: the values of masked segments: a number, or one for each channel, in or out of the bounds.
+        baseline: the values of masked segments: a number, or one for each channel, in or out of the bounds. By default
+            0, and for tables the median of the model's reference.
         output: the score: `"logit"` or `"probability"`.
         seed: of the orders.
         segmentation: in metrics that explain perturbed copies: `"each"` copy is segmented by itself, or all have the
@@ -94,6 +98,8 @@ class ShapleySampling(SegmentedExplainer):
         per_channel: whether every channel has segments of its own, so that there are as many times more. A number of
             segments is then that of each channel. `"auto"`: only in a metric that looks at single entries of an input
             (`unit="entry"`).
+        background: reference inputs `(B, ...)` in place of the baseline; it costs B times as much. By default, for
+            tables, rows of the model's reference where it has one.
 
     Raises:
         ArgumentError: an option out of range; in the call, segments that do not fit the inputs.
@@ -109,11 +115,12 @@ class ShapleySampling(SegmentedExplainer):
     permutations: int = 24
     antithetic: bool = True
     segments: Features = "auto"
-    baseline: Baseline = 0.0
+    baseline: Baseline | None = None
     output: Output = "logit"
     seed: int = 0
     segmentation: Segmentation = "each"
     per_channel: PerChannel = "auto"
+    background: Background | Tensor | None = None
     name: ClassVar[str] = "shapley_sampling"
     differentiable: ClassVar[bool] = False
     gateable: ClassVar[bool] = True
@@ -123,6 +130,7 @@ class ShapleySampling(SegmentedExplainer):
         check(isinstance(self.antithetic, bool), "antithetic", "True or False", repr(self.antithetic))
         self._check_segments()
         check_baseline(self.baseline)
+        set_fields(self, background=check_rows(self.background, self.baseline))
         check_output(self.output)
         check_seed(self.seed)
 
@@ -133,7 +141,7 @@ class ShapleySampling(SegmentedExplainer):
             features = self.segments
         elif isinstance(self.segments, LabelMap):
             features = len(self.segments.labels.unique())
-        return self.permutations * (features - 1) + 2
+        return (self.permutations * (features - 1) + 2) * count_references(self.background)
 
     def draw_walks(self, features: int, device: torch.device) -> Walks:
         """The orders for inputs with that many features, the same on every call."""
@@ -154,20 +162,25 @@ class ShapleySampling(SegmentedExplainer):
             order = torch.cat([walks.order + top for walks, top in zip(groups.values(), orders, strict=True)])
             size = torch.cat([walks.size for walks in groups.values()])
             copies = number_copies({m: len(walks.size) for m, walks in groups.items()}, counts, x.device)
-            other, spatial = make_baseline(self.baseline, x), get_map_shape(x, labels)
+            others, spatial = choose_others(model, x, self.baseline, self.background), get_map_shape(x, labels)
+            many = len(others)
 
             def make_copies(_first: int, numbers: Tensor) -> Tensor:
-                whose = copies.owners[numbers]
-                coalition = numbers + copies.shifts[whose]
+                copy = numbers // many
+                whose = copies.owners[copy]
+                coalition = copy + copies.shifts[whose]
                 positions = ranks.index_select(0, order[coalition])
                 if not shared:
                     positions = positions.gather(1, labels.index_select(0, whose))
                 kept = (positions < size[coalition, None]).to(x.dtype).reshape(len(numbers), *spatial)
+                other = others if many == 1 else others.index_select(0, numbers % many)
                 return torch.lerp(other, x.index_select(0, whose), kept)
 
             scores, full, at_x = score_copies(
-                model, x, targets, lambda numbers: copies.owners[numbers], make_copies, copies.total, self.output
+                *(model, x, targets, lambda numbers: copies.owners[numbers // many], make_copies),
+                *(copies.total * many, self.output),
             )
+            scores = average_each(scores, many)
             values = scores.new_zeros(len(x), most)
             for features, walks in groups.items():
                 members = send([i for i, m in enumerate(counts) if m == features], x.device)

@@ -21,9 +21,9 @@ from standfast.explainers.base import (
     Baseline,
     Explainer,
     check_baseline,
+    choose_baseline,
     compute_gradient,
     compute_input_gradient,
-    make_baseline,
     make_leaf,
     select_logits,
 )
@@ -126,7 +126,8 @@ class DeepLift(Explainer):
     that are on the other side of their kink than at the baseline. So differentiate within `smooth_relu`.
 
     Args:
-        baseline: `b`: a number, or one for each channel.
+        baseline: `b`: a number, or one for each channel. By default 0, and for tables the median of the model's
+            reference.
         times_input: multiply by `x - b`; `False` returns `m`.
         epsilon: a unit that differs from the baseline by less than this passes back its gradient; above 0.
 
@@ -143,7 +144,7 @@ class DeepLift(Explainer):
     True
     """
 
-    baseline: Baseline = 0.0
+    baseline: Baseline | None = None
     times_input: bool = True
     epsilon: float = 1e-10
     name: ClassVar[str] = "deeplift"
@@ -159,7 +160,7 @@ class DeepLift(Explainer):
         self, model: Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
     ) -> tuple[Tensor, Tensor]:
         leaf = make_leaf(x, create_graph)
-        baseline = make_baseline(self.baseline, x)
+        baseline = choose_baseline(model, x, self.baseline)
         rule = DifferenceRule(self.epsilon)
         rule.who = self.name
         forward = partial(rule.run_module, self.label, model.forward)

@@ -42,7 +42,8 @@ class DeepSHAP(Explainer):
 
     Args:
         background: reference points: a set of inputs (`Background`, or a tensor `(B, ...)`); or a number, or one for
-            each channel, which gives `DeepLift` with that baseline.
+            each channel, which gives `DeepLift` with that baseline. By default 0, and for tables rows of the model's
+            reference.
         epsilon: a unit that differs from the reference by less than this passes back its gradient; above 0.
 
     Raises:
@@ -58,7 +59,7 @@ class DeepSHAP(Explainer):
     True
     """
 
-    background: References = 0.0
+    background: References | None = None
     epsilon: float = 1e-10
     name: ClassVar[str] = "deep_shap"
     needs: ClassVar[str] = "gradients"

@@ -70,8 +70,11 @@ class Sample:
         own = self.model
         rows = own.row_budget(x, self.explainer.rows_per_input, "backward")
         if isinstance(module, PreprocessedModule):  # its layers keep the names that explainers use
-            return Model(module.module, own.bounds, module.preprocess, own.device, rows)
-        return Model(module, own.bounds, None, own.device, rows)
+            found = Model(module.module, own.bounds, module.preprocess, own.device, rows)
+        else:
+            found = Model(module, own.bounds, None, own.device, rows)
+        found.reference = own.reference
+        return found
 
 
 @contextlib.contextmanager

@@ -151,7 +151,7 @@ class CEval(Metric):
     citation: ClassVar[str] = "vu2021ceval"
     bibtex: ClassVar[str] = BIBTEX
     presets: ClassVar[Presets] = {
-        "quick": {"attack": "fmn:steps=10,second=20,polish=3"},
+        "quick": {"attack": "fmn:steps=8,second=12,polish=2"},
         "paper": {"attack": "iga"},
     }
 

@@ -91,7 +91,7 @@ class CEvalPlot(Metric):
     citation: ClassVar[str] = "vu2021ceval"
     bibtex: ClassVar[str] = BIBTEX
     presets: ClassVar[Presets] = {
-        "quick": {"attack": "fmn:steps=10,second=20,polish=3", "fractions": (0.05, 0.1, 0.2, 0.4)},
+        "quick": {"attack": "fmn:steps=8,second=12,polish=2", "fractions": (0.1, 0.4)},
         "paper": {"attack": "iga"},
     }
 

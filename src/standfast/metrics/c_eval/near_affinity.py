@@ -95,7 +95,7 @@ class NearAffinity(Metric):
     citation: ClassVar[str] = "vu2021ceval"
     bibtex: ClassVar[str] = BIBTEX
     presets: ClassVar[Presets] = {
-        "quick": {"attack": "fmn:steps=10,second=20,polish=3", "fractions": (0.1, 0.5, 0.9)},
+        "quick": {"attack": "fmn:steps=8,second=12,polish=2", "fractions": (0.1, 0.5, 0.9)},
         "paper": {"attack": "iga"},
     }
 

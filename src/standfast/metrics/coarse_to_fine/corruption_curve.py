@@ -223,9 +223,11 @@ class CorruptionCurve(Metric):
             that row alone.
         samples: how many random draws of the replacement; a constant needs only one.
         mean, sd: of the noise: one number, or one for each channel. Best are the mean and the standard deviation of the
-            training data. By default, for finite bounds of the model, their middle and a quarter of their range;
-            for infinite bounds 0 and 1, as in the paper, whose inputs are standardised.
-        baseline: the constant: one number, or one for each channel; within the bounds.
+            training data. By default, for tables those of the model's reference; else for finite bounds of the model
+            their middle and a quarter of their range, and for infinite bounds 0 and 1, as in the paper, whose inputs
+            are standardised.
+        baseline: the constant: one number, or one for each channel; within the bounds. By default 0, and for tables the
+            median of the model's reference.
         background: reference inputs for `"sample"`: each draw uses one of them, whole.
         unit: what counts as one position: an `"entry"`, of any channel, or a `"pixel"` (a time step) with all its
             channels. The relevance of a pixel is the sum over its channels.
@@ -268,7 +270,7 @@ class CorruptionCurve(Metric):
     samples: int = 5
     mean: Baseline | None = None
     sd: Baseline | None = None
-    baseline: Baseline = 0.0
+    baseline: Baseline | None = None
     background: Background | Tensor | None = None
     unit: Unit = "entry"
 
@@ -299,7 +301,7 @@ class CorruptionCurve(Metric):
         if self.replacement == "sample":
             given = isinstance(self.background, Background | Tensor)
             check(given, "background", "reference inputs (B, ...), as the replacement is 'sample'", got)
-            set_fields(self, background=check_background(self.background))  # type: ignore[arg-type]
+            set_fields(self, background=check_background(self.background))
         else:
             check(self.background is None, "background", "None, as the replacement is not 'sample'", got)
 

@@ -107,7 +107,8 @@ def resolve_noise(model: Model, inputs: Tensor, mean: Baseline | None, sd: Basel
     """Mean and standard deviation of the noise, float64, which broadcast against the `inputs` `(N, ...)`.
 
     Without a number they come from the scale of the inputs: the middle of the bounds and a quarter of their range, so
-    that 95% of the noise lies within. Where a bound is infinite they are 0 and 1, for standardised inputs.
+    that 95% of the noise lies within. Where a bound is infinite they are 0 and 1, for standardised inputs. For a table
+    they are those of the columns of the model's reference, if it has one.
 
     Warns, once for each model, if the noise lies outside of the bounds more often than not.
 
@@ -119,6 +120,9 @@ def resolve_noise(model: Model, inputs: Tensor, mean: Baseline | None, sd: Basel
     lower, upper = (bound.double() for bound in model.bounds)
     finite = torch.isfinite(lower) & torch.isfinite(upper)
     centre, scale = torch.where(finite, (lower + upper) / 2, 0.0), torch.where(finite, (upper - lower) / 4, 1.0)
+    reference = model.reference_for(inputs)
+    if reference is not None:
+        centre, scale = reference.mean.double(), reference.sd.double().clamp(min=torch.finfo(torch.float64).tiny)
     centre = centre if mean is None else _broadcast(mean, "mean", inputs)
     scale = scale if sd is None else _broadcast(sd, "sd", inputs)
     inside = torch.special.ndtr((upper - centre) / scale) - torch.special.ndtr((lower - centre) / scale)
@@ -150,7 +154,7 @@ def make_gaussian_fields(
     return fields
 
 
-def make_constant_fields(model: Model, inputs: Tensor, baseline: Baseline) -> Fields:
+def make_constant_fields(model: Model, inputs: Tensor, baseline: Baseline | None) -> Fields:
     """The baseline as the field of all samples and draws. It must lie within the bounds."""
     value = resolve_baseline(model, inputs, baseline)
     return lambda x, keys: value.expand(1, *x.shape[1:])

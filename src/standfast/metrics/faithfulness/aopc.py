@@ -94,8 +94,10 @@ class AOPC(Metric):
         steps: how many regions to replace, L; all of them if there are fewer.
         samples: how many random draws of the values; a constant needs only one.
         order: the most relevant regions first, `"top"` (MoRF), or the least relevant first, `"bottom"` (LeRF).
-        replacement: `"uniform"` values within the model's bounds, or a `"constant"`, the baseline.
-        baseline: the constant: one number, or one for each channel; within the bounds.
+        replacement: `"uniform"` values within the model's bounds, or a `"constant"`, the baseline. For a table, uniform
+            values are those of a row of the model's reference, if it has one, each row as likely as the others.
+        baseline: the constant: one number, or one for each channel; within the bounds. By default 0, and for tables the
+            median of the model's reference.
         absolute: score regions by the absolute map; the paper uses signed maps.
         score: of the explained class: its `"probability"` or its `"logit"`.
         segments: regions that are not cells: a method, about how many, or a tensor of labels; see
@@ -138,7 +140,7 @@ class AOPC(Metric):
     samples: int = 5
     order: Order = "top"
     replacement: Literal["uniform", "constant"] = "uniform"
-    baseline: Baseline = 0.0
+    baseline: Baseline | None = None
     absolute: bool = False
     score: Output = "probability"
     segments: Method | int | Tensor | None = None
@@ -195,10 +197,10 @@ class AOPC(Metric):
         generator: torch.Generator | None,
     ) -> AOPCResult:
         """Score the regions, replace them step by step, and average the fall of the class's score."""
-        constant = None
+        constant, reference = None, model.reference_for(inputs)
         if self.replacement == "constant":
             constant = resolve_baseline(model, inputs, self.baseline).expand(1, *inputs.shape[1:])
-        else:
+        elif reference is None:
             finite = all(bool(torch.isfinite(bound).all()) for bound in model.bounds)
             check(finite, "replacement", "'constant', as the model's bounds are infinite", "'uniform'")
         assert not isinstance(self.segments, Tensor)  # since `__post_init__`
@@ -214,7 +216,13 @@ class AOPC(Metric):
         keys_of_draws = make_draw_keys(keys, self._draws)
 
         def make_values(rows: Tensor, draws: Tensor) -> Tensor:
-            return constant if constant is not None else draw_uniform(keys_of_draws[rows, draws], inputs, *bounds)
+            if constant is not None:
+                return constant
+            keys = keys_of_draws[rows, draws]
+            if reference is None:
+                return draw_uniform(keys, inputs, *bounds)
+            number = hashed_uniform(keys, 1)[:, 0].double() * len(reference.rows)
+            return reference.rows.to(inputs).index_select(0, number.long())
 
         bounds = model.bounds
         curves = PerturbationCurves(

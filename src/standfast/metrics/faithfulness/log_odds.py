@@ -93,7 +93,8 @@ class LogOdds(Metric):
         pairs: pairs of classes `(o, t)`: a sample whose explained class is o is turned towards t. None: every sample is
             turned towards the class with the second largest logit. `preset="paper"` has the paper's pairs of digits.
         fraction: which share of all pixels, time steps or flat features may be erased (rounded, at least one).
-        baseline: the value of erased pixels: one number, or one for each channel; within the bounds.
+        baseline: the value of erased pixels: one number, or one for each channel; within the bounds. By default 0, and
+            for tables the median of the model's reference.
 
     Raises:
         ArgumentError: options out of range; in the call, classes that the model does not have, a baseline outside the
@@ -123,7 +124,7 @@ class LogOdds(Metric):
 
     pairs: Pairs | None = None
     fraction: float = 0.2
-    baseline: Baseline = 0.0
+    baseline: Baseline | None = None
 
     def __post_init__(self) -> None:
         expected = "None, or pairs of different classes such as ((8, 3), (9, 1)), each once"

@@ -30,7 +30,7 @@ guided ones a twentieth more, but at most 100, of predictions only, for the shar
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, ClassVar
@@ -108,7 +108,7 @@ class AttributionAttackResult(NeighbourhoodResult):
         inputs, origins: perturbed and clean inputs, `(N, ...)`.
         maps, origin_maps: their explanations, signed, `(N, ...)`.
         profile: intersections, precision and recall for the k and w of the curves; arrays `(N, K)` and `(N, K, W)`.
-        aligned_maps, parameters: of a transformation, as in `WorstCaseResult`.
+        aligned_maps, parameters, swapped_words: of a transformation, as in `WorstCaseResult`.
     """
 
     names: tuple[str, ...]
@@ -129,6 +129,7 @@ class AttributionAttackResult(NeighbourhoodResult):
     profile: LensProfile
     aligned_maps: Tensor | None = None
     parameters: Mapping[str, Tensor] = field(default_factory=dict, metadata={"per_sample": False})
+    swapped_words: Sequence[str] | None = None
 
     def tensors(self) -> dict[str, Tensor]:
         """Inputs, maps, and the curves with their k and w."""
@@ -150,6 +151,7 @@ class AttributionAttackResult(NeighbourhoodResult):
         """Further columns of the frame, with one for each similarity and each parameter of a transformation."""
         found = {**super().columns(), **dict(zip(self.names, self.similarities.T.tolist(), strict=True))}
         found |= {name: values.tolist() for name, values in self.parameters.items()}
+        found |= {} if self.swapped_words is None else {"swapped_words": self.swapped_words}
         for name, value, chance in zip(self.names, self.similarities.T, self.chance.T, strict=True):
             if not chance.isnan().all():
                 found[name_chance(name)] = chance.tolist()
@@ -219,7 +221,7 @@ class AttributionAttack(Metric):
         **dict.fromkeys(("k", "curve_k", "curve_w"), NO_EFFECT),  # for the report's figures
         **dict.fromkeys(("steps", "step", "restarts", "beta", "protocol"), PartOf("attack", unless=BLIND)),
     }
-    presets: ClassVar[Presets] = {"quick": {"steps": 20, "restarts": 1}}
+    presets: ClassVar[Presets] = {"quick": {"steps": 10, "restarts": 1}}
 
     neighbourhood: Neighbourhood
     attack: str | AttributionObjective = "top_k"
@@ -287,6 +289,10 @@ class AttributionAttack(Metric):
     def example(cls) -> AttributionAttack:
         """A configuration that takes seconds."""
         return cls(LinfBall(0.1), "top_k", steps=5, restarts=2)
+
+    def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
+        first = self._similarities()[0]
+        return first(*(first.of_maps(each.abs() if self.absolute else each) for each in (maps, others)))
 
     def describe_misfit(self, explainer: Explainer) -> str:
         """Only blind attacks take an explainer that cannot be differentiated."""
@@ -433,6 +439,7 @@ class AttributionAttack(Metric):
             profile=profile,
             aligned_maps=None if visible is None else torch.where(visible, moved_back, torch.nan),
             parameters=self.neighbourhood.read_parameters(region.settle(points, everyone), inputs.shape[1:]),
+            swapped_words=self.neighbourhood.name_swaps(inputs, perturbed),
         )
 
     def _find_chance(self, similarity: Similarity, before: Tensor, after: Tensor) -> Tensor:

@@ -85,6 +85,13 @@ class Event:
             return Outcome(dissimilarity, -score_kept_class(seen.margin))
         return Outcome(-dissimilarity, -seen.margin)
 
+    def compare_maps(self, maps: Tensor, others: Tensor, absolute: bool) -> Tensor | None:
+        """The similarity of two batches of signed maps `(M, ...)`, if it is what the event is about; else None."""
+        if self.name != "changed_explanation":
+            return None
+        own = [self.similarity.of_maps(each.abs() if absolute else each) for each in (maps, others)]
+        return self.similarity(*own)
+
     def has_happened(self, similarity: Tensor, margin: Tensor) -> Tensor:
         """Whether the event happened, with its threshold; bool `(M,)`. False everywhere without a threshold."""
         if self.name == "misclassification":

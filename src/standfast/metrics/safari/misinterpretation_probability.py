@@ -180,7 +180,15 @@ class MisinterpretationProbability(Metric):
         "samples": PartOf("method", only=("monte_carlo",)),
     }
     presets: ClassVar[Presets] = {
-        "quick": {"particles": 100, "first": 16.0, "moves": 3, "samples": 2000, "budget": 10_000},
+        # with so few evaluations, plain samples resolve more than levels do
+        "quick": {
+            "method": "monte_carlo",
+            "samples": 100,
+            "particles": 100,
+            "first": 16.0,
+            "moves": 3,
+            "budget": 10_000,
+        },
         "paper": {"first": 1.0, "quantile": 0.1, "moves": 250, "proposal": "random_walk"},
     }
 
@@ -298,6 +306,21 @@ class MisinterpretationProbability(Metric):
         assert self.witness_search is not None
         question = {name: getattr(self, name) for name in _QUESTION}
         return WorstCase(**question, search=self.witness_search, budget=self.witness_budget)
+
+    def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
+        event = self._event()
+        alike = event.compare_maps(maps, others, self.absolute)
+        return None if alike is None else event.has_happened(alike, torch.full_like(alike, -1.0)).double()
+
+    def describe_misuse(self, unrelated: float) -> str:
+        if unrelated >= 0.5:
+            return ""
+        event = self._event()
+        return (
+            f"{self.own_label}: with the threshold {event.threshold:g} of {event.similarity.name},"
+            f" {100 * (1 - unrelated):.0f}% of the pairs of maps of different inputs count as unchanged. Choose another"
+            " threshold or similarity"
+        )
 
     def _event(self) -> Event:
         return make_event(self.event, get_similarity(self.similarity), self.threshold, needs_threshold=True)

@@ -91,6 +91,13 @@ class _Sensitivity(Metric):
         """The samples and the clean input; with a search, its budget."""
         return self.samples + 1 if self.search == "sample" else self.budget
 
+    def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
+        if self.per_distance:
+            return None
+        own, other = (each.abs() if self.absolute else each for each in (maps, others))
+        distance: Tensor = (other - own).flatten(1).norm(dim=1)
+        return distance / _norms(own) if self.normalise else distance
+
     def _worst_case(self) -> WorstCase:
         """The search whose candidates are used; its own result is not."""
         return WorstCase(

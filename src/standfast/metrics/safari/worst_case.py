@@ -18,7 +18,7 @@ input, or what is nearest to it where the neighbourhood does not contain it, as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -75,6 +75,7 @@ class WorstCaseResult(NeighbourhoodResult):
         parameters: of a transformation, by name, those of the worst inputs, `(N,)` each, in their own units; those of
             the centre where a sample was skipped. Of a row of a table they are the changes that were made, after steps
             and rules; with a prior from data those that were asked for: then `inputs` says how far the row moved.
+        swapped_words: of texts, the new words of each sample as a JSON object with positions as keys.
     """
 
     similarity: Tensor
@@ -96,10 +97,12 @@ class WorstCaseResult(NeighbourhoodResult):
     aligned_maps: Tensor | None = None
     plausibility: Tensor | None = None
     parameters: Mapping[str, Tensor] = field(default_factory=dict, metadata={"per_sample": False})
+    swapped_words: Sequence[str] | None = None
 
     def columns(self) -> dict[str, Any]:
-        """Further columns of the frame, with one for each parameter of a transformation."""
-        return {**super().columns(), **{name: values.tolist() for name, values in self.parameters.items()}}
+        """Further columns of the frame, with one for each parameter of a transformation, and for swapped words."""
+        found = {**super().columns(), **{name: values.tolist() for name, values in self.parameters.items()}}
+        return found if self.swapped_words is None else {**found, "swapped_words": self.swapped_words}
 
     def tensors(self) -> dict[str, Tensor]:
         """Clean and worst inputs, their explanations, and the trace, NaN for skipped samples."""
@@ -180,7 +183,7 @@ class WorstCase(Metric):
         "keep_population": NO_EFFECT,
     }
     presets: ClassVar[Presets] = {
-        "quick": {"budget": 500},
+        "quick": {"budget": 100},
         "paper": {"search": "genetic", "budget": 500_002},  # a population of 1000, 500 generations
     }
     #: evaluations of the budget that the search never has: the clean input and the final check
@@ -220,6 +223,9 @@ class WorstCase(Metric):
     def example(cls) -> WorstCase:
         """A configuration that takes seconds."""
         return cls(LinfBall(0.1), budget=40)
+
+    def compare_unrelated(self, maps: Tensor, others: Tensor) -> Tensor | None:
+        return self._event().compare_maps(maps, others, self.absolute)
 
     @property
     def own_label(self) -> str:
@@ -350,6 +356,7 @@ class WorstCase(Metric):
             aligned_maps=aligned,
             plausibility=None if plausible is None else torch.where(evaluated, plausible.double(), torch.nan),
             parameters=self.neighbourhood.read_parameters(region.settle(points, everyone), inputs.shape[1:]),
+            swapped_words=self.neighbourhood.name_swaps(inputs, worst),
             trace=trace,
             traced=usable,
             population=population if self.keep_population else None,

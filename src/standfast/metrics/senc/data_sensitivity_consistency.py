@@ -83,7 +83,8 @@ class DataSensitivityConsistency(SensitivityConsistency):
         segments: `"auto"` (superpixels of images, windows of series, columns of flat features), `"slic"`, `"grid"`,
             `"windows"`, `"columns"`, about how many segments, or a tensor of labels; see `standfast.segments.segment`.
             Labels for each sample are in the order of the samples; a study cuts them into jobs with the samples.
-        baseline: what replaces a segment that is off: a number, or one for each channel; within the bounds.
+        baseline: what replaces a segment that is off: a number, or one for each channel; within the bounds. By default
+            0, and for tables the median of the model's reference.
 
     `masks`, `keep` and the other options are those of `SensitivityConsistency`.
 
@@ -97,12 +98,12 @@ class DataSensitivityConsistency(SensitivityConsistency):
 
     name: ClassVar[str] = "data_sensitivity_consistency"
     presets: ClassVar[Presets] = {
-        "quick": {"masks": 500, "permutations": 199, "resamples": 200},
+        "quick": {"masks": 60, "permutations": 199, "resamples": 200},
         "paper": {"estimator": "paper"},
     }
 
     segments: Method | int | Tensor = "auto"
-    baseline: Baseline = field(default=0.0, kw_only=True)
+    baseline: Baseline | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -128,7 +128,7 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
     name: ClassVar[str] = "parameter_sensitivity_consistency"
     needs: ClassVar[str] = "convolutions or linear layers"
     presets: ClassVar[Presets] = {
-        "quick": {"masks": 300, "permutations": 199, "resamples": 200},
+        "quick": {"masks": 20, "permutations": 199, "resamples": 200},
         "paper": {"estimator": "paper"},
     }
 

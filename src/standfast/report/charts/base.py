@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from standfast.results.controls import Explainers
+from standfast.results.formatting import format_probability
 from standfast.tensors import Array
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ GLYPHS = "●■◆▲✚▼▶◀"
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3))
 #: the colour of text, and of lines that belong to no explainer
 INK = "#1c1e21"
-#: the title of axes of logarithms of probabilities; they also show the probability, as percent or as 1 in so many
-LN_P = "ln P"
 #: the name of layers for tooltips only; static drawings leave them out
 HOVER = "hover"
 
@@ -73,6 +72,7 @@ class Axis:
         ticks: where labels stand; by default at round numbers.
         rules: values at which dotted lines are drawn.
         log: whether the axis is logarithmic.
+        probability: whether values are natural logarithms of probabilities, which labels and tooltips show.
     """
 
     title: str
@@ -83,11 +83,16 @@ class Axis:
     ticks: Sequence[float] = ()
     rules: Sequence[float] = ()
     log: bool = False
+    probability: bool = False
 
-    @property
-    def sign(self) -> str:
-        """What stands before the number of a bound."""
-        return "≤ " if self.side == "upper" else "≥ "
+    def write(self, value: float | None, bound: bool = False) -> str:
+        """A value for a tooltip, with a sign if it is a bound; "?" for None.
+
+        >>> Axis("margin").write(-0.5), Axis("probability", probability=True).write(-6.0, bound=True)
+        ('−0.5', '≤ 0.25%')
+        """
+        sign = "" if not bound else "≤ " if self.side == "upper" else "≥ "
+        return sign + (format_probability(value) if self.probability and value is not None else write_number(value))
 
 
 @dataclass(frozen=True)
@@ -148,6 +153,7 @@ class Picture:
         change: True for the change of an input, which is drawn like a map and is none.
         moved_back: True for the map of an input whose positions were moved, at the positions of the first input of the
             row. NaN where not both inputs see a position; these are hatched.
+        swapped: of a changed text, the new words by position.
     """
 
     title: str
@@ -158,6 +164,7 @@ class Picture:
     colours: tuple[str, ...] = ()
     change: bool = False
     moved_back: bool = False
+    swapped: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -281,10 +288,9 @@ def title_axis(axis: Axis, channel: str = "x") -> str | list[str]:
     >>> title_axis(Axis("AOPC", "lower", "more faithful"), "y")
     '← more faithful, AOPC'
     """
-    title = "ln P, and the probability" if axis.title == LN_P else axis.title
     if axis.direction is None:
-        return title
+        return axis.title
     higher = axis.direction == "higher"
     arrow = f"{axis.good} →" if higher else f"← {axis.good}"
-    line = f"{title}, {arrow}" if higher else f"{arrow}, {title}"
-    return line if channel == "y" and len(line) <= _LINE else [title, arrow]
+    line = f"{axis.title}, {arrow}" if higher else f"{arrow}, {axis.title}"
+    return line if channel == "y" and len(line) <= _LINE else [axis.title, arrow]

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec
 
-from standfast.report.charts.base import INK, LN_P, WIDE, Axis, Chart, Rows, Style, Words, title_axis
+from standfast.report.charts.base import INK, WIDE, Axis, Chart, Rows, Style, Words, title_axis
 
 if TYPE_CHECKING:
     import altair
@@ -47,25 +47,26 @@ def encode_values(channel: Literal["x", "y"], axis: Axis, field: str = "value") 
 
 
 def label_values(axis: Axis, channel: str = "x") -> dict[str, Any]:
-    """The labels of an axis of values: numbers; on an axis of ln P, a second line with the probability.
+    """The labels of an axis of values: numbers, or probabilities as `format_probability` writes them.
 
-    It is 1 in so many, below 1 in ten million with a power of ten. A narrow axis has fewer labels, so that they do not
-    run into each other.
+    From 1 in a million on, a probability has a power of ten. A narrow axis has fewer labels, so that they do not run
+    into each other.
 
     >>> label_values(Axis("similarity"))
     {}
     """
     if axis.ticks:
         return {"values": [float(f"{tick:.6g}") for tick in axis.ticks], "format": ".6~g", "labelOverlap": True}
-    if axis.title != LN_P:
+    if not axis.probability:
         return {}
     chance = (
-        "datum.value > 0 ? '' : datum.value > -16 ? '1 in ' + format(exp(-datum.value), '.2~s') : "
+        "datum.value > 0 ? '' : datum.value > -6.9 ? format(100 * exp(datum.value), '.2~r') + '%' : "
+        "datum.value > -13.8 ? '1 in ' + format(exp(-datum.value), ',.2r') : "
         "'1 in 10^' + format(-datum.value / LN10, '.0f')"
     )
-    labels = {"labelExpr": f"[format(datum.value, '~g'), {chance}]"}
-    if channel == "y":  # two lines stand on both sides of their tick, with space for "1 in 3.3M" in a wide font
-        return {**labels, "labelOffset": -7, "minExtent": round(10 * WIDE)}
+    labels = {"labelExpr": chance}
+    if channel == "y":  # space for "1 in 440,000" in a wide font
+        return {**labels, "minExtent": round(12 * WIDE)}
     # below the axis each label needs its own width, whatever font the reader has
     count = {"expr": f"max(2, floor(width / {round(14 * WIDE)}))"}
     return {**labels, "tickCount": count, "labelSeparation": round(2 * WIDE), "labelOverlap": "parity"}

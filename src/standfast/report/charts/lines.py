@@ -151,13 +151,13 @@ def _list_rows(lines: Sequence[Line], explainers: Sequence[str], axis: Axis) -> 
             bound = line.bounds is not None and line.bounds[i]
             row: dict[str, Any] = {"line": line.name}
             row["x"], row["y"] = (round_number(float(values[i])) for values in (line.x, line.y))
-            row["reads"] = (axis.sign if bound else "") + write_number(float(line.y[i]))
+            row["reads"] = axis.write(float(line.y[i]), bool(bound))
             if line.low is not None and line.high is not None:
                 low, high = float(line.low[i]), float(line.high[i])
                 known = not np.isnan([low, high]).any()
                 row["low"] = round_number(max(low, room[0])) if known else row["y"]
                 row["high"] = round_number(min(high, room[1])) if known else row["y"]
-                row["reads"] += f" [{write_number(low)}, {write_number(high)}]" if known else ""
+                row["reads"] += f" [{axis.write(low)}, {axis.write(high)}]" if known else ""
             row |= {"bound": True} if bound else {}
             row |= {"marked": True} if place % step == 0 else {}
             if line.reference:

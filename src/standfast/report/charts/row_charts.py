@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,6 @@ from standfast.report.charts.base import (
     find_room,
     round_number,
     wrap_name,
-    write_number,
 )
 from standfast.report.charts.layers import (
     encode_rows,
@@ -61,13 +60,22 @@ class Strip:
 
 @dataclass(frozen=True)
 class IntervalBar:
-    """An estimate and its interval. An end that is None or infinite is open; `bound` marks a bound."""
+    """An estimate and its interval.
+
+    Attributes:
+        name: the explainer.
+        value: the estimate.
+        low, high: the ends of the interval; one that is None or infinite is open.
+        bound: whether the estimate is only a bound.
+        zero: what the value would be if it said nothing, which is a grey tick; None without a tick.
+    """
 
     name: str
     value: float
     low: float | None
     high: float | None
     bound: bool = False
+    zero: float | None = None
 
 
 @without_checks
@@ -125,7 +133,7 @@ def draw_values(
     data = {"boxes": boxes, "points": points, "rules_x": [{"value": at} for at in axis.rules]}
     data["band"] = [] if band is None else [{"low": band[0], "high": band[1]}]
     numbers = "; ".join(
-        f"{label}: median {write_number(float(np.median(strip.values)))} of {len(strip.values)}".replace("\n", " ")
+        f"{label}: median {axis.write(float(np.median(strip.values)))} of {len(strip.values)}".replace("\n", " ")
         for label, strip in zip(labels, strips, strict=True)
     )
     words = dataclasses.replace(words, caption=_caption(strips, axis, words, each))
@@ -153,7 +161,7 @@ def _list_points(strip: Strip, axis: Axis) -> Rows:
     rows: Rows = []
     for i in chosen:
         row = {"each": strip.samples[i], "value": round_number(float(strip.values[i]))}
-        row["reads"] = (axis.sign if strip.bounds[i] else "") + write_number(float(strip.values[i]))
+        row["reads"] = axis.write(float(strip.values[i]), bool(strip.bounds[i]))
         row["shift"] = round(((i * 0.618 + 0.5) % 1 - 0.5) * 18, 1)
         rows.append(row | ({"part": strip.part} if strip.part else {}) | ({"bound": True} if strip.bounds[i] else {}))
     return rows
@@ -184,25 +192,29 @@ def _caption(strips: Sequence[Strip], axis: Axis, words: Words, each: str) -> st
 
 @without_checks
 def draw_intervals(
-    entries: Sequence[IntervalBar], explainers: Sequence[str], axis: Axis, words: Words, best: Collection[str] = ()
+    entries: Sequence[IntervalBar],
+    explainers: Sequence[str],
+    axis: Axis,
+    words: Words,
+    stars: Mapping[str, str] | None = None,
 ) -> Chart | None:
     """Estimates with their intervals, one below the other; an open end is drawn to the edge of the chart.
 
-    The names in `best` get a star. An entry whose value is not finite keeps its row, which stays empty, so that charts
-    of the same explainers have the same rows.
+    The names in `stars` get these marks. An entry whose value is not finite keeps its row, which stays empty, so that
+    charts of the same explainers have the same rows.
     """
     import altair
 
-    known = [entry for entry in entries if math.isfinite(entry.value)]
+    known, stars = [entry for entry in entries if math.isfinite(entry.value)], stars or {}
     if not known:
         return None
-    room = find_room(end for entry in known for end in (entry.value, entry.low, entry.high))
-    labels = {entry.name: f"{'★ ' * (entry.name in best)}{wrap_name(entry.name)}" for entry in entries}
+    room = find_room([*axis.rules, *(end for each in known for end in (each.value, each.low, each.high, each.zero))])
+    labels = {entry.name: f"{stars.get(entry.name, '')} {wrap_name(entry.name)}".lstrip() for entry in entries}
     rows: Rows = []
     for entry in known:
         style = choose_style(explainers, entry.name)
         low, high = (entry.value if end is None else end for end in (entry.low, entry.high))
-        interval = f"[{write_number(entry.low)}, {write_number(entry.high)}]"
+        interval = f"[{axis.write(entry.low)}, {axis.write(entry.high)}]"
         rows.append(
             {
                 "explainer": entry.name,
@@ -210,7 +222,7 @@ def draw_intervals(
                 "value": round_number(entry.value),
                 "low": round_number(max(low, room[0])),
                 "high": round_number(min(high, room[1])),
-                "reads": f"{axis.sign if entry.bound else ''}{write_number(entry.value)} {interval}",
+                "reads": f"{axis.write(entry.value, entry.bound)} {interval}",
                 "bound": entry.bound,
                 "colour": style.colour,
                 "shape": _triangle(axis) if entry.bound else style.shape,
@@ -220,11 +232,17 @@ def draw_intervals(
     bars = named("intervals").mark_rule(clip=True, strokeWidth=2.5)
     layers = [bars.encode(x=encode_values("x", axis, "low"), x2=altair.X2(field="high"), y=y, color=own("color"))]
     layers += [rule_at("x", axis)] if axis.rules else []
+    zeros = [
+        {"row": labels[entry.name], "value": round_number(entry.zero)} for entry in known if entry.zero is not None
+    ]
+    if zeros:
+        ticks = named("zeros").mark_tick(clip=True, color=INK, opacity=0.6, thickness=3, size=18)
+        layers.append(ticks.encode(x=encode_values("x", axis), y=y))
     told = tooltip(explainer="explainer", reads=axis.title)
     points = _mark_points("intervals", 80)
     layers.append(points.encode(x=encode_values("x", axis), y=y, tooltip=told, shape=own("shape", "shape")))
-    data = {"intervals": rows, "rules_x": [{"value": at} for at in axis.rules]}
+    data = {"intervals": rows, "rules_x": [{"value": at} for at in axis.rules], "zeros": zeros}
     numbers = "; ".join(f"{row['explainer']}: {row['reads']}" for row in rows)
-    star = f" Best, or not shown to be worse: {', '.join(best)}." if best else ""
+    star = f" Best, or not shown to be worse: {', '.join(stars)}." if stars else ""
     alt = f"Medians and intervals, {words.title}. {numbers}.{star}"
     return put_together(layers, data, 32 * len(entries), words, alt)

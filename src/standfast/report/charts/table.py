@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from standfast.errors import check
+from standfast.results.quality import Quality
 
 
 @dataclass(frozen=True)
@@ -16,16 +17,15 @@ class TableCell:
         text: the number.
         small: a second line in small type, such as an interval; more lines after line breaks.
         faint: True for a number that does not count; it is grey, and the caption gives the reason.
-        share: how good the number is among those of the table, from 0, the worst, to 1, which has the deepest colour;
-            None for a cell without colour.
-        first: True for the best of its column, and for those that are not shown to be worse: they have a star.
+        quality: how good the number is, which is its colour; None for a cell without colour.
+        star: the mark of the best of its column, and of those that are tied with it.
     """
 
     text: str
     small: str = ""
     faint: bool = False
-    share: float | None = None
-    first: bool = False
+    quality: Quality | None = None
+    star: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ Every function takes `Results`, which `evaluate`, `run_study` and `load_results`
 >>> digits = standfast.data.bundled("digits")[:3]
 >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=digits.bounds)
 >>> metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=3)
->>> found = standfast.evaluate(model, ["saliency", "random"], digits.inputs, {"max_sens": metric}, progress=False)
+>>> options = {"controls": False, "progress": False}
+>>> found = standfast.evaluate(model, ["saliency", "random"], digits.inputs, {"max_sens": metric}, **options)
 >>> summary(found).select("explainer", "label", "count").rows()
 [('saliency', 'max_sens', 3), ('random', 'max_sens', 3)]
 >>> table_of_both = to_latex(found, caption="Sensitivity", label="tab:sensitivity")
@@ -73,7 +74,10 @@ def summary(
     - `statistic`, its `value` over `count` samples; `low`, `high`: its interval, with the confidence `coverage`;
     - `bound`: `"upper"` if the statistic lies at or below `value`, `"lower"` if at or above it, `"unknown"`, or null;
     - `mean_rank` over samples; `best`: it has the best mean rank, and paired tests show some explainer to be worse;
-      `tied`: not best, but the tests do not show that it is worse. Both are false where the tests decide nothing.
+      `tied`: not best, but the tests do not show that it is worse. Both are false where the tests decide nothing, and
+      for an explainer that does not pass the sanity checks;
+    - `sanity`: `"passed"`, `"failed"`, `"undecided"`, or null for a control and without checks;
+    - `quality`: `"good"`, `"control"` (no better than one), `"bad"`, `"undecided"`, or null where nothing judges it.
 
     Args:
         source: the results.
@@ -140,7 +144,8 @@ def to_latex(
     """A LaTeX table for the package booktabs: a row per explainer, a column per configured metric.
 
     The explainer with the best mean rank is bold, where paired tests show another to be worse. A dagger marks those
-    that the tests do not show to be worse than it. Notes with these meanings and the number of samples are comments
+    that the tests do not show to be worse than it, a double dagger those that do not pass the sanity checks, which are
+    not ranked. Notes with these meanings and the number of samples are comments
     above the table, or part of the caption. The table of a single `Result` has no column for the explainer, whose name
     it does not know.
 

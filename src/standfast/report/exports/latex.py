@@ -65,9 +65,15 @@ def format_table(
     groups = []
     for (data, model), group in groupby(found, key=lambda row: (row.data, row.model)):
         cells: dict[str, dict[str, str]] = {}
+        doubtful = set()
         for row in group:
+            doubtful |= {row.explainer} if row.sanity in ("failed", "undecided") else set()
             cells.setdefault(row.explainer, {})[row.label] = _cell(row, intervals)
-        rows = [[escape(name)] * len(named) + [own.get(each, "--") for each in specs] for name, own in cells.items()]
+        marks = {name: r"$^{\ddagger}$" if name in doubtful else "" for name in cells}
+        rows = [
+            [escape(name) + marks[name]] * len(named) + [own.get(each, "--") for each in specs]
+            for name, own in cells.items()
+        ]
         groups.append((escape(f"{data}, {model}"), rows))
     estimates = [row.estimate for row in found if row.estimate is not None]
     counts = sorted({estimate.count for estimate in estimates}) or [0]
@@ -84,6 +90,7 @@ def format_table(
         samples=str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}",
         coverage=min((each.coverage for each in estimates if intervals and each.low is not None), default=None),
         verdicts={row.verdict for row in found},
+        sanity={row.sanity for row in found},
         caption=None if caption is None else escape(caption),
         label=label,
         columns="l" * len(named) + "r" * len(specs),
@@ -98,7 +105,7 @@ def _cell(row: SummaryRow, intervals: bool) -> str:
         return "--"
     text = _to_latex(format_estimate(estimate, decimals))
     if row.verdict == "best":
-        text = rf"$\mathbf{{{text[1:-1]}}}$" if text.startswith("$") else rf"\textbf{{{text}}}"
+        text = rf"$\mathbf{{{text[1:-1]}}}$" if re.fullmatch(r"\$[^$]*\$", text) else rf"\textbf{{{text}}}"
     text += r"$^{\dagger}$" if row.verdict == "tied" else ""
     ends = re.fullmatch(r"\[(.*), (.*)\]", format_interval(estimate, decimals))
     if intervals and ends:
@@ -111,9 +118,14 @@ def _to_latex(number: str) -> str:
 
     >>> print(_to_latex("−0.50"), _to_latex("1e−12"), _to_latex("0.25"), _to_latex("below 3"))
     $-0.50$ $1 \times 10^{-12}$ 0.25 $\leq 3$
+    >>> print(_to_latex("≤ 2.4%"), _to_latex("1 in 10^17"))
+    $\leq$ 2.4\% 1 in $10^{17}$
     """
     if re.fullmatch(r"[0-9.]+", number):
         return number
+    if "%" in number or " in " in number:  # a probability, in words
+        words = re.sub("^(≤|below) ", r"$\\leq$ ", re.sub("^(≥|above) ", r"$\\geq$ ", number))
+        return re.sub(r"10\^(\d+)", r"$10^{\1}$", words).replace("%", r"\%")
     text = number.replace("−", "-").replace("∞", r"\infty")
     text = text.replace("below ", r"\leq ").replace("≤ ", r"\leq ").replace("above ", r"\geq ").replace("≥ ", r"\geq ")
     return "$" + re.sub(r"e([+-]?\d+)$", lambda found: rf" \times 10^{{{int(found[1])}}}", text) + "$"

@@ -23,6 +23,8 @@ SUMMARY = {
     "mean_rank": pl.Float64,
     "best": pl.Boolean,
     "tied": pl.Boolean,
+    "sanity": pl.String,
+    "quality": pl.String,
 }
 
 
@@ -81,6 +83,8 @@ def make_frame(rows: Sequence[SummaryRow]) -> pl.DataFrame:
                 "mean_rank": row.mean_rank,
                 "best": row.verdict == "best",
                 "tied": row.verdict == "tied",
+                "sanity": row.sanity,
+                "quality": row.quality,
             }
         )
     return pl.DataFrame(found, schema=SUMMARY)

@@ -8,24 +8,17 @@ from dataclasses import dataclass
 import polars as pl
 
 from standfast.results import ConfiguredMetric
-from standfast.results.formatting import (
-    SIGNS,
-    describe_probability,
-    format_coverage,
-    format_estimate,
-    format_interval,
-)
+from standfast.results.formatting import format_coverage, format_difference, format_estimate, format_interval
 from standfast.results.summary import SummaryRow
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One explainer's numbers by one configured metric: the median, in other words too, its interval, and notes."""
+    """One explainer's numbers by one configured metric: the median, its interval, and notes."""
 
     main: str = "–"
     interval: str = ""
     notes: tuple[str, ...] = ()
-    words: str = ""
 
 
 def list_remarks(metric: ConfiguredMetric, rows: pl.DataFrame) -> list[str]:
@@ -46,13 +39,15 @@ def describe_row(row: SummaryRow, remarks: Sequence[str] = ()) -> Cell:
     notes += [f"{counts.without_number} {row.spec.empty}"] if counts.without_number else []
     skipped = sorted((each.status, each.rows) for each in counts.uncounted if each.status != "ok")
     notes += [f"skipped: {rows} {status}" for status, rows in skipped] + list(broken)
+    test = row.control_test
+    if test is not None and test.difference is not None:
+        notes.append(f"against {test.control}: {format_difference(test.difference, decimals)}")
     if estimate is None:
         return Cell(notes=("nothing to take a median of", *notes))
     main, count = format_estimate(estimate, decimals), f"n = {estimate.count}"
-    words = describe_probability(estimate.value, SIGNS[estimate.bound]) if row.spec.log_probability else ""
     interval = format_interval(estimate, decimals)
     if not interval:
-        return Cell(main, f"{count}: no interval", tuple(notes), words)
+        return Cell(main, f"{count}: no interval", tuple(notes))
     if counts.bounds == counts.counted:
-        return Cell(main, f"all are bounds, {count}", tuple(notes), words)
-    return Cell(main, f"{interval}{format_coverage(estimate)}, {count}", tuple(notes), words)
+        return Cell(main, f"all are bounds, {count}", tuple(notes))
+    return Cell(main, f"{interval}{format_coverage(estimate)}, {count}", tuple(notes))

@@ -29,9 +29,11 @@ from standfast.report.charts import (
     is_logarithmic,
 )
 from standfast.report.page.cells import describe_row, list_remarks
+from standfast.report.page.matrix import mark_leaders
 from standfast.report.page.options import Configuration, Group, Member, find_groups, flatten_options
 from standfast.report.presentation.drawing import make_axis
 from standfast.report.presentation.kept_class import count_kept_class
+from standfast.report.sentences import say
 from standfast.report.words import collect_facts, words_of
 from standfast.results import ConfiguredMetric, Results, ValueSpec
 from standfast.results.summary import SummaryRow
@@ -264,14 +266,6 @@ def _draw_boxes(
 
 def _make_table(results: Results, setting: Setting, heading: str) -> Table:
     """A row for each line, a column for each value: the estimate, its interval, and the first remark of the metric."""
-    spec = setting.spec
-    ranked = [
-        row.value
-        for own in setting.rows.values()
-        for row in own.values()
-        if row.value is not None and math.isfinite(row.value) and not row.control
-    ]
-    low, high = min(ranked, default=0.0), max(ranked, default=0.0)
 
     def make_cell(row: SummaryRow | None) -> TableCell:
         if row is None:
@@ -280,15 +274,15 @@ def _make_table(results: Results, setting: Setting, heading: str) -> Table:
         fine = results.select(row.data, row.model, row.label, row.explainer).filter(status="ok")
         remarks = [each for each in list_remarks(metric, fine) if not each.startswith("class kept")]
         cell = describe_row(row, remarks)
-        share = None
-        if spec.direction and high > low and row.value is not None and math.isfinite(row.value):
-            share = float(np.clip((row.value - low) / (high - low), 0, 1))
-            share = share if spec.direction == "higher" else 1 - share
-        small = "\n".join(filter(None, [cell.words, cell.interval, *cell.notes[:1]]))
-        return TableCell(cell.main, small, share=share, first=row.verdict in ("best", "tied"))
+        found = results.summary.find(row.data, row.model, row.label)
+        star = "" if found is None else mark_leaders(found).get(row.explainer, "")
+        word = "" if row.quality is None else say("quality", row.quality)
+        small = "\n".join(filter(None, [word, cell.interval, *cell.notes[:1]]))
+        return TableCell(cell.main, small, quality=row.quality, star=star)
 
-    caption = "Medians over samples. ★: the best mean rank in its column, or not shown to be worse (paired tests, 5%). "
-    caption += "The deeper the colour, the better the median. " if spec.direction else ""
+    caption = (
+        "Medians over samples. ★: the best mean rank in its column; ☆: not told apart from it (paired tests, 5%). "
+    )
     columns = []
     for member in setting.members:
         row = next((own[member] for own in setting.rows.values() if member in own), None)

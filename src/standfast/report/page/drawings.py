@@ -244,7 +244,9 @@ def _draw_words(ready: list[_Ready], row: GalleryRow) -> list[_Ready]:
             panels.append(each)
     panels = sorted(panels or ready[:1], key=lambda each: (each.change, each.marks is not None, each.place))
     for each in panels:
-        each.parts = _colour_words(each, row.tokens)
+        old, new = row.tokens, each.picture.swapped
+        coloured = _colour_words(each, [new.get(place, token) for place, token in enumerate(old)])
+        each.parts = [(*part, str(old[place]) if place in new else "") for place, part in enumerate(coloured)]
     return panels
 
 

@@ -15,16 +15,18 @@ from standfast.report.page.cells import Cell, describe_row, list_remarks
 from standfast.report.page.comparisons import Section, compare_models, compare_options
 from standfast.report.page.drawings import draw_row
 from standfast.report.page.glossary import Glossary
+from standfast.report.page.matrix import list_notes, mark_leaders, order_explainers, tabulate_references
 from standfast.report.page.names import show_unsafe, with_safe_names
 from standfast.report.page.overview import draw_agreement, draw_differences, draw_medians
 from standfast.report.page.render import RenderedChart, bundle_scripts, render_for_page, shared_config
 from standfast.report.page.sample_explorer import encode_rows
 from standfast.report.page.verdicts import answer_question, choose_example
 from standfast.report.presentation.drawing import draw_figures, draw_figures_over_data
-from standfast.report.sentences import describe_failures, describe_misfits
-from standfast.report.words import make_environment, words_of
+from standfast.report.sentences import describe_failures, describe_misfits, say
+from standfast.report.words import format_value, make_environment, words_of
 from standfast.results import ConfiguredMetric, MetricResults, Results
 from standfast.results.controls import is_random
+from standfast.results.sanity import MARGINS
 from standfast.results.summary import MetricSummary
 
 #: how many warnings, and how many failures, the page lists
@@ -35,7 +37,7 @@ OPEN = 1
 CROWD = 6
 #: how many metrics the comparison shows before the rest is folded
 SHOWN = 12
-#: how many metrics are beside each other in a table of numbers: as many as fit on a screen of 1400 pixels
+#: how many metrics are beside each other in a table: as many as fit on a screen of 1400 pixels, and on paper
 COLUMNS = 5
 
 
@@ -105,6 +107,7 @@ class Page:
         """The answers, the example and the comparison of all explainers on one data set and model."""
         results, metrics = self.results, self.results.summary.select(data, model)
         shown = [metric for metric in metrics if metric.rows]
+        order = order_explainers(results.summary, data, model)
         groups = -(-len(shown) // COLUMNS)
         medians = [(metric, draw_medians(metric, results.explainers)) for metric in shown]
         differences = [(metric.label, draw_differences(metric)) for metric in metrics]
@@ -113,11 +116,18 @@ class Page:
         example = choose_example(results, data, model)
         return {
             "where": results.name_pair(data, model),
+            "verdict": results.verdict(data, model),
+            "checks_id": f"checks-{results.pairs.index((data, model)) + 1}",
+            "standings": order,
+            "sanity": {name: results.summary.sanity.get((data, model, name)) for name, _ in order},
+            "stars": {metric.label: mark_leaders(metric) for metric in metrics},
+            "notes": list_notes(results.summary, data, model),
+            "references": {each.label: tabulate_references(each, [name for name, _ in order]) for each in metrics},
             "answers": [answer_question(results, metric.metric, data, model) for metric in metrics],
             "example": example and {"pictures": draw_row(example[0], example[1].bounds), "row": example[0]},
             "example_label": example and example[1].label,
             "columns": [shown[len(shown) * at // groups : len(shown) * (at + 1) // groups] for at in range(groups)],
-            "cells": self._describe_cells(shown),
+            "cells": self._describe_cells(shown, [name for name, _ in order]),
             "medians": [(metric, self.render(chart)) for metric, chart in medians if chart is not None],
             "differences": [(label, self.render(each)) for label, each in differences if isinstance(each, Chart)],
             "needs": [each for _, each in differences if isinstance(each, Underpowered)],
@@ -125,10 +135,12 @@ class Page:
             "agreement_chart": None if heat_map is None else self.render(heat_map),
         }
 
-    def _describe_cells(self, metrics: Sequence[MetricSummary]) -> dict[str, dict[str, tuple[Any, Cell]]]:
+    def _describe_cells(
+        self, metrics: Sequence[MetricSummary], explainers: Sequence[str]
+    ) -> dict[str, dict[str, tuple[Any, Cell]]]:
         """For each explainer the rows of the summary by label, with their cells."""
         cells: dict[str, dict[str, tuple[Any, Cell]]] = {}
-        for name in self.results.explainers:
+        for name in explainers:
             for metric in metrics:
                 row = metric.find_row(name)
                 if row is not None:
@@ -183,7 +195,8 @@ def build_page(results: Results) -> str:
     glossary = Glossary(name for name in results.explainers if not is_random(name))
     environment.filters["explained"] = glossary.explain
     environment.globals["begin"] = glossary.begin
-    environment.globals["words_of"] = words_of
+    environment.globals |= {"words_of": words_of, "say": say}
+    environment.filters["shown"] = format_value
     return show_unsafe(environment.get_template("report.html").render(_make_context(results)))
 
 
@@ -220,6 +233,8 @@ def _make_context(results: Results) -> dict[str, Any]:
         "sections": sections,
         "repeated": {question for question in questions if questions.count(question) > 1},
         "terms": {term: meaning for section in reversed(sections) for term, meaning in section["terms"].items()},
+        "margins": MARGINS,
+        "untrained": [each for each in results.summary.accuracies.values() if each.near_chance],
         "open": OPEN,
         "crowd": CROWD,
         "shown": SHOWN,

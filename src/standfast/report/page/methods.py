@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from standfast.report.sentences import say
 from standfast.report.wording import describe_reach, describe_transformation
 from standfast.results import Results
 from standfast.results.presentation import read_numbers
@@ -43,6 +44,7 @@ def list_facts(results: Results) -> list[tuple[str, str]]:
     facts = {key.capitalize(): value for key, value in about.items() if key not in ("title", "command")}
     facts |= {"Data sets": ", ".join(results.data), "Models": ", ".join(results.models)}
     facts |= {"Explainers": ", ".join(results.explainers), "Inputs": "; ".join(list_changes(results))}
+    facts |= {"Accuracy": " ".join(say("accuracy", each) for each in results.summary.accuracies.values())}
     facts |= {"Repeats": manifest.get("repeats"), "Random seed": manifest.get("seed")}
     facts |= {"Computed with": ", ".join(computed)}
     return [(word, str(meaning)) for word, meaning in facts.items() if meaning not in (None, "")]

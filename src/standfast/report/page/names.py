@@ -29,10 +29,11 @@ def show_unsafe(text: str) -> str:
 def with_safe_names(results: Results) -> Results:
     """The same results, with names that can be drawn, whatever the data, models, explainers and metrics are called."""
     manifest = _show_all(results.manifest)
-    samples, jobs = _rename(results.samples), _rename(results.jobs)
+    samples, jobs, checks = (_rename(frame) for frame in (results.samples, results.jobs, results.sanity_rows))
     if manifest == results.manifest and samples.equals(results.samples) and jobs.equals(results.jobs):
         return results
-    return replace(results, manifest=manifest, samples=samples, jobs=jobs)
+    checks = checks.rename({name: show_unsafe(name) for name in checks.columns})  # some have the label of a metric
+    return replace(results, manifest=manifest, samples=samples, jobs=jobs, sanity_rows=checks)
 
 
 def _rename(frame: pl.DataFrame) -> pl.DataFrame:

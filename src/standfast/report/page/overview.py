@@ -10,27 +10,55 @@ import math
 import numpy as np
 
 from standfast.report.charts import Chart, Explainers, IntervalBar, Underpowered, Words, draw_heat_map, draw_intervals
+from standfast.report.page.matrix import mark_leaders
 from standfast.report.presentation.drawing import make_axis
-from standfast.results.summary import MetricSummary
+from standfast.report.sentences import say
+from standfast.results.quality import RARE
+from standfast.results.summary import MetricSummary, SummaryRow
 from standfast.statistics.comparison import Comparison, count_needed
 from standfast.statistics.ranking import Agreement
 
 
 def draw_medians(metric: MetricSummary, explainers: Explainers) -> Chart | None:
-    """Medians with their intervals, a row for every explainer and control that was tried.
+    """Medians with their intervals, the best first, a row for every explainer and control that was tried.
 
-    The best, and all that are not shown to be worse, have a star where any difference is demonstrated.
+    A measure of stability has a line at identical maps, or at the largest probability that is good, and a tick in each
+    row at the explainer's own unrelated maps. Other metrics have a line at the best control. Leaders have a star.
     """
-    bars = []
+    spec, bars = metric.metric.spec, []
     for row in metric.rows:
-        found = row.estimate
+        found, zero = row.estimate, _find_zero(row)
         if found is not None:
-            bars.append(IntervalBar(row.explainer, found.value, found.low, found.high, found.bound is not None))
+            bars.append(IntervalBar(row.explainer, found.value, found.low, found.high, found.bound is not None, zero))
         elif not row.control:
             bars.append(IntervalBar(row.explainer, math.nan, None, None))
-    best = [row.explainer for row in metric.rows if row.verdict in ("best", "tied")]
+    sign = -1 if spec.direction == "higher" else 1
+    bars.sort(key=lambda bar: math.inf if math.isnan(bar.value) else sign * bar.value)
+    kind, line = _find_line(metric)
+    words = Words(spec.title, say("lines", kind, any(bar.zero is not None for bar in bars)), "medians")
+    axis = make_axis(spec, *([] if line is None else [line]))
+    return draw_intervals(bars, explainers, axis, words, mark_leaders(metric))
+
+
+def _find_zero(row: SummaryRow) -> float | None:
+    """The value of the explainer's maps of unrelated inputs, on the scale of its values."""
+    if row.references is None:
+        return None
+    if not row.spec.log_probability:
+        return row.references.unrelated
+    return math.log(row.references.unrelated) if row.references.unrelated > 0 else None
+
+
+def _find_line(metric: MetricSummary) -> tuple[str, float | None]:
+    """What the line of a chart of medians is, and where; an empty name and None where there is nothing to draw."""
     spec = metric.metric.spec
-    return draw_intervals(bars, explainers, make_axis(spec), Words(spec.title, "", "medians"), best)
+    known = [row.references for row in metric.rows if row.references is not None]
+    if known:
+        return ("rare", math.log(RARE)) if spec.log_probability else ("identical", known[0].identical)
+    values = [row.value for row in metric.rows if row.control and row.value is not None]
+    if not values or spec.direction is None:
+        return "", None
+    return "control", max(values) if spec.direction == "higher" else min(values)
 
 
 def draw_differences(metric: MetricSummary) -> Chart | Underpowered | None:

@@ -25,6 +25,7 @@ def encode_rows(results: Results, links: Links) -> tuple[str, int]:
     """Encode all rows as JSON for a script element; return it with the number of rows."""
     names = {"data": list(results.data), "model": list(results.models), "explainer": list(results.explainers)}
     names |= {"label": list(results.metrics), "status": ["ok"]}
+    classes = [results.list_classes(data) for data in results.data]
     blocks = []
     for metric in results.metrics.values():
         frames = [found.frame for found in results.list_metric_results(metric.name)]
@@ -33,7 +34,12 @@ def encode_rows(results: Results, links: Links) -> tuple[str, int]:
             statuses = whole["status"].unique(maintain_order=True)
             names["status"] += [status for status in statuses if status not in names["status"]]
             blocks.append(_encode_block(whole, metric, names, links))
-    content = json.dumps({"names": names, "blocks": blocks}, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    content = json.dumps(
+        {"names": {**names, "classes": classes}, "blocks": blocks},
+        separators=(",", ":"),
+        ensure_ascii=False,
+        allow_nan=False,
+    )
     return escape_script(content), sum(block["rows"] for block in blocks)
 
 
@@ -66,7 +72,6 @@ def _encode_block(
         "rows": len(frame),
         "axis": spec.axis,
         "decimals": spec.decimals,
-        "odds": spec.log_probability,
         "bound": "≤" if spec.censored_side == "upper" else "≥",
         "censored": spec.censored,
         "columns": columns,

@@ -1,4 +1,4 @@
-"""The answers that open the report: a sentence for each metric, and whether a test decides between the explainers."""
+"""What each metric answers in a sentence and whether a test decides between the explainers; and a telling example."""
 
 from __future__ import annotations
 
@@ -7,30 +7,12 @@ from dataclasses import dataclass
 
 from standfast.report.charts import GalleryRow, Picture
 from standfast.report.presentation.drawing import make_row
-from standfast.report.sentences import say
-from standfast.report.terminal import describe_leader
+from standfast.report.sentences import describe_decision, describe_leader, say
 from standfast.report.words import collect_facts, words_of
 from standfast.results import ConfiguredMetric, MetricResults, Results
-from standfast.results.presentation import RankedGroup
-from standfast.results.summary import MetricSummary
 
 #: a fallback example shows at most this many maps
 _MAPS = 5
-
-
-@dataclass(frozen=True)
-class DecisionText:
-    """What tests say about the explainers, in words.
-
-    Attributes:
-        mark: the state of the decision.
-        title: the same in two or three words.
-        text: a sentence.
-    """
-
-    mark: str
-    title: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -41,17 +23,15 @@ class Answer:
         label: the name of the configured metric.
         question: what it asks.
         text: the verdict; empty without values.
-        decision: whether a test decides between the explainers.
-        comparability_warning: why explainers cannot be compared as they are; empty where they can.
-        reservations: what the verdict cannot say.
+        decision: whether a test decides between the explainers, in two or three words.
+        why: the same in sentences, with what the verdict cannot say.
     """
 
     label: str
     question: str
     text: str
-    decision: DecisionText
-    comparability_warning: str = ""
-    reservations: tuple[str, ...] = ()
+    decision: str
+    why: str
 
 
 def answer_question(results: Results, label: ConfiguredMetric, data: str, model: str) -> Answer:
@@ -60,35 +40,16 @@ def answer_question(results: Results, label: ConfiguredMetric, data: str, model:
     question = words.question(label.options)
     found = results.summary.find(data, model, label.name)
     assert found is not None
-    decision = DecisionText(
-        found.decision.state, say("decision_title", found.decision), say("decision", found.decision)
-    )
+    decision, why = say("decision_title", found.decision), describe_decision(found)
     if found.decision.reason in ("no result", "no value"):
-        return Answer(label.name, question, "", decision)
-    view = results.metric_results(data, model, label.name)
-    facts = collect_facts(found, view)
-    text = words.verdict(facts)
-    own = label.spec.direction and facts["own"] and len(facts["ranked"]) > 1
-    why = explain_ranks(facts["ranked"][0], found) if own else ""
-    why = why or describe_leader(found)
-    decision = dataclasses.replace(decision, text=f"{decision.text} {why}") if why else decision
-    warning, others = words.caution(facts), tuple(filter(None, [words.remark(facts)]))
-    if found.control_tests:
-        others += (say("controls", found.control_tests, label.spec.decimals),)
-    if warning and decision.mark == "decided":
-        decision = dataclasses.replace(decision, mark="open", title="With a caveat")
-    return Answer(label.name, question, text, decision, warning, others)
-
-
-def explain_ranks(first: RankedGroup, found: MetricSummary) -> str:
-    """A sentence where the tests put another explainer first than the counts do; else empty.
-
-    Ranks are within each sample, so both can be true at once.
-    """
-    leaders = [row.explainer for row in found.rows if row.verdict == "best"]
-    if not leaders or set(first.names) & set(leaders):
-        return ""
-    return say("other_leader", "count", first.names, first.text, leaders)
+        return Answer(label.name, question, "", decision, why)
+    facts = collect_facts(found, results.metric_results(data, model, label.name))
+    warning = words.caution(facts)
+    controls = say("controls", found.control_tests, label.spec.decimals) if found.control_tests else ""
+    sentences = (warning, why, describe_leader(found), words.remark(facts), controls)
+    if warning and found.decision.state == "decided":
+        decision = "With a caveat"
+    return Answer(label.name, question, words.verdict(facts), decision, " ".join(filter(None, sentences)))
 
 
 def choose_example(results: Results, data: str, model: str) -> tuple[GalleryRow, MetricResults] | None:

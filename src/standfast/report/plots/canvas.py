@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from standfast.errors import MissingExtraError
+from standfast.results import ValueSpec, format_number
 from standfast.tensors import Array
 
 #: the colour of estimates, and that of controls, which are references
@@ -34,6 +35,13 @@ def escape_text(text: object) -> str:
     'income in \\$'
     """
     return str(text).replace("$", r"\$")
+
+
+def label_ticks(axis: Any, spec: ValueSpec) -> None:
+    """Write the ticks of an axis of logarithms of probabilities as probabilities."""
+    if spec.log_probability:
+        axis.get_major_locator().set_params(nbins=3)
+        axis.set_major_formatter(lambda value, place: format_number(value, spec.decimals) if value <= 0 else "")
 
 
 def scale_of(values: Array) -> float:

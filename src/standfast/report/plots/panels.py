@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from standfast.errors import check
-from standfast.report.plots.canvas import ESTIMATE, REFERENCE, escape_text, import_pyplot
+from standfast.report.plots.canvas import ESTIMATE, REFERENCE, escape_text, import_pyplot, label_ticks
 from standfast.results.controls import Explainers
 from standfast.results.results import Results
 from standfast.results.summary import MetricSummary
@@ -85,6 +85,7 @@ def _draw_panel(axes: Any, panel: MetricSummary, explainers: Explainers) -> None
     spec = panel.metric.spec
     axes.set_title(escape_text(textwrap.fill(panel.label, 30)), fontsize=10)
     axes.set_xlabel(escape_text(spec.axis) + (f"\n{_ARROWS[spec.direction]}" if spec.direction else ""), fontsize=9)
+    label_ticks(axes.xaxis, spec)
     axes.grid(axis="x", color="0.9")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

@@ -9,9 +9,9 @@ import numpy as np
 
 from standfast.errors import check
 from standfast.metrics.result import Result
-from standfast.report.plots.canvas import ESTIMATE, escape_text, import_pyplot
+from standfast.report.plots.canvas import ESTIMATE, escape_text, import_pyplot, label_ticks
 from standfast.report.plots.maps import Maps, draw_maps
-from standfast.report.presentation.drawing import ALIGNED
+from standfast.report.presentation.drawing import ALIGNED, read_swaps
 from standfast.report.wording import describe_parameters
 from standfast.results import ValueSpec, presentation_of
 from standfast.results.formatting import format_number
@@ -102,6 +102,9 @@ def _draw_result(result: Result, features: Sequence[str] | None, tokens: Sequenc
         maps.append(np.asarray(stored[ALIGNED[0]][worst].detach().cpu()))
         titles.append("map moved back\n(hatched: not seen)")
     words = None if tokens is None else [tokens[worst]] * len(inputs)
+    if words is not None and len(words) > 1:
+        swapped = read_swaps(row)
+        words[1] = [swapped.get(place, word) for place, word in enumerate(words[0])]
     drawn = draw_maps(np.stack(inputs), {"map": np.stack(maps)}, features=features, tokens=words, titles=titles)
     return [axes, *drawn]
 
@@ -138,6 +141,7 @@ def _draw_values(axes: Any, result: Result, spec: ValueSpec, rows: Any) -> None:
     axes.set_xlabel("samples, in the order of their values")
     better = f"\n({spec.direction} is better)" if spec.direction else ""
     axes.set_ylabel(escape_text(spec.axis) + better)
+    label_ticks(axes.yaxis, spec)
     skipped = len(result) - len(rows)
     left_out = f", {skipped} left out" if skipped else ""
     axes.set_title(escape_text(f"{result.metric}: {len(rows)} of {len(result)} samples{left_out}"), fontsize=10)

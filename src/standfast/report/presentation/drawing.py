@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -36,6 +37,15 @@ def make_row(
     )
 
 
+def read_swaps(row: Mapping[str, Any]) -> dict[int, str]:
+    """The new words of a text by position, from the row of a result; empty for other inputs.
+
+    >>> read_swaps({"swapped_words": '{"2": "fine"}'}), read_swaps({"value": 0.5})
+    ({2: 'fine'}, {})
+    """
+    return {int(place): word for place, word in json.loads(row.get("swapped_words") or "{}").items()}
+
+
 def describe_maps(view: MetricResults, axes: int) -> str:
     """How the page draws maps of inputs with so many axes, in one or two sentences.
 
@@ -49,7 +59,8 @@ def describe_maps(view: MetricResults, axes: int) -> str:
     if axes == 1:
         return f"A bar for each feature: {red[:1].lower()}{red[1:]} The features with the longest bars come first."
     if axes == 2 and view.tokens:
-        return f"The colour behind a word is its relevance, summed over the dimensions of its embedding. {red}"
+        swaps = "A word that is struck out gave way to the next. " if "swapped_words" in view.frame.columns else ""
+        return f"The colour behind a word is its relevance, summed over the dimensions of its embedding. {swaps}{red}"
     if axes == 2:
         return f"The colour behind a line is the relevance of that time. {red}"
     return f"{red} The largest hundredth of a large map has full colour."
@@ -57,7 +68,8 @@ def describe_maps(view: MetricResults, axes: int) -> str:
 
 def make_axis(spec: ValueSpec, *rules: float) -> Axis:
     """The axis of the values of a metric, with dotted lines at `rules`."""
-    return Axis(spec.axis, spec.direction, spec.good, spec.censored_side, rules=rules)
+    probability = spec.log_probability
+    return Axis(spec.axis, spec.direction, spec.good, spec.censored_side, rules=rules, probability=probability)
 
 
 def draw_figures(metric: ConfiguredMetric, found: MetricResults) -> list[Any]:
@@ -92,22 +104,22 @@ def count_axes(rows: Sequence[GalleryRow]) -> int:
     return min((np.ndim(picture.array) for row in rows[:1] for picture in row.pictures), default=3)
 
 
-def draw_example(
-    presentation: Presentation, view: MetricResults, what: str, same: float | None = 1.0
-) -> GalleryRow | None:
+def draw_example(presentation: Presentation, view: MetricResults, what: str) -> GalleryRow | None:
     """The sample whose map changed most, of all explainers: input, its map, the perturbed input, its map now.
 
     Args:
         presentation: of the metric, whose template has the caption.
         view: of a metric that stores `origins`, `inputs`, `origin_maps` and `maps`.
         what: the value in a word, such as "correlation".
-        same: the value of two equal maps, for the caption.
+
+    None if no map changed.
     """
     spec = view.spec
     rows = spec.select_valid(view.frame)
     if not len(rows) or spec.direction is None:
         return None
     rows = rows.filter((pl.col("repeat") == rows["repeat"].min()) & pl.col("explainer").is_in(view.candidates))
+    rows = rows.filter(~pl.Series(spec.find_unchanged(spec.values(rows)), dtype=pl.Boolean))
     rows = rows.sort(spec.column, descending=spec.direction == "lower", maintain_order=True)
     names = ("origins", "origin_maps", "inputs", "maps")
     for row in rows.head(EXAMPLES).iter_rows(named=True):
@@ -115,12 +127,12 @@ def draw_example(
         arrays = view.arrays(explainer, sample, names, also=ALIGNED)
         if arrays is None:
             continue
-        who = f"{explainer}, sample {sample}"
+        who, new = f"{explainer}, sample {sample}", read_swaps(row)
         pictures = (
             Picture("input", arrays["origins"], f"Input, sample {sample}"),
             Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
-            Picture("changed", arrays["inputs"], f"Perturbed input: {who}"),
-            Picture("its map now", arrays["maps"], f"Explanation of the perturbed input: {who}", signed=True),
+            Picture("changed", arrays["inputs"], f"Perturbed input: {who}", swapped=new),
+            Picture("its map now", arrays["maps"], f"Explanation of the perturbed input: {who}", True, swapped=new),
             *show_moved_back(arrays, who),
         )
         here = {
@@ -129,10 +141,10 @@ def draw_example(
             "changed": describe_transformation(view.options),
             "moved": describe_reach(view.options, "number of the embedding" if view.tokens else "feature"),
             "parameters": describe_parameters(row, view.options, np.shape(arrays["origins"])),
-            "target": row.get("targets"),
+            "target": view.name_classes(row).get("targets"),
             "what": what,
             "value": format_number(row[spec.column], spec.decimals),
-            "same": same,
+            "same": spec.same,
             "moved_back": MOVED_BACK if ALIGNED[0] in arrays else "",
         }
         text = words_of(presentation).say("example", here)

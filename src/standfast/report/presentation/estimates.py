@@ -59,14 +59,18 @@ def make_median_line(name: str, x: Array, least: Array, most: Array | None = Non
     return Line(name, x[known], middle, low, high)
 
 
-def make_cell(value: float, low: float, high: float, faint: bool = False) -> TableCell:
-    """A number with its interval, if it has one.
+def make_cell(value: float, low: float, high: float, faint: bool = False, share: bool = False) -> TableCell:
+    """A number, or a share in percent, with its interval, if it has one.
 
     >>> make_cell(0.5, 0.25, 0.75).small, make_cell(0.5, float("nan"), float("nan")).small
     ('[0.250, 0.750]', '')
     """
-    between = f"[{format_number(low, 3)}, {format_number(high, 3)}]" if np.isfinite([low, high]).all() else ""
-    return TableCell(format_number(value, 3), between, faint)
+
+    def write(number: float) -> str:
+        return f"{number:.0%}" if share and np.isfinite(number) else format_number(number, 3)
+
+    between = f"[{write(low)}, {write(high)}]" if np.isfinite([low, high]).all() else ""
+    return TableCell(write(value), between, faint)
 
 
 def measure_random_error(frame: pl.DataFrame) -> list[Detail]:

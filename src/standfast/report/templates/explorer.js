@@ -43,10 +43,19 @@
   function show(x, decimals) {
     x = finite(x);
     if (isNaN(x)) return "–";
+    if (decimals === "probability") return probability(x);
     if (!isFinite(x)) return x > 0 ? "∞" : "−∞";
     var text = decimals === null || decimals === undefined ? String(+x.toPrecision(4)) : x.toFixed(decimals);
     if (/^-0\.?0*$/.test(text)) text = text.slice(1);
     return text.replace("-", "−");
+  }
+  function probability(x) {  // a probability, given as its logarithm, as in the rest of the page
+    var power = -x / Math.LN10, step = Math.pow(10, Math.floor(power) - 1);
+    if (power <= 0) return "100%";
+    if (x > Math.log(0.995)) return "over 99.5%";
+    if (power < 3 - 1e-9) return +(100 * Math.exp(x)).toPrecision(2) + "%";
+    if (power >= 9) return isFinite(power) ? "1 in 10^" + Math.round(power) : "0%";
+    return "1 in " + grouped(Math.round(Math.pow(10, power) / step) * step);
   }
   var rows = [];
   stored.blocks.forEach(function (block) { for (var i = 0; i < block.rows; i++) rows.push({ b: block, i: i }); });
@@ -69,15 +78,7 @@
     if (!ok(row)) return "–";
     var bound = row.b.censored && row.b.flags[row.b.censored] !== undefined && of(row.b.flags[row.b.censored], row.i);
     var x = of(row.b.value, row.i);
-    return (bound ? row.b.bound + " " : "") + show(x, row.b.decimals) + (row.b.odds ? odds(finite(x)) : "");
-  }
-  function odds(x) {  // a logarithm of a probability as a decimal one and as a count, as in the rest of the page
-    var p = Math.exp(x), power = -x / Math.LN10;
-    if (!isFinite(power)) return "";
-    var step = Math.pow(10, Math.max(0, Math.floor(power) - 1)), count = Math.round(Math.pow(10, power) / step) * step;
-    var words = p > 0.995 ? "over 99 in 100" : p > 0.095 ? Math.round(100 * p) + " in 100"
-      : "1 in " + (power < 9 ? grouped(count) : "10^" + Math.round(power));
-    return " (log10 P " + show(-power, 2) + ", " + words + ")";
+    return (bound ? row.b.bound + " " : "") + show(x, row.b.decimals);
   }
   function interval(row) {
     if (!row.b.interval || !ok(row)) return "";
@@ -99,8 +100,9 @@
     ["Sample", number("sample"), number("sample"), true],
     ["Status", name("status")],
     ["Class", function (row) {
-      var before = cell(row, "targets"), after = cell(row, "predicted");
-      return (before === null ? "–" : before) + (after === null || after === undefined ? "" : " → " + after);
+      var known = names.classes[cell(row, "data")];
+      var found = [cell(row, "targets"), cell(row, "predicted")].map(function (x) { return x in known ? known[x] : x; });
+      return (found[0] === null ? "–" : found[0]) + (found[1] === null || found[1] === undefined ? "" : " → " + found[1]);
     }],
     ["Value", shownValue, function (row) { return ok(row) ? value(row) : NaN; }, true],
     stored.blocks.some(function (block) { return block.interval; }) && ["95% interval", interval, function (row) { return row.b.interval ? finite(of(row.b.interval[0], row.i)) : NaN; }, true],
@@ -146,8 +148,9 @@
     });
     if (inputs.label && inputs.label.value !== "") { var l = +inputs.label.value; tests.push(function (row) { return row.b.label === l; }); }
     var least = parseFloat(inputs.least.value), most = parseFloat(inputs.most.value);
-    if (!isNaN(least)) tests.push(function (row) { return ok(row) && value(row) >= least; });
-    if (!isNaN(most)) tests.push(function (row) { return ok(row) && value(row) <= most; });
+    function read(row) { return row.b.decimals === "probability" ? Math.exp(value(row)) : value(row); }
+    if (!isNaN(least)) tests.push(function (row) { return ok(row) && read(row) >= least; });
+    if (!isNaN(most)) tests.push(function (row) { return ok(row) && read(row) <= most; });
     var words = inputs.text.value.trim().toLowerCase();
     if (words) tests.push(function (row) {
       return columns.some(function (column) { return String(column[1](row)).toLowerCase().indexOf(words) >= 0; });

@@ -157,7 +157,8 @@ class DataFunction(DataEntry):
 def _from_dataset(found: Dataset, targets: str) -> Samples:
     about = {"name": found.name, "classes": list(found.classes)}
     labels = found.labels if targets == "labels" else None
-    return Samples(found.inputs, labels, found.bounds, about, found.extras, found.features, found.tokens)
+    extras = {"labels": found.labels, **found.extras}
+    return Samples(found.inputs, labels, found.bounds, about, extras, found.features, found.tokens)
 
 
 def _from_content(found: Content, targets: str) -> Samples:
@@ -166,7 +167,8 @@ def _from_content(found: Content, targets: str) -> Samples:
         check(len(found.labels) == rows, "path", f"as many labels as inputs ({rows})", f"{len(found.labels)} labels")
     check(targets != "labels" or found.labels is not None, "targets", "predicted, as there are no labels", "labels")
     labels = found.labels if targets == "labels" else None
-    return Samples(found.inputs, labels, found.bounds, found.about, features=found.features)
+    extras = {} if found.labels is None else {"labels": found.labels}
+    return Samples(found.inputs, labels, found.bounds, found.about, extras, found.features)
 
 
 def _take_first(found: Samples, count: int | None) -> Samples:

@@ -293,7 +293,9 @@ class StudyModel(ModelSource):
             raise misfit("no such key beside a function that returns a standfast.Model", key, key)
         own = module  # with its bounds; the device is the study's
         bounds, mixed = (own.bounds[0], own.bounds[1]), own.mixed_precision
-        return Model(own.module, bounds, own.preprocess, device, own.batch_size, mixed_precision=mixed)
+        moved = Model(own.module, bounds, own.preprocess, device, own.batch_size, mixed_precision=mixed)
+        moved.reference = own.reference
+        return moved
 
 
 def try_out(source: ModelSource, samples: Samples) -> None:

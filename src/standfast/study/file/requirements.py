@@ -120,11 +120,12 @@ class RequirementEntry(Entry):
         """The share of samples that has to meet the limit."""
         return 0.5 if self.share_of_samples is None else self.share_of_samples
 
-    def describe(self, label: str | None = None) -> str:
+    def describe(self, label: str | None = None, limit: str | None = None) -> str:
         """In words, without the explainer, data and model.
 
         Args:
             label: of the metric, where the entry names none, or one with several labels.
+            limit: in words, where the number as it was given does not say what it is.
 
         >>> RequirementEntry(metric="worst_case", at_least=0.6, share_of_samples=0.95).describe()
         'worst_case: at least 0.6 in at least 95% of samples'
@@ -137,9 +138,7 @@ class RequirementEntry(Entry):
             margin = f" by more than {self.by:g}" if self.by else ""
             return f"{start}{self._where()} not worse than {self.no_worse_than}{margin}"
         words = "at least" if self.side == "higher" else "at most"
-        number = f"{getattr(self, self.kind):g}"
-        if self.kind in ("at_most_ln", "at_most_one_in"):
-            number = f"ln P = {number}" if self.kind == "at_most_ln" else f"1 in {getattr(self, self.kind):,.0f}"
+        number = f"{getattr(self, self.kind):g}" if limit is None else limit
         if self.mean or self.share_of_samples is None:
             return f"{start}{'mean' if self.mean else 'median'} {words} {number}"
         return f"{start}{words} {number} {self._where()}"

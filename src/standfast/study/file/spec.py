@@ -38,6 +38,7 @@ from standfast.errors import ArgumentError, as_number
 from standfast.explainers import Explainer
 from standfast.metrics import Metric
 from standfast.metrics.base import PRESETS, Preset
+from standfast.metrics.sanity import make_checks
 from standfast.neighbourhoods import Neighbourhood
 from standfast.study.file.data_entries import DataEntry
 from standfast.study.file.document import Document, read_document
@@ -154,6 +155,10 @@ class Study(Entry):
         _refer_to("metrics"),
         Expected("metrics, such as [max_sensitivity]"),
     ] = Field(description="Metrics, as a list or under labels.")
+    sanity: bool | Count = Field(
+        default=True,
+        description="Check whether each explainer depends on the input and the model; a number: on so many samples.",
+    )
     executor: Annotated[ExecutorEntry, PlainValidator(executor_entry), _refer_to("executor")] = Field(
         default=executor_entry("local"), description="Who does the work."
     )
@@ -223,6 +228,7 @@ class Study(Entry):
             repeats=self.repeats,
             samples_per_job=self.samples_per_job,
             device=self.device,
+            sanity=make_checks(self.sanity),
             paths=(str(self.base),),
         )
 
@@ -342,7 +348,15 @@ def load_study(path: str | Path, preset: str | None = None) -> Study:
     Raises:
         StudyError: the file is missing or no YAML, or something in it is wrong; each problem with its path and line.
     """
-    document = read_document(path)
+    return _read(read_document(path), preset)
+
+
+def with_preset(study: Study, preset: str) -> Study:
+    """The same study with another preset for what its file does not set."""
+    return _read(study._document, preset)
+
+
+def _read(document: Document, preset: str | None) -> Study:
     if preset is not None and isinstance(document.content, Mapping):
         document = replace(document, content={**document.content, "preset": preset})
     return _check(document)
@@ -361,8 +375,8 @@ def study_from(content: Mapping[str, Any], base: str | Path = ".") -> Study:
       data: expected at least one data set, got an empty mapping
       models: expected at least one model, got an empty mapping
       metrics[0]: expected a metric (...'worst_cas' (did you mean 'worst_case'?)
-      sede: expected a known key (title, seed, ...), got 'sede' (did you
-          mean 'seed'?)
+      sede: expected a known key (title, seed, ...), got 'sede'
+          (did you mean 'seed'?)
     """
     return _check(Document("study", Path(base).resolve(), _plain(content)))
 

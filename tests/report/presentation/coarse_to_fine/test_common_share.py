@@ -63,7 +63,7 @@ def run(digits: standfast.data.Dataset, lenet: standfast.Model) -> standfast.Res
 
     explainers: dict[str, Any] = {"ig": "integrated_gradients:steps=8", "few": few}
     metric = CorruptionCurve(samples=1)
-    return standfast.evaluate(lenet, explainers, digits[:16], [metric], controls="random", progress=False)
+    return standfast.evaluate(lenet, explainers, digits[:16], [metric], controls="random", sanity=False, progress=False)
 
 
 def test_fewer_positive_positions_alone_are_not_worse_than_random_maps(run: standfast.Results) -> None:
@@ -76,7 +76,7 @@ def test_fewer_positive_positions_alone_are_not_worse_than_random_maps(run: stan
     assert table["ig"]["against_controls"] == "beats"
     assert table["few"]["against_controls"] == "undecided"
     assert run.best()[label].explainers == ("ig",)
-    assert f"{label}: Better than every control: ig." in " ".join(str(run).split())
+    assert f"{label}: Better than every control: ig." in " ".join(run.to_text(verbose=True).split())
 
 
 def test_exports_with_verdicts_and_plots_have_the_same_values(run: standfast.Results) -> None:
@@ -156,10 +156,10 @@ def test_without_the_drops_of_one_explainer_whole_areas_are_compared(
     for data in ("one", "two"):
         for name, last in (("short", 0.1), ("long", 0.9), ("random", 0.5)):
             store(builder, name, np.full(8, last), slope, data=data)
-    assert FALLBACK not in str(builder.results())
+    assert FALLBACK not in " ".join(builder.results().to_text(verbose=True).split())
     spoil(builder, tmp_path)
     findings = builder.results()
-    text = " ".join(str(findings).split())
+    text = " ".join(findings.to_text(verbose=True).split())
     assert "common_drop" not in findings.frame("curve").columns
     assert (text.count(FALLBACK), COMPARED in text) == (2, False)
     assert "More positive positions make the area larger." in text
@@ -172,7 +172,7 @@ def test_a_single_explainer_keeps_its_own_area(tmp_path: Path) -> None:
     store(builder, "alone", np.full(3, 0.4), np.ones(3))
     findings = opened(builder)
     assert findings.table()["value"].to_list() == pytest.approx([0.4 * 0.4 / 2 + 0.6 * 0.4])
-    assert FALLBACK not in str(findings)
+    assert FALLBACK not in " ".join(findings.to_text(verbose=True).split())
 
 
 def test_each_file_of_arrays_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

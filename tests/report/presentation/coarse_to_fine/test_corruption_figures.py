@@ -315,7 +315,12 @@ def test_a_real_study_stores_what_the_section_needs(
     metric = CorruptionCurve(fractions=(0.15, 1.0), samples=1, mean=0.13, sd=0.31)
     names = ["input_x_gradient", "random"]
     found = standfast.evaluate(
-        lenet, names, digits[:6].inputs, [metric], out=tmp_path, samples_per_job=4, progress=False, controls=False
+        *(lenet, names, digits[:6].inputs, [metric]),
+        out=tmp_path,
+        samples_per_job=4,
+        progress=False,
+        controls=False,
+        sanity=False,
     )
     (view,) = found.list_metric_results("corruption_curve")
     result = metric(lenet, "input_x_gradient", digits[:6].inputs)

@@ -55,9 +55,9 @@ class CorruptionCurvePresentation(Presentation):
         ends = dict.fromkeys(f"{end:.1%}" for end in (min(medians, default=0.0), max(medians, default=0.0)))
         spec = dataclasses.replace(
             views[0].spec,
-            title="Drop of the class's probability, averaged up to the share of positions that all explainers replace, "
-            f"{_name_first(views[0].options)} relevant positions corrupted first",
-            axis="mean drop, same share",
+            title="Common drop of the class's probability: averaged up to the share of positions that all explainers "
+            f"replace, {_name_first(views[0].options)} relevant positions corrupted first",
+            axis="common drop",
             column=COMMON,
             caution="Explainers are compared up to the share of positions that all of them replace in a sample (median "
             f"{' to '.join(ends)}). {_CHANCE}",
@@ -129,7 +129,7 @@ def draw_drops(results: MetricResults, drops: Drops, order: str, caption: str) -
     which, direction = ("most", "higher") if order == "top" else ("least", "lower")
     heading = f"What happens when the {which} relevant positions go first?"
     words = Words(f"Mean drop, {which} relevant positions first", caption, f"drop-{order}", heading)
-    across, up = Axis("share of all positions corrupted"), Axis("lost share of probability", direction)
+    across, up = Axis("share of all positions corrupted"), Axis("drop", direction)
     return draw_lines(lines, results.explainers, across, up, words)
 
 
@@ -137,7 +137,7 @@ def draw_drops_by_share(results: MetricResults, drops: Drops, caption: str) -> l
     """Draw the distributions of the drops: a chart for each explainer with a row for each share k (Fig. 4)."""
     tops = np.stack([np.asarray(curves.top) for curves in drops.curves.values()])
     domain = (float(np.fmin.reduce(tops, axis=None, initial=0.0)), 1.0)
-    axis = Axis("drop (lost share of the probability)", domain=domain, rules=(0.0, 1.0))
+    axis = Axis("drop", domain=domain, rules=(0.0, 1.0))
     charts = []
     for name, curves in drops.curves.items():
         complete = curves.find_complete()

@@ -24,7 +24,7 @@ class AOPCPresentation(Presentation):
     def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
         """With the most relevant regions first higher is better, with the least relevant first lower."""
         first = "least" if options.get("order") == "bottom" else "most"
-        title = f"Area over the perturbation curve, {first} relevant regions first"
+        title = f"AOPC, {first} relevant regions first"
         axis = f"AOPC ({options.get('score', 'probability')})"
         return ValueSpec(title, axis, self.direction_of(options), 3, good="more faithful")
 

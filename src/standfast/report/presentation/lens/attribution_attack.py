@@ -25,7 +25,7 @@ from standfast.report.presentation.lens.curves import (
 )
 from standfast.report.presentation.lens.pictures import draw_galleries
 from standfast.report.words import words_of
-from standfast.results import Detail, MetricResults, Presentation, RankedGroup, ValueSpec, format_number, presentations
+from standfast.results import Detail, MetricResults, Presentation, RankedGroup, ValueSpec, presentations
 from standfast.results.presentation import read_flags, read_numbers
 from standfast.similarity.chance import ROOM
 from standfast.similarity.diverse import resolve_k
@@ -59,6 +59,7 @@ class AttributionAttackPresentation(Presentation):
             caution="A stronger attack may reach a worse value.",
             good="more robust",
             empty="for which no input of the same class was found",
+            same=1.0 if larger_is_closer({"similarity": first}) else 0.0,
         )
 
     def headline(self, results: MetricResults) -> list[RankedGroup] | None:
@@ -82,9 +83,7 @@ class AttributionAttackPresentation(Presentation):
 
     def example(self, results: MetricResults) -> GalleryRow | None:
         """The map that the attack changed most."""
-        first = name_similarity(results.options)
-        same = 1.0 if larger_is_closer({"similarity": first}) else 0.0
-        return draw_example(self, results, first, same)
+        return draw_example(self, results, name_similarity(results.options))
 
     def figures(self, results: MetricResults) -> list[Figure]:
         """The similarity over samples, all means, curves by window and k, and the pictures."""
@@ -146,13 +145,15 @@ def draw_means(results: MetricResults, shape: tuple[int, ...] | None, caption: s
         kept = per_sample(valid, _KEPT)
         cells = [_show_similarity(valid, each) for each in asked]
         if len(kept):
-            cells += [TableCell(format_number(share, 3)) for share in kept.mean(axis=0)]
-            cells += [make_cell(*ends) for ends in zip(*intervals_of_means(kept, shares_of_loss), strict=True)]
+            cells += [TableCell(f"{share:.0%}") for share in kept.mean(axis=0)]
+            cells += [
+                make_cell(*ends, share=True) for ends in zip(*intervals_of_means(kept, shares_of_loss), strict=True)
+            ]
         rows.append((name, [*cells, *[TableCell("–")] * (len(asked) + len(_COLUMNS) - len(cells))]))
     if shape is not None:
         k = resolve_k(results.options.get("k"), count_positions(shape))
         chance = np.array([overlap_by_chance(shape, k, w) for w in (0, 1, 2)])
-        numbers = [TableCell(format_number(share, 3)) for share in (*chance, *shares_of_loss(chance))]
+        numbers = [make_cell(share, np.nan, np.nan, share=True) for share in (*chance, *shares_of_loss(chance))]
         rows.append(("two random sets", [*[TableCell("–")] * len(asked), *numbers]))
     columns = [*((name, "mean") for name in asked), *_COLUMNS]
     return Table("Means, and what became of the top positions", columns, rows, caption)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from standfast.report.charts import Gallery, GalleryRow, Picture
-from standfast.report.presentation.drawing import ALIGNED, describe_maps, make_row, show_moved_back
+from standfast.report.presentation.drawing import ALIGNED, describe_maps, make_row, read_swaps, show_moved_back
 from standfast.report.presentation.lens.curves import count_positions, name_position
 from standfast.results import MetricResults
 from standfast.similarity import dilate, per_position, top_k, top_k_diverse
@@ -49,7 +49,7 @@ def _draw_row(
     diverse: bool,
     say: Callable[..., str],
 ) -> GalleryRow:
-    who = f"{explainer}, sample {sample}"
+    who, new = f"{explainer}, sample {sample}", read_swaps(row)
     origin, perturbed = (np.asarray(arrays[name], dtype=float) for name in ("origins", "inputs"))
     before, after = sum_channels(results, arrays)
     k, unit = resolve_k(results.options.get("k"), count_positions(origin.shape)), name_position(origin.shape)
@@ -66,8 +66,8 @@ def _draw_row(
     pictures = (
         Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
         *middle,
-        Picture("changed", perturbed, f"Perturbed input: {who}"),
-        Picture("its map now", arrays["maps"], f"Explanation of the perturbed input: {who}", signed=True),
+        Picture("changed", perturbed, f"Perturbed input: {who}", swapped=new),
+        Picture("its map now", arrays["maps"], f"Explanation of the perturbed input: {who}", True, swapped=new),
         *show_moved_back(arrays, who),
     )
     # a name of its own, since rows of pictures are found by explainer and sample

@@ -1,4 +1,4 @@
-"""What a report shows of the probability of misinterpretation: ln P, and ln P against the threshold."""
+"""What a report shows of the probability of misinterpretation, and of the probability against the threshold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from standfast.metrics.base import larger_is_closer
-from standfast.report.charts import LN_P, Axis, Chart, Gallery, Line, Words, choose_styles_of_values, draw_lines
+from standfast.report.charts import Axis, Chart, Gallery, Line, Words, choose_styles_of_values, draw_lines
 from standfast.report.presentation.drawing import draw_distribution
 from standfast.report.presentation.kept_class import count_kept_class
 from standfast.report.presentation.safari.contradictions import find_contradictions
@@ -31,31 +31,24 @@ from standfast.tensors import Array
 #: samples with a curve
 SHOWN = 3
 _WHAT = {
-    "changed_explanation": "the explanation changes, the class is kept",
-    "changed_class": "the class changes, the explanation stays",
+    "changed_explanation": "the explanation changes and the class is kept",
+    "changed_class": "the class changes and the explanation stays",
     "misclassification": "the class changes",
 }
+AXIS = Axis("probability", probability=True)
 _CURVES = ("level_stage", "level_threshold", "level_log_probability", "level_low", "level_high")
 
 
 @presentations.register("misinterpretation_probability")
 class ProbabilityPresentation(Presentation):
-    """Probabilities: ln P, its bounds, and ln P against the threshold."""
+    """Probabilities, their bounds, and the probability against the threshold."""
 
     def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
         """Less probable is more robust; explainers are not ranked by misclassification."""
         event = str(options.get("event"))
-        title = f"ln P({_WHAT.get(event, event)})"
-        return ValueSpec(
-            title,
-            LN_P,
-            self.direction_of(options),
-            2,
-            "bound",
-            "upper",
-            good="more robust",
-            log_probability=True,
-        )
+        title = f"Probability that {_WHAT.get(event, event)}"
+        direction = self.direction_of(options)
+        return ValueSpec(title, AXIS.title, direction, "probability", "bound", "upper", good="more robust")
 
     def facts(self, results: MetricResults) -> dict[str, Any]:
         """The event."""
@@ -65,7 +58,8 @@ class ProbabilityPresentation(Presentation):
         """The error of a single estimate, and how many are stalled or contradicted."""
         width = (read_numbers(frame, "high") - read_numbers(frame, "low"))[~read_flags(frame, "bound")]
         width = width[np.isfinite(width)]
-        found = [Detail("half an interval of ln P", float(np.median(width)) / 2)] if len(width) else []
+        factor = float(np.exp(np.median(width) / 2)) if len(width) else 1.0
+        found = [Detail("one estimate is known up to a factor of", factor)] if len(width) else []
         one_way = np.zeros(len(frame), dtype=bool)
         if options.get("from_event") and "from_event" in frame.columns:
             one_way = ~np.isfinite(read_numbers(frame, "from_event"))
@@ -82,7 +76,7 @@ class ProbabilityPresentation(Presentation):
         return find_contradictions(view, others)
 
     def figures(self, view: MetricResults) -> list[Chart | Gallery]:
-        """The distribution, and ln P against the threshold for a few samples."""
+        """The distribution, and the probability against the threshold for a few samples."""
         words = words_of(self)
         found: list[Chart | Gallery] = [*draw_distribution(view, note=words.say("note"))]
         found += _draw_directions(view, words)
@@ -102,16 +96,16 @@ def _draw_directions(view: MetricResults, sentences: MetricWords) -> list[Chart]
         )
         lines = [Line("from the prior", sample, there, low, high), Line("from the event", sample, back, back, back)]
         styles = choose_styles_of_values(view.explainers, name, [line.name for line in lines])
-        title = f"{name}: ln P from the prior to the event, and from the event back to the prior"
+        title = f"{name}: probability from the prior to the event, and from the event back to the prior"
         words = Words(title, sentences.say("directions"), f"directions-{name}", f"{name}: both directions")
         lines = [replace(line, style=styles[line.name]) for line in lines]
-        chart = draw_lines(lines, view.explainers, Axis("sample"), Axis(LN_P), words)
+        chart = draw_lines(lines, view.explainers, Axis("sample"), AXIS, words)
         charts += [chart] if chart is not None else []
     return charts
 
 
 def _draw_levels(view: MetricResults, sample: int, sentences: MetricWords) -> list[Chart]:
-    """ln P against the threshold at one sample: a chart for each stage, with the levels of one run."""
+    """The probability against the threshold at one sample: a chart for each stage, with the levels of one run."""
     event = str(view.options.get("event"))
     stages = {"misclassification": [0], "changed_class": [0, 1]}.get(event, [1])
     charts = []
@@ -126,7 +120,7 @@ def _draw_levels(view: MetricResults, sample: int, sentences: MetricWords) -> li
             f"Sample {sample}: how probable is such a {what}?",
         )
         level = Axis(_axis(view.options, stage), rules=() if limit is None else (limit,))
-        chart = draw_lines(lines, view.explainers, level, Axis(LN_P), words)
+        chart = draw_lines(lines, view.explainers, level, AXIS, words)
         charts += [chart] if chart is not None else []
     return charts
 

@@ -22,11 +22,12 @@ class MaxSensitivityPresentation(Presentation):
     title: ClassVar[str] = "Max-sensitivity: largest distance between explanations"
 
     def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
-        """Smaller is more robust, provided that the maps are on one scale."""
+        """Smaller is more robust; explainers are ranked only where `normalise` puts their maps on one scale."""
+        direction = self.direction_of(options) if options.get("normalise") else None
         caution = "" if options.get("normalise") else "It grows with the scale of an explainer's maps."
         axis = f"largest {self.what}" + (", normalised" if options.get("normalise") else "")
         empty = "of which no copy keeps the class" if options.get("same_class") else ValueSpec.empty
-        return ValueSpec(self.title, axis, self.direction_of(options), caution=caution, good="more robust", empty=empty)
+        return ValueSpec(self.title, axis, direction, caution=caution, good="more robust", empty=empty)
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """How much of the neighbourhood keeps the class."""

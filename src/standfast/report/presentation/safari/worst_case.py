@@ -20,12 +20,14 @@ from standfast.report.presentation.drawing import (
     draw_distribution,
     draw_example,
     make_row,
+    read_swaps,
     show_moved_back,
 )
 from standfast.report.presentation.kept_class import count_kept_class
 from standfast.report.presentation.safari.terms import describe_event, find_threshold, name_similarity
 from standfast.report.wording import describe_parameters
 from standfast.report.words import Options, words_of
+from standfast.results.formatting import format_count
 from standfast.results.presentation import (
     Contradiction,
     Detail,
@@ -66,7 +68,8 @@ class WorstCasePresentation(Presentation):
                 title, axis, direction, 3, only=("found",), caution=caution, good="more robust", empty=empty
             )
         title, empty = "Least similar explanation found while the class is kept", "for which no input keeps the class"
-        return ValueSpec(title, axis, direction, 3, only=("found",), good="more robust", empty=empty)
+        same = 1.0 if larger_is_closer(options) else 0.0
+        return ValueSpec(title, axis, direction, 3, only=("found",), good="more robust", empty=empty, same=same)
 
     def headline(self, results: MetricResults) -> list[RankedGroup] | None:
         """On how many samples the search reached the event, of those that count."""
@@ -128,8 +131,7 @@ class WorstCasePresentation(Presentation):
         """The least similar map of an input that kept its class; for the other events nothing."""
         if view.options.get("event") != "changed_explanation":
             return None
-        same = 1.0 if larger_is_closer(view.options) else 0.0
-        return draw_example(self, view, name_similarity(view.options), same)
+        return draw_example(self, view, name_similarity(view.options))
 
     def figures(self, view: MetricResults) -> list[Chart | Gallery]:
         """The distribution, the search's convergence, and the pictures."""
@@ -280,27 +282,30 @@ def _row(view: MetricResults, explainer: str, sample: int, row: dict[str, Any], 
     origin, worst = np.asarray(arrays["origins"], dtype=float), np.asarray(arrays["inputs"], dtype=float)
     difference = worst - origin
     largest = float(np.abs(difference).max()) if difference.size else 0.0
-    who = f"{explainer}, sample {sample}"
+    who, new = f"{explainer}, sample {sample}", read_swaps(row)
     pictures: tuple[Picture, ...] = (
         Picture("input", origin, f"Input, sample {sample}"),
         Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
-        Picture("worst input", worst, f"Worst input found: {who}"),
-        Picture("change", difference, f"Change of the input, scaled: {who}", signed=True, change=True),
-        Picture("its map now", arrays["maps"], f"Explanation of the worst input: {who}", signed=True),
+        Picture("worst input", worst, f"Worst input found: {who}", swapped=new),
+        Picture("change", difference, f"Change of the input, scaled: {who}", True, change=True, swapped=new),
+        Picture("its map now", arrays["maps"], f"Explanation of the worst input: {who}", True, swapped=new),
     )
     back = show_moved_back(arrays, who)
     if back:  # the difference of two inputs whose positions differ says little
         pictures = (*(picture for picture in pictures if not picture.change), *back)
     before, after, found = row.get("targets"), row.get("predicted"), bool(row.get("found"))
     size = describe_parameters(row, view.options, origin.shape)
-    values = {name: float(row[name]) for name in ("class_kept", "plausibility") if row.get(name) is not None}
+    size = f"{format_count(len(new), 'word')} swapped" if "swapped_words" in row else size
+    kept = count_kept_class(pl.DataFrame([row])) if "class_kept" in row else []
     parts = [
         Detail("similarity", float(row["similarity"]), decimals=3).text,
         f"class {before} → {after}",
         Detail("margin", float(row["margin"])).text,
         size or Detail("change up to", largest, decimals=3).text,
-        *(Detail(name.replace("_", " "), value).text for name, value in values.items() if np.isfinite(value)),
+        *(detail.text for detail in kept),
     ]
+    plausible = row.get("plausibility")
+    parts += [Detail("plausibility", plausible).text] if plausible is not None and np.isfinite(plausible) else []
     parts += ["constant map, so the correlation is 0 by definition"] if np.ptp(arrays["maps"]) == 0 else []
     parts += [] if found else ["not found: no input met the constraint, this one is nearest to it"]
     parts += ["misinterpreted"] if found and row.get("misinterpreted") else []

@@ -1,0 +1,431 @@
+"""Sanity checks: does a map depend on the input, on the model and on the class, and does it mark what matters?
+
+Every measure of stability rewards an explainer that says nothing: a map that is the same for every input never changes.
+So each explainer is asked four questions first. For sample i let g be its map, f the model, t its class, and r
+Pearson's correlation:
+
+- input: the excess r(g(x_i), g(x_i')) - r(g(x_i), g(x_j)) of the similarity at a nearby input x_i' over that at other
+  samples x_j: once of other classes, and once of the same class, where a map that reads the class alone is the same.
+  x_i' lies a twentieth of the way to another sample. The excess is 0 for a map that is the same everywhere, and for one
+  that is different everywhere.
+- model: |r(g(x_i), g~(x_i))| with the map of the same class for scrambled weights (Adebayo et al., "Sanity checks for
+  saliency maps", NeurIPS 2018), or, for a function of arrays, for the function of permuted columns. It is 1 for a map
+  that ignores the model.
+- removal: how often removing what the map marks most, with its sign, lowers the margin of the class more than removing
+  as much at random. It is 1/2 for maps that mark anything. Removed features get the values of other samples, so that
+  the model sees only values of the data.
+- learned: the same against what the maps of the scrambled model mark. Removing the object of an image lowers the margin
+  whatever the model has learned; maps of an untrained network mark it, too, and so do copies of the input.
+- class: r with the map of the runner-up class. It is 1 for a map that ignores the class.
+
+Pairs of samples share maps. So `excess` has for each sample its jackknife pseudo-value of the mean excess, a
+U-statistic (Arvesen, Ann. Math. Stat. 40, 1969): their mean is the statistic, and their spread gives its error.
+
+Cost for each sample: 6 explanations and 70 predictions, of tables 425.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from standfast.errors import check_integer
+from standfast.explainers import Explainer, RandomisedExplainer
+from standfast.explainers.background import measure_outside
+from standfast.explainers.completeness import find_gap, forget_gap
+from standfast.metrics.base import Direction, Metric
+from standfast.metrics.probe import Probe, class_margin
+from standfast.metrics.result import Result
+from standfast.model import Model
+from standfast.similarity import get as get_similarity
+from standfast.similarity import is_degenerate
+from standfast.tensors import Streams, draw_seed
+
+#: the version of what is measured here and of what `standfast.results.sanity` decides; it stands in evidence packs
+RULES = 1
+#: how far a nearby input lies on the way to another sample
+STEP = 0.05
+#: shares of the features that are removed, and how many other samples give the values in their place
+REMOVED = (0.1, 0.2, 0.4)
+DONORS = 3
+#: the same for tables, where a column is a larger part of the input, and a prediction costs less
+TABLE_DONORS = 20
+#: how many random orders of the features, and how many scrambled models, removal is compared with
+ORDERS = 3
+SCRAMBLED = 3
+#: the margin of the class at a point between two samples is the mean of theirs, up to this share of the difference
+_LINEAR = 1e-3
+_ELEMENTS = 1 << 24  # numbers in the pairs of maps that are compared at once: 64 MB
+
+
+@dataclass(frozen=True)
+class SanityResult(Result):
+    """What the checks measure of each sample; NaN where there is nothing to measure.
+
+    Attributes:
+        value: the excess: pseudo-values of the mean of `nearby` less that of `elsewhere`, `(N,)`.
+        nearby, elsewhere: the similarity of the map to that of a nearby input, and to those of other samples, `(N,)`.
+        within: as `value`, over samples of the same class; NaN where no class has two samples. `(N,)`
+        scrambled: the size of the correlation with the maps of scrambled models; NaN if it cannot be scrambled, or the
+            explainer cannot explain it. `(N,)`
+        removal: the share of random removals that lower the margin less than removing what the map marks, `(N,)`.
+        learned: the same for what maps of scrambled models mark, `(N,)`; NaN as `scrambled`.
+        other_class: the similarity to the map of the runner-up class, `(N,)`.
+        negative: whether the map has negative values, `(N,)` bool.
+        linear: whether the model answers between this sample and another one as a linear model would, `(N,)` bool.
+        classes: how many classes the model has, `(N,)`.
+        outside: the share of the features whose baseline lies outside of the data; NaN without a baseline. `(N,)`
+        gap: the share by which attributions that should add up miss the change of the logit; NaN where they do not
+            claim to. `(N,)`
+        correct: 1 where the predicted class is the label, 0 elsewhere; NaN without labels. Also of samples whose status
+            is not `"ok"`. `(N,)`
+        references: for each metric of `SanityChecks.references` its value for the maps of inputs of other classes
+            (`"unrelated LABEL"`), of other inputs of the same class (`"same class LABEL"`), of the same input for a
+            scrambled model (`"scrambled LABEL"`), and for the same map (`"identical LABEL"`), `(N,)` each.
+    """
+
+    nearby: Tensor
+    elsewhere: Tensor
+    within: Tensor
+    scrambled: Tensor
+    removal: Tensor
+    learned: Tensor
+    other_class: Tensor
+    negative: Tensor
+    linear: Tensor
+    classes: Tensor
+    outside: Tensor
+    gap: Tensor
+    correct: Tensor
+    references: Mapping[str, Tensor] = field(default_factory=dict, metadata={"per_sample": False})
+
+    def columns(self) -> dict[str, Any]:
+        """Further columns of the frame, with one for each reference."""
+        return {**super().columns(), **{name: values.tolist() for name, values in self.references.items()}}
+
+
+@dataclass(frozen=True)
+class SanityChecks(Metric):
+    """Measures what the sanity checks of `standfast.results.sanity` decide on.
+
+    A study runs it once for each data set, model and explainer, on the first samples at once. Unlike the results of
+    other metrics, these depend on the other samples, with which each is compared.
+
+    Args:
+        samples: how many samples a study checks at most, at least 3.
+        labels: the true classes `(N,)`, for the accuracy; a study takes them from its data.
+        references: metrics by label, whose value for unrelated maps is measured (`Metric.compare_unrelated`).
+
+    >>> import standfast
+    >>> digits = standfast.data.bundled("digits")[:8]
+    >>> model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
+    >>> centre = SanityChecks()(model, "centre", digits.inputs)  # the same map for every input
+    >>> round(float(centre.value.mean()), 6), round(float(centre.scrambled.mean()), 6)
+    (0.0, 1.0)
+    """
+
+    name: ClassVar[str] = "sanity"
+    direction: ClassVar[Direction] = None
+    citation: ClassVar[str] = "adebayo2018sanity"
+    bibtex: ClassVar[str] = """@inproceedings{adebayo2018sanity,
+  title     = {Sanity Checks for Saliency Maps},
+  author    = {Adebayo, Julius and Gilmer, Justin and Muelly, Michael and Goodfellow, Ian and Hardt, Moritz and
+               Kim, Been},
+  booktitle = {Advances in Neural Information Processing Systems},
+  volume    = {31},
+  year      = {2018}
+}"""
+
+    samples: int = 100
+    rules: int = field(default=RULES, init=False, repr=False)
+    labels: Tensor | None = field(default=None, repr=False)
+    references: Mapping[str, Metric] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        check_integer(self.samples, "samples", 3)
+
+    def options(self) -> dict[str, Any]:
+        return {"samples": self.samples}
+
+    def expected_explanations(self) -> int:
+        return 3 + SCRAMBLED
+
+    def expected_evaluations(self) -> int:
+        return 5 + SCRAMBLED + (1 + ORDERS + SCRAMBLED) * len(REMOVED) * DONORS
+
+    def for_data(self, extras: Mapping[str, Tensor]) -> SanityChecks:
+        """With the labels of the data, where it has some."""
+        labels = extras.get("labels")
+        return self if labels is None or labels.ndim != 1 else replace(self, labels=labels.long())
+
+    def for_samples(self, inputs: Tensor, rows: slice) -> SanityChecks:
+        return self if self.labels is None else replace(self, labels=self.labels[rows])
+
+    def evaluate(
+        self,
+        model: Model,
+        explainer: Explainer,
+        inputs: Tensor,
+        targets: Tensor | None,
+        generator: torch.Generator | None,
+    ) -> SanityResult:
+        """Explain every sample several times, and remove features from it."""
+        forget_gap(explainer, model)  # what other inputs have shown would depend on what ran before
+        probe = Probe(model, explainer, inputs, targets, "pearson")
+        gap = find_gap(explainer, model)
+        rows, seed = probe.usable(), draw_seed(generator)
+        classes = probe.targets[rows]
+        blank = torch.full((len(rows),), torch.nan, device=inputs.device, dtype=torch.float64)
+        found = dict.fromkeys(
+            ("nearby", "elsewhere", "excess", "within", "scrambled", "removal", "learned", "other_class"), blank
+        )
+        linear = torch.zeros_like(rows, dtype=torch.bool)
+        scrambled: list[Tensor] = []
+        if len(rows) > 1:
+            x, partner = inputs[rows], _choose_partners(classes)
+            towards = x[partner] - x
+            found["nearby"] = probe.query(x + STEP * towards, rows).similarity.double()  # type: ignore[union-attr]
+            maps = probe.reference[rows]
+            found["elsewhere"], found["excess"] = _compare_pairs(maps, classes, found["nearby"])
+            found["within"] = _compare_pairs(maps, classes, found["nearby"], same=True)[1]
+            made = self._explain_scrambled(probe, x, rows, classes)
+            # a map that gives up on scrambled weights says nothing about them
+            lost = [~each.flatten(1).isfinite().all(1) | is_degenerate(each.nan_to_num()) for each in made]
+            scrambled = [each.nan_to_num(0.0, 0.0, 0.0) for each in made]
+            alike = [probe.similarity_to(rows, each).double().abs() for each in scrambled]
+            found["scrambled"] = _average(alike, lost, blank)
+            wins, copies = _remove(model, x, [probe.maps[rows], *scrambled], classes, seed)
+            found["removal"] = wins[:ORDERS].nanmean(0)
+            found["learned"] = _average(wins[ORDERS:].unbind(), lost, blank)
+            linear = _is_linear(model, x, towards, probe.logits[rows], partner)
+            probe.charge(rows, 1 + copies)
+        if len(rows):
+            found["other_class"] = self._compare_classes(probe, inputs[rows], rows, classes)
+        everywhere = torch.full_like(probe.margin, torch.nan, dtype=torch.float64)
+        spread: dict[str, Any] = {name: probe.spread(values, torch.nan) for name, values in found.items()}
+        predicted = probe.logits.argmax(1)
+        correct = everywhere
+        if self.labels is not None and self.labels.shape == predicted.shape:
+            correct = (predicted == self.labels.to(predicted.device)).double()
+        return SanityResult(
+            **probe.common_fields(self),
+            value=spread.pop("excess"),
+            **spread,
+            negative=(probe.maps < 0).flatten(1).any(1),
+            linear=probe.spread(linear, False),
+            classes=torch.full_like(predicted, probe.logits.shape[1]),
+            outside=torch.full_like(everywhere, measure_outside(explainer, inputs)),
+            gap=torch.full_like(everywhere, gap),
+            correct=correct,
+            references=self._compare_references(probe, rows, scrambled),
+        )
+
+    def _explain_scrambled(self, probe: Probe, x: Tensor, rows: Tensor, classes: Tensor) -> list[Tensor]:
+        """The maps of scrambled models `(n, ...)`; none if it cannot be scrambled, or not be explained."""
+        model, found = probe.model, []
+        shuffles = any(True for _ in model.module.parameters())
+        if x[0].numel() < 3:  # two values are always correlated by 1 or -1
+            return []
+        own = probe.logits[rows] - probe.logits[rows].mean(1, keepdim=True)
+        with contextlib.suppress(Exception):  # a module may refuse what another one accepts
+            for seed in range(SCRAMBLED):
+                shuffled = RandomisedExplainer(probe.explainer, seed=seed)
+                scrambled = model if shuffles else _permute_columns(model, x, seed)
+                with scrambled.session():
+                    with shuffled.shuffling(model.module) if shuffles else contextlib.nullcontext():
+                        logits = _predict(scrambled, x)
+                    if torch.allclose(logits - logits.mean(1, keepdim=True), own, 1e-4, 1e-4 * float(own.abs().max())):
+                        continue  # it answers as before, such as one whose only parameter is a factor
+                    explainer = shuffled if shuffles else probe.explainer
+                    found.append(explainer.attribute_all(scrambled, x, classes)[0])
+                probe.charge(rows, 2)
+        return found
+
+    def _compare_classes(self, probe: Probe, x: Tensor, rows: Tensor, classes: Tensor) -> Tensor:
+        """The similarity to the maps of the classes with the second largest logit `(n,)`; NaN where there is none."""
+        runner_up = probe.logits[rows].scatter(1, classes[:, None], -torch.inf).argmax(1)
+        with contextlib.suppress(Exception):  # an explainer may know the predicted class alone
+            maps, _ = probe.explainer.attribute_all(probe.model, x, runner_up)
+            probe.charge(rows)
+            return probe.similarity_to(rows, maps).double()
+        return torch.full_like(rows, torch.nan, dtype=torch.float64)
+
+    def _compare_references(self, probe: Probe, rows: Tensor, scrambled: Sequence[Tensor]) -> dict[str, Tensor]:
+        """For each metric of `references` its value for maps that have nothing in common, or little, `(N,)` each."""
+        found: dict[str, Tensor] = {}
+        classes = probe.targets[rows]
+        numbers = torch.arange(len(rows), device=rows.device)
+        kinds = {"unrelated": _pair(classes), "same class": _pair(classes, same=True)}
+        kinds |= {"identical": (numbers, numbers)} | ({"scrambled": (numbers, numbers)} if scrambled else {})
+        for label, metric in self.references.items():
+            for kind, (first, second) in kinds.items():
+                others = scrambled[0] if kind == "scrambled" else probe.maps[rows]
+                parts = []
+                for part in _cut(first, others):
+                    values = metric.compare_unrelated(probe.maps[rows[first[part]]], others[second[part]])
+                    parts += [] if values is None else [values.double()]
+                if parts and kind == "unrelated":
+                    words = metric.describe_misuse(float(torch.cat(parts).mean()))
+                    if words:
+                        probe.model.warn_once(f"{probe.explainer.label}: {words}")
+                if parts:
+                    sums, weights = _sum_pairs(torch.cat(parts), first, second, len(rows))
+                    found[f"{kind} {label}"] = probe.spread(sums / weights, torch.nan)
+        return found
+
+
+def make_checks(sanity: bool | int) -> SanityChecks | None:
+    """The checks that `evaluate` and studies ask for: True for the usual ones, a number of samples, or False.
+
+    Raises:
+        ArgumentError: it is something else.
+    """
+    if not isinstance(sanity, bool):
+        check_integer(sanity, "sanity", 3)
+        return SanityChecks(samples=int(sanity))
+    return SanityChecks() if sanity else None
+
+
+def _choose_partners(classes: Tensor) -> Tensor:
+    """For each sample the number of the next one of another class, or of the next one where all are of one class."""
+    count = len(classes)
+    order = (torch.arange(count)[:, None] + torch.arange(1, count)) % count  # the others, from the next one on
+    order = order.to(classes.device)
+    other = classes[order] != classes[:, None]
+    return order.gather(1, other.long().argmax(1, keepdim=True))[:, 0]
+
+
+def _pair(classes: Tensor, same: bool = False) -> tuple[Tensor, Tensor]:
+    """All pairs of samples of different classes, or of all samples where there is one class; or those of the `same`."""
+    first, second = torch.triu_indices(len(classes), len(classes), 1, device=classes.device)
+    other = classes[first] != classes[second]
+    if same:
+        return first[~other], second[~other]
+    return (first[other], second[other]) if bool(other.any()) else (first, second)
+
+
+def _cut(pairs: Tensor, maps: Tensor) -> list[slice]:
+    """Slices of the pairs whose maps may be held at once."""
+    size = max(1, _ELEMENTS // max(1, maps.shape[1:].numel()))  # there may be no map
+    return [slice(start, start + size) for start in range(0, len(pairs), size)]
+
+
+def _sum_pairs(values: Tensor, first: Tensor, second: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The sum of the values of each sample's pairs, and how many pairs it has, `(count,)` each."""
+    sums = values.new_zeros(count).index_add(0, first, values).index_add(0, second, values)
+    ones = torch.ones_like(values)
+    weights = values.new_zeros(count).index_add(0, first, ones).index_add(0, second, ones)
+    return sums, weights
+
+
+def _predict(model: Model, x: Tensor) -> Tensor:
+    """The logits of inputs `(n, ...)`, inside a session."""
+    (logits,) = model.map_rows(lambda rows: (model.forward(rows.clone()),), x, evaluations=0)
+    return logits
+
+
+def _compare_pairs(maps: Tensor, classes: Tensor, nearby: Tensor, same: bool = False) -> tuple[Tensor, Tensor]:
+    """The mean similarity of each map to those of other samples, and the pseudo-values of the excess, `(n,)` each.
+
+    The others are those of other classes, or those of the `same`. NaN where there is none, and where `nearby` is NaN.
+    """
+    known = nearby.isfinite()
+    blank = torch.full_like(nearby, torch.nan)
+    first, second = _pair(classes[known], same)
+    if not len(first):
+        return blank, blank
+    maps = maps[known]
+    compare = get_similarity("pearson").prepare(maps)
+    alike = torch.cat([compare(maps[second[part]], first[part]) for part in _cut(first, maps)]).double()
+    found = _find_pseudo_values(alike, first, second, nearby[known])
+    return blank.masked_scatter(known, found[0]), blank.masked_scatter(known, found[1])
+
+
+def _find_pseudo_values(alike: Tensor, first: Tensor, second: Tensor, nearby: Tensor) -> tuple[Tensor, Tensor]:
+    """What `_compare_pairs` returns, from the similarities of the pairs `(M,)` and those at nearby inputs `(n,)`."""
+    count = len(nearby)
+    sums, weights = _sum_pairs(alike, first, second, count)
+    elsewhere, total, pairs = sums / weights, alike.sum(), len(alike)
+    if count < 3:
+        return elsewhere, nearby - elsewhere
+    without = (nearby.sum() - nearby) / (count - 1) - (total - sums) / (pairs - weights)
+    excess = nearby.mean() - total / pairs
+    # a sample that is in all pairs, such as the only one of its class, has no pseudo-value
+    pseudo = count * excess - (count - 1) * without
+    return elsewhere, torch.where(weights < pairs, pseudo, torch.nan)
+
+
+def _permute_columns(model: Model, x: Tensor, seed: int) -> Model:
+    """A model that reads the features of an input in another order."""
+    count = x[0].numel()
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    order = order if count < 2 or bool((order != torch.arange(count)).any()) else order.roll(1)
+    order, before = order.to(x.device), model.preprocess
+
+    def permute(rows: Tensor) -> Tensor:
+        moved = rows.flatten(1)[:, order].reshape(rows.shape)
+        return moved if before is None else before(moved)
+
+    permuted = copy.copy(model)
+    permuted.preprocess, permuted.fitting = permute, set()
+    return permuted
+
+
+def _average(values: Sequence[Tensor], lost: Sequence[Tensor], blank: Tensor) -> Tensor:
+    """The mean of several tensors `(n,)` without what is lost of each; NaN where nothing is left."""
+    kept = [each.masked_fill(gone, torch.nan) for each, gone in zip(values, lost, strict=True)]
+    return torch.stack(kept).nanmean(0) if kept else blank
+
+
+def _remove(model: Model, x: Tensor, maps: Sequence[Tensor], classes: Tensor, seed: int) -> tuple[Tensor, int]:
+    """How often removing what the first map marks lowers the margin more than removing as much in another order.
+
+    Ties are halves, and equal sets of features do not count. Features get the values of other samples; the margin is
+    the mean over these.
+
+    Returns:
+        `(M, n)`: the shares for `ORDERS` random orders, then for those of the other maps, NaN where all sets are equal;
+        and how many copies of each sample were predicted.
+    """
+    count, features = len(x), x[0].numel() if x.ndim == 2 else x[0, 0].numel()
+    shuffles = Streams.for_rows(x, seed).uniform((1 + ORDERS, features), torch.float64).argsort(dim=2)
+    own, *others = (_order(each, shuffles[:, 0]) for each in maps)
+    orders = [own, *shuffles[:, 1:].unbind(1), *others]
+    donors = min(TABLE_DONORS if x.ndim == 2 else DONORS, count - 1)
+    sizes = sorted({min(max(1, round(share * features)), max(1, features - 1)) for share in REMOVED})
+    numbers = torch.arange(count, device=x.device)
+    shifts = [1 + donor * (count - 1) // donors for donor in range(donors)]
+    owners, sources = numbers.repeat(donors), torch.cat([(numbers + shift) % count for shift in shifts])
+    margins = torch.empty(len(orders), len(sizes), count, dtype=torch.float64, device=x.device)
+    equal = torch.zeros(margins.shape, dtype=torch.bool, device=x.device)
+    for size, number in enumerate(sizes):
+        marked = torch.zeros_like(own, dtype=torch.bool).scatter_(1, own[:, :number], True)
+        for place, order in enumerate(orders):
+            gone = torch.zeros_like(order, dtype=torch.bool).scatter_(1, order[:, :number], True)
+            equal[place, size] = (gone == marked).all(1)
+            gone = gone if x.ndim == 2 else gone.reshape(count, 1, *x.shape[2:])
+            logits = _predict(model, torch.where(gone[owners], x[sources], x[owners]))
+            margins[place, size] = class_margin(logits, classes[owners]).double().reshape(donors, count).mean(0)
+    more = (margins[:1] > margins[1:]).double() + 0.5 * (margins[:1] == margins[1:]).double()
+    fine = (margins[:1] + margins[1:]).isfinite() & ~equal[1:]
+    return torch.where(fine, more, torch.nan).nanmean(1), len(orders) * len(sizes) * donors
+
+
+def _order(maps: Tensor, shuffle: Tensor) -> Tensor:
+    """The features by their values in the map, the largest first and equal ones as in `shuffle`, `(n, features)`."""
+    values = (maps if maps.ndim == 2 else maps.sum(1)).flatten(1).gather(1, shuffle)
+    return shuffle.gather(1, values.argsort(dim=1, descending=True, stable=True))
+
+
+def _is_linear(model: Model, x: Tensor, towards: Tensor, logits: Tensor, partner: Tensor) -> Tensor:
+    """Whether the margins half way to another sample are the means of both, as of a linear model, `(n,)`."""
+    between = _predict(model, x + towards / 2)
+    centred, ends = (each.double() - each.double().mean(1, keepdim=True) for each in (between, logits))
+    error = (centred - (ends + ends[partner]) / 2).abs().amax(1)
+    return error <= _LINEAR * (ends - ends[partner]).abs().amax(1)

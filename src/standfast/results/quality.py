@@ -1,0 +1,150 @@
+"""How good a number is: what it is compared with, and the judgement of each explainer by each metric.
+
+A measure of stability has a natural zero, the value for the maps of different inputs, and an end, that of identical
+maps. A stable explainer is nearer to the end: its whole interval lies beyond the middle of the two. Other metrics are
+judged against controls: good is what is shown to be better than every control.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from standfast.results.presentation import ValueSpec
+from standfast.results.sanity import round_up
+from standfast.statistics.comparison import ControlTest
+from standfast.statistics.distributions import proportion_interval
+from standfast.statistics.paired import Interval
+
+#: `"control"`: no better than an explainer that says nothing
+Quality = Literal["good", "control", "bad", "undecided"]
+
+#: the largest probability of a changed explanation that counts as good
+RARE = 0.01
+#: a threshold is useless if fewer pairs of different inputs count as changed than this share
+USEFUL = 0.5
+#: the least confidence of an interval that judges; five samples or fewer have less
+_CONFIDENT = 0.945
+_FEWEST = 6
+
+
+@dataclass(frozen=True)
+class References:
+    """What a metric of stability gives for maps that are known to be alike or not, by one explainer.
+
+    Attributes:
+        identical: for the same map twice: a map that is the same for every input.
+        unrelated: for the maps of inputs of other classes, the median over samples: the natural zero. For a
+            probability the share of such pairs that count as changed, as all of these.
+        same_class: for the maps of other inputs of the same class; None where no class has two samples.
+        scrambled: for the map of the same input with scrambled weights; None where they cannot be scrambled.
+    """
+
+    identical: float
+    unrelated: float
+    same_class: float | None
+    scrambled: float | None
+
+    @property
+    def middle(self) -> float:
+        """Half way between unrelated and identical maps."""
+        return (self.identical + self.unrelated) / 2
+
+
+def find_references(spec: ValueSpec, label: str, rows: pl.DataFrame) -> References | None:
+    """The references of an explainer by a metric; None for a metric that has none.
+
+    Args:
+        spec: how the metric is read.
+        label: of the metric.
+        rows: of the sanity checks of the explainer.
+    """
+    middles = []
+    for kind in ("identical", "unrelated", "same class", "scrambled"):
+        column = f"{kind} {label}"
+        found = rows[column].cast(pl.Float64).drop_nulls().to_numpy() if column in rows.columns else np.zeros(0)
+        found = found[~np.isnan(found)]
+        middles.append(float(np.mean(found) if spec.log_probability else np.median(found)) if len(found) else None)
+    identical, unrelated, same_class, scrambled = middles
+    if unrelated is None or identical is None or spec.direction is None:
+        return None
+    return References(identical, unrelated, same_class, scrambled)
+
+
+def judge_stability(spec: ValueSpec, estimate: Interval | None, references: References) -> Quality | None:
+    """The judgement of a measure of stability; None without a value, or where the threshold is useless."""
+    if estimate is None or math.isnan(estimate.value):
+        return None
+    low, high = estimate.low, estimate.high
+    middle = references.middle
+    if spec.log_probability:
+        middle = math.log(RARE)
+        if references.unrelated < USEFUL:
+            return None
+    if low is None or high is None or estimate.coverage < _CONFIDENT:
+        return "undecided"
+    if spec.direction == "lower":
+        low, high, middle = -high, -low, -middle
+    return "good" if low > middle else "bad" if high < middle else "undecided"
+
+
+def count_more(spec: ValueSpec, estimate: Interval | None, references: References) -> int | None:
+    """About how many samples more would decide on a measure of stability, if value and spread stay as they are."""
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return None
+    middle = math.log(RARE) if spec.log_probability else references.middle
+    width, distance = (estimate.high - estimate.low) / 2, abs(estimate.value - middle)
+    if not (math.isfinite(width) and distance > 0):
+        return None
+    needed = max(_FEWEST, math.ceil(estimate.count * (width / distance) ** 2))
+    return round_up(max(1, needed - estimate.count))
+
+
+def find_weak_classes(spec: ValueSpec, rows: pl.DataFrame, references: References) -> tuple[int, ...]:
+    """The classes in which most samples are shown to have a value beyond the middle, by the exact interval of a share.
+
+    Args:
+        spec: how the metric is read.
+        rows: of one explainer by the metric.
+        references: of the explainer.
+    """
+    rows = spec.select_valid(rows)
+    if "targets" not in rows.columns:
+        return ()
+    value = pl.col(spec.column).cast(pl.Float64).median()
+    rows = rows.group_by("sample", maintain_order=True).agg(value, pl.col("targets").first())
+    middle = math.log(RARE) if spec.log_probability else references.middle
+    values, classes = spec.values(rows), rows["targets"].to_numpy()
+    weak = values < middle if spec.direction == "higher" else values > middle
+    found = []
+    for each in np.unique(classes):
+        own = weak[classes == each]
+        if proportion_interval(int(own.sum()), len(own), 0.95)[0] > 0.5:
+            found.append(int(each))
+    return tuple(found)
+
+
+def judge_against_controls(
+    spec: ValueSpec, estimate: Interval | None, test: ControlTest, random: float | None
+) -> Quality:
+    """The judgement of a metric with controls.
+
+    Args:
+        spec: how the metric is read.
+        estimate: of the explainer.
+        test: against its controls.
+        random: the value of random maps; None without them.
+    """
+    if test.verdict == "beats":
+        return "good"
+    if test.verdict == "undecided":
+        return "undecided"
+    ends = (estimate.low, estimate.high) if estimate is not None else (None, None)
+    end = ends[1] if spec.direction == "higher" else ends[0]
+    if random is not None and end is not None and (end < random if spec.direction == "higher" else end > random):
+        return "bad"
+    return "control"

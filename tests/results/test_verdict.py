@@ -1,0 +1,222 @@
+"""Quality and verdict: the rules on known numbers, and whole evaluations with bad explainers among good ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import polars as pl
+import pytest
+import torch
+from torch import Tensor
+
+import standfast
+import standfast.report
+from standfast.explainers import Explainer, get
+from standfast.results import ValueSpec
+from standfast.results.quality import (
+    RARE,
+    References,
+    count_more,
+    find_references,
+    find_weak_classes,
+    judge_against_controls,
+    judge_stability,
+)
+from standfast.results.sanity import Check, Sanity
+from standfast.results.summary import MetricSummary, Summary
+from standfast.results.verdict import reach_verdict
+from standfast.statistics.comparison import ControlTest
+from standfast.statistics.paired import Interval
+
+SPEC = ValueSpec("Worst case", "similarity", "higher", 2)
+ODDS = ValueSpec("Probability", "P", "lower", "probability")
+#: the middle is 0.6
+KNOWN = References(1.0, 0.2, 0.4, 0.3)
+
+
+def interval(low: float, high: float, coverage: float = 0.96, count: int = 12) -> Interval:
+    middle = (low + high) / 2
+    return Interval(middle, low, high, count, coverage, None, (middle, middle))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "quality"),
+    [(0.61, 0.9, "good"), (0.3, 0.59, "bad"), (0.55, 0.65, "undecided"), (0.59, 0.99, "undecided")],
+)
+def test_stability_is_judged_by_the_middle_of_unrelated_and_identical_maps(
+    low: float, high: float, quality: str
+) -> None:
+    assert judge_stability(SPEC, interval(low, high), KNOWN) == quality
+    assert judge_stability(SPEC, interval(low, high, coverage=0.9), KNOWN) == "undecided"
+    # a distance: the same numbers, mirrored
+    distance = dataclasses.replace(SPEC, direction="lower")
+    mirrored = References(-1.0, -0.2, None, None)
+    assert judge_stability(distance, interval(-high, -low), mirrored) == quality
+
+
+def test_a_probability_is_good_up_to_one_in_a_hundred_unless_its_threshold_is_useless() -> None:
+    known = References(0.0, 0.9, None, None)
+    rare, middle = math.log(RARE), interval(math.log(0.001), math.log(0.009))
+    assert judge_stability(ODDS, middle, known) == "good"
+    assert judge_stability(ODDS, interval(rare + 0.01, -0.1), known) == "bad"
+    assert judge_stability(ODDS, interval(rare - 1, rare + 1), known) == "undecided"
+    assert judge_stability(ODDS, middle, dataclasses.replace(known, unrelated=0.49)) is None
+
+
+def test_references_are_means_over_samples_of_the_metric_s_own_columns() -> None:
+    columns = {
+        "identical a": [1.0, 1.0],
+        "unrelated a": [0.1, 0.3],
+        "scrambled a": [float("nan"), 0.5],
+        "unrelated a: b": [9.0, 9.0],
+    }
+    found = find_references(SPEC, "a", pl.DataFrame(columns))
+    assert found is not None
+    assert dataclasses.astuple(found) == (1.0, pytest.approx(0.2), None, 0.5)
+    assert find_references(SPEC, "c", pl.DataFrame(columns)) is None
+
+
+def test_more_samples_shrink_the_interval_to_the_distance_from_the_middle() -> None:
+    # half as wide as twice the distance needs four times as many samples
+    found = count_more(SPEC, interval(0.6 - 0.1 + 0.05, 0.6 + 0.1 + 0.05), KNOWN)
+    assert found == 4 * 12 - 12
+
+
+@pytest.mark.parametrize(("weak", "found"), [(6, (3,)), (5, ())])
+def test_a_class_is_weak_if_most_of_its_samples_are_shown_to_be(weak: int, found: tuple[int, ...]) -> None:
+    # six of six: the exact interval of the share begins at 0.54; five of five: at 0.48
+    values = [0.1] * weak + [0.9] * 8
+    rows = pl.DataFrame({"status": "ok", "value": values, "targets": [3] * weak + [1] * 8})
+    rows = rows.with_row_index("sample")
+    rows = pl.concat([rows, rows])  # repeats are no more samples
+    assert find_weak_classes(SPEC, rows, KNOWN) == found
+
+
+def test_no_better_than_a_control_is_bad_where_it_is_worse_than_random() -> None:
+    beats = ControlTest("a", "edges", 12, None, 1.0, 0.01, 1.0, 0.05)
+    worse, open_ = dataclasses.replace(beats, p_beats=1.0, p_worse=0.01), dataclasses.replace(beats, p_beats=1.0)
+    low = interval(0.1, 0.2)
+    assert judge_against_controls(SPEC, low, beats, 0.5) == "good"
+    assert judge_against_controls(SPEC, low, open_, 0.5) == "undecided"
+    assert judge_against_controls(SPEC, low, worse, 0.5) == "bad"
+    assert judge_against_controls(SPEC, low, worse, 0.15) == "control"
+    assert judge_against_controls(SPEC, low, worse, None) == "control"
+
+
+def summary_of(metric: MetricSummary, sanity: dict[str, Sanity]) -> Summary:
+    checks = {("d", "m", name): each for name, each in sanity.items()}
+    names = tuple(row.explainer for row in metric.rows)
+    return Summary("median", ("d",), ("m",), names, (), {"d": 12}, (metric,), {}, 1, 0, 0, (), checks)
+
+
+# Whole evaluations
+
+
+class _Army(Explainer):
+    """A bad explainer: it changes the maps of input x gradient."""
+
+    differentiable = False
+
+    def __init__(self, name: str) -> None:
+        self.kind = name
+
+    @property
+    def label(self) -> str:
+        return self.kind
+
+    def attribute(
+        self, model: standfast.Model, x: Tensor, targets: Tensor | None, *, create_graph: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            logits = model.forward(x.clone())
+        classes = logits.argmax(1) if targets is None else targets
+        wanted = (classes + 3) % logits.shape[1] if self.kind == "other class" else classes
+        maps, _ = get("input_x_gradient").attribute(model, x, wanted)
+        if self.kind == "flipped":
+            return -maps, logits
+        if self.kind == "shuffled":
+            order = torch.randperm(x[0].numel(), generator=torch.Generator().manual_seed(1))
+            return maps.flatten(1)[:, order].view_as(maps), logits
+        if self.kind == "constant":
+            return torch.linspace(0, 1, x[0].numel(), dtype=x.dtype).reshape(x.shape[1:]).expand(
+                x.shape
+            ).clone(), logits
+        return maps, logits
+
+
+BAD = ("constant", "flipped", "shuffled", "other class")
+
+
+def evaluate_army(seed: int, count: int = 24) -> standfast.Results:
+    digits = standfast.data.bundled("digits")
+    order = torch.randperm(len(digits), generator=torch.Generator().manual_seed(seed))[:count]
+    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0), device="cpu")
+    explainers = {"input_x_gradient": get("input_x_gradient"), "saliency": get("saliency")}
+    explainers |= {name: _Army(name) for name in BAD}  # type: ignore[dict-item]
+    explainers |= {"copied": lambda module, x, classes: x, "noise": lambda module, x, classes: _hash(x)}  # type: ignore[dict-item]
+    metrics = ["worst_case:budget=24", "max_sensitivity:samples=5", "aopc:samples=3"]
+    return standfast.evaluate(
+        model, explainers, digits.take(order), metrics, preset="quick", progress=False, samples_per_job=count
+    )
+
+
+def _hash(x: Tensor) -> Tensor:
+    return get("random").make_maps(x)  # type: ignore[attr-defined]
+
+
+def check_army(found: standfast.Results) -> None:
+    bad = {*BAD, "copied", "noise"}
+    verdict = found.verdict()
+    assert not bad & {*verdict.show, *verdict.unjudged}
+    for label, best in found.best().items():
+        assert not bad & set(best.explainers), label
+    for row in found.summary.rows:
+        assert row.explainer not in bad or (row.verdict is None and row.quality != "good")
+
+
+@pytest.fixture(scope="module")
+def army() -> standfast.Results:
+    return evaluate_army(0)
+
+
+def test_no_bad_explainer_is_best_or_shown(army: standfast.Results) -> None:
+    found = army
+    check_army(found)
+    states = {name: each.state for (_, _, name), each in found.sanity.items()}
+    assert states["input_x_gradient"] == states["saliency"] == "passed"
+    assert states["constant"] == states["flipped"] == states["copied"] == states["noise"] == "failed"
+    assert found.sanity["digits", "LeNet5", "constant"].reason.question == "input"  # type: ignore[union-attr]
+    worst = next(each for each in found.summary.metrics if each.metric.metric == "worst_case")
+    constant = worst.find_row("constant")
+    assert constant is not None
+    assert (round(constant.value or 0, 6), constant.quality) == (1.0, "control")  # the most stable of all
+    assert "constant" in found.verdict().empty
+    assert {each.explainer for each in found.verdict().refuse} >= {"constant", "flipped", "copied", "noise"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 10))
+def test_no_bad_explainer_is_best_or_shown_on_other_samples(seed: int) -> None:
+    check_army(evaluate_army(seed))
+
+
+def test_a_verdict_says_why_and_how_many_samples_would_decide(army: standfast.Results) -> None:
+    metric = next(each for each in army.summary.metrics if each.metric.metric == "worst_case")
+    rows = [dataclasses.replace(metric.rows[0], data="d", model="m", explainer=name) for name in "abcd"]
+    rows[0] = dataclasses.replace(rows[0], quality="good")
+    rows[1] = dataclasses.replace(rows[1], quality="bad")
+    rows[2] = dataclasses.replace(rows[2], quality="undecided", needed=40)
+    rows[3] = dataclasses.replace(rows[3], quality="control")
+    metric = dataclasses.replace(metric, data="d", model="m", rows=tuple(rows))
+    passed = Sanity((Check("input", "passed"),))
+    failed = Sanity((Check("input", "failed", samples=12),))
+    summary = summary_of(metric, {"a": passed, "b": passed, "c": passed, "d": failed})
+    verdict = reach_verdict(summary, "d", "m")
+    assert verdict.show == ("a",)
+    assert [(each.explainer, each.question, each.quality) for each in verdict.refuse] == [
+        ("b", None, "bad"),
+        ("d", "input", None),
+    ]
+    assert [(each.explainer, each.needed) for each in verdict.undecided] == [("c", 40)]
+    assert verdict.empty == ("d",)
