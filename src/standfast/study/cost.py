@@ -213,7 +213,7 @@ class _Setting:
         try:
             metric = metric.for_module(self.model.module)
             found = _Trials(self.model, explainer, inputs, targets, seed, seconds).predict(metric)
-        except Exception as failure:  # the other lines are still valid
+        except (Exception, SystemExit) as failure:  # the other lines are still valid; an explainer may call sys.exit
             error = f"{type(failure).__name__}: {failure}"
             found = _Trial(math.nan, metric.expected_for(self.model.classes) * len(inputs), 0.0, 0, True)
         scale = sum(job.stop - job.start for job in jobs) / len(inputs)
@@ -391,7 +391,7 @@ def announce_cost(
             warnings.simplefilter("ignore")  # of what was said when the grid was made
             shorter = math.inf if quick is None else _predict_quick(plan, rates, quick())
         text += f"; {way} would take about {describe_duration(shorter)}" if shorter < seconds / 2 else ""
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         logger.debug("what the run will take is not known: %s: %s", type(error).__name__, error)
         return
     print(f"{text}. It can be stopped at any time: the same call continues.", file=sys.stderr, flush=True)
