@@ -22,10 +22,10 @@ def problems(text: str) -> list[str]:
             found.append(f"it lacks {needed!r}")
     if len(text.encode()) > LARGEST:
         found.append(f"it is larger than {LARGEST} bytes")
-    for part in ("answers", "comparison", "metrics", "reading", "explorer", "methods"):
+    for part in ("verdict", "comparison", "metrics", "reading", "explorer", "methods"):
         if not re.search(rf'<(?:section|details) id="{part}"', text):
             found.append(f"it lacks the section {part!r}")
-    if not re.search(r'<article class="answer \w+">.*?<p class="verdict">', text, flags=re.DOTALL):
+    if not re.search(r'<p class="answer">[^<]*[a-z].*?<\/p>', text, flags=re.DOTALL):
         found.append("it answers no question")
     for content in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text, flags=re.DOTALL):
         try:
