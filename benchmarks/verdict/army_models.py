@@ -44,7 +44,7 @@ def train(place: Path, module: nn.Module, data: Arrays, epochs: int, rate: float
         initialize(module, generator)
         train_classifier(module, *data, epochs=epochs, learning_rate=rate, generator=generator)
         torch.save(module.state_dict(), place)
-    module.load_state_dict(torch.load(place))
+    module.load_state_dict(torch.load(place, weights_only=True))
 
 
 def make_subject(

@@ -119,8 +119,11 @@ def _hold(decision: Decision, results: Results) -> Decision:
     words = say("reason", reason.question, reason.state)
     if sanity.state == "failed":
         return replace(decision, outcome="fail", sanity=words)
-    advice = "" if sanity.needed is None else f"about {sanity.needed:,} samples for the sanity checks"
-    return replace(decision, outcome="undecided", sanity=words, needed=sanity.needed, advice=advice)
+    needed, checked = sanity.needed, int(results.manifest["sanity"]["samples"])
+    advice = "" if needed is None else f"about {needed:,} samples for the sanity checks"
+    if needed is not None and needed > checked:  # more samples of the study alone would not be looked at
+        advice, needed = f"{advice}: sanity: {needed} in the study", None
+    return replace(decision, outcome="undecided", sanity=words, needed=needed, advice=advice)
 
 
 def check_requirement(results: Results, entry: RequirementEntry, baseline: Baseline | None) -> None:

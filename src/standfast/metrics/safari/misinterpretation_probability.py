@@ -312,6 +312,10 @@ class MisinterpretationProbability(Metric):
         alike = event.compare_maps(maps, others, self.absolute)
         return None if alike is None else event.has_happened(alike, torch.full_like(alike, -1.0)).double()
 
+    def takes_control(self, control: Explainer) -> bool:
+        """None: a copy of the input changes so rarely that its probability would cost more than all explainers."""
+        return False
+
     def describe_misuse(self, unrelated: float) -> str:
         if unrelated >= 0.5:
             return ""
