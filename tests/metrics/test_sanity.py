@@ -114,6 +114,20 @@ def test_removal_counts_the_removals_that_lower_the_margin_less(lenet: standfast
             assert found[place, row].item() == pytest.approx(np.mean(wins))
 
 
+def test_a_model_that_refuses_values_between_samples_is_untested_and_no_failure() -> None:
+    def predict(rows: np.ndarray) -> np.ndarray:
+        if (rows != rows.round()).any():
+            raise ValueError("no such code")
+        return np.stack([rows.sum(1), 3 - rows.sum(1)], 1)
+
+    model = standfast.Model.from_callable(predict, bounds=(0.0, 3.0), output="logit")
+    x = torch.randint(0, 4, (12, 5), generator=seeded(3)).float()
+    found = SanityChecks()(model, lambda module, inputs, targets: inputs * 2 - 3, x, generator=seeded())
+    assert found.value.isnan().all()  # nothing lies nearby
+    assert found.removal.isfinite().any()  # rows mixed of two samples have codes
+    assert found.status.count("ok") >= 10
+
+
 def test_a_map_that_is_the_same_everywhere_has_no_excess_and_a_copy_does_not_see_the_model(
     lenet: standfast.Model, digits: standfast.data.Dataset
 ) -> None:
