@@ -24,7 +24,7 @@ from standfast.results.quality import (
     judge_stability,
 )
 from standfast.results.sanity import Check, Sanity
-from standfast.results.summary import MetricSummary, Summary
+from standfast.results.summary import MetricSummary, Summary, judge_rows
 from standfast.results.verdict import reach_verdict
 from standfast.statistics.comparison import ControlTest
 from standfast.statistics.paired import Interval
@@ -199,6 +199,17 @@ def test_no_bad_explainer_is_best_or_shown(army: standfast.Results) -> None:
 @pytest.mark.parametrize("seed", range(1, 10))
 def test_no_bad_explainer_is_best_or_shown_on_other_samples(seed: int) -> None:
     check_army(evaluate_army(seed))
+
+
+def test_of_a_model_near_chance_nothing_is_judged_and_while_that_is_open_nothing_is_decided(
+    army: standfast.Results,
+) -> None:
+    metric = next(each for each in army.summary.metrics if each.metric.metric == "worst_case")
+    row = next(each for each in metric.rows if each.quality == "good")
+    for state, sanity, quality in (("failed", "failed", None), ("undecided", "undecided", "undecided")):
+        checks = {row.explainer: Sanity((Check("accuracy", state),))}  # type: ignore[arg-type]
+        (judged,) = judge_rows([dataclasses.replace(row, sanity=sanity)], checks)  # type: ignore[arg-type]
+        assert judged.quality == quality
 
 
 def test_a_verdict_says_why_and_how_many_samples_would_decide(army: standfast.Results) -> None:

@@ -48,6 +48,9 @@ class PartOf:
     unless: tuple[str, ...] = ()
 
 
+#: a threshold is useless if fewer pairs of different inputs count as changed than this share
+USEFUL: Final = 0.5
+
 #: what an option means where configurations of a metric are compared
 Role = PartOf | Literal["no effect"]
 

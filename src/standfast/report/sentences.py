@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from standfast.metrics.base import USEFUL
 from standfast.report.wording import describe_reach, describe_transformation
 from standfast.report.words import make_environment
 from standfast.results.failures import group_misfits
 from standfast.results.formatting import format_estimate
 from standfast.results.presentation import RankedGroup, group_ranks
-from standfast.results.quality import USEFUL
 from standfast.results.summary import MetricSummary, Summary
 from standfast.results.verdict import Verdict
 
@@ -43,7 +43,8 @@ def describe_decision(found: MetricSummary) -> str:
     if found.decision.reason != "unchanged":
         return say("decision", found.decision)
     options, reach = found.metric.options, describe_reach(found.metric.options)
-    return say("unchanged", describe_transformation(options) or f"moved {reach}".strip() * bool(reach))
+    moved = f"moved {reach}" if reach else ""
+    return say("unchanged", describe_transformation(options) or moved)
 
 
 def find_useless(metric: MetricSummary) -> list[tuple[str, float]]:

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
+from standfast.metrics.base import USEFUL
 from standfast.results.presentation import ValueSpec
 from standfast.results.sanity import round_up
 from standfast.statistics.comparison import ControlTest
@@ -25,8 +26,6 @@ Quality = Literal["good", "control", "bad", "undecided"]
 
 #: the largest probability of a changed explanation that counts as good
 RARE = 0.01
-#: a threshold is useless if fewer pairs of different inputs count as changed than this share
-USEFUL = 0.5
 #: the least confidence of an interval that judges; five samples or fewer have less
 _CONFIDENT = 0.945
 _FEWEST = 6

@@ -381,7 +381,7 @@ def judge_rows(rows: Sequence[SummaryRow], sanity: Mapping[str, Sanity]) -> list
         if judged_at_all and quality != "bad" and row.sanity in ("failed", "undecided"):
             quality = "control" if row.sanity == "failed" else "undecided"
         reason = sanity[row.explainer].reason if row.explainer in sanity else None
-        if reason is not None and reason.question == "accuracy":
+        if reason is not None and reason.question == "accuracy" and reason.state == "failed":
             quality = None
         judged.append(replace(row, quality=quality, needed=needed))
     return judged

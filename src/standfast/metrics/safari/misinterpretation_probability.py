@@ -40,7 +40,7 @@ from standfast.algorithms.searches.auto import AutoSearch
 from standfast.algorithms.searches.base import Search
 from standfast.errors import StandfastError, check, check_integer
 from standfast.explainers import Explainer, InputCopy
-from standfast.metrics.base import Direction, Metric, PartOf, Presets, Role, metrics
+from standfast.metrics.base import USEFUL, Direction, Metric, PartOf, Presets, Role, metrics
 from standfast.metrics.kept_class import KeptClass, NeighbourhoodResult
 from standfast.metrics.probe import Explain, Probe, check_probe_options
 from standfast.metrics.safari.events import SAFARI, Event, EventName, make_event
@@ -317,7 +317,7 @@ class MisinterpretationProbability(Metric):
         return False
 
     def describe_misuse(self, unrelated: float) -> str:
-        if unrelated >= 0.5:
+        if unrelated >= USEFUL:
             return ""
         event = self._event()
         return (
