@@ -191,7 +191,7 @@ def test_no_bad_explainer_is_best_or_shown(army: standfast.Results) -> None:
     constant = worst.find_row("constant")
     assert constant is not None
     assert (round(constant.value or 0, 6), constant.quality) == (1.0, "control")  # the most stable of all
-    assert "constant" in found.verdict().empty
+    assert any("constant" in each.explainers for each in found.verdict().hollow)
     assert {each.explainer for each in found.verdict().refuse} >= {"constant", "flipped", "copied", "noise"}
 
 
@@ -218,10 +218,12 @@ def test_a_verdict_says_why_and_how_many_samples_would_decide(army: standfast.Re
     rows[0] = dataclasses.replace(rows[0], quality="good")
     rows[1] = dataclasses.replace(rows[1], quality="bad")
     rows[2] = dataclasses.replace(rows[2], quality="undecided", needed=40)
-    rows[3] = dataclasses.replace(rows[3], quality="control")
+    assert rows[3].estimate is not None
+    best = dataclasses.replace(rows[3].estimate, value=1.0)
+    rows[3] = dataclasses.replace(rows[3], quality="control", estimate=best)
     metric = dataclasses.replace(metric, data="d", model="m", rows=tuple(rows))
-    passed = Sanity((Check("input", "passed"),))
-    failed = Sanity((Check("input", "failed", samples=12),))
+    passed = Sanity((Check("input", "passed"), Check("class", "passed")))
+    failed = Sanity((Check("input", "failed", samples=12), Check("class", "passed")))
     summary = summary_of(metric, {"a": passed, "b": passed, "c": passed, "d": failed})
     verdict = reach_verdict(summary, "d", "m")
     assert verdict.show == ("a",)
@@ -230,4 +232,5 @@ def test_a_verdict_says_why_and_how_many_samples_would_decide(army: standfast.Re
         ("d", "input", None),
     ]
     assert [(each.explainer, each.needed) for each in verdict.undecided] == [("c", 40)]
-    assert verdict.empty == ("d",)
+    (hollow,) = verdict.hollow
+    assert (hollow.labels, hollow.explainers, hollow.sanities) == ((metric.label,), ("d",), (failed,))

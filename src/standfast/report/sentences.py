@@ -32,9 +32,10 @@ def say(macro: str, *values: Any) -> str:
 
 
 def describe_verdict(found: Verdict) -> str:
-    """The verdict in two or three sentences: the answer, what to do next, and whose stability is no merit."""
+    """The verdict in sentences: the answer, what to do next, and whose stability is no merit."""
     parts = [say("accuracy", found.accuracy)] if found.accuracy is not None and found.accuracy.near_chance else []
-    parts += [say(f"verdict_{part}", found) for part in ("answer", "next", "empty")]
+    parts += [say("verdict_answer", found), say("verdict_next", found)]
+    parts += [say("hollow", each) for each in found.hollow]
     return " ".join(filter(None, parts))
 
 

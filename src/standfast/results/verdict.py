@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Literal
 
 from standfast.results.outputs import show_as
-from standfast.results.sanity import Accuracy, Question
+from standfast.results.sanity import Accuracy, Question, Sanity
 from standfast.results.summary import MetricSummary, Summary, SummaryRow
 
 
@@ -31,6 +32,21 @@ class Ground:
 
 
 @dataclass(frozen=True)
+class Hollow:
+    """Explainers that are more stable than all that pass the sanity checks, though they say little.
+
+    Attributes:
+        labels: of the metrics by which they are.
+        explainers: the most stable first.
+        sanities: the checks of each.
+    """
+
+    labels: tuple[str, ...]
+    explainers: tuple[str, ...]
+    sanities: tuple[Sanity, ...]
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What may be done with the explanations of one data set and model.
 
@@ -43,7 +59,7 @@ class Verdict:
         undecided: all others, with what is undecided, or could not be measured.
         unjudged: those that pass all checks, but that no metric judges.
         weak: of `show`, the classes for which most maps are not stable, by explainer.
-        empty: stable explainers of `refuse` that say nothing: their stability is no merit.
+        hollow: where explainers that fail a check, or ignore the class, lead in stability: this is no merit.
         classes: the names of the classes; empty if they are not known.
         accuracy: of the model; None without labels.
         checked: whether there were sanity checks.
@@ -57,7 +73,7 @@ class Verdict:
     undecided: tuple[Ground, ...]
     unjudged: tuple[str, ...]
     weak: tuple[tuple[str, tuple[int, ...]], ...]
-    empty: tuple[str, ...]
+    hollow: tuple[Hollow, ...]
     classes: tuple[str, ...]
     accuracy: Accuracy | None
     checked: bool
@@ -85,7 +101,6 @@ def reach_verdict(summary: Summary, data: str, model: str, classes: Sequence[str
     metrics = summary.select(data, model)
     show: list[str] = []
     unjudged: list[str] = []
-    empty: list[str] = []
     refuse: list[Ground] = []
     undecided: list[Ground] = []
     rows_of = {
@@ -99,9 +114,6 @@ def reach_verdict(summary: Summary, data: str, model: str, classes: Sequence[str
         if sanity is not None and reason is not None:
             ground = Ground(name, reason.question, needed=sanity.more if sanity.state == "undecided" else None)
             (refuse if sanity.state == "failed" else undecided).append(ground)
-            says_nothing = sanity.state == "failed" and reason.question != "accuracy"
-            if says_nothing and any(row.references is not None and row.quality == "control" for row in rows):
-                empty.append(name)
             continue
         found = _find_ground(name, rows) or _find_gap(name, metrics, summary.missing > 0)
         if found is not None:
@@ -123,11 +135,33 @@ def reach_verdict(summary: Summary, data: str, model: str, classes: Sequence[str
         tuple(undecided),
         tuple(unjudged),
         tuple(weak),
-        tuple(empty),
+        tuple(_find_hollow(summary, data, model)),
         tuple(classes),
         summary.accuracies.get((data, model)),
         bool(summary.sanity),
     )
+
+
+def _find_hollow(summary: Summary, data: str, model: str) -> list[Hollow]:
+    found: dict[tuple[str, ...], list[str]] = {}
+    for metric in summary.select(data, model):
+        sign = -1 if metric.metric.spec.direction == "higher" else 1
+        known = [row for row in metric.rows if row.references is not None and row.value is not None]
+        # the most stable first, and of equal ones those that say something
+        ordered = sorted(known, key=lambda row: (sign * (row.value or 0.0), _is_hollow(summary, row)))
+        ahead = list(takewhile(lambda row: _is_hollow(summary, row), ordered))
+        names = tuple(row.explainer for row in ahead)
+        if 0 < len(ahead) < len(ordered):
+            found.setdefault(names, []).append(metric.label)
+    return [
+        Hollow(tuple(labels), names, tuple(summary.sanity[data, model, name] for name in names))
+        for names, labels in found.items()
+    ]
+
+
+def _is_hollow(summary: Summary, row: SummaryRow) -> bool:
+    sanity = summary.sanity.get((row.data, row.model, row.explainer))
+    return sanity is not None and (sanity.state == "failed" or sanity.find("class").state == "remark")
 
 
 def _find_gap(name: str, metrics: Sequence[MetricSummary], unfinished: bool) -> Ground | None:

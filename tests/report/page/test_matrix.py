@@ -11,17 +11,16 @@ import pytest
 from report_builder import PROB, WORST, Builder, assert_whole, base
 
 from standfast.report.page.matrix import (
-    find_hollow,
-    list_notes,
     mark_leaders,
     order_explainers,
     tabulate_references,
 )
 from standfast.report.page.overview import draw_medians
-from standfast.report.sentences import find_useless
+from standfast.report.sentences import find_useless, list_cautions, say
 from standfast.results import Results
 from standfast.results.quality import RARE
 from standfast.results.summary import MetricSummary, Summary
+from standfast.results.verdict import reach_verdict
 
 SAMPLES = 12
 WHERE = ("digits", "lenet")
@@ -150,18 +149,18 @@ def test_a_model_near_chance_is_warned_of_and_accuracy_is_a_fact(page: str, tmp_
 
 
 def test_stability_without_content_is_joined_to_what_it_lacks(summary: Summary) -> None:
-    (found,) = [each for each in find_hollow(summary, *WHERE) if WORST in each.labels]
+    (found,) = [each for each in reach_verdict(summary, *WHERE).hollow if WORST in each.labels]
     assert found.explainers == ("one map", "class blind")  # the most stable first, up to the first that says something
     states = [(each.state, each.find("class").state) for each in found.sanities]
     assert states == [("failed", "remark"), ("passed", "remark")]
-    (note,) = [note for note in list_notes(summary, *WHERE) if "one map" in note]
+    note = say("hollow", found)
     assert note.index("one map") < note.index("class blind")
 
 
 def test_a_threshold_that_most_unrelated_pairs_pass_is_useless(summary: Summary) -> None:
     assert find_useless(metric_of(summary, PROB)) == [("saliency", 0.25)]  # one map is alike at any threshold
     assert find_useless(metric_of(summary, WORST)) == []
-    (note,) = [note for note in list_notes(summary, *WHERE) if note.startswith(PROB)]
+    (note,) = [note for note in list_cautions(summary.select(*WHERE)) if note.startswith(PROB)]
     assert "75% of pairs" in note
 
 

@@ -15,14 +15,14 @@ from standfast.report.page.cells import Cell, describe_row, list_remarks
 from standfast.report.page.comparisons import Section, compare_models, compare_options
 from standfast.report.page.drawings import draw_row
 from standfast.report.page.glossary import Glossary
-from standfast.report.page.matrix import list_notes, mark_leaders, order_explainers, tabulate_references
+from standfast.report.page.matrix import mark_leaders, order_explainers, tabulate_references
 from standfast.report.page.names import show_unsafe, with_safe_names
 from standfast.report.page.overview import draw_agreement, draw_differences, draw_medians
 from standfast.report.page.render import RenderedChart, bundle_scripts, render_for_page, shared_config
 from standfast.report.page.sample_explorer import encode_rows
 from standfast.report.page.verdicts import answer_question, choose_example
 from standfast.report.presentation.drawing import draw_figures, draw_figures_over_data
-from standfast.report.sentences import describe_failures, describe_misfits, say
+from standfast.report.sentences import describe_failures, describe_misfits, list_cautions, say
 from standfast.report.words import format_value, make_environment, words_of
 from standfast.results import ConfiguredMetric, MetricResults, Results
 from standfast.results.controls import is_random
@@ -113,15 +113,15 @@ class Page:
         differences = [(metric.label, draw_differences(metric)) for metric in metrics]
         agreement = results.summary.agreements.get((data, model))
         heat_map = None if agreement is None else draw_agreement(agreement)
-        example = choose_example(results, data, model)
+        example, verdict = choose_example(results, data, model), results.verdict(data, model)
         return {
             "where": results.name_pair(data, model),
-            "verdict": results.verdict(data, model),
+            "verdict": verdict,
             "checks_id": f"checks-{results.pairs.index((data, model)) + 1}",
             "standings": order,
             "sanity": {name: results.summary.sanity.get((data, model, name)) for name, _ in order},
             "stars": {metric.label: mark_leaders(metric) for metric in metrics},
-            "notes": list_notes(results.summary, data, model),
+            "notes": [*(say("hollow", each) for each in verdict.hollow), *list_cautions(metrics)],
             "references": {each.label: tabulate_references(each, [name for name, _ in order]) for each in metrics},
             "answers": [answer_question(results, metric.metric, data, model) for metric in metrics],
             "example": example and {"pictures": draw_row(example[0], example[1].bounds), "row": example[0]},

@@ -8,34 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from standfast.report.charts import Table, TableCell
-from standfast.report.sentences import list_cautions, say
+from standfast.report.sentences import say
 from standfast.report.words import format_value
 from standfast.results.formatting import format_number
 from standfast.results.quality import RARE
-from standfast.results.sanity import Sanity
 from standfast.results.summary import MetricSummary, Summary, SummaryRow
 
 #: how far an explainer came, in the order of the rows
 Standing = Literal["candidate", "undecided", "failed", "control"]
-
-
-@dataclass(frozen=True)
-class Hollow:
-    """Explainers that are more stable than all that pass the sanity checks, though they say little.
-
-    Attributes:
-        labels: of the metrics by which they are.
-        explainers: the most stable first.
-        sanities: the checks of each.
-    """
-
-    labels: tuple[str, ...]
-    explainers: tuple[str, ...]
-    sanities: tuple[Sanity, ...]
 
 
 def order_explainers(summary: Summary, data: str, model: str) -> list[tuple[str, Standing]]:
@@ -54,34 +37,6 @@ def find_standing(summary: Summary, data: str, model: str, explainer: str) -> St
 def mark_leaders(metric: MetricSummary) -> dict[str, str]:
     """The star of the explainers that the tests put first: filled for one alone, open for several."""
     return {name: "★" if star == "alone" else "☆" for name, star in metric.stars.items()}
-
-
-def find_hollow(summary: Summary, data: str, model: str) -> list[Hollow]:
-    """Where explainers lead in stability that fail a sanity check, or ignore the class."""
-    found: dict[tuple[str, ...], list[str]] = {}
-    for metric in summary.select(data, model):
-        rows = [row for row in metric.rows if row.references is not None and row.value is not None]
-        sign = -1 if metric.metric.spec.direction == "higher" else 1
-        sound = [sign * (row.value or 0.0) for row in rows if not _is_hollow(summary, row)]
-        ahead = [row for row in rows if _is_hollow(summary, row) and sign * (row.value or 0.0) < min(sound, default=0)]
-        names = tuple(row.explainer for row in sorted(ahead, key=lambda row: sign * (row.value or 0.0)))
-        if names and sound:
-            found.setdefault(names, []).append(metric.label)
-    return [
-        Hollow(tuple(labels), names, tuple(summary.sanity[data, model, name] for name in names))
-        for names, labels in found.items()
-    ]
-
-
-def _is_hollow(summary: Summary, row: SummaryRow) -> bool:
-    sanity = summary.sanity.get((row.data, row.model, row.explainer))
-    return sanity is not None and (sanity.state == "failed" or sanity.find("class").state == "remark")
-
-
-def list_notes(summary: Summary, data: str, model: str) -> list[str]:
-    """Sentences below the matrix: stability that is no merit, and thresholds that tell nothing apart."""
-    notes = [say("hollow", each) for each in find_hollow(summary, data, model)]
-    return [*notes, *list_cautions(summary.select(data, model))]
 
 
 def tabulate_references(metric: MetricSummary, order: Sequence[str]) -> Table | None:
