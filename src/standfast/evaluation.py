@@ -167,7 +167,7 @@ def evaluate(
     )
     if progress and _DEFAULT_NEIGHBOURHOOD in notes:
         print(f"neighbourhood: {notes[_DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
-    plan = make_plan(grid, {**notes, **facts})
+    plan = make_plan(grid, {**notes, **facts}, None if out is None else Store(out).earlier_manifest())
     chosen = executor or local(workers, device=grid.device)
 
     def make_quick() -> Mapping[str, Metric]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import io
 import json
 import os
@@ -19,7 +18,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 import torch
@@ -184,162 +182,6 @@ def test_the_seed_the_data_and_the_model_make_the_identity() -> None:
     with torch.no_grad():
         next(source.ready.module.parameters())[0, 0] += 1e-6
     assert not identities(grid) & first
-
-
-class Scaled(nn.Module):
-    """Two of these differ in code only."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.flatten(1) * 2
-
-
-def test_the_code_of_the_users_layers_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    def identity() -> str:
-        module = nn.Sequential(Scaled(), nn.Linear(4, 3))
-        with torch.no_grad():
-            module[1].weight.fill_(0.5)
-            module[1].bias.zero_()
-        grid = tiny_grid(1)
-        models = {"m": LoadedModel(standfast.Model(module, (0.0, 1.0), device="cpu"))}
-        return make_plan(Grid(grid.data, models, grid.explainers, grid.metrics)).jobs[0].identity
-
-    before = identity()
-    assert identity() == before
-    monkeypatch.setattr(Scaled, "forward", lambda self, x: x.flatten(1) * 3)
-    assert identity() != before
-
-
-FACTOR = 2.0
-
-
-def helper(x: torch.Tensor) -> torch.Tensor:
-    return x * FACTOR
-
-
-def explain(module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    return (lambda maps: helper(maps))(x)
-
-
-def test_what_a_function_uses_of_its_module_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    from standfast.study.identity import fingerprint
-
-    before = fingerprint(explain)
-    assert fingerprint(explain) == before
-    with monkeypatch.context() as patch:
-        patch.setattr(sys.modules[__name__], "FACTOR", 3.0)
-        assert fingerprint(explain) != before
-    with monkeypatch.context() as patch:
-        patch.setattr(sys.modules[__name__], "helper", lambda x: x + 1)
-        assert fingerprint(explain) != before
-    assert fingerprint(explain) == before
-
-
-class Sharpened(nn.Module):
-    def __init__(self, sharpness: float) -> None:
-        super().__init__()
-        self.sharpness = sharpness
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.tanh(self.sharpness * x)
-
-
-class Shifted(nn.Module):
-    def __init__(self, shift: float) -> None:
-        super().__init__()
-        self.register_buffer("shift", torch.full((3,), shift), persistent=False)
-
-
-class Maps:
-    def one(self, module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return x
-
-    def other(self, module: nn.Module, x: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return -x
-
-
-def test_what_neither_repr_nor_the_state_tells_is_part_of_the_identity() -> None:
-    from standfast.study.identity import fingerprint
-
-    def heads(count: int) -> nn.Module:
-        torch.manual_seed(0)
-        return nn.TransformerEncoderLayer(8, count, 16)
-
-    def scaled(maps: torch.Tensor, *, by: float = 1.0) -> torch.Tensor:
-        return maps * by
-
-    assert fingerprint(heads(2)) == fingerprint(heads(2)) != fingerprint(heads(4))
-    assert fingerprint(Sharpened(1.0)) == fingerprint(Sharpened(1.0)) != fingerprint(Sharpened(2.0))
-    assert fingerprint(Shifted(1.0)) != fingerprint(Shifted(2.0))
-    assert fingerprint(Maps().one) == fingerprint(Maps().one) != fingerprint(Maps().other)
-    table = np.zeros(5000)
-    before = fingerprint(table), fingerprint(scaled)
-    table[2500] = 1.0
-    scaled.__kwdefaults__ = {"by": 2.0}
-    assert fingerprint(table) != before[0]
-    assert fingerprint(scaled) != before[1]
-
-
-@pytest.mark.filterwarnings("ignore:.*quantiz")  # torch is going to remove it
-def test_a_quantized_module_has_an_identity() -> None:
-    """Its state has types, and pairs of a quantized weight and a bias."""
-    from standfast.study.identity import fingerprint
-
-    theirs = pytest.importorskip("torch.ao.quantization")
-
-    def quantized(weight: float) -> nn.Module:
-        layer = nn.Linear(4, 2)
-        nn.init.constant_(layer.weight, weight)
-        nn.init.constant_(layer.bias, 0.0)
-        made: nn.Module = theirs.quantize_dynamic(nn.Sequential(layer), {nn.Linear})
-        return made
-
-    assert fingerprint(quantized(1.0)) == fingerprint(quantized(1.0)) != fingerprint(quantized(2.0))
-
-
-def test_a_function_is_the_same_in_every_process() -> None:
-    code = """
-from standfast.study.identity import fingerprint
-def explain(module, x, targets):
-    return x if module in {"a", "b", "c", "d", "e"} else -x
-print(fingerprint(explain))
-"""
-    found = set()
-    for seed in "12":
-        environment = {**os.environ, "PYTHONHASHSEED": seed}
-        found.add(subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True).stdout)
-    assert len(found) == 1
-
-
-def test_modules_beside_a_users_module_are_part_of_the_identity(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from standfast.study.identity import fingerprint
-
-    monkeypatch.syspath_prepend(tmp_path)
-    for how, use in (("from {} import scale", "scale()"), ("import {}", "{}.scale()")):
-        found = []
-        for number, factor in enumerate((1, 1, 2)):
-            name = f"beside_{len(how)}_{number}"
-            (tmp_path / f"{name}.py").write_text(f"def scale():\n    return {factor}\n")
-            importlib.invalidate_caches()
-            helpers = importlib.import_module(name)
-            helpers.__name__ = helpers.scale.__module__ = "beside"
-            scope: dict[str, Any] = {"__name__": "mine", "beside": helpers, "scale": helpers.scale}
-            exec(f"def explain(m, x, t):\n    return x * {use.format('beside')}", scope)
-            found.append(fingerprint(scope["explain"]))
-        assert found[0] == found[1] != found[2]
-
-
-def test_functions_that_all_call_each_other_are_followed_once() -> None:
-    from standfast.study.identity import fingerprint
-
-    scope: dict[str, Any] = {"__name__": "mine"}
-    names = [f"f{i}" for i in range(12)]
-    for name in names:
-        exec(f"def {name}(x):\n    return " + " + ".join(f"{other}(x)" for other in names), scope)
-    began = time.monotonic()
-    fingerprint(scope["f0"])
-    assert time.monotonic() - began < 2
 
 
 @pytest.mark.parametrize("mixed", [False, True])

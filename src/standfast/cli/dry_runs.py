@@ -25,7 +25,7 @@ def dry_run(study: Study, out: str | Path) -> Estimate:
     from rich.markup import escape
 
     console = Console()
-    plan = make_plan(study.grid())
+    plan = make_plan(study.grid(), earlier=Store(out).earlier_manifest())
     done = {job for job, status in Store(out).statuses().items() if status == "done"}
     with console.status("calibrating") as status:
         found = estimate_plan(plan, done, lambda said: status.update(escape(said)))

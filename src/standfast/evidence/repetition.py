@@ -125,7 +125,7 @@ def repeat_jobs(
     grid = study_from(content, base).grid()
     seed = secrets.randbits(32) if seed is None else seed
     with importing_from(grid.paths):
-        plan = make_plan(grid)
+        plan = make_plan(grid, earlier=results.manifest)
         known = [job for job in plan.jobs if records.get(job.identity) == tuple(getattr(job, name) for name in _PLACES)]
         changed = _find_changes(results.manifest, plan.manifest)
         if not known:
@@ -135,7 +135,7 @@ def repeat_jobs(
         if len(known) < len(records):
             changed += (f"{len(records) - len(known)} of {len(records)} jobs are not jobs of the study here",)
         chosen = random.Random(seed).sample(known, min(jobs, len(known)))
-        worker, found = Worker(grid), {}
+        worker, found = Worker(plan.grid), {}
         for job in sorted(chosen, key=lambda each: (each.data, each.model)):
             name = _name(job)
             found[name] = _compare(worker, job, _select_rows(results, job.identity), results.artefacts(job.identity))

@@ -33,6 +33,7 @@ class Explainer(metaclass=ConfigurationType):
     """
 
     name: ClassVar[str]
+    version: ClassVar[int] = 1
     #: what the model or the data must have, in a few words for lists; empty if predictions are enough, and it begins
     #: with "gradients" or "a module" if they are not
     needs: ClassVar[str] = ""

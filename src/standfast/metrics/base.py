@@ -121,6 +121,7 @@ class Metric(metaclass=_PresetsApplied):
 
     Attributes:
         name: under which the metric is registered, such as `"worst_case"`.
+        version: a part of what its results depend on, to be raised when the same options give other values.
         direction: whether an explainer with a `"higher"` or a `"lower"` value is better; None for a metric that does
             not rank explainers. A metric in which that depends on the options overrides `direction_of` instead.
         category: what the metric asks, in the field's word: `"faithfulness"`, `"robustness"`, `"localisation"`, ...;
@@ -152,6 +153,7 @@ class Metric(metaclass=_PresetsApplied):
     """
 
     name: ClassVar[str]
+    version: ClassVar[int] = 1
     category: ClassVar[str] = ""
     needs: ClassVar[str] = ""
     controls: ClassVar[bool] = False

@@ -17,6 +17,7 @@ from standfast.metrics import Metric
 from standfast.metrics.sanity import SanityChecks
 from standfast.model import Bound, Model
 from standfast.records import set_fields
+from standfast.study.identity import Answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +119,8 @@ class Grid:
         controls: names of explainers that only metrics with `controls` evaluate.
         sanity: the checks of every explainer that is no control; None for none.
         paths: folders that `module:function` names were imported from, for workers elsewhere.
+        planned: what each model answered when the jobs were planned, by `(data, model)`, for workers to compare with.
+        code: the digests of the user's modules when the jobs were planned.
     """
 
     data: Mapping[str, Samples]
@@ -132,6 +135,8 @@ class Grid:
     controls: tuple[str, ...] = ()
     sanity: SanityChecks | None = None
     paths: tuple[str, ...] = ()
+    planned: Mapping[tuple[str, str], Answers] = field(default_factory=dict, repr=False)
+    code: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         for what in ("data", "models", "explainers", "metrics"):

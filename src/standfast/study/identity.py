@@ -1,116 +1,222 @@
-"""The parts of a job's identity that are not data: what a configuration, a function or a model consists of."""
+"""What the result of a job depends on, as hashes and as answers that can be compared.
+
+A configuration (explainer, metric, neighbourhood) is its registered name, its version, and the options that are not at
+their defaults. So a new option leaves stored results valid, and code may move. What is the user's own code counts by
+the bytes of all imported source files that belong to no distribution.
+
+A model is its weights, and what it answers: to the inputs of the study, to noisy copies of them, and in its gradients.
+So nothing has to be known about how it computes. Answers are compared with a tolerance, because another processor or
+number of threads rounds otherwise. An explainer of the user's is compared by its maps in the same way.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import inspect
+import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import fields
+import site
+import sys
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from standfast.errors import ModelError
+import standfast
+from standfast.explainers import Explainer
 from standfast.metrics import Metric
 from standfast.model import Model
 from standfast.study.store import digest, tensor_digest
-from standfast.study.user_code import VERSIONED, UserCode, is_own
+from standfast.tensors import seed_generators
 
 #: fields of every metric that do not change its result
 _NOT_COMPARED = frozenset(field.name for field in fields(Metric) if not field.compare)
-
-
 #: projects whose name is not that of the package
 _PROJECTS = {"pytorch_grad_cam": "grad-cam", "sklearn": "scikit-learn"}
+#: how many inputs, noisy copies and gradients a model is asked for, and how many maps an explainer of the user's
+_ANSWERED, _NOISY, _GRADIENTS, _MAPS = 256, 64, 4, 2
+#: numbers of answers are the same if they differ by less than this share of their root mean square
+TOLERANCE = 1e-3
+#: the same for models that compute with 16 bits
+_COARSE = 5e-2
+#: the share of the range of the inputs that noise covers
+_NOISE = 0.1
+#: the names that the script itself has, here and in workers
+_SCRIPTS = ("__main__", "__mp_main__")
+#: what was read first of each module that was imported: its file may change afterwards, and the code in memory does not
+_FIRST: dict[tuple[str, int], str] = {}
 
 
-class Known:
-    """What one fingerprint has visited: functions, which may call each other, and the user's modules."""
-
-    def __init__(self, code: UserCode | None = None) -> None:
-        self.functions: dict[tuple[int, int], Any] = {}
-        self.code = UserCode() if code is None else code
+# Configurations
 
 
-def fingerprint(value: object, depth: int = 6, known: Known | None = None) -> Any:
+class Description:
     """What a configuration consists of.
 
-    A function or class of the user counts by the source of its module and of the user's modules that this imports
-    (`UserCode`). It also counts by its code in memory and by the values it refers to, which may differ from the source.
-
     Args:
-        value: of any kind.
-        depth: how many levels of references are followed.
-        known: what was visited already; `Known(code)` collects the user's modules in `code`.
+        value: an explainer, a metric, or any option of one.
 
-    >>> fingerprint(lambda x: 2 * x) == fingerprint(lambda x: 3 * x)
-    False
+    Attributes:
+        content: plain values.
+        own: whether code of the user's is a part of it.
+
+    >>> Description(lambda x: 2 * x).own, Description(standfast.explainers.get("saliency")).own
+    (True, False)
     """
-    known = Known() if known is None else known
-    if isinstance(value, int | float | str | bool | bytes | None):
-        return repr(value)
-    if isinstance(value, Tensor) and value.is_quantized:
-        return [str(value.dtype), tensor_digest(value.dequantize())]
-    if isinstance(value, Tensor):
-        return tensor_digest(value)
-    if is_estimator(value) or _is_tree(value):
-        return digest(_contents(value, known, frozenset()))
-    if isinstance(value, type):
-        return [value.__module__, value.__qualname__, _code(value, depth - 1, known)]
-    # what is written of code has its place in the file, and of a set an order that differs from process to process
-    if depth <= 0 and not isinstance(value, CodeType | set | frozenset):
-        return _without_address(value)
-    inner = partial(fingerprint, depth=depth - 1, known=known)
-    if isinstance(value, CodeType):
-        return [value.co_code.hex(), list(value.co_names), [inner(c) for c in value.co_consts]]
-    if isinstance(value, FunctionType):
-        # a digest instead of the parts, because functions that call each other would be written out many times
-        if (id(value), depth) not in known.functions:
-            closed = [inner(cell.cell_contents) for cell in value.__closure__ or ()]
-            used = {name: inner(entry) for name, entry in _globals(value).items()}
-            defaults = [inner(value.__defaults__), inner(value.__kwdefaults__)]
-            source = known.code.digest_of(value)
-            parts = [value.__module__, inner(value.__code__), *defaults, closed, used, source]
-            known.functions[id(value), depth] = digest(parts)
-        return known.functions[id(value), depth]
-    if isinstance(value, MethodType):
-        return [inner(value.__func__), inner(value.__self__)]
-    if isinstance(value, ModuleType):
-        return value.__name__
-    if isinstance(value, nn.Module) and "_orig_mod" in value._modules:  # of torch.compile, which adds to it when called
-        return ["compiled", inner(value._modules["_orig_mod"])]
-    if isinstance(value, nn.Module):
-        # a quantized module has types, and pairs of a weight and a bias, among its tensors
-        tensors = {n: inner(t) for n, t in (*value.state_dict().items(), *value.named_buffers())}
-        return [repr(value), tensors, _classes(value, known), _settings(value, known)]
-    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]
-        return [str(value.dtype), list(value.shape), content]
-    if isinstance(value, set | frozenset):  # whose order differs from process to process
-        return sorted((inner(entry) for entry in value), key=repr)
-    if isinstance(value, partial):
-        return [inner(value.func), inner(value.args), inner(value.keywords)]
-    if isinstance(value, Mapping):
-        return {str(key): inner(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [inner(entry) for entry in value]
-    # equal metrics have one identity; the user's own fields count even if they do not when two are compared
-    skipped = _NOT_COMPARED if isinstance(value, Metric) else frozenset()
-    state = {k: inner(v) for k, v in vars(value).items() if k not in skipped} if hasattr(value, "__dict__") else None
-    bound = inner(value.__self__) if hasattr(value, "__self__") else None
-    kind = type(value)
-    return [
-        kind.__qualname__,
-        _code(kind, depth - 1, known),
-        _without_address(value) if state is None else state,
-        bound,
-    ]
+
+    def __init__(self, value: object) -> None:
+        self.own = False
+        self._outer: set[int] = set()
+        self.content = self._describe(value)
+
+    @property
+    def digest(self) -> str:
+        """A hash of it, and of the user's modules if its code is a part."""
+        return digest([self.content, read_own_modules() if self.own else None])
+
+    def _describe(self, value: object) -> Any:
+        if isinstance(value, int | float | str | bool | bytes | None):
+            return repr(value)
+        if isinstance(value, Tensor):
+            return tensor_digest(value.dequantize() if value.is_quantized else value)
+        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+            content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]
+            return [str(value.dtype), list(value.shape), content]
+        if id(value) in self._outer:
+            return "itself"
+        self._outer.add(id(value))
+        try:
+            return self._describe_parts(value)
+        finally:
+            self._outer.discard(id(value))
+
+    def _describe_parts(self, value: Any) -> Any:
+        inner = self._describe
+        if isinstance(value, Mapping):
+            return {str(key): inner(entry) for key, entry in value.items()}
+        if isinstance(value, list | tuple):
+            return [inner(entry) for entry in value]
+        if isinstance(value, set | frozenset):  # whose order differs from process to process
+            return sorted((inner(entry) for entry in value), key=repr)
+        if isinstance(value, nn.Module):
+            return [type(value).__name__, self._describe_code(type(value)), digest_state(value)]
+        if isinstance(value, partial):
+            return [inner(value.func), inner(value.args), inner(value.keywords)]
+        if isinstance(value, MethodType):
+            return [inner(value.__func__), inner(value.__self__)]
+        if isinstance(value, FunctionType):
+            closed = []
+            for cell in value.__closure__ or ():
+                with contextlib.suppress(ValueError):  # it is empty
+                    closed.append(cell.cell_contents)
+            return [self._describe_code(value), inner([value.__defaults__, value.__kwdefaults__, closed])]
+        if isinstance(value, type | BuiltinFunctionType | ModuleType):
+            return [value.__name__, self._describe_code(value)]
+        kind = type(value)
+        name = getattr(kind, "name", None)
+        title = name if isinstance(name, str) else kind.__name__
+        return [title, getattr(kind, "version", 1), self._describe_code(kind), self._describe_state(value)]
+
+    def _describe_state(self, value: object) -> Any:
+        if is_dataclass(value) and not isinstance(value, type):
+            # equal metrics have one identity; fields of the user's count even if they do not when two are compared
+            skipped = _NOT_COMPARED if isinstance(value, Metric) else frozenset()
+            described = {
+                field.name: (self._describe(getattr(value, field.name)), field)
+                for field in fields(value)
+                if field.name not in skipped
+            }
+            return {name: content for name, (content, field) in described.items() if content != self._default(field)}
+        state = getattr(value, "__dict__", None)
+        return self._describe(state) if state else re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+    def _default(self, field: Field[Any]) -> Any:
+        """The description of an option's default; of none for an option that has none."""
+        if field.default is not MISSING:
+            return self._describe(field.default)
+        return MISSING if field.default_factory is MISSING else self._describe(field.default_factory())
+
+    def _describe_code(self, thing: Any) -> str:
+        """The version of a distribution, or the text of the user's own function or class."""
+        module = thing.__name__ if isinstance(thing, ModuleType) else getattr(thing, "__module__", None) or _SCRIPTS[0]
+        if not _is_own(module):
+            return _version(module.partition(".")[0])
+        self.own = True
+        with contextlib.suppress(OSError, TypeError):  # it was typed into an interpreter, or made by another function
+            return inspect.getsource(thing)
+        return str(getattr(thing, "__qualname__", ""))
+
+
+# Code of the user's
+
+
+def read_own_modules() -> dict[str, str]:
+    """The digests of the source files of all imported modules that belong to no distribution, by name.
+
+    The script itself (`__main__`) is not among them: it changes all the time, and what it defines counts by its text.
+    Each file counts as it was when it was first seen after its import.
+    """
+    found = {}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name in _SCRIPTS or not isinstance(file, str) or not _is_own(name):
+            continue
+        key = (file, id(getattr(module, "__spec__", None)))  # which is another one after a reload
+        if key not in _FIRST:
+            try:
+                _FIRST[key] = hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
+            except OSError:
+                continue
+        found[name] = _FIRST[key]
+    return dict(sorted(found.items()))
+
+
+def _is_own(module: str) -> bool:
+    """Whether a module, by its name, is the user's own."""
+    if module in _SCRIPTS:
+        return True
+    loaded = sys.modules.get(module)
+    file = getattr(loaded, "__file__", None)
+    if loaded is None:
+        return True  # it was made at run time
+    return isinstance(file, str) and _is_own_file(file)
+
+
+@cache
+def _is_own_file(file: str) -> bool:
+    path = Path(file).resolve()
+    return not any(path.is_relative_to(folder) for folder in _installed())
+
+
+@cache
+def _installed() -> tuple[Path, ...]:
+    """The folders of the standard library, of installed packages, and of this package."""
+    found = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    found += [*site.getsitepackages(), site.getusersitepackages(), str(Path(standfast.__file__).parent)]
+    return tuple({Path(folder).resolve() for folder in found})
+
+
+@cache
+def _version(package: str) -> str:
+    """The version of another package, on which results of its classes depend; our own version is recorded elsewhere."""
+    if package in ("standfast", "torch", "builtins"):
+        return ""
+    try:
+        return version(_PROJECTS.get(package, package))
+    except PackageNotFoundError:
+        return ""
+
+
+# Models
 
 
 def is_estimator(value: object) -> bool:
@@ -119,178 +225,128 @@ def is_estimator(value: object) -> bool:
     return not ours and callable(getattr(value, "predict", None))
 
 
-def _is_tree(value: object) -> bool:
-    """Whether something is a `KDTree` or `BallTree` of scikit-learn, whose state is a tuple."""
-    return type(value).__module__.startswith("sklearn.neighbors.") and hasattr(value, "get_tree_stats")
+def digest_state(module: nn.Module) -> str:
+    """A hash of the parameters and buffers of a module, and of nothing else."""
+    return digest(Description({**module.state_dict(), **dict(module.named_buffers())}).content)
 
 
-def _contents(value: object, known: Known, outer: frozenset[int]) -> Any:
-    """Everything that an object would be pickled with, at any depth.
-
-    A pickle itself would not do: nodes of trees have bytes between their fields that nobody has set.
+def describe_model(model: Model, about: Mapping[str, Any]) -> list[Any]:
+    """What a model consists of but for its answers; the last entry are the versions that compute with it.
 
     Args:
-        value: of any kind.
-        known: what was visited already.
-        outer: the objects that `value` is a part of, which it may refer to.
+        model: to describe.
+        about: of its source: the options and file digests of its entry.
     """
-    if id(value) in outer:
-        return "itself"
-    inner = partial(_contents, known=known, outer=outer | {id(value)})
-    if isinstance(value, np.ndarray) and (value.dtype.hasobject or value.dtype.names):
-        fields = value.dtype.names
-        return [inner(value[name]) for name in fields] if fields else [list(value.shape), inner(value.tolist())]
-    if type(value) is dict:
-        return [[inner(key), inner(entry)] for key, entry in value.items()]
-    if type(value) is list or type(value) is tuple:
-        return [inner(entry) for entry in value]
-    if isinstance(value, set | frozenset):
-        return sorted((inner(entry) for entry in value), key=repr)
-    if isinstance(value, bytes | bytearray):
-        return hashlib.sha256(value).hexdigest()[:16]
-    if isinstance(value, int | float | str | None | Tensor | np.ndarray | type | FunctionType | nn.Module | ModuleType):
-        return fingerprint(value, known=known)
-    try:
-        reduced = value.__reduce_ex__(4)
-    except Exception:  # it cannot be pickled
-        return _without_address(value)
-    if isinstance(reduced, str):
-        return reduced
-    parts = [list(part) if isinstance(part, Iterator) else part for part in reduced[1:]]
-    if _is_tree(value):  # it counts its queries; all other numbers follow from its arrays
-        parts = [[entry for entry in reduced[2] if not isinstance(entry, int)]]
-    return [fingerprint(type(value), known=known), getattr(reduced[0], "__qualname__", ""), inner(parts)]
-
-
-def answers_fingerprint(model: Model, inputs: Tensor) -> str:
-    """What a function of arrays answers to inputs `(N, ...)`, for what its code does not show; empty for a module.
-
-    Its model may be anywhere, such as in another process. Logits are rounded, because sums over threads differ in the
-    last bits.
-    """
-    if model.differentiable:
-        return ""
-    try:
-        with model.session(), torch.no_grad():
-            (logits,) = model.map_rows(lambda rows: (model.forward(rows),), inputs)
-    except ModelError:  # the jobs say so
-        return ""
-    return tensor_digest((logits.double() * 997.3 + 0.417).floor())  # hardly any logit is near a step
-
-
-def model_fingerprint(model: Model, code: UserCode | None = None) -> list[Any]:
-    """What a model consists of, with its bounds and preprocessing, and the versions that compute with it."""
-    known = Known(code)
+    parts = [*model.module.modules(), model.preprocess, *([model.black_box] if model.black_box is not None else [])]
+    own = any(_is_own_part(part) for part in parts)
     return [
-        fingerprint(model.module, known=known),
-        fingerprint(model.preprocess, known=known),
+        digest_state(model.module),
         [tensor_digest(bound) for bound in model.bounds],
         str(model.precision),
+        json.loads(json.dumps(dict(about), default=str, sort_keys=True)),
+        read_own_modules() if own else {},
         [version("standfast"), torch.__version__],
     ]
 
 
-def _without_address(value: object) -> str:
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+def _is_own_part(part: object) -> bool:
+    kind = part if hasattr(part, "__module__") and hasattr(part, "__qualname__") else type(part)
+    module = getattr(kind, "__module__", None) or _SCRIPTS[0]
+    return part is not None and _is_own(module)
 
 
-def _code(kind: type, depth: int, known: Known) -> dict[str, Any]:
-    """The functions and constants of a class, and the source of its modules, unless its package has a version.
+@dataclass(frozen=True)
+class Answers:
+    """What a model answers, or an explainer of the user's: a number for each input, by what was asked.
 
-    A class may refer to itself.
+    Each number is a fixed random combination of the numbers that were answered, so that all of them matter.
+
+    Attributes:
+        numbers: `"inputs"`, `"noisy copies"`, `"gradients"`; `"maps"`.
     """
-    package = kind.__module__.partition(".")[0]
-    if depth <= 0 or package in VERSIONED:
-        return _version(package)
-    found: dict[str, Any] = {}
-    sources = []
-    for base in reversed(kind.__mro__):
-        if base.__module__.partition(".")[0] not in VERSIONED:
-            sources.append(known.code.digest_of(base))
-            found |= {name: getattr(f, "__func__", getattr(f, "fget", f)) for name, f in vars(base).items()}
-    values = {n: v for n, v in found.items() if isinstance(v, FunctionType) or (is_value(v) and not _is_dunder(n))}
-    inside = {name: fingerprint(value, depth, known) for name, value in values.items()}
-    return inside | _version(package) | ({"source": sources} if any(sources) else {})
+
+    numbers: Mapping[str, tuple[float, ...]]
+
+    @property
+    def plain(self) -> dict[str, str]:
+        """For the manifest: with six digits."""
+        return {what: " ".join(f"{number:.6g}" for number in numbers) for what, numbers in self.numbers.items()}
+
+    @classmethod
+    def from_plain(cls, content: object) -> Answers:
+        """From what `plain` returns; without numbers if it is something else."""
+        try:
+            assert isinstance(content, Mapping)
+            return cls({str(what): tuple(map(float, text.split())) for what, text in content.items()})
+        except (AssertionError, AttributeError, ValueError):
+            return cls({})
+
+    def __len__(self) -> int:
+        return sum(map(len, self.numbers.values()))
+
+    def find_difference(self, other: Answers, precision: torch.dtype = torch.float32) -> str:
+        """What differs by more than the tolerance: the first of the names; empty if nothing does.
+
+        Where one has answers to more inputs, the first of them are compared.
+
+        >>> Answers({"inputs": (1.0, 2.0)}).find_difference(Answers({"inputs": (1.0, 2.1)}))
+        'inputs'
+        """
+        for what in dict.fromkeys([*self.numbers, *other.numbers]):
+            if what not in self.numbers or what not in other.numbers:
+                return what
+            pairs = np.array(list(zip(self.numbers[what], other.numbers[what], strict=False)))
+            scale = float(np.sqrt(np.nanmean(np.square(pairs))))
+            tolerance = TOLERANCE if precision in (torch.float32, torch.float64) else _COARSE
+            if not np.allclose(pairs[:, 0], pairs[:, 1], 1e-12, tolerance * scale, equal_nan=True):
+                return what
+        return ""
 
 
-def _is_dunder(name: str) -> bool:
-    return name.startswith("__") and name.endswith("__")
+def ask_model(model: Model, inputs: Tensor) -> Answers:
+    """The answers of a model to the first of the inputs `(N, ...)`; no numbers where it fails."""
+    found: dict[str, tuple[float, ...]] = {}
+    some = inputs[:_ANSWERED].to(model.device)
+    noisy = _add_noise(model, some[:_NOISY])
+
+    def answer(x: Tensor) -> Tensor:
+        (logits,) = model.map_rows(lambda rows: (model.forward(rows.clone()),), x)
+        return logits
+
+    with contextlib.suppress(Exception), model.session():
+        with torch.no_grad():
+            found["inputs"] = _combine(answer(some))
+        with contextlib.suppress(Exception), torch.no_grad():  # a model may refuse values that are no codes
+            found["noisy copies"] = _combine(answer(noisy))
+        if model.differentiable:
+            with contextlib.suppress(Exception), torch.enable_grad():
+                x = some[:_GRADIENTS].detach().clone().requires_grad_(True)
+                out = model.forward(x.clone())
+                (gradient,) = torch.autograd.grad(out.amax(1).sum(), x)
+                found["gradients"] = _combine(gradient)
+    return Answers(found)
 
 
-@cache
-def _version(package: str) -> dict[str, Any]:
-    """The version of another package, on which results of its classes depend; our own version is recorded elsewhere."""
-    if package in ("standfast", "torch", "builtins"):
-        return {}
-    try:
-        return {"version": version(_PROJECTS.get(package, package))}
-    except PackageNotFoundError:
-        return {}
+def ask_explainer(explainer: Explainer, model: Model, inputs: Tensor, targets: Tensor | None) -> Answers:
+    """The maps of the first two inputs; no numbers where it fails, which its jobs will say."""
+    some = inputs[:_MAPS].to(model.device)
+    with contextlib.suppress(Exception, SystemExit), seed_generators(0, model.device):
+        maps = explainer(model, some, None if targets is None else targets[: len(some)].to(model.device))
+        return Answers({"maps": _combine(maps)})
+    return Answers({})
 
 
-def _globals(function: FunctionType) -> dict[str, Any]:
-    """What a function uses of its module: constants, and functions of its package or of other modules of the user."""
-    package = (function.__module__ or "").partition(".")[0]
-    if package in VERSIONED:
-        return {}
-    found: dict[str, Any] = {}
-    names = {name for name in _names(function.__code__) if not _is_dunder(name)}  # __file__ differs in every folder
-    folder = str(Path(function.__code__.co_filename).parent)
-    for name in sorted(names & function.__globals__.keys()):
-        entry = function.__globals__[name]
-        if isinstance(entry, str) and entry.startswith(folder):  # made from __file__
-            found[name] = entry.removeprefix(folder)
-        elif isinstance(entry, ModuleType) and is_own(entry):  # `import helpers`, then `helpers.scale()`
-            inside = {n: vars(entry)[n] for n in sorted(names & vars(entry).keys())}
-            found |= {f"{name}.{n}": e for n, e in inside.items() if _belongs(e, package)}
-        elif _belongs(entry, package):
-            found[name] = entry
-    return found
+def _add_noise(model: Model, x: Tensor) -> Tensor:
+    lower, upper = (bound.expand_as(x) for bound in model.bounds)
+    spread = (upper - lower).nan_to_num(posinf=0.0)
+    own = x.flatten(1).abs().amax(1).reshape(-1, *[1] * (x.ndim - 1)).expand_as(x)
+    spread = torch.where(spread > 0, spread, own)
+    noise = torch.rand(x.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(x) - 0.5
+    return torch.minimum(torch.maximum(x + _NOISE * spread * noise, lower), upper)
 
 
-def _names(code: CodeType) -> set[str]:
-    return set(code.co_names).union(*(_names(c) for c in code.co_consts if isinstance(c, CodeType)))
-
-
-def _belongs(entry: object, package: str) -> bool:
-    if is_value(entry) or is_estimator(entry) or _is_tree(entry):
-        return True
-    if not isinstance(entry, FunctionType | type):
-        return False
-    return (entry.__module__ or "").partition(".")[0] == package or is_own(entry)
-
-
-def is_value(entry: object) -> bool:
-    """Whether something is a plain value, whose content counts."""
-    builtins = (int, float, str, bool, bytes, tuple, list, dict, set, frozenset)
-    return isinstance(entry, (*builtins, Tensor, np.ndarray, nn.Module))
-
-
-def _settings(module: nn.Module, known: Known) -> dict[str, Any]:
-    """The plain attributes of all parts (heads, scales, functions), which may be in neither `repr` nor the state."""
-    found: dict[str, Any] = {}
-    for name, part in module.named_modules():
-        if isinstance(part, torch.jit.ScriptModule | torch.fx.GraphModule):  # their constants are part of their code
-            continue
-        if "_orig_mod" in part._modules:  # of torch.compile; its own attributes change when it is called
-            continue
-        plain = {k: v for k, v in vars(part).items() if not k.startswith("_") and k != "training"}
-        if plain:
-            found[name] = fingerprint(plain, 4, known)
-    return found
-
-
-def _classes(module: nn.Module, known: Known) -> dict[str, Any]:
-    """The code of the user's own layers, which `repr` does not show; compiled layers carry their code with them."""
-    found: dict[str, Any] = {}
-    for part in module.modules():
-        kind = type(part)
-        if isinstance(part, torch.jit.ScriptModule):
-            text, constants = part.code_with_constants if hasattr(part, "forward") else ("", None)
-            weights = getattr(constants, "const_mapping", {})  # of a frozen module, which has no state
-            found[f"script {part.original_name}"] = [str(text), fingerprint(weights, known=known)]
-        elif isinstance(part, torch.fx.GraphModule):
-            found[f"graph {len(found)}"] = str(part.code)
-        elif code := _code(kind, 3, known):
-            found[f"{kind.__module__}.{kind.__qualname__}"] = code
-    return found
+def _combine(values: Tensor) -> tuple[float, ...]:
+    """A fixed random combination of the numbers of each row."""
+    rows = values.detach().double().cpu().flatten(1)
+    weights = torch.randn(rows.shape[1], generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return tuple(float(f"{number:.6g}") for number in (rows @ weights).tolist())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -21,9 +21,16 @@ from standfast.metrics.sanity import RULES
 from standfast.model import Model, module_name
 from standfast.segments import check_one_for_all
 from standfast.study.grid import Grid, Samples
-from standfast.study.identity import Known, answers_fingerprint, fingerprint, model_fingerprint
+from standfast.study.guard import Guard
+from standfast.study.identity import (
+    Answers,
+    Description,
+    ask_explainer,
+    ask_model,
+    describe_model,
+    read_own_modules,
+)
 from standfast.study.store import digest, tensor_digest
-from standfast.study.user_code import UserCode
 
 #: the first sample, that after the last one, and the digests of inputs and targets
 _Chunk = tuple[int, int, list[str | None]]
@@ -62,37 +69,54 @@ class Plan:
     manifest: dict[str, Any] = field(repr=False)
 
 
-def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
-    """Make all jobs of a grid. Every model is built once and checked with its data.
+def make_plan(grid: Grid, about: Mapping[str, Any] | None = None, earlier: Mapping[str, Any] | None = None) -> Plan:
+    """Make all jobs of a grid. Every model is built once, checked with its data, and asked for its answers.
+
+    Args:
+        grid: what to evaluate.
+        about: the title and other facts, for the manifest.
+        earlier: the manifest of results that the plan may continue. Where its models answered the same but for
+            rounding, its jobs keep their identities.
 
     Raises:
         ArgumentError: inputs or targets do not fit a model; a metric holds values for another number of samples, or
             names extras that the data do not have; an explainer holds label maps for single samples.
         ModelError: a model answers differently each time, or depending on the other inputs of the batch.
     """
-    code = UserCode()
-    explainers = {name: digest(fingerprint(e, known=Known(code))) for name, e in grid.explainers.items()}
+    explainers = {name: Description(explainer) for name, explainer in grid.explainers.items()}
     measured = grid.measured
-    metrics = {label: digest(fingerprint(metric, known=Known(code))) for label, metric in measured.items()}
+    metrics = {label: Description(metric).digest for label, metric in measured.items()}
     chunks = {name: _chunks(samples, grid.samples_per_job) for name, samples in grid.data.items()}
     jobs: list[Job] = []
     models: dict[str, dict[str, Any]] = {}
+    planned: dict[tuple[str, str], Answers] = {}
+    known = _Known(earlier or {})
     for data, model_name in grid.combinations():
         samples, source = grid.data[data], grid.models[model_name]
         model = source.model(samples, "cpu")
-        inputs, _ = inputs_for(model, samples)
+        inputs, targets = inputs_for(model, samples)
         model.warn_of_units(inputs)
         for explainer in grid.explainers.values():
             check_one_for_all(explainer, inputs)
-        # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
-        described: tuple[list[Any], str] = model_fingerprint(model, code), grid.device.partition(":")[0]
-        # after the fingerprint, because forward may change attributes
+        described = describe_model(model, source.about)
+        # after the description, because forward may change attributes
         model.check_repeatable(inputs, in_batches=True)
-        models.setdefault(model_name, _about_model(model, source.about, described[0]))
-        answers = answers_fingerprint(model, inputs)
+        asked = ask_model(model, inputs)
+        planned[data, model_name] = asked
+        answers = known.remember(asked, data, model_name, digest(described[:-1]))
         reference = model.with_reference(inputs).reference
-        known = [] if reference is None else [tensor_digest(reference.rows), tensor_digest(reference.median)]
-        combination = digest([*described, *([answers] if answers else []), *known])
+        rows = [] if reference is None else [tensor_digest(reference.rows), tensor_digest(reference.median)]
+        # only the kind of the device counts, because results depend on it; "auto" leaves it to the worker
+        combination = digest([described, answers, grid.device.partition(":")[0], *rows])
+        _describe_in_manifest(models.setdefault(model_name, {}), model, source.about, described, answers)
+        own = {name: [found.digest] for name, found in explainers.items()}
+        asked_for = [name for name, found in explainers.items() if found.own]
+        guard = Guard(model, inputs[:1]) if asked_for else None
+        for name in asked_for:
+            maps = ask_explainer(grid.explainers[name], model, inputs, targets)
+            own[name].append(known.remember(maps, data, model_name, own[name][0]))
+            if guard is not None:
+                guard.clean_up(name)
         here = {label: metric.for_data(samples.extras) for label, metric in measured.items()}
         parts: list[tuple[int, _Chunk, dict[str, Metric]]] = []
         if grid.sanity is not None:
@@ -101,14 +125,43 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None) -> Plan:
         parts += [(repeat, chunk, dict(grid.metrics)) for repeat in range(grid.repeats) for chunk in chunks[data]]
         for repeat, (start, stop, content), chosen in parts:
             for label, metric in chosen.items():
-                own = here[label].for_samples(inputs, slice(start, stop))
-                configured = metrics[label] if own is metric else digest(fingerprint(own, known=Known(code)))
+                sliced = here[label].for_samples(inputs, slice(start, stop))
+                configured = metrics[label] if sliced is metric else Description(sliced).digest
                 for name in grid.explainers_of(metric):
                     place = [combination, content, data, model_name, start, repeat, grid.seed]
-                    identity = digest([*place, label, configured, name, explainers[name]])
+                    identity = digest([*place, label, configured, name, own[name]])
                     work = (stop - start) * expected_work(metric, grid.explainers[name], model.classes)
                     jobs.append(Job(identity, data, model_name, name, label, repeat, start, stop, work))
-    return Plan(grid, jobs, _manifest(grid, models, jobs, about, code.modules))
+    code = read_own_modules()
+    grid = replace(grid, planned=planned, code=code)
+    return Plan(grid, jobs, _manifest(grid, models, jobs, about, known.answers))
+
+
+class _Known:
+    """The answers of this plan, for the manifest; in the place of those that differ from earlier ones by rounding only.
+
+    Args:
+        earlier: the manifest of earlier results.
+    """
+
+    def __init__(self, earlier: Mapping[str, Any]) -> None:
+        stored = earlier.get("answers")
+        self.earlier: Mapping[str, Any] = stored if isinstance(stored, Mapping) else {}
+        self.answers: dict[str, dict[str, str]] = {}
+
+    def remember(self, asked: Answers, data: str, model: str, what: str) -> str:
+        """A hash of the answers, or of the earlier ones of the same thing (`what`, a hash) if they are the same.
+
+        A study that has grown has more inputs: then those that both know are compared.
+        """
+        place = digest([data, model, what])
+        stored = self.earlier.get(place) or {}
+        before = Answers.from_plain({name: text for name, text in stored.items() if name != "identity"})
+        same = bool(before.numbers) and not before.find_difference(asked)
+        identity = str(stored.get("identity")) if same else digest(asked.plain)
+        longer = before if same and len(before) > len(asked) else asked
+        self.answers[place] = {"identity": identity, **longer.plain}
+        return identity
 
 
 def expected_work(metric: Metric, explainer: Explainer, classes: int | None) -> float:
@@ -147,14 +200,15 @@ def _chunks(samples: Samples, size: int) -> list[_Chunk]:
     return found
 
 
-def _about_model(model: Model, about: Mapping[str, Any], described: list[Any]) -> dict[str, Any]:
-    """What the manifest says of a model. `network` is its digest without versions, the same after an upgrade."""
-    module = model.module
-    return {
-        "module": module_name(module),
-        "parameters": sum(p.numel() for p in module.parameters()),
-        "digest": digest(described),
-        "network": digest(described[:-1]),
+def _describe_in_manifest(
+    found: dict[str, Any], model: Model, about: Mapping[str, Any], described: list[Any], answers: str
+) -> None:
+    """Say in the manifest what a model is. `network` is its digest without versions, the same after an upgrade."""
+    found |= {
+        "module": module_name(model.module),
+        "parameters": sum(p.numel() for p in model.module.parameters()),
+        "digest": digest([described, answers]),
+        "network": digest([described[:-1], answers]),
         **about,
     }
 
@@ -169,7 +223,7 @@ def _manifest(
     models: Mapping[str, Any],
     jobs: list[Job],
     about: Mapping[str, Any] | None,
-    code: Mapping[str, str],
+    answers: Mapping[str, Any],
 ) -> dict[str, Any]:
     data = {}
     for name, samples in grid.data.items():
@@ -212,6 +266,7 @@ def _manifest(
         "sanity": None if grid.sanity is None else {**grid.sanity.options(), "rules": RULES},
         "misfits": grid.misfits(),
         "about": dict(about or {}),
-        "code": dict(sorted(code.items())),
+        "code": dict(grid.code),
+        "answers": dict(answers),
         "jobs": [job.identity for job in jobs],
     }

@@ -157,7 +157,7 @@ def run_grid(
         RunningError: another run works in the same folder.
     """
     with importing_from(grid.paths):  # user code may import what lies beside the study file, now and in its jobs
-        plan = make_plan(grid, about)
+        plan = make_plan(grid, about, store.earlier_manifest())
         return run_plan(plan, store, executor or InProcess(), study, progress, folder, origin, announce)
 
 
@@ -192,7 +192,7 @@ def _run_plan(
     store.sweep()
     here = environment(folder)
     # if it is damaged or of another version, this raises an error, and nothing is overwritten
-    before = store.manifest() if store.folder.exists("manifest.json") else {}
+    before = store.earlier_manifest()
     store.write_manifest(
         {
             **plan.manifest,

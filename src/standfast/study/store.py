@@ -189,6 +189,10 @@ class Store:
         content.pop("seal", None)
         return content
 
+    def earlier_manifest(self) -> dict[str, Any]:
+        """The manifest, as `manifest`; empty in a folder without one."""
+        return self.manifest() if self.folder.exists("manifest.json") else {}
+
     def read(self, job: str, failed: bool = False) -> tuple[dict[str, Any], pl.DataFrame]:
         """The record and the rows of a job.
 

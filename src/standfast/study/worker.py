@@ -12,14 +12,19 @@ import polars as pl
 import torch
 from torch import Tensor
 
+from standfast.errors import ModelError
 from standfast.metrics import Metric
 from standfast.model import Model
 from standfast.study.grid import Grid
+from standfast.study.guard import Guard
+from standfast.study.identity import ask_model, read_own_modules
 from standfast.study.plan import Job, inputs_for, job_seed
 from standfast.study.store import COORDINATES, JobFiles, pack, pack_failure
 
 #: how many models a worker keeps on its device; jobs are ordered by model
 _KEPT = 2
+#: how many inputs a model is asked for, to prove that it is the planned one
+_PROVED = 8
 _SECONDS_BETWEEN_SHARES = 0.5
 #: the share of a job that takes more evaluations than expected; it is done when its result is there
 _ALMOST = 0.99
@@ -83,6 +88,7 @@ class Worker:
     def __init__(self, grid: Grid) -> None:
         self.grid = grid
         self._ready: OrderedDict[tuple[str, str], tuple[Model, Tensor, Tensor | None]] = OrderedDict()
+        self._guards: dict[tuple[str, str], Guard] = {}
         self._metrics: dict[tuple[str, str], Metric] = {}
 
     def run(self, job: Job, tell: Callable[[float], None] | None = None) -> JobFiles:
@@ -94,8 +100,14 @@ class Worker:
             job: of the grid.
             tell: called now and then with the share of the job that is done, about.
         """
-        explainer = self.grid.explainers[job.explainer]
         record = record_of(self.grid, job)
+        try:
+            return self._run(job, record, tell)
+        finally:
+            self._clean_up(job)
+
+    def _run(self, job: Job, record: dict[str, Any], tell: Callable[[float], None] | None) -> JobFiles:
+        explainer = self.grid.explainers[job.explainer]
         began = time.perf_counter()
         try:
             model, inputs, targets = self._prepare(job)
@@ -129,15 +141,47 @@ class Worker:
             self._metrics[key] = self.grid.measured[job.label].for_data(self.grid.data[job.data].extras)
         return self._metrics[key]
 
+    def _clean_up(self, job: Job) -> None:
+        """Undo what the job has left behind on the model."""
+        key = (job.data, job.model)
+        if key in self._guards and not self._guards[key].clean_up(job.explainer):
+            # it is built again, and has to prove once more that it is the planned model
+            del self._ready[key], self._guards[key]
+
     def _prepare(self, job: Job) -> tuple[Model, Tensor, Tensor | None]:
-        """The model of the job, and the inputs and targets on the model's device."""
+        """The model of the job, and the inputs and targets on the model's device.
+
+        Raises:
+            ModelError: it is another one than the jobs were planned with.
+        """
         key = (job.data, job.model)
         if key not in self._ready:
             while len(self._ready) >= _KEPT:
-                self._ready.popitem(last=False)
+                self._guards.pop(self._ready.popitem(last=False)[0], None)
             samples = self.grid.data[job.data]
             model = self.grid.models[job.model].model(samples, self.grid.device)
             inputs, targets = inputs_for(model, samples)
+            self._prove(job, model, inputs)
+            self._guards[key] = Guard(model, inputs[:1])
             self._ready[key] = (model.with_reference(inputs), inputs, targets)
         self._ready.move_to_end(key)
         return self._ready[key]
+
+    def _prove(self, job: Job, model: Model, inputs: Tensor) -> None:
+        """Compare the model, and the user's modules, with those of the plan."""
+        here, changed = read_own_modules(), []
+        changed = [name for name, code in self.grid.code.items() if here.get(name, code) != code]
+        if changed:
+            raise ModelError(
+                f"{', '.join(changed)}: changed since the jobs were planned; run the study again in a new process"
+            )
+        planned = self.grid.planned.get((job.data, job.model))
+        if planned is None or not planned.numbers:
+            return
+        different = planned.find_difference(ask_model(model, inputs[:_PROVED]), model.precision)
+        if different:
+            raise ModelError(
+                f"model {job.model!r}: its answers ({different}) are not those of the model that the jobs were planned"
+                " with. Does its builder make another model each time, or from a file that has changed? Seed all"
+                " generators that it uses, such as numpy.random.default_rng(0)"
+            )

@@ -1,0 +1,111 @@
+"""`Guard`: sees what a job has left behind on a model, and undoes it.
+
+An explainer of somebody else's may leave a hook, another mode, or other weights on the module, and all later numbers
+would be of another model. A job itself may change weights, if it puts them back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from standfast.errors import warn_user
+from standfast.model import Model
+
+#: the attributes of a module that hold its hooks
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+class Guard:
+    """What a model is before a job.
+
+    It keeps a copy of the weights on the model's device.
+
+    Args:
+        model: on its device.
+        sample: an input `(1, ...)`. The answer to it shows what nothing else does, such as a private attribute.
+    """
+
+    def __init__(self, model: Model, sample: Tensor) -> None:
+        self.model, self.sample = model, sample.to(model.device)
+        self.parts = [(part, _copy_attributes(part)) for part in model.module.modules()]
+        tensors = {id(t): t for t in (*model.module.parameters(), *model.module.buffers())}
+        self.tensors = [(t, t.detach().clone(), t.requires_grad) for t in tensors.values()]
+        self.versions = self._read_versions()
+        self.answer = self._ask()
+
+    def clean_up(self, explainer: str) -> bool:
+        """Undo what an explainer has left behind, with a warning, and say whether the model is as before."""
+        changes = self.find_changes()
+        if not changes:
+            return True
+        undone = self.restore()
+        then = "this was undone" if undone else "this could not be undone"
+        warn_user(f"explainer {explainer!r} has changed the model ({', '.join(changes)}); {then}")
+        return undone
+
+    def find_changes(self) -> list[str]:
+        """What is not as it was: hooks, mode, weights, gradients; or only the answers."""
+        found = []
+        if any(list(before[name]) != list(vars(part)[name]) for part, before in self.parts for name in before["hooks"]):
+            found.append("hooks")
+        if any(part.training != before["mode"] for part, before in self.parts):
+            found.append("mode")
+        if any(t.requires_grad != needed for t, _, needed in self.tensors):
+            found.append("requires_grad")
+        if self._read_versions() != self.versions:  # also where a job has put them back
+            if not all(torch.equal(t.detach().nan_to_num(), kept.nan_to_num()) for t, kept, _ in self.tensors):
+                found.append("weights")
+            self.versions = self._read_versions()
+        if not found and not _same(self._ask(), self.answer):
+            found.append("answers")
+        return found
+
+    def restore(self) -> bool:
+        """Put everything back, and say whether the model then answers as before."""
+        for part, before in self.parts:
+            with contextlib.suppress(AttributeError, TypeError):  # a compiled part
+                vars(part).clear()
+                vars(part).update(before["attributes"])
+                for name, entries in before["inside"].items():
+                    vars(part)[name].clear()  # the same dictionary, since handles of hooks refer to it
+                    vars(part)[name].update(entries)
+        with torch.no_grad():
+            for tensor, kept, needed in self.tensors:
+                tensor.requires_grad_(needed)
+                tensor.copy_(kept)
+        self.versions = self._read_versions()
+        return _same(self._ask(), self.answer)
+
+    def _read_versions(self) -> list[int]:
+        return [tensor._version for tensor, _, _ in self.tensors]
+
+    def _ask(self) -> Tensor | None:
+        """The answer to the sample; None where the model fails, of which the jobs say why."""
+        with contextlib.suppress(Exception), self.model.session(), torch.no_grad():
+            return self.model.forward(self.sample.clone()).double().cpu()
+        return None
+
+
+def _copy_attributes(part: nn.Module) -> dict[str, Any]:
+    """The attributes of a module, with copies of its dictionaries of hooks, parameters, buffers and parts."""
+    attributes = dict(vars(part))
+    inside = {name: dict(entry) for name, entry in attributes.items() if isinstance(entry, dict)}
+    hooks = [name for name in _HOOKS if name in attributes]
+    return {
+        "attributes": attributes,
+        "inside": inside,
+        "hooks": hooks,
+        "mode": part.training,
+        **{name: list(attributes[name]) for name in hooks},
+    }
+
+
+def _same(first: Tensor | None, second: Tensor | None) -> bool:
+    """Whether two answers are the same but for rounding."""
+    if first is None or second is None:
+        return first is second
+    return first.shape == second.shape and torch.allclose(first, second, 1e-5, 1e-5, equal_nan=True)
