@@ -188,8 +188,9 @@ def test_a_worker_that_nobody_listens_to_ends_and_stores_no_failure(
     monkeypatch.setattr(worker, "_SECONDS_BETWEEN_SHARES", 0.0)
     monkeypatch.setattr(processes, "_end_with_parent", lambda *_: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(os, "setpgid", lambda *_: None)
     processes._run_worker(Gone(), grid, Store(tmp_path), torch.get_num_threads(), "cpu")  # type: ignore[arg-type]
-    assert [type(value) for value in sent] == [tuple, float, str]
+    assert [type(value) for value in sent] == [type(None), float, standfast.StandfastError]
     assert Store(tmp_path).statuses() == {}
 
 
@@ -594,9 +595,7 @@ def test_ray_ends_a_job_that_takes_too_long(cluster: Any, tmp_path: Path) -> Non
     ray = Ray(cluster.address, workers=1, limits=Limits(timeout=2.0, memory_gb=0.1))
     summary, results = run(tmp_path, ray, one_bad_job(sleepy))
     assert (summary.done, len(summary.failed)) == (2, 1)
-    assert [each["error"] for each in results.failures] == [
-        "TimeoutError: the job ran for longer than the limit of 2 s"
-    ]
+    assert re.fullmatch(r"TimeoutError: the job ran for \d\.\d s, and the limit is 2 s", results.failures[0]["error"])
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -633,8 +632,8 @@ def test_sigterm_while_workers_start_leaves_none_behind(tmp_path: Path) -> None:
     process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
     in_time(lambda: len(find_processes()) >= 3 or process.poll() is not None)  # the workers have begun to start
     process.terminate()
-    assert process.wait(30) == 143
-    in_time(lambda: not find_processes(), 5)
+    assert process.wait(30) == -signal.SIGTERM
+    in_time(lambda: not find_processes(), 20)  # workers that were still loading their libraries notice when they have
 
 
 @pytest.mark.parametrize("tries", [1, 2])
@@ -644,8 +643,8 @@ def test_a_lost_worker_is_replaced_as_often_as_was_asked(tries: int, tmp_path: P
     summary, results = run(tmp_path, Processes(1, limits=Limits(retries=tries - 1)), grid)
     assert len(summary.failed) == 1
     (error,) = (each["error"] for each in results.failures)
-    who = "the worker process" if tries == 1 else "2 worker processes"
-    assert error == f"WorkerDied: {who} ended with signal 9 (SIGKILL) during this job"
+    times = "" if tries == 1 else ", 2 times"
+    assert error == f"WorkerDied: the worker process ended with signal 9 (SIGKILL) during this job{times}"
 
 
 def test_limits_that_make_no_sense_are_refused() -> None:
