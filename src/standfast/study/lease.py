@@ -9,6 +9,7 @@ With it, a second run on this computer is refused at once, and the folder of a r
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -50,31 +51,30 @@ def hold_lease(folder: Folder) -> Iterator[None]:
     Raises:
         RunningError: another run holds it.
     """
-    own: dict[str, Any] = {
-        "token": secrets.token_hex(8),
-        "host": socket.gethostname(),
-        "system": _system(),
-        "renewals": 0,
-    }
-    content, ended = json.dumps(own).encode(), threading.Event()
+    own = {"token": secrets.token_hex(8), "host": socket.gethostname(), "system": _system()}
+    ended = threading.Event()
+
+    def describe(renewals: int = 0) -> bytes:
+        return json.dumps({**own, "renewals": renewals}).encode()
 
     def renew() -> None:
-        while not ended.wait(_RENEWED):
+        for renewals in itertools.count(1):
+            if ended.wait(_RENEWED):
+                return
             with contextlib.suppress(Exception):  # the next time will do
                 if _read(folder)[1].get("token", own["token"]) != own["token"]:
                     _log.warning("another run has taken over %s, because this one was not heard of", folder.address)
                     return
-                own["renewals"] += 1
-                folder.write(_FILE, json.dumps(own).encode())
+                folder.write(_FILE, describe(renewals))
 
     with _locked(folder) as locked:
-        if not folder.create(_FILE, content):
+        if not folder.create(_FILE, describe()):
             found, other = _read(folder)
             # the lock reaches all processes of one system, so a run that was alive there would have it
             gone = locked and other.get("system") == own["system"] != ""
             if not gone and _is_renewed(folder, found):
                 raise RunningError(folder)
-            if not folder.create(_FILE, content) and not folder.take_over(_FILE, found, content):
+            if not folder.create(_FILE, describe()) and not folder.take_over(_FILE, found, describe()):
                 raise RunningError(folder)
         thread = threading.Thread(target=renew, daemon=True)
         thread.start()
