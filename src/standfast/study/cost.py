@@ -13,6 +13,7 @@ import math
 import sys
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -138,28 +139,28 @@ def estimate_plan(
     """
     fits = type(seconds) in (int, float) and seconds > 0
     check(fits, "seconds", "a number above 0", repr(seconds))
-    groups = _group(plan.jobs)
-    lines: dict[_Key, Line] = {}
-    for data, model in plan.grid.combinations():
-        trials = _Trials(plan.grid, data, model)
+    everything = Counter(map(_key_of, plan.jobs))
+    lines = {key: Line(*key, jobs=count, done=count, evaluations=0, seconds=0.0) for key, count in everything.items()}
+    for trials, groups in _settings(plan.grid, [job for job in plan.jobs if job.identity not in done]):
         trials.calibrate()
         for key, jobs in groups.items():
-            left = [job for job in jobs if job.identity not in done]
-            if key[:2] != (data, model):
-                continue
-            if left and progress:
-                progress(f"trying {key[3]} with {key[2]}, {model} on {data}")
-            line = trials.try_jobs(left, seconds)[0] if left else Line(*key, 0, 0, 0, 0.0)
-            lines[key] = replace(line, jobs=len(jobs), done=len(jobs) - len(left))
-    return Estimate(tuple(lines[key] for key in groups))
+            data, model, explainer, label = key
+            if progress:
+                progress(f"trying {label} with {explainer}, {model} on {data}")
+            line, _ = trials.try_jobs(jobs, seconds)
+            lines[key] = replace(line, jobs=everything[key], done=everything[key] - len(jobs))
+    return Estimate(tuple(lines.values()))
 
 
-def _group(jobs: Sequence[Job]) -> dict[_Key, list[Job]]:
-    """The jobs of each data set, model, explainer and metric."""
-    groups: dict[_Key, list[Job]] = {}
-    for job in jobs:
-        groups.setdefault(_key_of(job), []).append(job)
-    return groups
+def _settings(grid: Grid, jobs: Sequence[Job]) -> Iterator[tuple[_Trials, dict[_Key, list[Job]]]]:
+    """For each data set and model that has jobs: what tries them, and the jobs of each explainer and metric."""
+    for pair in grid.combinations():
+        groups: dict[_Key, list[Job]] = {}
+        for job in jobs:
+            if (job.data, job.model) == pair:
+                groups.setdefault(_key_of(job), []).append(job)
+        if groups:
+            yield _Trials(grid, *pair), groups
 
 
 class _TimeIsUp(BaseException):
@@ -357,15 +358,10 @@ def _key_of(job: Job) -> _Key:
 def _find_rates(grid: Grid, pending: Sequence[Job], store: Store) -> dict[_Key, float]:
     """About how many seconds a unit of `Job.work` takes for each metric and explainer, from few trials."""
     rates: dict[_Key, float] = {}
-    combinations = grid.combinations()
-    for data, model in combinations:
-        groups = {key: jobs for key, jobs in _group(pending).items() if key[:2] == (data, model)}
-        if not groups:
-            continue
-        trials = _Trials(grid, data, model)
+    for trials, groups in _settings(grid, pending):
         own = dict.fromkeys(groups, _time_rows(trials.model, trials.inputs))
         work = {key: math.fsum(job.work for job in jobs) for key, jobs in groups.items()}
-        if sum(work[key] * own[key] for key in groups) > _SHORT / len(combinations):
+        if sum(work[key] * own[key] for key in groups) > _SHORT / len(grid.combinations()):
             store.begin(pending[0].identity, 1)
             try:
                 _try_groups(trials, groups, work, own)

@@ -220,13 +220,13 @@ def _find_sound(plan: Plan, store: Store) -> dict[str, str]:
     """The statuses of the stored jobs, without those that are damaged, which are not done any more."""
     statuses = store.statuses()
     damaged = store.find_damage(job.identity for job in plan.jobs if statuses.get(job.identity) == "done")
-    for job in damaged:
-        store.forget(job)
-        del statuses[job]
     if damaged:
         many = len(damaged) > 1
         found = f"{len(damaged)} stored jobs are damaged and are" if many else "a stored job is damaged and is"
         warn_user(f"{found} done again{'; the first' * many}: {next(iter(damaged.values()))}")
+    for job in damaged:
+        store.forget(job)
+        del statuses[job]
     return statuses
 
 

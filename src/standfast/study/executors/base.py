@@ -125,10 +125,10 @@ class Member(ABC):
 
     def exceeds(self, limits: Limits) -> str:
         """Which limit the worker exceeds, as the error of its job; empty if none."""
-        seconds, gigabytes = time.monotonic() - self.began if self.job else 0.0, self.memory() / 1e9
+        seconds = time.monotonic() - self.began if self.job else 0.0
         if limits.timeout is not None and seconds > limits.timeout:
             return f"TimeoutError: the job ran for {seconds:.1f} s, and the limit is {limits.timeout:g} s"
-        if limits.memory_gb is not None and gigabytes > limits.memory_gb:
+        if limits.memory_gb is not None and (gigabytes := self.memory() / 1e9) > limits.memory_gb:
             return f"MemoryError: the worker took {gigabytes:.2f} GB, and the limit is {limits.memory_gb:g} GB"
         return ""
 
@@ -155,6 +155,8 @@ class Crew(ABC, Generic[M]):
         self.grid, self.store, self.size, self.limits = grid, store, size, limits
         self.lives = lives if limits.retries is None else limits.retries + 1
         self.members: list[M] = []
+        self.queue: deque[Job] = deque()
+        self.losses: Counter[str] = Counter()
 
     @abstractmethod
     def start(self, number: int) -> None:
@@ -170,51 +172,58 @@ class Crew(ABC, Generic[M]):
 
     def serve(self, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
         """Have the jobs done, and yield their outcomes."""
-        queue, losses, patience = deque(jobs), Counter[str](), 0.0
+        patience = 0.0
+        self.queue.extend(jobs)
         try:
-            while queue or any(member.job for member in self.members):
+            while self.queue or any(member.job for member in self.members):
                 for member in self.members:
-                    if queue and member.ready and member.job is None:
-                        member.job, member.began = queue.popleft(), time.monotonic()
+                    if self.queue and member.ready and member.job is None:
+                        member.job, member.began = self.queue.popleft(), time.monotonic()
                         member.send(member.job)
-                while queue and len(self.members) < min(self.size, len(jobs)):
+                while self.queue and len(self.members) < min(self.size, len(jobs)):
                     numbers = {member.number for member in self.members}
                     self.start(next(number for number in count() if number not in numbers))
                 for member, said in self._hear_with_limits():
-                    job = member.job
-                    if isinstance(said, Lost):
-                        self.members.remove(member)
-                        member.end()
-                        if job is None:
-                            continue
-                        losses[job.identity] += 1
-                        if self.store.is_done(job.identity):  # it was lost after it had stored the result
-                            yield JobOutcome(job)
-                        elif said.final:
-                            yield store_failure(self.store, self.grid, job, said.words)
-                        elif losses[job.identity] < self.lives:
-                            queue.appendleft(job)
-                        else:
-                            times = f", {self.lives} times" if self.lives > 1 else ""
-                            error = f"WorkerDied: {said.words} during this job{times}"
-                            yield store_failure(self.store, self.grid, job, error, said.hint)
-                    elif job is None or said is None:
-                        member.ready = True
-                    elif isinstance(said, float):
-                        if tell is not None:
-                            tell(job, said)
-                    else:
-                        member.job = None
-                        yield JobOutcome(job, said) if isinstance(said, bool) else store_result(self.store, job, said)
+                    if isinstance(said, float):
+                        if tell is not None and member.job is not None:
+                            tell(member.job, said)
+                    elif (outcome := self._note(member, said)) is not None:
+                        yield outcome
             patience = _SECONDS_TO_END
         finally:
             for member in self.members:
                 member.end(patience)
 
     def _hear_with_limits(self) -> list[tuple[M, Said]]:
-        heard = self.hear(SECONDS_BETWEEN_LOOKS if self.limits.watched else None)
+        if not self.limits.watched:
+            return self.hear(None)
+        heard = self.hear(SECONDS_BETWEEN_LOOKS)
         silent = [member for member in self.members if member.job and all(member is not one for one, _ in heard)]
         return heard + [(member, Lost(why, final=True)) for member in silent if (why := member.exceeds(self.limits))]
+
+    def _note(self, member: M, said: bool | JobFiles | Lost | None) -> JobOutcome | None:
+        """What has become of the job of a member, if that is known."""
+        job, member.job, member.ready = member.job, None, True
+        if isinstance(said, Lost):
+            self.members.remove(member)
+            member.end()
+            return None if job is None else self._note_loss(job, said)
+        if job is None or said is None:  # it was only started
+            return None
+        return JobOutcome(job, said) if isinstance(said, bool) else store_result(self.store, job, said)
+
+    def _note_loss(self, job: Job, lost: Lost) -> JobOutcome | None:
+        """What has become of a job whose worker was lost; None if it is tried again."""
+        self.losses[job.identity] += 1
+        if self.store.is_done(job.identity):  # the worker was lost after it had stored the result
+            return JobOutcome(job)
+        if lost.final:
+            return store_failure(self.store, self.grid, job, lost.words)
+        if self.losses[job.identity] < self.lives:
+            self.queue.appendleft(job)
+            return None
+        times = f", {self.lives} times" if self.lives > 1 else ""
+        return store_failure(self.store, self.grid, job, f"WorkerDied: {lost.words} during this job{times}", lost.hint)
 
 
 def store_result(store: Store, job: Job, packed: JobFiles) -> JobOutcome:

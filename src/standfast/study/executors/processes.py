@@ -178,7 +178,7 @@ class _ProcessCrew(Crew[_Process]):
         arguments = (theirs, self.packed, self.store, self.threads, _device(self.grid.device, number))
         process = context.Process(target=_run_worker, args=arguments, name=f"standfast-{number}")
         # a new process gets the path of this one
-        with _blocked_interrupts(), _thread_variables(self.threads), importing_from(self.grid.paths):
+        with _starting(self.threads), importing_from(self.grid.paths):
             # if it is interrupted, a process that has started all the same finds the connection closed, and ends
             self.members.append(_Process(number, process, ours))
             try:
@@ -213,13 +213,11 @@ def _run_worker(connection: Connection, packed: Grid | bytes, store: Store, thre
         worker = Worker(replace(grid, device=device))
         connection.send(None)
         while True:
-            try:
-                job = connection.recv()
-            except EOFError:
-                return
-            done = worker.run(job, connection.send)
+            done = worker.run(connection.recv(), connection.send)
             store.put(done)
             connection.send(done.failed)
+    except EOFError:  # no job is left
+        return
     except Exception as error:
         said = str(error) if isinstance(error, WriteError) else traceback.format_exc()
         with suppress(OSError):  # nobody listens any more
@@ -261,17 +259,14 @@ def memory_of(process: int) -> int | None:
     >>> memory_of(os.getpid()) is None or memory_of(os.getpid()) > 10**7
     True
     """
-    try:
+    with suppress(OSError, IndexError, AttributeError, ValueError):
         pages = Path(f"/proc/{process}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError, AttributeError, ValueError):
-        pass
-    try:
+    with suppress(Exception):  # not installed, or the process is gone
         import psutil  # type: ignore[import-untyped]
 
         return int(psutil.Process(process).memory_info().rss)
-    except Exception:  # not installed, or the process is gone
-        return None
+    return None
 
 
 def _device(device: str, number: int) -> str:
@@ -281,30 +276,22 @@ def _device(device: str, number: int) -> str:
 
 
 @contextmanager
-def _thread_variables(threads: int) -> Iterator[None]:
-    """Processes that are started inside find the number of their threads in the environment."""
-    before = {name: os.environ.pop(name, None) for name in _THREADS}
+def _starting(threads: int) -> Iterator[None]:
+    """Processes that are started inside find the number of their threads in the environment, and never get Ctrl-C."""
+    before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update(dict.fromkeys(_THREADS, str(threads)))
+    mask: Any = None
+    if hasattr(signal, "pthread_sigmask"):
+        resource_tracker.ensure_running()  # it starts with the first process, and would unblock the signal
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        for name in _THREADS:
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for name, value in before.items():
             del os.environ[name]
-        os.environ.update({name: value for name, value in before.items() if value is not None})
-
-
-@contextmanager
-def _blocked_interrupts() -> Iterator[None]:
-    """Processes that are started inside never get Ctrl-C: this one ends them."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    resource_tracker.ensure_running()  # it starts with the first process, and would unblock the signal
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            os.environ.update({} if value is None else {name: value})
 
 
 def local(
