@@ -41,7 +41,7 @@ from standfast.study.executors.base import UNLIMITED
 from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import make_plan
 from standfast.study.progress import watch
-from standfast.study.run import Announce, RunSummary, has_neighbourhood, named_metrics, run_grid, run_plan
+from standfast.study.run import Announce, RunSummary, has_neighbourhood, named_metrics, run_grid
 from standfast.study.store import Store
 from standfast.tensors import Bound, describe_bounds, describe_no_tensor, suggest_dtype
 
@@ -178,7 +178,7 @@ def evaluate(
     with watch(progress) as report_progress:
 
         def run(store: Store) -> RunSummary:
-            return run_plan(plan, store, chosen, progress=report_progress, announce=announce)
+            return run_grid(grid, store, plan=plan, executor=chosen, progress=report_progress, announce=announce)
 
         store, summary, let_go = run_kept(plan, run) if out is None else (Store(out), run(Store(out)), None)
     found = load_results(store, summary)

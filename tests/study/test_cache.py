@@ -45,7 +45,7 @@ def place(found: Results) -> Path:
     return Path(found.store.folder.address)
 
 
-def test_the_same_call_finds_its_jobs_and_another_does_not(root: Path) -> None:
+def test_the_same_call_finds_its_jobs_and_another_does_not(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = evaluate()
     assert jobs(first) == (0, 2)
     assert place(first).parent == root
@@ -55,6 +55,8 @@ def test_the_same_call_finds_its_jobs_and_another_does_not(root: Path) -> None:
     for other in (evaluate(seed=1), evaluate(count=5)):
         assert jobs(other)[0] == 0
         assert place(other) != place(first)
+    monkeypatch.setattr(cache, "_version", lambda: ["0.2.0", 1])  # other code of the package
+    assert jobs(evaluate()) == (0, 2)
 
 
 def test_a_killed_evaluation_continues(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,12 +76,6 @@ def test_a_killed_evaluation_continues(root: Path, monkeypatch: pytest.MonkeyPat
         evaluate()
     monkeypatch.setattr(processes, "store_result", before)
     assert jobs(evaluate()) == (1, 1)
-
-
-def test_other_code_of_the_package_does_not_find_them(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluate()
-    monkeypatch.setattr(cache, "_version", lambda: ["0.2.0", 1])
-    assert jobs(evaluate()) == (0, 2)
 
 
 def test_the_same_call_at_the_same_time_has_a_folder_of_its_own(root: Path) -> None:

@@ -17,7 +17,7 @@ import standfast
 from conftest import SHAPES, small_net
 from standfast.metrics import Metric, Probe, Result, metrics
 from standfast.study import cost
-from standfast.study.grid import Grid, LoadedModel, Samples
+from standfast.study.grid import Grid, LoadedModel, ModelSource, Samples
 from standfast.study.plan import make_plan
 from standfast.study.store import Store
 
@@ -55,6 +55,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def timed_model(clock: Clock, shape: tuple[int, ...] = SHAPES["flat"]) -> standfast.Model:
     return standfast.Model(Timed(small_net(shape), clock), (0.0, 1.0), device="cpu", batch_size=64)
+
+
+def make_grid(model: standfast.Model, inputs: Tensor, *metrics: Metric, explainers: Any = None, **more: Any) -> Grid:
+    explainers = explainers or {"saliency": standfast.explainers.get("saliency")}
+    labelled = {metric.name: metric for metric in metrics}
+    return Grid({"x": Samples(inputs)}, {"m": LoadedModel(model)}, explainers, labelled, **more)
 
 
 def draw(count: int, shape: tuple[int, ...] = SHAPES["flat"]) -> Tensor:
@@ -98,41 +104,46 @@ def test_trials_to_the_end_count_what_results_report(name: str) -> None:
     assert found.seconds > 0
 
 
-def test_a_short_metric_is_run_to_its_end(clock: Clock) -> None:
+@dataclass(frozen=True)
+class Prepared(Repeated):
+    """Runs the model 2,000 times between the samples themselves and its queries."""
+
+    name = "prepared"
+
+    def evaluate(self, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
+        Probe(model, explainer, inputs, targets, similarity="cosine")
+        for _ in range(2_000):
+            model.forward(inputs)
+        return super().evaluate(model, explainer, inputs, targets, generator)
+
+
+@pytest.mark.parametrize(
+    ("metric", "limit", "evaluations", "seconds", "most"),
+    [
+        pytest.param(Repeated(20), 1.0, 21, None, 1.5, id="run to its end"),
+        pytest.param(Repeated(), 2.0, 10_001, 160, 10, id="stopped, and its pilot run"),
+        pytest.param(Repeated(factor=3), 6.0, 30_000, 480, 30, id="a pilot that takes more than expected"),
+        pytest.param(Repeated(factor=3, budget=12_000), 6.0, 12_000, None, 30, id="no more than the budget"),
+        pytest.param(Repeated(), 0.1, 10_001, 160, 10, id="the pilot takes too long, too"),
+        # a batch of 16 rows takes 16 ms, and a trial 10 ms
+        pytest.param(Prepared(), 0.01, 10_001, 32 + 160, 65, id="what a metric prepares is paid once"),
+    ],
+)
+def test_what_is_known_of_a_trial_is_scaled_to_the_last_second(
+    metric: Metric, limit: float, evaluations: int, seconds: float | None, most: float, clock: Clock
+) -> None:
+    """16 rows take 16 ms, so 10,000 queries 160 s, and 100 of the pilot 1.6 s."""
     model, inputs = timed_model(clock), draw(16)
-    found = estimate(model, "saliency", inputs, Repeated(20), samples_per_job=16)
-    assert found.evaluations == 16 * 21
     clock.rows = 0
-    Repeated(20)(model, "saliency", inputs)
-    assert found.seconds == pytest.approx(clock.rows / 1000, rel=0.01)
-
-
-def test_a_long_metric_is_stopped_and_its_pilot_run(clock: Clock) -> None:
-    """16 rows take 16 ms: the metric 160 s, its pilot 1.6 s. All that they take is known, to the last second."""
-    model, inputs = timed_model(clock), draw(16)
-    clock.rows = 0
-    found = estimate(model, "saliency", inputs, Repeated(), samples_per_job=16, seconds=2.0)
-    assert clock.rows < 10_000
-    assert found.evaluations == 16 * 10_001
-    assert found.seconds == pytest.approx(160, rel=0.02)
-
-
-def test_what_a_pilot_takes_more_than_expected_is_scaled(clock: Clock) -> None:
-    found = estimate(timed_model(clock), "saliency", draw(16), Repeated(factor=3), samples_per_job=16, seconds=6.0)
-    assert found.evaluations == pytest.approx(16 * 30_000, rel=0.02)
-    assert found.seconds == pytest.approx(480, rel=0.02)
-
-
-def test_no_more_than_the_budget_is_expected(clock: Clock) -> None:
-    metric = Repeated(factor=3, budget=12_000)
-    found = estimate(timed_model(clock), "saliency", draw(16), metric, samples_per_job=16, seconds=6.0)
-    assert found.evaluations == 16 * 12_000
-
-
-def test_where_the_pilot_takes_too_long_too_the_rate_counts(clock: Clock) -> None:
-    found = estimate(timed_model(clock), "saliency", draw(16), Repeated(), samples_per_job=16, seconds=0.1)
-    assert found.evaluations == 16 * 10_001
-    assert found.seconds == pytest.approx(160, rel=0.02)
+    found = estimate(model, "saliency", inputs, metric, samples_per_job=16, seconds=limit, controls=False)
+    assert clock.rows < 1000 * most
+    assert found.evaluations == pytest.approx(16 * evaluations, rel=0.0 if evaluations % 10_000 else 0.02)
+    if metric == Repeated(20):
+        clock.rows = 0
+        metric(model, "saliency", inputs)
+        seconds = clock.rows / 1000
+    if seconds is not None:
+        assert found.seconds == pytest.approx(seconds, rel=0.02)
 
 
 class Slow:
@@ -155,19 +166,9 @@ def test_explanations_are_not_reckoned_for_every_evaluation(clock: Clock) -> Non
 
 
 def test_jobs_that_are_left_are_added_up(clock: Clock) -> None:
-    from standfast.study.grid import Grid, LoadedModel, Samples
-    from standfast.study.plan import make_plan
-
     explainers = {"a": standfast.explainers.get("saliency"), "b": standfast.explainers.get("gradcam:layer=net.1")}
-    grid = Grid(
-        {"x": Samples(draw(24, SHAPES["image"]))},
-        {"m": LoadedModel(timed_model(clock, SHAPES["image"]))},
-        explainers,
-        {"r": Repeated(20)},
-        samples_per_job=16,
-        repeats=2,
-    )
-    plan = make_plan(grid)
+    model, inputs = timed_model(clock, SHAPES["image"]), draw(24, SHAPES["image"])
+    plan = make_plan(make_grid(model, inputs, Repeated(20), explainers=explainers, samples_per_job=16, repeats=2))
     first, second = cost.estimate_plan(plan, {job.identity for job in plan.jobs[:2]}).lines
     assert (first.explainer, first.jobs, first.done, first.evaluations) == ("a", 4, 1, (24 + 8) * 21)
     assert (second.explainer, second.jobs, second.done, second.evaluations) == ("b", 4, 1, (24 + 8) * 21)
@@ -259,44 +260,20 @@ def test_memory_is_the_peak_of_the_process(clock: Clock) -> None:
 
 def test_progress_weighs_jobs_by_explanations_and_predictions() -> None:
     """An explainer's rows count for each explanation, not for copies that are only predicted."""
-    from standfast.study.grid import Grid, LoadedModel, Samples
-    from standfast.study.plan import make_plan
-
     model = standfast.Model(small_net((12,)), (0.0, 1.0), device="cpu", batch_size=16)
     curve, many = (
         standfast.metrics.CorruptionCurve(samples=1),
         standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=21),
     )
     explainer = standfast.explainers.get("integrated_gradients", steps=10)
-    grid = Grid({"x": Samples(draw(2))}, {"m": LoadedModel(model)}, {"ig": explainer}, {"curve": curve, "many": many})
-    work = {job.label: job.work for job in make_plan(grid).jobs}
+    work = {
+        job.label: job.work
+        for job in make_plan(make_grid(model, draw(2), curve, many, explainers={"ig": explainer})).jobs
+    }
     assert curve.expected_evaluations() == many.expected_evaluations() == 22
     rows = explainer.rows_per_input
     assert rows >= 10
-    assert work == {"curve": 2 * (3 * rows + 21), "many": 2 * 3 * rows * 22}
-
-
-@dataclass(frozen=True)
-class Prepared(Repeated):
-    """Runs the model 2,000 times between the samples themselves and its queries."""
-
-    name = "prepared"
-
-    def evaluate(self, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
-        Probe(model, explainer, inputs, targets, similarity="cosine")
-        for _ in range(2_000):
-            model.forward(inputs)
-        return super().evaluate(model, explainer, inputs, targets, generator)
-
-
-def test_what_a_metric_prepares_is_paid_once_also_where_a_batch_takes_longer_than_a_trial(clock: Clock) -> None:
-    """A batch of 16 rows takes 16 ms, and a trial 10 ms."""
-    found = estimate(
-        timed_model(clock), "saliency", draw(16), Prepared(), samples_per_job=16, seconds=0.01, controls=False
-    )
-    assert found.evaluations == 16 * 10_001
-    assert clock.rows < 2 * (2_000 + 10) * 16
-    assert found.seconds == pytest.approx(32 + 160, rel=0.02)
+    assert work == {"corruption_curve": 2 * (3 * rows + 21), "max_sensitivity": 2 * 3 * rows * 22}
 
 
 def test_all_layers_of_a_model_are_counted(clock: Clock) -> None:
@@ -313,9 +290,6 @@ def test_all_layers_of_a_model_are_counted(clock: Clock) -> None:
 
 def test_the_number_of_classes_counts(clock: Clock) -> None:
     """Of 300 classes, 64 directional derivatives find those that matter; the trial ends long before the search does."""
-    from standfast.study.grid import Grid, ModelSource, Samples
-    from standfast.study.plan import make_plan
-
     with torch.random.fork_rng():
         torch.manual_seed(0)
         nets = {count: nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, count)) for count in (2, 300)}
@@ -352,41 +326,31 @@ def announce(
     clock: Clock, capsys: pytest.CaptureFixture[str], samples: int, done: int = 0, workers: int = 1
 ) -> tuple[str, float]:
     """What is said of 64 samples, and the seconds that the measurement took."""
-    grid = Grid(
-        {"x": Samples(draw(64))},
-        {"net": LoadedModel(timed_model(clock))},
-        {"saliency": standfast.explainers.get("saliency")},
-        {"repeated": Repeated(samples)},
-        samples_per_job=16,
-    )
-    plan = make_plan(grid)
+    plan = make_plan(make_grid(timed_model(clock), draw(64), Repeated(samples), samples_per_job=16))
     before, store = clock.rows, Store("memory://announced")
     cost.announce_cost(plan, plan.jobs[done:], store, workers=workers, quick=lambda: {"repeated": Repeated(100)})
     assert store.begun() == ("", 0)
     return capsys.readouterr().err, (clock.rows - before) / 1000
 
 
-def test_a_long_run_says_first_what_it_takes(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    """64 rows take 64 ms: 10,000 queries 640 s, and 100 of the preset 6.4 s."""
-    said, spent = announce(clock, capsys, 10_000)
-    assert "about 11 minutes with one worker" in said
-    assert 'preset="quick" would take about 6 s' in said
-    assert spent < 0.05 * 640
-
-
-def test_only_jobs_that_are_left_count(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "about 5 minutes" in announce(clock, capsys, 10_000, done=2)[0]
-
-
-def test_a_short_run_says_nothing(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    """1800 queries take 115 s; 5 queries 0.3 s, before which no metric is tried: the model is timed with 341 rows."""
-    said, spent = announce(clock, capsys, 1800)
-    assert said == ""
-    assert spent < 0.1 * 115
-    said, spent = announce(clock, capsys, 5)
-    assert said == ""
-    assert spent < 0.4
-    assert announce(clock, capsys, 10_000, workers=6)[0] == ""
+@pytest.mark.parametrize(
+    ("samples", "options", "words", "most"),
+    [
+        (10_000, {}, 'about 11 minutes with one worker; preset="quick" would take about 6 s.', 0.05 * 640),
+        (10_000, {"done": 2}, "about 5 minutes", 0.05 * 320),  # only jobs that are left count
+        (10_000, {"workers": 6}, "", 0.05 * 640),
+        (1800, {}, "", 0.1 * 115),
+        (5, {}, "", 0.4),  # 0.3 s, before which no metric is tried: the model is timed with 341 rows
+    ],
+)
+def test_a_long_run_says_first_what_it_takes(
+    samples: int, options: dict[str, int], words: str, most: float, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """64 rows take 64 ms: 10,000 queries 640 s, 100 of the preset 6.4 s, and 1800 queries 115 s."""
+    said, spent = announce(clock, capsys, samples, **options)
+    assert words in said
+    assert bool(said) == bool(words)
+    assert spent < most
 
 
 def test_a_trial_that_ends_the_process_is_not_made_again(
@@ -395,14 +359,7 @@ def test_a_trial_that_ends_the_process_is_not_made_again(
     """The store has a note during trials, so that the next run begins at once."""
     store, seen = Store("memory://noted"), []
     monkeypatch.setattr(Repeated, "evaluate", lambda *_: seen.append(store.begun()[1]) or 1 / 0)
-    plan = make_plan(
-        Grid(
-            {"x": Samples(draw(64))},
-            {"net": LoadedModel(timed_model(clock))},
-            {"saliency": standfast.explainers.get("saliency")},
-            {"repeated": Repeated()},
-        )
-    )
+    plan = make_plan(make_grid(timed_model(clock), draw(64), Repeated()))
     cost.announce_cost(plan, plan.jobs, store)
     assert set(seen) == {1}
     tried = len(seen)

@@ -10,7 +10,6 @@ import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -29,9 +28,7 @@ from malformed_studies import MALFORMED, prepare
 from standfast.cli import app
 from standfast.report.sentences import describe_misfits
 from standfast.results import Results, Verification, load_results, verify_results
-from standfast.study import folders
 from standfast.study.grid import Grid, LoadedModel, Samples
-from standfast.study.lease import RunningError
 from standfast.study.plan import make_plan
 from standfast.study.run import Progress, run_grid
 from standfast.study.store import Store, pack, pack_failure
@@ -668,39 +665,3 @@ def test_models_that_answer_differently_are_refused(module: nn.Module, words: st
     models = {"m": LoadedModel(standfast.Model(module, (0.0, 1.0), device="cpu", batch_size=64))}
     with pytest.raises(standfast.ModelError, match=words):
         make_plan(dataclasses.replace(grid, models=models))
-
-
-def test_two_runs_at_once_do_not_share_a_folder(tmp_path: Path) -> None:
-    found = []
-
-    def second(progress: Progress) -> None:
-        if progress.done == 1 and not found:
-            with pytest.raises(RunningError, match=f"{tmp_path}: another run works here") as error:
-                run_grid(tiny_grid(4), Store(tmp_path))
-            found.append(error)
-
-    assert run_grid(tiny_grid(4), Store(tmp_path), progress=second).done == 4
-    assert len(found) == 1
-    assert not (tmp_path / "running.json").exists()
-
-
-@pytest.mark.parametrize("where", ["local", "remote"])
-def test_the_lease_of_a_run_that_was_killed_is_taken_over(
-    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(folders, "SECONDS_TO_SETTLE", 0.05)
-    store = Store(tmp_path / "results" if where == "local" else f"memory://leases/{tmp_path.name}")
-    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    here = {"token": "t", "host": socket.gethostname(), "renewed": time.time()}
-    left_behind = (
-        {**here, "process": int(gone.stdout), "began": "1"},
-        {**here, "process": os.getpid(), "began": "another process of the same number"},
-        {**here, "host": "elsewhere", "process": 1, "renewed": time.time() - 200},
-    )
-    for content in left_behind:
-        store.folder.write("running.json", json.dumps(content).encode())
-        run_grid(tiny_grid(1), store)
-        assert not store.folder.exists("running.json")
-    store.folder.write("running.json", json.dumps({**here, "host": "elsewhere", "process": 1}).encode())
-    with pytest.raises(RunningError, match=r"process 1 on elsewhere\). Wait for its end"):
-        run_grid(tiny_grid(1), store)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from standfast.report.sentences import describe_misfits
-from standfast.study.cost import Estimate, Line, estimate_plan, largest_memory, sum_seconds
+from standfast.study.cost import Estimate, Line, estimate_plan
 from standfast.study.plan import make_plan
 from standfast.study.store import Store
 
@@ -67,9 +67,9 @@ def _table(what: str, name: Callable[[Line], str], lines: Sequence[Line], severa
     for line in lines:
         groups.setdefault((*((line.data, line.model) if several else ()), name(line)), []).append(line)
     for names, group in groups.items():
-        jobs, done, evaluations = (sum(getattr(n, part) for n in group) for part in ("jobs", "done", "evaluations"))
-        costs = format_duration(sum_seconds(group)), format_size(largest_memory(group))
-        table.add_row(*map(Text, names), str(jobs), str(done), f"{evaluations:,}", *costs)
+        jobs, done, costs = sum(n.jobs for n in group), sum(n.done for n in group), Estimate(tuple(group))
+        words = f"{costs.evaluations:,}", format_duration(costs.seconds), format_size(costs.memory)
+        table.add_row(*map(Text, names), str(jobs), str(done), *words)
     return table
 
 

@@ -14,26 +14,21 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import IO
 
 import pooch
 
 from standfast.errors import read_variable, warn_user
-from standfast.study.lease import RunningError
+from standfast.study.lease import RunningError, lock
 from standfast.study.plan import Plan
 from standfast.study.run import RunSummary
 from standfast.study.store import Store, digest
-
-try:
-    import fcntl
-except ImportError:  # on Windows, a folder with an open file cannot be moved, which does as well
-    fcntl = None  # type: ignore[assignment]
 
 #: folders that were not used for so many days are deleted, and the oldest if all have more bytes than this
 MOST_DAYS, MOST_BYTES = 30, 2 * 10**9
@@ -81,33 +76,30 @@ def run_kept(plan: Plan, run: Callable[[Store], RunSummary]) -> tuple[Store, Run
     Returns:
         The store, what `run` returned, and a function to call when the results are not in use any more.
     """
+    for folder, let_go in _folders(plan):
+        try:
+            return Store(folder), run(Store(folder)), let_go
+        except BaseException as error:
+            let_go()
+            if not isinstance(error, RunningError):  # the same call at the same time, in another process
+                raise
+    raise AssertionError("there is always another folder")
+
+
+def _folders(plan: Plan) -> Iterator[tuple[Path, Callable[[], None]]]:
+    """Folders for the results of a plan, one after the other, and what says that each is not in use any more."""
     root = results_folder()
     if root is not None:
         name = digest([_version(), sorted(job.identity for job in plan.jobs)])
         try:
             _make_private(root)
-            entry, held = root / name, _hold(root / name)
+            _sweep(root, but=name)
+            for entry in chain([root / name], (root / f"{name}-{number}" for number in count(2))):
+                yield entry, _hold(entry).close
         except OSError as error:
             warn_user(f"these results are lost when the process ends, because {root} cannot be used: {error}")
-        else:
-            _sweep(root)
-            for number in count(2):
-                try:
-                    return Store(entry), run(Store(entry)), held.close
-                except RunningError:  # the same call at the same time, in another process
-                    held.close()
-                except BaseException:
-                    held.close()
-                    raise
-                entry = root / f"{name}-{number}"
-                held = _hold(entry)
-    folder = tempfile.mkdtemp(prefix="standfast-")
-    remove = partial(shutil.rmtree, folder, ignore_errors=True)
-    try:
-        return Store(folder), run(Store(folder)), remove
-    except BaseException:
-        remove()
-        raise
+    folder = Path(tempfile.mkdtemp(prefix="standfast-"))
+    yield folder, partial(shutil.rmtree, folder, ignore_errors=True)
 
 
 def _version() -> list[object]:
@@ -139,26 +131,11 @@ def _hold(entry: Path) -> IO[bytes]:
         entry.mkdir(mode=0o700, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):  # it was deleted in between
             file = (entry / _USED).open("a+b")
-            _lock(file)
+            lock(file.fileno(), alone=False)
             if os.path.samestat(os.fstat(file.fileno()), (entry / _USED).stat()):
                 os.utime(entry / _USED)
                 return file
             file.close()
-
-
-def _lock(file: IO[bytes], alone: bool = False) -> None:
-    """Lock a file together with others, or `alone`.
-
-    Raises:
-        BlockingIOError: others have locked it.
-    """
-    if fcntl is not None:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
-        except BlockingIOError:
-            raise
-        except OSError:  # a file system without locks
-            return
 
 
 def list_entries(root: Path) -> list[Entry]:
@@ -177,9 +154,9 @@ def list_entries(root: Path) -> list[Entry]:
     return sorted(found, key=lambda entry: entry.used)
 
 
-def _sweep(root: Path) -> None:
-    """Delete what is old, and the oldest of what is too much."""
-    entries = list_entries(root)
+def _sweep(root: Path, but: str) -> None:
+    """Delete what is old, and the oldest of what is too much, but not one of a certain name."""
+    entries = [entry for entry in list_entries(root) if entry.path.name != but]
     size, oldest = sum(entry.size for entry in entries), time.time() - MOST_DAYS * 86400
     for entry in entries:
         if (size > MOST_BYTES or entry.used < oldest) and delete_entry(entry.path):
@@ -191,8 +168,8 @@ def delete_entry(path: Path) -> bool:
     aside = path.with_name(_DELETED + secrets.token_hex(8))  # so that no half of them can be found
     try:
         with (path / _USED).open("a+b") as file:
-            _lock(file, alone=True)
-            if fcntl is None:
+            lock(file.fileno())
+            if os.name != "posix":  # a folder with an open file cannot be moved there, which does as well
                 file.close()
             path.rename(aside)
     except OSError:

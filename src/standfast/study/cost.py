@@ -13,6 +13,7 @@ import math
 import sys
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,10 +23,9 @@ import torch
 from torch import Tensor
 
 from standfast.errors import StandfastError, check
-from standfast.explainers import Explainer
 from standfast.metrics import Metric
 from standfast.model import Model
-from standfast.study.grid import Grid, Samples
+from standfast.study.grid import Grid
 from standfast.study.plan import Job, Plan, expected_work, inputs_for, job_seed
 from standfast.study.store import Store
 
@@ -93,16 +93,13 @@ class Estimate:
 
     def describe_failures(self) -> list[str]:
         """Why trials failed, a text for each error; empty if none did."""
-        broken: dict[str, list[Line]] = {}
+        broken: dict[str, list[str]] = {}
         for line in self.lines:
             if line.error:
-                broken.setdefault(line.error, []).append(line)
-        texts = []
-        for error, group in broken.items():
-            more = f", and {len(group) - 1} more" if len(group) > 1 else ""
-            who = f"{group[0].label} with {group[0].explainer}{more}"
-            texts.append(f"trials failed, and their jobs will: {who}: {error}")
-        return texts
+                broken.setdefault(line.error, []).append(f"{line.label} with {line.explainer}")
+        more = {error: f", and {len(who) - 1} more" if len(who) > 1 else "" for error, who in broken.items()}
+        begin = "trials failed, and their jobs will"
+        return [f"{begin}: {who[0]}{more[error]}: {error}" for error, who in broken.items()]
 
     @property
     def evaluations(self) -> int:
@@ -112,27 +109,17 @@ class Estimate:
     @property
     def seconds(self) -> float:
         """Of all lines whose trial did not fail; NaN if all failed."""
-        return sum_seconds(self.lines)
+        known = [line.seconds for line in self.lines if not math.isnan(line.seconds)]
+        return math.fsum(known) if known else math.nan
 
     @property
     def memory(self) -> float:
         """The largest of all lines, in bytes; NaN if it is not known."""
-        return largest_memory(self.lines)
+        return max((line.memory for line in self.lines if not math.isnan(line.memory)), default=math.nan)
 
     def frame(self) -> pl.DataFrame:
         """A row for each line."""
         return pl.DataFrame([vars(line) for line in self.lines])
-
-
-def sum_seconds(lines: Sequence[Line]) -> float:
-    """The sum of the seconds, without lines that fail; NaN if all of them fail."""
-    known = [line.seconds for line in lines if not math.isnan(line.seconds)]
-    return math.fsum(known) if known else math.nan
-
-
-def largest_memory(lines: Sequence[Line]) -> float:
-    """The largest of the memories that are known, in bytes; NaN if none is."""
-    return max((line.memory for line in lines if not math.isnan(line.memory)), default=math.nan)
 
 
 def estimate_plan(
@@ -152,73 +139,28 @@ def estimate_plan(
     """
     fits = type(seconds) in (int, float) and seconds > 0
     check(fits, "seconds", "a number above 0", repr(seconds))
-    groups = _group(plan.jobs)
-    lines: dict[_Key, Line] = {}
-    for data, model in plan.grid.combinations():
-        setting = _Setting.load(plan.grid, data, model)
-        setting.calibrate()
+    everything = Counter(map(_key_of, plan.jobs))
+    lines = {key: Line(*key, jobs=count, done=count, evaluations=0, seconds=0.0) for key, count in everything.items()}
+    for trials, groups in _settings(plan.grid, [job for job in plan.jobs if job.identity not in done]):
+        trials.calibrate()
         for key, jobs in groups.items():
-            if key[:2] != (data, model):
-                continue
-            left = [job for job in jobs if job.identity not in done]
-            if left and progress:
-                progress(f"trying {key[3]} with {key[2]}, {model} on {data}")
-            line = setting.try_jobs(left, seconds)[0] if left else Line(*key, 0, 0, 0, 0.0)
-            lines[key] = replace(line, jobs=len(jobs), done=len(jobs) - len(left))
-    return Estimate(tuple(lines[key] for key in groups))
+            data, model, explainer, label = key
+            if progress:
+                progress(f"trying {label} with {explainer}, {model} on {data}")
+            line, _ = trials.try_jobs(jobs, seconds)
+            lines[key] = replace(line, jobs=everything[key], done=everything[key] - len(jobs))
+    return Estimate(tuple(lines.values()))
 
 
-def _group(jobs: Sequence[Job]) -> dict[_Key, list[Job]]:
-    """The jobs of each data set, model, explainer and metric."""
-    groups: dict[_Key, list[Job]] = {}
-    for job in jobs:
-        groups.setdefault(_key_of(job), []).append(job)
-    return groups
-
-
-@dataclass(frozen=True)
-class _Setting:
-    """A model of a grid, ready for a data set."""
-
-    grid: Grid
-    samples: Samples
-    model: Model
-    inputs: Tensor
-    targets: Tensor | None
-
-    @classmethod
-    def load(cls, grid: Grid, data: str, model_name: str) -> _Setting:
-        samples = grid.data[data]
-        model = grid.models[model_name].model(samples, grid.device)
-        inputs, targets = inputs_for(model, samples)
-        return cls(grid, samples, model.with_reference(inputs), inputs, targets)
-
-    def calibrate(self) -> None:
-        """Find the batch sizes, so that no trial has to; a worker does it once for each model.
-
-        A model may have no gradients, or fail altogether: the trials that need what it does not have show it.
-        """
-        for kind in ("forward", "backward"):
-            with contextlib.suppress(Exception), torch.inference_mode(False), self.model.session():
-                self.model.row_budget(self.inputs[:1], 1, kind, 1 << 20)
-
-    def try_jobs(self, jobs: Sequence[Job], seconds: float) -> tuple[Line, bool]:
-        """What jobs of one metric and explainer cost, by trials with the samples of the first, and if one ended."""
-        first = jobs[0]
-        rows = slice(first.start, first.stop)
-        inputs, targets = self.inputs[rows], None if self.targets is None else self.targets[rows]
-        metric = self.grid.measured[first.label].for_data(self.samples.extras).for_samples(self.inputs, rows)
-        seed, explainer = job_seed(self.grid.seed, first.repeat), self.grid.explainers[first.explainer]
-        error = ""
-        try:
-            metric = metric.for_module(self.model.module)
-            found = _Trials(self.model, explainer, inputs, targets, seed, seconds).predict(metric)
-        except (Exception, SystemExit) as failure:  # the other lines are still valid; an explainer may call sys.exit
-            error = f"{type(failure).__name__}: {failure}"
-            found = _Trial(math.nan, metric.expected_for(self.model.classes) * len(inputs), 0.0, 0, True)
-        scale = sum(job.stop - job.start for job in jobs) / len(inputs)
-        costs = round(scale * found.evaluations), scale * found.seconds
-        return Line(*_key_of(first), len(jobs), 0, *costs, found.memory, error), found.ended
+def _settings(grid: Grid, jobs: Sequence[Job]) -> Iterator[tuple[_Trials, dict[_Key, list[Job]]]]:
+    """For each data set and model that has jobs: what tries them, and the jobs of each explainer and metric."""
+    for pair in grid.combinations():
+        groups: dict[_Key, list[Job]] = {}
+        for job in jobs:
+            if (job.data, job.model) == pair:
+                groups.setdefault(_key_of(job), []).append(job)
+        if groups:
+            yield _Trials(grid, *pair), groups
 
 
 class _TimeIsUp(BaseException):
@@ -251,20 +193,43 @@ class _Trial:
         return self.start + rate * max(evaluations - self.started, 0)
 
 
-@dataclass(frozen=True)
 class _Trials:
-    """Runs metrics for an explainer on the samples of a job, each for a limited time."""
+    """Runs metrics on a model of a grid and a data set, each for a limited time."""
 
-    model: Model
-    explainer: Explainer
-    inputs: Tensor
-    targets: Tensor | None
-    seed: int
-    limit: float
+    def __init__(self, grid: Grid, data: str, model: str) -> None:
+        self.grid, self.samples = grid, grid.data[data]
+        loaded = grid.models[model].model(self.samples, grid.device)
+        self.inputs, self.targets = inputs_for(loaded, self.samples)
+        self.model = loaded.with_reference(self.inputs)
 
-    def predict(self, metric: Metric) -> _Trial:
-        """What the metric will take for these samples, by a trial of itself and, if that has no end, of its pilot."""
-        whole = self._run_warm(metric)
+    def calibrate(self) -> None:
+        """Find the batch sizes, so that no trial has to; a worker does it once for each model.
+
+        A model may have no gradients, or fail altogether: the trials that need what it does not have show it.
+        """
+        for kind in ("forward", "backward"):
+            with contextlib.suppress(Exception), torch.inference_mode(False), self.model.session():
+                self.model.row_budget(self.inputs[:1], 1, kind, 1 << 20)
+
+    def try_jobs(self, jobs: Sequence[Job], limit: float) -> tuple[Line, bool]:
+        """What jobs of one metric and explainer cost, by trials with the samples of the first, and if one ended."""
+        job, error = jobs[0], ""
+        rows = slice(job.start, job.stop)
+        metric = self.grid.measured[job.label].for_data(self.samples.extras).for_samples(self.inputs, rows)
+        count = len(self.inputs[rows])
+        try:
+            metric = metric.for_module(self.model.module)
+            found = self._predict(metric, job, limit)
+        except (Exception, SystemExit) as failure:  # the other lines are still valid; an explainer may call sys.exit
+            error = f"{type(failure).__name__}: {failure}"
+            found = _Trial(math.nan, metric.expected_for(self.model.classes) * count, 0.0, 0, True)
+        scale = sum(job.stop - job.start for job in jobs) / count
+        costs = round(scale * found.evaluations), scale * found.seconds
+        return Line(*_key_of(job), len(jobs), 0, *costs, found.memory, error), found.ended
+
+    def _predict(self, metric: Metric, job: Job, limit: float) -> _Trial:
+        """What the metric will take for a job, by a trial of itself and, if that has no end, of its pilot."""
+        whole = self._run_warm(metric, job, limit)
         if whole.ended:
             return whole
         try:
@@ -274,61 +239,56 @@ class _Trials:
         most = getattr(metric, "budget", None)
         if most is not None and getattr(pilot, "budget", most) is None:
             metric = replace(metric, budget=None)  # type: ignore[call-arg]  # the pilot has none either
-        classes = self.model.classes
-        expected = metric.expected_for(classes) * len(self.inputs)
-        few = pilot.expected_for(classes)
-        ends = few < metric.expected_for(classes) and whole.scaled_to(few * len(self.inputs)) < _HOPELESS * self.limit
-        small = replace(self, limit=2 * self.limit)._run_warm(pilot) if ends else whole
-        if not small.ended:
-            evaluations = max(self._at_most(most, expected), whole.evaluations)
-            return replace(whole, seconds=whole.scaled_to(evaluations), evaluations=evaluations)
+        count = len(self.inputs[job.start : job.stop])
+        expected, few = (count * each.expected_for(self.model.classes) for each in (metric, pilot))
+        small = whole
+        if few < expected and whole.scaled_to(few) < _HOPELESS * limit:
+            small = self._run_warm(pilot, job, 2 * limit)
         # what the pilot took more or less than it was expected to, the metric will, too
-        evaluations = expected * small.evaluations / max(1, few * len(self.inputs))
-        evaluations = max(self._at_most(most, evaluations), whole.evaluations)
+        evaluations = expected * small.evaluations / max(1, few) if small.ended else expected
+        if isinstance(most, int):
+            evaluations = min(evaluations, most * count)
+        evaluations = max(evaluations, whole.evaluations)
         # the pilot went through all parts of the method, but with small batches and some costs that do not grow; the
         # trial did the first part as it will be done. Neither is always nearer, so this is their geometric mean
-        seconds = math.sqrt(small.scaled_to(evaluations) * whole.scaled_to(evaluations))
+        seconds = math.sqrt((small if small.ended else whole).scaled_to(evaluations) * whole.scaled_to(evaluations))
         return replace(whole, seconds=seconds, evaluations=evaluations)
 
-    def _at_most(self, budget: object, evaluations: float) -> float:
-        return min(evaluations, budget * len(self.inputs)) if isinstance(budget, int) else evaluations
-
-    def _run_warm(self, metric: Metric) -> _Trial:
+    def _run_warm(self, metric: Metric, job: Job, limit: float) -> _Trial:
         """A trial; if it ends within a second or so it is the first run of many things, and a second one counts."""
-        first = self._run(metric)
-        return self._run(metric) if first.ended and first.seconds < _FIRST else first
+        first = self._run(metric, job, limit)
+        return self._run(metric, job, limit) if first.ended and first.seconds < _FIRST else first
 
-    def _run(self, metric: Metric) -> _Trial:
-        count, start, started = 0, 0.0, 0
-        half = 0.0, 0
+    def _run(self, metric: Metric, job: Job, limit: float) -> _Trial:
+        rows = slice(job.start, job.stop)
+        inputs, targets = self.inputs[rows], None if self.targets is None else self.targets[rows]
+        count, start, half = 0, (0.0, 0), (0.0, 0)
         began = time.perf_counter()
 
-        def on_inputs(inputs: int) -> None:
-            nonlocal count, start, started, half
-            count += inputs
-            spent = time.perf_counter() - began
-            if not started:
-                if count >= len(self.inputs):
-                    start, started = spent, count
+        def on_inputs(inputs_seen: int) -> None:
+            nonlocal count, start, half
+            count += inputs_seen
+            now = time.perf_counter() - began, count
+            if not start[1]:
+                start = now if count >= len(inputs) else start
             elif not half[1]:
-                if spent > self.limit / 2:
-                    half = spent, count
-            elif spent > self.limit:  # after half of the time there was at least one chunk, also of a slow model
+                half = now if now[0] > limit / 2 else half
+            elif now[0] > limit:  # after half of the time there was at least one chunk, also of a slow model
                 raise _TimeIsUp
 
         result = None
-        generator = torch.Generator().manual_seed(self.seed)
+        generator = torch.Generator().manual_seed(job_seed(self.grid.seed, job.repeat))
         model = copy.copy(self.model)  # metrics remember things of a model, which no trial must find ready
         watched = model.watch(on_inputs)
         with measure_peak(self.model.device) as peak, contextlib.suppress(_TimeIsUp), watched:
-            result = metric(model, self.explainer, self.inputs, self.targets, generator=generator)
+            result = metric(model, self.grid.explainers[job.explainer], inputs, targets, generator=generator)
         seconds = time.perf_counter() - began
         self.model.classes = self.model.classes or model.classes
         if result is not None:
             count = int(result.model_evaluations.sum())
-        elif started < half[1] < count:
-            start, started = half  # a metric may prepare much before its first evaluations; its rate shows later
-        return _Trial(seconds, count, start, started, result is not None, peak[0])
+        elif start[1] < half[1] < count:
+            start = half  # a metric may prepare much before its first evaluations; its rate shows later
+        return _Trial(seconds, count, *start, result is not None, peak[0])
 
 
 @contextlib.contextmanager
@@ -343,15 +303,9 @@ def measure_peak(device: torch.device) -> Iterator[list[float]]:
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # on Linux, this resets the peak
     yield found
-    found[0] = _read_peak()
-
-
-def _read_peak() -> float:
-    """The most bytes that this process has had in memory."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
+    with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-        return 1024.0 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
-    return math.nan
+        found[0] = 1024.0 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
 
 
 def announce_cost(
@@ -404,18 +358,13 @@ def _key_of(job: Job) -> _Key:
 def _find_rates(grid: Grid, pending: Sequence[Job], store: Store) -> dict[_Key, float]:
     """About how many seconds a unit of `Job.work` takes for each metric and explainer, from few trials."""
     rates: dict[_Key, float] = {}
-    combinations = grid.combinations()
-    for data, model in combinations:
-        groups = {key: jobs for key, jobs in _group(pending).items() if key[:2] == (data, model)}
-        if not groups:
-            continue
-        setting = _Setting.load(grid, data, model)
+    for trials, groups in _settings(grid, pending):
+        own = dict.fromkeys(groups, _time_rows(trials.model, trials.inputs))
         work = {key: math.fsum(job.work for job in jobs) for key, jobs in groups.items()}
-        own = dict.fromkeys(groups, _time_rows(setting.model, setting.inputs))
-        if sum(work.values()) * max(own.values()) > _SHORT / len(combinations):
+        if sum(work[key] * own[key] for key in groups) > _SHORT / len(grid.combinations()):
             store.begin(pending[0].identity, 1)
             try:
-                _try_groups(setting, groups, work, own)
+                _try_groups(trials, groups, work, own)
             finally:
                 store.end()
         rates |= own
@@ -424,7 +373,7 @@ def _find_rates(grid: Grid, pending: Sequence[Job], store: Store) -> dict[_Key, 
 
 def _time_rows(model: Model, inputs: Tensor) -> float:
     """Seconds for a forward pass, in a batch that takes some milliseconds."""
-    rows, spent = 1, 0.0
+    rows = 1
     while True:
         batch = inputs[torch.arange(rows) % len(inputs)]
         began = time.perf_counter()
@@ -436,12 +385,12 @@ def _time_rows(model: Model, inputs: Tensor) -> float:
 
 
 def _try_groups(
-    setting: _Setting, groups: Mapping[_Key, list[Job]], work: Mapping[_Key, float], rates: dict[_Key, float]
+    trials: _Trials, groups: Mapping[_Key, list[Job]], work: Mapping[_Key, float], rates: dict[_Key, float]
 ) -> None:
     """Replace rates by those of trials: each metric once, then what takes longest, again and for a longer time."""
     limits: dict[_Key, float] = {}  # of the last trial
     ended: set[_Key] = set()
-    setting.calibrate()
+    trials.calibrate()
     began = time.perf_counter()
     while left := [key for key in groups if key not in ended]:
         expected = {key: work[key] * rates[key] for key in groups}
@@ -449,27 +398,23 @@ def _try_groups(
         if time.perf_counter() - began > min(_MOST, max(_LEAST, _SHARE * math.fsum(expected.values()))):
             return
         key = max(left, key=lambda key: (key[3] not in tried, expected[key]))
-        limit = limits.get(key, _TRIAL / _LONGER) * _LONGER
-        line, whole = setting.try_jobs(groups[key], limit)
-        limits[key] = limit
-        if whole or limit * _LONGER > 1:
+        limits[key] = _LONGER * limits[key] if key in limits else _TRIAL
+        line, whole = trials.try_jobs(groups[key], limits[key])
+        if whole or limits[key] * _LONGER > 1:
             ended.add(key)
         rates[key] = 0.0 if line.error else line.seconds / work[key]  # a job that fails ends soon
-        known = [each for each in limits if each[3] == key[3]]
-        mean = sum(rates[each] for each in known) / len(known)
-        rates |= {each: mean for each in groups if each[3] == key[3] and each not in limits}
+        same = [each for each in groups if each[3] == key[3]]
+        known = [rates[each] for each in same if each in limits]
+        rates |= {each: sum(known) / len(known) for each in same if each not in limits}
 
 
 def _predict_quick(plan: Plan, rates: Mapping[_Key, float], quick: Mapping[str, Metric]) -> float:
     """Seconds for all jobs of a plan with other metrics in the place of its own."""
-    grid = plan.grid
-    usual = sum(rates.values()) / len(rates)
-    measured = grid.measured
-    others = {**measured, **dict(zip(grid.metrics, quick.values(), strict=True))}
-    seconds = 0.0
+    grid, usual, seconds = plan.grid, sum(rates.values()) / len(rates), 0.0
+    others = {**grid.measured, **dict(zip(grid.metrics, quick.values(), strict=True))}
     for job in plan.jobs:
         explainer = grid.explainers[job.explainer]
-        before, after = (expected_work(m, explainer, None) for m in (measured[job.label], others[job.label]))
+        before, after = (expected_work(each[job.label], explainer, None) for each in (grid.measured, others))
         seconds += rates.get(_key_of(job), usual) * job.work * after / before
     return seconds
 

@@ -1,12 +1,15 @@
 """A lease on a folder of results: only one run at a time works in it.
 
-The run that holds it renews the file `running.json` now and then. A file that was not renewed for two minutes, or whose
-process is gone, was left behind by a run that was killed, and is taken over.
+The run that holds it has a file `running.json` in the folder, and adds to a number in it now and then. A run that finds
+the file watches it for longer than that, and takes it over if nothing happens. No clocks and no processes are compared,
+so it does not matter where the other run works. On a local disk a run also holds a lock of the system on the folder.
+With it, a second run on this computer is refused at once, and the folder of a run that was killed is free at once.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -19,15 +22,26 @@ from pathlib import Path
 from typing import Any
 
 from standfast.errors import StandfastError
-from standfast.study.folders import Folder
+from standfast.study.folders import Folder, LocalFolder, WriteError
+
+try:
+    import fcntl
+except ImportError:  # on Windows only the file counts
+    fcntl = None  # type: ignore[assignment]
 
 _FILE = "running.json"
-_SECONDS, _RENEWED = 120.0, 20.0
+#: how often the file is renewed, and for how long a run that was not heard of may be at work
+_RENEWED, _WATCHED = 15.0, 45.0
 _log = logging.getLogger(__name__)
 
 
 class RunningError(StandfastError):
     """Another run works in the same folder."""
+
+    def __init__(self, folder: Folder) -> None:
+        host = _read(folder)[1].get("host", "this computer")
+        advice = "Wait for its end, or give this run another folder."
+        super().__init__(f"{folder.address}: another run works here (on {host}), or what it has started. {advice}")
 
 
 @contextlib.contextmanager
@@ -37,85 +51,108 @@ def hold_lease(folder: Folder) -> Iterator[None]:
     Raises:
         RunningError: another run holds it.
     """
-    own = {
-        "token": secrets.token_hex(8),
-        "host": socket.gethostname(),
-        "process": os.getpid(),
-        "began": _beginning(os.getpid()),
-    }
-    if not folder.create(_FILE, _write(own)):
-        found, other = _read_both(folder)
-        if other is not None and _is_alive(other):
-            raise RunningError(
-                f"{folder.address}: another run works here (process {other.get('process')} on {other.get('host')})."
-                f" Wait for its end, or give this run another folder. If there is none, remove {_FILE} there."
-            )
-        if not folder.take_over(_FILE, found, _write(own)):
-            raise RunningError(f"{folder.address}: another run has just begun to work here.")
+    own = {"token": secrets.token_hex(8), "host": socket.gethostname(), "system": _system()}
     ended = threading.Event()
 
+    def describe(renewals: int = 0) -> bytes:
+        return json.dumps({**own, "renewals": renewals}).encode()
+
     def renew() -> None:
-        while not ended.wait(_RENEWED):
+        for renewals in itertools.count(1):
+            if ended.wait(_RENEWED):
+                return
             with contextlib.suppress(Exception):  # the next time will do
-                if (_read(folder) or own).get("token") != own["token"]:
+                if _read(folder)[1].get("token", own["token"]) != own["token"]:
                     _log.warning("another run has taken over %s, because this one was not heard of", folder.address)
                     return
-                folder.write(_FILE, _write(own))
+                folder.write(_FILE, describe(renewals))
 
-    thread = threading.Thread(target=renew, daemon=True)
-    thread.start()
+    with _locked(folder) as locked:
+        if not folder.create(_FILE, describe()):
+            found, other = _read(folder)
+            # the lock reaches all processes of one system, so a run that was alive there would have it
+            gone = locked and other.get("system") == own["system"] != ""
+            if not gone and _is_renewed(folder, found):
+                raise RunningError(folder)
+            if not folder.create(_FILE, describe()) and not folder.take_over(_FILE, found, describe()):
+                raise RunningError(folder)
+        thread = threading.Thread(target=renew, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            if _read(folder)[1].get("token") == own["token"]:
+                folder.delete(_FILE)
+
+
+def lock(file: int, alone: bool = True) -> bool:
+    """Lock an open file or folder until it is closed, alone or together with others; False if that is not possible.
+
+    Raises:
+        BlockingIOError: others have locked it.
+    """
     try:
-        yield
+        fcntl.flock(file, fcntl.LOCK_NB | (fcntl.LOCK_EX if alone else fcntl.LOCK_SH))
+    except BlockingIOError:
+        raise
+    except (AttributeError, OSError):  # Windows, or a file system without locks
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _locked(folder: Folder) -> Iterator[bool]:
+    """Hold the lock of a folder inside the block, and say whether it has one."""
+    if fcntl is None or not isinstance(folder, LocalFolder):
+        yield False
+        return
+    try:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder.path, os.O_RDONLY)
+    except OSError as error:
+        raise WriteError(folder.path, error) from error
+    try:
+        locked = lock(handle)
+    except BlockingIOError as error:
+        os.close(handle)
+        raise RunningError(folder) from error
+    try:
+        yield locked
     finally:
-        ended.set()
-        thread.join()
-        if (_read(folder) or {}).get("token") == own["token"]:
-            folder.delete(_FILE)
+        if locked:
+            fcntl.flock(handle, fcntl.LOCK_UN)  # also for processes that were forked inside
+        os.close(handle)
 
 
-def _write(own: dict[str, Any]) -> bytes:
-    return json.dumps({**own, "renewed": time.time()}).encode()
+def _is_renewed(folder: Folder, found: bytes) -> bool:
+    """Whether another run is heard of, which has written what was found."""
+    _log.warning("%s: waiting %g s for a sign of life of a run that has not ended", folder.address, _WATCHED)
+    end = time.monotonic() + _WATCHED
+    while time.monotonic() < end:
+        time.sleep(min(1.0, _WATCHED / 10))
+        if _read(folder)[0] not in (found, b""):
+            return True
+    return False
 
 
-def _read(folder: Folder) -> dict[str, Any] | None:
-    return _read_both(folder)[1]
-
-
-def _read_both(folder: Folder) -> tuple[bytes, dict[str, Any] | None]:
+def _read(folder: Folder) -> tuple[bytes, dict[str, Any]]:
     """The file of the lease as it is, and what it says, if it says anything."""
     try:
         found = folder.read(_FILE)
     except OSError:
-        return b"", None
+        return b"", {}
     try:
         content = json.loads(found)
     except ValueError:
-        return found, None
-    return found, content if isinstance(content, dict) else None
+        return found, {}
+    return found, content if isinstance(content, dict) else {}
 
 
-def _is_alive(other: dict[str, Any]) -> bool:
-    """Whether the run that wrote this is still at work: its process lives, or it was heard of lately.
-
-    On Windows, and for another machine, only the second is known.
-    """
-    here = other.get("host") == socket.gethostname() and isinstance(other.get("process"), int)
-    if here and os.name == "posix":
-        try:
-            os.kill(other["process"], 0)
-        except ProcessLookupError:
-            return False
-        except OSError:  # it belongs to somebody else
-            pass
-        began = _beginning(other["process"])
-        return began == other.get("began") if began else True  # or its number was given to another process
-    renewed = other.get("renewed")
-    return isinstance(renewed, int | float) and time.time() - renewed < _SECONDS
-
-
-def _beginning(process: int) -> str:
-    """When a process began, where the system says so; numbers of processes are used again."""
+def _system() -> str:
+    """What all processes that run since this computer was started have in common, in all containers; only on Linux."""
     try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
         return ""

@@ -7,13 +7,14 @@ import html
 import sys
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 from standfast.study.run import Progress
 
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_BETWEEN_DRAWINGS = 0.3  # in a notebook, where each is a message to the browser
+#: draws a bar: the share that is done, the number of what is done, the seconds spent and left, and a description
+_Draw = Callable[[float, str, float, float | None, str], None]
 
 
 @contextlib.contextmanager
@@ -25,42 +26,53 @@ def show_bar(
     Gives a function with the keywords `completed`, `description`, `count` and `left` (the seconds left, None where they
     are not known; without it they follow from `completed`), which updates the bar; None without one.
     """
+    with _draw_in_notebook() if in_notebook() else _draw_on_terminal() as draw:
+        if draw is None:
+            yield None
+            return
+        began, first = time.monotonic(), completed
+        state: dict[str, Any] = {"completed": completed, "description": description, "count": ""}
+
+        def update(**changes: Any) -> None:
+            state.update(changes)
+            spent, done, rest = time.monotonic() - began, state["completed"] - first, total - state["completed"]
+            left = state.get("left", spent * rest / done if done > 0 else None)
+            share = min(max(state["completed"] / total, 0.0), 1.0) if total else 1.0
+            draw(share, state["count"], spent, left if share < 1 else None, state["description"])
+
+        update()
+        yield update
+
+
+@contextlib.contextmanager
+def _draw_on_terminal() -> Iterator[_Draw | None]:
     from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
     from rich.table import Column
-    from rich.text import Text
 
-    class Left(TimeRemainingColumn):
-        """The time left as it was given, else as the bar estimates it."""
-
-        def render(self, task: Any) -> Text:
-            if "left" not in task.fields or task.finished:
-                return super().render(task)
-            left = task.fields["left"]
-            return Text("-:--" if left is None else _clock(left), style="progress.remaining")
-
-    if in_notebook():
-        yield from _show_in_notebook(total, completed, description)
-        return
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None
         return
+    # on a narrow terminal, this column is shortened
+    last = Column(no_wrap=True, overflow="ellipsis", ratio=1)
     columns = (
         TextColumn("{task.percentage:>3.0f}%"),
         BarColumn(bar_width=16),
         TextColumn("{task.fields[count]}"),
         TimeElapsedColumn(),
-        TextColumn("elapsed, about"),
-        Left(),
-        TextColumn("left"),
-        # on a narrow terminal, this column is shortened
-        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
+        TextColumn("elapsed, about {task.fields[left]} left"),
+        TextColumn("{task.description}", markup=False, table_column=last),
     )
-    with Bar(*columns, console=console, expand=True, speed_estimate_period=300) as bar:
-        task = bar.add_task(description, total=total, completed=completed, count="")  # type: ignore[arg-type]
-        yield partial(bar.update, task)
+    with Bar(*columns, console=console, expand=True) as bar:
+        task = bar.add_task("", total=1.0, count="", left="-:--")
+
+        def draw(share: float, count: str, spent: float, left: float | None, description: str) -> None:
+            words = "-:--" if left is None else _clock(left)
+            bar.update(task, completed=share, count=count, left=words, description=description)
+
+        yield draw
 
 
 def in_notebook() -> bool:
@@ -69,38 +81,26 @@ def in_notebook() -> bool:
     return type(shell).__name__ == "ZMQInteractiveShell"
 
 
-def _show_in_notebook(total: float, completed: float, description: str) -> Iterator[Callable[..., None]]:
+@contextlib.contextmanager
+def _draw_in_notebook() -> Iterator[_Draw]:
     """One output of the cell that is replaced now and then; what is left of it is a line."""
     from IPython.display import HTML, display
 
-    began, first = time.monotonic(), completed
-    state: dict[str, Any] = {"completed": completed, "description": description, "count": ""}
+    page, handle, last = "", display(HTML(""), display_id=True), 0.0
 
-    def draw(left: float | None) -> Any:
-        share = min(max(state["completed"] / total, 0.0), 1.0) if total else 1.0
-        words = f"{share:.0%} {state['count']}" + ("" if left is None else f", about {_clock(left)} left")
-        words += f", {_clock(time.monotonic() - began)} elapsed: {state['description']}"
-        return HTML(
-            f"<progress max='1' value='{share:.4f}' style='width:16em'></progress> <small>{html.escape(words)}</small>"
-        )
-
-    handle, last = display(draw(None), display_id=True), time.monotonic()
-
-    def update(**changes: Any) -> None:
-        nonlocal last
-        state.update(changes)
-        now = time.monotonic()
-        ended = state["completed"] >= total
-        if now - last < _SECONDS_BETWEEN_DRAWINGS and not ended:
-            return
-        last, done = now, state["completed"] - first
-        left = (now - began) * (total - state["completed"]) / done if done > 0 else None
-        handle.update(draw(None if ended else state.get("left", left)))
+    def draw(share: float, count: str, spent: float, left: float | None, description: str) -> None:
+        nonlocal page, last
+        coming = "" if left is None else f", about {_clock(left)} left"
+        words = html.escape(f"{share:.0%} {count}{coming}, {_clock(spent)} elapsed: {description}")
+        page = f"<progress max='1' value='{share:.4f}' style='width:16em'></progress> <small>{words}</small>"
+        if time.monotonic() - last >= _SECONDS_BETWEEN_DRAWINGS:
+            last = time.monotonic()
+            handle.update(HTML(page))
 
     try:
-        yield update
+        yield draw
     finally:
-        handle.update(draw(None))
+        handle.update(HTML(page))
 
 
 def _clock(seconds: float) -> str:
@@ -115,52 +115,31 @@ def watch(show: bool = True) -> Iterator[Callable[[Progress], None] | None]:
         yield None
         return
     with show_bar(1.0) as update_bar:
-        if update_bar is None:
-            yield _print_lines(lambda line: print(line, file=sys.stderr, flush=True))
-            return
-        began = time.monotonic()
+        began = last = time.monotonic()
 
         def update(progress: Progress) -> None:
-            nothing = progress.total == 0
-            description = "" if nothing else progress.current + _failed(progress)
-            share = 1.0 if nothing else progress.share
-            update_bar(completed=share, description=description, count=_count(progress, began), left=progress.left)
+            nonlocal last
+            now, nothing = time.monotonic(), progress.total == 0
+            count = _count(progress, now - began)
+            words = progress.current + (f" ({progress.failed} failed)" if progress.failed else "")
+            if update_bar is not None:
+                share, words = (1.0, "") if nothing else (progress.share, words)
+                update_bar(completed=share, description=words, count=count, left=progress.left)
+            elif now - last >= _SECONDS_BETWEEN_LINES or progress.done >= progress.total:
+                last = now
+                left = "" if progress.left is None else f", about {progress.left:.0f} s left"
+                rest = "" if nothing else f", {progress.share:.0%}, {now - began:.0f} s{left}: {words}"
+                print(count + rest, file=sys.stderr, flush=True)
 
         yield update
 
 
-def _count(progress: Progress, began: float) -> str:
+def _count(progress: Progress, seconds: float) -> str:
     """The number of jobs done, of all jobs, and the rate."""
     if progress.total == 0:
         return f"nothing to do: {progress.earlier} jobs were done before"
     text = f"{progress.done}/{progress.total} jobs"
     if progress.done == 0:
         return text + (f" ({progress.earlier} were done before)" if progress.earlier else "")
-    rate = progress.done / max(time.monotonic() - began, 1e-9)
+    rate = progress.done / max(seconds, 1e-9)
     return f"{text}, {rate:.3g}/s" if rate >= 1 else f"{text}, {60 * rate:.3g}/min"
-
-
-def _failed(progress: Progress) -> str:
-    return f" ({progress.failed} failed)" if progress.failed else ""
-
-
-def _print_lines(write: Callable[[str], None]) -> Callable[[Progress], None]:
-    began = last = time.monotonic()
-
-    def update(progress: Progress) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last < _SECONDS_BETWEEN_LINES and progress.done < progress.total:
-            return
-        last = now
-        elapsed = now - began
-        if progress.total == 0:
-            write(_count(progress, began))
-            return
-        left = "" if progress.left is None else f", about {progress.left:.0f} s left"
-        write(
-            f"{_count(progress, began)}, {progress.share:.0%}, {elapsed:.0f} s{left}{_failed(progress)}:"
-            f" {progress.current}"
-        )
-
-    return update

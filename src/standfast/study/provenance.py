@@ -37,20 +37,11 @@ def environment(folder: Path | None = None) -> dict[str, Any]:
 
 def git_revision(folder: Path) -> str | None:
     """The revision that is checked out in `folder`, followed by `+changes` if files differ; None without git."""
-    revision = _git(folder, "rev-parse", "HEAD")
-    if revision is None:
-        return None
-    return revision + ("+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no") else "")
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
+    command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes"]
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=True
-        )
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
 
 
 def _version(name: str) -> str | None:

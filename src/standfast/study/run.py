@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from itertools import chain, count
@@ -38,6 +38,10 @@ Announce = Callable[[Plan, Sequence[Job], Store], None]
 _ENOUGH = 0.05
 #: with this many jobs or more, results are also written into few files, which open faster
 _COMPACT_FROM = 50
+
+
+#: a metric and an explainer
+_Kind = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -76,41 +80,49 @@ class Pace:
     """
 
     def __init__(self, jobs: Iterable[Job], clock: Callable[[], float] = time.monotonic) -> None:
-        self.clock, self.last = clock, clock()
-        self.seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
-        self.done: defaultdict[tuple[str, str], float] = defaultdict(float)
-        self.total: defaultdict[tuple[str, str], float] = defaultdict(float)
-        self.of_job: defaultdict[str, float] = defaultdict(float)
-        self.finished: set[tuple[str, str]] = set()
+        self.clock, self.last, self.ended = clock, clock(), 0.0
+        self.total, self.done, self.seconds = (defaultdict[_Kind, float](float) for _ in range(3))
+        self.running: dict[Job, float] = {}  # the work done for each that has told of itself
+        self.finished: set[_Kind] = set()
         for job in jobs:
-            self.total[job.label, job.explainer] += job.work
+            self.total[_kind(job)] += job.work
 
-    def record(self, job: Job, work: float, running: Iterable[Job]) -> None:
-        """Add work that was done for a job; the time since the last call is that of all jobs that were running."""
-        now, busy = self.clock(), list(running) or [job]
+    def record(self, job: Job, share: float) -> None:
+        """Note that a share of a job is done; the time since the last note is that of all jobs that were running."""
+        now, busy = self.clock(), list(self.running) or [job]
         for each in busy:
-            self.seconds[each.label, each.explainer] += (now - self.last) / len(busy)
+            self.seconds[_kind(each)] += (now - self.last) / len(busy)
         self.last = now
-        self.done[job.label, job.explainer] += work
-        self.of_job[job.identity] += work
-        if self.of_job[job.identity] >= job.work * (1 - 1e-9):  # the parts may not add up exactly
-            self.finished.add((job.label, job.explainer))
+        self.done[_kind(job)] += share * job.work - self.running.get(job, 0.0)
+        self.running[job] = share * job.work
+        if share >= 1:
+            self.ended += self.running.pop(job)
+            self.finished.add(_kind(job))
+
+    @property
+    def share(self) -> float:
+        """The share of all work that is done."""
+        total = sum(self.total.values())
+        return (self.ended + sum(self.running.values())) / total if total else 0.0
 
     def estimate_left(self) -> float | None:
         """The seconds left, at this pace; None unless most of them are for metrics that have begun."""
         known = unknown = 0.0
         spent, done = sum(self.seconds.values()), sum(self.done.values())
-        for key, total in self.total.items():
-            same = [other for other in self.done if other[0] == key[0] and self.done[other] > 0]
+        for kind, total in self.total.items():
+            same = [other for other in self.done if other[0] == kind[0] and self.done[other] > 0]
             same = [other for other in same if other in self.finished] or same
-            own = [key] if key in same else same
-            rest = max(total - self.done[key], 0.0)
+            own = [kind] if kind in same else same
+            rest = max(total - self.done[kind], 0.0)
             if own:
                 known += rest * sum(self.seconds[each] for each in own) / sum(self.done[each] for each in own)
             elif done:
                 unknown += rest * spent / done
-        begun = done >= _ENOUGH * sum(self.total.values())
-        return known + unknown if begun and known >= unknown else None
+        return known + unknown if self.share >= _ENOUGH and known >= unknown else None
+
+
+def _kind(job: Job) -> _Kind:
+    return job.label, job.explainer
 
 
 @dataclass(frozen=True)
@@ -128,6 +140,7 @@ def run_grid(
     grid: Grid,
     store: Store,
     *,
+    plan: Plan | None = None,
     executor: Executor | None = None,
     about: Mapping[str, Any] | None = None,
     study: Mapping[str, Any] | None = None,
@@ -144,6 +157,7 @@ def run_grid(
     Args:
         grid: what to evaluate.
         store: for the results; it may have some already.
+        plan: of the grid, if it is made already, with what it says about it.
         executor: does the jobs; None for this process.
         about: the title and other facts, for the manifest.
         study: the study as plain values, for the manifest.
@@ -156,110 +170,98 @@ def run_grid(
         ArgumentError: the store is at the place of a file.
         RunningError: another run works in the same folder.
     """
-    with importing_from(grid.paths):  # user code may import what lies beside the study file, now and in its jobs
-        plan = make_plan(grid, about, store.earlier_manifest())
-        return run_plan(plan, store, executor or InProcess(), study, progress, folder, origin, announce)
-
-
-def run_plan(
-    plan: Plan,
-    store: Store,
-    executor: Executor,
-    study: Mapping[str, Any] | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    folder: Path | None = None,
-    origin: str | None = None,
-    announce: Announce | None = None,
-) -> RunSummary:
-    """`run_grid` for a grid whose plan is made already."""
     where = store.folder
     fits = not isinstance(where, LocalFolder) or not where.path.is_file()
     check(fits, "out", "a folder", f"the file {where.address}")
-    with hold_lease(where):
-        return _run_plan(plan, store, executor, study, progress, folder, origin, announce)
+    # user code may import what lies beside the study file, now and in its jobs
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(importing_from(grid.paths))
+        plan, executor = plan or make_plan(grid, about, store.earlier_manifest()), executor or InProcess()
+        stack.enter_context(hold_lease(where))
+        store.sweep()
+        _write_manifest(plan, store, {"study": dict(study or {}), "origin": origin, "environment": environment(folder)})
+        statuses = _find_sound(plan, store)
+        pending = [job for job in plan.jobs if statuses.get(job.identity) != "done"]
+        earlier = len(plan.jobs) - len(pending)
+        if announce and pending:
+            announce(plan, pending, store)
+        began = time.monotonic()
+        text = "%d jobs, of which %d were done before; results are stored in %s"
+        logger.info(text, len(plan.jobs), earlier, where.address)
+        try:
+            done, failed = _do_jobs(plan.grid, store, executor, pending, earlier, progress)
+        finally:
+            store.end()
+            retried = [job.identity for job in pending if statuses.get(job.identity) == "failed"]
+            after = store.statuses() if retried else {}
+            store.forget_failures(job for job in retried if after.get(job) == "done")
+        if len(plan.jobs) >= _COMPACT_FROM and pending:
+            store.compact([job.identity for job in plan.jobs])
+        seconds = time.monotonic() - began
+        logger.info("%d jobs done, %d failed, in %.1f s", done, len(failed), seconds)
+        return RunSummary(len(plan.jobs), earlier, done, failed, seconds)
 
 
-def _run_plan(
-    plan: Plan,
-    store: Store,
-    executor: Executor,
-    study: Mapping[str, Any] | None,
-    progress: Callable[[Progress], None] | None,
-    folder: Path | None,
-    origin: str | None,
-    announce: Announce | None,
-) -> RunSummary:
-    store.sweep()
-    here = environment(folder)
-    # if it is damaged or of another version, this raises an error, and nothing is overwritten
+def _write_manifest(plan: Plan, store: Store, about: Mapping[str, Any]) -> None:
+    """Write the manifest, with what changed since earlier runs into the same store.
+
+    If the one that is there is damaged or of another version, this raises an error, and nothing is overwritten.
+    """
     before = store.earlier_manifest()
-    store.write_manifest(
-        {
-            **plan.manifest,
-            "study": dict(study or {}),
-            "origin": origin,
-            "environment": here,
-            "earlier_environments": _earlier(before, here),
-            "code_changes": _code_changes(before, plan.manifest["code"]),
-        }
-    )
+    here, environments = about["environment"], list[Any]()
+    for entry in (*before.get("earlier_environments", []), before.get("environment")):
+        if entry and entry != here and entry not in environments:
+            environments.append(entry)
+    changes = _code_changes(before, plan.manifest["code"])
+    store.write_manifest({**plan.manifest, **about, "earlier_environments": environments, "code_changes": changes})
+
+
+def _find_sound(plan: Plan, store: Store) -> dict[str, str]:
+    """The statuses of the stored jobs, without those that are damaged, which are not done any more."""
     statuses = store.statuses()
     damaged = store.find_damage(job.identity for job in plan.jobs if statuses.get(job.identity) == "done")
     if damaged:
-        first = next(iter(damaged.values()))
-        count = (
-            f"{len(damaged)} stored jobs are damaged and are" if len(damaged) > 1 else "a stored job is damaged and is"
-        )
-        warn_user(f"{count} done again{'; the first' * (len(damaged) > 1)}: {first}")
-        for job in damaged:
-            store.forget(job)
-            del statuses[job]
-    pending = [job for job in plan.jobs if statuses.get(job.identity) != "done"]
-    retried = [job.identity for job in pending if statuses.get(job.identity) == "failed"]
-    earlier, total = len(plan.jobs) - len(pending), sum(job.work for job in pending)
-    done_work, number = 0.0, 0
-    failed: list[Job] = []
-    if announce and pending:
-        announce(plan, pending, store)
-    running: dict[str, float] = {}  # the work done for each job that is not
-    of = {job.identity: job for job in pending}
-    pace, began = Pace(pending), time.monotonic()
+        many = len(damaged) > 1
+        found = f"{len(damaged)} stored jobs are damaged and are" if many else "a stored job is damaged and is"
+        warn_user(f"{found} done again{'; the first' * many}: {next(iter(damaged.values()))}")
+    for job in damaged:
+        store.forget(job)
+        del statuses[job]
+    return statuses
+
+
+def _do_jobs(
+    grid: Grid,
+    store: Store,
+    executor: Executor,
+    pending: Sequence[Job],
+    earlier: int,
+    progress: Callable[[Progress], None] | None,
+) -> tuple[int, list[Job]]:
+    """Have jobs done, and say how many were, and which have failed."""
+    pace, number, failed = Pace(pending), 0, list[Job]()
 
     def tell(job: Job, share: float) -> None:
         """Show that this share of a job is done."""
-        work = share * job.work
-        pace.record(job, work - running.get(job.identity, 0.0), [of[each] for each in running])
-        running[job.identity] = work
+        pace.record(job, share)
         if progress:
-            done = (done_work + sum(running.values())) / total if total else number / len(pending)
-            left = pace.estimate_left() if number < len(pending) else None
-            progress(Progress(number, len(pending), done, f"{job.label}: {job.explainer}", len(failed), earlier, left))
+            last = number == len(pending)
+            whole, left = (1.0, None) if last else (pace.share, pace.estimate_left())
+            progress(Progress(number, len(pending), whole, f"{job.label}: {job.explainer}", len(failed), earlier, left))
 
-    where = store.folder.address
-    logger.info("%d jobs, of which %d were done before; results are stored in %s", len(plan.jobs), earlier, where)
     if progress:
         progress(Progress(0, len(pending), 0.0, "starting", 0, earlier))
-    try:
-        with closing(_outcomes(executor, plan.grid, store, pending, tell)) as outcomes:
-            for outcome in outcomes:
-                job, number = outcome.job, number + 1
-                if outcome.failed:
-                    failed.append(job)
-                word, level = ("failed", logging.WARNING) if outcome.failed else ("done", logging.DEBUG)
-                place = (job.explainer, job.label, job.model, job.data, job.start, job.stop - 1)
-                text = "job %d of %d %s: %s by %s, %s on %s, samples %d to %d"
-                logger.log(level, text, number, len(pending), word, *place)
-                tell(job, 1.0)
-                done_work += running.pop(job.identity)
-    finally:
-        store.end()
-        after = store.statuses()
-        store.forget_failures(job for job in retried if after.get(job) == "done")
-    if len(plan.jobs) >= _COMPACT_FROM and pending:
-        store.compact([job.identity for job in plan.jobs])
-    seconds = time.monotonic() - began
-    logger.info("%d jobs done, %d failed, in %.1f s", number - len(failed), len(failed), seconds)
-    return RunSummary(len(plan.jobs), earlier, number - len(failed), failed, seconds)
+    with contextlib.closing(_outcomes(executor, grid, store, pending, tell)) as outcomes:
+        for outcome in outcomes:
+            job, number = outcome.job, number + 1
+            if outcome.failed:
+                failed.append(job)
+            word, level = ("failed", logging.WARNING) if outcome.failed else ("done", logging.DEBUG)
+            place = (job.explainer, job.label, job.model, job.data, job.start, job.stop - 1)
+            text = "job %d of %d %s: %s by %s, %s on %s, samples %d to %d"
+            logger.log(level, text, number, len(pending), word, *place)
+            tell(job, 1.0)
+    return number - len(failed), failed
 
 
 def _outcomes(executor: Executor, grid: Grid, store: Store, pending: Sequence[Job], tell: Tell) -> Any:
@@ -268,16 +270,9 @@ def _outcomes(executor: Executor, grid: Grid, store: Store, pending: Sequence[Jo
         yield from executor.run(grid, store, pending, tell)
 
 
-def _earlier(before: Mapping[str, Any], here: Mapping[str, Any]) -> list[Any]:
-    """The environments of earlier runs into the same store, if they differ from this one."""
-    found = [*before.get("earlier_environments", []), before.get("environment")]
-    return [entry for place, entry in enumerate(found) if entry and entry != here and entry not in found[:place]]
-
-
 def _code_changes(before: Mapping[str, Any], code: Mapping[str, str]) -> list[Any]:
     """The user's modules and data files that changed from one run to the next, and when that was noticed."""
-    earlier = before.get("code")
-    found = list(before.get("code_changes") or [])
+    earlier, found = before.get("code"), list(before.get("code_changes") or [])
     if earlier is None or earlier == code:
         return found
     changes = {
@@ -285,11 +280,10 @@ def _code_changes(before: Mapping[str, Any], code: Mapping[str, str]) -> list[An
         "added": sorted(set(code) - set(earlier)),
         "removed": sorted(set(earlier) - set(code)),
     }
-    noticed = datetime.now(UTC).isoformat(timespec="seconds")
     logger.info(
         "since the last run, the code has changed: %s", {what: names for what, names in changes.items() if names}
     )
-    return [*found, {"noticed": noticed, **changes}]
+    return [*found, {"noticed": datetime.now(UTC).isoformat(timespec="seconds"), **changes}]
 
 
 def named_metrics(

@@ -1,21 +1,30 @@
-"""`Executor`: does jobs somewhere. With every executor, the store says which jobs are left."""
+"""`Executor`: does jobs somewhere. `Crew`: gives jobs to workers, and does without those that are lost."""
 
 from __future__ import annotations
 
+import importlib
 import sys
+import time
 from abc import ABC, abstractmethod
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from standfast.errors import check, check_integer
+from standfast.errors import MissingExtraError, check, check_integer
 from standfast.study.grid import Grid
 from standfast.study.plan import Job
 from standfast.study.store import JobFiles, Store, pack_failure
 from standfast.study.worker import record_of
+
+#: how often the limits of jobs are looked at
+SECONDS_BETWEEN_LOOKS = 0.25
+#: how long a worker may take to end when no job is left
+_SECONDS_TO_END = 5.0
 
 
 @dataclass(frozen=True)
@@ -63,10 +72,6 @@ class Limits:
         """Whether a job has to be watched while it runs."""
         return self.timeout is not None or self.memory_gb is not None
 
-    def tries(self, default: int) -> int:
-        """How often a job may lose its worker before it counts as failed."""
-        return default if self.retries is None else self.retries + 1
-
 
 #: no limits
 UNLIMITED = Limits()
@@ -82,20 +87,162 @@ class Executor(ABC):
         """Do `jobs`, roughly in this order. Those whose workers can say so `tell` how far a job is."""
 
 
+@dataclass(frozen=True)
+class Lost:
+    """What is heard of a worker that is no more, or that has to end because its job exceeds a limit.
+
+    Attributes:
+        words: what happened.
+        hint: what may be the cause.
+        final: whether its job has failed; otherwise it is tried again.
+    """
+
+    words: str
+    hint: str = ""
+    final: bool = False
+
+
+@dataclass(eq=False)
+class Member(ABC):
+    """A worker of a crew, in a process of its own somewhere, and its current job."""
+
+    number: int
+    job: Job | None = field(default=None, init=False)
+    ready: bool = field(default=False, init=False)
+    began: float = field(default=0.0, init=False)
+
+    @abstractmethod
+    def send(self, job: Job) -> None:
+        """Have the worker do a job."""
+
+    @abstractmethod
+    def end(self, patience: float = 0.0) -> None:
+        """End the worker, with what its jobs have started. It may have so many seconds to end by itself."""
+
+    def memory(self) -> int:
+        """The bytes that the worker takes; 0 where that is not known."""
+        return 0
+
+    def exceeds(self, limits: Limits) -> str:
+        """Which limit the worker exceeds, as the error of its job; empty if none."""
+        seconds = time.monotonic() - self.began if self.job else 0.0
+        if limits.timeout is not None and seconds > limits.timeout:
+            return f"TimeoutError: the job ran for {seconds:.1f} s, and the limit is {limits.timeout:g} s"
+        if limits.memory_gb is not None and (gigabytes := self.memory() / 1e9) > limits.memory_gb:
+            return f"MemoryError: the worker took {gigabytes:.2f} GB, and the limit is {limits.memory_gb:g} GB"
+        return ""
+
+
+#: the kind of worker of a crew
+M = TypeVar("M", bound=Member)
+#: what a worker has to say
+Said = float | bool | JobFiles | Lost | None
+
+
+class Crew(ABC, Generic[M]):
+    """Workers for a run, each of which does one job after another.
+
+    A worker that is lost is replaced, and its job is done again, unless that has cost too many workers.
+
+    Args:
+        grid, store: of the jobs.
+        size: how many workers there are at most.
+        lives: a job with which so many workers were lost has failed, if the limits do not say otherwise.
+        limits: what one job may take.
+    """
+
+    def __init__(self, grid: Grid, store: Store, size: int, lives: int, limits: Limits) -> None:
+        self.grid, self.store, self.size, self.limits = grid, store, size, limits
+        self.lives = lives if limits.retries is None else limits.retries + 1
+        self.members: list[M] = []
+        self.queue: deque[Job] = deque()
+        self.losses: Counter[str] = Counter()
+
+    @abstractmethod
+    def start(self, number: int) -> None:
+        """Start a worker as one of the `members`, with a number that no other has."""
+
+    @abstractmethod
+    def hear(self, seconds: float | None) -> list[tuple[M, Said]]:
+        """Wait for what members have to say, so many seconds at most: at least one is starting, or has a job.
+
+        That is None when a worker is ready for its first job, the share of its job that is done, whether its job, which
+        it has stored, has failed, or the files of its job, which are to be stored. Or the worker is `Lost`.
+        """
+
+    def serve(self, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
+        """Have the jobs done, and yield their outcomes."""
+        patience = 0.0
+        self.queue.extend(jobs)
+        try:
+            while self.queue or any(member.job for member in self.members):
+                for member in self.members:
+                    if self.queue and member.ready and member.job is None:
+                        member.job, member.began = self.queue.popleft(), time.monotonic()
+                        member.send(member.job)
+                while self.queue and len(self.members) < min(self.size, len(jobs)):
+                    numbers = {member.number for member in self.members}
+                    self.start(next(number for number in count() if number not in numbers))
+                for member, said in self._hear_with_limits():
+                    if isinstance(said, float):
+                        if tell is not None and member.job is not None:
+                            tell(member.job, said)
+                    elif (outcome := self._note(member, said)) is not None:
+                        yield outcome
+            patience = _SECONDS_TO_END
+        finally:
+            for member in self.members:
+                member.end(patience)
+
+    def _hear_with_limits(self) -> list[tuple[M, Said]]:
+        if not self.limits.watched:
+            return self.hear(None)
+        heard = self.hear(SECONDS_BETWEEN_LOOKS)
+        silent = [member for member in self.members if member.job and all(member is not one for one, _ in heard)]
+        return heard + [(member, Lost(why, final=True)) for member in silent if (why := member.exceeds(self.limits))]
+
+    def _note(self, member: M, said: bool | JobFiles | Lost | None) -> JobOutcome | None:
+        """What has become of the job of a member, if that is known."""
+        job, member.job, member.ready = member.job, None, True
+        if isinstance(said, Lost):
+            self.members.remove(member)
+            member.end()
+            return None if job is None else self._note_loss(job, said)
+        if job is None or said is None:  # it was only started
+            return None
+        return JobOutcome(job, said) if isinstance(said, bool) else store_result(self.store, job, said)
+
+    def _note_loss(self, job: Job, lost: Lost) -> JobOutcome | None:
+        """What has become of a job whose worker was lost; None if it is tried again."""
+        self.losses[job.identity] += 1
+        if self.store.is_done(job.identity):  # the worker was lost after it had stored the result
+            return JobOutcome(job)
+        if lost.final:
+            return store_failure(self.store, self.grid, job, lost.words)
+        if self.losses[job.identity] < self.lives:
+            self.queue.appendleft(job)
+            return None
+        times = f", {self.lives} times" if self.lives > 1 else ""
+        return store_failure(self.store, self.grid, job, f"WorkerDied: {lost.words} during this job{times}", lost.hint)
+
+
 def store_result(store: Store, job: Job, packed: JobFiles) -> JobOutcome:
     """Store what a worker has made of a job."""
     store.put(packed)
     return JobOutcome(job, packed.failed)
 
 
-def store_failure(store: Store, grid: Grid, job: Job, error: str, traceback: str) -> JobOutcome:
-    """Store a job as failed, because its worker was lost."""
-    return store_result(store, job, pack_failure(record_of(grid, job), error, traceback))
+def store_failure(store: Store, grid: Grid, job: Job, error: str, hint: str = "") -> JobOutcome:
+    """Store a job as failed, because its worker was lost. The hint stands in the place of a traceback."""
+    return store_result(store, job, pack_failure(record_of(grid, job), error, f"{error}\n{hint}".rstrip()))
 
 
-def check_workers(workers: int | str, argument: str = "workers") -> None:
-    """Raise `ArgumentError` unless `workers` is a whole number of at least 1, or `"auto"`."""
-    check_integer(workers, argument, also=("auto",))
+def import_package(name: str, extra: str) -> Any:
+    """The package that an executor needs; `MissingExtraError` says how to install it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(f"the executor {extra}", extra) from error
 
 
 @contextmanager
@@ -115,10 +262,8 @@ def _modules_in(folders: Sequence[str]) -> list[ModuleType]:
     """The modules that were imported from these folders, but not from an environment beneath one of them."""
     found = []
     for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        parts = name.split(".")
-        places = [Path(folder, *parts[:-1], f"{parts[-1]}.py") for folder in folders]
-        places += [Path(folder, *parts, "__init__.py") for folder in folders]
+        file, beneath = getattr(module, "__file__", None), Path(*name.split("."))
+        places = [Path(folder, end) for folder in folders for end in (f"{beneath}.py", beneath / "__init__.py")]
         if isinstance(file, str) and Path(file) in places:
             found.append(module)
     return found

@@ -5,12 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
-import secrets
 import signal
 import threading
-import time
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -26,11 +23,14 @@ import torch
 from standfast.errors import StandfastError, check, check_integer
 from standfast.study.executors.base import (
     UNLIMITED,
+    Crew,
     Executor,
     JobOutcome,
     Limits,
+    Lost,
+    Member,
+    Said,
     Tell,
-    check_workers,
     store_failure,
     store_result,
 )
@@ -44,18 +44,8 @@ from standfast.tensors import available_cpus, thread_budget
 
 #: a job with which this many workers have died counts as failed, if the limits do not say otherwise
 _LIVES = 2
-#: how often time and memory of the workers are looked at
-_SECONDS_BETWEEN_LOOKS = 0.25
-#: how long a worker may take to end when no job is left
-_SECONDS_TO_END = 5.0
-#: the variable of the environment that holds the marks of a worker: what its jobs start inherits it
-_MARKS = "STANDFAST_WORKER"
-#: what a worker sends first. A worker that dies before this could not start
-_STARTED = ("started",)
-
-
-class _DiedError(Exception):
-    """A worker process died during a job."""
+#: variables that libraries read when they are loaded
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS", "STANDFAST_THREADS")
 
 
 class InProcess(Executor):
@@ -81,7 +71,7 @@ class InProcess(Executor):
             losses = times if job.identity == lost else 0
             if losses >= _LIVES:
                 error = f"ProcessDied: {losses} runs ended during this job (a crash, os._exit, or killed)"
-                yield store_failure(store, grid, job, error, error)
+                yield store_failure(store, grid, job, error)
                 continue
             if self.noted:
                 store.begin(job.identity, losses + 1)
@@ -120,116 +110,77 @@ class Processes(Executor):
 
     def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
         """Do `jobs`; each worker takes the next one when it is free."""
-        with _end_workers_on_sigterm():
-            yield from self._run(grid, store, jobs, tell)
-
-    def _run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None) -> Iterator[JobOutcome]:
-        packed = self.pack(grid)
-        queue, deaths = deque(jobs), dict.fromkeys((job.identity for job in jobs), 0)
-        count = min(self.workers, len(jobs))
-        pool: list[_Process] = []
-        try:
-            for number in range(count):
-                with _delay_interrupts():  # until the process is in the list, from which `finally` ends it
-                    pool.append(_Process.start(grid, packed, store, self.threads, number))
-            for process in pool:
-                process.give(queue)
-            while pool:
-                ends = [end for p in pool for end in (p.connection, p.process.sentinel)]
-                ready = wait(ends, _SECONDS_BETWEEN_LOOKS if self.limits.watched else None)
-                for process in [p for p in pool if p.connection in ready or p.process.sentinel in ready]:
-                    try:
-                        outcome = process.take()
-                    except _DiedError:
-                        lost = process.job
-                        assert lost is not None
-                        deaths[lost.identity] += 1
-                        if store.is_done(lost.identity):  # it died after it had stored the result
-                            yield JobOutcome(lost)
-                        elif deaths[lost.identity] < self.limits.tries(_LIVES):
-                            queue.appendleft(lost)
-                        else:
-                            tries = deaths[lost.identity]
-                            yield _store_death(store, grid, lost, process.process.exitcode, tries)
-                        self._replace(process, pool, grid, packed, store).give(queue)
-                    else:
-                        if isinstance(outcome, float):
-                            if tell is not None and process.job is not None:
-                                tell(process.job, outcome)
-                        elif outcome is None:  # the worker has only started
-                            if process.exceeds(replace(self.limits, timeout=None)):
-                                raise StandfastError(
-                                    f"memory_gb: expected more than a worker takes before its first job"
-                                    f" ({(memory_of(process.process.pid or 0) or 0) / 1e9:.2f} GB), got"
-                                    f" {self.limits.memory_gb:g}"
-                                )
-                        else:
-                            yield outcome
-                            process.give(queue)
-                for process in [p for p in pool if self.limits.watched and p.job is not None]:
-                    if (why := process.exceeds(self.limits)) and not process.connection.poll():
-                        job = process.job
-                        assert job is not None
-                        process.kill()
-                        done = store.is_done(job.identity)
-                        yield JobOutcome(job) if done else store_failure(store, grid, job, why, why)
-                        self._replace(process, pool, grid, packed, store).give(queue)
-                idle = [p for p in pool if p.job is None]
-                for process in idle:
-                    if queue:  # the job of a dead worker was put back when this one had found the queue empty
-                        process.give(queue)
-                    else:
-                        process.dismiss()
-                        pool.remove(process)
-        finally:
-            for process in pool:
-                process.process.kill()
-            for process in pool:
-                process.kill()
-                process.connection.close()
-
-    def _replace(
-        self, process: _Process, pool: list[_Process], grid: Grid, packed: Grid | bytes, store: Store
-    ) -> _Process:
-        """A new worker in the place of one that is dead."""
-        with _delay_interrupts():
-            fresh = _Process.start(grid, packed, store, self.threads, process.number)
-            pool[pool.index(process)] = fresh
-        process.kill()
-        process.connection.close()
-        return fresh
+        return _ProcessCrew(self, grid, store).serve(jobs, tell)
 
 
-def _store_death(store: Store, grid: Grid, job: Job, code: int | None, tries: int) -> JobOutcome:
-    how = f"signal {-code} ({signal.Signals(-code).name})" if code is not None and code < 0 else f"exit code {code}"
-    many = f"{tries} worker processes" if tries > 1 else "the worker process"
-    error = f"WorkerDied: {many} ended with {how} during this job"
-    hint = "; SIGKILL is what the system sends when memory runs out" if code == -signal.SIGKILL else ""
-    return store_failure(store, grid, job, error, error + hint)
-
-
-@dataclass
-class _Process:
-    """A worker process, the connection to it, and its current job."""
+@dataclass(eq=False)
+class _Process(Member):
+    """A worker process, and the connection to it."""
 
     process: BaseProcess
     connection: Connection
-    number: int
-    mark: str
-    job: Job | None = None
-    started: bool = False
-    since: float = float("inf")  # when its job began
 
-    @classmethod
-    def start(cls, grid: Grid, packed: Grid | bytes, store: Store, threads: int, number: int) -> _Process:
+    @property
+    def ends(self) -> tuple[Connection, int]:
+        """What is ready when it has something to say, and when it has ended."""
+        return self.connection, self.process.sentinel
+
+    def send(self, job: Job) -> None:
+        with suppress(OSError):  # it is dead, which `take` will notice
+            self.connection.send(job)
+
+    def take(self) -> Said:
+        """What it says, or how it was lost."""
+        try:
+            said: Said | StandfastError = self.connection.recv() if self.connection.poll() else self._describe_end()
+        except (EOFError, OSError):
+            said = self._describe_end()
+        if isinstance(said, StandfastError):
+            raise said
+        return said
+
+    def _describe_end(self) -> Lost:
+        self.process.join()
+        code = self.process.exitcode or 0
+        how = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
+        if not self.ready:
+            raise StandfastError(
+                f"workers: a worker process ended before it could start ({how}). A script that asks for workers needs"
+                ' `if __name__ == "__main__":` around what it does.'
+            )
+        hint = "SIGKILL is what the system sends when memory runs out" if code == -signal.SIGKILL else ""
+        return Lost(f"the worker process ended with {how}", hint)
+
+    def memory(self) -> int:
+        return memory_of(self.process.pid or 0) or 0
+
+    def end(self, patience: float = 0.0) -> None:
+        self.connection.close()
+        if self.process.pid is None:  # it was not started
+            return
+        started = _descendants(self.process.pid)
+        self.process.join(patience)  # a thread that a job has left behind keeps it longer
+        self.process.kill()
+        self.process.join()
+        _end_all(self.process.pid, started)
+
+
+class _ProcessCrew(Crew[_Process]):
+    """The workers of a run on this computer. They store their results themselves."""
+
+    def __init__(self, executor: Processes, grid: Grid, store: Store) -> None:
+        super().__init__(grid, store, executor.workers, _LIVES, executor.limits)
+        self.threads, self.packed = executor.threads, executor.pack(grid)
+
+    def start(self, number: int) -> None:
         context: Any = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        arguments = (theirs, packed, store, threads, _device(grid.device, number))
+        arguments = (theirs, self.packed, self.store, self.threads, _device(self.grid.device, number))
         process = context.Process(target=_run_worker, args=arguments, name=f"standfast-{number}")
-        mark = f"{os.getpid()}-{secrets.token_hex(8)}"
-        _start_tracker()  # without the mark, since it serves all workers
         # a new process gets the path of this one
-        with _set_environment(threads, mark), importing_from(grid.paths):
+        with _starting(self.threads), importing_from(self.grid.paths):
+            # if it is interrupted, a process that has started all the same finds the connection closed, and ends
+            self.members.append(_Process(number, process, ours))
             try:
                 process.start()
             except (AttributeError, TypeError, RuntimeError) as error:  # what pickling raises
@@ -239,99 +190,67 @@ class _Process:
                     " needs a study file that names its file (path: model.pt2). Or use one worker."
                 ) from error
         theirs.close()
-        return cls(process, ours, number, mark)
 
-    def give(self, queue: deque[Job]) -> None:
-        """The next job, if there is one."""
-        self.job = queue.popleft() if queue else None
-        if self.started:  # or else when it says that it has started
-            self.since = time.monotonic()
-        if self.job is not None:
-            try:
-                self.connection.send(self.job)
-            except OSError:  # it is dead; `take` will notice
-                return
-
-    def take(self) -> JobOutcome | float | None:
-        """What it has done: the outcome of its job, the share of it that is done, or None if it has only started.
-
-        Raises `_DiedError` if it died during a job.
-        """
-        try:
-            sent = self.connection.recv() if self.connection.poll() else None
-        except (EOFError, OSError):
-            sent = None
-        if isinstance(sent, str):
-            raise StandfastError(f"a worker process could not start or store its results:\n{sent}")
-        if sent is None:
-            self.process.join()
-            if not self.started:
-                raise StandfastError(
-                    f"workers: a worker process ended before it could start (exit code {self.process.exitcode}). A"
-                    ' script that asks for workers needs `if __name__ == "__main__":` around what it does.'
-                )
-            raise _DiedError
-        self.started = True
-        if sent == _STARTED:
-            self.since = time.monotonic()
-            return None
-        if isinstance(sent, float):
-            return sent
-        assert self.job is not None
-        job, self.job = self.job, None
-        return JobOutcome(job, bool(sent))
-
-    def exceeds(self, limits: Limits) -> str:
-        """Which limit its job exceeds, as the error of the job; empty if none."""
-        seconds = time.monotonic() - self.since
-        if limits.timeout is not None and seconds > limits.timeout:
-            return f"TimeoutError: the job ran for {seconds:.1f} s, and the limit is {limits.timeout:g} s"
-        if limits.memory_gb is not None and self.started:
-            used = (memory_of(self.process.pid or 0) or 0) / 1e9
-            if used > limits.memory_gb:
-                return f"MemoryError: the worker took {used:.2f} GB, and the limit is {limits.memory_gb:g} GB"
-        return ""
-
-    def dismiss(self) -> None:
-        """End it, because no job is left."""
-        self.connection.close()
-        self.process.join(_SECONDS_TO_END)  # a thread that a job has left behind keeps it longer
-        self.kill()
-
-    def kill(self) -> None:
-        """End it at once, if it has not ended, and the processes that its jobs have started."""
-        if self.process.exitcode is None:
-            self.process.kill()
-        self.process.join()
-        if hasattr(os, "killpg"):
-            with suppress(ProcessLookupError, PermissionError):  # nobody is left; or it had not yet a group of its own
-                assert self.process.pid
-                os.killpg(self.process.pid, signal.SIGKILL)
-        _end_marked(self.mark)
+    def hear(self, seconds: float | None) -> list[tuple[_Process, Said]]:
+        ready = wait([end for member in self.members for end in member.ends], seconds)
+        heard = [(member, member.take()) for member in self.members if any(end in ready for end in member.ends)]
+        memory = Limits(memory_gb=self.limits.memory_gb)
+        for member, said in heard:
+            if said is None and (why := member.exceeds(memory)):
+                raise StandfastError(f"memory_gb: expected more than a worker takes before its first job, got: {why}")
+        return heard
 
 
-def _end_marked(mark: str) -> None:
-    """End all processes but this one that have a worker's mark in their environment, also those with their own session.
+def _run_worker(connection: Connection, packed: Grid | bytes, store: Store, threads: int, device: str) -> None:
+    """What a worker process does: jobs, until the connection is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent process, which ends this one
+    if hasattr(os, "setpgid"):
+        os.setpgid(0, 0)  # a group of its own, so that what the jobs start can be ended with it
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(threads)
+    try:
+        grid: Grid = pickle.loads(packed) if isinstance(packed, bytes) else packed
+        worker = Worker(replace(grid, device=device))
+        connection.send(None)
+        while True:
+            done = worker.run(connection.recv(), connection.send)
+            store.put(done)
+            connection.send(done.failed)
+    except EOFError:  # no job is left
+        return
+    except Exception as error:
+        said = str(error) if isinstance(error, WriteError) else traceback.format_exc()
+        with suppress(OSError):  # nobody listens any more
+            connection.send(StandfastError(f"a worker process could not start or store its results:\n{said}"))
 
-    Only on Linux. A process that clears its environment is not found.
-    """
-    for _ in range(10):  # what is started while the list is read is found in the next round
-        marked = []
-        for entry in Path("/proc").glob("[1-9]*/environ"):
-            with suppress(OSError):  # it has ended, or belongs to somebody else
-                if mark.encode() in entry.read_bytes() and entry.parent.name != str(os.getpid()):
-                    marked.append(int(entry.parent.name))
-        if not marked:
-            return
-        for process in marked:
-            with suppress(ProcessLookupError, PermissionError):
+
+def _end_with_parent() -> None:
+    """Wait until the parent has ended, however that was, and end this process with what its jobs have started."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    _end_all(os.getpid(), _descendants(os.getpid()))
+    os._exit(1)
+
+
+def _end_all(leader: int, others: Sequence[int]) -> None:
+    """End processes, and then the group of a process, if it leads one."""
+    if hasattr(os, "killpg"):
+        for process in others:
+            with suppress(OSError):  # it has ended
                 os.kill(process, signal.SIGKILL)
+        with suppress(OSError):
+            os.killpg(leader, signal.SIGKILL)
 
 
-def _start_tracker() -> None:
-    """Start the process that multiprocessing has for all others, if there is such a process on this system."""
-    if hasattr(signal, "pthread_sigmask"):
-        resource_tracker.ensure_running()
+def _descendants(process: int) -> list[int]:
+    """What a process has started, and what that has started, and so on; only on Linux."""
+    found = list[int]()
+    for file in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):  # it has ended
+            for child in map(int, file.read_text().split()):
+                found += [child, *_descendants(child)]
+    return found
 
 
 def memory_of(process: int) -> int | None:
@@ -340,17 +259,14 @@ def memory_of(process: int) -> int | None:
     >>> memory_of(os.getpid()) is None or memory_of(os.getpid()) > 10**7
     True
     """
-    try:
+    with suppress(OSError, IndexError, AttributeError, ValueError):
         pages = Path(f"/proc/{process}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError, AttributeError, ValueError):
-        pass
-    try:
+    with suppress(Exception):  # not installed, or the process is gone
         import psutil  # type: ignore[import-untyped]
 
         return int(psutil.Process(process).memory_info().rss)
-    except Exception:  # not installed, or the process is gone
-        return None
+    return None
 
 
 def _device(device: str, number: int) -> str:
@@ -360,97 +276,22 @@ def _device(device: str, number: int) -> str:
 
 
 @contextmanager
-def _set_environment(threads: int, mark: str) -> Iterator[None]:
-    """Give child processes a mark, and the number of threads before they load any library."""
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS", "STANDFAST_THREADS", _MARKS)
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, str(threads)))
-    os.environ[_MARKS] = f"{before[_MARKS] or ''} {mark}"  # a worker may start workers, which end with it
+def _starting(threads: int) -> Iterator[None]:
+    """Processes that are started inside find the number of their threads in the environment, and never get Ctrl-C."""
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, str(threads)))
+    mask: Any = None
+    if hasattr(signal, "pthread_sigmask"):
+        resource_tracker.ensure_running()  # it starts with the first process, and would unblock the signal
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-@contextmanager
-def _delay_interrupts() -> Iterator[None]:
-    """Delay Ctrl-C and SIGTERM until the end of the block; processes that are started inside never get Ctrl-C."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    _start_tracker()  # it starts with the first process, and would unblock the signal
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # child processes inherit this
-    # another thread may receive the signal, which then interrupts the main one
-    main = threading.current_thread() is threading.main_thread()
-    came: list[int] = []
-    wanted = (signal.SIGINT, signal.SIGTERM) if main else ()
-    handlers = {number: signal.signal(number, lambda number, _: came.append(number)) for number in wanted}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        for delayed in dict.fromkeys(came):
-            signal.raise_signal(delayed)
-
-
-@contextmanager
-def _end_workers_on_sigterm() -> Iterator[None]:
-    """Inside, SIGTERM raises `SystemExit`, so that the workers are ended before this process."""
-
-    def leave(number: int, _: object) -> None:
-        raise SystemExit(128 + number)
-
-    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    if ours:
-        signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        if ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _run_worker(connection: Connection, packed: Grid | bytes, store: Store, threads: int, device: str) -> None:
-    """What a worker process does: jobs, until the connection is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent process, which ends this one
-    if hasattr(os, "setpgid") and multiprocessing.parent_process() is not None:
-        os.setpgid(0, 0)  # a group of its own, so that what the jobs start can be ended with it
-    mark = os.environ.get(_MARKS, "").rpartition(" ")[2]
-    threading.Thread(target=_end_with_parent, args=(mark,), daemon=True).start()
-    torch.set_num_threads(threads)
-    try:
-        grid: Grid = pickle.loads(packed) if isinstance(packed, bytes) else packed
-        worker = Worker(replace(grid, device=device))
-        connection.send(_STARTED)
-        while True:
-            try:
-                job = connection.recv()
-            except EOFError:
-                return
-            done = worker.run(job, connection.send)
-            store.put(done)
-            connection.send(done.failed)
-    except Exception as error:
-        said = str(error) if isinstance(error, WriteError) else traceback.format_exc()
-        with suppress(OSError):  # nobody listens any more
-            connection.send(said)
-
-
-def _end_with_parent(mark: str) -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    wait([parent.sentinel])
-    if mark:
-        _end_marked(mark)
-    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
-        os.killpg(os.getpid(), signal.SIGKILL)
-    os._exit(1)
+            del os.environ[name]
+            os.environ.update({} if value is None else {name: value})
 
 
 def local(
@@ -463,7 +304,7 @@ def local(
     if workers == "auto":
         cards = torch.cuda.device_count() if torch.cuda.is_available() and device != "cpu" else 0
         workers = cards or available_cpus()
-    check_workers(workers)
+    check_integer(workers, "workers", also=("auto",))
     assert isinstance(workers, int)
     alone = workers == 1 and threads is None and limits == UNLIMITED
     return InProcess() if alone else Processes(workers, threads, limits)

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from standfast.errors import MissingExtraError, StandfastError, check
+from standfast.errors import StandfastError, check, check_integer
 from standfast.study.executors.base import (
     UNLIMITED,
+    Crew,
     Executor,
     JobOutcome,
     Limits,
+    Lost,
+    Member,
+    Said,
     Tell,
-    check_workers,
+    import_package,
     pickle_modules_of,
-    store_failure,
-    store_result,
 )
 from standfast.study.grid import Grid
 from standfast.study.plan import Job
@@ -28,7 +29,7 @@ from standfast.study.worker import Worker
 
 #: a job during which this many workers were lost counts as failed; a lost node loses all of its workers
 _LIVES = 4
-_SECONDS_OF_SILENCE, _SECONDS_BETWEEN_LOOKS = 30.0, 0.5
+_SECONDS_OF_SILENCE = 30.0
 _log = logging.getLogger(__name__)
 
 
@@ -59,7 +60,7 @@ class Ray(Executor):
         threads: int | None = None,
         limits: Limits = UNLIMITED,
     ) -> None:
-        check_workers(workers)
+        check_integer(workers, "workers", also=("auto",))
         check(cpus_per_worker > 0, "cpus_per_worker", "a number above 0", cpus_per_worker)
         check(gpus_per_worker >= 0, "gpus_per_worker", "a number of at least 0", gpus_per_worker)
         self.address, self.workers = address, workers
@@ -69,30 +70,13 @@ class Ray(Executor):
 
     def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
         """Do `jobs` on the cluster; connects to it first, unless there is a connection."""
-        ray = _import_ray()
+        ray = import_package("ray", "ray")
         ours = not ray.is_initialized()
         if ours:
             self._connect(ray)
-        workers: list[Any] = []
         try:
-            device = grid.device
-            if device == "auto":
-                device = "cuda" if self.gpus_per_worker else "cpu"  # a worker sees only the GPUs that it was given
-            with pickle_modules_of(grid, ray.cloudpickle):
-                shared = ray.put(replace(grid, device=device))
-            wanted: dict[str, Any] = {"num_cpus": self.cpus_per_worker, "num_gpus": self.gpus_per_worker}
-            if self.limits.memory_gb is not None:
-                wanted["memory"] = int(self.limits.memory_gb * 1e9)
-            kind = ray.remote(**wanted)(_Remote)
-
-            def start_worker() -> Any:
-                workers.append(kind.remote(shared, self.threads))
-                return workers[-1]
-
-            yield from self._pull(ray, start_worker, grid, store, jobs)
+            yield from _RayCrew(self, ray, grid, store).serve(jobs, tell)
         finally:
-            for worker in workers:
-                ray.kill(worker)
             if ours:
                 ray.shutdown()
 
@@ -105,94 +89,76 @@ class Ray(Executor):
                 " (start one with `ray start --head`)"
             ) from error
 
-    def _pull(self, ray: Any, start_worker: Any, grid: Grid, store: Store, jobs: Sequence[Job]) -> Iterator[JobOutcome]:
-        queue, losses = deque(jobs), dict.fromkeys((job.identity for job in jobs), 0)
-        # what a worker will send -> the worker and its job. A new worker first sends that it is ready: it may have to
-        # wait for room in the cluster, and must not have a job until then
-        awaited: dict[Any, tuple[Any, Job | None]] = {}
-        began: dict[str, float] = {}
-        idle: list[Any] = []  # they may be needed again for the job of a lost worker
-
-        def add_worker() -> None:
-            worker = start_worker()
-            awaited[worker.ready.remote()] = (worker, None)
-
-        def assign_jobs() -> None:
-            while queue and idle:
-                worker, job = idle.pop(), queue.popleft()
-                began[job.identity] = time.monotonic()
-                awaited[worker.run.remote(job)] = (worker, job)
-
-        for _ in range(min(self._count(ray), len(jobs))):
-            add_worker()
-        while queue or any(job is not None for _, job in awaited.values()):
-            sent = self._next(ray, awaited)
-            for late in [] if sent is not None else self._overdue(awaited, began):
-                worker, job = awaited.pop(late)
-                ray.kill(worker)
-                if job is not None:
-                    text = f"TimeoutError: the job ran for longer than the limit of {self.limits.timeout:g} s"
-                    yield store_failure(store, grid, job, text, text)
-                add_worker()
-            if sent is None:
-                continue
-            worker, job = awaited.pop(sent)
-            try:
-                packed: JobFiles | None = ray.get(sent)
-            except ray.exceptions.RayTaskError:
-                raise
-            except ray.exceptions.RayError as error:  # the worker is lost, or the node that had its result
-                if "creation task" in str(error):
-                    raise StandfastError(f"ray: a worker could not start: {error}") from error
-                ray.kill(worker)
-                if job is not None:
-                    losses[job.identity] += 1
-                    if losses[job.identity] < self.limits.tries(_LIVES):
-                        queue.appendleft(job)
-                    else:
-                        text = f"WorkerDied: {losses[job.identity]} Ray workers were lost during this job"
-                        yield store_failure(store, grid, job, text, f"{text}\n{error}")
-                assign_jobs()
-                add_worker()
-                continue
-            idle.append(worker)
-            assign_jobs()
-            if job is not None and packed is not None:
-                yield store_result(store, job, packed)
-
-    def _next(self, ray: Any, awaited: dict[Any, tuple[Any, Job | None]]) -> Any:
-        """The first of the awaited results; None now and then if jobs have a time limit.
-
-        Warns if no worker can start because the cluster is full.
-        """
-        silence = time.monotonic()
-        while True:
-            seconds = _SECONDS_OF_SILENCE if self.limits.timeout is None else _SECONDS_BETWEEN_LOOKS
-            done, _ = ray.wait(list(awaited), num_returns=1, timeout=seconds)
-            if done:
-                return done[0]
-            if any(job is not None for _, job in awaited.values()) and self.limits.timeout is not None:
-                return None
-            if time.monotonic() - silence < _SECONDS_OF_SILENCE:
-                continue
-            silence = time.monotonic()
-            if all(job is None for _, job in awaited.values()):
-                there = {name: there for name, there in ray.cluster_resources().items() if name in ("CPU", "GPU")}
-                wanted = f"{self.cpus_per_worker:g} CPUs and {self.gpus_per_worker:g} GPUs"
-                _log.warning("ray: no worker has started yet; each wants %s, the cluster has %s", wanted, there)
-
-    def _overdue(self, awaited: dict[Any, tuple[Any, Job | None]], began: dict[str, float]) -> list[Any]:
-        """What is awaited of jobs that have taken too long."""
-        earliest = time.monotonic() - (self.limits.timeout or 0.0)
-        return [sent for sent, (_, job) in awaited.items() if job is not None and began[job.identity] < earliest]
-
-    def _count(self, ray: Any) -> int:
+    def count_workers(self, resources: dict[str, float]) -> int:
+        """How many workers there are on a cluster with these resources."""
         if isinstance(self.workers, int):
             return self.workers
-        there = ray.cluster_resources()
-        by_cpu = there.get("CPU", 1.0) / self.cpus_per_worker
-        by_gpu = there.get("GPU", 0.0) / self.gpus_per_worker if self.gpus_per_worker else by_cpu
+        by_cpu = resources.get("CPU", 1.0) / self.cpus_per_worker
+        by_gpu = resources.get("GPU", 0.0) / self.gpus_per_worker if self.gpus_per_worker else by_cpu
         return max(1, int(min(by_cpu, by_gpu)))
+
+
+@dataclass(eq=False)
+class _Actor(Member):
+    """A worker of the cluster, and what will have the files of its job; None while it has no job."""
+
+    ray: Any
+    handle: Any
+    awaited: Any
+
+    def send(self, job: Job) -> None:
+        self.awaited = self.handle.run.remote(job)
+
+    def end(self, patience: float = 0.0) -> None:
+        self.ray.kill(self.handle)
+
+
+class _RayCrew(Crew[_Actor]):
+    """The workers of a run on a cluster. A new one may have to wait for room, and says when it is ready."""
+
+    def __init__(self, executor: Ray, ray: Any, grid: Grid, store: Store) -> None:
+        self.executor, self.ray = executor, ray
+        super().__init__(grid, store, executor.count_workers(ray.cluster_resources()), _LIVES, executor.limits)
+        # a worker sees only the GPUs that it was given
+        automatic = "cuda" if executor.gpus_per_worker else "cpu"
+        with pickle_modules_of(grid, ray.cloudpickle):
+            self.shared = ray.put(replace(grid, device=automatic if grid.device == "auto" else grid.device))
+        wanted: dict[str, Any] = {"num_cpus": executor.cpus_per_worker, "num_gpus": executor.gpus_per_worker}
+        if executor.limits.memory_gb is not None:
+            wanted["memory"] = int(executor.limits.memory_gb * 1e9)
+        self.kind = ray.remote(**wanted)(_Remote)
+        self.warned = time.monotonic()
+
+    def start(self, number: int) -> None:
+        handle = self.kind.remote(self.shared, self.executor.threads)
+        self.members.append(_Actor(number, self.ray, handle, handle.ready.remote()))
+
+    def hear(self, seconds: float | None) -> list[tuple[_Actor, Said]]:
+        awaited = {member.awaited: member for member in self.members if member.awaited is not None}
+        timeout = _SECONDS_OF_SILENCE if seconds is None else seconds
+        done, _ = self.ray.wait(list(awaited), num_returns=1, timeout=timeout)
+        if not done and not any(member.ready for member in self.members):
+            self._warn_of_silence()
+        return [(awaited[each], self._take(awaited[each])) for each in done]
+
+    def _take(self, member: _Actor) -> Said:
+        sent, member.awaited = member.awaited, None
+        try:
+            said: Said = self.ray.get(sent)
+        except self.ray.exceptions.RayTaskError:
+            raise
+        except self.ray.exceptions.RayError as error:  # the worker is lost, or the node that had its result
+            if "creation task" in str(error):
+                raise StandfastError(f"ray: a worker could not start: {error}") from error
+            return Lost("the Ray worker was lost", str(error))
+        return said
+
+    def _warn_of_silence(self) -> None:
+        if time.monotonic() - self.warned >= _SECONDS_OF_SILENCE:
+            self.warned = time.monotonic()
+            there = {name: there for name, there in self.ray.cluster_resources().items() if name in ("CPU", "GPU")}
+            wanted = f"{self.executor.cpus_per_worker:g} CPUs and {self.executor.gpus_per_worker:g} GPUs"
+            _log.warning("ray: no worker has started yet; each wants %s, the cluster has %s", wanted, there)
 
 
 class _Remote:
@@ -209,11 +175,3 @@ class _Remote:
 
     def run(self, job: Job) -> JobFiles:
         return self.worker.run(job)
-
-
-def _import_ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError("the executor ray", "ray") from error
-    return ray

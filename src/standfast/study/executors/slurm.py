@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from standfast.errors import ArgumentError, MissingExtraError, check
+from standfast.errors import ArgumentError, check, check_integer
 from standfast.study.executors.base import (
     UNLIMITED,
     Executor,
     JobOutcome,
     Limits,
     Tell,
-    check_workers,
+    import_package,
     pickle_modules_of,
     store_failure,
 )
@@ -59,7 +59,7 @@ class Slurm(Executor):
         wait: bool = True,
         limits: Limits = UNLIMITED,
     ) -> None:
-        check_workers(tasks, "tasks")
+        check_integer(tasks, "tasks", also=("auto",))
         check(cluster in ("slurm", "local"), "cluster", "slurm or local", repr(cluster))
         self.tasks, self.folder, self.cluster, self.wait = tasks, Path(folder), cluster, wait
         asked = {} if limits.memory_gb is None else {"mem_gb": limits.memory_gb + _BESIDE_GB}
@@ -68,7 +68,7 @@ class Slurm(Executor):
 
     def run(self, grid: Grid, store: Store, jobs: Sequence[Job], tell: Tell | None = None) -> Iterator[JobOutcome]:
         """Submit the tasks, and yield their outcomes as they appear in the store."""
-        submitit = _import_submitit()
+        submitit = import_package("submitit", "slurm")
         if store.folder.address.startswith("memory://"):
             raise ArgumentError("out", "a place that all machines reach", store.folder.address)
         tasks = min(len(jobs), self.tasks if isinstance(self.tasks, int) else max(1, min(64, len(jobs) // 8)))
@@ -79,42 +79,38 @@ class Slurm(Executor):
             raise ArgumentError("slurm", "options that submitit knows", str(error).split("\n")[0]) from error
         # every n-th job: jobs that follow each other cost about the same, so all tasks take about the same time
         parts = [Task(grid, store, tuple(jobs[number::tasks]), self.limits) for number in range(tasks)]
-        with pickle_modules_of(grid, _import_cloudpickle()):
+        with pickle_modules_of(grid, import_package("cloudpickle", "slurm")):
             submitted = executor.map_array(Task.__call__, parts)
         if not self.wait:
             return
         try:
-            yield from self._collect(submitted, parts, grid, store, jobs)
+            yield from self._collect(submitted, parts)
         except BaseException:
             for task in submitted:
                 task.cancel()
             raise
 
-    def _collect(
-        self, submitted: Sequence[Any], parts: Sequence[Task], grid: Grid, store: Store, jobs: Sequence[Job]
-    ) -> Iterator[JobOutcome]:
-        retried = {job for job, status in store.statuses().items() if status == "failed"}
-        left = {job.identity: job for job in jobs}
-        running = True
-        while running and left:
-            running = not all(task.done() for task in submitted)
+    def _collect(self, submitted: Sequence[Any], parts: Sequence[Task]) -> Iterator[JobOutcome]:
+        grid, store = parts[0].grid, parts[0].store
+        # a failure from an earlier run stays in the store until its job succeeds
+        before = {job for job, status in store.statuses().items() if status == "failed"}
+        left = {job.identity: job for part in parts for job in part.jobs}
+        ended = False
+        while left and not ended:
+            ended = all(task.done() for task in submitted)
             for identity, status in store.statuses().items():
-                # a failure from an earlier run stays in the store until its job succeeds
-                if identity in left and (status == "done" or (identity not in retried)):
+                if identity in left and (status == "done" or identity not in before):
                     yield JobOutcome(left.pop(identity), status == "failed")
-            if running and left:
+            if left and not ended:
                 time.sleep(_SECONDS_BETWEEN_CHECKS if self.cluster == "slurm" else 0.1)
         for task, part in zip(submitted, parts, strict=True):
             error = task.exception()
             for job in part.jobs:
-                if job.identity not in left:
-                    continue
-                if job.identity in retried and error is None:
+                if job.identity in left and job.identity in before and error is None:
                     yield JobOutcome(job, failed=True)  # it was tried again and failed again
-                    continue
-                text = f"TaskDied: {type(error).__name__ if error else 'no result'} in Slurm task {task.job_id}"
-                trace = f"{text}\n{error}\nlogs: {task.paths.stderr}"
-                yield store_failure(store, grid, job, text, trace)
+                elif job.identity in left:
+                    text = f"TaskDied: {type(error).__name__ if error else 'no result'} in Slurm task {task.job_id}"
+                    yield store_failure(store, grid, job, text, f"{error}\nlogs: {task.paths.stderr}")
 
 
 @dataclass
@@ -133,23 +129,9 @@ class Task:
         executor: Executor = InProcess(noted=False)  # other tasks work for the same store
         if self.limits != UNLIMITED:
             executor = Processes(1, limits=self.limits)
-            executor.pack = _import_cloudpickle().dumps
+            executor.pack = import_package("cloudpickle", "slurm").dumps
         return sum(1 for _ in executor.run(self.grid, self.store, left))
 
     def checkpoint(self, *_: Any) -> Any:
         """What submitit puts into the queue when the task is preempted: the same task; the store says what is left."""
-        return _import_submitit().helpers.DelayedSubmission(self)
-
-
-def _import_submitit() -> Any:
-    try:
-        import submitit
-    except ImportError as error:
-        raise MissingExtraError("the executor slurm", "slurm") from error
-    return submitit
-
-
-def _import_cloudpickle() -> Any:
-    import cloudpickle  # comes with submitit
-
-    return cloudpickle
+        return import_package("submitit", "slurm").helpers.DelayedSubmission(self)
