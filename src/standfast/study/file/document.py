@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import stat
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from standfast.errors import ArgumentError, as_number, check
 from standfast.study.file.problems import Keys, Misfit, Problem, StudyError, describe_error, misfit
 
 _DEEP, _MANY = 40, 20_000  # no study is deeper or larger; aliases can make a short file endless
@@ -43,14 +46,14 @@ class Document:
         """
         path: Keys = ()
         here = self.content
-        for index, key in enumerate(problem.path):
+        for key, after in zip(problem.path, (*problem.path[1:], None), strict=False):
             if isinstance(here, dict) and key not in here and len(here) == 1:
                 ((name, options),) = here.items()
-                if isinstance(options, dict) and key in options:
-                    path, here = (*path, name), options
                 # a list stands for the first option, as the parts of a composition do
-                elif isinstance(options, list) and isinstance((*problem.path, None)[index + 1], int):
+                listed = isinstance(options, list) and isinstance(after, int)
+                if listed or (isinstance(options, dict) and key in options):
                     path, here = (*path, name), options
+                if listed:
                     continue
             if isinstance(here, dict):
                 path = (*path, key)
@@ -64,21 +67,7 @@ class Document:
         line = next((self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), None)
         return replace(problem, path=path, line=line)
 
-    def has(self, path: Keys) -> bool:
-        """Whether there is such a place in the file.
-
-        >>> Document("study.yaml", Path(), {"data": ["digits"]}).has(("data", 0))
-        True
-        """
-        here = self.content
-        for key in path:
-            inside = key in here if isinstance(here, dict) else isinstance(here, list) and key in range(len(here))
-            if not inside:
-                return False
-            here = here[key]
-        return True
-
-    def error(self, problems: list[Problem] | tuple[Problem, ...]) -> StudyError:
+    def error(self, problems: Sequence[Problem]) -> StudyError:
         """What to raise for these problems."""
         located = [self.locate(problem) for problem in problems]
         return StudyError(self.name, sorted(located, key=lambda problem: problem.line or 0))
@@ -93,27 +82,70 @@ def read_document(path: str | Path) -> Document:
     """
     path = Path(path)
     lines: dict[Keys, int] = {}
+    parser = YAML(typ="safe", pure=True)
+    parser.allow_duplicate_keys = False
     try:
-        raw = path.read_bytes()
-        if len(raw) > _LARGEST:
-            raise misfit(f"a study file of at most {_LARGEST:,} bytes", f"{len(raw):,} bytes")
-        text = raw.decode("utf-8-sig")
-        node = _parser().compose(text)
+        text = read_content(path, "a study file", largest=_LARGEST).decode("utf-8-sig")
+        node = parser.compose(text)
         if node is not None:
             _number(node, (), lines)
-        content = _parser().load(text)
+        content = read_plain(parser.load(text))
         if content is None:
             raise misfit("a study: data, models, explainers and metrics", "an empty file")
-    except (Misfit, OSError, YAMLError, ValueError, TypeError, RecursionError) as error:
-        problem = error.problems[0] if isinstance(error, Misfit) else _describe(error, path)
-        raise StudyError(str(path), [problem]) from error
+    except (Misfit, YAMLError, ValueError, TypeError, RecursionError) as error:
+        (problem,) = error.problems if isinstance(error, Misfit) else [_describe(error)]
+        raise StudyError(str(path), [replace(problem, line=problem.line or lines.get(problem.path))]) from error
     return Document(str(path), path.resolve().parent, content, lines)
 
 
-def _parser() -> YAML:
-    parser = YAML(typ="safe", pure=True)
-    parser.allow_duplicate_keys = False
-    return parser
+def read_plain(value: Any, *path: str | int) -> Any:
+    """Plain values, of which a user's may be NumPy's or torch's.
+
+    Raises:
+        Misfit: a whole number is beyond those that any option could be, and Python refuses to write it.
+
+    >>> read_plain({"samples": (16**500,)})
+    Traceback (most recent call last):
+        ...
+    standfast.study.file.problems.Misfit: samples[0]: expected a number below 1e308, got one of 2000 bits
+    """
+    if isinstance(value, Mapping):
+        return {key: read_plain(each, *path, key) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return [read_plain(each, *path, index) for index, each in enumerate(value)]
+    if isinstance(value, int) and value.bit_length() > 1023:
+        raise misfit("a number below 1e308", f"one of {value.bit_length() - 1} bits", *path)
+    return as_number(value)
+
+
+def read_content(path: Path, what: str, *place: str, largest: int | None = None) -> bytes:
+    """The bytes of a file that a study names.
+
+    Args:
+        path: of the file.
+        what: it is, for the error.
+        place: of the error.
+        largest: bytes that it may have.
+
+    Raises:
+        Misfit: it is missing, too large, cannot be read, or is no file: reading a pipe or a device may never end.
+    """
+    try:
+        return read_file(path, largest)
+    except (OSError, ArgumentError) as error:
+        expected = error.expected if isinstance(error, ArgumentError) else "a file that can be read"
+        got = error.got if isinstance(error, ArgumentError) else (error.strerror or str(error)).lower()
+        raise misfit(expected.replace("a file", what), f"{path.name!r}: {got}" if place else got, *place) from error
+
+
+def read_file(path: Path, largest: int | None = None) -> bytes:
+    """The content of a regular file, or of what a link to one leads to."""
+    status = path.stat()
+    kind = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFREG: ""}.get(stat.S_IFMT(status.st_mode))
+    check(kind == "", "path", "a file that can be read", kind or "a device")
+    fits = largest is None or status.st_size <= largest
+    check(fits, "path", f"a file of at most {largest or 0:,} bytes", f"{status.st_size:,} bytes")
+    return path.read_bytes()
 
 
 def _number(node: Node, path: Keys, lines: dict[Keys, int]) -> None:
@@ -132,13 +164,10 @@ def _number(node: Node, path: Keys, lines: dict[Keys, int]) -> None:
             _number(value, inner, lines)
 
 
-def _describe(error: Exception, path: Path) -> Problem:
-    """Why the file cannot be read, or what the YAML parser stumbled over."""
+def _describe(error: Exception) -> Problem:
+    """What the YAML parser stumbled over."""
     if isinstance(error, UnicodeDecodeError):
         return Problem((), "a text in UTF-8", f"bytes that are not UTF-8 at position {error.start}")
-    if isinstance(error, OSError):
-        got = "a folder" if path.is_dir() else (error.strerror or str(error)).lower()
-        return Problem((), "a study file that can be read", got)
     if isinstance(error, RecursionError):
         return Problem((), "YAML", "brackets within brackets without end")
     if not isinstance(error, MarkedYAMLError):
@@ -147,8 +176,7 @@ def _describe(error: Exception, path: Path) -> Problem:
     line, column = (None, "") if mark is None else (mark.line + 1, f" (column {mark.column + 1})")
     said = str(error.problem or error.context)
     if said.startswith("found duplicate key"):
-        key = said.split('"')[1]
-        return Problem((), "every key once", f"the key {key!r} twice", line=line)
+        return Problem((), "every key once", f"the key {said.split(chr(34))[1]!r} twice", line=line)
     if r"'\t'" in said:
         return Problem((), "spaces", "a tab", line=line)
     return Problem((), "YAML", f"{said}{column}", line=line)

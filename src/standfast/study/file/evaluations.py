@@ -11,30 +11,103 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from standfast.errors import ArgumentError, StandfastError, UnknownNameError
+from pydantic import Field
+
+from standfast.errors import UnknownNameError
 from standfast.explainers import Explainer, explainers, from_callable
 from standfast.explainers import get as get_explainer
 from standfast.metrics.base import Metric, metrics
 from standfast.neighbourhoods import LinfBall
 from standfast.neighbourhoods.naming import join_label
-from standfast.study.file.data_entries import with_backgrounds
-from standfast.study.file.entries import ExplainerFunction, MetricFunction
+from standfast.study.file.entries import Count, Flag, OptionValues, Reference, Trust
 from standfast.study.file.imports import call_function, resolve
 from standfast.study.file.names import EXPLAINERS, METRICS, CheckedEntry, ParsedEntry, read_section
 from standfast.study.file.options import background_from, configure, neighbourhoods_from, plain_options, to_plain
 from standfast.study.file.problems import (
     Collector,
-    describe_error,
+    Entry,
     errors_at,
     errors_of,
+    make,
     make_unknown_error,
     misfit,
     show,
     with_article,
 )
+from standfast.study.file.sources import reading_from
 from standfast.study.run import has_neighbourhood, number_labels
+
+
+class FunctionEntry(Entry):
+    """A function, or a class, of the user's."""
+
+    key: ClassVar[str] = "an option of a function"
+    #: what it makes
+    kind: ClassVar[type]
+    function: Reference
+    options: OptionValues = Field({}, description="Of the class, or arguments of the function.")
+    trust: Trust = False
+
+    def load(self, label: str, base: Path, common: Mapping[str, Any]) -> Any:
+        """The explainer or metric itself: what `function` names, or what is made of it.
+
+        Args:
+            label: of the entry.
+            base: the folder that functions are imported from, and reference inputs read.
+            common: options of the study, for a class that has them.
+        """
+        given = self.model_dump(exclude_unset=True, exclude={"function", "trust"})
+        with errors_at("function"):
+            found = resolve(self.function, [str(base)], self.trust)
+        if isinstance(found, type) and issubclass(found, self.kind):
+            defaults = _defaults(found, common)
+            with errors_at("options"), reading_from(base):
+                if isinstance(defaults.get("neighbourhood"), tuple) and "neighbourhood" not in self.options:
+                    raise misfit("a neighbourhood, as the study has several", "nothing", "neighbourhood")
+                return configure(found, label, self.options, defaults)
+        if isinstance(found, self.kind):
+            for key, value in given.items():
+                raise misfit(f"no {key}, as the {self.kind.__name__} is configured already", show(value), key)
+            return found
+        return self._make(found, label, base, given)
+
+    def _make(self, found: Any, label: str, base: Path, given: Mapping[str, Any]) -> Any:
+        raise NotImplementedError
+
+
+class ExplainerFunction(FunctionEntry):
+    """An explainer of the user's."""
+
+    kind: ClassVar[type] = Explainer
+    function: Reference = Field(
+        description="A function of (module, inputs, targets), an Explainer, or a class of them."
+    )
+    differentiable: Flag = Field(False, description="The function's result can be differentiated.")
+    rows_per_input: Count = Field(1, description="Rows that the function forwards at once for one input.")
+
+    def _make(self, found: Any, label: str, base: Path, given: Mapping[str, Any]) -> Explainer:
+        if not callable(found):
+            raise misfit("a function or an Explainer", with_article(type(found).__name__), "function")
+        if "options" in given:
+            raise misfit("no options, as these go with a class of explainers", show(given["options"]), "options")
+        return from_callable(found, name=label, **given)
+
+
+class MetricFunction(FunctionEntry):
+    """A metric of the user's."""
+
+    kind: ClassVar[type] = Metric
+    function: Reference = Field(description="A class of metrics, a Metric, or a function that returns one.")
+
+    def _make(self, found: Any, label: str, base: Path, given: Mapping[str, Any]) -> Metric:
+        with errors_at("function"):
+            made = call_function(self.function, self.options, [str(base)], self.trust, "a metric")
+            if not isinstance(made, Metric):
+                raise misfit("a Metric", f"{with_article(type(made).__name__)} from {self.function}")
+            return made
+
 
 #: what the sections hold: the thing itself, or the function that is imported for it
 Explained = CheckedEntry[Explainer | ExplainerFunction]
@@ -60,25 +133,34 @@ def metrics_from(raw: object, common: Mapping[str, Any], complete: bool) -> dict
         complete: False where the file's own neighbourhood is wrong, so that its absence needs no second error.
     """
     common = common if complete else {**common, "neighbourhood": LinfBall(0.1)}
-    build, sweep = partial(_metric, common=common), partial(_sweep, common=common)
-    return read_section(raw, METRICS, build, _labels_of_metrics, sweep)
+    return read_section(
+        raw, METRICS, partial(_metric, common=common), _labels_of_metrics, partial(_sweep, common=common)
+    )
+
+
+def load_evaluation(entry: CheckedEntry[Any], label: str, base: Path, common: Mapping[str, Any] | None = None) -> Any:
+    """The explainer or metric of an entry: a function is imported from `base`, and reference inputs are read.
+
+    A function `(module, inputs, targets) -> attributions` becomes an explainer called `label`, a class is configured
+    with the entry's options, and an explainer or a metric is taken as it is. `common` are the study's own options.
+    """
+    if isinstance(entry.value, FunctionEntry):
+        return entry.value.load(label, base, common or {})
+    with reading_from(base):
+        build = _explainer if isinstance(entry.value, Explainer) else partial(_metric, common=common or {})
+        return build(entry.named)[0]
 
 
 def _labels_of_explainers(found: Sequence[Explained]) -> list[str]:
     """Names; with those options that are not as they are by default where several have one name."""
-
-    def default_options(entry: Explained) -> dict[str, Any]:
-        try:
-            return {} if isinstance(entry.value, ExplainerFunction) else plain_options(type(entry.value)())
-        except TypeError:  # it has options without a default
-            return {}
-
     labels, names = [], [str(entry.named.name) for entry in found]
     for name, entry in zip(names, found, strict=True):
-        options = {k: v for k, v in entry.plain.items() if k != entry.named.source} if names.count(name) > 1 else {}
-        defaults = default_options(entry) if options else {}
+        defaults: dict[str, Any] = {}
+        with contextlib.suppress(TypeError):  # it has options without a default
+            defaults = {} if isinstance(entry.value, FunctionEntry) else plain_options(type(entry.value)())
+        options = {key: value for key, value in entry.plain.items() if key != entry.named.source}
         own = ", ".join(f"{key}={value}" for key, value in options.items() if defaults.get(key, ...) != value)
-        labels.append(f"{name}: {own}" if own else name)
+        labels.append(f"{name}: {own}" if own and names.count(name) > 1 else name)
     return labels
 
 
@@ -87,10 +169,14 @@ def _labels_of_metrics(found: Sequence[Measured]) -> list[str]:
     return number_labels(join_label(label, e.variant) for label, e in zip(own, found, strict=True))
 
 
+def _function(kind: type[FunctionEntry], named: ParsedEntry) -> tuple[Any, dict[str, Any]]:
+    entry = kind.model_validate({"function": named.name, **named.options})
+    return entry, entry.model_dump(exclude_unset=True)
+
+
 def _explainer(named: ParsedEntry) -> tuple[Explainer | ExplainerFunction, dict[str, Any]]:
     if named.source == "function":
-        function = ExplainerFunction.model_validate({"function": named.name, **named.options})
-        return function, function.model_dump(exclude_unset=True)
+        return _function(ExplainerFunction, named)
     if explainers.is_from_package(named.name):
         return _explainer_elsewhere(named)
     value = configure(explainers[named.name], named.name, named.options)
@@ -111,18 +197,7 @@ def _explainer_elsewhere(named: ParsedEntry) -> tuple[Explainer, dict[str, Any]]
             options[key] = background_from(value) if key == "background" else tuples_for_lists(value)
     problems.finish()
     with _errors_at_name(named, "an explainer"):
-        try:
-            explainer = get_explainer(named.name, **options)
-        except UnknownNameError:
-            raise
-        except ArgumentError as error:
-            path = (error.argument,) if error.argument in options else ()
-            words = error.expected if path else f"{error.argument} to be {error.expected}"
-            raise misfit(words, error.got, *path) from error
-        except StandfastError:
-            raise
-        except Exception as error:  # a class of another package may raise anything
-            raise misfit(f"options that {named.name} accepts", describe_error(error)) from error
+        explainer = make(partial(get_explainer, named.name), named.name, options, options)
     background = {"background": to_plain(options["background"])} if "background" in options else {}
     return explainer, {"name": named.name, **named.options, **background}
 
@@ -132,33 +207,29 @@ def _sweep(named: ParsedEntry, common: Mapping[str, Any]) -> dict[str, ParsedEnt
 
     Only a list for `neighbourhood` itself stands for several values: `{jpeg: [30, 90]}` is one neighbourhood.
     """
-    if named.source == "function":
-        return {"": named}
-    with _errors_at_name(named, "a metric"):
-        kind = metrics[named.name]
-    if not has_neighbourhood(kind):
-        return {"": named}
-    raw = named.options.get("neighbourhood", common["neighbourhood"])
-    if not isinstance(raw, list | tuple):
+    own = "neighbourhood" in named.options
+    raw = named.options["neighbourhood"] if own else common["neighbourhood"]
+    if named.source == "function" or not isinstance(raw, list | tuple) or not has_neighbourhood(_kind_of(named)):
         return {"": named}
     with errors_at("neighbourhood"):
-        values = neighbourhoods_from(raw)
-    return {
-        words: dataclasses.replace(
-            named,
-            options={**named.options, "neighbourhood": value},
-            moved={**named.moved, "neighbourhood": ("neighbourhood", index)},
-        )
-        for index, (words, value) in enumerate(values.items())
-    }
+        labels = neighbourhoods_from(raw)
+    turns = [dataclasses.replace(named, turn=index) for index in range(len(raw))]
+    if own:
+        turns = [named.choose("neighbourhood", index) for index in range(len(raw))]
+    return dict(zip(labels, turns, strict=True))
+
+
+def _kind_of(named: ParsedEntry) -> type[Metric]:
+    with _errors_at_name(named, "a metric"):
+        return metrics[named.name]
 
 
 def _metric(named: ParsedEntry, common: Mapping[str, Any]) -> tuple[Metric | MetricFunction, dict[str, Any]]:
     if named.source == "function":
-        function = MetricFunction.model_validate({"function": named.name, **named.options})
-        return function, function.model_dump(exclude_unset=True)
-    with _errors_at_name(named, "a metric"):
-        kind = metrics[named.name]
+        return _function(MetricFunction, named)
+    kind = _kind_of(named)
+    if named.turn is not None:
+        common = {**common, "neighbourhood": common["neighbourhood"][named.turn]}
     given = {**common, **named.options}
     if given.get("neighbourhood") is None and has_neighbourhood(kind, required=True):
         own = f"{{{named.name}: {{neighbourhood: {{linf: 0.1}}}}}}"
@@ -182,61 +253,3 @@ def _errors_at_name(named: ParsedEntry, what: str) -> Iterator[None]:
         except UnknownNameError as error:
             package = named.name.partition(":")[0]
             raise make_unknown_error(what, named.name, [f"{package}:{name}" for name in error.names], "name") from error
-
-
-# When the grid is built
-
-
-def import_explainer(entry: Explained, label: str, base: Path) -> Explainer:
-    """The explainer itself: the user's function is imported from `base`, and reference inputs are read.
-
-    A function `(module, inputs, targets) -> attributions` becomes an explainer called `label`; a class of explainers is
-    configured with the entry's options, and an Explainer is taken as it is.
-    """
-    if isinstance(entry.value, Explainer):
-        return with_backgrounds(entry.value, base)
-    found = _import(entry.value, Explainer, label, base)
-    if isinstance(found, Explainer):
-        return found
-    if not callable(found):
-        raise misfit("a function or an Explainer", with_article(type(found).__name__), "function")
-    given = entry.value.model_dump(exclude_unset=True, exclude={"function"})
-    if "options" in given:
-        raise misfit("no options, as these go with a class of explainers", show(given["options"]), "options")
-    return from_callable(found, name=label, **given)
-
-
-def import_metric(entry: Measured, label: str, base: Path, common: Mapping[str, Any]) -> Metric:
-    """The same for a metric, where a function is called for it; a class gets the study's `common` options."""
-    if isinstance(entry.value, Metric):
-        return with_backgrounds(entry.value, base)
-    found = _import(entry.value, Metric, label, base, common)
-    if isinstance(found, Metric):
-        return found
-    with errors_at("function"):
-        found = call_function(entry.value.function, entry.value.options, [str(base)], "a metric")
-        if not isinstance(found, Metric):
-            raise misfit("a Metric", f"{with_article(type(found).__name__)} from {entry.value.function}")
-        return found
-
-
-def _import(
-    entry: ExplainerFunction | MetricFunction,
-    kind: type[Explainer] | type[Metric],
-    label: str,
-    base: Path,
-    common: Mapping[str, Any] | None = None,
-) -> Any:
-    """What the entry names; of a class, which derives from `kind`, an instance with the entry's options."""
-    with errors_at("function"):
-        found = resolve(entry.function, [str(base)])
-    if isinstance(found, type) and issubclass(found, kind):
-        with errors_at("options"):
-            defaults = _defaults(found, common or {})
-            if isinstance(defaults.get("neighbourhood"), tuple) and "neighbourhood" not in entry.options:
-                raise misfit("a neighbourhood, as the study has several", "nothing", "neighbourhood")
-            return with_backgrounds(configure(found, label, entry.options, defaults), base)
-    if isinstance(found, kind):
-        for key, value in entry.model_dump(exclude_unset=True, exclude={"function"}).items():
-            raise misfit(f"no {key}, as the {kind.__name__} is configured already", show(value), key)
-    return found

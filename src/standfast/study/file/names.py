@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from standfast import data, similarity, zoo
@@ -117,6 +117,7 @@ class ParsedEntry:
         source: `"name"`, or another key that says where the entry comes from.
         at_name, at_options: relative to the entry.
         moved: places of options that are not where their names say: a value alone, or one of several.
+        turn: of several values that the study has for an option, the one that is meant.
     """
 
     name: Any
@@ -125,6 +126,12 @@ class ParsedEntry:
     at_name: Keys = ()
     at_options: Keys = ()
     moved: Mapping[str | int, Keys] = field(default_factory=dict, repr=False)
+    turn: int | None = field(default=None, repr=False)
+
+    def choose(self, option: str, index: int) -> ParsedEntry:
+        """The same with one of the values that an option has in turn."""
+        options = {**self.options, option: self.options[option][index]}
+        return replace(self, options=options, moved={**self.moved, option: (option, index)})
 
     def place(self, path: Keys) -> Keys:
         """Where a problem of `{source: name, **options}` stands in the file.

@@ -11,14 +11,19 @@ import contextlib
 import textwrap
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import accumulate
-from typing import Any, ClassVar, Self, get_args
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, model_validator
+from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.functional_validators import ModelWrapValidatorHandler
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import PydanticOmit
 
 from standfast.errors import ELSEWHERE, ArgumentError, StandfastError, UnknownNameError, nearest_name
 
+T = TypeVar("T")
 #: keys and indices that lead to a place in the file
 Keys = tuple[str | int, ...]
 
@@ -95,16 +100,8 @@ class StudyError(StandfastError):
 # Sections of the file
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What the values of a key should be, in words; the nearest of the `choices` is suggested."""
-
-    words: str = ""
-    choices: tuple[str, ...] = ()
-
-
 class Entry(BaseModel):
-    """A section with known keys. The words for each key are an `Expected` among the annotations of its type."""
+    """A section with known keys. What each should be is said by the title of its type, or else by its JSON schema."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -124,25 +121,89 @@ class Entry(BaseModel):
             raise Misfit(problems_in(error, cls, raw)) from error
 
     @classmethod
-    def words(cls) -> dict[str, Expected]:
-        """The known keys, and what each should be."""
-        fields = {field.alias or name: field for name, field in cls.model_fields.items()}
-        return {key: _find_expected((*field.metadata, field.annotation)) for key, field in fields.items()}
-
-    @classmethod
-    def owners(cls, key: str) -> list[str]:
-        """The other forms of this section that have a key."""
-        base: type[Entry] = cls.__bases__[0]
-        return [other.form for other in base.__subclasses__() if key in other.words()] if cls.form else []
+    def known(cls) -> dict[str, Any]:
+        """The known keys, each with its annotation."""
+        return {
+            field.alias or name: Annotated[
+                (field.annotation, *field.metadata, Field(title=field.title, examples=field.examples))
+            ]
+            for name, field in cls.model_fields.items()
+        }
 
 
-def _find_expected(parts: Iterable[Any]) -> Expected:
-    for part in parts:
-        inner = (*getattr(part, "__metadata__", ()), *get_args(part))
-        found = part if isinstance(part, Expected) else _find_expected(inner)
-        if found.words:
-            return found
-    return Expected()
+class _Schemas(GenerateJsonSchema):
+    """Schemas without what a study file cannot hold, such as tensors."""
+
+    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> Any:
+        """Leave it out of the alternatives."""
+        raise PydanticOmit
+
+
+@cache
+def adapt(annotation: Any) -> TypeAdapter[Any] | None:
+    """What checks values of an annotation; None for classes that pydantic knows nothing of."""
+    try:
+        return TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True, strict=True))
+    except (PydanticUserError, NameError):  # no schema, or a class that sees to itself
+        return None
+
+
+def json_schema_of(annotation: Any) -> dict[str, Any] | None:
+    """The JSON schema of what a study file can hold of an annotation; None if that is nothing."""
+    adapter = adapt(annotation)
+    try:
+        return None if adapter is None else adapter.json_schema(schema_generator=_Schemas)
+    except (PydanticInvalidForJsonSchema, PydanticOmit):
+        return None
+
+
+_WORDS = {
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "string": "a text",
+    "null": "null",
+    "object": "a mapping",
+}
+
+
+def put_in_words(schema: Mapping[str, Any]) -> str:
+    """What a JSON schema accepts: its title if it has one.
+
+    >>> put_in_words({"anyOf": [{"type": "null"}, {"type": "integer", "minimum": 1}]}), put_in_words({"enum": ["a", 2]})
+    ('a whole number of at least 1 or null', 'a or 2')
+    """
+    if "title" in schema:
+        return str(schema["title"])
+    if "anyOf" in schema:
+        return " or ".join(sorted(dict.fromkeys(map(put_in_words, schema["anyOf"])), key="null".__eq__))
+    if "enum" in schema or "const" in schema:
+        return either(list(map(str, schema.get("enum", [schema.get("const")]))))
+    if schema.get("type") == "array":
+        items = [schema["items"]] if schema.get("items") else schema.get("prefixItems", [])
+        words = list(dict.fromkeys(map(put_in_words, items)))
+        count = f"{len(items)} " if len(words) == 1 < len(items) else ""
+        plain = len(words) == 1 and words[0] in _WORDS.values()
+        return f"a list of {count}{words[0].removeprefix('a ')}s" if plain else f"a list, each {either(words)}"
+    least = f" of at least {schema['minimum']:g}" if "minimum" in schema else ""
+    above = f" above {schema['exclusiveMinimum']:g}" if "exclusiveMinimum" in schema else ""
+    return f"{_WORDS.get(str(schema.get('type')), 'a value')}{least}{above}"
+
+
+def describe(annotation: Any) -> str:
+    """What an option wants, in words.
+
+    >>> describe(int | None), describe(tuple[float, ...])
+    ('a whole number or null', 'a list of numbers')
+    """
+    schema = json_schema_of(annotation)
+    return f"a {getattr(annotation, '__name__', annotation)}" if schema is None else put_in_words(schema)
+
+
+def _choices(schema: Mapping[str, Any]) -> list[str]:
+    """The texts that are among what a JSON schema accepts."""
+    own = schema.get("examples", schema.get("enum", [schema.get("const")]))
+    return [each for each in own if isinstance(each, str)] + [c for s in schema.get("anyOf", ()) for c in _choices(s)]
 
 
 # Errors as problems
@@ -162,10 +223,14 @@ def problems_in(error: Exception, section: type[Entry] | None = None, raw: Any =
     if isinstance(error, ValidationError):
         found = [p for details in error.errors(include_url=False) for p in _from_pydantic(details, section, raw)]
         return list({problem.path: problem for problem in reversed(found)}.values())[::-1]  # one for each place
+    assert isinstance(error, ArgumentError)
+    return _from_argument(error, () if section is None else section.known())
+
+
+def _from_argument(error: ArgumentError, known: Container[str]) -> list[Problem]:
     if isinstance(error, Misfit):
         return list(error.problems)
-    assert isinstance(error, ArgumentError)
-    here = section is not None and error.argument in section.words()
+    here = error.argument in known
     path = (error.argument,) if here else ()
     if isinstance(error, UnknownNameError):
         what = "one of" if here else with_article(error.argument)
@@ -174,49 +239,45 @@ def problems_in(error: Exception, section: type[Entry] | None = None, raw: Any =
     return [Problem(path, words, _shorten(str(error.got)))]
 
 
+def make(kind: Callable[..., T], name: str, options: Mapping[str, Any], known: Container[str]) -> T:
+    """What a class or function makes of options.
+
+    Args:
+        kind: the class or function.
+        name: what the user calls it.
+        options: of it.
+        known: those that an error may be about.
+
+    Raises:
+        Misfit: it rejects them; at the option that is at fault.
+    """
+    try:
+        return kind(**options)
+    except ArgumentError as error:
+        if isinstance(error, UnknownNameError) and error.argument not in known:
+            raise
+        raise Misfit(_from_argument(error, known)) from error
+    except StandfastError as error:
+        raise misfit(f"{name}, which can be used", error, "name") from error
+    except Exception as error:  # a class of another package may raise anything
+        raise misfit(f"options that {name} accepts", describe_error(error)) from error
+
+
 def _from_pydantic(details: Any, section: type[Entry] | None, raw: Any) -> list[Problem]:
     path: Keys = tuple(details["loc"])
     kind, cause = details["type"], details.get("ctx", {}).get("error")
     if isinstance(cause, ArgumentError):
         return [replace(problem, path=(*path, *problem.path)) for problem in problems_in(cause, section)]
-    if section is None or not path:
-        return [Problem(path, "a mapping", show(details["input"]))]
-    key, known = str(path[0]), section.words()
-    if kind == "invalid_key":
-        return [Problem((), "keys as text", show(details["input"]))]
-    if kind == "missing":
-        return [Problem(path, known[key].words, "nothing")]
-    if kind == "extra_forbidden" and (owners := section.owners(key)):
-        return [Problem(path, f"no {key}, which goes with {either(owners)}", f"one for {section.form}")]
+    if section is None or not path or kind == "invalid_key":
+        return [Problem((), "keys as text" if kind == "invalid_key" else "a mapping", show(details["input"]))]
+    key, known = str(path[0]), section.known()
     if kind == "extra_forbidden":
         words = f"{section.key} ({join_names(known)})" if known else f"no options, as {section.__name__} has none"
         near = find_nearest(key, known)
         return [Problem(path, words, show(key), near, "" if near else ELSEWHERE.get(key, ""))]
-    near = find_nearest(raw[key], known[key].choices) if isinstance(raw[key], str) else None
-    return [Problem((key,), known[key].words, show(raw[key]), near)]
-
-
-@contextlib.contextmanager
-def errors_at(*path: str | int, place: Callable[[Keys], Keys] = tuple) -> Iterator[None]:
-    """Errors inside are a `Misfit` beneath `path`, where `place` says what becomes of a problem's own path."""
-    try:
-        yield
-    except (ArgumentError, ValidationError) as error:
-        problems = [replace(problem, path=(*path, *place(problem.path))) for problem in problems_in(error)]
-        raise Misfit(problems) from error.__cause__ or error
-
-
-@contextlib.contextmanager
-def errors_of(what: str, form: str, keys: Container[str] = ()) -> Iterator[None]:
-    """Errors of the library are at their argument, if that is one of the `keys`, else at the key `form`."""
-    try:
-        yield
-    except Misfit:
-        raise
-    except ArgumentError as error:
-        raise misfit(error.expected, error.got, error.argument if error.argument in keys else form) from error
-    except StandfastError as error:
-        raise misfit(f"{what} that can be loaded", error, form) from error
+    value = raw.get(key) if isinstance(raw, Mapping) else None
+    near = find_nearest(value, _choices(json_schema_of(known[key]) or {})) if isinstance(value, str) else None
+    return [Problem((key,), describe(known[key]).removesuffix(" or null"), show(value), near)]
 
 
 class Collector:
@@ -240,6 +301,29 @@ class Collector:
         """Raise what was collected, if anything was."""
         if self.problems:
             raise Misfit(self.problems) from self.cause
+
+
+@contextlib.contextmanager
+def errors_at(*path: str | int, place: Callable[[Keys], Keys] = tuple) -> Iterator[None]:
+    """Errors inside are a `Misfit` beneath `path`, where `place` says what becomes of a problem's own path."""
+    try:
+        yield
+    except (ArgumentError, ValidationError) as error:
+        problems = [replace(problem, path=(*path, *place(problem.path))) for problem in problems_in(error)]
+        raise Misfit(problems) from error.__cause__ or error
+
+
+@contextlib.contextmanager
+def errors_of(what: str, form: str, keys: Container[str] = ()) -> Iterator[None]:
+    """Errors of the library are at their argument, if that is one of the `keys`, else at the key `form`."""
+    try:
+        yield
+    except Misfit:
+        raise
+    except ArgumentError as error:
+        raise misfit(error.expected, error.got, error.argument if error.argument in keys else form) from error
+    except StandfastError as error:
+        raise misfit(f"{what} that can be loaded", error, form) from error
 
 
 # Words

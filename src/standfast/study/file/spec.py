@@ -28,73 +28,54 @@ from pydantic import (
     Field,
     PlainValidator,
     PrivateAttr,
-    ValidationError,
     ValidationInfo,
     WithJsonSchema,
     model_validator,
 )
 
-from standfast.errors import ArgumentError, as_number
-from standfast.explainers import Explainer
-from standfast.metrics import Metric
-from standfast.metrics.base import PRESETS, Preset
+from standfast.errors import ArgumentError
+from standfast.metrics.base import Metric, Preset
 from standfast.metrics.sanity import make_checks
 from standfast.neighbourhoods import Neighbourhood
-from standfast.study.file.data_entries import DataEntry
-from standfast.study.file.document import Document, read_document
+from standfast.study.file.document import Document, read_document, read_plain
 from standfast.study.file.entries import (
     Count,
     Device,
-    ExecutorEntry,
+    ExecutorField,
+    LocalEntry,
+    RequirementEntry,
     Seed,
     Text,
-    build_entry,
-    executor_entry,
+    as_tuple,
 )
-from standfast.study.file.evaluations import (
-    Explained,
-    Measured,
-    explainers_from,
-    import_explainer,
-    import_metric,
-    metrics_from,
-)
-from standfast.study.file.model_entries import ModelEntry, try_out
-from standfast.study.file.names import DATA, MODELS, CheckedEntry, read_section
+from standfast.study.file.evaluations import Explained, Measured, explainers_from, load_evaluation, metrics_from
+from standfast.study.file.names import DATA, MODELS, CheckedEntry, Names, read_section
 from standfast.study.file.options import neighbourhood_from, neighbourhoods_from, to_plain
 from standfast.study.file.problems import (
     Collector,
     Entry,
-    Expected,
     Keys,
     Misfit,
-    Problem,
     StudyError,
-    either,
+    errors_at,
     find_nearest,
     make_unknown_error,
     misfit,
-    problems_in,
     show,
-    with_article,
 )
-from standfast.study.file.requirements import RequirementEntry
-from standfast.study.grid import Grid, ModelSource, Samples
+from standfast.study.file.sources import DataEntry, ModelEntry, build_entry, reading_from, try_out
+from standfast.study.grid import Grid, Samples
 
 __all__ = ["Study", "StudyError", "load_study", "study_from"]
 
 
-def _names(found: Sequence[CheckedEntry[Any]]) -> list[str]:
-    """Labels for data and models that have none."""
+def _labels(found: Sequence[CheckedEntry[Any]]) -> list[str]:
+    """Of data and models that have none in the file."""
     return [str(entry.named.name) for entry in found]
 
 
-def _data(raw: object) -> dict[str, CheckedEntry[DataEntry]]:
-    return read_section(raw, DATA, partial(build_entry, DataEntry), _names)
-
-
-def _models(raw: object) -> dict[str, CheckedEntry[ModelEntry]]:
-    return read_section(raw, MODELS, partial(build_entry, ModelEntry), _names)
+def _sources(names: Names) -> PlainValidator:
+    return PlainValidator(lambda raw: read_section(raw, names, partial(build_entry, names), _labels))
 
 
 def _neighbourhood(raw: object) -> Neighbourhood | tuple[Neighbourhood, ...] | None:
@@ -108,9 +89,9 @@ def _metrics(raw: object, info: ValidationInfo) -> dict[str, Measured]:
     return metrics_from(raw, common, "neighbourhood" in info.data)
 
 
-def _refer_to(definition: str) -> WithJsonSchema:
-    """The schema of a section that `schema` writes itself."""
-    return WithJsonSchema({"$reference": definition})
+def _refer_to(definition: str, words: str = "a neighbourhood such as {linf: 0.1}") -> WithJsonSchema:
+    """The schema of a section that `schema` writes itself, and what it should be in words."""
+    return WithJsonSchema({"title": words, "$reference": definition})
 
 
 class Study(Entry):
@@ -125,48 +106,39 @@ class Study(Entry):
     )
     samples_per_job: Count = Field(default=4, description="Samples between two writes; results do not depend on it.")
     data: Annotated[
-        dict[str, CheckedEntry[DataEntry]],
-        PlainValidator(_data),
-        _refer_to("data"),
-        Expected("data, such as {digits: digits}"),
+        dict[str, CheckedEntry[DataEntry]], _sources(DATA), _refer_to("data", "data, such as {digits: digits}")
     ] = Field(description="Data: of a loader, in a file, or from a function; a list or under labels.")
     models: Annotated[
         dict[str, CheckedEntry[ModelEntry]],
-        PlainValidator(_models),
-        _refer_to("models"),
-        Expected("models, such as {lenet: lenet5-mnist}"),
+        _sources(MODELS),
+        _refer_to("models", "models, such as {lenet: lenet5-mnist}"),
     ] = Field(description="Models: of the zoo, from a function, or in a file; a list or under labels.")
     neighbourhood: Annotated[Any, PlainValidator(_neighbourhood), _refer_to("neighbourhoods")] = Field(
         default=None, description="For all metrics that have one and do not set it; a list for each in turn."
     )
-    preset: Annotated[Preset, Expected(either(PRESETS), PRESETS)] = Field(
+    preset: Preset = Field(
         default="standard",
         description="Values for metric options that this file does not set. A metric may have a preset of its own.",
     )
     explainers: Annotated[
         dict[str, Explained],
         PlainValidator(explainers_from),
-        _refer_to("explainers"),
-        Expected("explainers, such as [saliency]"),
+        _refer_to("explainers", "explainers, such as [saliency]"),
     ] = Field(description="Explainers, as a list or under labels.")
     metrics: Annotated[
         dict[str, Measured],
         PlainValidator(_metrics),
-        _refer_to("metrics"),
-        Expected("metrics, such as [max_sensitivity]"),
+        _refer_to("metrics", "metrics, such as [max_sensitivity]"),
     ] = Field(description="Metrics, as a list or under labels.")
     sanity: bool | Count = Field(
         default=True,
         description="Check whether each explainer depends on the input and the model; a number: on so many samples.",
     )
-    executor: Annotated[ExecutorEntry, PlainValidator(executor_entry), _refer_to("executor")] = Field(
-        default=executor_entry("local"), description="Who does the work."
-    )
-
+    executor: ExecutorField = Field(default=LocalEntry.model_validate({}), description="Who does the work.")
     requirements: Annotated[
         tuple[RequirementEntry, ...],
-        BeforeValidator(lambda raw: tuple(raw) if isinstance(raw, list) else raw),
-        Expected("a list of requirements, such as [{metric: worst_case, at_least: 0.6}]"),
+        BeforeValidator(as_tuple),
+        Field(title="a list of requirements, such as [{metric: worst_case, at_least: 0.6}]"),
     ] = Field(default=(), description="What the numbers must show, for `standfast check`; nothing else reads it.")
 
     _document: Document = PrivateAttr(default_factory=lambda: Document("study", Path(), {}))
@@ -191,33 +163,36 @@ class Study(Entry):
             StudyError: files, functions, values and shapes that do not fit, each at its place in the file.
         """
         found, base = Collector(), self.base
-        samples: dict[str, Samples] = {}
+        common: dict[str, Any] = {"neighbourhood": self.neighbourhood, "preset": self.preset}
+        with found.at("neighbourhood"), reading_from(base):
+            common["neighbourhood"] = _neighbourhood(self._document.content.get("neighbourhood"))
+        samples, sources, explainers, metrics = (dict[str, Any]() for _ in range(4))
         for name, data in self.data.items():
             with found.at(place=partial(_place_of_data, data)):
                 samples[name] = data.value.load(base, self.samples)
-        sources: dict[str, ModelSource] = {}
         for name, model in self.models.items():
             with found.at("models", place=model.place):
                 sources[name] = model.value.source(base)
-        explainers: dict[str, Explainer] = {}
         for label, explained in self.explainers.items():
             with found.at("explainers", place=explained.place):
-                explainers[label] = import_explainer(explained, label, base)
-        metrics: dict[str, Metric] = {}
-        for label, measured in self.metrics.items():
-            with found.at(place=partial(_place_of_metric, self._document, measured)):
-                metrics[label] = import_metric(
-                    measured, label, base, {"neighbourhood": self.neighbourhood, "preset": self.preset}
-                )
+                explainers[label] = load_evaluation(explained, label, base)
         pairs = self._pairs()
-        for label, metric in metrics.items():
-            for name in {data: None for data, _ in pairs if data in samples}:
-                with found.at("metrics", place=self.metrics[label].place):
-                    _look_up(metric, samples[name], name)
-        if check:
-            self._try_out(found, pairs, samples, sources)
+        for label, measured in self.metrics.items():
+            with found.at("metrics", place=measured.place):
+                metrics[label] = load_evaluation(measured, label, base, common)
+            for name in {data for data, _ in pairs if data in samples and label in metrics}:
+                with found.at("metrics", place=measured.place):
+                    _look_up(metrics[label], samples[name], name)
+        for model_name in sources if check else ():
+            for name in [name for name, met in pairs if met == model_name and name in samples]:
+                with found.at("models", place=self.models[model_name].place):
+                    try:
+                        try_out(sources[model_name], samples[name])
+                    except Misfit as error:
+                        notes = (replace(each, note=f"on data {name!r}") for each in error.problems if not each.path)
+                        raise Misfit(tuple(notes) or error.problems) from error.__cause__
         if found.problems:
-            raise self._document.error(found.problems) from found.cause
+            raise self._document.error(list(dict.fromkeys(found.problems))) from found.cause
         return Grid(
             data=samples,
             models=sources,
@@ -236,63 +211,32 @@ class Study(Entry):
         models = self.models.items()
         return [(data, name) for data in self.data for name, model in models if data in (model.value.data or self.data)]
 
-    def _try_out(
-        self,
-        found: Collector,
-        pairs: list[tuple[str, str]],
-        samples: dict[str, Samples],
-        sources: dict[str, ModelSource],
-    ) -> None:
-        """Run each model once on each of its data sets."""
-        broken: set[str] = set()
-        for data, model in pairs:
-            if data not in samples or model not in sources or model in broken:
-                continue
-            with found.at("models", place=self.models[model].place):
-                try:
-                    try_out(sources[model], samples[data])
-                except Misfit as error:
-                    if any(problem.path for problem in error.problems):  # it cannot even be built, for whatever data
-                        broken.add(model)
-                        raise
-                    problems = (replace(problem, note=f"on data {data!r}") for problem in error.problems)
-                    raise Misfit(problems) from error.__cause__
-
     @model_validator(mode="after")
     def _check_meetings(self) -> Study:
-        """Models name data that there are, and every data set meets a model."""
+        """Models and requirements name what there is, and every data set meets a model."""
         found = Collector()
         for model in self.models.values():
             for index, name in enumerate(model.value.data or ()):
                 with found.at("models", place=model.place):
-                    if name not in self.data:
-                        raise make_unknown_error("the name of data", name, self.data, "data", index)
+                    _check_known("the name of data", name, self.data, "data", index)
         met = {data for data, _ in self._pairs()}
         for name, entry in self.data.items():
             with found.at("data", *entry.path):
                 if name not in met:
                     raise misfit("data that a model meets", "none that does")
+        labels = dict.fromkeys([*self.metrics, *(str(measured.named.name) for measured in self.metrics.values())])
         for index, requirement in enumerate(self.requirements):
             with found.at("requirements", index):
-                self._check_requirement(requirement)
+                for name in requirement.explainer or ():
+                    _check_known("the name of an explainer", name, self.explainers, "explainer")
+                for name in requirement.data or ():
+                    _check_known("the name of data", name, self.data, "data")
+                for name in requirement.model or ():
+                    _check_known("the name of a model", name, self.models, "model")
+                _check_known("the name of an explainer", requirement.better_than, self.explainers, "better_than")
+                _check_known("the label or the name of a metric", requirement.metric, labels, "metric")
         found.finish()
         return self
-
-    def _check_requirement(self, entry: RequirementEntry) -> None:
-        """It names what there is."""
-        labels = dict.fromkeys([*self.metrics, *(str(measured.named.name) for measured in self.metrics.values())])
-        for key, known in (("explainer", self.explainers), ("data", self.data), ("model", self.models)):
-            for name in getattr(entry, key) or ():
-                if name not in known:
-                    words = "the name of data" if key == "data" else f"the name of {with_article(key)}"
-                    raise make_unknown_error(words, name, list(known), key)
-        names = list(self.explainers)
-        if entry.better_than is not None and entry.better_than not in names:
-            raise make_unknown_error(
-                "the name of an explainer", entry.better_than, list(self.explainers), "better_than"
-            )
-        if entry.metric is not None and entry.metric not in labels:
-            raise make_unknown_error("the label or the name of a metric", entry.metric, list(labels), "metric")
 
     def plain(self) -> dict[str, Any]:
         """The study as plain values with every default spelled out; `study_from` makes the same study of it.
@@ -314,18 +258,14 @@ class Study(Entry):
         return {**content, "executor": self.executor.model_dump(mode="json", exclude_none=True)}
 
 
+def _check_known(what: str, name: str | None, known: Mapping[str, Any], *place: str | int) -> None:
+    if name is not None and name not in known:
+        raise make_unknown_error(what, name, known, *place)
+
+
 def _place_of_data(entry: CheckedEntry[DataEntry], path: Keys) -> Keys:
     """Too few samples are the fault of the file's `samples` where the data have none of their own."""
     return path if path == ("samples",) and entry.value.samples is None else ("data", *entry.place(path))
-
-
-def _place_of_metric(document: Document, entry: Measured, path: Keys) -> Keys:
-    """A neighbourhood that is none of the metric's own is the study's."""
-    place = ("metrics", *entry.place(path))
-    if path[:1] == ("neighbourhood",):
-        at = place.index("neighbourhood")
-        return place if document.has(place[: at + 1]) else place[at:]
-    return place
 
 
 def _look_up(metric: Metric, samples: Samples, name: str) -> None:
@@ -348,18 +288,12 @@ def load_study(path: str | Path, preset: str | None = None) -> Study:
     Raises:
         StudyError: the file is missing or no YAML, or something in it is wrong; each problem with its path and line.
     """
-    return _read(read_document(path), preset)
+    return _check(read_document(path), preset)
 
 
 def with_preset(study: Study, preset: str) -> Study:
     """The same study with another preset for what its file does not set."""
-    return _read(study._document, preset)
-
-
-def _read(document: Document, preset: str | None) -> Study:
-    if preset is not None and isinstance(document.content, Mapping):
-        document = replace(document, content={**document.content, "preset": preset})
-    return _check(document)
+    return _check(study._document, preset)
 
 
 def study_from(content: Mapping[str, Any], base: str | Path = ".") -> Study:
@@ -378,23 +312,21 @@ def study_from(content: Mapping[str, Any], base: str | Path = ".") -> Study:
       sede: expected a known key (title, seed, ...), got 'sede'
           (did you mean 'seed'?)
     """
-    return _check(Document("study", Path(base).resolve(), _plain(content)))
-
-
-def _plain(value: Any) -> Any:
-    """Plain values, of which a user's may be NumPy's or torch's."""
-    if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if type(value) in (list, tuple) else as_number(value)
-
-
-def _check(document: Document) -> Study:
-    if not isinstance(document.content, Mapping):
-        words = "a mapping with data, models, explainers and metrics"
-        raise document.error([Problem((), words, show(document.content))])
     try:
-        study = Study.model_validate(document.content)
-    except ValidationError as error:
-        raise document.error(problems_in(error)) from error
+        return _check(Document("study", Path(base).resolve(), read_plain(content)))
+    except Misfit as error:
+        raise StudyError("study", error.problems) from error
+
+
+def _check(document: Document, preset: str | None = None) -> Study:
+    content = document.content
+    try:
+        with errors_at():
+            if not isinstance(content, Mapping):
+                raise misfit("a mapping with data, models, explainers and metrics", show(content))
+            document = replace(document, content=content if preset is None else {**content, "preset": preset})
+            study = Study.model_validate(document.content)
+    except Misfit as error:
+        raise document.error(error.problems) from error
     study._document = document
     return study
