@@ -62,11 +62,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def data(folder: Path, samples: int | None = None, **entry: Any) -> Samples:
-    return build_entry(DATA, read_entry(entry, DATA))[0].load(folder, samples)
+    return build_entry(read_entry(entry, DATA))[0].load(folder, samples)
 
 
 def source(folder: Path, **entry: Any) -> ModelSource:
-    return build_entry(MODELS, read_entry(entry, MODELS))[0].source(folder)
+    return build_entry(read_entry(entry, MODELS))[0].source(folder)
 
 
 def net(seed: int = 0) -> nn.Module:

@@ -45,30 +45,31 @@ Device = Annotated[
     ),
 ]
 Seed = WholeNumber
-Trust = Annotated[bool, Field(description="Run code from outside of the study's folder, or that is in a file.")]
 
 
 # Executors
 
 
 class SlurmEntry(Entry):
-    """What each Slurm job asks for."""
+    """What each Slurm job asks for.
 
-    partition: Text | None = Field(None, serialization_alias="slurm_partition", description="Where jobs queue.")
-    time_minutes: Count = Field(60, serialization_alias="timeout_min", description="Time limit of a job.")
-    mem_gb: PositiveNumber | None = Field(None, description="Memory of a job.")
-    cpus_per_task: Count = Field(1, description="CPU cores of a job.")
-    gpus_per_node: WholeNumber = Field(0, description="GPUs of a job.")
-    array_parallelism: Count | None = Field(
-        None,
-        serialization_alias="slurm_array_parallelism",
-        description="Jobs that run at once; as many as workers by default.",
-    )
-    extra: OptionValues = Field(
-        {},
-        serialization_alias="slurm_additional_parameters",
-        description="Further parameters of sbatch, handed on as they are.",
-    )
+    Args:
+        partition: where jobs queue.
+        time_minutes: time limit of a job.
+        mem_gb: memory of a job.
+        cpus_per_task: CPU cores of a job.
+        gpus_per_node: GPUs of a job.
+        array_parallelism: jobs that run at once; as many as workers by default.
+        extra: further parameters of sbatch, handed on as they are.
+    """
+
+    partition: Text | None = Field(None, serialization_alias="slurm_partition")
+    time_minutes: Count = Field(60, serialization_alias="timeout_min")
+    mem_gb: PositiveNumber | None = None
+    cpus_per_task: Count = 1
+    gpus_per_node: WholeNumber = 0
+    array_parallelism: Count | None = Field(None, serialization_alias="slurm_array_parallelism")
+    extra: OptionValues = Field({}, serialization_alias="slurm_additional_parameters")
 
     def parameters(self) -> dict[str, Any]:
         """What is set, under the names of submitit's `AutoExecutor`.
@@ -80,14 +81,22 @@ class SlurmEntry(Entry):
 
 
 class ExecutorEntry(Entry):
-    """Who does the work."""
+    """Who does the work.
+
+    Args:
+        workers: how many work at once; auto: as many as there is room for.
+        threads: of each worker.
+        timeout: seconds that a job may take; no limit by default.
+        memory_gb: memory that a worker may take; no limit by default.
+        retries: how often a job is tried again whose worker was lost.
+    """
 
     name: str
-    workers: CountOrAuto = Field("auto", description="How many work at once; auto: as many as there is room for.")
-    threads: Count | None = Field(None, description="Of each worker.")
-    timeout: PositiveNumber | None = Field(None, description="Seconds that a job may take; no limit by default.")
-    memory_gb: PositiveNumber | None = Field(None, description="Memory that a worker may take; no limit by default.")
-    retries: WholeNumber | None = Field(None, description="How often a job is tried again whose worker was lost.")
+    workers: CountOrAuto = "auto"
+    threads: Count | None = None
+    timeout: PositiveNumber | None = None
+    memory_gb: PositiveNumber | None = None
+    retries: WholeNumber | None = None
 
     @property
     def limits(self) -> Limits:
@@ -100,10 +109,14 @@ class ExecutorEntry(Entry):
 
 
 class LocalEntry(ExecutorEntry):
-    """Processes on this computer."""
+    """Processes on this computer.
+
+    Args:
+        workers: how many work at once; auto: as many as there are GPUs or cores.
+    """
 
     name: Literal["local"] = "local"
-    workers: CountOrAuto = Field(1, description="How many work at once; auto: as many as there are GPUs or cores.")
+    workers: CountOrAuto = 1
 
     def executor(self, device: str) -> Executor:
         """The executor itself, for models on `device`."""
@@ -111,12 +124,18 @@ class LocalEntry(ExecutorEntry):
 
 
 class RayEntry(ExecutorEntry):
-    """A Ray cluster."""
+    """A Ray cluster.
+
+    Args:
+        address: of the cluster; the running one by default.
+        gpus_per_worker: GPUs of a worker, also a share of one.
+        cpus_per_worker: CPU cores of a worker.
+    """
 
     name: Literal["ray"] = "ray"
-    address: Text | None = Field(None, description="Of the cluster; the running one by default.")
-    gpus_per_worker: Annotated[float, Field(ge=0)] = Field(0.0, description="GPUs of a worker, also a share of one.")
-    cpus_per_worker: PositiveNumber = Field(1.0, description="CPU cores of a worker.")
+    address: Text | None = None
+    gpus_per_worker: Annotated[float, Field(ge=0)] = 0.0
+    cpus_per_worker: PositiveNumber = 1.0
 
     def executor(self, device: str) -> Executor:
         """The executor itself; workers use the GPUs that they are given."""
@@ -125,10 +144,14 @@ class RayEntry(ExecutorEntry):
 
 
 class SlurmJobsEntry(ExecutorEntry):
-    """Slurm jobs."""
+    """Slurm jobs.
+
+    Args:
+        slurm: what to ask Slurm for.
+    """
 
     name: Literal["slurm"] = "slurm"
-    slurm: SlurmEntry = Field(SlurmEntry.model_validate({}), description="What to ask Slurm for.")
+    slurm: SlurmEntry = SlurmEntry.model_validate({})
 
     def executor(self, device: str) -> Executor:
         """The executor itself; Slurm says where models run."""
@@ -177,35 +200,42 @@ class RequirementEntry(Entry):
 
     Requirements on values say which share of all samples meets the limit: half of them by default, which is a
     requirement on the median.
+
+    Args:
+        metric: label or name of a metric; all that rank explainers if not given.
+        explainer: explainers; all but controls if not given.
+        data: data sets; all if not given.
+        model: models; all if not given.
+        at_least: the smallest value that meets the requirement.
+        at_most: the largest value that meets the requirement.
+        at_most_ln: the same for a probability, as its natural logarithm.
+        at_most_one_in: the same for a probability of 1 in this number.
+        share_of_samples: at least this share of all samples meets the limit; 0.5 (the median) if not given.
+        mean: the mean over samples meets the limit, instead of a share of the samples.
+        better_than: an explainer, such as a control, on the same samples.
+        no_worse_than: a baseline, by `standfast baseline`, on the same samples.
+        by: how much worse than the baseline a sample's value may be.
+        level: confidence level; with several requirements that of all decisions together.
+        p: of better_than: the largest p-value that passes; the same as a level of 1 - 2 p.
     """
 
     key: ClassVar[str] = "a key of a requirement"
 
-    metric: Name | None = Field(None, description="Label or name of a metric; all that rank explainers if not given.")
-    explainer: Names | None = Field(None, description="Explainers; all but controls if not given.")
-    data: Names | None = Field(None, description="Data sets; all if not given.")
-    model: Names | None = Field(None, description="Models; all if not given.")
-    at_least: float | None = Field(None, description="The smallest value that meets the requirement.")
-    at_most: float | None = Field(None, description="The largest value that meets the requirement.")
-    at_most_ln: float | None = Field(None, description="The same for a probability, as its natural logarithm.")
-    at_most_one_in: Annotated[float, Field(gt=1)] | None = Field(
-        None, description="The same for a probability of 1 in this number."
-    )
-    share_of_samples: Share | None = Field(
-        None, description="At least this share of all samples meets the limit; 0.5 (the median) if not given."
-    )
-    mean: Flag = Field(False, description="The mean over samples meets the limit, instead of a share of the samples.")
-    better_than: Name | None = Field(None, description="An explainer, such as a control, on the same samples.")
-    no_worse_than: Name | None = Field(None, description="A baseline, by `standfast baseline`, on the same samples.")
-    by: Annotated[float, Field(ge=0)] = Field(
-        0.0, description="How much worse than the baseline a sample's value may be."
-    )
-    level: Share = Field(
-        0.95, description="Confidence level; with several requirements that of all decisions together."
-    )
-    p: Annotated[float, Field(gt=0, lt=0.5, title="a number between 0 and 0.5")] | None = Field(
-        None, description="Of better_than: the largest p-value that passes; the same as a level of 1 - 2 p."
-    )
+    metric: Name | None = None
+    explainer: Names | None = None
+    data: Names | None = None
+    model: Names | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    at_most_ln: float | None = None
+    at_most_one_in: Annotated[float, Field(gt=1)] | None = None
+    share_of_samples: Share | None = None
+    mean: Flag = False
+    better_than: Name | None = None
+    no_worse_than: Name | None = None
+    by: Annotated[float, Field(ge=0)] = 0.0
+    level: Share = 0.95
+    p: Annotated[float, Field(gt=0, lt=0.5, title="a number between 0 and 0.5")] | None = None
 
     @model_validator(mode="after")
     def _check_kind(self) -> RequirementEntry:

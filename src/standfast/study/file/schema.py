@@ -9,12 +9,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from standfast.study.file.entries import EXECUTORS
-from standfast.study.file.evaluations import ExplainerFunction, MetricFunction
 from standfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS, NEIGHBOURHOODS, SEARCHES, SIMILARITIES, Names
-from standfast.study.file.options import options_model
+from standfast.study.file.options import describe_options, options_model
 from standfast.study.file.problems import Entry
 from standfast.study.file.sources import BackgroundEntry, DataEntry, ModelEntry
-from standfast.study.file.spec import Study
+from standfast.study.file.spec import ExplainerFunction, MetricFunction, Study
 
 Schema = dict[str, Any]
 _ONE_KEY: Schema = {"type": "object", "minProperties": 1, "maxProperties": 1}
@@ -141,8 +140,10 @@ def _names(names: Names) -> list[Schema]:
 def _model(definitions: Schema, model: type[BaseModel]) -> Schema:
     """The schema of a pydantic model; the models inside it become definitions."""
     schema: Schema = _tidy(model.model_json_schema())
+    for key, text in describe_options(model).items():
+        schema["properties"][key].setdefault("description", text)
     definitions |= schema.pop("$defs", {})
-    return schema
+    return {**schema, "description": (model.__doc__ or "").partition("\n")[0]}
 
 
 def _tidy(value: Any) -> Any:

@@ -36,7 +36,6 @@ from standfast.explainers import Background
 from standfast.model import Model
 from standfast.neighbourhoods.corruptions import read_photographs
 from standfast.records import set_fields
-from standfast.study.file.document import read_content
 from standfast.study.file.entries import (
     Count,
     CountOrAuto,
@@ -47,7 +46,6 @@ from standfast.study.file.entries import (
     PerChannel,
     Reference,
     Text,
-    Trust,
     as_tuple,
 )
 from standfast.study.file.imports import call_function, find_line, importing_from, resolve
@@ -59,6 +57,7 @@ from standfast.study.file.problems import (
     errors_at,
     errors_of,
     misfit,
+    read_content,
     show,
     with_article,
 )
@@ -104,9 +103,8 @@ Bounds = Annotated[
     AfterValidator(_check_order),
     Field(title="a lower and a higher bound, [0, 1], or two lists with one for each channel"),
 ]
-OwnBounds = Annotated[
-    Bounds | None, Field(description="Valid values of an input, [lower, upper]; [0, 1] where nothing else is known.")
-]
+Size = Annotated[tuple[Count, Count], BeforeValidator(as_tuple), Field(title="[height, width] in pixels")]
+DataNames = Annotated[tuple[Name, ...], BeforeValidator(as_tuple), Field(min_length=1, title="a list of names of data")]
 
 
 def per_channel(numbers: Numbers, inputs: Tensor, argument: str) -> Tensor:
@@ -120,12 +118,15 @@ def per_channel(numbers: Numbers, inputs: Tensor, argument: str) -> Tensor:
 
 
 class DataEntry(Entry):
-    """Data under a name."""
+    """Data under a name.
 
-    targets: Literal["predicted", "labels"] = Field(
-        "predicted", description="Classes to explain: the model's own predictions, or the labels."
-    )
-    samples: Count | None = Field(None, description="Take this many from the start.")
+    Args:
+        targets: classes to explain: the model's own predictions, or the labels.
+        samples: take this many from the start.
+    """
+
+    targets: Literal["predicted", "labels"] = "predicted"
+    samples: Count | None = None
 
     def load(self, base: Path, samples: int | None = None) -> Samples:
         """What the entry stands for, in memory.
@@ -166,32 +167,41 @@ class DataEntry(Entry):
 
 
 class NamedData(DataEntry):
-    """Data of a loader."""
+    """Data of a loader.
+
+    Args:
+        name: of a loader, as `standfast list datasets` shows them.
+        download: fetch what is missing.
+    """
 
     form: ClassVar[str] = "name"
-    name: Name = Field(description="Of a loader, as `standfast list datasets` shows them.")
-    download: Flag = Field(False, description="Fetch what is missing.")
+    name: Name
+    download: Flag = False
 
     def _load(self, base: Path, count: int | None) -> Samples:
         return self._from_dataset(data.load(self.name, download=self.download))
 
 
 class DataFile(DataEntry):
-    """Data in a file, or a folder of images."""
+    """Data in a file, or a folder of images.
+
+    Args:
+        path: a .npz (arrays inputs or x, labels or y, names of features), .npy or .safetensors file, a .csv table with
+            a header (a column label, y, class or target has the classes, or the one named by `label`), a .ts or .tsv
+            file of series, or a folder of images with or without a subfolder for each class; relative to the study
+            file. uint8 is scaled to [0, 1].
+        bounds: valid values of an input, [lower, upper]; [0, 1] where nothing else is known.
+        size: resize images to [height, width].
+        grayscale: read images with one channel; by default if all are gray.
+        label: the column of a table that has the classes.
+    """
 
     form: ClassVar[str] = "path"
-    path: Name = Field(
-        description="A .npz (arrays inputs or x, labels or y, names of features), .npy or .safetensors file, a .csv"
-        " table with a header (a column label, y, class or target has the classes, or the one named by `label`), a .ts"
-        " or .tsv file of series, or a folder of images with or without a subfolder for each class; relative to the"
-        " study file. uint8 is scaled to [0, 1]."
-    )
-    bounds: OwnBounds = None
-    size: Annotated[tuple[Count, Count], BeforeValidator(as_tuple), Field(title="[height, width] in pixels")] | None = (
-        Field(None, description="Resize images to [height, width].")
-    )
-    grayscale: Flag | None = Field(None, description="Read images with one channel; by default if all are gray.")
-    label: Name | None = Field(None, description="The column of a table that has the classes.")
+    path: Name
+    bounds: Bounds | None = None
+    size: Size | None = None
+    grayscale: Flag | None = None
+    label: Name | None = None
 
     def _load(self, base: Path, count: int | None) -> Samples:
         found = _read_data(base / self.path, count, self.size, self.grayscale, self.label)
@@ -199,16 +209,21 @@ class DataFile(DataEntry):
 
 
 class DataFunction(DataEntry):
-    """Data that a function of the user's returns."""
+    """Data that a function of the user's returns.
+
+    Args:
+        function: module:function that returns a standfast Dataset, inputs, or (inputs, labels); the module may lie
+            beside the study file.
+        options: arguments of the function.
+        bounds: valid values of an input, [lower, upper]; [0, 1] where nothing else is known.
+        trust: import a module from outside of the study's folder.
+    """
 
     form: ClassVar[str] = "function"
-    function: Reference = Field(
-        description="module:function that returns a standfast Dataset, inputs, or (inputs, labels); the module may lie"
-        " beside the study file."
-    )
-    options: OptionValues = Field({}, description="Arguments of the function.")
-    bounds: OwnBounds = None
-    trust: Trust = False
+    function: Reference
+    options: OptionValues = Field({})
+    bounds: Bounds | None = None
+    trust: Flag = False
 
     def _load(self, base: Path, count: int | None) -> Samples:
         with errors_at("function"):
@@ -269,13 +284,18 @@ def reading_from(base: Path) -> Iterator[None]:
 
 
 class BackgroundEntry(Entry):
-    """Reference inputs: a file or a data set, and how many to take from its start."""
+    """Reference inputs: a file or a data set, and how many to take from its start.
+
+    Args:
+        path: as of data, relative to the study file.
+        samples: take this many from the start.
+    """
 
     key: ClassVar[str] = "a key of a background"
 
-    path: Text | None = Field(None, description="As of data, relative to the study file.")
+    path: Text | None = None
     data: Annotated[Text, _check_known(DATA)] | None = None
-    samples: Count | None = Field(None, description="Take this many from the start.")
+    samples: Count | None = None
 
     @model_validator(mode="after")
     def _check_source(self) -> BackgroundEntry:
@@ -363,27 +383,28 @@ def _read_preprocess(raw: Any, handler: ValidatorFunctionWrapHandler) -> Any:
 
 
 class ModelEntry(Entry):
-    """A model under a name."""
+    """A model under a name.
+
+    Args:
+        preprocess: what to do with inputs before the module: {mean: ..., std: ...} or module:function.
+        forward: module:function of (module, inputs) that returns logits; the module itself by default.
+        data: the data that it meets; all by default.
+        batch_size: rows to forward at once.
+        mixed_precision: run the module under autocast in this type; faster on accelerators.
+        trust: open a file that can run code that is in it (.pt2, a pickle), and import modules from outside of the
+            study's folder.
+    """
 
     preprocess: Annotated[
         Scaling | Reference | None,
         WrapValidator(_read_preprocess),
         Field(title="mean and std, or a function as module:function"),
-    ] = Field(None, description="What to do with inputs before the module: {mean: ..., std: ...} or module:function.")
-    forward: Reference | None = Field(
-        None, description="module:function of (module, inputs) that returns logits; the module itself by default."
-    )
-    data: (
-        Annotated[
-            tuple[Name, ...], Field(min_length=1), BeforeValidator(as_tuple), Field(title="a list of names of data")
-        ]
-        | None
-    ) = Field(None, description="The data that it meets; all by default.")
-    batch_size: CountOrAuto = Field("auto", description="Rows to forward at once.")
-    mixed_precision: Literal["bfloat16"] | None = Field(
-        None, description="Run the module under autocast in this type; faster on accelerators."
-    )
-    trust: Trust = False
+    ] = None
+    forward: Reference | None = None
+    data: DataNames | None = None
+    batch_size: CountOrAuto = "auto"
+    mixed_precision: Literal["bfloat16"] | None = None
+    trust: Flag = False
 
     #: the key of the file whose bytes the model needs
     file: ClassVar[str] = "weights"
@@ -418,11 +439,16 @@ class ModelEntry(Entry):
 
 
 class NamedModel(ModelEntry):
-    """A model of the zoo or of a hub."""
+    """A model of the zoo or of a hub.
+
+    Args:
+        name: of a model of the zoo, as `standfast list models` shows them.
+        pretrained: with its trained weights; otherwise random ones, to try a study out.
+    """
 
     form: ClassVar[str] = "name"
-    name: Name = Field(description="Of a model of the zoo, as `standfast list models` shows them.")
-    pretrained: Flag = Field(True, description="With its trained weights; otherwise random ones, to try a study out.")
+    name: Name
+    pretrained: Flag = True
 
     def build(self, base: Path, device: str, content: bytes) -> nn.Module:
         """The model of the zoo; a folder of transformers may be beside the study file."""
@@ -432,33 +458,36 @@ class NamedModel(ModelEntry):
 
 
 class ModelProgram(ModelEntry):
-    """A program in a file."""
+    """A program in a file.
+
+    Args:
+        path: a TorchScript (.pt) or torch.export (.pt2) file, or a pickled estimator (.joblib, .pkl, .pickle); relative
+            to the study file.
+    """
 
     form: ClassVar[str] = "path"
     file: ClassVar[str] = "path"
-    path: Name = Field(
-        description="A TorchScript (.pt) or torch.export (.pt2) file, or a pickled estimator (.joblib, .pkl, .pickle);"
-        " relative to the study file."
-    )
+    path: Name
 
     def build(self, base: Path, device: str, content: bytes) -> nn.Module:
         """The program of the file."""
         return load_program(content, self.path, device, self.trust)
 
 
-_WEIGHTS = "A .safetensors file, or a torch file with nothing but tensors (weights_only)."
-
-
 class ModelFunction(ModelEntry):
-    """A module, an estimator or a model that a function of the user's returns."""
+    """A module, an estimator or a model that a function of the user's returns.
+
+    Args:
+        function: module:function that returns a torch.nn.Module, a fitted estimator with predict_proba, or a
+            standfast.Model; with random numbers from a fixed seed.
+        options: arguments of the function.
+        weights: a .safetensors file, or a torch file with nothing but tensors (weights_only).
+    """
 
     form: ClassVar[str] = "function"
-    function: Reference = Field(
-        description="module:function that returns a torch.nn.Module, a fitted estimator with predict_proba, or a"
-        " standfast.Model; with random numbers from a fixed seed."
-    )
-    options: OptionValues = Field({}, description="Arguments of the function.")
-    weights: Name | None = Field(None, description=_WEIGHTS)
+    function: Reference
+    options: OptionValues = Field({})
+    weights: Name | None = None
 
     def build(self, base: Path, device: str, content: bytes) -> nn.Module | Model:
         """What the function returns, with torch's generator seeded; or a copy of what is there already."""
@@ -481,14 +510,18 @@ class ModelFunction(ModelEntry):
 
 
 class ModelArchitecture(ModelEntry):
-    """An architecture of the zoo with weights of `standfast train`."""
+    """An architecture of the zoo with weights of `standfast train`.
+
+    Args:
+        architecture: of the zoo, as `standfast list architectures` shows them.
+        options: num_classes and in_channels of the architecture.
+        weights: a .safetensors file, or a torch file with nothing but tensors (weights_only).
+    """
 
     form: ClassVar[str] = "architecture"
-    architecture: Annotated[Name, AfterValidator(_check_architecture)] = Field(
-        description="Of the zoo, as `standfast list architectures` shows them."
-    )
-    options: OptionValues = Field({}, description="num_classes and in_channels of the architecture.")
-    weights: Annotated[str, Field(min_length=1, title="a file of weights")] = Field(description=_WEIGHTS)
+    architecture: Annotated[Name, AfterValidator(_check_architecture)]
+    options: OptionValues = Field({})
+    weights: Annotated[str, Field(min_length=1, title="a file of weights")]
 
     def build(self, base: Path, device: str, content: bytes) -> nn.Module:
         """The architecture with these weights."""
@@ -588,9 +621,9 @@ def _shorten_script_error(text: str) -> str:
     return f"{start}{lines[-1]}" if script else text
 
 
-def build_entry(names: Names, named: ParsedEntry) -> tuple[Any, dict[str, Any]]:
+def build_entry(named: ParsedEntry) -> tuple[Any, dict[str, Any]]:
     """The entry for data or a model, of the form that has the key by which it is named; and its plain form."""
-    base: type[Entry] = DataEntry if names is DATA else ModelEntry
+    base: type[Entry] = DataEntry if named.names is DATA else ModelEntry
     (kind,) = (form for form in base.__subclasses__() if form.form == named.source)
     entry = kind.model_validate({named.source: named.name, **named.options})
     left_out = {"targets"} - entry.model_fields_set  # a function's Samples have targets of their own
