@@ -511,14 +511,14 @@ def read_plain(value: Any, *path: str | int) -> Any:
     >>> read_plain({"samples": (16**500,)})
     Traceback (most recent call last):
         ...
-    standfast.study.file.problems.Misfit: samples[0]: expected a number below 1e308, got one of 2000 bits
+    standfast.study.file.problems.Misfit: samples[0]: expected a number below 1e308, got one of 2001 bits
     """
     if isinstance(value, Mapping):
         return {key: read_plain(each, *path, key) for key, each in value.items()}
     if type(value) in (list, tuple):
         return [read_plain(each, *path, index) for index, each in enumerate(value)]
     if isinstance(value, int) and value.bit_length() > 1023:
-        raise misfit("a number below 1e308", f"one of {value.bit_length() - 1} bits", *path)
+        raise misfit("a number below 1e308", f"one of {value.bit_length()} bits", *path)
     return as_number(value)
 
 
