@@ -85,8 +85,7 @@ def find_line(error: BaseException, paths: Sequence[str]) -> str:
     roots = [Path(path).resolve() for path in paths]
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)
-        own = any(file.resolve().is_relative_to(root) for root in roots) and "site-packages" not in file.parts
-        if own:
+        if "site-packages" not in file.parts and any(file.resolve().is_relative_to(root) for root in roots):
             return f"{file.name}, line {frame.lineno}"
     return ""
 

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from standfast import data, zoo
 from standfast.data import Dataset
 from standfast.data.user_files import Content, as_inputs, as_labels, read_data
-from standfast.errors import ArgumentError, ModelError, StandfastError, check
+from standfast.errors import ArgumentError, StandfastError, check
 from standfast.explainers import Background
 from standfast.model import Model
 from standfast.neighbourhoods.corruptions import read_photographs
@@ -49,7 +49,7 @@ from standfast.study.file.entries import (
     as_tuple,
 )
 from standfast.study.file.imports import call_function, find_line, importing_from, resolve
-from standfast.study.file.names import DATA, Names, ParsedEntry
+from standfast.study.file.names import DATA, ParsedEntry
 from standfast.study.file.problems import (
     Entry,
     Misfit,
@@ -83,13 +83,10 @@ def _check_positive(numbers: Numbers) -> Numbers:
     return numbers
 
 
-def _check_known(names: Names) -> AfterValidator:
-    def check_name(name: str) -> str:
-        if not names.knows(name):
-            raise names.make_unknown_error(name)
-        return name
-
-    return AfterValidator(check_name)
+def _check_data(name: str) -> str:
+    if not DATA.knows(name):
+        raise DATA.make_unknown_error(name)
+    return name
 
 
 def _check_architecture(name: str) -> str:
@@ -294,7 +291,7 @@ class BackgroundEntry(Entry):
     key: ClassVar[str] = "a key of a background"
 
     path: Text | None = None
-    data: Annotated[Text, _check_known(DATA)] | None = None
+    data: Annotated[Text, AfterValidator(_check_data)] | None = None
     samples: Count | None = None
 
     @model_validator(mode="after")
@@ -594,20 +591,15 @@ def try_out(source: ModelSource, samples: Samples) -> None:
         Misfit: the model cannot be built, or does not take these samples.
     """
     paths = getattr(source, "paths", ())
-    takes = f"a model that takes samples of shape {tuple(samples.inputs.shape[1:])}"
     try:
         with importing_from(paths):
             logits = source.model(samples, "cpu").logits(samples.inputs[:1])
     except Misfit:
         raise
-    except ModelError as error:
-        raise misfit(takes, _shorten_script_error(str(error))) from error
-    except ArgumentError as error:
-        raise misfit(f"{error.argument} to be {error.expected}", str(error.got)) from error
-    except StandfastError as error:
-        raise misfit("a model", str(error)) from error
     except Exception as error:  # the user's module may raise anything
-        raise misfit(takes, describe_error(error, find_line(error, paths))) from error
+        own = isinstance(error, StandfastError)
+        got = _shorten_script_error(str(error)) if own else describe_error(error, find_line(error, paths))
+        raise misfit(f"a model that takes samples of shape {tuple(samples.inputs.shape[1:])}", got) from error
     if samples.targets is not None and int(samples.targets.max()) >= logits.shape[1]:
         got = f"{int(samples.targets.max())} among them"
         raise misfit(f"labels from 0 to {logits.shape[1] - 1}, the model's classes", got)
