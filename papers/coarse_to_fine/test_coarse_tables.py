@@ -197,7 +197,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> standfast.Results:
         "KS": {"kernel_shap": {"samples": 25, **ENTRIES}},
         "SVS": {"deep_shap": {"background": [0.0, 0.0]}},  # two channels of four: fails in the call
         "random": "random",
-        "random, positive": {"function": "papers.coarse_to_fine.explainers:PositiveNoise"},
+        "random, positive": {"function": "papers.coarse_to_fine.explainers:PositiveNoise", "trust": True},
     }
     sizes = {"samples": 7, "samples_per_job": 3, "repeats": 2}
     study = {**SERIES, **sizes, "models": {"CNN": model, "CNN, calibrated": model}, "explainers": explainers}
@@ -471,7 +471,8 @@ def test_public_sets_end_to_end(
     model = {"architecture": "series_cnn", "options": {**SMALL, "in_channels": 1, "stride": 1}, "batch_size": 64}
     study |= {
         "data": {
-            n: {"function": "papers.base:load_evenly", "options": {"name": f"ucr:{n}:test", "count": 5}} for n in "AB"
+            n: {"function": "papers.base:load_evenly", "trust": True, "options": {"name": f"ucr:{n}:test", "count": 5}}
+            for n in "AB"
         },
         "models": {f"CNN, {n}": {**model, "data": [n], "weights": f"networks/CNN-{n}.safetensors"} for n in "AB"},
     }

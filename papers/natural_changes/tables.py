@@ -66,8 +66,8 @@ def _find_network(make_study: Callable[[Scale], dict[str, Any]], scale: Scale) -
     return {
         **study,
         "title": f"{study['title']}: a test of the computation, with an untrained stand-in",
-        "data": {"ImageNet photos": {"function": "papers.photos:load_photos", "options": options}},
-        "models": {STAND_IN: {"function": "papers.safari.imagenet:make_stand_in", "batch_size": 64}},
+        "data": {"ImageNet photos": {"function": "papers.photos:load_photos", "trust": True, "options": options}},
+        "models": {STAND_IN: {"function": "papers.safari.imagenet:make_stand_in", "trust": True, "batch_size": 64}},
     }
 
 

@@ -46,7 +46,7 @@ def test_a_full_run_takes_files_of_standfast_train(tmp_path: Path, monkeypatch: 
     small, content = (ARCHITECTURE_PART.study(scale) for scale in ("small", "full"))
     names = [model["name"] for model in small["models"].values()]
     assert names == ["resnet20-cifar10", "vgg16w8-cifar10", "dla34w2-cifar10"]
-    content = {**content, "data": {"d": {"function": f"{__name__}:noise"}}}
+    content = {**content, "data": {"d": {"function": f"{__name__}:noise", "trust": True}}}
     wanted = list(content["models"].values())
     assert [each["architecture"] for each in wanted] == ["resnet20", "mobilenet_v2", "vgg16", "dla"]
     monkeypatch.chdir(tmp_path)

@@ -26,8 +26,8 @@ from standfast.report import Results, load_results
 from standfast.report.sentences import say
 from standfast.results import ValueSpec
 from standfast.statistics.decisions import Estimate, estimate_share, foresee_share, spend_level
+from standfast.study.file.entries import RequirementEntry
 from standfast.study.file.problems import StudyError
-from standfast.study.file.requirements import RequirementEntry
 from standfast.study.file.spec import study_from
 
 STUDY: dict[str, Any] = {

@@ -202,7 +202,9 @@ def test_unknown_preset_in_a_study_file(content: dict[str, Any]) -> None:
 
 
 def test_presets_of_the_users_own_metrics_in_a_study_file(tmp_path: Path) -> None:
-    study = study_from(words(preset="quick", metrics=[{"mine": {"function": f"{__name__}:Drawn"}}]), tmp_path)
+    study = study_from(
+        words(preset="quick", metrics=[{"mine": {"function": f"{__name__}:Drawn", "trust": True}}]), tmp_path
+    )
     (metric,) = study.grid(check=False).metrics.values()
     assert metric == Drawn(3, 2.0)
 

@@ -19,9 +19,9 @@ from standfast.algorithms.searches.base import Outcome, differentiate_outcome
 from standfast.errors import ArgumentError
 from standfast.neighbourhoods import Compose, Feature, TableChanges, TransformedRegion
 from standfast.records import Background
-from standfast.study.file.data_entries import with_backgrounds
 from standfast.study.file.options import neighbourhood_from, to_plain
 from standfast.study.file.problems import Misfit
+from standfast.study.file.sources import reading_from
 from standfast.tensors import Streams
 
 COLUMNS = ("income", "debt", "age", "north", "south", "east", "total", "code")
@@ -376,17 +376,18 @@ def test_in_a_composition_and_in_a_study_file(tmp_path: Any) -> None:
     again = neighbourhood_from(to_plain(stored))
     assert again == stored
     metric = standfast.metrics.MaxSensitivity(stored)
-    read = with_backgrounds(metric, tmp_path)
+    with reading_from(tmp_path):
+        read = neighbourhood_from({"table": written})
+        both = neighbourhood_from({"compose": [{"table": written}]})
     changes = {name: CHANGES[name] for name in ("income", "debt", "region", "age")}
-    assert read.neighbourhood == make_table("copula", changes=changes)
-    assert isinstance(read.options()["neighbourhood"]["changes"]["age"], dict)
-    both = with_backgrounds(standfast.metrics.MaxSensitivity(Compose((stored,))), tmp_path)
+    assert read == make_table("copula", changes=changes)
+    assert isinstance(metric.options()["neighbourhood"]["changes"]["age"], dict)
     (tmp_path / "train.npz").rename(tmp_path / "other.npz")
-    for value in (stored, Compose((stored,))):
-        with pytest.raises(Misfit, match=r"neighbourhood(\.parts\[0\])?\.data\.path: expected a file or a folder"):
-            with_backgrounds(standfast.metrics.MaxSensitivity(value), tmp_path)
-    assert both.neighbourhood.parts[0] == read.neighbourhood
-    assert hash(read.neighbourhood) == hash(make_table("copula", changes=changes))
+    for value in ({"table": written}, {"compose": [{"table": written}]}):
+        with reading_from(tmp_path), pytest.raises(Misfit, match=r"table\.data\.path: expected a file or a folder"):
+            neighbourhood_from(value)
+    assert both.parts[0] == read
+    assert hash(read) == hash(make_table("copula", changes=changes))
     named = neighbourhood_from({"table": {"changes": "5%", "data": {"data": "digits", "samples": 5}}})
     assert to_plain(named)["data"] == {"data": "digits", "samples": 5}
 

@@ -165,7 +165,7 @@ MALFORMED: dict[str, tuple[str, str]] = {
     "file as name": (study(data="{d: good.npz}"), "files stand under path:"),
     "two sources": (_data("{path: good.npz, name: digits}"), "data.mine (line 1): expected a data set with exactly"),
     "unknown key of data": (_data("{path: good.npz, boundz: [0, 1]}"), "boundz (line 1): expected a known key"),
-    "size of arrays": (_data("{function: 'a:b', size: [2, 2]}"), "data.mine.size (line 1): expected no size"),
+    "size of arrays": (_data("{function: 'a:b', size: [2, 2]}"), "data.mine.size (line 1): expected a known key"),
     "bounds": (_data("{path: good.npz, bounds: [1, 0]}"), "data.mine.bounds (line 1): expected a lower and a higher"),
     "targets": (_data("{path: good.npz, targets: label}"), "expected predicted or labels, got 'label' (did you mean"),
     "no file": (_data("{path: bad.npz}"), "data.mine.path (line 1): expected a file or a folder that exists"),
@@ -201,7 +201,7 @@ MALFORMED: dict[str, tuple[str, str]] = {
     "unknown model, near": (study(models="{m: lenet-mnist}"), "(did you mean 'lenet5-mnist'?)"),
     "data of model": (_model("{name: lenet5-mnist, data: [digit]}"), "models.mine.data[0] (line 4): expected the name"),
     "misspelt source": (_model(f"{{functoin: '{_M}:build'}}"), "(did you mean 'function'?)"),
-    "weights of the zoo": (_model("{name: lenet5-mnist, weights: a.pt}"), "models.mine.weights (line 4): expected no"),
+    "weights of the zoo": (_model("{name: lenet5-mnist, weights: a.pt}"), "weights (line 4): expected a known key"),
     "no weights": (_model(f"{{function: '{_M}:build', weights: none.pt}}"), "no such file or directory"),
     "weights that do not fit": (
         _model(f"{{function: '{_M}:build', weights: wide.safetensors}}"),

@@ -24,11 +24,9 @@ from torch import nn
 import standfast
 from malformed_studies import Evil
 from standfast.data.user_files import as_inputs, read_images
-from standfast.study.file.data_entries import DataEntry
-from standfast.study.file.entries import build_entry
-from standfast.study.file.model_entries import ModelEntry, try_out
 from standfast.study.file.names import DATA, MODELS, read_entry
 from standfast.study.file.problems import Misfit
+from standfast.study.file.sources import build_entry, try_out
 from standfast.study.file.spec import study_from
 from standfast.study.grid import ModelSource, Samples
 from standfast.zoo.programs import read_weights
@@ -64,11 +62,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def data(folder: Path, samples: int | None = None, **entry: Any) -> Samples:
-    return build_entry(DataEntry, read_entry(entry, DATA))[0].load(folder, samples)
+    return build_entry(read_entry(entry, DATA))[0].load(folder, samples)
 
 
 def source(folder: Path, **entry: Any) -> ModelSource:
-    return build_entry(ModelEntry, read_entry(entry, MODELS))[0].source(folder)
+    return build_entry(read_entry(entry, MODELS))[0].source(folder)
 
 
 def net(seed: int = 0) -> nn.Module:

@@ -48,7 +48,7 @@ from standfast.statistics.decisions import (
 )
 from standfast.statistics.distributions import normal_quantile
 from standfast.statistics.paired import signed_rank, subtract
-from standfast.study.file.requirements import RequirementEntry
+from standfast.study.file.entries import RequirementEntry
 
 #: what the values of a comparison with a baseline are
 _LOSS = "loss against the baseline"

@@ -747,7 +747,7 @@ def init(
     preset: Annotated[
         str | None, typer.Option(help="quick, standard or paper.", autocompletion=_complete_preset)
     ] = None,
-    trust: Annotated[bool, typer.Option("--trust", help="Open a .pt2 file, which can run code that is in it.")] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="Run code in a .pt2 file, or of a module elsewhere.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing; take the defaults.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
@@ -773,7 +773,7 @@ def init(
         return new_study.read_source(text, "--model", folder, weights, trust)
 
     def read_data(text: str) -> new_study.Source:
-        return new_study.read_source(text, "--data", folder)
+        return new_study.read_source(text, "--data", folder, trust=trust)
 
     def find_setting() -> new_study.Setting:
         before = ask.answers.get("--model")

@@ -17,8 +17,8 @@ from standfast.errors import ArgumentError, MissingExtraError, StandfastError, U
 from standfast.neighbourhoods import LinfBall, Neighbourhood
 from standfast.neighbourhoods.naming import find_first_option
 from standfast.registry import Registry
-from standfast.study.file.options import describe, describe_options, options_model, plain_options, to_plain
-from standfast.study.file.problems import Expected
+from standfast.study.file.options import describe_options, options_model, plain_options, to_plain
+from standfast.study.file.problems import describe
 
 #: how a thing of a kind is used, with its name as {name} and the same with options as {call} (Python), {text} (in
 #: one text), {entry} (in a study file); for neighbourhoods also the class as {title} and its first option as {value}
@@ -228,10 +228,10 @@ def _describe_options(name: str, entry: Any) -> dict[str, tuple[str, str, str]]:
     """Of each option the default as a text (empty if there is none), its type in words, and what it means."""
     if isinstance(entry, type) and dataclasses.is_dataclass(entry):
         found = {}
-        for field in options_model(entry, name).model_fields.values():
-            words = next((each.words for each in field.metadata if isinstance(each, Expected)), "")
+        model = options_model(entry, name)
+        for field, annotation in zip(model.model_fields.values(), model.known().values(), strict=True):
             default = "" if field.is_required() else _write(field.get_default(call_default_factory=True))
-            found[str(field.alias)] = default, words, (field.description or "").replace("`", "")
+            found[str(field.alias)] = default, describe(annotation), (field.description or "").replace("`", "")
         shared = [field.name for field in dataclasses.fields(entry) if field.kw_only]  # such as preset: last
         return dict(sorted(found.items(), key=lambda item: item[0] in shared))
     function = getattr(entry, "func", entry)

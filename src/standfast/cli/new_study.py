@@ -244,7 +244,7 @@ def read_source(text: str, option: str, folder: Path, weights: str | None = None
         option: `"--model"` or `"--data"`.
         folder: of the study file; paths in it are relative to this.
         weights: a file for the module that a function returns.
-        trust: open a file of torch.export, which can run code that is in it.
+        trust: open a file of torch.export, which can run code that is in it; or import a module from elsewhere.
 
     Raises:
         ArgumentError: none of these, or weights for something else than a function; a file of torch.export without
@@ -264,7 +264,9 @@ def read_source(text: str, option: str, folder: Path, weights: str | None = None
         check(trust or not exported, option, expected, repr(text))
         return Source(Path(text).stem, {"path": os.path.relpath(text, folder), **exported})
     if is_function:
-        found = Source(text.partition(":")[0].rpartition(".")[2], {"function": text})
+        found = Source(
+            text.partition(":")[0].rpartition(".")[2], {"function": text, **({"trust": True} if trust else {})}
+        )
         return found if weights is None else found.with_weights(weights, folder)
     word = "models" if option == "--model" else "datasets"
     expected = f"a name that `standfast list {word}` shows, a file, or module:function of a module beside the study"

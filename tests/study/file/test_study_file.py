@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -242,6 +243,84 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     for name, said in cases.items():
         with pytest.raises(StudyError, match=said):
             load_study(tmp_path / name)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_never_ends_is_not_read(kind: str, tmp_path: Path) -> None:
+    """A pipe or a device, also by a link, in the place of the study file, data, weights, a program or references."""
+    odd = tmp_path / "odd"
+    os.mkfifo(odd) if kind == "pipe" else odd.symlink_to("/dev/zero")
+    for name in ("study.yaml", "x.npy", "w.safetensors", "m.pt"):
+        (tmp_path / name).symlink_to(odd)
+    with pytest.raises(StudyError, match=f"a study file that can be read, got a {kind}"):
+        load_study(tmp_path / "study.yaml")
+    weights = {"architecture": "lenet5", "weights": "w.safetensors"}
+    sections = {
+        "data": {"d": {"path": "x.npy"}},
+        "models": {"m": weights, "p": {"path": "m.pt"}},
+        "explainers": [{"kernel_shap": {"background": "x.npy"}}],
+    }
+    with pytest.raises(StudyError) as caught:
+        study_from(words(**sections), tmp_path).grid()
+    found = {problem.path: problem.got for problem in caught.value.problems}
+    background = ("explainers", 0, "kernel_shap", "background")
+    assert set(found) == {("data", "d", "path"), ("models", "m", "weights"), ("models", "p", "path"), background}
+    assert all(kind in got for got in found.values())
+
+
+@pytest.mark.parametrize("place", ["samples", "seed", "budget", "radius"])
+def test_numbers_that_python_refuses_to_write(place: str, tmp_path: Path) -> None:
+    values = {"samples": 2, "seed": 0, "budget": 9, "radius": 0.1, place: "0x" + 4000 * "f"}
+    text = f"""samples: {values["samples"]}
+seed: {values["seed"]}
+data: [digits]
+models: [lenet5-mnist]
+explainers: [lrp]
+neighbourhood: {{linf: {values["radius"]}}}
+metrics: [worst_case: {{budget: {values["budget"]}}}]
+"""
+    with pytest.raises(StudyError, match=r"line \d\): expected a number below 1e308, got one of 16000 bits"):
+        load_study(write(tmp_path, text))
+
+
+SOMEBODYS = """
+import torch
+import standfast
+from malformed_module import build, explain, load
+
+def shift(x): return x
+def forward(module, x): return module(x)
+def measure(): return standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1))
+"""
+
+
+def test_code_from_elsewhere_needs_trust(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every section, and nothing of it is imported without; what lies beside the file needs none."""
+    (tmp_path / "installed").mkdir()
+    (tmp_path / "installed" / "somebodys_module.py").write_text(SOMEBODYS)
+    for path in (tmp_path / "installed", folder):
+        monkeypatch.syspath_prepend(str(path))
+    module = "somebodys_module:{}".format
+    entries: list[tuple[str, str, dict[str, Any]]] = [
+        ("data", "function", {"function": module("load")}),
+        ("models", "function", {"function": module("build")}),
+        ("models", "preprocess", {"name": "lenet5-mnist", "preprocess": module("shift")}),
+        ("models", "forward", {"name": "lenet5-mnist", "forward": module("forward")}),
+        ("explainers", "function", {"function": module("explain")}),
+        ("metrics", "function", {"function": module("measure")}),
+    ]
+    for section, key, entry in entries:
+        study = study_from(words(**{section: {"own": entry}}), tmp_path)
+        with pytest.raises(StudyError, match="expected trust: true beside it, because somebodys_module lies") as caught:
+            study.grid()
+        assert [problem.path for problem in caught.value.problems] == [(section, "own", key)]
+    assert "somebodys_module" not in sys.modules
+    for section, _, entry in entries:
+        study_from(words(**{section: {"own": {**entry, "trust": True}}}), tmp_path).grid()
+        study_from(words(**{section: {"own": entry}}), tmp_path / "installed").grid()
+    for reference in ("os:getcwd", "__main__:main"):
+        with pytest.raises(StudyError, match="expected trust: true"):
+            study_from(words(data={"d": {"function": reference}}), tmp_path).grid()
 
 
 def test_aliases_without_end(tmp_path: Path) -> None:

@@ -1,133 +1,102 @@
-"""What the sections of a study file are made of: types with their words, functions of the user's, executors.
+"""Types with their words, executors, and requirements: what the numbers of a study must show, for `standfast check`.
 
-Data, models and executors come in several forms, each a class of its own. The key that only this form has (`form`)
-tells which it is, or the name of the executor.
+requirements:
+  - {metric: worst_case, explainer: gradcam, at_least: 0.6, share_of_samples: 0.95}
+  - {metric: misinterpretation_probability, at_most_ln: -13.8}
+  - {metric: data_senc, better_than: input_copy, level: 0.99}
+  - {no_worse_than: baseline/2026-10, by: 0.05}
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
 
-import torch
-from pydantic import BeforeValidator, Field
-from torch import Tensor
+from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
-from standfast.errors import check
 from standfast.study.executors import Executor, Limits, Ray, Slurm, local
 from standfast.study.file.imports import REFERENCE
-from standfast.study.file.names import ParsedEntry
-from standfast.study.file.problems import Entry, Expected, either, find_nearest, misfit, show
+from standfast.study.file.problems import Entry, either, find_nearest, misfit, show
+
+
+def as_tuple(raw: object) -> object:
+    """A list as a tuple, which strict checks tell apart; anything else as it is."""
+    return tuple(raw) if isinstance(raw, list) else raw
+
 
 Numbers = float | tuple[float, ...]
-F = TypeVar("F", bound=Entry)
-
-
-# Types with their words.
-Text = Annotated[str, Expected("a text")]
-Name = Annotated[str, Field(min_length=1), Expected("a name")]
-Flag = Annotated[bool, Expected("true or false")]
-Count = Annotated[int, Field(ge=1), Expected("a whole number of at least 1")]
-CountOrAuto = Annotated[Count | Literal["auto"], Expected("auto or a whole number of at least 1", ("auto",))]
-Seed = Annotated[int, Field(ge=0, lt=2**63), Expected("a whole number of at least 0")]
-PositiveNumber = Annotated[float, Field(gt=0), Expected("a number above 0")]
-Reference = Annotated[str, Field(pattern=REFERENCE), Expected("a function, as module:function")]
-OptionValues = Annotated[dict[str, Any], Expected("options, each with its value")]
-PerChannel = Annotated[
-    tuple[float, ...],
-    Field(min_length=1),
-    BeforeValidator(lambda raw: tuple(raw) if isinstance(raw, list) else raw),  # older unions overrule `Strict(False)`
-]
+Text = Annotated[str, Field(title="a text")]
+Name = Annotated[str, Field(min_length=1, title="a name")]
+Flag = bool
+Count = Annotated[int, Field(ge=1, lt=2**63)]
+CountOrAuto = Literal["auto"] | Count
+WholeNumber = Annotated[int, Field(ge=0, lt=2**63)]
+PositiveNumber = Annotated[float, Field(gt=0)]
+Reference = Annotated[str, Field(pattern=REFERENCE, title="a function, as module:function")]
+OptionValues = Annotated[dict[str, Any], Field(title="options, each with its value")]
+PerChannel = Annotated[tuple[float, ...], Field(min_length=1), BeforeValidator(as_tuple)]
 Device = Annotated[
     str,
-    Field(pattern=r"^(auto|cpu|cuda(:[0-9]+)?)$", examples=["auto", "cpu", "cuda"]),
-    Expected("auto, cpu, cuda, or one of several as cuda:1", ("auto", "cuda")),  # not cpu, which is nearest to gpu
+    Field(
+        pattern=r"^(auto|cpu|cuda(:[0-9]+)?)$",
+        examples=["auto", "cuda"],  # not cpu, which is nearest to gpu
+        title="auto, cpu, cuda, or one of several as cuda:1",
+    ),
 ]
-
-
-def build_entry(base: type[F], named: ParsedEntry) -> tuple[F, dict[str, Any]]:
-    """The entry of the form that has the key by which it is named, and its plain form."""
-    (kind,) = (form for form in base.__subclasses__() if form.form == named.source)
-    entry = kind.model_validate({named.source: named.name, **named.options})
-    left_out = {"targets"} - entry.model_fields_set  # a function's Samples have targets of their own
-    return entry, entry.model_dump(mode="json", exclude_none=True, exclude=left_out)
-
-
-def per_channel(values: tuple[float, ...], inputs: Tensor, argument: str) -> Tensor:
-    """One number, or one for each channel of `inputs` `(N, C, ...)`, as a tensor that broadcasts against an input."""
-    channels = inputs.shape[1]
-    check(len(values) in (1, channels), argument, f"one number, or {channels} (one for each channel)", len(values))
-    return torch.tensor(values, dtype=inputs.dtype).reshape(-1, *[1] * (inputs.ndim - 2))
-
-
-# Explainers and metrics of the user's
-
-
-class ExplainerFunction(Entry):
-    """An explainer of the user's."""
-
-    key: ClassVar[str] = "an option of a function"
-    function: Reference = Field(
-        description="A function of (module, inputs, targets), an Explainer, or a class of them."
-    )
-    options: OptionValues = Field({}, description="Of a class of explainers.")
-    differentiable: Flag = Field(False, description="The function's result can be differentiated.")
-    rows_per_input: Count = Field(1, description="Rows that the function forwards at once for one input.")
-
-
-class MetricFunction(Entry):
-    """A metric of the user's."""
-
-    key: ClassVar[str] = "an option of a function"
-    function: Reference = Field(description="A class of metrics, a Metric, or a function that returns one.")
-    options: OptionValues = Field({}, description="Of the class, or arguments of the function.")
+Seed = WholeNumber
 
 
 # Executors
 
 
 class SlurmEntry(Entry):
-    """What each Slurm job asks for."""
+    """What each Slurm job asks for.
 
-    partition: Text | None = Field(None, description="Where jobs queue.")
-    time_minutes: Count = Field(60, description="Time limit of a job.")
-    mem_gb: PositiveNumber | None = Field(None, description="Memory of a job.")
-    cpus_per_task: Count = Field(1, description="CPU cores of a job.")
-    gpus_per_node: Annotated[int, Field(ge=0), Expected("a whole number of at least 0")] = Field(
-        0, description="GPUs of a job."
-    )
-    array_parallelism: Count | None = Field(None, description="Jobs that run at once; as many as workers by default.")
-    extra: OptionValues = Field({}, description="Further parameters of sbatch, handed on as they are.")
+    Args:
+        partition: where jobs queue.
+        time_minutes: time limit of a job.
+        mem_gb: memory of a job.
+        cpus_per_task: CPU cores of a job.
+        gpus_per_node: GPUs of a job.
+        array_parallelism: jobs that run at once; as many as workers by default.
+        extra: further parameters of sbatch, handed on as they are.
+    """
+
+    partition: Text | None = Field(None, serialization_alias="slurm_partition")
+    time_minutes: Count = Field(60, serialization_alias="timeout_min")
+    mem_gb: PositiveNumber | None = None
+    cpus_per_task: Count = 1
+    gpus_per_node: WholeNumber = 0
+    array_parallelism: Count | None = Field(None, serialization_alias="slurm_array_parallelism")
+    extra: OptionValues = Field({}, serialization_alias="slurm_additional_parameters")
 
     def parameters(self) -> dict[str, Any]:
-        """The same under the names of submitit's `AutoExecutor`.
+        """What is set, under the names of submitit's `AutoExecutor`.
 
-        >>> SlurmEntry(partition="gpu", gpus_per_node=1, extra={"account": "me"}).parameters()["slurm_partition"]
-        'gpu'
+        >>> SlurmEntry(partition="gpu", extra={"account": "me"}).parameters()["slurm_additional_parameters"]
+        {'account': 'me'}
         """
-        parameters = {
-            "slurm_partition": self.partition,
-            "timeout_min": self.time_minutes,
-            "mem_gb": self.mem_gb,
-            "cpus_per_task": self.cpus_per_task,
-            "gpus_per_node": self.gpus_per_node or None,
-            "slurm_array_parallelism": self.array_parallelism,
-            "slurm_additional_parameters": self.extra or None,
-        }
-        return {key: value for key, value in parameters.items() if value is not None}
+        return {key: value for key, value in self.model_dump(by_alias=True).items() if value}
 
 
 class ExecutorEntry(Entry):
-    """Who does the work."""
+    """Who does the work.
+
+    Args:
+        workers: how many work at once; auto: as many as there is room for.
+        threads: of each worker.
+        timeout: seconds that a job may take; no limit by default.
+        memory_gb: memory that a worker may take; no limit by default.
+        retries: how often a job is tried again whose worker was lost.
+    """
 
     name: str
-    workers: CountOrAuto = Field("auto", description="How many work at once; auto: as many as there is room for.")
-    threads: Count | None = Field(None, description="Of each worker.")
-    timeout: PositiveNumber | None = Field(None, description="Seconds that a job may take; no limit by default.")
-    memory_gb: PositiveNumber | None = Field(None, description="Memory that a worker may take; no limit by default.")
-    retries: Annotated[int, Field(ge=0), Expected("a whole number of at least 0")] | None = Field(
-        None, description="How often a job is tried again whose worker was lost."
-    )
+    workers: CountOrAuto = "auto"
+    threads: Count | None = None
+    timeout: PositiveNumber | None = None
+    memory_gb: PositiveNumber | None = None
+    retries: WholeNumber | None = None
 
     @property
     def limits(self) -> Limits:
@@ -140,11 +109,14 @@ class ExecutorEntry(Entry):
 
 
 class LocalEntry(ExecutorEntry):
-    """Processes on this computer."""
+    """Processes on this computer.
 
-    form: ClassVar[str] = "local"
+    Args:
+        workers: how many work at once; auto: as many as there are GPUs or cores.
+    """
+
     name: Literal["local"] = "local"
-    workers: CountOrAuto = Field(1, description="How many work at once; auto: as many as there are GPUs or cores.")
+    workers: CountOrAuto = 1
 
     def executor(self, device: str) -> Executor:
         """The executor itself, for models on `device`."""
@@ -152,15 +124,18 @@ class LocalEntry(ExecutorEntry):
 
 
 class RayEntry(ExecutorEntry):
-    """A Ray cluster."""
+    """A Ray cluster.
 
-    form: ClassVar[str] = "ray"
+    Args:
+        address: of the cluster; the running one by default.
+        gpus_per_worker: GPUs of a worker, also a share of one.
+        cpus_per_worker: CPU cores of a worker.
+    """
+
     name: Literal["ray"] = "ray"
-    address: Text | None = Field(None, description="Of the cluster; the running one by default.")
-    gpus_per_worker: Annotated[float, Field(ge=0), Expected("a number of at least 0")] = Field(
-        0.0, description="GPUs of a worker, also a share of one."
-    )
-    cpus_per_worker: PositiveNumber = Field(1.0, description="CPU cores of a worker.")
+    address: Text | None = None
+    gpus_per_worker: Annotated[float, Field(ge=0)] = 0.0
+    cpus_per_worker: PositiveNumber = 1.0
 
     def executor(self, device: str) -> Executor:
         """The executor itself; workers use the GPUs that they are given."""
@@ -169,26 +144,25 @@ class RayEntry(ExecutorEntry):
 
 
 class SlurmJobsEntry(ExecutorEntry):
-    """Slurm jobs."""
+    """Slurm jobs.
 
-    form: ClassVar[str] = "slurm"
+    Args:
+        slurm: what to ask Slurm for.
+    """
+
     name: Literal["slurm"] = "slurm"
-    slurm: SlurmEntry = Field(SlurmEntry.model_validate({}), description="What to ask Slurm for.")
+    slurm: SlurmEntry = SlurmEntry.model_validate({})
 
     def executor(self, device: str) -> Executor:
         """The executor itself; Slurm says where models run."""
         return Slurm(self.workers, options=self.slurm.parameters(), limits=self.limits)
 
 
-EXECUTORS: dict[str, type[ExecutorEntry]] = {kind.form: kind for kind in (LocalEntry, RayEntry, SlurmJobsEntry)}
+EXECUTORS: dict[str, type[ExecutorEntry]] = {"local": LocalEntry, "ray": RayEntry, "slurm": SlurmJobsEntry}
 
 
-def executor_entry(raw: object) -> ExecutorEntry:
-    """The section `executor`: a name, or a mapping with `name` (local by default) and options.
-
-    >>> executor_entry({"workers": 2})
-    LocalEntry(name='local', workers=2, threads=None, timeout=None, memory_gb=None, retries=None)
-    """
+def _read_executor(raw: object) -> object:
+    """A name alone is an entry, and the name is local where there is none."""
     content = {"name": raw} if isinstance(raw, str) else raw
     if not isinstance(content, Mapping):
         raise misfit("local, ray or slurm, or a mapping with name and workers", show(raw))
@@ -196,3 +170,148 @@ def executor_entry(raw: object) -> ExecutorEntry:
     if not isinstance(name, str) or name not in EXECUTORS:
         raise misfit(either(list(EXECUTORS)), show(name), "name", near=find_nearest(name, EXECUTORS))
     return EXECUTORS[name].model_validate(content)
+
+
+ExecutorField = Annotated[ExecutorEntry, PlainValidator(_read_executor), WithJsonSchema({"$reference": "executor"})]
+
+
+# Requirements
+
+Share = Annotated[float, Field(gt=0, lt=1, title="a share between 0 and 1")]
+Names = Annotated[
+    tuple[Name, ...],
+    Field(min_length=1),
+    BeforeValidator(lambda raw: (raw,) if isinstance(raw, str) else as_tuple(raw)),
+    WithJsonSchema(
+        {
+            "title": "a name, or a list of names",
+            "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}],
+        }
+    ),
+]
+
+#: the keys of which a requirement has exactly one
+LIMITS = ("at_least", "at_most", "at_most_ln", "at_most_one_in", "better_than", "no_worse_than")
+_ON_VALUES = LIMITS[:4]
+
+
+class RequirementEntry(Entry):
+    """A requirement on a number with its interval. It is checked for each data set, model and explainer that it names.
+
+    Requirements on values say which share of all samples meets the limit: half of them by default, which is a
+    requirement on the median.
+
+    Args:
+        metric: label or name of a metric; all that rank explainers if not given.
+        explainer: explainers; all but controls if not given.
+        data: data sets; all if not given.
+        model: models; all if not given.
+        at_least: the smallest value that meets the requirement.
+        at_most: the largest value that meets the requirement.
+        at_most_ln: the same for a probability, as its natural logarithm.
+        at_most_one_in: the same for a probability of 1 in this number.
+        share_of_samples: at least this share of all samples meets the limit; 0.5 (the median) if not given.
+        mean: the mean over samples meets the limit, instead of a share of the samples.
+        better_than: an explainer, such as a control, on the same samples.
+        no_worse_than: a baseline, by `standfast baseline`, on the same samples.
+        by: how much worse than the baseline a sample's value may be.
+        level: confidence level; with several requirements that of all decisions together.
+        p: of better_than: the largest p-value that passes; the same as a level of 1 - 2 p.
+    """
+
+    key: ClassVar[str] = "a key of a requirement"
+
+    metric: Name | None = None
+    explainer: Names | None = None
+    data: Names | None = None
+    model: Names | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    at_most_ln: float | None = None
+    at_most_one_in: Annotated[float, Field(gt=1)] | None = None
+    share_of_samples: Share | None = None
+    mean: Flag = False
+    better_than: Name | None = None
+    no_worse_than: Name | None = None
+    by: Annotated[float, Field(ge=0)] = 0.0
+    level: Share = 0.95
+    p: Annotated[float, Field(gt=0, lt=0.5, title="a number between 0 and 0.5")] | None = None
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> RequirementEntry:
+        """One limit, and only the keys that belong to it."""
+        given = [key for key in LIMITS if getattr(self, key) is not None]
+        if len(given) != 1:
+            raise misfit(f"exactly one of {', '.join(LIMITS)}", " and ".join(given) or "none")
+        (kind,) = given
+        others = {
+            "share_of_samples": self.share_of_samples is not None and kind in ("better_than",),
+            "mean": self.mean and kind in ("better_than", "at_most_ln", "at_most_one_in"),
+            "by": self.by > 0 and kind != "no_worse_than",
+            "p": self.p is not None and kind != "better_than",
+        }
+        for key, wrong in others.items():
+            if wrong:
+                raise misfit(f"no such key beside {kind}", key, key)
+        if self.mean and self.share_of_samples is not None:
+            raise misfit("the mean or a share of samples, not both", "mean and share_of_samples", "mean")
+        if self.p is not None and "level" in self.model_fields_set:
+            raise misfit("a p-value or a level, not both", "p and level", "p")
+        if self.better_than is not None and self.better_than in (self.explainer or ()):
+            raise misfit("explainers other than that of better_than", repr(self.better_than), "explainer")
+        if kind in _ON_VALUES and self.metric is None:
+            raise misfit("the metric that the limit is for", "none", "metric")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The key of its limit."""
+        return next(key for key in LIMITS if getattr(self, key) is not None)
+
+    @property
+    def limit(self) -> float:
+        """Of a requirement on values, as a value of the metric: a probability's as a natural logarithm."""
+        if self.at_most_one_in is not None:
+            return -math.log(self.at_most_one_in)
+        return float(getattr(self, self.kind))
+
+    @property
+    def side(self) -> Literal["higher", "lower"]:
+        """Of a requirement on values: which side of the limit meets it."""
+        return "higher" if self.at_least is not None else "lower"
+
+    @property
+    def confidence(self) -> float:
+        """The level of its intervals. A test in two directions at level L passes with a p-value of (1 - L) / 2."""
+        return self.level if self.p is None else 1 - 2 * self.p
+
+    @property
+    def share(self) -> float:
+        """The share of samples that has to meet the limit."""
+        return 0.5 if self.share_of_samples is None else self.share_of_samples
+
+    def describe(self, label: str | None = None, limit: str | None = None) -> str:
+        """In words, without the explainer, data and model.
+
+        Args:
+            label: of the metric, where the entry names none, or one with several labels.
+            limit: in words, where the number as it was given does not say what it is.
+
+        >>> RequirementEntry(metric="worst_case", at_least=0.6, share_of_samples=0.95).describe()
+        'worst_case: at least 0.6 in at least 95% of samples'
+        """
+        metric = label or self.metric
+        start = f"{metric}: " if metric else ""
+        if self.better_than is not None:
+            return f"{start}better than {self.better_than}"
+        if self.no_worse_than is not None:
+            margin = f" by more than {self.by:g}" if self.by else ""
+            return f"{start}{self._where()} not worse than {self.no_worse_than}{margin}"
+        words = "at least" if self.side == "higher" else "at most"
+        number = f"{getattr(self, self.kind):g}" if limit is None else limit
+        if self.mean or self.share_of_samples is None:
+            return f"{start}{'mean' if self.mean else 'median'} {words} {number}"
+        return f"{start}{words} {number} {self._where()}"
+
+    def _where(self) -> str:
+        return "in the mean" if self.mean else f"in at least {100 * self.share:g}% of samples"

@@ -1,4 +1,4 @@
-"""What a study file names as `module:function`, from the study's own folder or from what is installed."""
+"""What a study file names as `module:function`, from the study's own folder or, if it is trusted, from elsewhere."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import importlib
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,45 +33,42 @@ def importing_from(paths: Sequence[str]) -> Iterator[None]:
         sys.path[:] = before
 
 
-def resolve(reference: str, paths: Sequence[str]) -> Any:
+def resolve(reference: str, paths: Sequence[str], trust: bool = False, function: str = "") -> Any:
     """The thing that `module:function` names.
 
-    Raises:
-        Misfit: there is no such module or no such name in it, or importing the module fails.
+    Args:
+        reference: the name.
+        paths: the folders of the study.
+        trust: whether the module may be another than those in these folders.
+        function: if it must be a function, which.
 
-    >>> resolve("math:sqrt", [])(9.0)
+    Raises:
+        Misfit: there is no such module or no such name in it, it is not trusted, importing it fails, or it is no
+            function.
+
+    >>> resolve("math:sqrt", [], trust=True)(9.0)
     3.0
     """
     name, _, inner = reference.partition(":")
     with importing_from(paths):
-        found: Any = _import(name, reference, paths)
+        found: Any = _import(name, reference, paths, trust)
         for part in inner.split("."):
             if not hasattr(found, part):
                 public = [n for n in dir(found) if not n.startswith("_")]
                 raise misfit(f"a name that {name} has", show(inner), near=find_nearest(part, public))
             found = getattr(found, part)
+    if function and not callable(found):
+        raise misfit(function, with_article(type(found).__name__))
     return found
 
 
-def resolve_function(reference: str, paths: Sequence[str], what: str) -> Callable[..., Any]:
-    """The same where it must be a function; `what` says which.
-
-    Raises:
-        Misfit: as `resolve`; or it cannot be called.
-    """
-    function: Callable[..., Any] = resolve(reference, paths)
-    if not callable(function):
-        raise misfit(what, with_article(type(function).__name__))
-    return function
-
-
-def call_function(reference: str, options: Mapping[str, Any], paths: Sequence[str], what: str) -> Any:
+def call_function(reference: str, options: Mapping[str, Any], paths: Sequence[str], trust: bool, what: str) -> Any:
     """What the function returns for these options, with torch's generator seeded.
 
     Raises:
-        Misfit: as `resolve_function`; it raises, its exception being the cause.
+        Misfit: as `resolve`; or it raises, its exception being the cause.
     """
-    function = resolve_function(reference, paths, f"a function that returns {what}")
+    function: Callable[..., Any] = resolve(reference, paths, trust, f"a function that returns {what}")
     try:
         # what is drawn from torch's generator is the same in every worker, and when the study goes on tomorrow
         with importing_from(paths), torch.random.fork_rng(devices=[]):
@@ -86,14 +85,17 @@ def find_line(error: BaseException, paths: Sequence[str]) -> str:
     roots = [Path(path).resolve() for path in paths]
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)
-        own = any(file.resolve().is_relative_to(root) for root in roots) and "site-packages" not in file.parts
-        if own:
+        if "site-packages" not in file.parts and any(file.resolve().is_relative_to(root) for root in roots):
             return f"{file.name}, line {frame.lineno}"
     return ""
 
 
-def _import(name: str, reference: str, paths: Sequence[str]) -> ModuleType:
-    _forget_namesake(name.partition(".")[0], paths)
+def _import(name: str, reference: str, paths: Sequence[str], trust: bool) -> ModuleType:
+    top = name.partition(".")[0]
+    own = PathFinder.find_spec(top, list(paths)) is not None
+    if not (own or trust) and (top in sys.modules or find_spec(top) is not None):
+        raise misfit(f"trust: true beside it, because {name} lies outside of the study's folder", "no trust")
+    _forget_namesake(top, paths)
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:

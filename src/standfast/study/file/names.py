@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from standfast import data, similarity, zoo
@@ -30,6 +30,7 @@ from standfast.study.file.problems import (
     Collector,
     Keys,
     Misfit,
+    errors_of,
     find_nearest,
     join_names,
     make_unknown_error,
@@ -85,6 +86,11 @@ class Names:
         prefix, colon, _ = name.partition(":")
         return name in self.registry or self.registry.is_from_package(name) or bool(colon and prefix in self.prefixes)
 
+    def find(self, named: ParsedEntry) -> Any:
+        """The class of a name; errors of a plug-in or of another package are at the name."""
+        with errors_of(self.one, "name"):
+            return self.registry[named.name]
+
     def make_unknown_error(self, name: object, *path: str | int) -> Misfit:
         """The error for a name that is not."""
         note = "files stand under path:" if "path" in self.sources and re.search(r"[/.]", str(name)) else ""
@@ -112,19 +118,28 @@ class ParsedEntry:
     """An entry that has been read: what it names, its options, and where the two stand in the file.
 
     Attributes:
+        names: what can be named.
         name: the value of the key `source`.
         options: plain values.
         source: `"name"`, or another key that says where the entry comes from.
         at_name, at_options: relative to the entry.
         moved: places of options that are not where their names say: a value alone, or one of several.
+        turn: of several values that the study has for an option, the one that is meant.
     """
 
+    names: Names = field(repr=False)
     name: Any
     options: Mapping[str, Any] = field(default_factory=dict)
     source: str = "name"
     at_name: Keys = ()
     at_options: Keys = ()
     moved: Mapping[str | int, Keys] = field(default_factory=dict, repr=False)
+    turn: int | None = field(default=None, repr=False)
+
+    def choose(self, option: str, index: int) -> ParsedEntry:
+        """The same with one of the values that an option has in turn."""
+        options = {**self.options, option: self.options[option][index]}
+        return replace(self, options=options, moved={**self.moved, option: (option, index)})
 
     def place(self, path: Keys) -> Keys:
         """Where a problem of `{source: name, **options}` stands in the file.
@@ -154,20 +169,20 @@ def read_entry(raw: object, names: Names, label: str | None = None) -> ParsedEnt
         (source,) = given
         if source == "name" and not names.knows(raw["name"]):
             raise names.make_unknown_error(raw["name"], "name")
-        return ParsedEntry(raw[source], {key: value for key, value in raw.items() if key != source}, source, (source,))
+        return ParsedEntry(
+            names, raw[source], {key: value for key, value in raw.items() if key != source}, source, (source,)
+        )
     if label is not None and names.knows(label) and not names.describes(raw):
-        return ParsedEntry(label, raw)
+        return ParsedEntry(names, label, raw)
     if len(raw) == 1:
         ((name, options),) = raw.items()
         if names.knows(name):
-            if not isinstance(options, Mapping | None) and names.scalar is None:
-                raise misfit(f"options of {name}, each with its value", show(options), name)
             if isinstance(options, Mapping | None):
-                return ParsedEntry(name, options or {}, "name", (name,), (name,))
+                return ParsedEntry(names, name, options or {}, "name", (name,), (name,))
             option = names.scalar(names.registry[name]) if names.scalar else None
             if option is None:
-                raise misfit(f"no value for {name}, which has no options", show(options), name)
-            return ParsedEntry(name, {option: options}, "name", (name,), (name,), {option: ()})
+                raise misfit(f"options of {name}, each with its value", show(options), name)
+            return ParsedEntry(names, name, {option: options}, "name", (name,), (name,), {option: ()})
         if isinstance(options, Mapping | None) or names.scalar:
             raise names.make_unknown_error(name, name)
     keys = f"one of the keys {', '.join(names.keys)}" if names.sources else "the key name"
@@ -181,7 +196,7 @@ def _read_text(text: str, names: Names) -> ParsedEntry:
     name, options = (match[1].strip(), match[2]) if match else (text, "")
     if not names.knows(name):
         raise names.make_unknown_error(name)
-    return ParsedEntry(name, parse_options(options, names.one))
+    return ParsedEntry(names, name, parse_options(options, names.one))
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ import re
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from functools import cache, partial
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pydantic import ConfigDict, Field, PlainValidator, PydanticUserError, TypeAdapter, WithJsonSchema, create_model
-from pydantic.errors import PydanticInvalidForJsonSchema
+from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, create_model
 
 from standfast import similarity
 from standfast.algorithms.searches.base import Search, searches
@@ -26,25 +26,27 @@ from standfast.explainers.base import Baseline
 from standfast.neighbourhoods import Neighbourhood
 from standfast.neighbourhoods.naming import find_name, label_neighbourhoods
 from standfast.similarity import Similarity
-from standfast.study.file.data_entries import BACKGROUND_FORMS, BackgroundEntry, StoredBackground
+from standfast.study.file.entries import as_tuple
 from standfast.study.file.names import EXPLAINERS, NEIGHBOURHOODS, SEARCHES, SIMILARITIES, Names, read_entry
 from standfast.study.file.problems import (
     Collector,
     Entry,
-    Expected,
-    Misfit,
-    describe_error,
-    either,
+    adapt,
+    describe,
     errors_at,
     find_nearest,
     join_names,
+    json_schema_of,
+    make,
     misfit,
-    problems_in,
     show,
     with_article,
 )
+from standfast.study.file.sources import BACKGROUND_FORMS, StoredBackground, read_background
 
 T = TypeVar("T")
+#: the alternatives of an annotation
+Kinds = tuple[Any, ...]
 
 
 class Options(Entry):
@@ -100,12 +102,7 @@ def configure(kind: type[T], name: str, raw: Mapping[str, Any], defaults: Mappin
     model = options_model(kind, name)  # type: ignore[arg-type]
     with errors_at():
         values = model.model_validate({**(defaults or {}), **raw}).given()
-    try:
-        return kind(**values)
-    except ArgumentError as error:
-        raise Misfit(problems_in(error, model)) from error
-    except Exception as error:  # a class of a plug-in may raise anything
-        raise misfit(f"options that {name} accepts", describe_error(error)) from error
+    return make(kind, name, values, model.known())
 
 
 def members(annotation: Any) -> tuple[Any, ...]:
@@ -118,78 +115,34 @@ def members(annotation: Any) -> tuple[Any, ...]:
     return (annotation,)
 
 
-def wants(annotation: Any, kind: type) -> bool:
-    """Whether a class is among the alternatives of an annotation."""
-    return any(isinstance(member, type) and issubclass(member, kind) for member in members(annotation))
-
-
-def _type_of_option(annotation: Any, default: object) -> Any:
-    """What pydantic checks an option with: how to read it, its schema, and the words for it."""
+def _type_of_option(annotation: Any, default: object = None) -> Any:
+    """What pydantic checks an option with: its annotation, in which special things are read as a file has them."""
     kinds = members(annotation)
-    nested = [k for k in kinds if isinstance(k, type) and dataclasses.is_dataclass(k)]
-    special = next((special for special in _SPECIAL if wants(annotation, special.kind)), None)
-    items = [get_args(kind)[0] for kind in kinds if get_origin(kind) in (tuple, list)]
-    listed = next((special for special in _SPECIAL if any(wants(item, special.kind) for item in items)), None)
-    nothing = [{"type": "null"}] if type(None) in kinds else []
+    special, null = _find_special(kinds), [{"type": "null"}] * (type(None) in kinds)
     if special is not None:
         own = [{"const": word} for word in _own_words(default) if special.kind is Search]
-        schema: dict[str, Any] = {"anyOf": [{"$reference": special.reference}, *own, *nothing]}
-    elif listed is not None:
-        schema = {"type": "array", "minItems": 1, "items": {"$reference": listed.reference}}
-    elif len(nested) == 1:
-        schema = options_model(nested[0], nested[0].__name__).model_json_schema()
-    else:
-        schema = json_schema_of(annotation) or {}
+        schema = {"title": special.words(), "anyOf": [{"$reference": special.reference}, *own, *null]}
 
-    def read(raw: object) -> Any:
-        if raw is None and nothing:
-            return None
-        if special is not None:
-            return special.read(raw, default)
-        if listed is not None:
-            return _read_list(raw, listed, members(items[0]))
-        if len(nested) == 1 and isinstance(raw, Mapping):
-            return configure(nested[0], nested[0].__name__, raw)
-        return _convert(annotation, raw)
+        def read(raw: object) -> Any:
+            return None if raw is None and null else special.read(raw, default, kinds)
 
-    choices = tuple(str(choice) for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind))
-    words = special.words() if special else f"a list, each {listed.words()}" if listed else describe(annotation)
-    return Annotated[Any, PlainValidator(read), WithJsonSchema(schema), Expected(words, choices)]
+        return Annotated[Any, PlainValidator(read), WithJsonSchema(schema)]
+    items = [get_args(kind)[0] for kind in kinds if get_origin(kind) is tuple and get_args(kind)]
+    if items and _find_special(members(items[0])):
+        several: Any = tuple[_type_of_option(items[0]), ...]  # type: ignore[misc]
+        return Annotated[several, BeforeValidator(as_tuple), Field(min_length=1)]
+    schema = json_schema_of(annotation) or {"title": f"{describe(annotation)}, which a study file cannot hold"}
+    return Annotated[Any, PlainValidator(partial(_convert, annotation)), WithJsonSchema(schema)]
 
 
-def _read_list(raw: object, special: _Special, kinds: tuple[type, ...]) -> tuple[Any, ...]:
-    if not isinstance(raw, list | tuple):
-        raise misfit(f"a list, each {special.words()}", show(raw))
-    problems, found = Collector(), []
-    for index, each in enumerate(raw):
-        with problems.at(index):
-            found.append(special.read(each, None))
-            if not isinstance(found[-1], kinds):
-                words = " or ".join(with_article(kind.__name__.lower()) for kind in kinds)
-                raise misfit(words, with_article(type(found[-1]).__name__))
-    problems.finish()
-    return tuple(found)
-
-
-@cache
-def _adapter(annotation: Any) -> TypeAdapter[Any] | None:
-    try:
-        return TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True, strict=True))
-    except (PydanticUserError, NameError):  # no schema, or a class that sees to itself
-        return None
-
-
-def json_schema_of(annotation: Any) -> dict[str, Any] | None:
-    """The JSON schema of an option's values; None where a study file cannot hold any."""
-    adapter = _adapter(annotation)
-    try:
-        return None if adapter is None else adapter.json_schema()
-    except PydanticInvalidForJsonSchema:
-        return None
+def _find_special(kinds: tuple[Any, ...]) -> _Special | None:
+    """The first of the alternatives that has a form of its own in a file."""
+    classes = [kind for kind in kinds if isinstance(kind, type)]
+    return next((special for special in _SPECIAL if any(issubclass(kind, special.kind) for kind in classes)), None)
 
 
 def _convert(annotation: Any, raw: object) -> Any:
-    adapter = _adapter(annotation)
+    adapter = adapt(annotation)
     if adapter is None:
         raise misfit(f"{describe(annotation)}, which a study file cannot hold", show(raw))
     # as JSON, strict means: whole numbers may stand for floats and lists for tuples, and nothing else is converted
@@ -212,9 +165,14 @@ def read_configured(raw: object, names: Names) -> Any:
         return configure(names.registry[named.name], named.name, named.options)
 
 
-def neighbourhood_from(raw: object, default: object = None) -> Neighbourhood:
+def neighbourhood_from(raw: object, default: object = None, kinds: Kinds = (Neighbourhood,)) -> Neighbourhood:
     """`{linf: 0.3}`, `{l2: {radius: 2, distribution: uniform}}` or `{name: linf, radius: 0.3}` as a neighbourhood."""
-    return raw if isinstance(raw, Neighbourhood) else read_configured(raw, NEIGHBOURHOODS)
+    found: Neighbourhood = raw if isinstance(raw, Neighbourhood) else read_configured(raw, NEIGHBOURHOODS)
+    fits = isinstance(found, kinds)
+    if not fits:
+        words = " or ".join(with_article(kind.__name__.lower()) for kind in kinds)
+        raise misfit(words, with_article(type(found).__name__))
+    return found
 
 
 def neighbourhoods_from(raw: Sequence[object]) -> dict[str, Neighbourhood]:
@@ -236,18 +194,16 @@ def neighbourhoods_from(raw: Sequence[object]) -> dict[str, Neighbourhood]:
     return dict(zip(label_neighbourhoods(list(places)), places, strict=True))
 
 
-def explainer_from(raw: object, default: object = None) -> Explainer:
+def explainer_from(raw: object, default: object = None, kinds: Kinds = ()) -> Explainer:
     """`"saliency"`, `"integrated_gradients:steps=4"`, `{lrp: {epsilon: 1e-6}}` or `{name: lrp, ...}`."""
     explainer: Explainer = read_configured(raw, EXPLAINERS)
     return explainer
 
 
-def search_from(raw: object, default: object = None) -> Search | str:
+def search_from(raw: object, default: object = None, kinds: Kinds = ()) -> Search | str:
     """A search's name, as it is, or a configured search from `{block: {starts: 100}}`."""
     own = _own_words(default)
-    if isinstance(raw, Search) or raw in own:
-        return raw
-    if isinstance(raw, str) and raw in searches:
+    if isinstance(raw, Search) or (isinstance(raw, str) and raw in [*own, *searches]):
         return raw
     search: Search = read_configured(raw, dataclasses.replace(SEARCHES, also=tuple(own)))
     return search
@@ -258,7 +214,7 @@ def _own_words(default: object) -> list[str]:
     return [default] if isinstance(default, str) and default not in searches else []
 
 
-def similarity_from(raw: object, default: object = None) -> str:
+def similarity_from(raw: object, default: object = None, kinds: Kinds = ()) -> str:
     """`"ssim"`, `"ssim:window=11"` or `{ssim: {window: 11}}` in the form with a colon; lists with `+`.
 
     >>> similarity_from({"ssim": {"window": 11, "gaussian": True}})
@@ -282,8 +238,10 @@ def similarity_from(raw: object, default: object = None) -> str:
         raise misfit(f"{error.argument} to be {error.expected}", error.got, *named.at_options, near=near) from error
 
 
-def background_from(raw: object, default: object = None) -> Background | Baseline:
+def background_from(raw: object, default: object = None, kinds: Kinds = ()) -> Background | Baseline:
     """A number, one for each channel, or what names reference inputs: a path, `{data: NAME, samples: N}`.
+
+    A path may be that of a folder of photographs, which differ in size, if an option takes one (`kinds`).
 
     >>> background_from([0, 1]), background_from("references.npy").written
     ((0.0, 1.0), {'path': 'references.npy'})
@@ -291,7 +249,7 @@ def background_from(raw: object, default: object = None) -> Background | Baselin
     if isinstance(raw, Background):
         return raw
     if isinstance(raw, str | Mapping):
-        return StoredBackground(BackgroundEntry.model_validate({"path": raw} if isinstance(raw, str) else raw))
+        return read_background({"path": raw} if isinstance(raw, str) else raw, pictures=Path in kinds)
     baseline: Baseline = _convert(Baseline, raw)
     return baseline
 
@@ -300,7 +258,7 @@ class _Special(NamedTuple):
     """Options of a class that have a form of their own: how they are read, their schema, and the words for them."""
 
     kind: type
-    read: Callable[[object, object], Any]
+    read: Callable[[object, object, Kinds], Any]
     reference: str
     words: Callable[[], str]
 
@@ -315,49 +273,6 @@ _SPECIAL = (
 
 
 # Words
-
-
-def describe(annotation: Any) -> str:
-    """What an option wants, in words.
-
-    >>> describe(int | None), describe(Literal["a", "b", "c"]), describe(tuple[float, ...])
-    ('a whole number or null', 'a, b or c', 'a list of numbers')
-    """
-    kinds = members(annotation)
-    plain = [kind for kind in kinds if json_schema_of(kind) is not None]  # what a file can hold
-    words = dict.fromkeys(_describe_member(kind) for kind in plain or kinds)
-    return " or ".join(sorted(words, key="null".__eq__))
-
-
-_WORDS: dict[Any, str] = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "a text",
-    type(None): "null",
-    Any: "a value",
-    dict: "a mapping",
-    list: "a list",
-    tuple: "a list",
-}
-_PLURALS = {"whole number": "whole numbers", "number": "numbers", "text": "texts"}
-
-
-def _describe_member(kind: Any) -> str:
-    origin, inner = get_origin(kind), get_args(kind)
-    if kind in _WORDS:
-        return _WORDS[kind]
-    if origin is Literal:
-        return either([str(choice) for choice in inner])
-    if Callable in (kind, origin):
-        return "a function"
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return "a mapping"
-    if isinstance(origin, type) and issubclass(origin, Sequence | set | frozenset) and inner:
-        single = describe(inner[0]).removeprefix("a ")
-        length = f"{len(inner)} " if origin is tuple and len(set(inner)) == 1 < len(inner) else ""
-        return f"a list of {length}{_PLURALS.get(single, single).replace('list of', 'lists of')}"
-    return f"a {getattr(kind, '__name__', kind)}"
 
 
 def describe_options(kind: Callable[..., Any]) -> dict[str, str]:

@@ -8,17 +8,27 @@ problems of a whole file.
 from __future__ import annotations
 
 import contextlib
+import stat
 import textwrap
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import accumulate
-from typing import Any, ClassVar, Self, get_args
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, model_validator
+from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.functional_validators import ModelWrapValidatorHandler
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import PydanticOmit
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from standfast.errors import ELSEWHERE, ArgumentError, StandfastError, UnknownNameError, nearest_name
+from standfast.errors import ELSEWHERE, ArgumentError, StandfastError, UnknownNameError, as_number, check, nearest_name
 
+T = TypeVar("T")
 #: keys and indices that lead to a place in the file
 Keys = tuple[str | int, ...]
 
@@ -95,16 +105,8 @@ class StudyError(StandfastError):
 # Sections of the file
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What the values of a key should be, in words; the nearest of the `choices` is suggested."""
-
-    words: str = ""
-    choices: tuple[str, ...] = ()
-
-
 class Entry(BaseModel):
-    """A section with known keys. The words for each key are an `Expected` among the annotations of its type."""
+    """A section with known keys. What each should be is said by the title of its type, or else by its JSON schema."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -124,25 +126,89 @@ class Entry(BaseModel):
             raise Misfit(problems_in(error, cls, raw)) from error
 
     @classmethod
-    def words(cls) -> dict[str, Expected]:
-        """The known keys, and what each should be."""
-        fields = {field.alias or name: field for name, field in cls.model_fields.items()}
-        return {key: _find_expected((*field.metadata, field.annotation)) for key, field in fields.items()}
-
-    @classmethod
-    def owners(cls, key: str) -> list[str]:
-        """The other forms of this section that have a key."""
-        base: type[Entry] = cls.__bases__[0]
-        return [other.form for other in base.__subclasses__() if key in other.words()] if cls.form else []
+    def known(cls) -> dict[str, Any]:
+        """The known keys, each with its annotation."""
+        return {
+            field.alias or name: Annotated[
+                (field.annotation, *field.metadata, Field(title=field.title, examples=field.examples))
+            ]
+            for name, field in cls.model_fields.items()
+        }
 
 
-def _find_expected(parts: Iterable[Any]) -> Expected:
-    for part in parts:
-        inner = (*getattr(part, "__metadata__", ()), *get_args(part))
-        found = part if isinstance(part, Expected) else _find_expected(inner)
-        if found.words:
-            return found
-    return Expected()
+class _Schemas(GenerateJsonSchema):
+    """Schemas without what a study file cannot hold, such as tensors."""
+
+    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> Any:
+        """Leave it out of the alternatives."""
+        raise PydanticOmit
+
+
+@cache
+def adapt(annotation: Any) -> TypeAdapter[Any] | None:
+    """What checks values of an annotation; None for classes that pydantic knows nothing of."""
+    try:
+        return TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True, strict=True))
+    except (PydanticUserError, NameError):  # no schema, or a class that sees to itself
+        return None
+
+
+def json_schema_of(annotation: Any) -> dict[str, Any] | None:
+    """The JSON schema of what a study file can hold of an annotation; None if that is nothing."""
+    adapter = adapt(annotation)
+    try:
+        return None if adapter is None else adapter.json_schema(schema_generator=_Schemas)
+    except (PydanticInvalidForJsonSchema, PydanticOmit):
+        return None
+
+
+_WORDS = {
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "string": "a text",
+    "null": "null",
+    "object": "a mapping",
+}
+
+
+def put_in_words(schema: Mapping[str, Any]) -> str:
+    """What a JSON schema accepts: its title if it has one.
+
+    >>> put_in_words({"anyOf": [{"type": "null"}, {"type": "integer", "minimum": 1}]}), put_in_words({"enum": ["a", 2]})
+    ('a whole number of at least 1 or null', 'a or 2')
+    """
+    if "title" in schema:
+        return str(schema["title"])
+    if "anyOf" in schema:
+        return " or ".join(sorted(dict.fromkeys(map(put_in_words, schema["anyOf"])), key="null".__eq__))
+    if "enum" in schema or "const" in schema:
+        return either(list(map(str, schema.get("enum", [schema.get("const")]))))
+    if schema.get("type") == "array":
+        items = [schema["items"]] if schema.get("items") else schema.get("prefixItems", [])
+        words = list(dict.fromkeys(map(put_in_words, items)))
+        count = f"{len(items)} " if len(words) == 1 < len(items) else ""
+        plain = len(words) == 1 and words[0] in _WORDS.values()
+        return f"a list of {count}{words[0].removeprefix('a ')}s" if plain else f"a list, each {either(words)}"
+    least = f" of at least {schema['minimum']:g}" if "minimum" in schema else ""
+    above = f" above {schema['exclusiveMinimum']:g}" if "exclusiveMinimum" in schema else ""
+    return f"{_WORDS.get(str(schema.get('type')), 'a value')}{least}{above}"
+
+
+def describe(annotation: Any) -> str:
+    """What an option wants, in words.
+
+    >>> describe(int | None), describe(tuple[float, ...])
+    ('a whole number or null', 'a list of numbers')
+    """
+    schema = json_schema_of(annotation)
+    return f"a {getattr(annotation, '__name__', annotation)}" if schema is None else put_in_words(schema)
+
+
+def _choices(schema: Mapping[str, Any]) -> list[str]:
+    """The texts that are among what a JSON schema accepts."""
+    own = schema.get("examples", schema.get("enum", [schema.get("const")]))
+    return [each for each in own if isinstance(each, str)] + [c for s in schema.get("anyOf", ()) for c in _choices(s)]
 
 
 # Errors as problems
@@ -162,10 +228,14 @@ def problems_in(error: Exception, section: type[Entry] | None = None, raw: Any =
     if isinstance(error, ValidationError):
         found = [p for details in error.errors(include_url=False) for p in _from_pydantic(details, section, raw)]
         return list({problem.path: problem for problem in reversed(found)}.values())[::-1]  # one for each place
+    assert isinstance(error, ArgumentError)
+    return _from_argument(error, () if section is None else section.known())
+
+
+def _from_argument(error: ArgumentError, known: Container[str]) -> list[Problem]:
     if isinstance(error, Misfit):
         return list(error.problems)
-    assert isinstance(error, ArgumentError)
-    here = section is not None and error.argument in section.words()
+    here = error.argument in known
     path = (error.argument,) if here else ()
     if isinstance(error, UnknownNameError):
         what = "one of" if here else with_article(error.argument)
@@ -174,49 +244,45 @@ def problems_in(error: Exception, section: type[Entry] | None = None, raw: Any =
     return [Problem(path, words, _shorten(str(error.got)))]
 
 
+def make(kind: Callable[..., T], name: str, options: Mapping[str, Any], known: Container[str]) -> T:
+    """What a class or function makes of options.
+
+    Args:
+        kind: the class or function.
+        name: what the user calls it.
+        options: of it.
+        known: those that an error may be about.
+
+    Raises:
+        Misfit: it rejects them; at the option that is at fault.
+    """
+    try:
+        return kind(**options)
+    except ArgumentError as error:
+        if isinstance(error, UnknownNameError) and error.argument not in known:
+            raise
+        raise Misfit(_from_argument(error, known)) from error
+    except StandfastError as error:
+        raise misfit(f"{name}, which can be used", error, "name") from error
+    except Exception as error:  # a class of another package may raise anything
+        raise misfit(f"options that {name} accepts", describe_error(error)) from error
+
+
 def _from_pydantic(details: Any, section: type[Entry] | None, raw: Any) -> list[Problem]:
     path: Keys = tuple(details["loc"])
     kind, cause = details["type"], details.get("ctx", {}).get("error")
     if isinstance(cause, ArgumentError):
         return [replace(problem, path=(*path, *problem.path)) for problem in problems_in(cause, section)]
-    if section is None or not path:
-        return [Problem(path, "a mapping", show(details["input"]))]
-    key, known = str(path[0]), section.words()
-    if kind == "invalid_key":
-        return [Problem((), "keys as text", show(details["input"]))]
-    if kind == "missing":
-        return [Problem(path, known[key].words, "nothing")]
-    if kind == "extra_forbidden" and (owners := section.owners(key)):
-        return [Problem(path, f"no {key}, which goes with {either(owners)}", f"one for {section.form}")]
+    if section is None or not path or kind == "invalid_key":
+        return [Problem((), "keys as text" if kind == "invalid_key" else "a mapping", show(details["input"]))]
+    key, known = str(path[0]), section.known()
     if kind == "extra_forbidden":
         words = f"{section.key} ({join_names(known)})" if known else f"no options, as {section.__name__} has none"
         near = find_nearest(key, known)
         return [Problem(path, words, show(key), near, "" if near else ELSEWHERE.get(key, ""))]
-    near = find_nearest(raw[key], known[key].choices) if isinstance(raw[key], str) else None
-    return [Problem((key,), known[key].words, show(raw[key]), near)]
-
-
-@contextlib.contextmanager
-def errors_at(*path: str | int, place: Callable[[Keys], Keys] = tuple) -> Iterator[None]:
-    """Errors inside are a `Misfit` beneath `path`, where `place` says what becomes of a problem's own path."""
-    try:
-        yield
-    except (ArgumentError, ValidationError) as error:
-        problems = [replace(problem, path=(*path, *place(problem.path))) for problem in problems_in(error)]
-        raise Misfit(problems) from error.__cause__ or error
-
-
-@contextlib.contextmanager
-def errors_of(what: str, form: str, keys: Container[str] = ()) -> Iterator[None]:
-    """Errors of the library are at their argument, if that is one of the `keys`, else at the key `form`."""
-    try:
-        yield
-    except Misfit:
-        raise
-    except ArgumentError as error:
-        raise misfit(error.expected, error.got, error.argument if error.argument in keys else form) from error
-    except StandfastError as error:
-        raise misfit(f"{what} that can be loaded", error, form) from error
+    value = raw.get(key) if isinstance(raw, Mapping) else None
+    near = find_nearest(value, _choices(json_schema_of(known[key]) or {})) if isinstance(value, str) else None
+    return [Problem((key,), describe(known[key]).removesuffix(" or null"), show(value), near)]
 
 
 class Collector:
@@ -240,6 +306,29 @@ class Collector:
         """Raise what was collected, if anything was."""
         if self.problems:
             raise Misfit(self.problems) from self.cause
+
+
+@contextlib.contextmanager
+def errors_at(*path: str | int, place: Callable[[Keys], Keys] = tuple) -> Iterator[None]:
+    """Errors inside are a `Misfit` beneath `path`, where `place` says what becomes of a problem's own path."""
+    try:
+        yield
+    except (ArgumentError, ValidationError) as error:
+        problems = [replace(problem, path=(*path, *place(problem.path))) for problem in problems_in(error)]
+        raise Misfit(problems) from error.__cause__ or error
+
+
+@contextlib.contextmanager
+def errors_of(what: str, form: str, keys: Container[str] = ()) -> Iterator[None]:
+    """Errors of the library are at their argument, if that is one of the `keys`, else at the key `form`."""
+    try:
+        yield
+    except Misfit:
+        raise
+    except ArgumentError as error:
+        raise misfit(error.expected, error.got, error.argument if error.argument in keys else form) from error
+    except StandfastError as error:
+        raise misfit(f"{what} that can be loaded", error, form) from error
 
 
 # Words
@@ -326,3 +415,172 @@ def with_article(noun: str) -> str:
 def _shorten(text: str, width: int = 120) -> str:
     text = " ".join(text.split())
     return text if len(text) <= width else f"{text[: width - 4]} ..."
+
+
+# The file
+
+_DEEP, _MANY = 40, 20_000  # no study is deeper or larger; aliases can make a short file endless
+_LARGEST = 500_000  # bytes; reading YAML with the lines of its keys takes seconds from there on
+
+
+@dataclass(frozen=True)
+class Document:
+    """The content of a study file.
+
+    Attributes:
+        name: of the file, for messages.
+        base: the folder that paths in it are relative to.
+        content: plain values.
+        lines: of every key and every list item, counted from 1.
+    """
+
+    name: str
+    base: Path
+    content: Any
+    lines: dict[Keys, int] = field(default_factory=dict)
+
+    def locate(self, problem: Problem) -> Problem:
+        """The problem with the part of its path that is in the file, and the line of that.
+
+        Options that stand beneath a name, as in `{rotation: {degrees: 10}}`, are found without that name.
+
+        >>> document = Document("study.yaml", Path(), {"data": {"a": "digits"}}, {("data",): 1, ("data", "a"): 2})
+        >>> document.locate(Problem(("data", "a", "name"), "a name", "'x'")).path
+        ('data', 'a')
+        """
+        path: Keys = ()
+        here = self.content
+        for key, after in zip(problem.path, (*problem.path[1:], None), strict=False):
+            if isinstance(here, dict) and key not in here and len(here) == 1:
+                ((name, options),) = here.items()
+                # a list stands for the first option, as the parts of a composition do
+                listed = isinstance(options, list) and isinstance(after, int)
+                if listed or (isinstance(options, dict) and key in options):
+                    path, here = (*path, name), options
+                if listed:
+                    continue
+            if isinstance(here, dict):
+                path = (*path, key)
+                if key not in here:  # a key that is missing is named, what would be beneath it is not
+                    break
+            elif isinstance(here, list) and isinstance(key, int) and key < len(here):
+                path = (*path, key)
+            else:
+                break
+            here = here[key]
+        line = next((self.lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.lines), None)
+        return replace(problem, path=path, line=line)
+
+    def error(self, problems: Sequence[Problem]) -> StudyError:
+        """What to raise for these problems."""
+        located = [self.locate(problem) for problem in problems]
+        return StudyError(self.name, sorted(located, key=lambda problem: problem.line or 0))
+
+
+def read_document(path: str | Path) -> Document:
+    """The study file at `path`, YAML 1.2 (JSON is YAML, too).
+
+    Raises:
+        StudyError: there is no such file, or it is not YAML: keys that are there twice, tabs, tags and aliases without
+            an end included.
+    """
+    path = Path(path)
+    lines: dict[Keys, int] = {}
+    parser = YAML(typ="safe", pure=True)
+    parser.allow_duplicate_keys = False
+    try:
+        text = read_content(path, "a study file", largest=_LARGEST).decode("utf-8-sig")
+        node = parser.compose(text)
+        if node is not None:
+            _number(node, (), lines)
+        content = read_plain(parser.load(text))
+        if content is None:
+            raise misfit("a study: data, models, explainers and metrics", "an empty file")
+    except (Misfit, YAMLError, ValueError, TypeError, RecursionError) as error:
+        (problem,) = error.problems if isinstance(error, Misfit) else [_describe(error)]
+        raise StudyError(str(path), [replace(problem, line=problem.line or lines.get(problem.path))]) from error
+    return Document(str(path), path.resolve().parent, content, lines)
+
+
+def read_plain(value: Any, *path: str | int) -> Any:
+    """Plain values, of which a user's may be NumPy's or torch's.
+
+    Raises:
+        Misfit: a whole number is beyond those that any option could be, and Python refuses to write it.
+
+    >>> read_plain({"samples": (16**500,)})
+    Traceback (most recent call last):
+        ...
+    standfast.study.file.problems.Misfit: samples[0]: expected a number below 1e308, got one of 2001 bits
+    """
+    if isinstance(value, Mapping):
+        return {key: read_plain(each, *path, key) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return [read_plain(each, *path, index) for index, each in enumerate(value)]
+    if isinstance(value, int) and value.bit_length() > 1023:
+        raise misfit("a number below 1e308", f"one of {value.bit_length()} bits", *path)
+    return as_number(value)
+
+
+def read_content(path: Path, what: str, *place: str, largest: int | None = None) -> bytes:
+    """The bytes of a file that a study names.
+
+    Args:
+        path: of the file.
+        what: it is, for the error.
+        place: of the error.
+        largest: bytes that it may have.
+
+    Raises:
+        Misfit: it is missing, too large, cannot be read, or is no file: reading a pipe or a device may never end.
+    """
+    try:
+        return read_file(path, largest)
+    except (OSError, ArgumentError) as error:
+        expected = error.expected if isinstance(error, ArgumentError) else "a file that can be read"
+        got = error.got if isinstance(error, ArgumentError) else (error.strerror or str(error)).lower()
+        raise misfit(expected.replace("a file", what), f"{path.name!r}: {got}" if place else got, *place) from error
+
+
+def read_file(path: Path, largest: int | None = None) -> bytes:
+    """The content of a regular file, or of what a link to one leads to."""
+    status = path.stat()
+    kind = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFREG: ""}.get(stat.S_IFMT(status.st_mode))
+    check(kind == "", "path", "a file that can be read", kind or "a device")
+    fits = largest is None or status.st_size <= largest
+    check(fits, "path", f"a file of at most {largest or 0:,} bytes", f"{status.st_size:,} bytes")
+    return path.read_bytes()
+
+
+def _number(node: Node, path: Keys, lines: dict[Keys, int]) -> None:
+    """Note the lines of all keys and items below a node."""
+    if len(path) > _DEEP or len(lines) > _MANY:
+        expected = "a file without an alias (*name) that leads to itself or to thousands of copies"
+        raise Misfit([Problem(path[:3], expected, "such a file", line=node.start_mark.line + 1)])
+    if isinstance(node, SequenceNode):
+        for index, item in enumerate(node.value):
+            lines.setdefault((*path, index), item.start_mark.line + 1)
+            _number(item, (*path, index), lines)
+    for key, value in node.value if isinstance(node, MappingNode) else ():
+        if isinstance(key, ScalarNode) and str(key.tag).endswith((":str", ":merge")):
+            inner = path if str(key.tag).endswith(":merge") else (*path, key.value)
+            lines.setdefault(inner, key.start_mark.line + 1)
+            _number(value, inner, lines)
+
+
+def _describe(error: Exception) -> Problem:
+    """What the YAML parser stumbled over."""
+    if isinstance(error, UnicodeDecodeError):
+        return Problem((), "a text in UTF-8", f"bytes that are not UTF-8 at position {error.start}")
+    if isinstance(error, RecursionError):
+        return Problem((), "YAML", "brackets within brackets without end")
+    if not isinstance(error, MarkedYAMLError):
+        return Problem((), "YAML", describe_error(error))
+    mark = error.problem_mark or error.context_mark
+    line, column = (None, "") if mark is None else (mark.line + 1, f" (column {mark.column + 1})")
+    said = str(error.problem or error.context)
+    if said.startswith("found duplicate key"):
+        return Problem((), "every key once", f"the key {said.split(chr(34))[1]!r} twice", line=line)
+    if r"'\t'" in said:
+        return Problem((), "spaces", "a tab", line=line)
+    return Problem((), "YAML", f"{said}{column}", line=line)

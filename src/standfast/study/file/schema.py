@@ -8,13 +8,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from standfast.study.file.data_entries import BackgroundEntry, DataEntry
-from standfast.study.file.entries import EXECUTORS, ExplainerFunction, MetricFunction
-from standfast.study.file.model_entries import ModelEntry
+from standfast.study.file.entries import EXECUTORS
 from standfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS, NEIGHBOURHOODS, SEARCHES, SIMILARITIES, Names
-from standfast.study.file.options import options_model
+from standfast.study.file.options import describe_options, options_model
 from standfast.study.file.problems import Entry
-from standfast.study.file.spec import Study
+from standfast.study.file.sources import BackgroundEntry, DataEntry, ModelEntry
+from standfast.study.file.spec import ExplainerFunction, MetricFunction, Study
 
 Schema = dict[str, Any]
 _ONE_KEY: Schema = {"type": "object", "minProperties": 1, "maxProperties": 1}
@@ -27,19 +26,19 @@ def json_schema() -> Schema:
     ['data', 'device', 'executor', 'explainers']
     """
     definitions: Schema = {}
-    _define_forms(definitions, DATA, DataEntry)
-    _define_forms(definitions, MODELS, ModelEntry)
+    _define_sources(definitions, DATA, DataEntry)
+    _define_sources(definitions, MODELS, ModelEntry)
     _define_kinds(definitions, "explainer", EXPLAINERS, ExplainerFunction)
     _define_kinds(definitions, "metric", METRICS, MetricFunction)
     _define_kinds(definitions, "search", SEARCHES)
     _define_kinds(definitions, "neighbourhood", NEIGHBOURHOODS)
-    several = {"type": "array", "minItems": 1, "items": _refer("neighbourhood")}
-    definitions["neighbourhoods"] = {"anyOf": [_refer("neighbourhood"), several]}
+    one = _refer("neighbourhood")
+    definitions["neighbourhoods"] = {"anyOf": [one, {"type": "array", "minItems": 1, "items": one}]}
     known = {"enum": SIMILARITIES.listed}
     options = {**_ONE_KEY, "propertyNames": known, "additionalProperties": {"type": "object"}}
     definitions["similarity"] = {"anyOf": [known, _beginning_with(SIMILARITIES.listed), options]}
     background = _model(definitions, BackgroundEntry)
-    background["properties"]["data"] = _names(DATA)
+    background["properties"]["data"] = {"anyOf": _names(DATA)}
     forms = [{**background, "required": required} for required in (["path"], ["data", "samples"])]
     numbers = [{"type": "number"}, {"type": "array", "minItems": 1, "items": {"type": "number"}}]
     definitions["background"] = {"anyOf": [*numbers, {"type": "string"}, *forms]}
@@ -78,39 +77,48 @@ def _define_kinds(definitions: Schema, what: str, names: Names, function: type[E
     theirs = _beginning_with(packages) if packages else {"enum": []}
     patterns = {theirs["pattern"]: {"type": ["object", "null"]}} if packages else {}  # whose options are theirs
     text = [{"enum": alone}] if names.scalar else [{"enum": list(by_name)}, _beginning_with([*by_name, *packages])]
-    beneath = {**_ONE_KEY, "properties": by_name, "patternProperties": patterns, "additionalProperties": False}
     kinds = [*(_refer(f"{what}.{name}") for name in by_name), {"properties": {"name": theirs}}]
-    beside = {"type": "object", "required": ["name"], "anyOf": kinds}
-    own = [_model(definitions, function)] if function else []
-    definitions[what] = {"anyOf": [*text, beneath, beside, *own]}
-    if function:
-        definitions[names.section] = _section(what, by_name, patterns)
+    beside: list[Schema] = [{"type": "object", "required": ["name"], "anyOf": kinds}]
+    beside += [_model(definitions, function)] if function else []
+    _define(definitions, what, names, by_name, patterns, [*text, *beside])
 
 
-def _define_forms(definitions: Schema, names: Names, base: type[Entry]) -> None:
+def _define_sources(definitions: Schema, names: Names, base: type[Entry]) -> None:
     """A section of entries with several forms, of which the one with `name` may be written as a name alone."""
     forms = {form.form: _model(definitions, form) for form in base.__subclasses__()}
-    known, properties = _names(names), forms["name"]["properties"]
-    properties["name"] |= known
+    properties = forms["name"]["properties"]
+    properties["name"] |= {"anyOf": _names(names)}
     beneath = {key: value for key, value in properties.items() if key != "name"}
     definitions[f"{names.section}.options"] = {**forms["name"], "properties": beneath, "required": []}
     options = {"anyOf": [_refer(f"{names.section}.options"), {"type": "null"}]}
-    named = {**_ONE_KEY, "propertyNames": known, "additionalProperties": options}
-    definitions[f"{names.section}.entry"] = {"anyOf": [known, *forms.values(), named]}
     theirs = {_beginning_with(names.prefixes)["pattern"]: options}
-    definitions[names.section] = _section(f"{names.section}.entry", dict.fromkeys(names.listed, options), theirs)
+    forms_of_one = [*_names(names), *forms.values()]
+    _define(definitions, f"{names.section}.entry", names, dict.fromkeys(names.listed, options), theirs, forms_of_one)
 
 
-def _section(entry: str, by_name: Schema, patterns: Schema) -> Schema:
-    """A list of entries, any of them under a label, or a mapping from labels to entries.
+def _define(
+    definitions: Schema, what: str, names: Names, by_name: Schema, patterns: Schema, others: list[Schema]
+) -> None:
+    """One entry, and the section of them: a list, any of them under a label, or a mapping from labels to entries.
 
-    Under a label that is a name, this name's options alone are an entry: `by_name`, or by `patterns` of names.
+    Args:
+        definitions: to be added to.
+        what: the name of the definition of one.
+        names: of the section.
+        by_name: the options of each name; under a label that is a name, they alone are an entry.
+        patterns: the same for names that are not listed.
+        others: the forms of an entry without options beneath its name.
     """
-    item = {"anyOf": [_refer(entry), {**_ONE_KEY, "additionalProperties": _refer(entry)}]}
-    labels = {name: {"anyOf": [options, _refer(entry)]} for name, options in by_name.items()}
-    theirs = {pattern: {"anyOf": [options, _refer(entry)]} for pattern, options in patterns.items()}
-    mapping = {"properties": labels, "patternProperties": theirs, "additionalProperties": _refer(entry)}
-    return {
+    beneath = {**_ONE_KEY, "properties": by_name, "patternProperties": patterns, "additionalProperties": False}
+    definitions[what] = {"anyOf": [*others, beneath]}
+    if not names.sources:
+        return
+    labels, theirs = (
+        {name: {"anyOf": [options, _refer(what)]} for name, options in each.items()} for each in (by_name, patterns)
+    )
+    mapping = {"properties": labels, "patternProperties": theirs, "additionalProperties": _refer(what)}
+    item = {"anyOf": [_refer(what), {**_ONE_KEY, "additionalProperties": _refer(what)}]}
+    definitions[names.section] = {
         "anyOf": [{"type": "array", "minItems": 1, "items": item}, {"type": "object", "minProperties": 1, **mapping}]
     }
 
@@ -124,20 +132,22 @@ def _beginning_with(names: Iterable[str]) -> Schema:
     return {"type": "string", "pattern": rf"^({'|'.join(map(re.escape, names))}):.+$"}
 
 
-def _names(names: Names) -> Schema:
+def _names(names: Names) -> list[Schema]:
     """Names that are listed, and those of places that have names of their own: `ucr:GunPoint:test`."""
-    return {"anyOf": [{"enum": names.listed}, _beginning_with(names.prefixes)]}
+    return [{"enum": names.listed}, _beginning_with(names.prefixes)]
 
 
 def _model(definitions: Schema, model: type[BaseModel]) -> Schema:
     """The schema of a pydantic model; the models inside it become definitions."""
     schema: Schema = _tidy(model.model_json_schema())
+    for key, text in describe_options(model).items():
+        schema["properties"][key].setdefault("description", text)
     definitions |= schema.pop("$defs", {})
-    return schema
+    return {**schema, "description": (model.__doc__ or "").partition("\n")[0]}
 
 
 def _tidy(value: Any) -> Any:
-    """Without pydantic's titles, which repeat the names of the keys, and with references to our own definitions."""
+    """Without titles, which repeat the names of the keys or are for errors, and with references to our definitions."""
     if isinstance(value, list):
         return [_tidy(entry) for entry in value]
     if not isinstance(value, Mapping):

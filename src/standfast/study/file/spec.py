@@ -17,84 +17,259 @@ imports the functions, and runs each model once. Either says all that it finds i
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     BeforeValidator,
     Field,
     PlainValidator,
     PrivateAttr,
-    ValidationError,
     ValidationInfo,
     WithJsonSchema,
     model_validator,
 )
 
-from standfast.errors import ArgumentError, as_number
-from standfast.explainers import Explainer
-from standfast.metrics import Metric
-from standfast.metrics.base import PRESETS, Preset
+from standfast.errors import ArgumentError
+from standfast.explainers import Explainer, explainers, from_callable
+from standfast.explainers import get as get_explainer
+from standfast.metrics.base import Metric, Preset
 from standfast.metrics.sanity import make_checks
-from standfast.neighbourhoods import Neighbourhood
-from standfast.study.file.data_entries import DataEntry
-from standfast.study.file.document import Document, read_document
-from standfast.study.file.entries import (
-    Count,
-    Device,
-    ExecutorEntry,
-    Seed,
-    Text,
-    build_entry,
-    executor_entry,
+from standfast.neighbourhoods import LinfBall, Neighbourhood
+from standfast.neighbourhoods.naming import join_label
+from standfast.study.file import entries
+from standfast.study.file.entries import Count, Flag, OptionValues, Reference, RequirementEntry, Text, as_tuple
+from standfast.study.file.imports import call_function, resolve
+from standfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS, CheckedEntry, Names, ParsedEntry, read_section
+from standfast.study.file.options import (
+    background_from,
+    configure,
+    neighbourhood_from,
+    neighbourhoods_from,
+    plain_options,
+    to_plain,
 )
-from standfast.study.file.evaluations import (
-    Explained,
-    Measured,
-    explainers_from,
-    import_explainer,
-    import_metric,
-    metrics_from,
-)
-from standfast.study.file.model_entries import ModelEntry, try_out
-from standfast.study.file.names import DATA, MODELS, CheckedEntry, read_section
-from standfast.study.file.options import neighbourhood_from, neighbourhoods_from, to_plain
 from standfast.study.file.problems import (
     Collector,
+    Document,
     Entry,
-    Expected,
     Keys,
     Misfit,
-    Problem,
     StudyError,
-    either,
+    errors_at,
     find_nearest,
+    make,
     make_unknown_error,
     misfit,
-    problems_in,
+    read_document,
+    read_plain,
     show,
     with_article,
 )
-from standfast.study.file.requirements import RequirementEntry
-from standfast.study.grid import Grid, ModelSource, Samples
+from standfast.study.file.sources import DataEntry, ModelEntry, build_entry, reading_from, try_out
+from standfast.study.grid import Grid, Samples
+from standfast.study.run import has_neighbourhood, number_labels
 
 __all__ = ["Study", "StudyError", "load_study", "study_from"]
 
 
-def _names(found: Sequence[CheckedEntry[Any]]) -> list[str]:
-    """Labels for data and models that have none."""
+# Explainers and metrics
+
+
+class MetricFunction(Entry):
+    """A metric of the user's.
+
+    Args:
+        function: a class of metrics, a Metric, or a function that returns one.
+        options: of the class, or arguments of the function.
+        trust: import a module from outside of the study's folder.
+    """
+
+    key: ClassVar[str] = "an option of a function"
+    #: what is made of it
+    kind: ClassVar[type] = Metric
+    function: Reference
+    options: OptionValues = Field({})
+    trust: Flag = False
+
+    def load(self, label: str, base: Path, common: Mapping[str, Any]) -> Any:
+        """What `function` names, or what is made of it.
+
+        Args:
+            label: of the entry.
+            base: the folder that functions are imported from, and reference inputs read.
+            common: options of the study, for a class that has them.
+        """
+        with errors_at("function"):
+            found = resolve(self.function, [str(base)], self.trust)
+        if isinstance(found, type) and issubclass(found, self.kind):
+            defaults = _defaults(found, common)
+            with errors_at("options"), reading_from(base):
+                if isinstance(defaults.get("neighbourhood"), tuple) and "neighbourhood" not in self.options:
+                    raise misfit("a neighbourhood, as the study has several", "nothing", "neighbourhood")
+                return configure(found, label, self.options, defaults)
+        given = self.model_dump(exclude_unset=True, exclude={"function", "trust"})
+        if not isinstance(found, self.kind):
+            return self._make(found, label, base, given)
+        for key, value in given.items():
+            raise misfit(f"no {key}, as the {self.kind.__name__} is configured already", show(value), key)
+        return found
+
+    def _make(self, found: Any, label: str, base: Path, given: Mapping[str, Any]) -> Any:
+        with errors_at("function"):
+            made = call_function(self.function, self.options, [str(base)], self.trust, "a metric")
+            if not isinstance(made, Metric):
+                raise misfit("a Metric", f"{with_article(type(made).__name__)} from {self.function}")
+            return made
+
+
+class ExplainerFunction(MetricFunction):
+    """An explainer of the user's.
+
+    Args:
+        function: a function of (module, inputs, targets), an Explainer, or a class of them.
+        options: of a class of explainers.
+        differentiable: the function's result can be differentiated.
+        rows_per_input: rows that the function forwards at once for one input.
+    """
+
+    kind: ClassVar[type] = Explainer
+    differentiable: Flag = False
+    rows_per_input: Count = 1
+
+    def _make(self, found: Any, label: str, base: Path, given: Mapping[str, Any]) -> Explainer:
+        if not callable(found):
+            raise misfit("a function or an Explainer", with_article(type(found).__name__), "function")
+        if "options" in given:
+            raise misfit("no options, as these go with a class of explainers", show(given["options"]), "options")
+        return from_callable(found, name=label, **given)
+
+
+#: what the sections hold: the thing itself, or the function that is imported for it
+Explained = CheckedEntry[Explainer | ExplainerFunction]
+Measured = CheckedEntry[Metric | MetricFunction]
+
+
+def explainers_from(raw: object) -> dict[str, Explained]:
+    """The section `explainers`, by label.
+
+    >>> list(explainers_from(["saliency", {"lrp": {"epsilon": 1e-6}}, "lrp", {"mine": "saliency"}]))
+    ['saliency', 'lrp: epsilon=1e-06', 'lrp', 'mine']
+    """
+    return read_section(raw, EXPLAINERS, _evaluate_with, _labels_of_explainers)
+
+
+def metrics_from(raw: object, info: ValidationInfo) -> dict[str, Measured]:
+    """The section `metrics`, by label, with the study's own `neighbourhood` (or several) and `preset`."""
+    # where the file's own neighbourhood is wrong, its absence needs no second error
+    common = {"neighbourhood": info.data.get("neighbourhood", LinfBall(0.1)), "preset": info.data.get("preset")}
+    build, sweep = partial(_evaluate_with, common=common), partial(_sweep, common=common)
+    return read_section(raw, METRICS, build, _labels_of_metrics, sweep)
+
+
+def load_evaluation(entry: CheckedEntry[Any], label: str, base: Path, common: Mapping[str, Any] | None = None) -> Any:
+    """The explainer or metric of an entry: a function is imported from `base`, and reference inputs are read.
+
+    A function `(module, inputs, targets) -> attributions` becomes an explainer called `label`, a class is configured
+    with the entry's options, and an explainer or a metric is taken as it is. `common` are the study's own options.
+    """
+    if isinstance(entry.value, MetricFunction):
+        return entry.value.load(label, base, common or {})
+    with reading_from(base):
+        return _evaluate_with(entry.named, common)[0]
+
+
+def _labels_of_explainers(found: Sequence[Explained]) -> list[str]:
+    """Names; with those options that are not as they are by default where several have one name."""
+    labels, names = [], [str(entry.named.name) for entry in found]
+    for name, entry in zip(names, found, strict=True):
+        defaults: dict[str, Any] = {}
+        with contextlib.suppress(TypeError):  # it has options without a default
+            defaults = {} if isinstance(entry.value, MetricFunction) else plain_options(type(entry.value)())
+        options = {key: value for key, value in entry.plain.items() if key != entry.named.source}
+        own = ", ".join(f"{key}={value}" for key, value in options.items() if defaults.get(key, ...) != value)
+        labels.append(f"{name}: {own}" if own and names.count(name) > 1 else name)
+    return labels
+
+
+def _labels_of_metrics(found: Sequence[Measured]) -> list[str]:
+    own = (e.value.own_label if isinstance(e.value, Metric) else e.named.name for e in found)
+    return number_labels(join_label(label, e.variant) for label, e in zip(own, found, strict=True))
+
+
+def _sweep(named: ParsedEntry, common: Mapping[str, Any]) -> dict[str, ParsedEntry]:
+    """The same metric for each of several neighbourhoods: a list of its own, or that of the study.
+
+    Only a list for `neighbourhood` itself stands for several values: `{jpeg: [30, 90]}` is one neighbourhood.
+    """
+    own = "neighbourhood" in named.options
+    raw = named.options["neighbourhood"] if own else common["neighbourhood"]
+    if named.source == "function" or not isinstance(raw, list | tuple) or not has_neighbourhood(METRICS.find(named)):
+        return {"": named}
+    with errors_at("neighbourhood"):
+        labels = neighbourhoods_from(raw)
+    turns = (named.choose("neighbourhood", n) if own else replace(named, turn=n) for n in range(len(raw)))
+    return dict(zip(labels, turns, strict=True))
+
+
+def _evaluate_with(named: ParsedEntry, common: Mapping[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    """An explainer or a metric, or the function that is imported for it later; and its plain form."""
+    names, common = named.names, common or {}
+    if named.source == "function":
+        kind = ExplainerFunction if names is EXPLAINERS else MetricFunction
+        function = kind.model_validate({"function": named.name, **named.options})
+        return function, function.model_dump(exclude_unset=True)
+    if names is EXPLAINERS and explainers.is_from_package(named.name):
+        return _explain_elsewhere(named)
+    found = names.find(named)
+    if named.turn is not None:
+        common = {**common, "neighbourhood": common["neighbourhood"][named.turn]}
+    given = {**common, **named.options}
+    if given.get("neighbourhood") is None and has_neighbourhood(found, required=True):
+        own = f"{{{named.name}: {{neighbourhood: {{linf: 0.1}}}}}}"
+        words = f"a neighbourhood for {named.name}, as in {own}, or neighbourhood: {{linf: 0.1}} for all metrics"
+        raise misfit(words, "nothing", "neighbourhood")
+    value = configure(found, named.name, named.options, _defaults(found, common))
+    return value, {"name": named.name, **plain_options(value)}
+
+
+def _explain_elsewhere(named: ParsedEntry) -> tuple[Explainer, dict[str, Any]]:
+    """An explainer of another package, whose options are that package's: lists as tuples, else as they stand."""
+
+    def tuples_for_lists(raw: Any) -> Any:
+        return tuple(map(tuples_for_lists, raw)) if isinstance(raw, list) else raw
+
+    options = {}
+    for key, value in named.options.items():
+        if not isinstance(key, str):
+            raise misfit("the name of an option", show(key), key)
+        with errors_at(key):
+            options[key] = background_from(value) if key == "background" else tuples_for_lists(value)
+    explainer = make(partial(get_explainer, named.name), named.name, options, options)
+    background = {"background": to_plain(options["background"])} if "background" in options else {}
+    return explainer, {"name": named.name, **named.options, **background}
+
+
+def _defaults(kind: type[Any], common: Mapping[str, Any]) -> dict[str, Any]:
+    known = {field.name for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()
+    return {name: value for name, value in common.items() if value is not None and name in known}
+
+
+# The study
+
+
+def _labels(found: Sequence[CheckedEntry[Any]]) -> list[str]:
+    """Of data and models that have none in the file."""
     return [str(entry.named.name) for entry in found]
 
 
-def _data(raw: object) -> dict[str, CheckedEntry[DataEntry]]:
-    return read_section(raw, DATA, partial(build_entry, DataEntry), _names)
-
-
-def _models(raw: object) -> dict[str, CheckedEntry[ModelEntry]]:
-    return read_section(raw, MODELS, partial(build_entry, ModelEntry), _names)
+def _sources(names: Names) -> PlainValidator:
+    return PlainValidator(lambda raw: read_section(raw, names, build_entry, _labels))
 
 
 def _neighbourhood(raw: object) -> Neighbourhood | tuple[Neighbourhood, ...] | None:
@@ -103,71 +278,65 @@ def _neighbourhood(raw: object) -> Neighbourhood | tuple[Neighbourhood, ...] | N
     return None if raw is None else neighbourhood_from(raw)
 
 
-def _metrics(raw: object, info: ValidationInfo) -> dict[str, Measured]:
-    common = {"neighbourhood": info.data.get("neighbourhood"), "preset": info.data.get("preset")}
-    return metrics_from(raw, common, "neighbourhood" in info.data)
-
-
-def _refer_to(definition: str) -> WithJsonSchema:
-    """The schema of a section that `schema` writes itself."""
-    return WithJsonSchema({"$reference": definition})
+def _refer_to(definition: str, words: str = "a neighbourhood such as {linf: 0.1}") -> WithJsonSchema:
+    """The schema of a section that `schema` writes itself, and what it should be in words."""
+    return WithJsonSchema({"title": words, "$reference": definition})
 
 
 class Study(Entry):
-    """What to evaluate, on what, and where."""
+    """What to evaluate, on what, and where.
 
-    title: Text = Field(default="", description="For the report.")
-    seed: Seed = Field(default=0, description="Of every random stream.")
-    repeats: Count = Field(default=1, description="How often everything is done, each time with other random numbers.")
-    device: Device = Field(default="auto", description="Where models run.")
-    samples: Count | None = Field(
-        default=None, description="Take this many of each data set, from its start; default all."
-    )
-    samples_per_job: Count = Field(default=4, description="Samples between two writes; results do not depend on it.")
+    Args:
+        title: for the report.
+        seed: of every random stream.
+        repeats: how often everything is done, each time with other random numbers.
+        device: where models run.
+        samples: take this many of each data set, from its start; default all.
+        samples_per_job: samples between two writes; results do not depend on it.
+        data: Data: of a loader, in a file, or from a function; a list or under labels.
+        models: Models: of the zoo, from a function, or in a file; a list or under labels.
+        neighbourhood: for all metrics that have one and do not set it; a list for each in turn.
+        preset: values for metric options that this file does not set. A metric may have a preset of its own.
+        explainers: Explainers, as a list or under labels.
+        metrics: Metrics, as a list or under labels.
+        sanity: check whether each explainer depends on the input and the model; a number: on so many samples.
+        executor: who does the work.
+        requirements: what the numbers must show, for `standfast check`; nothing else reads it.
+    """
+
+    title: Text = ""
+    seed: entries.Seed = 0
+    repeats: Count = 1
+    device: entries.Device = "auto"
+    samples: Count | None = None
+    samples_per_job: Count = 4
     data: Annotated[
-        dict[str, CheckedEntry[DataEntry]],
-        PlainValidator(_data),
-        _refer_to("data"),
-        Expected("data, such as {digits: digits}"),
-    ] = Field(description="Data: of a loader, in a file, or from a function; a list or under labels.")
+        dict[str, CheckedEntry[DataEntry]], _sources(DATA), _refer_to("data", "data, such as {digits: digits}")
+    ]
     models: Annotated[
         dict[str, CheckedEntry[ModelEntry]],
-        PlainValidator(_models),
-        _refer_to("models"),
-        Expected("models, such as {lenet: lenet5-mnist}"),
-    ] = Field(description="Models: of the zoo, from a function, or in a file; a list or under labels.")
-    neighbourhood: Annotated[Any, PlainValidator(_neighbourhood), _refer_to("neighbourhoods")] = Field(
-        default=None, description="For all metrics that have one and do not set it; a list for each in turn."
-    )
-    preset: Annotated[Preset, Expected(either(PRESETS), PRESETS)] = Field(
-        default="standard",
-        description="Values for metric options that this file does not set. A metric may have a preset of its own.",
-    )
+        _sources(MODELS),
+        _refer_to("models", "models, such as {lenet: lenet5-mnist}"),
+    ]
+    neighbourhood: Annotated[Any, PlainValidator(_neighbourhood), _refer_to("neighbourhoods")] = None
+    preset: Preset = "standard"
     explainers: Annotated[
         dict[str, Explained],
         PlainValidator(explainers_from),
-        _refer_to("explainers"),
-        Expected("explainers, such as [saliency]"),
-    ] = Field(description="Explainers, as a list or under labels.")
+        _refer_to("explainers", "explainers, such as [saliency]"),
+    ]
     metrics: Annotated[
         dict[str, Measured],
-        PlainValidator(_metrics),
-        _refer_to("metrics"),
-        Expected("metrics, such as [max_sensitivity]"),
-    ] = Field(description="Metrics, as a list or under labels.")
-    sanity: bool | Count = Field(
-        default=True,
-        description="Check whether each explainer depends on the input and the model; a number: on so many samples.",
-    )
-    executor: Annotated[ExecutorEntry, PlainValidator(executor_entry), _refer_to("executor")] = Field(
-        default=executor_entry("local"), description="Who does the work."
-    )
-
+        PlainValidator(metrics_from),
+        _refer_to("metrics", "metrics, such as [max_sensitivity]"),
+    ]
+    sanity: bool | Count = True
+    executor: entries.ExecutorField = entries.LocalEntry()
     requirements: Annotated[
         tuple[RequirementEntry, ...],
-        BeforeValidator(lambda raw: tuple(raw) if isinstance(raw, list) else raw),
-        Expected("a list of requirements, such as [{metric: worst_case, at_least: 0.6}]"),
-    ] = Field(default=(), description="What the numbers must show, for `standfast check`; nothing else reads it.")
+        BeforeValidator(as_tuple),
+        Field(title="a list of requirements, such as [{metric: worst_case, at_least: 0.6}]"),
+    ] = ()
 
     _document: Document = PrivateAttr(default_factory=lambda: Document("study", Path(), {}))
 
@@ -191,33 +360,36 @@ class Study(Entry):
             StudyError: files, functions, values and shapes that do not fit, each at its place in the file.
         """
         found, base = Collector(), self.base
-        samples: dict[str, Samples] = {}
+        common: dict[str, Any] = {"neighbourhood": self.neighbourhood, "preset": self.preset}
+        with found.at("neighbourhood"), reading_from(base):
+            common["neighbourhood"] = _neighbourhood(self._document.content.get("neighbourhood"))
+        samples, sources, explainers, metrics = (dict[str, Any]() for _ in range(4))
         for name, data in self.data.items():
             with found.at(place=partial(_place_of_data, data)):
                 samples[name] = data.value.load(base, self.samples)
-        sources: dict[str, ModelSource] = {}
         for name, model in self.models.items():
             with found.at("models", place=model.place):
                 sources[name] = model.value.source(base)
-        explainers: dict[str, Explainer] = {}
         for label, explained in self.explainers.items():
             with found.at("explainers", place=explained.place):
-                explainers[label] = import_explainer(explained, label, base)
-        metrics: dict[str, Metric] = {}
-        for label, measured in self.metrics.items():
-            with found.at(place=partial(_place_of_metric, self._document, measured)):
-                metrics[label] = import_metric(
-                    measured, label, base, {"neighbourhood": self.neighbourhood, "preset": self.preset}
-                )
+                explainers[label] = load_evaluation(explained, label, base)
         pairs = self._pairs()
-        for label, metric in metrics.items():
-            for name in {data: None for data, _ in pairs if data in samples}:
-                with found.at("metrics", place=self.metrics[label].place):
-                    _look_up(metric, samples[name], name)
-        if check:
-            self._try_out(found, pairs, samples, sources)
+        for label, measured in self.metrics.items():
+            with found.at("metrics", place=measured.place):
+                metrics[label] = load_evaluation(measured, label, base, common)
+            for name in dict.fromkeys(data for data, _ in pairs if data in samples and label in metrics):
+                with found.at("metrics", place=measured.place):
+                    _look_up(metrics[label], samples[name], name)
+        for model_name in sources if check else ():
+            for name in [name for name, met in pairs if met == model_name and name in samples]:
+                with found.at("models", place=self.models[model_name].place):
+                    try:
+                        try_out(sources[model_name], samples[name])
+                    except Misfit as error:
+                        notes = (replace(each, note=f"on data {name!r}") for each in error.problems if not each.path)
+                        raise Misfit(tuple(notes) or error.problems) from error.__cause__
         if found.problems:
-            raise self._document.error(found.problems) from found.cause
+            raise self._document.error(list(dict.fromkeys(found.problems))) from found.cause
         return Grid(
             data=samples,
             models=sources,
@@ -236,63 +408,32 @@ class Study(Entry):
         models = self.models.items()
         return [(data, name) for data in self.data for name, model in models if data in (model.value.data or self.data)]
 
-    def _try_out(
-        self,
-        found: Collector,
-        pairs: list[tuple[str, str]],
-        samples: dict[str, Samples],
-        sources: dict[str, ModelSource],
-    ) -> None:
-        """Run each model once on each of its data sets."""
-        broken: set[str] = set()
-        for data, model in pairs:
-            if data not in samples or model not in sources or model in broken:
-                continue
-            with found.at("models", place=self.models[model].place):
-                try:
-                    try_out(sources[model], samples[data])
-                except Misfit as error:
-                    if any(problem.path for problem in error.problems):  # it cannot even be built, for whatever data
-                        broken.add(model)
-                        raise
-                    problems = (replace(problem, note=f"on data {data!r}") for problem in error.problems)
-                    raise Misfit(problems) from error.__cause__
-
     @model_validator(mode="after")
     def _check_meetings(self) -> Study:
-        """Models name data that there are, and every data set meets a model."""
+        """Models and requirements name what there is, and every data set meets a model."""
         found = Collector()
         for model in self.models.values():
             for index, name in enumerate(model.value.data or ()):
                 with found.at("models", place=model.place):
-                    if name not in self.data:
-                        raise make_unknown_error("the name of data", name, self.data, "data", index)
+                    _check_known("the name of data", name, self.data, "data", index)
         met = {data for data, _ in self._pairs()}
         for name, entry in self.data.items():
             with found.at("data", *entry.path):
                 if name not in met:
                     raise misfit("data that a model meets", "none that does")
+        labels = dict.fromkeys([*self.metrics, *(str(measured.named.name) for measured in self.metrics.values())])
         for index, requirement in enumerate(self.requirements):
             with found.at("requirements", index):
-                self._check_requirement(requirement)
+                for name in requirement.explainer or ():
+                    _check_known("the name of an explainer", name, self.explainers, "explainer")
+                for name in requirement.data or ():
+                    _check_known("the name of data", name, self.data, "data")
+                for name in requirement.model or ():
+                    _check_known("the name of a model", name, self.models, "model")
+                _check_known("the name of an explainer", requirement.better_than, self.explainers, "better_than")
+                _check_known("the label or the name of a metric", requirement.metric, labels, "metric")
         found.finish()
         return self
-
-    def _check_requirement(self, entry: RequirementEntry) -> None:
-        """It names what there is."""
-        labels = dict.fromkeys([*self.metrics, *(str(measured.named.name) for measured in self.metrics.values())])
-        for key, known in (("explainer", self.explainers), ("data", self.data), ("model", self.models)):
-            for name in getattr(entry, key) or ():
-                if name not in known:
-                    words = "the name of data" if key == "data" else f"the name of {with_article(key)}"
-                    raise make_unknown_error(words, name, list(known), key)
-        names = list(self.explainers)
-        if entry.better_than is not None and entry.better_than not in names:
-            raise make_unknown_error(
-                "the name of an explainer", entry.better_than, list(self.explainers), "better_than"
-            )
-        if entry.metric is not None and entry.metric not in labels:
-            raise make_unknown_error("the label or the name of a metric", entry.metric, list(labels), "metric")
 
     def plain(self) -> dict[str, Any]:
         """The study as plain values with every default spelled out; `study_from` makes the same study of it.
@@ -309,23 +450,19 @@ class Study(Entry):
             del content["requirements"]
         if self.neighbourhood is not None:
             content["neighbourhood"] = to_plain(self.neighbourhood)
-        for section, entries in sections.items():
-            content[section] = {label: to_plain(entry.plain) for label, entry in entries.items()}
+        for section, checked in sections.items():
+            content[section] = {label: to_plain(entry.plain) for label, entry in checked.items()}
         return {**content, "executor": self.executor.model_dump(mode="json", exclude_none=True)}
+
+
+def _check_known(what: str, name: str | None, known: Mapping[str, Any], *place: str | int) -> None:
+    if name is not None and name not in known:
+        raise make_unknown_error(what, name, known, *place)
 
 
 def _place_of_data(entry: CheckedEntry[DataEntry], path: Keys) -> Keys:
     """Too few samples are the fault of the file's `samples` where the data have none of their own."""
     return path if path == ("samples",) and entry.value.samples is None else ("data", *entry.place(path))
-
-
-def _place_of_metric(document: Document, entry: Measured, path: Keys) -> Keys:
-    """A neighbourhood that is none of the metric's own is the study's."""
-    place = ("metrics", *entry.place(path))
-    if path[:1] == ("neighbourhood",):
-        at = place.index("neighbourhood")
-        return place if document.has(place[: at + 1]) else place[at:]
-    return place
 
 
 def _look_up(metric: Metric, samples: Samples, name: str) -> None:
@@ -348,18 +485,12 @@ def load_study(path: str | Path, preset: str | None = None) -> Study:
     Raises:
         StudyError: the file is missing or no YAML, or something in it is wrong; each problem with its path and line.
     """
-    return _read(read_document(path), preset)
+    return _check(read_document(path), preset)
 
 
 def with_preset(study: Study, preset: str) -> Study:
     """The same study with another preset for what its file does not set."""
-    return _read(study._document, preset)
-
-
-def _read(document: Document, preset: str | None) -> Study:
-    if preset is not None and isinstance(document.content, Mapping):
-        document = replace(document, content={**document.content, "preset": preset})
-    return _check(document)
+    return _check(study._document, preset)
 
 
 def study_from(content: Mapping[str, Any], base: str | Path = ".") -> Study:
@@ -378,23 +509,21 @@ def study_from(content: Mapping[str, Any], base: str | Path = ".") -> Study:
       sede: expected a known key (title, seed, ...), got 'sede'
           (did you mean 'seed'?)
     """
-    return _check(Document("study", Path(base).resolve(), _plain(content)))
-
-
-def _plain(value: Any) -> Any:
-    """Plain values, of which a user's may be NumPy's or torch's."""
-    if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if type(value) in (list, tuple) else as_number(value)
-
-
-def _check(document: Document) -> Study:
-    if not isinstance(document.content, Mapping):
-        words = "a mapping with data, models, explainers and metrics"
-        raise document.error([Problem((), words, show(document.content))])
     try:
-        study = Study.model_validate(document.content)
-    except ValidationError as error:
-        raise document.error(problems_in(error)) from error
+        return _check(Document("study", Path(base).resolve(), read_plain(content)))
+    except Misfit as error:
+        raise StudyError("study", error.problems) from error
+
+
+def _check(document: Document, preset: str | None = None) -> Study:
+    content = document.content
+    try:
+        with errors_at():
+            if not isinstance(content, Mapping):
+                raise misfit("a mapping with data, models, explainers and metrics", show(content))
+            document = replace(document, content=content if preset is None else {**content, "preset": preset})
+            study = Study.model_validate(document.content)
+    except Misfit as error:
+        raise document.error(error.problems) from error
     study._document = document
     return study

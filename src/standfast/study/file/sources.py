@@ -1,0 +1,622 @@
+"""Data and models in a study file: of a loader or the zoo, in a file, or from a function; and reference inputs.
+
+A model needs neither its file nor a shared disk when it works: `StudyModel` is its entry with the bytes of its file.
+Files are read without running anything that is in them: weights as safetensors or with `weights_only=True`, programs as
+TorchScript. A file of torch.export, a pickled estimator and a `module:function` from outside of the study's folder run
+code that the study does not show, and need `trust: true`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
+from torch import Tensor, nn
+
+from standfast import data, zoo
+from standfast.data import Dataset
+from standfast.data.user_files import Content, as_inputs, as_labels, read_data
+from standfast.errors import ArgumentError, StandfastError, check
+from standfast.explainers import Background
+from standfast.model import Model
+from standfast.neighbourhoods.corruptions import read_photographs
+from standfast.records import set_fields
+from standfast.study.file.entries import (
+    Count,
+    CountOrAuto,
+    Flag,
+    Name,
+    Numbers,
+    OptionValues,
+    PerChannel,
+    Reference,
+    Text,
+    as_tuple,
+)
+from standfast.study.file.imports import call_function, find_line, importing_from, resolve
+from standfast.study.file.names import DATA, ParsedEntry
+from standfast.study.file.problems import (
+    Entry,
+    Misfit,
+    describe_error,
+    errors_at,
+    errors_of,
+    misfit,
+    read_content,
+    show,
+    with_article,
+)
+from standfast.study.grid import ModelSource, Samples
+from standfast.study.identity import is_estimator
+from standfast.tensors import describe_bounds
+from standfast.zoo.networks.names import architectures
+from standfast.zoo.programs import as_module, check_program, fill, load_program, read_weights
+
+
+def _check_order(bounds: tuple[Numbers, Numbers]) -> tuple[Numbers, Numbers]:
+    lower, upper = ((b if isinstance(b, tuple) else (b,)) for b in bounds)
+    size = max(len(lower), len(upper))
+    fits = {len(lower), len(upper)} <= {1, size}
+    if not fits or not all(low < high for low, high in zip(lower * size, upper * size, strict=False)):
+        raise ValueError
+    return bounds
+
+
+def _check_positive(numbers: Numbers) -> Numbers:
+    if not all(number > 0 for number in (numbers if isinstance(numbers, tuple) else (numbers,))):
+        raise ValueError
+    return numbers
+
+
+def _check_data(name: str) -> str:
+    if not DATA.knows(name):
+        raise DATA.make_unknown_error(name)
+    return name
+
+
+def _check_architecture(name: str) -> str:
+    _ = architectures[name]
+    return name
+
+
+Bounds = Annotated[
+    tuple[float | PerChannel, float | PerChannel],
+    BeforeValidator(as_tuple),
+    AfterValidator(_check_order),
+    Field(title="a lower and a higher bound, [0, 1], or two lists with one for each channel"),
+]
+Size = Annotated[tuple[Count, Count], BeforeValidator(as_tuple), Field(title="[height, width] in pixels")]
+DataNames = Annotated[tuple[Name, ...], BeforeValidator(as_tuple), Field(min_length=1, title="a list of names of data")]
+
+
+def per_channel(numbers: Numbers, inputs: Tensor, argument: str) -> Tensor:
+    """One number, or one for each channel of `inputs` `(N, C, ...)`, as a tensor that broadcasts against an input."""
+    values, channels = numbers if isinstance(numbers, tuple) else (numbers,), inputs.shape[1]
+    check(len(values) in (1, channels), argument, f"one number, or {channels} (one for each channel)", len(values))
+    return torch.tensor(values, dtype=inputs.dtype).reshape(-1, *[1] * (inputs.ndim - 2))
+
+
+# Data
+
+
+class DataEntry(Entry):
+    """Data under a name.
+
+    Args:
+        targets: classes to explain: the model's own predictions, or the labels.
+        samples: take this many from the start.
+    """
+
+    targets: Literal["predicted", "labels"] = "predicted"
+    samples: Count | None = None
+
+    def load(self, base: Path, samples: int | None = None) -> Samples:
+        """What the entry stands for, in memory.
+
+        Args:
+            base: the folder that paths are relative to and that functions are imported from.
+            samples: how many to take from the start where the entry does not say.
+
+        Raises:
+            Misfit: files, functions or values that do not fit; at the key of the entry that is at fault.
+        """
+        count = samples if self.samples is None else self.samples
+        with errors_of("data", self.form, self.known()):
+            found = _take_first(self._load(base, count), count)
+            bounds = getattr(self, "bounds", None)
+            if bounds is not None:
+                lower, upper = (b if isinstance(b, float) else per_channel(b, found.inputs, "bounds") for b in bounds)
+                found = replace(found, bounds=(lower, upper))
+            _check_range(found)
+        return found
+
+    def _load(self, base: Path, count: int | None) -> Samples:
+        raise NotImplementedError
+
+    def _from_dataset(self, found: Dataset) -> Samples:
+        return self._as_samples(found, {"name": found.name, "classes": list(found.classes)}, **found.extras)
+
+    def _as_samples(self, found: Dataset | Content, about: Mapping[str, Any], **extras: Tensor) -> Samples:
+        if found.labels is not None:
+            rows, count = len(found.inputs), len(found.labels)
+            check(count == rows, "path", f"as many labels as inputs ({rows})", f"{count} labels")
+            extras = {"labels": found.labels, **extras}
+        else:
+            check(self.targets != "labels", "targets", "predicted, as there are no labels", "labels")
+        labels = found.labels if self.targets == "labels" else None
+        tokens = found.tokens if isinstance(found, Dataset) else None
+        return Samples(found.inputs, labels, found.bounds, about, extras, found.features, tokens)
+
+
+class NamedData(DataEntry):
+    """Data of a loader.
+
+    Args:
+        name: of a loader, as `standfast list datasets` shows them.
+        download: fetch what is missing.
+    """
+
+    form: ClassVar[str] = "name"
+    name: Name
+    download: Flag = False
+
+    def _load(self, base: Path, count: int | None) -> Samples:
+        return self._from_dataset(data.load(self.name, download=self.download))
+
+
+class DataFile(DataEntry):
+    """Data in a file, or a folder of images.
+
+    Args:
+        path: a .npz (arrays inputs or x, labels or y, names of features), .npy or .safetensors file, a .csv table with
+            a header (a column label, y, class or target has the classes, or the one named by `label`), a .ts or .tsv
+            file of series, or a folder of images with or without a subfolder for each class; relative to the study
+            file. uint8 is scaled to [0, 1].
+        bounds: valid values of an input, [lower, upper]; [0, 1] where nothing else is known.
+        size: resize images to [height, width].
+        grayscale: read images with one channel; by default if all are gray.
+        label: the column of a table that has the classes.
+    """
+
+    form: ClassVar[str] = "path"
+    path: Name
+    bounds: Bounds | None = None
+    size: Size | None = None
+    grayscale: Flag | None = None
+    label: Name | None = None
+
+    def _load(self, base: Path, count: int | None) -> Samples:
+        found = _read_data(base / self.path, count, self.size, self.grayscale, self.label)
+        return self._as_samples(found, found.about)
+
+
+class DataFunction(DataEntry):
+    """Data that a function of the user's returns.
+
+    Args:
+        function: module:function that returns a standfast Dataset, inputs, or (inputs, labels); the module may lie
+            beside the study file.
+        options: arguments of the function.
+        bounds: valid values of an input, [lower, upper]; [0, 1] where nothing else is known.
+        trust: import a module from outside of the study's folder.
+    """
+
+    form: ClassVar[str] = "function"
+    function: Reference
+    options: OptionValues = Field({})
+    bounds: Bounds | None = None
+    trust: Flag = False
+
+    def _load(self, base: Path, count: int | None) -> Samples:
+        with errors_at("function"):
+            found = call_function(self.function, self.options, [str(base)], self.trust, "data")
+        if isinstance(found, Samples):
+            if self.targets == "predicted" and "targets" in self.model_fields_set:
+                return replace(found, targets=None)
+            check(self.targets != "labels" or found.targets is not None, "targets", "Samples with targets", "none")
+            return found
+        if isinstance(found, Dataset):
+            return self._from_dataset(found)
+        inputs, labels = found if isinstance(found, tuple | list) and len(found) == 2 else (found, None)
+        labels = None if labels is None else as_labels(labels, "function")
+        about = {"function": self.function}
+        return self._as_samples(Content(as_inputs(inputs, "function"), labels, about), about)
+
+
+def _read_data(path: Path, *how: Any) -> Content:
+    fits = path.is_file() or path.is_dir() or not path.exists()
+    check(fits, "path", "a file or a folder", f"{str(path)!r}: a pipe or a device, of which reading may never end")
+    return read_data(path, *how)
+
+
+def _take_first(found: Samples, count: int | None) -> Samples:
+    if count is None:
+        return found
+    name = next((found.about[key] for key in ("name", "path", "function") if key in found.about), "the data")
+    check(count <= len(found), "samples", f"at most the {len(found)} samples of {name}", count)
+    targets = None if found.targets is None else found.targets[:count].clone()
+    extras = {name: values[:count].clone() for name, values in found.extras.items()}
+    tokens = None if found.tokens is None else found.tokens[:count]
+    return replace(found, inputs=found.inputs[:count].clone(), targets=targets, extras=extras, tokens=tokens)
+
+
+def _check_range(samples: Samples) -> None:
+    lower, upper = (torch.as_tensor(b, dtype=samples.inputs.dtype) for b in samples.bounds)
+    slack = 1e-5 * (upper - lower)  # as Model allows
+    if bool(((samples.inputs < lower - slack) | (samples.inputs > upper + slack)).any()):
+        expected = f"the range of the values, which are within {describe_bounds((samples.inputs, samples.inputs))}"
+        raise ArgumentError("bounds", expected, describe_bounds(samples.bounds))
+
+
+# Reference inputs of explainers
+
+BACKGROUND_FORMS = "a number, one for each channel, a file of reference inputs, or {data: NAME, samples: N}"
+#: the folder of the study whose reference inputs are read; they are not until its grid is built
+_FOLDER: ContextVar[Path | None] = ContextVar("folder", default=None)
+
+
+@contextlib.contextmanager
+def reading_from(base: Path) -> Iterator[None]:
+    """Reference inputs that options name are read inside, with paths relative to `base`."""
+    token = _FOLDER.set(base)
+    try:
+        yield
+    finally:
+        _FOLDER.reset(token)
+
+
+class BackgroundEntry(Entry):
+    """Reference inputs: a file or a data set, and how many to take from its start.
+
+    Args:
+        path: as of data, relative to the study file.
+        samples: take this many from the start.
+    """
+
+    key: ClassVar[str] = "a key of a background"
+
+    path: Text | None = None
+    data: Annotated[Text, AfterValidator(_check_data)] | None = None
+    samples: Count | None = None
+
+    @model_validator(mode="after")
+    def _check_source(self) -> BackgroundEntry:
+        if (self.path is None) == (self.data is None):
+            got = show(self.model_dump(exclude_none=True)) if self.path is None else "path and data at once"
+            raise misfit("a background with exactly one of path, data", got)
+        if self.data is not None and self.samples is None:
+            raise misfit("a whole number of at least 1", "nothing", "samples")
+        return self
+
+    def read(self, base: Path, pictures: bool) -> Background:
+        """The reference inputs themselves; photographs, which may differ in size, are `pictures`."""
+        if pictures:
+            with errors_of("images", "path"):
+                return read_photographs(base / str(self.path))
+        with errors_of("data", "path", self.known()):
+            found = data.load(self.data) if self.data is not None else _read_data(base / str(self.path))
+            least = f"at most the {len(found.inputs)} samples that there are"
+            check(self.samples is None or self.samples <= len(found.inputs), "samples", least, self.samples)
+            return Background(found.inputs[: self.samples])
+
+
+@dataclass(frozen=True, init=False)
+class StoredBackground(Background):
+    """Reference inputs that are not read yet."""
+
+    entry: BackgroundEntry
+
+    def __init__(self, entry: BackgroundEntry) -> None:
+        set_fields(self, shape=(entry.samples or 1,), digest="", entry=entry)
+
+    @property
+    def inputs(self) -> Tensor:
+        """Not there yet."""
+        raise ArgumentError("background", "reference inputs that have been read", self.written)
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """As in a study file."""
+        return self.entry.model_dump(exclude_none=True)
+
+
+def read_background(raw: object, pictures: bool = False) -> Background:
+    """Reference inputs as a file has them; they are read if this is `reading_from` a folder."""
+    entry, base = BackgroundEntry.model_validate(raw), _FOLDER.get()
+    return StoredBackground(entry) if base is None else entry.read(base, pictures)
+
+
+# Models
+
+
+class Scaling(Entry):
+    """A normalisation: `(x - mean) / std`, one number or one for each channel."""
+
+    mean: Annotated[float | PerChannel, Field(title="a number, or one for each channel")]
+    std: Annotated[
+        float | PerChannel, AfterValidator(_check_positive), Field(title="a number above 0, or one for each channel")
+    ]
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> Scaling:
+        if len({len(part) for part in (self.mean, self.std) if isinstance(part, tuple)}) > 1:
+            raise misfit("as many numbers as mean has", show(self.std), "std")
+        return self
+
+
+class Scale(nn.Module):
+    """`(x - mean) / std`, one number or one for each channel."""
+
+    def __init__(self, mean: Tensor, std: Tensor) -> None:
+        super().__init__()
+        self.mean: Tensor
+        self.std: Tensor
+        self.register_buffer("mean", mean)  # as buffers they belong to what the model is
+        self.register_buffer("std", std)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The same values on another scale; `x` `(N, ...)`."""
+        return (x - self.mean.to(x)) / self.std.to(x)
+
+
+def _read_preprocess(raw: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    """A mapping is a scaling, anything else a function: two errors for one value would puzzle."""
+    return Scaling.model_validate(raw) if isinstance(raw, Mapping) else handler(raw)
+
+
+class ModelEntry(Entry):
+    """A model under a name.
+
+    Args:
+        preprocess: what to do with inputs before the module: {mean: ..., std: ...} or module:function.
+        forward: module:function of (module, inputs) that returns logits; the module itself by default.
+        data: the data that it meets; all by default.
+        batch_size: rows to forward at once.
+        mixed_precision: run the module under autocast in this type; faster on accelerators.
+        trust: open a file that can run code that is in it (.pt2, a pickle), and import modules from outside of the
+            study's folder.
+    """
+
+    preprocess: Annotated[
+        Scaling | Reference | None,
+        WrapValidator(_read_preprocess),
+        Field(title="mean and std, or a function as module:function"),
+    ] = None
+    forward: Reference | None = None
+    data: DataNames | None = None
+    batch_size: CountOrAuto = "auto"
+    mixed_precision: Literal["bfloat16"] | None = None
+    trust: Flag = False
+
+    #: the key of the file whose bytes the model needs
+    file: ClassVar[str] = "weights"
+
+    def source(self, base: Path) -> StudyModel:
+        """What the entry stands for; its file, whose path is relative to `base`, is read here and now.
+
+        Raises:
+            Misfit: the file is missing or of another kind; at the key of the entry.
+        """
+        about = self.model_dump(include={self.form, "options", "weights"}, exclude_none=True)
+        if not getattr(self, "pretrained", True):
+            about["pretrained"] = False
+        file = getattr(self, self.file, None)
+        if file is None:
+            return StudyModel(self, base, about=about)
+        content = read_content(base / file, "a file", self.file)
+        if isinstance(self, ModelProgram):
+            with errors_of("a model", self.form):
+                check_program(content, self.path, self.trust)
+        return StudyModel(self, base, content, about | {"sha256": hashlib.sha256(content).hexdigest()})
+
+    def build(self, base: Path, device: str, content: bytes) -> nn.Module | Model:
+        """The module itself, on the CPU, or on `device`; or a model with bounds of its own.
+
+        Args:
+            base: the folder that functions are imported from.
+            device: for programs that cannot be moved.
+            content: of the entry's file; empty if there is none.
+        """
+        raise NotImplementedError
+
+
+class NamedModel(ModelEntry):
+    """A model of the zoo or of a hub.
+
+    Args:
+        name: of a model of the zoo, as `standfast list models` shows them.
+        pretrained: with its trained weights; otherwise random ones, to try a study out.
+    """
+
+    form: ClassVar[str] = "name"
+    name: Name
+    pretrained: Flag = True
+
+    def build(self, base: Path, device: str, content: bytes) -> nn.Module:
+        """The model of the zoo; a folder of transformers may be beside the study file."""
+        hub, _, place = self.name.partition(":")
+        local = hub == "transformers" and (base / place).is_dir()
+        return zoo.load(f"{hub}:{base / place}" if local else self.name, self.pretrained)
+
+
+class ModelProgram(ModelEntry):
+    """A program in a file.
+
+    Args:
+        path: a TorchScript (.pt) or torch.export (.pt2) file, or a pickled estimator (.joblib, .pkl, .pickle); relative
+            to the study file.
+    """
+
+    form: ClassVar[str] = "path"
+    file: ClassVar[str] = "path"
+    path: Name
+
+    def build(self, base: Path, device: str, content: bytes) -> nn.Module:
+        """The program of the file."""
+        return load_program(content, self.path, device, self.trust)
+
+
+class ModelFunction(ModelEntry):
+    """A module, an estimator or a model that a function of the user's returns.
+
+    Args:
+        function: module:function that returns a torch.nn.Module, a fitted estimator with predict_proba, or a
+            standfast.Model; with random numbers from a fixed seed.
+        options: arguments of the function.
+        weights: a .safetensors file, or a torch file with nothing but tensors (weights_only).
+    """
+
+    form: ClassVar[str] = "function"
+    function: Reference
+    options: OptionValues = Field({})
+    weights: Name | None = None
+
+    def build(self, base: Path, device: str, content: bytes) -> nn.Module | Model:
+        """What the function returns, with torch's generator seeded; or a copy of what is there already."""
+        with errors_at("function"):
+            found = resolve(self.function, [str(base)], self.trust)
+            if isinstance(found, nn.Module | Model) or is_estimator(found):
+                found = copy.deepcopy(found)
+            else:
+                found = call_function(self.function, self.options, [str(base)], self.trust, "a model")
+            if isinstance(found, Model):
+                return found
+            try:
+                found = as_module(found, "function")
+            except ArgumentError as error:
+                expected = f"{error.expected}, or a standfast.Model"
+                raise misfit(expected, f"{with_article(str(error.got))} from {self.function}") from error
+        if self.weights is not None:
+            fill(found, read_weights(content))
+        return found
+
+
+class ModelArchitecture(ModelEntry):
+    """An architecture of the zoo with weights of `standfast train`.
+
+    Args:
+        architecture: of the zoo, as `standfast list architectures` shows them.
+        options: num_classes and in_channels of the architecture.
+        weights: a .safetensors file, or a torch file with nothing but tensors (weights_only).
+    """
+
+    form: ClassVar[str] = "architecture"
+    architecture: Annotated[Name, AfterValidator(_check_architecture)]
+    options: OptionValues = Field({})
+    weights: Annotated[str, Field(min_length=1, title="a file of weights")]
+
+    def build(self, base: Path, device: str, content: bytes) -> nn.Module:
+        """The architecture with these weights."""
+        try:
+            with torch.random.fork_rng(devices=[]):
+                found = architectures[self.architecture](**self.options)
+        except (TypeError, ValueError, RuntimeError) as error:
+            expected = f"options of {self.architecture}, such as num_classes and in_channels"
+            raise misfit(expected, describe_error(error), "options") from error
+        fill(found, read_weights(content))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class StudyModel(ModelSource):
+    """A model of a study file, with the bytes of the file that its entry names.
+
+    Attributes:
+        entry: of the study file.
+        base: the folder that functions are imported from.
+        content: of the file; empty if there is none.
+    """
+
+    entry: ModelEntry
+    base: Path
+    content: bytes = field(default=b"", repr=False)
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Folders to import from."""
+        return (str(self.base),)
+
+    def model(self, samples: Samples, device: str) -> Model:
+        """The model, new on every call, ready for these samples (their bounds) on `device`.
+
+        Raises:
+            Misfit: it cannot be built, at the key of the entry that is at fault.
+        """
+        entry, prepare, forward = self.entry, None, None
+        with errors_at("preprocess"):
+            if isinstance(entry.preprocess, str):
+                prepare = resolve(entry.preprocess, self.paths, entry.trust, "a function of inputs")
+            elif entry.preprocess is not None:
+                with errors_of("a scaling", "mean", ("mean", "std")):
+                    mean = per_channel(entry.preprocess.mean, samples.inputs, "mean")
+                    prepare = Scale(mean, per_channel(entry.preprocess.std, samples.inputs, "std"))
+        with errors_at("forward"):
+            if entry.forward is not None:
+                what = "a function (module, inputs) -> logits"
+                forward = resolve(entry.forward, self.paths, entry.trust, what)
+        with errors_of("a model", entry.form, entry.known()):
+            module = entry.build(self.base, device, self.content)
+        if not isinstance(module, Model):
+            mixed = entry.mixed_precision
+            return Model(module, samples.bounds, prepare, device, entry.batch_size, forward, mixed)
+        for key in {"preprocess", "forward", "batch_size", "mixed_precision"} & entry.model_fields_set:
+            raise misfit("no such key beside a function that returns a standfast.Model", key, key)
+        own = module  # with its bounds; the device is the study's
+        bounds, mixed = (own.bounds[0], own.bounds[1]), own.mixed_precision
+        moved = Model(own.module, bounds, own.preprocess, device, own.batch_size, mixed_precision=mixed)
+        moved.reference = own.reference
+        return moved
+
+
+def try_out(source: ModelSource, samples: Samples) -> None:
+    """Run a model once, on one sample and on the CPU, so that what cannot work is known before the study starts.
+
+    Raises:
+        Misfit: the model cannot be built, or does not take these samples.
+    """
+    paths = getattr(source, "paths", ())
+    try:
+        with importing_from(paths):
+            logits = source.model(samples, "cpu").logits(samples.inputs[:1])
+    except Misfit:
+        raise
+    except Exception as error:  # the user's module may raise anything
+        own = isinstance(error, StandfastError)
+        got = _shorten_script_error(str(error)) if own else describe_error(error, find_line(error, paths))
+        raise misfit(f"a model that takes samples of shape {tuple(samples.inputs.shape[1:])}", got) from error
+    if samples.targets is not None and int(samples.targets.max()) >= logits.shape[1]:
+        got = f"{int(samples.targets.max())} among them"
+        raise misfit(f"labels from 0 to {logits.shape[1] - 1}, the model's classes", got)
+
+
+def _shorten_script_error(text: str) -> str:
+    """What an error of a module says, without the traceback that TorchScript puts into its messages."""
+    text = text.removeprefix("module: ")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    start, script, _ = text.partition("The following operation failed in the TorchScript")
+    return f"{start}{lines[-1]}" if script else text
+
+
+def build_entry(named: ParsedEntry) -> tuple[Any, dict[str, Any]]:
+    """The entry for data or a model, of the form that has the key by which it is named; and its plain form."""
+    base: type[Entry] = DataEntry if named.names is DATA else ModelEntry
+    (kind,) = (form for form in base.__subclasses__() if form.form == named.source)
+    entry = kind.model_validate({named.source: named.name, **named.options})
+    left_out = {"targets"} - entry.model_fields_set  # a function's Samples have targets of their own
+    return entry, entry.model_dump(mode="json", exclude_none=True, exclude=left_out)
