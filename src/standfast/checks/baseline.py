@@ -21,9 +21,9 @@ from torch import Tensor
 
 from standfast.checks.values import SampleValues, read_mistaken, read_values
 from standfast.errors import ArgumentError, StandfastError, check, check_name
+from standfast.files import write_atomically
 from standfast.report import load_results
 from standfast.results import Results
-from standfast.study.folders import write_atomically
 from standfast.study.store import tensor_digest
 
 _VALUES, _ABOUT = "values.parquet", "baseline.json"

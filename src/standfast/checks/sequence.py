@@ -34,12 +34,9 @@ from standfast.statistics.decisions import Estimate
 from standfast.study.executors import Executor
 from standfast.study.file.problems import Collector, Problem, StudyError, misfit
 from standfast.study.file.spec import Study, load_study, study_from
-from standfast.study.folders import Folder, open_folder
 from standfast.study.grid import Grid
 from standfast.study.plan import describe_grid
-from standfast.study.store import Store
-
-_LOOKS = "looks.json"
+from standfast.study.store import LOOKS, DamagedFileError, Store
 
 
 def check(
@@ -183,15 +180,15 @@ def read_decisions(results: Results) -> Decisions | None:
     Raises:
         StandfastError: the file of the looks is damaged, or the results are others than at each look.
     """
-    folder = results.store.folder
-    looks, asked = _read_looks(folder), (results.manifest.get("study") or {}).get("requirements") or []
+    store = results.store
+    looks, asked = _read_looks(store), (results.manifest.get("study") or {}).get("requirements") or []
     if not looks or not asked:
         return None
     states = _describe_states(results, _digest(asked))
     found = next((look for look in looks if look["states"] == states), None)
     if found is None:
         words = "the results have changed since their requirements were decided; run `standfast check` again"
-        raise StandfastError(f"{folder.address}: {words}")
+        raise StandfastError(f"{store.folder.address}: {words}")
     numbers = [_count_look(looks, state) for state in states]
     decisions = tuple(map(_restore, found["decisions"]))
     samples = max(_count_each(results).values(), default=0)
@@ -201,8 +198,8 @@ def read_decisions(results: Results) -> Decisions | None:
 
 def _look(found: Results, target: str, study: Study, baselines: Mapping[str, Baseline]) -> Decisions:
     """Decide the requirements, count the look, and keep what was decided at an earlier one."""
-    folder = open_folder(target)
-    looks = _read_looks(folder)
+    store = Store(target)
+    looks = _read_looks(store)
     digest = _digest([entry.model_dump(mode="json", exclude_none=True) for entry in study.requirements])
     states = _describe_states(found, digest)
     numbers = {(state["data"], state["model"]): _count_look(looks, state) for state in states}
@@ -215,7 +212,7 @@ def _look(found: Results, target: str, study: Study, baselines: Mapping[str, Bas
     look = {"states": states, "samples": _count_each(found), "jobs": jobs, "decisions": entries}
     place = next((place for place, each in enumerate(looks) if each["states"] == states), len(looks))
     looks[place : place + 1] = [look]
-    folder.write(_LOOKS, json.dumps({"looks": looks}, indent=1, allow_nan=False).encode())
+    store.write_json(LOOKS, {"looks": looks})
     return hold_to_sanity(dataclasses.replace(now, decisions=tuple(made)), found)
 
 
@@ -296,21 +293,23 @@ def _restore(stored: Mapping[str, Any]) -> Decision:
     return Decision(**content)
 
 
-def _read_looks(folder: Folder) -> list[dict[str, Any]]:
+def _read_looks(store: Store) -> list[dict[str, Any]]:
     """The looks so far.
 
     Raises:
-        StandfastError: the file cannot be read, so that it is not known how often somebody looked.
+        DamagedFileError: the file cannot be read, so that it is not known how often somebody looked.
     """
-    if not folder.exists(_LOOKS):
-        return []
+    advice = "Earlier looks cannot be counted without it: delete the results and start again."
     try:
-        looks = json.loads(folder.read(_LOOKS))["looks"]
+        looks: list[dict[str, Any]] = store.read_json(LOOKS, advice)["looks"]
         for look in looks:
             look["jobs"], look["samples"], [each["state"] for each in look["states"]]
             for entry in look["decisions"]:
                 _restore(entry)
+    except FileNotFoundError:
+        return []
     except (ValueError, KeyError, TypeError) as error:
-        why = "damaged or of an earlier version, so earlier looks cannot be counted"
-        raise StandfastError(f"{folder.address}/{_LOOKS}: {why}; delete the results and start again") from error
-    return list(looks)
+        if isinstance(error, StandfastError):
+            raise
+        raise DamagedFileError("it has no looks", f"{store.folder.address}/{LOOKS}", advice) from error
+    return looks

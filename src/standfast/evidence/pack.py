@@ -27,9 +27,9 @@ from standfast.errors import ArgumentError, MissingExtraError, check, check_name
 from standfast.evidence.crosswalk import write_crosswalk
 from standfast.evidence.model_card import write_model_card
 from standfast.evidence.software import describe_software
+from standfast.files import write_atomically
 from standfast.report import build_html, exports, load_results
 from standfast.results import Results, verify_results
-from standfast.study.folders import write_atomically
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey

@@ -76,7 +76,7 @@ class Results:
         samples: one row per data, model, explainer, label (a configured metric), repeat and sample: `COORDINATES`,
             `sample`, `status`, the metrics' own columns, null where a metric does not have them, and `job`.
         jobs: one row per job that was run: `job` (its identity), `COORDINATES`, `start`, `stop` (samples),
-            `status` (`"done"` or `"failed"`), `seconds`, `device`, `artefacts` (whether it has any), `choices` (what
+            `status` (`"done"` or `"failed"`; all else is null of a failure that cannot be read), `seconds`, `device`, `artefacts` (whether it has any), `choices` (what
             the explainer chose by itself, such as its layer), `error`, `traceback`.
         planned: the number of jobs of the study.
         run: what the run did that returned these results; None if they were opened.
@@ -200,7 +200,7 @@ class Results:
         names = list(self.manifest.get(key) or {})
         for frame in (self.jobs, self.samples):
             if column in frame.columns:
-                names += [n for n in frame[column].unique(maintain_order=True).sort() if n not in names]
+                names += [n for n in frame[column].drop_nulls().unique(maintain_order=True).sort() if n not in names]
         return [name for name in names if key != "metrics" or name != SanityChecks.name]
 
     # Rows
