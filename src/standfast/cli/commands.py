@@ -164,6 +164,8 @@ def verify(
 ) -> None:
     """Read every file of stored results or of an evidence pack, and compare each with its SHA-256.
 
+    What a pack says of requirements is decided again from the numbers in it.
+
     Exit codes: 0 all files are as they were written, 1 something is damaged, missing, added or not signed.
     """
     from standfast.evidence.pack import is_pack
@@ -198,6 +200,8 @@ def _verify_pack(path: str, key: Path | None) -> None:
     for name, problem in found.problems.items():
         _echo(f"{name}: {problem}", err=True)
     _echo(f"{found.files} files: {len(found.problems)} problems")
+    for name in found.unconfirmed:
+        _echo(f"not decided again, since its baseline is not here: {name}")
     _echo(f"digest of the pack: {found.digest}")
     if found.signed:
         whose = "the given key" if key else "the key in the pack, which anybody can have added: give --key"

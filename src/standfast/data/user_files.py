@@ -79,7 +79,7 @@ def read_data(
             `path`, or the option that is wrong.
     """
     check(path.exists(), "path", "a file or a folder that exists", repr(str(path)))
-    is_table = path.suffix.lower() == ".csv" and path.is_file()
+    is_table = path.suffix.lower() == ".csv" and not path.is_dir()
     check(label is None or is_table, "label", "no label but for a .csv table", f"one for {path.name}")
     if path.is_dir():
         return read_images(path, count, size, grayscale)
