@@ -190,8 +190,8 @@ def _decide_again(folder: Path, listed: Mapping[str, Any], problems: dict[str, s
     try:
         results = load_results(folder / "results")
         decisions, confirmed = read_decisions(results), confirm_decisions(results)
-    except StandfastError as error:
-        problems["results"] = str(error)
+    except Exception as error:  # somebody may have sealed anything
+        problems["results"] = str(error) if isinstance(error, StandfastError) else f"cannot be read: {error!r}"
         return ()
     if confirmed.different:
         problems[f"results/{LOOKS}"] = f"not what the numbers give: {'; '.join(confirmed.different)}"

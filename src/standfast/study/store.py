@@ -21,6 +21,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ MANIFEST, LOOKS = "manifest.json", "looks.json"
 _KEY, _BEGUN, _COMPACT = "standfast", "begun.json", "compact/jobs.parquet"
 _LARGE = 10**9
 _DONE, _FAILED = ".parquet", ".failed.parquet"
+_ENDINGS = {"jobs": (_DONE, _FAILED), "artefacts": (".safetensors",), "compact": (_DONE,)}
 #: the record of a failure that cannot be read
 _UNKNOWN = {"status": "failed", "artefacts": False, "traceback": ""}
 
@@ -162,7 +164,10 @@ class Store:
             DamagedFileError: the manifest is not what was written.
         """
         try:
-            return self.read_json(MANIFEST, "Delete it and run the study again: finished jobs are kept.")
+            content = self.read_json(MANIFEST, "Delete it and run the study again: finished jobs are kept.")
+            if not isinstance(content.get("jobs") or [], list):
+                raise DamagedFileError("its jobs are no list", f"{self.folder.address}/{MANIFEST}")
+            return content
         except (FileNotFoundError, NotADirectoryError) as error:
             got = self.folder.address
             if self.folder.exists(f"results/{MANIFEST}"):  # as in the folder of the demonstration
@@ -259,14 +264,17 @@ class Store:
         found = {MANIFEST: _find_problem(self.manifest)}
         if self.folder.exists(LOOKS):
             found[LOOKS] = _find_problem(lambda: self.read_json(LOOKS, ""))
-        readers: dict[str, Callable[[str], object]] = {
-            "jobs": lambda name: self.read(name.partition(".")[0], name.endswith(_FAILED)),
-            "artefacts": lambda name: self.read_artefacts(name.partition(".")[0]),
-            "compact": lambda name: _read_parquet(self.folder.read(f"compact/{name}")),
+        readers: dict[str, Callable[[str, str], object]] = {
+            "jobs": lambda job, ending: self.read(job, ending == _FAILED),
+            "artefacts": lambda job, _: self.read_artefacts(job),
+            "compact": lambda name, ending: _read_parquet(self.folder.read(f"compact/{name}{ending}")),
         }
         for part, read in readers.items():
             for name in sorted(self.folder.names(part)):
-                found[f"{part}/{name}"] = _find_problem(lambda name=name, read=read: read(name))  # type: ignore[misc]
+                job, dot, ending = name.partition(".")
+                known = dot + ending in _ENDINGS[part]
+                problem = _find_problem(partial(read, job, dot + ending)) if known else "it is no file of results"
+                found[f"{part}/{name}"] = problem
         return found
 
     def read_all(self, jobs: Sequence[str]) -> tuple[list[dict[str, Any]], pl.DataFrame]:
