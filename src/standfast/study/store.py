@@ -109,13 +109,10 @@ class Store:
 
     def statuses(self) -> dict[str, str]:
         """`"done"` or `"failed"` for every job that was run, from the names of the files."""
-        found: dict[str, str] = {}
-        for name in self.folder.names("jobs"):
-            if name.endswith(_FAILED):
-                found.setdefault(name.removesuffix(_FAILED), "failed")
-            elif name.endswith(_DONE):
-                found[name.removesuffix(_DONE)] = "done"
-        return found
+        names = self.folder.names("jobs")
+        failed = {name.removesuffix(_FAILED): "failed" for name in names if name.endswith(_FAILED)}
+        done = (name.removesuffix(_DONE) for name in names if name.endswith(_DONE) and not name.endswith(_FAILED))
+        return failed | dict.fromkeys(done, "done")
 
     def is_done(self, job: str) -> bool:
         """Whether a job has a result."""
