@@ -3,7 +3,7 @@
     python benchmarks/verdict/sanity_army.py [--quick] [--kind tables ...] [--folder FOLDER] [--out army.json]
 
 Each kind of data has five trained models. Each explainer is measured once on a pool of samples for each model. Then the
-checks decide on random parts of the pool: 200 of 8 and of 24 samples, 50 of 100 samples, for each model. No bad
+checks decide on random parts of the pool: 200 of 8, 24 and 100 samples, for each model. No bad
 explainer should pass; a good one should fail in at most 2% of the parts. What is printed is the share that passed /
 failed / stayed undecided, over the models, and for each check that failed how often it did.
 
@@ -42,8 +42,8 @@ from standfast.tensors import Array
 
 SIZES = (8, 24, 100)
 #: what the decisions read
-COLUMNS = ["status", "value", "nearby", "scrambled", "removal", "learned", "other_class"]
-COLUMNS += ["negative", "linear", "classes", "outside", "gap"]
+COLUMNS = ["status", "value", "nearby", "within", "scrambled", "removal", "learned", "other_class"]
+COLUMNS += ["negative", "linear", "classes", "outside", "gap", "correct"]
 Change = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
@@ -144,11 +144,13 @@ class Measured:
         taken = {name: values[part.numpy()] for name, values in self.columns.items()}
         ok = taken["status"] == "ok"
         fine = part[torch.from_numpy(ok)]
-        if len(fine) > 1:
-            first, second = sanity._pair(self.classes[fine])
-            nearby = torch.from_numpy(taken["nearby"][ok])
-            _, pseudo = sanity._find_pseudo_values(self.pairs[fine[first], fine[second]], first, second, nearby)
-            taken["value"][ok] = pseudo.numpy()
+        for column, same in (("value", False), ("within", True)):
+            first, second = sanity._pair(self.classes[fine], same)
+            taken[column][ok] = float("nan")
+            if len(first):
+                nearby = torch.from_numpy(taken["nearby"][ok])
+                alike = self.pairs[fine[first], fine[second]]
+                taken[column][ok] = sanity._find_pseudo_values(alike, first, second, nearby)[1].numpy()
         return taken
 
     @cached_property
@@ -179,13 +181,12 @@ def decide(measured: Measured, repeats: int) -> dict[str, dict[str, float]]:
     """By the size of the parts: the shares of the states, and of the checks that failed or stayed undecided."""
     found = {}
     for size in SIZES:
-        times = repeats if size < 100 else repeats // 4
         counts: Counter[str] = Counter()
-        for part in draw_parts(len(measured.rows), size, times):
+        for part in draw_parts(len(measured.rows), size, repeats):
             checked = decide_columns(measured.take(part))
             counts[checked.state] += 1
             counts.update(f"{check.question} {check.state}" for check in checked.checks)
-        found[str(size)] = {name: count / times for name, count in counts.items()}
+        found[str(size)] = {name: count / repeats for name, count in counts.items()}
     return found
 
 

@@ -93,7 +93,7 @@ def test_removal_counts_the_removals_that_lower_the_margin_less(lenet: standfast
         classes = lenet.module(x).argmax(1)
     with lenet.session():
         found, copies = sanity._remove(lenet, x, [maps, scrambled], classes, seed)
-    assert copies == (2 + sanity.ORDERS) * 3 * 3
+    assert copies == (2 + sanity.ORDERS) * len(sanity.REMOVED) * 3
     shuffles = sanity.Streams.for_rows(x, seed).uniform((1 + sanity.ORDERS, 784), torch.float64).argsort(dim=2)
 
     def margin_without(row: int, order: Tensor, share: float) -> float:
