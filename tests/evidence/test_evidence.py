@@ -444,36 +444,33 @@ FRAME = pl.DataFrame(
 )
 
 
+FOUND = FRAME.with_columns(found=pl.Series([True, False]))
+
+
+def valued(*values: float | None) -> pl.DataFrame:
+    return FRAME.with_columns(pl.Series("value", values, dtype=pl.Float64))
+
+
 @pytest.mark.parametrize(
-    ("values", "agreement"),
+    ("then", "now", "agreement"),
     [
-        ([1.0 + 1e-6, 2.0], "within rounding"),
-        ([1.4, 2.0], "within the interval"),
-        ([1.6, 2.0], "different"),
-        ([1.0, 2.1], "different"),
-        ([1.0, None], "different"),
+        (FRAME, valued(1.0 + 1e-6, 2.0), "within rounding"),
+        (FRAME, valued(1.4, 2.0), "within the interval"),
+        (FRAME, valued(1.6, 2.0), "different"),
+        (FRAME, valued(1.0, 2.1), "different"),
+        (FRAME, valued(1.0, None), "different"),
+        # an interval counts if each value is in the other's
+        (valued(1.6, 2.0).with_columns(low=pl.lit(-9.0), high=pl.lit(9.0)), FRAME, "different"),
+        (FRAME, FRAME.with_columns(high=pl.Series([1.7, None])), "within the interval"),
+        # flags have to be the same, and a skipped sample skipped again
+        (FOUND, FOUND, "within rounding"),
+        (FOUND, FOUND.with_columns(found=pl.lit(True)), "different"),
+        (FOUND, FRAME, "different"),
+        (FRAME, FRAME.with_columns(status=pl.Series(["ok", "nonfinite"])), "different"),
     ],
 )
-def test_how_values_agree(values: list[float | None], agreement: str) -> None:
-    assert compare_values(FRAME, FRAME.with_columns(pl.Series("value", values))) == agreement
-
-
-def test_an_interval_counts_if_each_value_is_in_the_others() -> None:
-    wide = FRAME.with_columns(low=pl.lit(-9.0), high=pl.lit(9.0), value=pl.Series([1.6, 2.0]))
-    assert compare_values(wide, FRAME) == "different"
-    near = FRAME.with_columns(high=pl.Series([1.7, None]))
-    assert compare_values(FRAME, near) == "within the interval"
-
-
-def test_flags_have_to_be_the_same() -> None:
-    found = FRAME.with_columns(found=pl.Series([True, False]))
-    assert compare_values(found, found) == "within rounding"
-    assert compare_values(found, found.with_columns(found=pl.lit(True))) == "different"
-    assert compare_values(found, FRAME) == "different"
-
-
-def test_a_skipped_sample_has_to_be_skipped_again() -> None:
-    assert compare_values(FRAME, FRAME.with_columns(status=pl.Series(["ok", "nonfinite"]))) == "different"
+def test_how_values_agree(then: pl.DataFrame, now: pl.DataFrame, agreement: str) -> None:
+    assert compare_values(then, now) == agreement
 
 
 def test_the_commands(pack: Path, results: Path, keys: tuple[Path, Path], tmp_path: Path) -> None:
