@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 ROOMS := $(wildcard papers board/standfast_board)
 BOARD := $(wildcard board/pyproject.toml)
 
-.PHONY: setup demo test coverage slow card-dry-run bench mutants docs board board-submissions wheel audit test-minimum format clean
+.PHONY: setup demo test coverage slow card-dry-run bench mutants docs board board-submissions wheel audit lock test-minimum format clean
 
 setup: $(STAMP)
 	@echo "next: make demo"
@@ -79,10 +79,20 @@ wheel: $(STAMP)
 	$(if $(BOARD),cd board && $(CURDIR)/$(BIN)/hatchling build -t wheel -d $(CURDIR)/dist)
 	$(BIN)/python scripts/check_wheel.py dist/*.whl dist/*.tar.gz
 
-# known vulnerabilities of the pinned environment, by the advisories of PyPI: fails where these cannot be reached
-audit:
-	test -x build/audit/bin/pip-audit || ($(PYTHON) -m venv build/audit && build/audit/bin/python -m pip install --quiet pip-audit)
-	build/audit/bin/pip-audit --strict --requirement constraints.txt --no-deps --disable-pip
+# known vulnerabilities of the pinned environment, by the advisories of PyPI, and whether the files in the lock are those
+# that PyPI has: fails where it cannot be reached
+AUDIT := build/audit/bin
+$(AUDIT)/uv:
+	test -x $(AUDIT)/python || $(PYTHON) -m venv build/audit
+	$(AUDIT)/python -m pip install --quiet pip-audit uv
+
+audit: $(AUDIT)/uv
+	$(AUDIT)/pip-audit --strict --requirement constraints.txt --no-deps --disable-pip
+	$(AUDIT)/python scripts/lock.py --uv $(AUDIT)/uv --check
+
+# the SHA-256 of every published file of the pinned versions; not needed for set-up
+lock: $(AUDIT)/uv
+	$(AUDIT)/python scripts/lock.py --uv $(AUDIT)/uv
 
 # the lowest versions that pyproject.toml allows, in an environment of their own
 MINIMUM := build/minimum

@@ -1,11 +1,15 @@
-"""Flip bits in stored results, hand over files with code in them, and give every option odd values; count what happens.
+"""Change stored results, hand over files with code in them, and give every option odd values; count what happens.
 
     python benchmarks/reliability.py                 400 flips in each kind of file, and the options
     python benchmarks/reliability.py --flips 4000
+    python benchmarks/reliability.py --flips 10 --files-only
 
 Each flip changes one bit of one file at random, reads it as the report does, and puts the file back. "Noticed" is an
 error that names the file. "Unnoticed, no effect" is a flip after which everything that was read is as before, and
 "wrong" is a flip after which something else was read without an error.
+
+A tampering changes the content of a JSON or Parquet file as somebody would who opens it and saves it again. "Noticed"
+means that `verify` names it, and "wrong" that other numbers are read without an error.
 
 Files with code are pickles of three kinds, alone, within torch files and NumPy files, and in the place of stored
 results, and tags of YAML that make objects. "Executed" means that the code has run, and "taken" that the file was
@@ -22,6 +26,7 @@ import argparse
 import dataclasses
 import functools
 import io
+import json
 import os
 import pickle
 import random
@@ -29,28 +34,48 @@ import shutil
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import polars as pl
 import torch
 
 import standfast
+from standfast.checks import check, freeze_baseline
+from standfast.checks.baseline import read_baseline
+from standfast.checks.sequence import read_decisions
+from standfast.evidence import make_pack, verify_pack
 from standfast.metrics.base import metrics
 from standfast.report import build_html
-from standfast.results import load_results
+from standfast.results import load_results, verify_results
 from standfast.study.file.spec import load_study
-from standfast.study.store import Store
+from standfast.study.store import Store, pack_failure
+
+STUDY = {
+    "samples": 30,
+    "samples_per_job": 1,
+    "data": {"digits": "digits"},
+    "models": {"lenet": "lenet5-mnist"},
+    "explainers": ["saliency", "input_x_gradient"],
+    "metrics": [{"worst_case": {"neighbourhood": {"linf": 0.1}, "search": "random", "budget": 5}}],
+    "requirements": [{"metric": "worst_case", "at_least": 0.5}],
+}
 
 
 def make_results(folder: Path) -> None:
-    """Sixty jobs with tables and arrays, and the compacted rows."""
-    digits = standfast.data.bundled("digits")[:30]
-    model = standfast.Model(standfast.zoo.load("lenet5-mnist"), bounds=(0.0, 1.0))
-    metric = standfast.metrics.WorstCase(standfast.LinfBall(0.1), "changed_explanation", search="random", budget=5)
-    explainers = ["saliency", "input_x_gradient"]
-    standfast.evaluate(model, explainers, digits.inputs, [metric], out=folder, samples_per_job=1, progress=False)
+    """Sixty jobs with tables, arrays and decisions, the compacted rows, and a failure under a name of its own."""
+    check(STUDY, folder, progress=False)
+    store = Store(folder)
+    record, _ = store.read(find_job(folder))
+    store.put(pack_failure({**record, "job": "failed"}, "Error: none", "none"))
+
+
+def find_job(folder: Path) -> str:
+    """A job that has arrays."""
+    return str(load_results(folder).jobs.filter("artefacts")["job"][0])
 
 
 def flip_bits(file: Path, read: Callable[[], object], flips: int, seed: int) -> Counter[str]:
@@ -67,6 +92,116 @@ def flip_bits(file: Path, read: Callable[[], object], flips: int, seed: int) -> 
             found["noticed"] += 1
     file.write_bytes(whole)
     return found
+
+
+Change = Callable[[Any], Any]
+
+
+def change_last(wanted: type, new: Change) -> Change:
+    """A change of the last value of a type in what JSON says; of the last text where there is none."""
+
+    def change(content: Any) -> Any:
+        places = list(_find_values(content, wanted)) or list(_find_values(content, str))
+        owner, key = places[-1]
+        owner[key] = new(owner[key])
+        return content
+
+    return change
+
+
+def _find_values(content: Any, wanted: type) -> Iterator[tuple[Any, Any]]:
+    for key, value in list(content.items() if isinstance(content, dict) else enumerate(content)):
+        if isinstance(value, wanted):
+            yield content, key
+        if isinstance(value, dict | list):
+            yield from _find_values(value, wanted)
+
+
+JSON_CHANGES: dict[str, Change] = {
+    "a number": change_last(int, lambda value: value + 1),
+    "a text": change_last(str, lambda value: f"{value}x"),
+    "a list without its last entry": change_last(list, lambda value: value[:-1] or [0]),
+    "a list with an entry twice": change_last(list, lambda value: [*value, *value[:1], 1]),
+    "a key more": lambda content: {**content, "more": 1},
+    "without a key": lambda content: dict(list(content.items())[:-1]),
+    "without its seal": lambda content: {key: value for key, value in content.items() if key != "seal"},
+    "another seal": lambda content: {**content, "seal": "standfast-sha256-" + "0" * 64},
+    "other spaces": lambda content: content,
+    "a list around it": lambda content: [content],
+}
+TABLE_CHANGES: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {
+    "other values": lambda frame: frame.with_columns(pl.selectors.float() + 1),
+    "without a row": lambda frame: frame[:-1],
+    "a row twice": lambda frame: pl.concat([frame, frame[:1]]),
+    "without a column": lambda frame: frame[:, :-1],
+    "another type": lambda frame: frame.with_columns(pl.selectors.float().cast(pl.Float32)),
+}
+
+
+def tamper(results: Path, work: Path) -> Counter[str]:
+    """How many tamperings of results, of a pack and of a baseline are noticed, and read wrongly."""
+    pack, baseline = work / "pack", work / "baseline"
+    Store(results).forget_failures(["failed"])
+    make_pack(results, pack)
+    freeze_baseline(results, baseline)
+    job = find_job(results)
+    numbers = repr(load_results(results).samples.to_dicts())
+    frozen = read_baseline(baseline).frame
+    roots: dict[Path, tuple[Callable[[Path], bool], Callable[[Path], object]]] = {
+        results: (lambda copy: verify_results(copy).fine, lambda copy: repr(load_results(copy).samples.to_dicts())),
+        pack: (
+            lambda copy: verify_pack(copy).fine,
+            lambda copy: repr(load_results(copy / "results").samples.to_dicts()),
+        ),
+        baseline: (
+            lambda copy: read_baseline(copy).frame.equals(frozen),
+            lambda copy: numbers if read_baseline(copy).frame.equals(frozen) else None,
+        ),
+    }
+    tries = [(results, name, change) for name in ("manifest.json", "looks.json") for change in JSON_CHANGES.items()]
+    tries += [(pack, name, change) for name in ("evidence.json", "check.json") for change in JSON_CHANGES.items()]
+    tables = [(results, f"jobs/{job}.parquet"), (results, "compact/jobs.parquet"), (pack, "samples.parquet")]
+    tables += [(baseline, "values.parquet")]
+    tries += [(root, name, change) for root, name in tables for change in TABLE_CHANGES.items()]  # type: ignore[misc]
+    found: Counter[str] = Counter(tried=len(tries))
+    for root, name, (what, change) in tries:
+        copy = work / "copy"
+        shutil.copytree(root, copy)
+        file = copy / name
+        if name.endswith(".json"):
+            file.write_text(json.dumps(change(json.loads(file.read_text())), indent=2))
+        else:
+            change(pl.read_parquet(file)).write_parquet(file, metadata=pl.read_parquet_metadata(file))
+        verify, read = roots[root]
+        try:
+            fine = verify(copy)
+        except standfast.StandfastError:
+            fine = False
+        try:
+            wrong = read(copy) != numbers
+        except standfast.StandfastError:
+            wrong = False
+        found["noticed"] += not fine
+        found["wrong"] += wrong
+        if fine or wrong:
+            print(f"{root.name}/{name}, {what}: {'not noticed' * fine} {'read wrongly' * wrong}")
+        shutil.rmtree(copy)
+    return found
+
+
+def _check_file(store: Store, name: str) -> object:
+    """The rows, where `verify` finds nothing wrong with a file that is read only if it is intact."""
+    if problem := store.check_files()[name]:
+        raise standfast.StandfastError(problem)
+    return load_results(store).samples.to_dicts()
+
+
+def _verify(pack: Path) -> str:
+    """The digest of a pack in which nothing is wrong."""
+    found = verify_pack(pack)
+    if not found.fine:
+        raise standfast.StandfastError(str(found.problems))
+    return found.digest
 
 
 class Code:
@@ -107,7 +242,7 @@ def inject_code(folder: Path, results: Path) -> dict[str, Counter[str]]:
     if os.name == "posix":  # the code does what it should, if somebody runs it
         pickle.loads(pickle.dumps(Code(mark, 0)))
         mark.rmdir()
-    job = load_results(results).jobs["job"][0]
+    job = find_job(results)
 
     def load(model: str = "lenet5-mnist", data: str = "digits") -> object:
         study.write_text(
@@ -246,11 +381,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--flips", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--files-only", action="store_true", help="flips and tamperings alone")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "results"
         make_results(folder)
-        store, job = Store(folder), load_results(folder).jobs["job"][0]
+        store, job = Store(folder), find_job(folder)
         kinds: dict[str, tuple[Path, Callable[[], object]]] = {
             "manifest": (folder / "manifest.json", store.manifest),
             "table of a job": (folder / "jobs" / f"{job}.parquet", lambda: store.read(job)[1].to_dicts()),
@@ -258,16 +394,27 @@ def main() -> None:
                 folder / "artefacts" / f"{job}.safetensors",
                 lambda: {name: array.tobytes() for name, array in store.read_artefacts(job).items()},
             ),
-            "compacted rows": (
-                next((folder / "compact").glob("samples-*")),
-                lambda: load_results(folder).samples.to_dicts(),
+            "failure of a job": (
+                folder / "jobs" / "failed.failed.parquet",
+                lambda: store.read("failed", failed=True)[1].to_dicts(),
             ),
+            "decisions": (folder / "looks.json", lambda: read_decisions(load_results(folder))),
+            "compacted rows": (folder / "compact" / "jobs.parquet", lambda: _check_file(store, "compact/jobs.parquet")),
         }
+        make_pack(folder, pack := Path(temporary) / "evidence")
+        for name in ("evidence.json", "samples.parquet", "check.json", "report.html"):
+            kinds[f"{name} of a pack"] = (pack / name, lambda: _verify(pack))
         print("| file | flips | noticed | unnoticed, no effect | wrong |\n| --- | --- | --- | --- | --- |")
         for name, (file, read) in kinds.items():
-            flips = arguments.flips if name != "compacted rows" else max(1, arguments.flips // 10)
+            slow = name == "compacted rows" or name.endswith("pack")
+            flips = min(arguments.flips, max(10, arguments.flips // 10)) if slow else arguments.flips
             found = flip_bits(file, read, flips, arguments.seed)
             print(f"| {name} | {flips} | {found['noticed']} | {found['unnoticed, no effect']} | {found['wrong']} |")
+        (Path(temporary) / "work").mkdir()
+        changed = tamper(folder, Path(temporary) / "work")
+        print(f"\n{changed['tried']} tamperings: {changed['noticed']} noticed, {changed['wrong']} read wrongly")
+        if arguments.files_only:
+            return
         print("\n| files with code | tried | executed | taken | refused with a foreign error |")
         print("| --- | --- | --- | --- | --- |")
         (Path(temporary) / "code").mkdir()

@@ -19,9 +19,9 @@ from refusals import assert_refused
 
 import standfast
 from conftest import small_net
+from standfast.files import write_atomically
 from standfast.metrics import LocalLipschitz, MaxSensitivity, WorstCase
 from standfast.neighbourhoods import Brightness, Compose, TimeShift
-from standfast.study.folders import write_atomically
 from standfast.study.run import named_metrics
 
 BALL = standfast.LinfBall(0.1)

@@ -277,6 +277,24 @@ def test_lower_bounds_are_what_is_tested() -> None:
     assert requirements().keys() <= lowest.keys() & newest.keys()
 
 
+def test_the_lock_has_hashes_of_all_pinned_versions_but_torch() -> None:
+    locked: dict[str, str] = {}
+    for part in re.split(r"\n(?=[a-z])", (ROOT / "constraints.lock").read_text().lower())[1:]:
+        name, version = re.match(r"([\w.-]+)==([^\s\\;]+)", part).groups()  # type: ignore[union-attr]
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}\b", part), name
+        locked[re.sub("[-_.]+", "-", name)] = version
+    pinned = {re.sub("[-_.]+", "-", name.lower()): version for name, version in pins("constraints.txt").items()}
+    assert {name: Version(version) for name, version in locked.items()} == {
+        name: version for name, version in pinned.items() if name != "torch"
+    }
+
+
+def test_actions_are_named_by_commit() -> None:
+    used = re.findall(r"uses: *(\S+)", "".join(file.read_text() for file in (ROOT / ".github").rglob("*.yml")))
+    assert used
+    assert all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", each) for each in used), used
+
+
 def test_the_least_torch_can_run_compiled_models_as_they_were_written() -> None:
     """`torch.compiler.set_stance` came with torch 2.6."""
     (bound,) = requirements()["torch"].specifier

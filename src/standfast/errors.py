@@ -7,6 +7,7 @@ import operator
 import os
 import re
 import sys
+import unicodedata
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -32,6 +33,18 @@ def shorten_numbers(text: str) -> str:
     'got [0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, ...'
     """
     return _NUMBERS.sub(lambda found: " ".join(found[0].split())[:61].rpartition(" ")[0] + " ...", text)
+
+
+def make_printable(text: str) -> str:
+    r"""A text in which control characters, invisible ones and halves of pairs stand as escapes; lines and tabs stay.
+
+    >>> make_printable("\x1b[2Ja\u202eb\ud800\tç\n")
+    '\\x1b[2Ja\\u202eb\\ud800\tç\n'
+    """
+    return "".join(
+        char.encode("unicode_escape").decode() if unicodedata.category(char)[0] == "C" and char not in "\n\t" else char
+        for char in text
+    )
 
 
 class StandfastError(Exception):

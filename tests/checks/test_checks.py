@@ -219,7 +219,7 @@ def test_looks_are_counted_and_decisions_stay(tmp_path: Path) -> None:
             assert after.estimate.level == spend_level(0.95, 2, 3)
     assert first.decisions[0].outcome == "fail"
     (tmp_path / "looks.json").write_text("{}")
-    with pytest.raises(StandfastError, match=r"looks.json: damaged or of an earlier version"):
+    with pytest.raises(StandfastError, match=r"expected a looks of schema 2"):
         check(study_with(*requirements, samples=16), tmp_path, progress=False)
 
 

@@ -191,9 +191,16 @@ def test_verify_tells_what_was_not_run_from_what_failed(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["verify", str(tmp_path)])
     assert done.exit_code == 1
     assert "2 not run yet, 1 failed" in done.output
+    for name in ("\x1b]0;PWN\x07", "odd.txt"):
+        (tmp_path / "jobs" / name).touch()
+    (tmp_path / "report\x1b").mkdir()
     (tmp_path / "manifest.json").write_text("{")
     done = CliRunner().invoke(app, ["verify", str(tmp_path)])
     assert done.output.startswith("damaged: manifest.json: ")
+    assert "damaged: jobs/\\x1b]0;PWN\\x07: " in done.output
+    assert "damaged: jobs/odd.txt: it is no file of results" in done.output
+    assert "not checked, since they are not of results: report\\x1b\n" in done.output
+    assert "\x1b" not in done.output
 
 
 def test_limits_of_a_job_replace_those_of_the_file(tmp_path: Path) -> None:

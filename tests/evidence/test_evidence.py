@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +18,21 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 import standfast
-from standfast.checks import check
+from standfast.checks import check, freeze_baseline
+from standfast.checks.formats import format_json, format_markdown
+from standfast.checks.sequence import Confirmation, confirm_decisions, read_decisions
 from standfast.cli import app
 from standfast.errors import ArgumentError, StandfastError
 from standfast.evidence import make_pack, replay, verify_pack
 from standfast.evidence.crosswalk import CLAUSES, write_crosswalk
 from standfast.evidence.model_card import write_model_card
-from standfast.evidence.pack import is_pack
+from standfast.evidence.pack import _seal, is_pack
 from standfast.evidence.repetition import compare_values
 from standfast.evidence.software import describe_software
 from standfast.metrics.base import metrics
 from standfast.metrics.sanity import RULES
-from standfast.report import load_results
+from standfast.results import Results, load_results
+from standfast.study.store import Store
 
 METRIC = "max_sensitivity"
 STUDY: dict[str, Any] = {
@@ -250,6 +255,108 @@ def test_results_that_changed_since_the_check_are_no_evidence(results: Path, tmp
         make_pack(work, tmp_path / "pack")
 
 
+def change_looks(folder: Path, change: Callable[[dict[str, Any]], object]) -> Results:
+    """Results whose stored decisions somebody has changed, and sealed again."""
+    store = Store(folder)
+    content = store.read_json("looks.json", "")
+    change(content["looks"][-1])
+    store.write_json("looks.json", content)
+    return load_results(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda look: look["decisions"][0].update(outcome="pass"),
+        lambda look: look["decisions"][0]["estimate"].update(count=400),
+        lambda look: look["decisions"][0]["estimate"].update(low=0.97),
+        lambda look: look["decisions"][0].update(limit=0.4),
+        lambda look: look["decisions"].pop(),
+        lambda look: look["decisions"][0].update(requirement="something else"),
+    ],
+)
+def test_decisions_that_the_numbers_do_not_give_are_no_evidence(
+    change: Callable[[dict[str, Any]], object], results: Path, pack: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(results, tmp_path / "results")
+    changed = change_looks(tmp_path / "results", change)
+    (name, *_) = confirm_decisions(changed).different
+    assert name.startswith("digits / lenet / saliency / ")
+    with pytest.raises(ArgumentError, match=r"decisions that the stored numbers give .* others in looks\.json"):
+        make_pack(changed, tmp_path / "pack")
+    # somebody makes a pack by hand in which all fits together, but not the numbers
+    shutil.copytree(pack, tmp_path / "forged")
+    forged = change_looks(tmp_path / "forged" / "results", change)
+    decisions = read_decisions(forged)
+    assert decisions is not None
+    (tmp_path / "forged" / "check.json").write_text(format_json(decisions))
+    (tmp_path / "forged" / "check.md").write_text(format_markdown(decisions))
+    list_again(tmp_path / "forged")
+    problems = verify_pack(tmp_path / "forged").problems
+    assert list(problems) == ["results/looks.json"]
+    assert name in problems["results/looks.json"]
+
+
+def list_again(pack: Path) -> None:
+    """List the files of an unsigned pack as they are, as somebody could who has changed them."""
+    for name in ("evidence.sig", "evidence.pub"):
+        (pack / name).unlink()
+    about = json.loads((pack / "evidence.json").read_text())
+    contents = {name: (pack / name).read_bytes() for name in about["files"]}
+    about["files"] = {n: {"sha256": hashlib.sha256(c).hexdigest(), "bytes": len(c)} for n, c in contents.items()}
+    (pack / "evidence.json").write_bytes(_seal({key: value for key, value in about.items() if key != "seal"}))
+
+
+def test_a_table_of_decisions_that_was_changed_in_a_pack_is_found(pack: Path, tmp_path: Path) -> None:
+    shutil.copytree(pack, tmp_path / "pack")
+    list_again(tmp_path / "pack")
+    assert verify_pack(tmp_path / "pack").fine
+    shutil.copytree(pack, tmp_path / "other")
+    text = (pack / "check.md").read_text()
+    (tmp_path / "other" / "check.md").write_text(text.replace("n = 8", "n = 800"))
+    list_again(tmp_path / "other")
+    assert verify_pack(tmp_path / "other").problems == {"check.md": "not what results/looks.json says"}
+
+
+def test_decisions_of_earlier_looks_are_decided_again_on_their_samples(tmp_path: Path) -> None:
+    """With a last job of a look that has grown since, and limits that are decided, and not, at the first look."""
+    limits = [{"metric": METRIC, "at_most": limit} for limit in (100.0, 1.45)]
+    study = {**STUDY, "requirements": limits, "samples_per_job": 8}
+    check({**study, "samples": 20}, tmp_path / "results", progress=False)
+    last = check({**study, "samples": 40}, tmp_path / "results", progress=False)
+    assert {each.estimate.count for each in last.decisions if each.estimate} == {20, 40}
+    assert confirm_decisions(load_results(tmp_path / "results")) == Confirmation()
+    assert make_pack(tmp_path / "results", tmp_path / "pack").fine
+
+
+def test_a_decision_against_a_baseline_that_is_not_here_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = CliRunner().invoke
+    standfast.run_study({**STUDY, "requirements": []}, tmp_path / "first", progress=False)
+    freeze_baseline(tmp_path / "first", tmp_path / "baseline")
+    wanted = [*STUDY["requirements"], {"no_worse_than": "baseline", "by": 0.5}]
+    monkeypatch.chdir(tmp_path)
+    check({**STUDY, "requirements": wanted}, tmp_path / "second", progress=False)
+    assert confirm_decisions(load_results(tmp_path / "second")) == Confirmation()
+    shutil.move(tmp_path / "baseline", tmp_path / "gone")
+    (name,) = confirm_decisions(load_results(tmp_path / "second")).unknown
+    assert "baseline" in name
+    made = make_pack(tmp_path / "second", tmp_path / "pack")
+    assert (made.fine, made.unconfirmed) == (True, (name,))
+    assert f"not decided again, since its baseline is not here: {name}" in run(app, ["verify", "pack"]).output
+
+
+def test_a_title_with_html_is_text_in_every_part(tmp_path: Path) -> None:
+    title = "<script>alert(1)</script> [a](javascript:alert(1)) `b`\nc"
+    standfast.run_study({**STUDY, "title": title, "requirements": []}, tmp_path / "results", progress=False)
+    make_pack(tmp_path / "results", tmp_path / "pack")
+    for page in (tmp_path / "pack").glob("*.md"):
+        assert "<script" not in page.read_text()
+        assert "](javascript" not in page.read_text()
+    assert "&lt;script>alert(1)&lt;/script> [a]\\(javascript:alert(1)) " in (tmp_path / "pack/README.md").read_text()
+
+
 def test_a_pack_that_somebody_else_signed_is_found_by_the_key(
     pack: Path, keys: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -337,36 +444,33 @@ FRAME = pl.DataFrame(
 )
 
 
+FOUND = FRAME.with_columns(found=pl.Series([True, False]))
+
+
+def valued(*values: float | None) -> pl.DataFrame:
+    return FRAME.with_columns(pl.Series("value", values, dtype=pl.Float64))
+
+
 @pytest.mark.parametrize(
-    ("values", "agreement"),
+    ("then", "now", "agreement"),
     [
-        ([1.0 + 1e-6, 2.0], "within rounding"),
-        ([1.4, 2.0], "within the interval"),
-        ([1.6, 2.0], "different"),
-        ([1.0, 2.1], "different"),
-        ([1.0, None], "different"),
+        (FRAME, valued(1.0 + 1e-6, 2.0), "within rounding"),
+        (FRAME, valued(1.4, 2.0), "within the interval"),
+        (FRAME, valued(1.6, 2.0), "different"),
+        (FRAME, valued(1.0, 2.1), "different"),
+        (FRAME, valued(1.0, None), "different"),
+        # an interval counts if each value is in the other's
+        (valued(1.6, 2.0).with_columns(low=pl.lit(-9.0), high=pl.lit(9.0)), FRAME, "different"),
+        (FRAME, FRAME.with_columns(high=pl.Series([1.7, None])), "within the interval"),
+        # flags have to be the same, and a skipped sample skipped again
+        (FOUND, FOUND, "within rounding"),
+        (FOUND, FOUND.with_columns(found=pl.lit(True)), "different"),
+        (FOUND, FRAME, "different"),
+        (FRAME, FRAME.with_columns(status=pl.Series(["ok", "nonfinite"])), "different"),
     ],
 )
-def test_how_values_agree(values: list[float | None], agreement: str) -> None:
-    assert compare_values(FRAME, FRAME.with_columns(pl.Series("value", values))) == agreement
-
-
-def test_an_interval_counts_if_each_value_is_in_the_others() -> None:
-    wide = FRAME.with_columns(low=pl.lit(-9.0), high=pl.lit(9.0), value=pl.Series([1.6, 2.0]))
-    assert compare_values(wide, FRAME) == "different"
-    near = FRAME.with_columns(high=pl.Series([1.7, None]))
-    assert compare_values(FRAME, near) == "within the interval"
-
-
-def test_flags_have_to_be_the_same() -> None:
-    found = FRAME.with_columns(found=pl.Series([True, False]))
-    assert compare_values(found, found) == "within rounding"
-    assert compare_values(found, found.with_columns(found=pl.lit(True))) == "different"
-    assert compare_values(found, FRAME) == "different"
-
-
-def test_a_skipped_sample_has_to_be_skipped_again() -> None:
-    assert compare_values(FRAME, FRAME.with_columns(status=pl.Series(["ok", "nonfinite"]))) == "different"
+def test_how_values_agree(then: pl.DataFrame, now: pl.DataFrame, agreement: str) -> None:
+    assert compare_values(then, now) == agreement
 
 
 def test_the_commands(pack: Path, results: Path, keys: tuple[Path, Path], tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         LocalFolder(tmp_path / "file").write("part/name", b"")
     with pytest.raises(WriteError, match=r"file/name could not be written: a file is in the place of a folder\.$"):
         write_atomically(tmp_path / "file" / "name", b"")  # nothing was stored before
-    with pytest.raises(WriteError, match=r"/file could not be written: a file is in the place of a folder\.$"):
+    with pytest.raises(WriteError, match=r"/running.json could not be written: a file is in the place of a folder\."):
         Store(tmp_path / "file").folder.create("running.json", b"")
     with pytest.raises(standfast.errors.ArgumentError, match="out: expected a folder, got the file "):
         run_grid(a_grid(1), Store(tmp_path / "file"))
@@ -160,13 +160,10 @@ def test_a_digest_of_a_tensor_is_the_same_for_ever() -> None:
     assert tensor_digest(values) != tensor_digest(values.reshape(2)) != tensor_digest(values.long())
 
 
-def test_names_that_cannot_be_stored_are_refused(tmp_path: Path) -> None:
+def test_names_that_cannot_be_stored_are_refused() -> None:
     grid = a_grid(1)
     with pytest.raises(standfast.ArgumentError, match=r"explainers: expected names that can be .* got .*\\ud800"):
         dataclasses.replace(grid, explainers={"half\ud800": grid.explainers["s"]})
-    (tmp_path / "manifest.json").write_text('{"schema": 2, "jobs": ["\\ud800"]}')
-    with pytest.raises(standfast.StandfastError, match="it is no JSON"):
-        load_results(tmp_path)
 
 
 def test_results_elsewhere_are_verified_and_done_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,7 @@ from standfast.study.file.entries import RequirementEntry
 
 #: what the values of a comparison with a baseline are
 _LOSS = "loss against the baseline"
+NO_BASELINE = "its baseline is not at hand"
 
 
 def decide_requirements(
@@ -91,7 +92,10 @@ def decide_with_baselines(
     look: int | Mapping[tuple[str, str], int],
     baselines: Mapping[str, Baseline],
 ) -> Decisions:
-    """As `decide_requirements` by the numbers alone, with baselines that were read before."""
+    """As `decide_requirements` by the numbers alone, with baselines that were read before.
+
+    Requirements whose baseline is not among them stay undecided.
+    """
     cases = [(entry, *place) for entry in requirements for place in _list_places(results, entry, results.pairs)]
     found = []
     for entry, data, model, label, explainer in cases:
@@ -99,7 +103,8 @@ def decide_with_baselines(
         # what more samples would decide is decided at the next look, which has a smaller part of the error
         levels = (spend_level(entry.confidence, turn, len(cases)) for turn in (own, own + 1))
         case = _Case(results, entry, data, model, label, explainer, *levels)
-        found.append(case.decide(baselines.get(entry.no_worse_than or "")))
+        missing = entry.no_worse_than is not None and entry.no_worse_than not in baselines
+        found.append(case.leave_open() if missing else case.decide(baselines.get(entry.no_worse_than or "")))
     counts = [int(about.get("samples") or 0) for about in (results.manifest.get("data") or {}).values()]
     most = max(look.values(), default=1) if isinstance(look, Mapping) else look
     errors = tuple(describe_failures(results.summary))
@@ -211,6 +216,10 @@ class _Case:
             return self._decide_values(own, self.entry.by, "lower", _LOSS)
         spec = self.results.metrics[self.label].spec
         return self._decide_values(own, self.entry.limit, self.entry.side, spec.axis)
+
+    def leave_open(self) -> Decision:
+        """The decision where the baseline is not at hand."""
+        return self._make("undecided", _LOSS, None, limit=self.entry.by, better="lower", advice=NO_BASELINE)
 
     def check_metric(self) -> None:
         """Check that the limit is one for this metric.

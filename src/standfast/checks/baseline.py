@@ -21,10 +21,10 @@ from torch import Tensor
 
 from standfast.checks.values import SampleValues, read_mistaken, read_values
 from standfast.errors import ArgumentError, StandfastError, check, check_name
+from standfast.files import read_file, write_atomically
 from standfast.report import load_results
 from standfast.results import Results
-from standfast.study.folders import write_atomically
-from standfast.study.store import tensor_digest
+from standfast.study.store import read_rows, tensor_digest
 
 _VALUES, _ABOUT = "values.parquet", "baseline.json"
 _SCHEMA = 1
@@ -150,13 +150,11 @@ def read_baseline(path: str | Path, folder: str | Path = ".") -> Baseline:
     if place is None:
         raise ArgumentError("no_worse_than", "the folder of a baseline (`standfast baseline` makes one)", str(path))
     try:
-        about = json.loads((place / _ABOUT).read_text(encoding="utf-8"))
-        content = (place / _VALUES).read_bytes()
-    except (OSError, ValueError) as error:
-        raise StandfastError(f"{place}: not a baseline that can be read: {error}") from error
-    if isinstance(about, dict):
+        about = json.loads(read_file(place / _ABOUT))
         check_name(about, f"the baseline {place}", "make it again from new results")
-    digest = about.get("sha256") if isinstance(about, dict) else None
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise StandfastError(f"{place}: the values are not those that were frozen (SHA-256 differs)")
-    return Baseline(str(path), about, pl.read_parquet(io.BytesIO(content)))
+        content = read_file(place / _VALUES)
+        if hashlib.sha256(content).hexdigest() != about["sha256"]:
+            raise StandfastError(f"{place}: the values are not those that were frozen (SHA-256 differs)")
+        return Baseline(str(path), about, read_rows(content))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise StandfastError(f"{place}: not a baseline that can be read: {error}") from error

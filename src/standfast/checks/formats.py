@@ -34,15 +34,20 @@ def format_markdown(found: Decisions) -> str:
             f"{each.data}, {each.model}",
             describe_estimate(each) + (f" ({notes})" if notes else ""),
         )
-        lines.append("| " + " | ".join(_escape(cell) for cell in cells) + " |")
-    lines += ["", *(f"- {_escape(error)}" for error in found.errors)] if found.errors else []
+        lines.append("| " + " | ".join(escape_markdown(cell) for cell in cells) + " |")
+    lines += ["", *(f"- {escape_markdown(error)}" for error in found.errors)] if found.errors else []
     return "\n".join(lines) + "\n"
 
 
-def _escape(text: str) -> str:
-    for old, new in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("\n", " ")):
+def escape_markdown(text: str) -> str:
+    """A text as a part of a line of Markdown or of a cell: no HTML, no links, no end of the cell.
+
+    >>> print(escape_markdown("a|b\\n<script> [here](javascript:x)"))
+    a\\|b &lt;script> [here]\\(javascript:x)
+    """
+    for old, new in (("\\", "\\\\"), ("|", "\\|"), ("`", "\\`"), ("](", "]\\("), ("&", "&amp;"), ("<", "&lt;")):
         text = text.replace(old, new)
-    return text
+    return " ".join(text.split())
 
 
 def to_plain(found: Decisions) -> dict[str, Any]:

@@ -13,14 +13,21 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import torch
 
-from standfast.checks.base import check_requirement, decide_with_baselines, find_misfit, hold_to_sanity, read_baselines
+from standfast.checks.base import (
+    NO_BASELINE,
+    check_requirement,
+    decide_with_baselines,
+    find_misfit,
+    hold_to_sanity,
+    read_baselines,
+)
 from standfast.checks.baseline import Baseline
 from standfast.checks.decision import Decision, Decisions
 from standfast.errors import ArgumentError, StandfastError, check_integer
@@ -28,18 +35,16 @@ from standfast.errors import check as check_argument
 from standfast.evaluation import default_folder, run_study
 from standfast.metrics.sanity import SanityChecks
 from standfast.report.sentences import describe_failures
-from standfast.results import Results
+from standfast.results import Results, load_results
 from standfast.results.results import JOB_COLUMNS, SAMPLE_COLUMNS
 from standfast.statistics.decisions import Estimate
 from standfast.study.executors import Executor
 from standfast.study.file.problems import Collector, Problem, StudyError, misfit
+from standfast.study.file.requirements import RequirementEntry
 from standfast.study.file.spec import Study, load_study, study_from
-from standfast.study.folders import Folder, open_folder
 from standfast.study.grid import Grid
 from standfast.study.plan import describe_grid
-from standfast.study.store import Store
-
-_LOOKS = "looks.json"
+from standfast.study.store import LOOKS, DamagedFileError, Store
 
 
 def check(
@@ -183,15 +188,15 @@ def read_decisions(results: Results) -> Decisions | None:
     Raises:
         StandfastError: the file of the looks is damaged, or the results are others than at each look.
     """
-    folder = results.store.folder
-    looks, asked = _read_looks(folder), (results.manifest.get("study") or {}).get("requirements") or []
+    store = results.store
+    looks, asked = _read_looks(store), (results.manifest.get("study") or {}).get("requirements") or []
     if not looks or not asked:
         return None
     states = _describe_states(results, _digest(asked))
     found = next((look for look in looks if look["states"] == states), None)
     if found is None:
         words = "the results have changed since their requirements were decided; run `standfast check` again"
-        raise StandfastError(f"{folder.address}: {words}")
+        raise StandfastError(f"{store.folder.address}: {words}")
     numbers = [_count_look(looks, state) for state in states]
     decisions = tuple(map(_restore, found["decisions"]))
     samples = max(_count_each(results).values(), default=0)
@@ -199,10 +204,86 @@ def read_decisions(results: Results) -> Decisions | None:
     return hold_to_sanity(Decisions(decisions, max(numbers, default=1), samples, failed, errors), results)
 
 
+@dataclasses.dataclass(frozen=True)
+class Confirmation:
+    """What `confirm_decisions` found, by the names of decisions.
+
+    Attributes:
+        different: those that the numbers do not give.
+        unknown: those whose baseline is not at hand, or another one.
+    """
+
+    different: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+def confirm_decisions(results: Results, folder: str | Path = ".") -> Confirmation:
+    """Decide again, from the stored numbers, what was decided at the look at these results.
+
+    A decision that was made at an earlier look is decided on the samples of that look, as the part of the allowed error
+    that it had.
+
+    Args:
+        results: of a study with requirements that `check` has looked at; of others nothing is confirmed.
+        folder: that baselines are relative to.
+
+    Raises:
+        StandfastError: as of `read_decisions`.
+    """
+    asked = (results.manifest.get("study") or {}).get("requirements") or []
+    if read_decisions(results) is None:
+        return Confirmation()
+    # a level that was derived from p is stored beside it
+    texts = [{key: each[key] for key in each if key != "level" or "p" not in each} for each in asked]
+    entries, looks = [RequirementEntry.model_validate(text) for text in texts], _read_looks(results.store)
+    states = _describe_states(results, _digest(asked))
+    place = next(place for place, look in enumerate(looks) if look["states"] == states)
+    left = list(looks[place]["decisions"])
+    names = [_restore(each).name for each in left]
+    unknown: list[str] = []
+    for look in (looks[place], *looks[:place]):
+        seen = results if look is looks[place] else load_results(results.store, jobs=look["jobs"])
+        numbers = {(state["data"], state["model"]): _count_look(looks, state) for state in look["states"]}
+        again = _decide_again(seen, entries, numbers, folder)
+        if look is not looks[place]:
+            again = [each for each in again if each.outcome != "undecided" and _has_jobs(look, results, each)]
+        else:
+            unknown = [each.name for each in again if each.advice == NO_BASELINE]
+            left += [{"name": each.name} for each in again if each.name not in names]
+        left = [each for each in left if not any(_is_near(each, _to_json(dataclasses.asdict(one))) for one in again)]
+    open_ = [str(each.get("name") or _restore(each).name) for each in left]
+    return Confirmation(
+        tuple(name for name in open_ if name not in unknown), tuple(name for name in open_ if name in unknown)
+    )
+
+
+def _decide_again(
+    results: Results, entries: Sequence[RequirementEntry], numbers: Mapping[tuple[str, str], int], folder: str | Path
+) -> list[Decision]:
+    """The decisions by the numbers alone; undecided where a baseline is not at hand, or another one."""
+    baselines: dict[str, Baseline] = {}
+    for entry in entries:
+        with contextlib.suppress(StandfastError):
+            baselines |= read_baselines([entry], folder)
+    try:
+        return list(decide_with_baselines(results, entries, numbers, baselines).decisions)
+    except ArgumentError:
+        return list(decide_with_baselines(results, entries, numbers, {}).decisions)
+
+
+def _is_near(stored: object, found: object) -> bool:
+    """Whether two decisions as plain values are the same, but for the rounding of numbers."""
+    if isinstance(stored, dict) and isinstance(found, dict):
+        return all(_is_near(stored.get(key), value) for key, value in found.items())
+    if isinstance(stored, float) and isinstance(found, float):
+        return math.isclose(stored, found, rel_tol=1e-9)
+    return type(stored) is type(found) and stored == found
+
+
 def _look(found: Results, target: str, study: Study, baselines: Mapping[str, Baseline]) -> Decisions:
     """Decide the requirements, count the look, and keep what was decided at an earlier one."""
-    folder = open_folder(target)
-    looks = _read_looks(folder)
+    store = Store(target)
+    looks = _read_looks(store)
     digest = _digest([entry.model_dump(mode="json", exclude_none=True) for entry in study.requirements])
     states = _describe_states(found, digest)
     numbers = {(state["data"], state["model"]): _count_look(looks, state) for state in states}
@@ -211,11 +292,12 @@ def _look(found: Results, target: str, study: Study, baselines: Mapping[str, Bas
     made = [_find_earlier(earlier, found, each, digest) or each for each in now.decisions]
     entries = [_to_json({"requirements": digest, **dataclasses.asdict(each)}) for each in made]
     checks = set(found.jobs.filter(pl.col("label") == SanityChecks.name)["job"])
-    jobs = [job for job in found.manifest["jobs"] if job not in checks]
+    done = set(found.jobs.filter(pl.col("status") == "done")["job"]) - checks
+    jobs = [job for job in found.manifest["jobs"] if job in done]
     look = {"states": states, "samples": _count_each(found), "jobs": jobs, "decisions": entries}
     place = next((place for place, each in enumerate(looks) if each["states"] == states), len(looks))
     looks[place : place + 1] = [look]
-    folder.write(_LOOKS, json.dumps({"looks": looks}, indent=1, allow_nan=False).encode())
+    store.write_json(LOOKS, {"looks": looks})
     return hold_to_sanity(dataclasses.replace(now, decisions=tuple(made)), found)
 
 
@@ -255,19 +337,22 @@ def _count_look(looks: list[dict[str, Any]], state: Mapping[str, str]) -> int:
 
 def _find_earlier(looks: list[dict[str, Any]], found: Results, now: Decision, requirements: str) -> Decision | None:
     """What an earlier look decided, if the jobs of its samples are those of now: the same data, model and settings."""
-    place = {"data": now.data, "model": now.model, "explainer": now.explainer, "label": now.metric}
-    own = found.jobs.filter(*(pl.col(column) == name for column, name in place.items()))
-    full = own.filter(pl.col("stop") % found.manifest["samples_per_job"] == 0)  # the last one may have grown since
-    for look in looks:
-        jobs = full.filter(pl.col("stop") <= look["samples"].get(now.data, 0))["job"].to_list()
-        if not jobs or not set(jobs) <= set(look["jobs"]):
-            continue
+    for look in (look for look in looks if _has_jobs(look, found, now)):
         for entry in look["decisions"]:
             decision = _restore(entry)
             same = entry["requirements"] == requirements and (decision.name, decision.metric) == (now.name, now.metric)
             if same and decision.outcome != "undecided":
                 return decision
     return None
+
+
+def _has_jobs(look: Mapping[str, Any], found: Results, decision: Decision) -> bool:
+    """Whether a look was at the same jobs as now, up to the number of its samples."""
+    place = {"data": decision.data, "model": decision.model, "explainer": decision.explainer, "label": decision.metric}
+    own = found.jobs.filter(*(pl.col(column) == name for column, name in place.items()))
+    full = own.filter(pl.col("stop") % found.manifest["samples_per_job"] == 0)  # the last one may have grown since
+    jobs = full.filter(pl.col("stop") <= look["samples"].get(decision.data, 0))["job"].to_list()
+    return bool(jobs) and set(jobs) <= set(look["jobs"])
 
 
 def _to_json(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -296,21 +381,23 @@ def _restore(stored: Mapping[str, Any]) -> Decision:
     return Decision(**content)
 
 
-def _read_looks(folder: Folder) -> list[dict[str, Any]]:
+def _read_looks(store: Store) -> list[dict[str, Any]]:
     """The looks so far.
 
     Raises:
-        StandfastError: the file cannot be read, so that it is not known how often somebody looked.
+        DamagedFileError: the file cannot be read, so that it is not known how often somebody looked.
     """
-    if not folder.exists(_LOOKS):
-        return []
+    advice = "Earlier looks cannot be counted without it: delete the results and start again."
     try:
-        looks = json.loads(folder.read(_LOOKS))["looks"]
+        looks: list[dict[str, Any]] = store.read_json(LOOKS, advice)["looks"]
         for look in looks:
             look["jobs"], look["samples"], [each["state"] for each in look["states"]]
             for entry in look["decisions"]:
                 _restore(entry)
+    except FileNotFoundError:
+        return []
     except (ValueError, KeyError, TypeError) as error:
-        why = "damaged or of an earlier version, so earlier looks cannot be counted"
-        raise StandfastError(f"{folder.address}/{_LOOKS}: {why}; delete the results and start again") from error
-    return list(looks)
+        if isinstance(error, StandfastError):
+            raise
+        raise DamagedFileError("it has no looks", f"{store.folder.address}/{LOOKS}", advice) from error
+    return looks

@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from standfast.cli.kinds import KINDS, describe_names, get_kind
-from standfast.errors import ArgumentError, StandfastError, UnknownNameError
+from standfast.errors import ArgumentError, StandfastError, UnknownNameError, make_printable
 
 if TYPE_CHECKING:
     from standfast.results import Results
@@ -32,6 +32,11 @@ class _Commands(TyperGroup):
         if not ctx.resilient_parsing and args and args[0] not in self.commands:
             raise UnknownNameError("command", args[0], self.commands)
         return super().resolve_command(ctx, args)
+
+
+def _echo(text: object = "", err: bool = False, nl: bool = True) -> None:
+    """Print a text, in which what could steer a terminal, such as a file's name may have, is shown and not sent."""
+    typer.echo(make_printable(str(text)), err=err, nl=nl)
 
 
 app = typer.Typer(
@@ -48,7 +53,7 @@ def _show_version(wanted: bool) -> None:
         import platform
         from importlib.metadata import version
 
-        typer.echo(f"standfast {version('standfast')}\ntorch {version('torch')}\npython {platform.python_version()}")
+        _echo(f"standfast {version('standfast')}\ntorch {version('torch')}\npython {platform.python_version()}")
         raise typer.Exit
 
 
@@ -142,9 +147,9 @@ def demo(out: Out = Path("demo"), seed: Seed = 0, samples: Samples = 24) -> None
 
     with _resumable():
         report, found = run_demo(out, seed, samples)
-    typer.echo(f"\n{found}\n\nreport: {report}")
+    _echo(f"\n{found}\n\nreport: {report}")
     if failures := len(found.failures):
-        typer.echo(f"{failures} jobs failed; the report lists them, and the same command tries them again", err=True)
+        _echo(f"{failures} jobs failed; the report lists them, and the same command tries them again", err=True)
         raise typer.Exit(1)
 
 
@@ -159,6 +164,8 @@ def verify(
 ) -> None:
     """Read every file of stored results or of an evidence pack, and compare each with its SHA-256.
 
+    What a pack says of requirements is decided again from the numbers in it.
+
     Exit codes: 0 all files are as they were written, 1 something is damaged, missing, added or not signed.
     """
     from standfast.evidence.pack import is_pack
@@ -171,17 +178,17 @@ def verify(
         raise ArgumentError("results", "an evidence pack, since --key is given", results)
     found = verify_results(results)
     for name, problem in found.damaged.items():
-        typer.echo(f"damaged: {name}: {problem}", err=True)
-    typer.echo(f"{found.files} file{'s' * (found.files != 1)}: {len(found.damaged)} damaged")
-    if found.unsealed:
-        typer.echo(f"{found.unsealed} files of an earlier version have no SHA-256, and could only be opened")
+        _echo(f"damaged: {name}: {problem}", err=True)
+    _echo(f"{found.files} file{'s' * (found.files != 1)}: {len(found.damaged)} damaged")
+    if found.others:
+        _echo(f"not checked, since they are not of results: {', '.join(found.others)}")
     if "manifest.json" in found.damaged:
-        typer.echo("planned jobs: not known without manifest.json")
+        _echo("planned jobs: not known without manifest.json")
     else:
-        typer.echo(f"planned jobs: {found.missing} not run yet, {found.failed} failed")
+        _echo(f"planned jobs: {found.missing} not run yet, {found.failed} failed")
     if not found.fine:
         delete = "delete what is damaged, and " * any(problem != "missing" for problem in found.damaged.values())
-        typer.echo(f"{delete}run the study again: it keeps finished jobs, and does the others", err=True)
+        _echo(f"{delete}run the study again: it keeps finished jobs, and does the others", err=True)
         raise typer.Exit(1)
 
 
@@ -191,15 +198,16 @@ def _verify_pack(path: str, key: Path | None) -> None:
 
     found = verify_pack(path, key)
     for name, problem in found.problems.items():
-        # names in a pack may be anything, such as codes that change what a terminal shows
-        typer.echo(f"{name if name.isprintable() else ascii(name)}: {problem}", err=True)
-    typer.echo(f"{found.files} files: {len(found.problems)} problems")
-    typer.echo(f"digest of the pack: {found.digest}")
+        _echo(f"{name}: {problem}", err=True)
+    _echo(f"{found.files} files: {len(found.problems)} problems")
+    for name in found.unconfirmed:
+        _echo(f"not decided again, since its baseline is not here: {name}")
+    _echo(f"digest of the pack: {found.digest}")
     if found.signed:
         whose = "the given key" if key else "the key in the pack, which anybody can have added: give --key"
-        typer.echo(f"signed by {whose}; fingerprint {found.key}")
+        _echo(f"signed by {whose}; fingerprint {found.key}")
     elif found.fine:
-        typer.echo("not signed: only the digest, noted elsewhere, shows that nobody made another pack")
+        _echo("not signed: only the digest, noted elsewhere, shows that nobody made another pack")
     if not found.fine:
         raise typer.Exit(1)
 
@@ -224,9 +232,9 @@ def evidence(
 
     opened = load_results(results)
     found = make_pack(opened, out, sign, arrays)
-    typer.echo(f"evidence pack: {out} ({found.files} files)")
-    typer.echo(f"digest of the pack: {found.digest}")
-    typer.echo(f"signed; fingerprint of the key {found.key}" if found.signed else "not signed (see --sign)")
+    _echo(f"evidence pack: {out} ({found.files} files)")
+    _echo(f"digest of the pack: {found.digest}")
+    _echo(f"signed; fingerprint of the key {found.key}" if found.signed else "not signed (see --sign)")
     _warn_of_gaps(opened)
 
 
@@ -250,10 +258,10 @@ def replay(
 
     found = run_replay(pack, base, jobs, seed, tell=typer.echo, key=key)
     for change in found.changed:
-        typer.echo(f"not the same here: {change}", err=True)
+        _echo(f"not the same here: {change}", err=True)
     counts = {word: list(found.jobs.values()).count(word) for word in dict.fromkeys(found.jobs.values())}
     summary = ", ".join(f"{count} {word}" for word, count in counts.items()) or "nothing to compare"
-    typer.echo(f"{len(found.jobs)} of {found.planned} jobs evaluated again (seed {found.seed}): {summary}")
+    _echo(f"{len(found.jobs)} of {found.planned} jobs evaluated again (seed {found.seed}): {summary}")
     if not found.fine:
         raise typer.Exit(1)
 
@@ -302,7 +310,7 @@ def run(
         raise ArgumentError("--address", "none, but for the executor ray", address)
     chosen = executor_of(loaded, executor, _count(workers), address, Limits(timeout, memory_gb, retries))
     if isinstance(chosen, InProcess) and not dry_run and Store(target).begun()[0]:
-        typer.echo("the last run was lost in the middle of a job, so this one does its jobs in a process of its own")
+        _echo("the last run was lost in the middle of a job, so this one does its jobs in a process of its own")
         chosen = Processes(1)
     if dry_run:
         from standfast.cli.dry_runs import dry_run as describe
@@ -314,16 +322,16 @@ def run(
         found = run_study(loaded, out, executor=chosen, command=command)
     run = found.run
     assert run is not None
-    typer.echo(f"{run.planned} jobs: {run.earlier} were done before, {run.done} now, {len(run.failed)} failed")
-    typer.echo(f"\n{found}\n")
-    typer.echo(f"results: {target}")
+    _echo(f"{run.planned} jobs: {run.earlier} were done before, {run.done} now, {len(run.failed)} failed")
+    _echo(f"\n{found}\n")
+    _echo(f"results: {target}")
     if html:
         local = target.removeprefix("file://")
         where = Path(local) / "report" / "index.html" if "://" not in local else Path(f"{study.stem}-report.html")
-        typer.echo(f"report: {found.to_html(where)}")
+        _echo(f"report: {found.to_html(where)}")
     if run.failed:
         for line in _failures(found.failures):
-            typer.echo(line, err=True)
+            _echo(line, err=True)
         raise typer.Exit(1)
 
 
@@ -369,15 +377,15 @@ def check(
             until_decided=until_decided,
             most_samples=most_samples,
             executor=executor_of(loaded, workers=_count(workers)),
-            tell=lambda look: typer.echo(f"{look.samples} samples: {look.outcome}") if until_decided else None,
+            tell=lambda look: _echo(f"{look.samples} samples: {look.outcome}") if until_decided else None,
         )
-    typer.echo(str(found))
+    _echo(str(found))
     results = out or str(default_folder(loaded))
-    typer.echo(f"results: {results}")
+    _echo(f"results: {results}")
     if found.failed:
         report = f"the report, which `standfast report {results}` writes"
         for line in _failures(load_results(results).failures, report):
-            typer.echo(line, err=True)
+            _echo(line, err=True)
     for form, path in targets:
         path.parent.mkdir(parents=True, exist_ok=True)
         text = format_sarif(found, policy.as_posix()) if form == "sarif" else FORMATS[form](found)
@@ -404,7 +412,7 @@ def baseline(
     from standfast.report import load_results
 
     opened = load_results(results)
-    typer.echo(f"baseline: {freeze_baseline(opened, out)}")
+    _echo(f"baseline: {freeze_baseline(opened, out)}")
     _warn_of_gaps(opened)
 
 
@@ -413,7 +421,7 @@ def _warn_of_gaps(results: Results) -> None:
     counts = {"failed": len(results.failures), "were not run": results.missing}
     words = " and ".join(f"{count} {what}" for what, count in counts.items() if count)
     if words:
-        typer.echo(f"warning: of {results.planned} jobs {words}, so their numbers are missing", err=True)
+        _echo(f"warning: of {results.planned} jobs {words}, so their numbers are missing", err=True)
 
 
 def _count(workers: str | None) -> int | str | None:
@@ -429,7 +437,8 @@ def _failures(failures: list[dict[str, Any]], report: str = "the report", most: 
     for error, group in list(kinds.items())[:most]:
         first = group[0]
         where = f"{first['label']}, {first['explainer']}, {first['model']} on {first['data']}"
-        lines.append(f"  {len(group)} x {error} (first: {where}, samples {first['start']} to {first['stop'] - 1})")
+        where += f", samples {first['start']} to {first['stop'] - 1}" if first["stop"] else ""
+        lines.append(f"  {len(group)} x {error} (first: {where})")
     if len(kinds) > most:
         lines.append(f"  and {len(kinds) - most} other errors")
     return [*lines, f"tracebacks are in {report}; the same command tries only these jobs again"]
@@ -441,7 +450,7 @@ def _resumable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo("\ninterrupted; what is done is stored, and the same command continues from there", err=True)
+        _echo("\ninterrupted; what is done is stored, and the same command continues from there", err=True)
         raise typer.Exit(130) from None
 
 
@@ -513,13 +522,13 @@ def train(
         found = fit(plan, out, name=name, attack=attack, restart=restart, download=download, show=True)
     card = found.card
     if found.was_there:
-        typer.echo("this model exists already, with the same options")
-    typer.echo(f"accuracy: train {card['train_accuracy']:.2%}, test {card['test_accuracy']:.2%}")
+        _echo("this model exists already, with the same options")
+    _echo(f"accuracy: train {card['train_accuracy']:.2%}, test {card['test_accuracy']:.2%}")
     if attack is not None:
         under = card["under_attack"]
-        typer.echo(f"accuracy: test {under['test_accuracy']:.2%} after {under['attack']}")
-    typer.echo(f"weights: {found.weights}")
-    typer.echo(f"in a study beside it: {found.study_entry()}")
+        _echo(f"accuracy: test {under['test_accuracy']:.2%} after {under['attack']}")
+    _echo(f"weights: {found.weights}")
+    _echo(f"in a study beside it: {found.study_entry()}")
 
 
 @app.command(epilog="Example: standfast schema --out study.schema.json")
@@ -530,15 +539,15 @@ def schema(
 
     In VS Code, put `# yaml-language-server: $schema=study.schema.json` on the file's first line.
     """
+    from standfast.files import write_atomically
     from standfast.study.file.schema import json_schema
-    from standfast.study.folders import write_atomically
 
     text = json.dumps(json_schema(), indent=1) + "\n"
     if out is None:
-        typer.echo(text, nl=False)
+        _echo(text, nl=False)
     else:
         write_atomically(out, text.encode())
-        typer.echo(f"schema: {out}")
+        _echo(f"schema: {out}")
 
 
 @app.command(epilog="Example: standfast show results/study --verbose")
@@ -551,7 +560,7 @@ def show(
     """Print the table of stored results, and what to conclude from it."""
     from standfast.report import load_results
 
-    typer.echo(load_results(results).to_text(verbose))
+    _echo(load_results(results).to_text(verbose))
 
 
 @app.command(epilog="Example: standfast report results/study --out report.html --figures figures")
@@ -566,9 +575,9 @@ def report(
     opened = load_results(results)
     if out is None:
         out = Path("report.html") if "://" in results else Path(results) / "report" / "index.html"
-    typer.echo(f"report: {opened.to_html(out)}")
+    _echo(f"report: {opened.to_html(out)}")
     if figures is not None:
-        typer.echo(f"figures: {len(write_figures(opened, figures))} files in {figures}")
+        _echo(f"figures: {len(write_figures(opened, figures))} files in {figures}")
 
 
 @app.command(epilog="Example: standfast export results/study --out table.tex")
@@ -601,9 +610,9 @@ def export(
             raise ArgumentError("--out", "a file to write Parquet to", "none")
         exports.to_parquet(results, out, (what or What.samples).value)
     if out is None:
-        typer.echo(text, nl=False)
+        (_echo if sys.stdout.isatty() else typer.echo)(text, nl=False)  # a file gets the text as it is
     else:
-        typer.echo(f"{format.value}: {out}")
+        _echo(f"{format.value}: {out}")
 
 
 @app.command(epilog="Example: standfast cache clear")
@@ -619,16 +628,16 @@ def cache(
 
     folder = results_folder()
     if folder is None:
-        typer.echo("nothing is kept, because STANDFAST_CACHE is off")
+        _echo("nothing is kept, because STANDFAST_CACHE is off")
         return
     entries = list_entries(folder)
     if do is Do.clear:
         deleted = [entry for entry in entries if delete_entry(entry.path)]
         size = format_size(sum(entry.size for entry in deleted))
         used = len(entries) - len(deleted)
-        typer.echo(f"deleted: {len(deleted)} evaluations, {size}" + f"; {used} in use were kept" * (used > 0))
+        _echo(f"deleted: {len(deleted)} evaluations, {size}" + f"; {used} in use were kept" * (used > 0))
     else:
-        typer.echo(f"{folder}: {len(entries)} evaluations, {format_size(sum(entry.size for entry in entries))}")
+        _echo(f"{folder}: {len(entries)} evaluations, {format_size(sum(entry.size for entry in entries))}")
 
 
 @app.command("list", epilog="Example: standfast list metrics. In a script: standfast list metrics --names")
@@ -645,20 +654,20 @@ def list_names(
     if kind is None:
         width = max(map(len, KINDS))
         for word, each in KINDS.items():
-            typer.echo(word if names else f"{word:{width}}  {each.about}")
+            _echo(word if names else f"{word:{width}}  {each.about}")
         return
     found = get_kind(kind)
     if names:
         for name in found.load().names():
-            typer.echo(name)
+            _echo(name)
         return
     lines = describe_names(found)
     width = max(len(line.name) for line in lines)
     for line in lines:
-        typer.echo(line.format(width))
+        _echo(line.format(width))
     if found.elsewhere:
-        typer.echo(f"also: {found.elsewhere}", err=True)
-    typer.echo(f"more about one of them: standfast explain {lines[0].name}", err=True)
+        _echo(f"also: {found.elsewhere}", err=True)
+    _echo(f"more about one of them: standfast explain {lines[0].name}", err=True)
 
 
 @app.command(epilog="Example: standfast explain worst_case. If several things have the name: --kind searches")
@@ -677,7 +686,7 @@ def explain(
 
     from standfast.cli.explanations import explain_name
 
-    typer.echo(explain_name(name, kind, width=min(100, shutil.get_terminal_size((100, 24)).columns)))
+    _echo(explain_name(name, kind, width=min(100, shutil.get_terminal_size((100, 24)).columns)))
 
 
 class Norm(enum.StrEnum):
@@ -759,8 +768,8 @@ def init(
     """
     from standfast.cli import new_study
     from standfast.data.user_files import list_columns
+    from standfast.files import write_atomically
     from standfast.metrics.base import check_preset
-    from standfast.study.folders import write_atomically
 
     if preset is not None:
         check_preset(preset, "--preset")
@@ -810,18 +819,18 @@ def init(
 
     setting = ask.until_it_fits(find_setting, again=model is None or data is None)
     shape = " x ".join(map(str, setting.shape))
-    typer.echo(
+    _echo(
         f"{setting.model.label} takes the inputs of {setting.data.label} ({shape}) and returns {setting.classes} logits"
     )
     accuracy, untrained = setting.describe_accuracy()
     if accuracy:
-        typer.echo(accuracy)
+        _echo(accuracy)
     if untrained:
-        typer.echo(f"warning: {untrained}", err=True)
+        _echo(f"warning: {untrained}", err=True)
     if setting.bounds_assumed:
-        typer.echo("valid values of an input: [0, 1] is assumed; if that is wrong, give --bounds LOWEST,HIGHEST")
+        _echo("valid values of an input: [0, 1] is assumed; if that is wrong, give --bounds LOWEST,HIGHEST")
     if uneven := setting.uneven_columns:
-        typer.echo(
+        _echo(
             f"warning: {uneven} (standard deviations), but one radius holds for all columns; give the model scaled"
             " columns, and scale the table in the same way",
             err=True,
@@ -854,9 +863,9 @@ def init(
 
     text, left_out = ask.until_it_fits(write, again=explainers is None or metrics is None)
     for name, reason in left_out.items():
-        typer.echo(f"left out, because it fails on this model: {name}: {reason}", err=True)
+        _echo(f"left out, because it fails on this model: {name}: {reason}", err=True)
     write_atomically(study, text.encode())
-    typer.echo(f"study: {study}\nnext: standfast run {study} --dry-run")
+    _echo(f"study: {study}\nnext: standfast run {study} --dry-run")
 
 
 T = TypeVar("T")
@@ -883,7 +892,7 @@ class _Questions:
             except StandfastError as error:
                 if self.refused or not (self.asks and again):
                     raise
-                typer.echo(f"error: {error}\nAgain; Enter takes the earlier answer.", err=True)
+                _echo(f"error: {error}\nAgain; Enter takes the earlier answer.", err=True)
 
     def whether(self, question: str) -> bool:
         """The answer to a question with yes or no; no if nobody can answer."""
@@ -922,13 +931,14 @@ class _Questions:
                 way = "leave out --yes" if _is_terminal() else "run in a terminal"
                 raise StandfastError(f"{option} is missing; give it, or {way}, where standfast init asks")
             return read(default)
+        shown = make_printable(question)
         while True:
             with _stoppable():
-                answer = str(typer.prompt(question, default=self.answers.get(option, default), err=True))
+                answer = str(typer.prompt(shown, default=self.answers.get(option, default), err=True))
             try:
                 found = read(answer)
             except StandfastError as error:
-                typer.echo(f"error: {error}", err=True)
+                _echo(f"error: {error}", err=True)
             else:
                 self.answers[option] = answer
                 return found
@@ -943,7 +953,7 @@ def _stoppable() -> Iterator[None]:
     try:
         yield
     except typer.Abort:
-        typer.echo(err=True)
+        _echo(err=True)
         raise typer.Exit(130) from None
 
 
@@ -953,7 +963,7 @@ def _is_terminal() -> bool:
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Print a warning in one line, without the place in the code."""
-    typer.echo(f"warning: {' '.join(str(message).split())}", err=True)
+    _echo(f"warning: {' '.join(str(message).split())}", err=True)
 
 
 def main() -> None:
@@ -963,10 +973,13 @@ def main() -> None:
         # the name is fixed, because a script of `python -m standfast` would otherwise complete the command python
         app(standalone_mode=True, prog_name="standfast")
     except StandfastError as error:
-        typer.echo(f"error: {error}", err=True)
+        _echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except MemoryError:
+        _echo("error: there is not enough memory", err=True)
         sys.exit(2)
     except OSError as error:  # for example, a folder that cannot be written, a full disk, or no answer from an address
-        typer.echo(f"error: {error}", err=True)
+        _echo(f"error: {error}", err=True)
         sys.exit(2)
 
 

@@ -26,9 +26,9 @@ from torch import nn
 from standfast import data
 from standfast.data import Dataset
 from standfast.errors import ArgumentError, ModelError, StandfastError, UnknownOptionError, check, check_integer
+from standfast.files import write_atomically
 from standfast.records import set_fields
 from standfast.registry import Registry, build, parse_options
-from standfast.study.folders import write_atomically
 from standfast.study.progress import show_bar
 from standfast.training.adversarial import Pgd, robust_accuracy
 from standfast.training.classifier import accuracy, initialize, random_flip, random_noise_blocks, random_shift

@@ -32,6 +32,7 @@ from PIL import Image
 from standfast.data.dataset import Dataset
 from standfast.data.root import VARIABLE, MissingDataError, data_root
 from standfast.errors import ArgumentError, check
+from standfast.files import read_file
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -119,7 +120,7 @@ def _name(split: str, names: list[str]) -> str:
 
 def read_binary(path: Path) -> tuple[Bytes, Bytes]:
     """Images (N, 3, 32, 32) and labels (N,) of one `.bin` file; raises `ArgumentError` for an incomplete record."""
-    content = np.frombuffer(path.read_bytes(), dtype=np.uint8)
+    content = np.frombuffer(read_file(path), dtype=np.uint8)
     whole = len(content) > 0 and len(content) % (VALUES + 1) == 0
     check(whole, str(path), f"records of {VALUES + 1} bytes", f"{len(content)} bytes")
     records = content.reshape(-1, VALUES + 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import torch
 from standfast.data.dataset import Dataset
 from standfast.data.user_files import read_labelled_series, read_table, warn_of_pictures
 from standfast.errors import FINITE, ArgumentError, check
+from standfast.files import load_npz, read_file
 from standfast.tensors import Bound
 
 _INPUTS, _LABELS = ("inputs", "x"), ("labels", "y")
@@ -50,23 +50,13 @@ def from_npz(
     path = Path(path)
     check(path.is_file(), "path", "a .npz file that exists", str(path))
     try:
-        with path.open("rb") as opened:
-            if opened.read(2) != b"PK":  # NumPy takes every other file for a pickle
-                raise ValueError("another kind of file")
-            opened.seek(0)
-            stored = np.load(opened, allow_pickle=False)
-            arrays = {key: stored[key] for key in stored.files if key in (*_INPUTS, *_LABELS, "classes", "features")}
-            found = list(stored.files)
-    except (OSError, TypeError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        reason = (
-            "Python objects, which are refused because they could run code" if "pickle" in str(error) else str(error)
-        )
-        raise ArgumentError(
-            "path", "a .npz file of numbers", f"{path.name}: {reason or type(error).__name__}"
-        ) from error
+        arrays = load_npz(read_file(path), (*_INPUTS, *_LABELS, "classes", "features"))
+    except (OSError, ValueError) as error:
+        code = "Python objects, which are refused because they could run code" if "pickle" in str(error) else ""
+        raise ArgumentError("path", "a .npz file of numbers", f"{path.name}: {code or error}") from error
     inputs, labels = (next((arrays[key] for key in keys if key in arrays), None) for keys in (_INPUTS, _LABELS))
     if inputs is None or labels is None:
-        raise ArgumentError("path", "arrays inputs (or x) and labels (or y)", f"{path.name} with {', '.join(found)}")
+        raise ArgumentError("path", "arrays inputs (or x) and labels (or y)", f"{path.name} with {', '.join(arrays)}")
     check(inputs.dtype.kind in "fu" and inputs.ndim >= 2, "inputs", "floats or uint8 (N, ...)", _describe(inputs))
     fine = labels.dtype.kind in "iu" and labels.shape == inputs.shape[:1]
     check(fine, "labels", f"{len(inputs)} whole numbers", _describe(labels))

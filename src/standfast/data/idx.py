@@ -7,6 +7,7 @@ values in row-major order; all numbers are big-endian.
 from __future__ import annotations
 
 import gzip
+import io
 import math
 import struct
 import zlib
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check
+from standfast.files import find_room, read_file
 
 UNSIGNED_BYTE = 0x08  # the only type of value that the MNIST files use
 GZIP_MAGIC = b"\x1f\x8b"
@@ -49,10 +51,14 @@ def read_idx(path: Path, dimensions: int) -> Tensor:
 
 
 def _read_content(path: Path) -> bytes:
-    raw = path.read_bytes()
+    raw = read_file(path)
     if not raw.startswith(GZIP_MAGIC):
         return raw
+    most = find_room(len(raw))
     try:
-        return gzip.decompress(raw)
+        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
+            content = packed.read(most + 1)
     except (EOFError, OSError, zlib.error) as error:
         raise ArgumentError(str(path), "a complete gzip file", f"a broken file ({error})") from error
+    check(len(content) <= most, str(path), f"at most {most:,} bytes when it is unpacked", "more")
+    return content

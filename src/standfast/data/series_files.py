@@ -11,6 +11,7 @@ different lengths. Files with time stamps, or with numbers to predict in place o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from standfast.errors import ArgumentError, check
+from standfast.files import find_room, read_file
 
 ENDINGS = (".ts", ".tsv")
 _Array = npt.NDArray[Any]
@@ -58,15 +60,19 @@ def read_series(path: Path) -> LabelledSeries:
     """
     check(path.suffix.lower() in ENDINGS, "path", f"a file that ends with {' or '.join(ENDINGS)}", repr(path.name))
     try:
-        lines = path.read_bytes().decode("utf-8-sig", "replace").splitlines()
+        content = read_file(path)
     except OSError as error:
         raise ArgumentError("path", f"a {path.suffix} file that can be read", f"{path}: {error.strerror}") from error
+    lines = content.decode("utf-8-sig", "replace").splitlines()
     series, labels = (_read_ts if path.suffix.lower() == ".ts" else _read_tsv)(path.name, lines)
     check(len(series) > 0, "path", "at least one series", f"{path.name} without any")
     channels = {len(each) for each in series}
     check(len(channels) == 1, "path", "as many channels in all series", f"{path.name} with {sorted(channels)}")
     steps = np.array([max(len(channel) for channel in each) for each in series])
-    values = np.full((len(series), channels.pop(), int(steps.max())), np.nan, np.float32)
+    shape = (len(series), channels.pop(), int(steps.max()))
+    room = find_room(len(content))  # one long series makes all others as long
+    check(4 * math.prod(shape) <= room, "path", f"series of less than {room:,} bytes", f"{path.name} with {shape}")
+    values = np.full(shape, np.nan, np.float32)
     for row, each in zip(values, series, strict=True):
         for channel, own in zip(row, each, strict=True):
             channel[: len(own)] = own

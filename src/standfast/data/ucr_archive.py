@@ -29,6 +29,7 @@ from standfast.data.dataset import Dataset
 from standfast.data.root import VARIABLE, MissingDataError, data_root
 from standfast.data.series_files import ENDINGS, number_labels, read_series
 from standfast.errors import ArgumentError, MissingExtraError, check
+from standfast.files import load_npz, read_file
 
 PREFIX, FOLDER = "ucr", "ucr"
 SPLITS = ("train", "test")
@@ -165,12 +166,11 @@ def _load_texts(files: Mapping[str, Path]) -> _Arrays:
 
 
 def _load_file(file: Path) -> _Arrays:
-    try:
-        with file.open("rb") as opened, np.load(opened) as stored:
-            arrays = {key: stored[key] for key in stored.files}
-    except (OSError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:  # broken, or contains pickles
-        raise ArgumentError(str(file), "a set of series as .npz", f"a different or broken one ({error})") from error
     wanted = {"classes", *(f"{what}_{split}" for what in "Xy" for split in SPLITS)}
+    try:
+        arrays = load_npz(read_file(file), wanted)
+    except (OSError, ValueError) as error:  # broken, or contains pickles
+        raise ArgumentError(str(file), "a set of series as .npz", f"a different or broken one ({error})") from error
     check(wanted <= arrays.keys(), str(file), f"arrays {', '.join(sorted(wanted))}", ", ".join(sorted(arrays)))
     classes = tuple(str(label) for label in arrays["classes"].reshape(-1))
     inputs = {split: arrays[f"X_{split}"] for split in SPLITS}

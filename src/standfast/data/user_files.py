@@ -9,11 +9,10 @@ import hashlib
 import io
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import polars as pl
@@ -25,6 +24,7 @@ from torch import Tensor
 from standfast.data.conversion import from_pillow, resize
 from standfast.data.series_files import ENDINGS, number_labels, read_series
 from standfast.errors import FINITE, ArgumentError, check, suggest_name, warn_user
+from standfast.files import load_npy, load_npz, read_file
 from standfast.tensors import suggest_layout, widen_half
 
 INPUTS, LABELS = ("inputs", "x"), ("labels", "y")
@@ -79,7 +79,7 @@ def read_data(
             `path`, or the option that is wrong.
     """
     check(path.exists(), "path", "a file or a folder that exists", repr(str(path)))
-    is_table = path.suffix.lower() == ".csv" and path.is_file()
+    is_table = path.suffix.lower() == ".csv" and not path.is_dir()
     check(label is None or is_table, "label", "no label but for a .csv table", f"one for {path.name}")
     if path.is_dir():
         return read_images(path, count, size, grayscale)
@@ -89,14 +89,16 @@ def read_data(
         return read_table(path, label)
     if path.suffix.lower() in ENDINGS:
         return read_labelled_series(path)
-    readers = {".npz": _read_npz, ".npy": _read_npy, ".safetensors": _read_safetensors}
+    readers: dict[str, Callable[[bytes], dict[str, Any]]] = {
+        ".npz": lambda content: load_npz(content, (*INPUTS, *LABELS, "features")),
+        ".npy": lambda content: {"inputs": load_npy(content)},
+        ".safetensors": load_safetensors,
+    }
     check(path.suffix.lower() in readers, "path", _KINDS, repr(path.name))
     try:
-        content = path.read_bytes()
+        content = read_file(path)
         arrays = readers[path.suffix.lower()](content)
-    except (OSError, ValueError, EOFError, KeyError, BadZipFile, SafetensorError, TypeError) as error:
-        if isinstance(error, ArgumentError):
-            raise
+    except (OSError, ValueError, KeyError, TypeError, MemoryError, SafetensorError) as error:
         reason = " ".join(str(error).split())
         if "allow_pickle" in reason or "pickled" in reason:
             reason = "Python objects, which are refused because they could run code"
@@ -122,7 +124,7 @@ def read_table(path: Path, label: str | None = None) -> Content:
         ArgumentError: the file is no such table; a cell is empty or no number.
     """
     try:
-        content = path.read_bytes()
+        content = read_file(path)
         table = pl.read_csv(io.BytesIO(content), infer_schema_length=None)
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise ArgumentError("path", "a .csv table", f"{path.name}: {' '.join(str(error).split())}") from error
@@ -165,31 +167,12 @@ def read_labelled_series(path: Path) -> Content:
     holes = int(np.isnan(found.values).any((1, 2)).sum())
     got = f"{path.name} with missing values in {holes} of {len(found.values)} series"
     check(not holes, "path", wanted, got)
-    about: dict[str, Any] = {"path": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    about: dict[str, Any] = {"path": path.name, "sha256": hashlib.sha256(read_file(path)).hexdigest()}
     labels = None
     if found.labels is not None:
         classes, (numbers,) = number_labels([found.labels])
         about["classes"], labels = list(classes), as_labels(numbers)
     return Content(as_inputs(found.values), labels, about, bounds=(-math.inf, math.inf))
-
-
-def _read_npz(content: bytes) -> dict[str, Any]:
-    if not content.startswith(b"PK"):  # NumPy takes every other file for a pickle
-        raise ValueError("another kind of file")
-    with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files if name in (*INPUTS, *LABELS, "features")} or dict.fromkeys(
-            stored.files
-        )
-
-
-def _read_npy(content: bytes) -> dict[str, Any]:
-    if not content.startswith(b"\x93NUMPY"):
-        raise ValueError("another kind of file")
-    return {"inputs": np.load(io.BytesIO(content), allow_pickle=False)}
-
-
-def _read_safetensors(content: bytes) -> dict[str, Any]:
-    return dict(load_safetensors(content))
 
 
 def _find_array(arrays: Mapping[str, Any], names: tuple[str, ...]) -> Any:
@@ -239,7 +222,7 @@ def list_columns(path: Path) -> dict[str, bool]:
     if path.suffix.lower() != ".csv" or not path.is_file():
         return {}
     try:
-        schema = pl.read_csv(path, infer_schema_length=None).schema
+        schema = pl.read_csv(io.BytesIO(read_file(path)), infer_schema_length=None).schema
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise ArgumentError("path", "a .csv table", f"{path.name}: {' '.join(str(error).split())}") from error
     if any(name.lower() in LABEL_COLUMNS for name in schema):

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from standfast.checks.decision import Decisions
+from standfast.checks.formats import escape_markdown
 from standfast.report.page.options import flatten_options
 from standfast.results import ConfiguredMetric, Results
 from standfast.results.formatting import format_estimate
@@ -185,7 +186,7 @@ def write_crosswalk(results: Results, decisions: Decisions | None = None) -> str
         parts = [words for needed, words in clause.shows.items() if not needed or kinds & set(needed)]
         shows = "; ".join(parts) if found else "nothing in this study"
         cells = (clause.document, clause.clause, clause.asks, found or "none", shows, clause.leaves_open)
-        lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |")
+        lines.append("| " + " | ".join(map(escape_markdown, cells)) + " |")
     lines += ["", "## Limits", "", *_describe_limits(results, decisions)]
     return "\n".join(lines) + "\n"
 
@@ -213,7 +214,7 @@ def _describe_limits(results: Results, decisions: Decisions | None) -> list[str]
         lines[0] += " The user set no requirements for these results (see `standfast check`)."
     else:
         wanted = dict.fromkeys(each.requirement for each in decisions.decisions)
-        lines += ["The requirements were set by the user:", "", *(f"- {_escape(each)}" for each in wanted)]
+        lines += ["The requirements were set by the user:", "", *(f"- {escape_markdown(each)}" for each in wanted)]
     points = []
     several = len(results.models) > 1
     for row in results.summary.rows:
@@ -221,10 +222,6 @@ def _describe_limits(results: Results, decisions: Decisions | None) -> list[str]
             value = format_estimate(row.estimate, row.spec.decimals)
             kind = "control" if row.control else "model"
             where = f"{row.label}, {row.explainer}, {row.model} on {row.data}"
-            points.append(f"- {kind}: {_escape(where)}: median {value}")
+            points.append(f"- {kind}: {escape_markdown(where)}: median {value}")
     lines += ["", "Reference points in these results, to compare with (controls, and other models):", ""]
     return [*lines, *(points or ["- none: evaluate controls (`input_copy`, `edges`, `random`) or a second model"])]
-
-
-def _escape(text: str) -> str:
-    return text.replace("<", "&lt;").replace("\n", " ")

@@ -13,7 +13,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from standfast.checks.decision import Decisions
-from standfast.checks.formats import format_markdown
+from standfast.checks.formats import escape_markdown, format_markdown
 from standfast.report.sentences import say
 from standfast.results import Results, SummaryRow
 from standfast.results.formatting import format_count, format_coverage, format_estimate, format_interval
@@ -41,10 +41,10 @@ def write_model_card(results: Results, decisions: Decisions | None = None) -> st
         samples = format_count(results.summary.samples.get(data, 0), "sample")
         lines += [
             "",
-            f"### {_escape(model)} on {_escape(data)} ({samples})",
+            f"### {escape_markdown(model)} on {escape_markdown(data)} ({samples})",
             "",
         ]
-        lines += [_escape(str(results.verdict(data, model))), ""]
+        lines += [escape_markdown(str(results.verdict(data, model))), ""]
         heads = ("metric", "explainer", "value", "better", "verdict", "quality")
         lines += [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
         for row in (row for row in rows if (row.data, row.model) == (data, model)):
@@ -52,7 +52,7 @@ def write_model_card(results: Results, decisions: Decisions | None = None) -> st
             direction, verdict = row.spec.direction or "-", row.verdict or "-"
             quality = say("quality", row.quality) if row.quality else "-"
             cells = (row.label, f"{row.explainer}{control}", _describe_value(row), direction, verdict, quality)
-            lines.append("| " + " | ".join(map(_escape, cells)) + " |")
+            lines.append("| " + " | ".join(map(escape_markdown, cells)) + " |")
     if decisions is not None:
         lines += ["", "### Requirements", "", format_markdown(decisions).rstrip()]
     lines += [
@@ -119,9 +119,3 @@ def _write_metadata(rows: list[SummaryRow]) -> str:
 
 def _finite(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(f"{value:z.6g}")
-
-
-def _escape(text: str) -> str:
-    for old, new in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("\n", " ")):
-        text = text.replace(old, new)
-    return text

@@ -12,30 +12,33 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import stat
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from standfast.checks.decision import Decisions
-from standfast.checks.formats import FORMATS
-from standfast.checks.sequence import read_decisions
-from standfast.errors import ArgumentError, MissingExtraError, check, check_name
+from standfast.checks.formats import FORMATS, escape_markdown
+from standfast.checks.sequence import confirm_decisions, read_decisions
+from standfast.errors import ArgumentError, MissingExtraError, StandfastError, check, check_name
 from standfast.evidence.crosswalk import write_crosswalk
 from standfast.evidence.model_card import write_model_card
 from standfast.evidence.software import describe_software
+from standfast.files import read_file, write_atomically
 from standfast.report import build_html, exports, load_results
 from standfast.results import Results, verify_results
-from standfast.study.folders import write_atomically
+from standfast.study.store import LOOKS
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 LIST, SIGNATURE, KEY = "evidence.json", "evidence.sig", "evidence.pub"
 _SCHEMA = 1
+#: what was decided, by the format
+_CHECKS = {"check.json": "json", "check.md": "markdown"}
 _README = """# Evidence pack
 
 Made by standfast {version} on {date} from the results of a study{title}.
@@ -65,6 +68,7 @@ class PackVerification:
         digest: SHA-256 of `evidence.json`, which stands for the whole pack.
         files: how many files it lists.
         problems: what is wrong, by the name of the file.
+        unconfirmed: decisions against a baseline that is not here, so that they were not made again.
         signed: None without a signature; else whether it is that of the key in the pack, or of the given key.
         key: the fingerprint of the key that the signature is of; empty without one.
     """
@@ -72,6 +76,7 @@ class PackVerification:
     digest: str
     files: int
     problems: dict[str, str]
+    unconfirmed: tuple[str, ...] = ()
     signed: bool | None = None
     key: str = ""
 
@@ -96,7 +101,8 @@ def make_pack(
         The verification of the pack that was made.
 
     Raises:
-        ArgumentError: no results, damaged ones, a folder that is not empty, or no such key.
+        ArgumentError: no results, damaged ones, ones whose numbers do not give what was decided, a folder that is not
+            empty, or no such key.
         MissingExtraError: a key without the package cryptography.
     """
     opened = results if isinstance(results, Results) else load_results(results)
@@ -109,7 +115,9 @@ def make_pack(
     stored = verify_results(opened.store)
     fine = "results of which every file is as it was written (see `standfast verify`)"
     check(not stored.damaged, "results", fine, f"{len(stored.damaged)} damaged files")
-    decisions = read_decisions(opened)
+    decisions, confirmed = read_decisions(opened), confirm_decisions(opened)
+    numbers = "decisions that the stored numbers give (decide again: `standfast check`)"
+    check(not confirmed.different, "results", numbers, f"others in {LOOKS}: {'; '.join(confirmed.different)}")
     files = _write_parts(opened, decisions, private is not None)
     _copy_results(opened, files, arrays)
     listed = {name: {"sha256": _digest(content), "bytes": len(content)} for name, content in sorted(files.items())}
@@ -132,7 +140,7 @@ def make_pack(
 
 
 def verify_pack(path: str | Path, key: str | Path | None = None) -> PackVerification:
-    """Compare every file of a pack with its digest, and the signature with the key.
+    """Compare every file of a pack with its digest, its decisions with its numbers, and the signature with the key.
 
     Args:
         path: the folder.
@@ -145,7 +153,7 @@ def verify_pack(path: str | Path, key: str | Path | None = None) -> PackVerifica
     """
     folder = Path(path)
     check((folder / LIST).is_file(), "path", f"an evidence pack, which has the file {LIST}", str(path))
-    content = (folder / LIST).read_bytes()
+    content = read_file(folder / LIST)
     problems: dict[str, str] = {}
     listed: dict[str, Any] = {}
     try:
@@ -173,7 +181,25 @@ def verify_pack(path: str | Path, key: str | Path | None = None) -> PackVerifica
         elif name not in listed and name not in (LIST, SIGNATURE, KEY):
             problems[name] = "not listed: added later"
     signed, fingerprint = _check_signature(folder, content, key, problems)
-    return PackVerification(_digest(content), len(listed), problems, signed, fingerprint)
+    unconfirmed = () if problems else _decide_again(folder, listed, problems)
+    return PackVerification(_digest(content), len(listed), problems, unconfirmed, signed, fingerprint)
+
+
+def _decide_again(folder: Path, listed: Mapping[str, Any], problems: dict[str, str]) -> tuple[str, ...]:
+    """Decide the requirements again from the numbers of a pack, and add what differs to the problems."""
+    try:
+        results = load_results(folder / "results")
+        decisions, confirmed = read_decisions(results), confirm_decisions(results)
+    except Exception as error:  # somebody may have sealed anything
+        problems["results"] = str(error) if isinstance(error, StandfastError) else f"cannot be read: {error!r}"
+        return ()
+    if confirmed.different:
+        problems[f"results/{LOOKS}"] = f"not what the numbers give: {'; '.join(confirmed.different)}"
+    for name, form in _CHECKS.items():
+        expected = None if decisions is None else _digest(FORMATS[form](decisions).encode())
+        if (listed.get(name) or {}).get("sha256") != expected:
+            problems[name] = f"not what results/{LOOKS} says"
+    return confirmed.unknown
 
 
 def _is_as_listed(file: Path, entry: object) -> bool:
@@ -198,15 +224,14 @@ def _write_parts(results: Results, decisions: Decisions | None, signed: bool) ->
     }
     rows = ""
     if decisions is not None:
-        files["check.json"] = FORMATS["json"](decisions).encode()
-        files["check.md"] = FORMATS["markdown"](decisions).encode()
+        files |= {name: FORMATS[form](decisions).encode() for name, form in _CHECKS.items()}
         rows = "| `check.md`, `check.json` | the requirements: which pass, fail and are undecided |\n"
     environment = results.manifest.get("environment") or {}
     title = (results.manifest.get("about") or {}).get("title") or ""
     files["README.md"] = _README.format(
         version=environment.get("standfast", "?"),
         date=_now()[:10],
-        title=f": {_one_line(title)}" if title else "",
+        title=f": {escape_markdown(title)}" if title else "",
         checks=rows,
         signature=f"| `{SIGNATURE}`, `{KEY}` | the signature of `{LIST}`, and its public key |\n" if signed else "",
     ).encode()
@@ -218,7 +243,7 @@ def _copy_results(results: Results, files: dict[str, bytes], arrays: bool) -> No
     folder = results.store.folder
     parts = ["jobs", *(["artefacts"] if arrays else [])]
     names = ["manifest.json", *(f"{part}/{name}" for part in parts for name in folder.names(part))]
-    names += [name for name in ("looks.json",) if folder.exists(name)]
+    names += [name for name in (LOOKS,) if folder.exists(name)]
     for name in names:
         files[f"results/{name}"] = folder.read(name)
 
@@ -260,10 +285,6 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _one_line(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip()
-
-
 # Signatures
 
 
@@ -271,7 +292,7 @@ def _read_private_key(path: Path) -> Ed25519PrivateKey:
     serialization, ed25519, exceptions = _import_cryptography()
     expected = "a file with an ed25519 private key in PEM format, without a password"
     try:
-        found = serialization.load_pem_private_key(path.read_bytes(), password=None)
+        found = serialization.load_pem_private_key(read_file(path), password=None)
     except OSError as error:
         raise ArgumentError("key", expected, f"{path}: {error.strerror}") from error
     except (ValueError, TypeError, exceptions.UnsupportedAlgorithm) as error:
@@ -320,7 +341,7 @@ def _check_signature(
             problems[SIGNATURE] = "missing, though there is a public key"
         return (False if key is not None else None), ""
     try:
-        given = own.read_bytes() if key is None else Path(key).read_bytes()
+        given = read_file(own if key is None else Path(key))
     except OSError as error:
         if key is not None:
             raise ArgumentError("key", "a file with a public key", f"{key}: {error.strerror}") from error
@@ -337,10 +358,10 @@ def _check_signature(
     raw = public.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
     if not own.is_file():
         problems[KEY] = "missing"
-    elif own.read_bytes() != _canonical_key(public, serialization):
+    elif read_file(own) != _canonical_key(public, serialization):
         problems[KEY] = "changed" if key is None else "another key than the given one"
     try:
-        public.verify(signature.read_bytes(), content)
+        public.verify(read_file(signature), content)
     except exceptions.InvalidSignature:
         problems[SIGNATURE] = "not the signature of this list by this key"
         return False, _digest(raw)[:16]

@@ -45,7 +45,7 @@ def write_figures(results: Results, folder: str | Path = "figures") -> list[Path
 
 
 def _write(path: Path, content: bytes) -> Path:
-    from standfast.study.folders import write_atomically
+    from standfast.files import write_atomically
 
     write_atomically(path, content)
     return path

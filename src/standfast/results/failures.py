@@ -43,11 +43,11 @@ def group_failures(jobs: Iterable[Mapping[str, Any]], metrics: int) -> list[Fail
     run: dict[tuple[str, str], int] = {}
     reasons: dict[str, dict[str, dict[str, int]]] = {}
     for job in jobs:
-        place = (job["explainer"], job["label"])
+        explainer, label = place = (job["explainer"] or "unknown", job["label"] or "unknown")
         run[place] = run.get(place, 0) + 1
         if job["status"] == "failed":
-            labels = reasons.setdefault(shorten_error(job["error"]), {}).setdefault(job["explainer"], {})
-            labels[job["label"]] = labels.get(job["label"], 0) + 1
+            labels = reasons.setdefault(shorten_error(job["error"]), {}).setdefault(explainer, {})
+            labels[label] = labels.get(label, 0) + 1
     for explainers in reasons.values():
         for labels in explainers.values():
             if len(labels) > 1:  # what fails with the metrics fails with the sanity checks, which are none

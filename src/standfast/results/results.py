@@ -77,7 +77,8 @@ class Results:
             `sample`, `status`, the metrics' own columns, null where a metric does not have them, and `job`.
         jobs: one row per job that was run: `job` (its identity), `COORDINATES`, `start`, `stop` (samples),
             `status` (`"done"` or `"failed"`), `seconds`, `device`, `artefacts` (whether it has any), `choices` (what
-            the explainer chose by itself, such as its layer), `error`, `traceback`.
+            the explainer chose by itself, such as its layer), `error`, `traceback`. A failure that cannot be read has
+            no coordinates.
         planned: the number of jobs of the study.
         run: what the run did that returned these results; None if they were opened.
     """
@@ -200,7 +201,7 @@ class Results:
         names = list(self.manifest.get(key) or {})
         for frame in (self.jobs, self.samples):
             if column in frame.columns:
-                names += [n for n in frame[column].unique(maintain_order=True).sort() if n not in names]
+                names += [n for n in frame[column].drop_nulls().unique(maintain_order=True).sort() if n not in names]
         return [name for name in names if key != "metrics" or name != SanityChecks.name]
 
     # Rows
@@ -551,12 +552,15 @@ def summarise(results: Results, statistic: Statistic = "median", labels: Sequenc
     )
 
 
-def load_results(results: str | Path | Store, run: RunSummary | None = None) -> Results:
+def load_results(
+    results: str | Path | Store, run: RunSummary | None = None, jobs: Sequence[str] | None = None
+) -> Results:
     """Open the results in a folder or at an fsspec address.
 
     Args:
         results: where they are.
         run: what the run did that has just written them.
+        jobs: open these alone, which need not be of the study as it is; None for all that are.
 
     Raises:
         ArgumentError: there are none.
@@ -569,7 +573,7 @@ def load_results(results: str | Path | Store, run: RunSummary | None = None) -> 
     """
     store = results if isinstance(results, Store) else Store(results)
     manifest = store.manifest()
-    planned = [str(job) for job in manifest.get("jobs") or []]
+    planned = [str(job) for job in (manifest.get("jobs") or [] if jobs is None else jobs)]
     records, samples = store.read_all(planned)
     place = {job: index for index, job in enumerate(planned)}
     records.sort(key=lambda record: place[record["job"]])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from standfast.study.store import Store
+from standfast.study.store import MANIFEST, Store
 
 
 @dataclass(frozen=True)
@@ -14,19 +14,19 @@ class Verification:
 
     Attributes:
         files: the number of files that were read.
-        unsealed: how many of them have no checksum, because an earlier version wrote them.
         damaged: what is wrong, by the name of the file within the results.
         missing: planned jobs that were not run yet.
         failed: planned jobs that failed.
+        others: names in the folder that are not of results, such as `report`, which have no checksum.
 
     Without a readable manifest no jobs are planned.
     """
 
     files: int
-    unsealed: int
-    damaged: dict[str, str]
-    missing: int
+    damaged: dict[str, str] = field(default_factory=dict)
+    missing: int = 0
     failed: int = 0
+    others: tuple[str, ...] = ()
 
     @property
     def fine(self) -> bool:
@@ -44,16 +44,13 @@ def verify_results(results: str | Path | Store) -> Verification:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     Store(folder).write_manifest({"jobs": ["a"]})
     ...     verify_results(folder)
-    Verification(files=1, unsealed=0, damaged={}, missing=1, failed=0)
+    Verification(files=1, damaged={}, missing=1, failed=0, others=())
     """
     store = results if isinstance(results, Store) else Store(results)
-    states = dict(store.check_files())
-    damaged = {name: state for name, state in states.items() if state not in ("", "unsealed")}
+    states = store.check_files()
+    damaged = {name: state for name, state in states.items() if state}
     planned: list[str] = []
-    if "manifest.json" in damaged:
-        if not store.folder.exists("manifest.json"):
-            store.manifest()
-    else:
+    if MANIFEST not in damaged or not store.folder.exists(MANIFEST):
         planned = [str(job) for job in store.manifest().get("jobs") or []]
     statuses = store.statuses()
     for job in planned:  # arrays that are gone have no file to name
@@ -61,6 +58,7 @@ def verify_results(results: str | Path | Store) -> Verification:
         readable = statuses.get(job) == "done" and f"jobs/{job}.parquet" not in damaged
         if readable and name not in states and store.read(job)[0].get("artefacts"):
             damaged[name] = "missing"
-    unsealed = sum(state == "unsealed" for state in states.values())
     missing, failed = (sum(statuses.get(job) == status for job in planned) for status in (None, "failed"))
-    return Verification(len(states), unsealed, damaged, missing, failed)
+    known = {name.partition("/")[0] for name in (*states, "jobs", "artefacts", "compact", "begun.json", "running.json")}
+    others = tuple(sorted(set(store.folder.names("")) - known))
+    return Verification(len(states), damaged, missing, failed, others)

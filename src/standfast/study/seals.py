@@ -1,23 +1,20 @@
 """A seal: the SHA-256 of a file, written within the file itself, so that one atomic write brings both.
 
 The file is made with an empty seal, hashed, and the hash put in its place. A Parquet file has it in its metadata, a
-safetensors file in its header, a manifest as one of its fields.
+safetensors file in its header, a JSON file as one of its entries.
 
 >>> content = fill_seal(b'{"numbers": [1, 2], "seal": "' + EMPTY_SEAL.encode() + b'"}')
->>> read_seal(content), read_seal(content.replace(b"2", b"3", 1)), read_seal(b"{}")
-('intact', 'broken', 'absent')
+>>> is_intact(content), is_intact(content.replace(b"2", b"3", 1)), is_intact(b"{}")
+(True, False, False)
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
 
 _PREFIX, _DIGITS = b"standfast-sha256-", 64
-#: what a writer puts where the seal will be; it must occur once
+#: what a writer puts where the seal will be
 EMPTY_SEAL = (_PREFIX + b"0" * _DIGITS).decode()
-
-SealState = Literal["intact", "broken", "absent"]
 
 
 def fill_seal(content: bytes) -> bytes:
@@ -27,14 +24,10 @@ def fill_seal(content: bytes) -> bytes:
     return content[:place] + hashlib.sha256(content).hexdigest().encode() + content[place + _DIGITS :]
 
 
-def read_seal(content: bytes) -> SealState:
-    """Whether the content is what was sealed; `"absent"` if it has no seal."""
+def is_intact(content: bytes) -> bool:
+    """Whether the content is what was sealed."""
     place = _find(content)
-    if place is None:
-        return "absent"
-    found = content[place : place + _DIGITS]
-    empty = content[:place] + b"0" * _DIGITS + content[place + _DIGITS :]
-    return "intact" if hashlib.sha256(empty).hexdigest().encode() == found else "broken"
+    return place is not None and content == fill_seal(content[:place] + b"0" * _DIGITS + content[place + _DIGITS :])
 
 
 def _find(content: bytes) -> int | None:

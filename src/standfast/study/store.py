@@ -4,21 +4,24 @@
     RESULTS/jobs/<job>.parquet           a row per sample; the job's record is in the file's metadata
     RESULTS/jobs/<job>.failed.parquet    one row with the traceback; the next run tries the job again
     RESULTS/artefacts/<job>.safetensors  pictures, traces and curves
-    RESULTS/compact/                     the same rows in few files, so that thousands of jobs open at once
+    RESULTS/compact/jobs.parquet         all records and rows in one file, so that thousands of jobs open at once
+    RESULTS/looks.json                   what was decided of the requirements of a study, at each look
     RESULTS/begun.json                   while a run of one process works: its current job
 
 A job is done when its Parquet file exists, which is written last. The folder may be at any fsspec address. Every file
-contains a hash of itself (`seals`), which is checked whenever the file is read.
+but the last contains a hash of itself (`seals`), which is checked whenever the file is read.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +34,20 @@ from safetensors.numpy import save as save_arrays
 from torch import Tensor
 
 from standfast.errors import ArgumentError, StandfastError, check_name
+from standfast.files import ReadError, find_room
 from standfast.study.folders import Folder, LocalFolder, open_folder
-from standfast.study.seals import EMPTY_SEAL, fill_seal, read_seal
+from standfast.study.seals import EMPTY_SEAL, fill_seal, is_intact
 
 SCHEMA = 2
 #: what every row of results and every record of a job begins with
 COORDINATES = ("data", "model", "explainer", "label", "metric", "repeat")
-_KEY = "standfast"
+MANIFEST, LOOKS = "manifest.json", "looks.json"
+_KEY, _BEGUN, _COMPACT = "standfast", "begun.json", "compact/jobs.parquet"
 _LARGE = 10**9
 _DONE, _FAILED = ".parquet", ".failed.parquet"
-_JOBS, _SAMPLES = "compact/jobs.parquet", "compact/samples-{}.parquet"
-_BEGUN = "begun.json"
-_OTHER_CONTENT = "its content does not match its SHA-256"
+_ENDINGS = {"jobs": (_DONE, _FAILED), "artefacts": (".safetensors",), "compact": (_DONE,)}
+#: the record of a failure that cannot be read
+_UNKNOWN = {"status": "failed", "artefacts": False, "traceback": ""}
 
 
 def digest(description: object) -> str:
@@ -79,9 +84,9 @@ class JobFiles:
 def pack(record: dict[str, Any], frame: pl.DataFrame, tensors: dict[str, Tensor]) -> JobFiles:
     """A finished job; `record["job"]` is its identity."""
     arrays = {name: np.ascontiguousarray(t.detach().cpu().numpy()) for name, t in tensors.items()}
-    record = {**record, "status": "done", "artefacts": bool(arrays)}
     about = {"job": record["job"], "seal": EMPTY_SEAL}
     packed = fill_seal(save_arrays(arrays, about)) if arrays else None
+    record = {**record, "status": "done", "artefacts": bool(arrays), "bytes": len(packed or b"")}
     return JobFiles(record["job"], False, _write_parquet(frame, record), packed)
 
 
@@ -104,13 +109,10 @@ class Store:
 
     def statuses(self) -> dict[str, str]:
         """`"done"` or `"failed"` for every job that was run, from the names of the files."""
-        found: dict[str, str] = {}
-        for name in self.folder.names("jobs"):
-            if name.endswith(_FAILED):
-                found.setdefault(name.removesuffix(_FAILED), "failed")
-            elif name.endswith(_DONE):
-                found[name.removesuffix(_DONE)] = "done"
-        return found
+        names = self.folder.names("jobs")
+        failed = {name.removesuffix(_FAILED): "failed" for name in names if name.endswith(_FAILED)}
+        done = (name.removesuffix(_DONE) for name in names if name.endswith(_DONE) and not name.endswith(_FAILED))
+        return failed | dict.fromkeys(done, "done")
 
     def is_done(self, job: str) -> bool:
         """Whether a job has a result."""
@@ -140,17 +142,16 @@ class Store:
         try:
             content = json.loads(self.folder.read(_BEGUN))
             return str(content["job"]), int(content["times"])
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return "", 0
 
     def end(self) -> None:
         """Note that the run has ended properly."""
         self.folder.delete(_BEGUN)
 
-    def write_manifest(self, manifest: dict[str, Any]) -> None:
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Store the description of the whole study; its jobs are listed under `"jobs"`."""
-        content = {"schema": SCHEMA, "seal": EMPTY_SEAL, **manifest}
-        self.folder.write("manifest.json", fill_seal(json.dumps(content, indent=1).encode()))
+        self.write_json(MANIFEST, manifest)
 
     def manifest(self) -> dict[str, Any]:
         """What `write_manifest` stored.
@@ -159,35 +160,39 @@ class Store:
             ArgumentError: the folder holds no results, or those of another version.
             DamagedFileError: the manifest is not what was written.
         """
-        expected = "a folder with a manifest.json, as standfast writes it"
         try:
-            text = self.folder.read("manifest.json")
-            content: dict[str, Any] = _parse(text)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            content = self.read_json(MANIFEST, "Delete it and run the study again: finished jobs are kept.")
+            if not isinstance(content.get("jobs") or [], list):
+                raise DamagedFileError("its jobs are no list", f"{self.folder.address}/{MANIFEST}")
+            return content
+        except (FileNotFoundError, NotADirectoryError) as error:
             got = self.folder.address
-            if self.folder.exists("results/manifest.json"):  # as in the folder of the demonstration
+            if self.folder.exists(f"results/{MANIFEST}"):  # as in the folder of the demonstration
                 got += f" (did you mean {got}/results?)"
-            raise ArgumentError("results", expected, got) from error
-        except (ValueError, RecursionError) as error:
-            advice = "Delete it and run the study again: finished jobs are kept."
-            raise DamagedFileError("it is no JSON", f"{self.folder.address}/manifest.json", advice) from error
-        if not isinstance(content, dict):
-            raise ArgumentError("results", expected, f"{self.folder.address}, whose manifest is something else")
-        check_name(content, f"the study in {self.folder.address}", "run it again in another folder")
-        if content.get("schema") != SCHEMA:
-            raise ArgumentError(
-                "results", f"a manifest of schema {SCHEMA}", f"schema {content.get('schema')} in {self.folder.address}"
-            )
-        state = read_seal(text)
-        if state == "broken" or (state == "absent" and "seal" in content):
-            raise DamagedFileError(
-                _OTHER_CONTENT,
-                f"{self.folder.address}/manifest.json",
-                'If you changed it, remove its entry "seal" to accept it as it is. Otherwise delete it and run the'
-                " study again: finished jobs are kept.",
-            )
-        content.pop("seal", None)
-        return content
+            raise ArgumentError("results", f"a folder with a {MANIFEST}, as standfast writes it", got) from error
+
+    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        """Store a sealed JSON file."""
+        text = json.dumps({"schema": SCHEMA, "seal": EMPTY_SEAL, **content}, indent=1)
+        self.folder.write(name, fill_seal(text.encode()))
+
+    def read_json(self, name: str, advice: str) -> dict[str, Any]:
+        """The content of a sealed JSON file without its seal.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ArgumentError: it is that of another version.
+            DamagedFileError: it is not what was written; its words end with the advice.
+        """
+        with self._name_damage(name, advice):
+            text = self.folder.read(name)
+            content = _parse(text)
+            check_name(content, f"the study in {self.folder.address}", "run it again in another folder")
+            if content.get("schema") != SCHEMA:
+                got = f"schema {content.get('schema')} in {self.folder.address}"
+                raise ArgumentError("results", f"a {name.removesuffix('.json')} of schema {SCHEMA}", got)
+            _check_seal(text)
+            return {key: value for key, value in content.items() if key != "seal"}
 
     def earlier_manifest(self) -> dict[str, Any]:
         """The manifest, as `manifest`; empty in a folder without one."""
@@ -198,16 +203,14 @@ class Store:
 
         Raises:
             FileNotFoundError: there is none.
-            DamagedFileError: the file is damaged, or it is that of another job.
+            DamagedFileError: the file is damaged, or it is that of another job, or of a job that ended otherwise.
         """
-        name = f"jobs/{job}{_FAILED if failed else _DONE}"
-        try:
+        name, status = f"jobs/{job}{_FAILED if failed else _DONE}", "failed" if failed else "done"
+        with self._name_damage(name):
             record, frame = _read_parquet(self.folder.read(name))
-            if record["job"] != job:
-                raise DamagedFileError(f"it is of the job {record['job']}")
-        except (DamagedFileError, IsADirectoryError, KeyError) as error:
-            raise self._damaged(name, error) from error
-        return record, frame
+            if (record["job"], record["status"]) != (job, status):
+                raise DamagedFileError(f"it is of the job {record['job']}, which is {record['status']}")
+            return record, frame
 
     def read_artefacts(self, job: str) -> dict[str, np.ndarray[Any, Any]]:
         """A job's arrays by name; none if it has none.
@@ -216,15 +219,18 @@ class Store:
             DamagedFileError: the file is damaged, or it is that of another job.
         """
         name = f"artefacts/{job}.safetensors"
-        try:
+        with self._name_damage(name), contextlib.suppress(FileNotFoundError):
             return _read_arrays(self.folder.read(name), job)
-        except FileNotFoundError:
-            return {}
-        except (DamagedFileError, IsADirectoryError) as error:
-            raise self._damaged(name, error) from error
+        return {}
 
-    def _damaged(self, name: str, error: Exception) -> DamagedFileError:
-        return DamagedFileError(str(error), f"{self.folder.address}/{name}", "Delete it and run the study again.")
+    @contextlib.contextmanager
+    def _name_damage(self, name: str, advice: str = "Delete it and run the study again.") -> Iterator[None]:
+        """Say which file is damaged, and what to do."""
+        try:
+            yield
+        except (DamagedFileError, ReadError, IsADirectoryError, KeyError) as error:
+            reason = str(getattr(error, "strerror", None) or error)
+            raise DamagedFileError(reason, f"{self.folder.address}/{name}", advice) from error
 
     def find_damage(self, jobs: Iterable[str]) -> dict[str, str]:
         """What is wrong with the files of finished jobs, by job; empty if all are as they were written.
@@ -232,65 +238,60 @@ class Store:
         Every table is read. A job whose arrays are missing is damaged, too. Arrays are read if all of them take less
         than 1 GB; else only `check_files`, and whoever uses them, does so.
         """
-        stored = set(self.folder.names("artefacts"))
-        small = self.folder.size("artefacts") < _LARGE
+        stored, sizes = set(self.folder.names("artefacts")), dict[str, int]()
 
         def look(job: str) -> str:
-            try:
-                record, _ = self.read(job)
-                if record.get("artefacts") and f"{job}.safetensors" not in stored:
-                    return f"{self.folder.address}/artefacts/{job}.safetensors is missing"
-                if record.get("artefacts") and small:
-                    self.read_artefacts(job)
-            except DamagedFileError as error:
-                return f"{error.where} is damaged ({error.reason})"
-            except FileNotFoundError as error:
-                return str(error)
-            return ""
+            problem = _find_problem(lambda: sizes.update({job: self.read(job)[0].get("bytes", 0)}))
+            return f"{self.folder.address}/jobs/{job}{_DONE} is damaged ({problem})" if problem else ""
 
-        listed = list(jobs)
-        with ThreadPoolExecutor(2 if isinstance(self.folder, LocalFolder) else 16) as pool:
-            found = zip(listed, pool.map(look, listed), strict=True)
-            return {job: problem for job, problem in found if problem}
+        def look_at_arrays(job: str) -> str:
+            there = f"{job}.safetensors" in stored
+            problem = _find_problem(lambda: self.read_artefacts(job)) if there else "it is missing"
+            return f"{self.folder.address}/artefacts/{job}.safetensors is damaged ({problem})" if problem else ""
 
-    def check_files(self) -> Iterator[tuple[str, str]]:
-        """Every file with what is wrong with it: `""` for nothing, `"unsealed"` for a file of an earlier version."""
-        readers: dict[str, Callable[[str], object]] = {
-            "jobs": lambda name: self.read(name.removesuffix(_FAILED).removesuffix(_DONE), name.endswith(_FAILED)),
-            "artefacts": lambda name: self.read_artefacts(name.removesuffix(".safetensors")),
-            "compact": lambda name: _read_parquet(self.folder.read(f"compact/{name}")),
+        with self._open_pool() as pool:
+            listed = list(jobs)
+            found = dict(zip(listed, pool.map(look, listed), strict=True))
+            small = sum(sizes.values()) < _LARGE
+            arrays = [job for job, size in sizes.items() if size and (small or f"{job}.safetensors" not in stored)]
+            found |= zip(arrays, pool.map(look_at_arrays, arrays), strict=True)
+        return {job: problem for job, problem in found.items() if problem}
+
+    def _open_pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(2 if isinstance(self.folder, LocalFolder) else 16)
+
+    def check_files(self) -> dict[str, str]:
+        """What is wrong with each file of the results, by name; empty for nothing."""
+        found = {MANIFEST: _find_problem(self.manifest)}
+        if self.folder.exists(LOOKS):
+            found[LOOKS] = _find_problem(lambda: self.read_json(LOOKS, ""))
+        readers: dict[str, Callable[[str, str], object]] = {
+            "jobs": lambda job, ending: self.read(job, ending == _FAILED),
+            "artefacts": lambda job, _: self.read_artefacts(job),
+            "compact": lambda name, ending: _read_parquet(self.folder.read(f"compact/{name}{ending}")),
         }
-        files = [(part, name) for part in readers for name in sorted(self.folder.names(part))]
-        yield "manifest.json", self._check_file("manifest.json", lambda _: self.manifest())
-        for part, name in files:
-            yield (
-                f"{part}/{name}",
-                self._check_file(f"{part}/{name}", lambda _, part=part, name=name: readers[part](name)),
-            )
-
-    def _check_file(self, path: str, read: Callable[..., object]) -> str:
-        try:
-            read(path)
-            if path.endswith(".safetensors"):  # which are large, and name their seal in the header
-                return ""
-            return "unsealed" if read_seal(self.folder.read(path)) == "absent" else ""
-        except DamagedFileError as error:
-            return error.reason
-        except (StandfastError, OSError) as error:
-            return str(error)
+        for part, read in readers.items():
+            for name in sorted(self.folder.names(part)):
+                job, dot, ending = name.partition(".")
+                known = dot + ending in _ENDINGS[part]
+                problem = _find_problem(partial(read, job, dot + ending)) if known else "it is no file of results"
+                found[f"{part}/{name}"] = problem
+        return found
 
     def read_all(self, jobs: Sequence[str]) -> tuple[list[dict[str, Any]], pl.DataFrame]:
-        """The records and the sample rows (with the column `job`) of those `jobs` that were run, in no order."""
+        """The records and the sample rows (with the column `job`) of those `jobs` that were run, in no order.
+
+        The record of a failure that is damaged says so, and nothing else.
+        """
         statuses = self.statuses()
         wanted = {job: statuses[job] for job in jobs if job in statuses}
         records, samples = self._read_compact(wanted)
         have = {record["job"] for record in records}
-        rest = [job for job in wanted if job not in have]
-        with ThreadPoolExecutor(1 if isinstance(self.folder, LocalFolder) else 16) as pool:
+        with self._open_pool() as pool:
+            rest = [job for job in wanted if job not in have]
             fresh = list(pool.map(lambda job: self._read_now(job, wanted[job] == "failed"), rest))
-        frames: dict[
-            tuple[Any, ...], list[pl.DataFrame]
-        ] = {}  # those with equal columns together, because one wide concat is slow
+        # those with equal columns together, because one wide concat is slow
+        frames: dict[tuple[Any, ...], list[pl.DataFrame]] = {}
         for record, frame in fresh:
             if record["status"] == "done":
                 rows = frame.with_columns(pl.lit(record["job"]).alias("job"))
@@ -307,60 +308,32 @@ class Store:
             if not failed:
                 raise
             return self.read(job)  # another run has tried it again in the meantime
+        except DamagedFileError as error:
+            if not failed:
+                raise
+            return {**_UNKNOWN, "job": job, "error": str(error)}, pl.DataFrame()
 
-    def _read_compact(self, wanted: dict[str, str]) -> tuple[list[dict[str, Any]], pl.DataFrame]:
+    def _read_compact(self, wanted: Mapping[str, str]) -> tuple[list[dict[str, Any]], pl.DataFrame]:
         try:
-            about, index = _read_parquet(self.folder.read(_JOBS))
-            _, samples = _read_parquet(self.folder.read(_SAMPLES.format(about["samples"])))
-        except (FileNotFoundError, DamagedFileError):
+            about, samples = _read_parquet(self.folder.read(_COMPACT))
+        except (FileNotFoundError, IsADirectoryError, ReadError, DamagedFileError):
             return [], pl.DataFrame()
-        statuses = dict(zip(index["job"], index["status"], strict=True))
         # failures are read from their own files: a later run may have failed with another error
-        current = {job for job, status in statuses.items() if status == "done" == wanted.get(job)}
-        records = [json.loads(text) for job, text in zip(index["job"], index["record"], strict=True) if job in current]
-        if len(current) < len(statuses) and samples.width:
-            samples = samples.filter(pl.col("job").is_in(list(current)))
-        return records, samples if len(samples) else pl.DataFrame()  # without a job that is done there are no columns
+        current = [each for each in about["records"] if each["status"] == "done" == wanted.get(each["job"])]
+        if len(current) < len(about["records"]):
+            samples = samples.filter(pl.col("job").is_in([record["job"] for record in current]))
+        return current, samples if len(samples) else pl.DataFrame()  # without a job that is done there are no columns
 
     def compact(self, jobs: Sequence[str]) -> None:
-        """Copy the rows of `jobs` into two files, which `read_all` then reads; the files of the jobs are kept."""
+        """Copy the rows of `jobs` into one file, which `read_all` then reads; the files of the jobs are kept."""
         records, samples = self.read_all(jobs)
-        table = _write_parquet(samples if samples.width else pl.DataFrame(schema={"job": pl.String}), {})
-        token = hashlib.sha256(table).hexdigest()[:16]
-        self.folder.write(_SAMPLES.format(token), table)
-        index = pl.DataFrame(
-            {
-                "job": [record["job"] for record in records],
-                "status": [record["status"] for record in records],
-                "record": [json.dumps(record) for record in records],
-            },
-            schema={"job": pl.String, "status": pl.String, "record": pl.String},
-        )
-        self.folder.write(_JOBS, _write_parquet(index, {"samples": token}))
-        for name in self.folder.names("compact"):  # the earlier ones are not needed any more
-            if name.startswith("samples-") and name != _SAMPLES.format(token).rpartition("/")[2]:
-                self.folder.delete(f"compact/{name}")
+        samples = samples if samples.width else pl.DataFrame(schema={"job": pl.String})
+        self.folder.write(_COMPACT, _write_parquet(samples, {"records": records}))
 
     def sweep(self) -> None:
         """Remove incomplete files, whose writers were killed."""
         if isinstance(self.folder, LocalFolder):
-            for part in ("", "jobs", "artefacts", "compact"):
-                self.folder.sweep(part)
-
-
-def _parse(text: str | bytes) -> Any:
-    """What JSON says; raises ValueError also for halves of surrogate pairs, which are no text."""
-    content = json.loads(text)
-    json.dumps(content, ensure_ascii=False).encode()
-    return content
-
-
-def _write_parquet(frame: pl.DataFrame, record: dict[str, Any]) -> bytes:
-    """A sealed Parquet file with `record` as JSON in its metadata."""
-    buffer = io.BytesIO()
-    metadata = {_KEY: json.dumps({**record, "sealed": True}), "seal": EMPTY_SEAL}
-    frame.write_parquet(buffer, statistics=False, metadata=metadata)
-    return fill_seal(buffer.getvalue())
+            self.folder.sweep()
 
 
 class ArraysInMemory(Store):
@@ -374,31 +347,75 @@ class ArraysInMemory(Store):
         return dict(self.arrays.get(job, {}))
 
 
-def _read_parquet(content: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
-    """The record and the rows of a file that `_write_parquet` made; polars panics on some damaged files."""
+def _find_problem(read: Callable[[], object]) -> str:
+    """What is wrong with a file that `read` reads; empty for nothing."""
     try:
-        record: dict[str, Any] = _parse(pl.read_parquet_metadata(io.BytesIO(content))[_KEY])
-        _check_seal(content, record.pop("sealed", False))
-        return record, pl.read_parquet(io.BytesIO(content))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, KeyError, ValueError, AttributeError) as error:
+        read()
+    except DamagedFileError as error:
+        return error.reason
+    except (StandfastError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def _check_seal(content: bytes) -> None:
+    if not is_intact(content):
+        raise DamagedFileError("its content does not match its SHA-256")
+
+
+def _parse(text: str | bytes) -> dict[str, Any]:
+    """The object that JSON describes; halves of surrogate pairs, which are no text, are refused, too."""
+    try:
+        content = json.loads(text)
+        json.dumps(content, ensure_ascii=False).encode()
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise DamagedFileError("it is no JSON") from error
+    if not isinstance(content, dict):
+        raise DamagedFileError("it is no object of JSON")
+    return content
+
+
+def _write_parquet(frame: pl.DataFrame, record: dict[str, Any]) -> bytes:
+    """A sealed Parquet file with `record` as JSON in its metadata."""
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, statistics=False, metadata={_KEY: json.dumps(record), "seal": EMPTY_SEAL})
+    return fill_seal(buffer.getvalue())
+
+
+def _read_parquet(content: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
+    """The record and the rows of a file that `_write_parquet` made."""
+    _check_seal(content)
+    try:
+        return _parse(pl.read_parquet_metadata(io.BytesIO(content))[_KEY]), read_rows(content)
+    except (pl.exceptions.PolarsError, KeyError, ValueError) as error:
         raise DamagedFileError(str(error)) from error
+
+
+def read_rows(content: bytes) -> pl.DataFrame:
+    """The rows of a Parquet file, of which a few bytes may claim to be billions.
+
+    Raises:
+        ValueError: it is no Parquet file, or becomes too large (see `standfast.files.find_room`).
+    """
+    try:
+        columns = max(1, len(pl.read_parquet_schema(io.BytesIO(content))))
+        rows = find_room(len(content)) // (8 * columns)
+        frame = pl.read_parquet(io.BytesIO(content), n_rows=rows + 1)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, MemoryError) as error:  # polars panics on some
+        raise ValueError(str(error)) from error
+    if frame.height > rows:
+        raise ValueError(f"it has more than {rows:,} rows of {columns} columns, and {len(content):,} bytes")
+    return frame
 
 
 def _read_arrays(content: bytes, job: str) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of a job, whose name is in the file."""
+    _check_seal(content)
     try:
         length = int.from_bytes(content[:8], "little")
-        about = json.loads(content[8 : 8 + length]).get("__metadata__") or {}
-        _check_seal(content, "seal" in about)
-        if about.get("job", job) != job:
+        about = _parse(content[8 : 8 + length])["__metadata__"]
+        if about["job"] != job:
             raise DamagedFileError(f"it is of the job {about['job']}")
         return load_arrays(content)
-    except (SafetensorError, ValueError, AttributeError, KeyError, MemoryError) as error:
+    except (SafetensorError, ValueError, TypeError, KeyError, MemoryError) as error:
         raise DamagedFileError(str(error)) from error
-
-
-def _check_seal(content: bytes, sealed: bool) -> None:
-    """Raise `DamagedFileError` if the content is not what was sealed. Files of earlier versions have no seal."""
-    state = read_seal(content)
-    if state == "broken" or (state == "absent" and sealed):
-        raise DamagedFileError(_OTHER_CONTENT)

@@ -19,11 +19,11 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load as load_safetensors
 from torch import Tensor, nn
 
 from standfast.errors import ArgumentError, check
+from standfast.files import check_archive
 from standfast.model import BlackBox
 
 #: what the names of files with a pickled estimator end with
@@ -47,10 +47,13 @@ def check_program(content: bytes, name: str, trust: bool = False) -> Literal["to
         check(trust, "path", expected, "no trust")
         return "pickle"
     try:
+        check_archive(content)
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = archive.namelist()
     except zipfile.BadZipFile:
         members = []
+    except ValueError as error:
+        raise ArgumentError("path", "a program", f"{name}: {error}") from error
     if any(m.endswith(("archive_format", "serialized_exported_program.json")) for m in members):
         expected = f"trust: true beside {name}, because opening a file of torch.export can run code that is in it"
         check(trust, "path", expected, "no trust")
@@ -179,6 +182,7 @@ def read_weights(content: bytes) -> dict[str, Tensor]:
     try:
         if not torch_file:
             return dict(load_safetensors(content))
+        check_archive(content)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Detected pickle protocol", category=UserWarning)
             found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
@@ -186,7 +190,7 @@ def read_weights(content: bytes) -> dict[str, Tensor]:
         other = "a pickle with other objects, which is not loaded since that could run code"
         got = _describe_pickled_module(content) or other
         raise ArgumentError("weights", "weights alone: safetensors, or torch.save(module.state_dict())", got) from error
-    except (SafetensorError, RuntimeError, ValueError, EOFError, KeyError) as error:
+    except Exception as error:  # the loaders raise whatever their parts raise
         raise ArgumentError("weights", "a safetensors file, or one of torch.save", _reason(error)) from error
     found = found.get("state_dict", found) if isinstance(found, Mapping) else found
     fine = isinstance(found, Mapping) and all(isinstance(value, Tensor) for value in found.values())
@@ -224,7 +228,7 @@ def fill(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
     try:
         module.load_state_dict(dict(weights))
     except RuntimeError as error:
-        raise ArgumentError("weights", expected, _reason(error)) from error
+        raise ArgumentError("weights", "a safetensors file, or one of torch.save", _reason(error)) from error
 
 
 def _list_first(names: list[str], most: int = 2) -> str:

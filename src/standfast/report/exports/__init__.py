@@ -202,7 +202,7 @@ def log_scalars(
 
 
 def _write(path: str | Path, content: bytes) -> Path:
-    from standfast.study.folders import write_atomically
+    from standfast.files import write_atomically
 
     path = Path(path)
     write_atomically(path, content)

@@ -268,7 +268,7 @@ def group_failures(failures: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str
     groups: dict[tuple[str, str], dict[tuple[str, str], int]] = {}
     for job in failures:
         parts = groups.setdefault((str(job["error"] or "failed"), str(job["traceback"] or "")), {})
-        who = (job["explainer"], job["label"])
+        who = (job["explainer"] or "unknown", job["label"] or "unknown")
         parts[who] = parts.get(who, 0) + 1
     return groups
 
