@@ -154,7 +154,7 @@ def test_a_transfer_that_fails_keeps_the_watcher(monkeypatch: pytest.MonkeyPatch
     assert seen == [3]
 
 
-def test_calibration_finds_a_row_budget_once_for_each_shape() -> None:
+def test_a_row_budget_is_found_once_for_each_shape() -> None:
     model = Model(linear(), (0.0, 1.0), device="cpu")
     model.logits(torch.rand(10, 4))
     assert model._budgets == {}
@@ -177,19 +177,17 @@ def test_a_few_photos_are_no_reason_for_a_large_batch() -> None:
     assert set(model._budgets) == {((3, 224, 224), "forward")}
 
 
-def test_a_slow_pass_is_repeated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, passes = Model(linear(), (0.0, 1.0), device="cpu"), []
+def test_the_number_of_rows_follows_from_the_module_and_not_from_the_time() -> None:
+    def rows(width: int) -> int:
+        model = Model(nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 3)), (0.0, 1.0), device="cpu")
+        return model.row_budget(torch.zeros(1, 4), count=10**6)
 
-    def time_pass(batch: torch.Tensor, kind: str) -> float:
-        passes.append(len(batch))
-        return 3.0
-
-    monkeypatch.setattr(model, "_time", time_pass)
-    assert model.row_budget(torch.zeros(1, 4), count=1000) == 16
-    assert passes == [16, 16]
+    # 2 x width + 3 numbers of 4 bytes each; a power of two that fits into 16 MB, at least 16 and at most 8,192
+    assert [rows(width) for width in (8, 10_000, 1_000_000)] == [8192, 128, 16]
+    assert rows(10_000) == rows(10_000)
 
 
-def test_calibration_takes_modules_that_start_in_place_or_ignore_their_input() -> None:
+def test_modules_may_start_in_place_or_ignore_their_input() -> None:
     in_place = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 3))
     x = torch.rand(300, 4)
     assert explainers.get("saliency")(Model(in_place, (0.0, 1.0), device="cpu"), x).shape == x.shape
@@ -230,10 +228,14 @@ def test_rows_are_halved_when_memory_runs_out(batch_size: int | str) -> None:
     x = torch.rand(300, 4)
     with torch.no_grad():
         expected = nn.functional.linear(x, model.module.weight, model.module.bias)
-    assert torch.allclose(model.logits(x), expected, atol=1e-6)
+    with pytest.warns(UserWarning, match="memory ran out"):
+        assert torch.allclose(model.logits(x), expected, atol=1e-6)
     assert model.row_budget(x, kind="forward") <= 20
     model.module.most = 0
-    with pytest.raises(ModelError, match="expected one input of shape \\(4,\\) to fit into memory"):
+    with (
+        pytest.warns(UserWarning, match="memory ran out"),
+        pytest.raises(ModelError, match="expected one input of shape \\(4,\\) to fit into memory"),
+    ):
         model.logits(x)
 
 

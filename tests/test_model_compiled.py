@@ -19,7 +19,7 @@ from standfast.function_calls import run_eagerly
 from standfast.metrics import AttributionAttack, WorstCase
 from standfast.neighbourhoods import Rotation
 from standfast.study.grid import LoadedModel, Samples
-from standfast.study.identity import fingerprint, model_fingerprint
+from standfast.study.identity import Description, describe_model
 from standfast.study.store import tensor_digest
 from standfast.testing import small_transformer
 
@@ -240,15 +240,15 @@ def test_a_call_leaves_the_identity_of_a_compiled_model(nested):
     torch.compiler.reset()  # code that is compiled already would not be changed by the call
     compiled = compile_module(nn.Linear(4, 3))
     module = nn.Sequential(nn.Flatten(), compiled) if nested else compiled
-    before = fingerprint(module)
+    before = Description(module).digest
     module(torch.rand(2, 4))
-    assert fingerprint(module) == before
+    assert Description(module).digest == before
     plain = nn.Linear(4, 3)
     plain.load_state_dict(compiled._orig_mod.state_dict())
-    assert before != fingerprint(nn.Sequential(nn.Flatten(), plain) if nested else plain)
+    assert before != Description(nn.Sequential(nn.Flatten(), plain) if nested else plain).digest
     with torch.no_grad():
         compiled._orig_mod.bias.add_(1)
-    assert fingerprint(module) != before
+    assert Description(module).digest != before
 
 
 def test_nothing_imports_the_compiler():
@@ -386,8 +386,8 @@ def test_evaluate_in_half_precision(dtype):
 def test_half_precision_has_an_identity_of_its_own(dtype):
     """A study must not take its results for those of the same weights in float32."""
     half, single, _ = halve(dtype)
-    assert model_fingerprint(half) == model_fingerprint(halve(dtype)[0])
-    assert model_fingerprint(half) != model_fingerprint(single)
+    assert describe_model(half, {}) == describe_model(halve(dtype)[0], {})
+    assert describe_model(half, {}) != describe_model(single, {})
     if dtype == "mixed":
         return
     assert tensor_digest(torch.ones(2, dtype=dtype)) != tensor_digest(torch.ones(2))
@@ -431,7 +431,7 @@ def test_mixed_precision_is_kept_for_another_device_and_refused_where_it_cannot_
     again = LoadedModel(model).model(samples, "cpu:0")
     assert again is not model
     assert torch.equal(again.logits(x), model.logits(x))
-    assert model_fingerprint(again) == model_fingerprint(model)
+    assert describe_model(again, {}) == describe_model(model, {})
     assert not torch.equal(classify(make_module()).logits(x), model.logits(x))
     for module in (make_module().bfloat16(), make_module().double()):
         with pytest.raises(ArgumentError, match="mixed_precision"):

@@ -25,7 +25,7 @@ from standfast.neighbourhoods.base import Distribution
 from standfast.records import ConfigurationType, TensorOption
 from standfast.segments import LabelMap
 from standfast.similarity import topk_intersection
-from standfast.study.identity import fingerprint
+from standfast.study.identity import Description
 
 OPTIONS = [LabelMap(torch.tensor([0, 1, 2])), Regions(torch.tensor([[True, False]])), Background(torch.rand(2, 3))]
 
@@ -65,7 +65,7 @@ def test_numbers_of_numpy_and_torch_become_plain_ones() -> None:
         attack = AttributionAttack(LinfBall(0.1), k=three)
         assert (attack.k, type(attack.options()["k"])) == (3, int)
     assert (LinfBall(np.float32(0.5)).radius, type(LinfBall(np.float64(0.1)).radius)) == (0.5, float)
-    assert fingerprint(LinfBall(np.float64(0.1))) == fingerprint(LinfBall(0.1))
+    assert Description(LinfBall(np.float64(0.1))).digest == Description(LinfBall(0.1)).digest
 
 
 @pytest.mark.parametrize("wrong", [True, np.bool_(True), torch.tensor(True), 3.0, np.float64(3), "3", np.array([3])])

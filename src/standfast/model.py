@@ -8,7 +8,6 @@ import functools
 import math
 import operator
 import re
-import time
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, Literal
@@ -17,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from standfast.errors import (
     FINITE,
@@ -79,8 +79,8 @@ _TWO_CLASSES = (
 _SMALL_SHARE = 0.01
 #: numbers in an input of which 64 rows fit everywhere, whatever the network: 3 x 64 x 64
 _SMALL_INPUT = 12_288
-#: seconds of a pass that is repeated only once
-_SLOW_PASS = 2.0
+#: bytes of all layers together that a processor works on fastest; the caches of most have about that much
+_CPU_ROOM = 16 << 20
 #: inputs with which a module is tried, and the difference of logits, as a share of their range, that is no rounding
 _REPEATED, _ROUNDING = 16, 1e-3
 
@@ -243,8 +243,8 @@ class Model:
         preprocess: applied to inputs before the module, for example a normalisation. Gradients include it.
         device: with `"auto"`, the accelerator on which the module's parameters are; else CUDA if there is one; else the
             CPU.
-        batch_size: rows forwarded at once (samples x perturbations x the explainer's steps), or `"auto"`: a short
-            calibration for each input shape finds the number, and it is halved when memory runs out.
+        batch_size: rows forwarded at once (samples x perturbations x the explainer's steps), or `"auto"`: the number
+            follows from the size of all layers, and it is halved, with a warning, when memory runs out.
         forward: a function `(module, x) -> logits`, for a module where `module(x)` does not return logits: for example
             a module with keyword arguments, with further inputs that are the same for every row, or with an output
             that is no tensor. The module is then wrapped (`ForwardWrapper`); its layers keep their names.
@@ -829,7 +829,7 @@ class Model:
     def row_budget(
         self, inputs: Tensor, rows_per_input: int = 1, kind: Kind = "backward", count: int | None = None
     ) -> int:
-        """How many rows to forward at once for inputs of this shape; calibrated on the first call with enough rows.
+        """How many rows to forward at once for inputs of this shape; found on the first call with enough rows.
 
         `count` is how many inputs there will be, if not as many as `inputs` `(N, ...)` holds.
         """
@@ -839,11 +839,11 @@ class Model:
         if not self.differentiable:
             return self._budgets.setdefault(key, _LARGEST_ROWS)  # a call costs more than its rows, at all sizes
         if key not in self._budgets:
-            # so few rows take less time than a calibration; but of photos they may take more memory than there is
+            # for so few rows it does not matter; but of photos they may take more memory than there is
             few = 4 * _SMALLEST_ROWS if inputs[0].numel() <= _SMALL_INPUT else _SMALLEST_ROWS
             if (len(inputs) if count is None else count) * rows_per_input <= few:
                 return few
-            self._budgets[key] = self._calibrate(inputs[:1].to(self.device), kind)
+            self._budgets[key] = self._find_rows(inputs[:1].to(self.device), kind)
         return self._budgets[key]
 
     def _halve(self, inputs: Tensor, step: int, rows_per_input: int, kind: Kind) -> int:
@@ -851,50 +851,46 @@ class Model:
             torch.cuda.empty_cache()
         step = max(1, step // 2)
         rows = max(1, step * rows_per_input)
+        self.warn_once(f"memory ran out: {rows} rows at once from now on. The last digits of results depend on it")
         if self.batch_size == "auto":
             self._budgets[(tuple(inputs.shape[1:]), kind)] = rows
         else:
             self.batch_size = rows
         return step
 
-    def _calibrate(self, sample: Tensor, kind: Kind) -> int:
-        """Double the rows while this makes the module faster; on a CPU larger batches are often slower."""
-        best_rows, best_rate, rows = _SMALLEST_ROWS, 0.0, _SMALLEST_ROWS
-        with self.session():
-            while rows <= _LARGEST_ROWS:
-                batch = sample.expand(rows, *sample.shape[1:]).contiguous()
-                try:
-                    first = self._time(batch, kind)  # it also allocates memory, selects kernels, compiles
-                    repeats = 2 if first < _SLOW_PASS else 1
-                    seconds = min(self._time(batch, kind) for _ in range(repeats))
-                except RuntimeError as error:
-                    if _out_of_memory(error):
-                        break
-                    raise self._explain(error, sample) from error
-                rate = rows / max(seconds, 1e-9)
-                if rate > 1.05 * best_rate:
-                    best_rows, best_rate = rows, rate
-                elif rows >= 4 * best_rows:
-                    break
-                if seconds > 0.5:
-                    break
-                rows *= 2
-        return best_rows
+    def _find_rows(self, sample: Tensor, kind: Kind) -> int:
+        """So many rows that what the module computes for them fits well into the caches, or a GPU's memory.
 
-    def _time(self, batch: Tensor, kind: Kind) -> float:
-        start = time.perf_counter()
-        if kind == "forward":
-            with torch.no_grad():
-                self.forward(batch)
-        else:
-            with torch.enable_grad():
-                x = batch.detach().requires_grad_(True)
-                out = self.forward(x.clone())  # the first layer may work in place, which is not allowed on a leaf
-                if out.requires_grad:
-                    torch.autograd.grad(out.amax(1).sum(), x, allow_unused=True)
+        The number follows from the module and the shape alone, and not from a measured time: the last digits of
+        results depend on the size of the batches, and a search may take another way from there.
+        """
+        with self.session(), _CountBytes() as counted:
+            try:
+                with torch.no_grad():
+                    self.forward(sample.clone())
+            except RuntimeError as error:
+                raise self._explain(error, sample) from error
+        room = _CPU_ROOM
         if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        return time.perf_counter() - start
+            room = torch.cuda.get_device_properties(self.device).total_memory // (8 if kind == "forward" else 16)
+        rows: int = room // max(counted.bytes, sample[0].numel() * sample.element_size())
+        return max(_SMALLEST_ROWS, min(_LARGEST_ROWS, 1 << max(rows, 1).bit_length() - 1))
+
+
+class _CountBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the bytes of everything that is computed inside."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        results = found if isinstance(found, tuple) else (found,)
+        for result, returned in zip(results, func._schema.returns, strict=False):
+            if isinstance(result, Tensor) and returned.alias_info is None:
+                self.bytes += result.numel() * result.element_size()
+        return found
 
 
 def _is_one_number(out: Tensor) -> bool:

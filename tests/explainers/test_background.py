@@ -20,7 +20,7 @@ from standfast.explainers import Background, DeepSHAP, GradientSHAP
 from standfast.metrics.base import plain
 from standfast.study.file.problems import StudyError
 from standfast.study.file.spec import study_from
-from standfast.study.identity import fingerprint
+from standfast.study.identity import Description
 
 SETS = {"gradient_shap": lambda b: GradientSHAP(b, samples=6), "deep_shap": DeepSHAP}
 
@@ -48,7 +48,7 @@ def test_is_compared_by_its_content() -> None:
     for make in SETS.values():
         assert make(a) == make(batch(5)) != make(other)
         assert hash(make(a)) == hash(make(b)) != hash(make(other))
-        assert fingerprint(make(a)) == fingerprint(make(b)) != fingerprint(make(other))
+        assert Description(make(a)).digest == Description(make(b)).digest != Description(make(other)).digest
         described = plain(make(a))["background"]
         assert described == {"name": "Background", "shape": [5, 1, 8, 8], "digest": a.digest}
         json.dumps(described)
@@ -64,7 +64,7 @@ def test_can_be_pickled_and_copied() -> None:
     for make in SETS.values():
         there = pickle.loads(pickle.dumps(make(background)))
         assert there == make(background)
-        assert fingerprint(there) == fingerprint(make(background))
+        assert Description(there).digest == Description(make(background)).digest
         assert torch.equal(there(model(), batch(3)), make(background)(model(), batch(3)))
 
 

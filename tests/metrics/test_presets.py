@@ -21,7 +21,7 @@ from standfast.explainers.gradients.input_gradients import InputXGradient
 from standfast.metrics import Metric, Result, metrics
 from standfast.metrics.base import PRESETS, Preset, Presets
 from standfast.study.file.spec import StudyError, load_study, study_from
-from standfast.study.identity import fingerprint
+from standfast.study.identity import Description
 from standfast.study.run import named_metrics
 from standfast.testing import check_description
 
@@ -92,14 +92,23 @@ def test_stored_options_are_those_that_result() -> None:
 def test_equal_options_have_one_identity_whichever_preset_they_come_from() -> None:
     """Else jobs would be done again where only the word changes."""
     quick = Drawn(preset="quick")
-    assert fingerprint(quick) == fingerprint(Drawn(3, 2.0)) == fingerprint(Drawn(3, 2.0, preset="paper"))
-    assert fingerprint(quick) != fingerprint(Drawn())
-    assert fingerprint(standfast.metrics.LogOdds(preset="quick")) == fingerprint(standfast.metrics.LogOdds())
+    assert (
+        Description(quick).digest
+        == Description(Drawn(3, 2.0)).digest
+        == Description(Drawn(3, 2.0, preset="paper")).digest
+    )
+    assert Description(quick).digest != Description(Drawn()).digest
+    assert (
+        Description(standfast.metrics.LogOdds(preset="quick")).digest == Description(standfast.metrics.LogOdds()).digest
+    )
 
 
 def test_fields_of_the_users_own_count_even_if_they_are_not_compared() -> None:
-    assert fingerprint(Masked(mask=torch.ones(2))) != fingerprint(Masked(mask=torch.zeros(2)))
-    assert fingerprint(Masked(3, 2.0, torch.ones(2))) == fingerprint(Masked(3, 2.0, torch.ones(2), preset="quick"))
+    assert Description(Masked(mask=torch.ones(2))).digest != Description(Masked(mask=torch.zeros(2))).digest
+    assert (
+        Description(Masked(3, 2.0, torch.ones(2))).digest
+        == Description(Masked(3, 2.0, torch.ones(2), preset="quick")).digest
+    )
 
 
 def test_options_that_a_subclass_fixes_are_left_to_it() -> None:

@@ -125,7 +125,7 @@ def test_rows_are_numbers_of_copies_and_memory_is_counted_in_inputs() -> None:
         seen.append(len(owner))
         return (logits,)
 
-    with torch.no_grad(), model.session():
+    with torch.no_grad(), model.session(), pytest.warns(UserWarning, match="memory ran out"):
         (found,) = model.map_rows(forward, owner, like=x)
     assert torch.equal(found, model.logits(x)[owner])
     assert max(seen) <= 20

@@ -158,7 +158,7 @@ class After(MaxSensitivity):
 def test_an_option_at_its_default_does_not_count_and_a_version_does(monkeypatch: pytest.MonkeyPatch) -> None:
     def content(metric: Metric) -> Any:
         described: list[Any] = Description(metric).content
-        return [described[0], described[1], described[3]]  # without the text of these two classes
+        return [described[0], described[1], described[-1]]  # without the text of these two classes
 
     ball = LinfBall(0.1)
     assert content(Before(ball)) == content(After(ball))

@@ -39,8 +39,8 @@ from standfast.results import Results, load_results
 from standfast.results.results import JOB_COLUMNS, SAMPLE_COLUMNS
 from standfast.statistics.decisions import Estimate
 from standfast.study.executors import Executor
-from standfast.study.file.problems import Collector, Problem, StudyError, misfit
 from standfast.study.file.entries import RequirementEntry
+from standfast.study.file.problems import Collector, Problem, StudyError, misfit
 from standfast.study.file.spec import Study, load_study, study_from
 from standfast.study.grid import Grid
 from standfast.study.plan import describe_grid

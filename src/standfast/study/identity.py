@@ -124,7 +124,11 @@ class Description:
         kind = type(value)
         name = getattr(kind, "name", None)
         title = name if isinstance(name, str) else kind.__name__
-        return [title, getattr(kind, "version", 1), self._describe_code(kind), self._describe_state(value)]
+        origin = [
+            self._describe_code(kind),
+            getattr(kind, "package", ""),
+        ]  # of a metric of another package: its version
+        return [title, getattr(kind, "version", 1), *origin, self._describe_state(value)]
 
     def _describe_state(self, value: object) -> Any:
         if is_dataclass(value) and not isinstance(value, type):

@@ -27,7 +27,7 @@ from standfast.integrations.peers import quantus as peers_quantus
 from standfast.integrations.peers.publications import CITATIONS, bibtex
 from standfast.study.file.problems import StudyError
 from standfast.study.file.spec import load_study, study_from
-from standfast.study.identity import fingerprint
+from standfast.study.identity import Description
 from standfast.tensors import content_keys
 
 with warnings.catch_warnings():
@@ -354,11 +354,11 @@ def test_a_study_with_their_metrics_and_ours(tmp_path: Path) -> None:
 
 def test_the_version_of_the_package_is_part_of_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     metric = standfast.metrics.get("captum:infidelity")
-    before = fingerprint(metric)
-    assert fingerprint(standfast.metrics.get("captum:infidelity", noise=0.2)) != before
-    assert fingerprint(pickle.loads(pickle.dumps(metric))) == before
+    before = Description(metric).digest
+    assert Description(standfast.metrics.get("captum:infidelity", noise=0.2)).digest != before
+    assert Description(pickle.loads(pickle.dumps(metric))).digest == before
     monkeypatch.setattr(type(metric), "package", "captum 0.0.1")
-    assert fingerprint(standfast.metrics.get("captum:infidelity")) != before
+    assert Description(standfast.metrics.get("captum:infidelity")).digest != before
 
 
 def test_the_page_about_both_runs() -> None:

@@ -26,7 +26,7 @@ from standfast.study.file.options import describe_options
 from standfast.study.file.problems import Problem, StudyError
 from standfast.study.file.schema import json_schema
 from standfast.study.file.spec import load_study, study_from
-from standfast.study.identity import fingerprint
+from standfast.study.identity import Description
 
 EXAMPLE = """\
 title: How robust are explanations of a digit classifier?
@@ -156,8 +156,8 @@ def test_spelled_out_defaults_are_the_same_jobs() -> None:
     )
     grid, again = study.grid(), study_from(study.plain()).grid()
     for ours, theirs in ((grid.metrics, again.metrics), (grid.explainers, again.explainers)):
-        assert {key: fingerprint(value) for key, value in ours.items()} == {
-            key: fingerprint(value) for key, value in theirs.items()
+        assert {key: Description(value).digest for key, value in ours.items()} == {
+            key: Description(value).digest for key, value in theirs.items()
         }
 
 
