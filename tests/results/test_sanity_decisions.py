@@ -41,9 +41,9 @@ def test_maps_of_a_model_near_chance_fail(right: int, state: str) -> None:
 @pytest.mark.parametrize(("question", "bad"), [("input", 0.0), ("model", 1.0), ("learned", 0.5), ("removal", 0.5)])
 def test_a_check_fails_alone_and_is_the_reason(question: str, bad: float) -> None:
     column, margin, _ = MARGINS[question]  # type: ignore[index]
-    found = decide_checks(make_rows(**{column: bad}))
+    found = decide_checks(make_rows(spread=0.02, **{column: bad}))
     assert (found.state, found.reason.question) == ("failed", question)  # type: ignore[union-attr]
-    undecided = decide_checks(make_rows(**{column: margin}))
+    undecided = decide_checks(make_rows(spread=0.02, **{column: margin}))
     assert (undecided.state, undecided.reason.question) == ("undecided", question)  # type: ignore[union-attr]
 
 
@@ -73,7 +73,7 @@ def test_the_needed_number_decides() -> None:
 
 def test_where_the_truth_is_special_the_check_steps_aside() -> None:
     assert state_of(make_rows(value=0.0, linear=True), "input") == "exempt"
-    assert state_of(make_rows(value=0.0), "input") == "failed"
+    assert state_of(make_rows(spread=0.02, value=0.0), "input") == "failed"
     assert state_of(make_rows(spread=0.001, other_class=1.0), "class") == "remark"
     assert state_of(make_rows(spread=0.001, other_class=1.0, classes=2, negative=False), "class") == "exempt"
     assert state_of(make_rows(spread=0.001, other_class=1.0, classes=2), "class") == "remark"
