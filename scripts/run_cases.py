@@ -37,6 +37,11 @@ def have_equal_tables(said: str) -> bool:
     return len(rows) > 1 and bool(rows[0]) and all(each == rows[0] for each in rows)
 
 
+def is_done_again(said: str) -> bool:
+    """Whether two runs after changes have found no job that was done."""
+    return said.count(" 0 were done before") == 4
+
+
 def have_equal_lists(said: str) -> bool:
     """Whether the last two lists of numbers, of continued and of new results, are the same."""
     found = re.findall(r"\[[^]]*\d[^]]*\]", said)
@@ -70,7 +75,7 @@ JUDGES: dict[str, Callable[[str], bool]] = {
     "09": has("bytes follow", "weights is a FIFO: rc", without=("rc 124", "Traceback", "MemoryError")),
     "10": has("evidence pack", without=("<script",)),
     "11": has("damaged: jobs/", without=("^[", "^G", "Traceback", "Errno")),
-    "12": have_equal_tables,
+    "12": is_done_again,
 }
 
 
@@ -79,8 +84,10 @@ def run_case(script: Path, command: str, failed: Path) -> str:
     start = [sys.executable] if script.suffix == ".py" else ["sh"]
     variables = {**os.environ, FORMER_NAME.upper(): command}
     with tempfile.TemporaryDirectory() as folder:
+        copied = Path(folder, script.name)
+        copied.write_text(script.read_text().replace("Classifier(", "Model("))  # as models were called
         done = subprocess.run(
-            [*start, str(script.resolve()), *([str(failed)] if script.name.startswith("11") else [])],
+            [*start, str(copied), *([str(failed)] if script.name.startswith("11") else [])],
             cwd=folder,
             env=variables,
             stdin=subprocess.DEVNULL,

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from standfast.study.file.problems import describe_error, find_nearest, misfit, show, with_article
+from standfast.tensors import seed_generators
 
 #: what looks like `module:function`
 REFERENCE = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
@@ -63,16 +64,15 @@ def resolve(reference: str, paths: Sequence[str], trust: bool = False, function:
 
 
 def call_function(reference: str, options: Mapping[str, Any], paths: Sequence[str], trust: bool, what: str) -> Any:
-    """What the function returns for these options, with torch's generator seeded.
+    """What the function returns for these options, with the global generators of torch, NumPy and Python seeded.
 
     Raises:
         Misfit: as `resolve`; or it raises, its exception being the cause.
     """
     function: Callable[..., Any] = resolve(reference, paths, trust, f"a function that returns {what}")
     try:
-        # what is drawn from torch's generator is the same in every worker, and when the study goes on tomorrow
-        with importing_from(paths), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
+        # what is drawn from the global generators is the same in every worker, and when the study goes on tomorrow
+        with importing_from(paths), seed_generators(0, torch.device("cpu")):
             return function(**options)
     except (Exception, SystemExit) as error:
         raise misfit(f"{what} from {reference}", describe_error(error, find_line(error, paths))) from error
