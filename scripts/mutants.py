@@ -55,11 +55,11 @@ TARGETS = (
     "study/store.py",
     "study/seals.py",
     "study/identity.py",
-    "study/user_code.py",
+    "study/guard.py",
 )
 TESTS = (
     *("tests/similarity", "tests/algorithms", "tests/metrics"),
-    *("tests/study/test_studies.py", "tests/study/test_store.py", "tests/study/test_user_code.py"),
+    *("tests/study/test_studies.py", "tests/study/test_store.py", "tests/study/test_identity.py"),
 )
 #: seconds of processor time after which a test is not used, because many mutants would run it
 SLOWEST = 3.0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from defaults import FILE, find_changes, list_defaults
 
 from golden import ALL_GROUPS, BATCH_SIZES, GROUPS, compare, compute_all, find_moves
 
@@ -31,3 +34,15 @@ def test_a_number_that_moved_is_found() -> None:
     assert [len(find_moves(new, old, same_machine=False)) for new in (bits, little, much)] == [0, 0, 1]
     assert find_moves(much, {**old, "searches": True}, same_machine=False) == []
     assert len(find_moves({"refused": "ModelError"}, old, same_machine=False)) == 1
+
+
+def test_no_default_changes_under_the_same_version() -> None:
+    now, recorded = list_defaults(), json.loads(FILE.read_text())
+    assert find_changes(now, recorded) == []
+    changed = {
+        **now,
+        "metric worst_case": {"version": 1, "defaults": {**now["metric worst_case"]["defaults"], "seed": "x"}},
+    }
+    assert find_changes(changed, recorded)
+    changed["metric worst_case"]["version"] = 2
+    assert find_changes(changed, recorded) == []

@@ -1,0 +1,65 @@
+"""The defaults of everything that is registered, recorded: one that changes needs a new version of its class.
+
+    python tests/golden/defaults.py --write
+
+Options at their defaults are no part of a job's identity. So a default that changes under the same version would mix
+old results with new ones.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import standfast
+from standfast.explainers import explainers
+from standfast.metrics.base import metrics
+from standfast.neighbourhoods import neighbourhoods
+from standfast.registry import Registry
+from standfast.study.identity import Description
+
+FILE = Path(__file__).with_name("defaults.json")
+REGISTRIES: dict[str, Registry[Any]] = {"explainer": explainers, "metric": metrics, "neighbourhood": neighbourhoods}
+
+
+def list_defaults() -> dict[str, Any]:
+    """For each class by `kind name`: its version, and the description of the default of each option that has one."""
+    found = {}
+    for kind, registry in REGISTRIES.items():
+        for name in registry.names():
+            entry = registry[name]
+            if not dataclasses.is_dataclass(entry) or not entry.__module__.startswith(standfast.__name__):
+                continue
+            options = {}
+            for field in dataclasses.fields(entry):
+                if field.default is not dataclasses.MISSING:
+                    options[field.name] = str(Description(field.default).content)
+                elif field.default_factory is not dataclasses.MISSING:
+                    options[field.name] = str(Description(field.default_factory()).content)
+            found[f"{kind} {name}"] = {"version": getattr(entry, "version", 1), "defaults": options}
+    return found
+
+
+def find_changes(now: dict[str, Any], recorded: dict[str, Any]) -> list[str]:
+    """Defaults that changed under the same version, options that lost theirs, and what is not recorded yet."""
+    lines = [f"{name}: not recorded" for name in now if name not in recorded]
+    for name, before in recorded.items():
+        here = now.get(name)
+        if here is None or here["version"] > before["version"]:
+            continue
+        for option, default in before["defaults"].items():
+            if here["defaults"].get(option) != default:
+                lines.append(f"{name}: {option} was {default}, is {here['defaults'].get(option)}; raise its version")
+        lines += [
+            f"{name}: {option} is not recorded" for option in here["defaults"] if option not in before["defaults"]
+        ]
+    return lines
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv:
+        FILE.write_text(json.dumps(list_defaults(), indent=1) + "\n")
+    print("\n".join(find_changes(list_defaults(), json.loads(FILE.read_text()))) or "as recorded")
