@@ -15,10 +15,14 @@ import contextlib
 import hashlib
 import inspect
 import json
+import os
 import re
+import select
+import signal
 import site
 import sys
 import sysconfig
+import warnings
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache, partial
@@ -48,6 +52,8 @@ _ANSWERED, _NOISY, _GRADIENTS, _MAPS = 256, 64, 4, 2
 TOLERANCE = 1e-3
 #: the same for models that compute with 16 bits
 _COARSE = 5e-2
+#: how long an explainer may take for its maps, and how much memory
+_SECONDS, _BYTES = 30.0, 4 * 10**9
 #: the share of the range of the inputs that noise covers
 _NOISE = 0.1
 #: the names that the script itself has, here and in workers
@@ -332,12 +338,48 @@ def ask_model(model: Model, inputs: Tensor) -> Answers:
 
 
 def ask_explainer(explainer: Explainer, model: Model, inputs: Tensor, targets: Tensor | None) -> Answers:
-    """The maps of the first two inputs; no numbers where it fails, which its jobs will say."""
-    some = inputs[:_MAPS].to(model.device)
-    with contextlib.suppress(Exception, SystemExit), seed_generators(0, model.device):
-        maps = explainer(model, some, None if targets is None else targets[: len(some)].to(model.device))
-        return Answers({"maps": _combine(maps)})
-    return Answers({})
+    """The maps of the first two inputs; no numbers where it fails, ends its process, or takes half a minute or 4 GB.
+
+    It is asked in a copy of this process, on the CPU, so that nothing that it does is left. Systems that cannot copy
+    a process (Windows), and models on a card, give no numbers.
+    """
+    if not hasattr(os, "fork") or model.device.type != "cpu":
+        return Answers({})
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads do not exist in the copy, nor are they used
+        child = os.fork()
+    if child == 0:
+        try:
+            os.setsid()  # what it starts is ended with it
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for stream in (0, 1, 2):
+                os.dup2(nothing, stream)
+            torch.set_num_threads(1)
+            _limit_memory(_BYTES)
+            with seed_generators(0, model.device):
+                maps = explainer(model, inputs[:_MAPS], None if targets is None else targets[:_MAPS])
+            os.write(write, json.dumps(_combine(maps)).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as answer:
+        said = answer.read() if select.select([answer], [], [], _SECONDS)[0] else b""
+    with contextlib.suppress(OSError):
+        os.killpg(child, signal.SIGKILL)
+    with contextlib.suppress(OSError):
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return Answers({"maps": tuple(json.loads(said))} if said else {})
+
+
+def _limit_memory(more: int) -> None:
+    """Let this process have so many bytes more than it has, where the system can do that."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        held = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
+        resource.setrlimit(resource.RLIMIT_DATA, (held + more, resource.getrlimit(resource.RLIMIT_DATA)[1]))
 
 
 def _add_noise(model: Model, x: Tensor) -> Tensor:

@@ -21,7 +21,6 @@ from standfast.metrics.sanity import RULES
 from standfast.model import Model, module_name
 from standfast.segments import check_one_for_all
 from standfast.study.grid import Grid, Samples
-from standfast.study.guard import Guard
 from standfast.study.identity import (
     Answers,
     Description,
@@ -110,13 +109,9 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None, earlier: Mappi
         combination = digest([described, answers, grid.device.partition(":")[0], *rows])
         _describe_in_manifest(models.setdefault(model_name, {}), model, source.about, described, answers)
         own = {name: [found.digest] for name, found in explainers.items()}
-        asked_for = [name for name, found in explainers.items() if found.own]
-        guard = Guard(model, inputs[:1]) if asked_for else None
-        for name in asked_for:
+        for name in (name for name, found in explainers.items() if found.own):
             maps = ask_explainer(grid.explainers[name], model, inputs, targets)
             own[name].append(known.remember(maps, data, model_name, own[name][0]))
-            if guard is not None:
-                guard.clean_up(name)
         here = {label: metric.for_data(samples.extras) for label, metric in measured.items()}
         parts: list[tuple[int, _Chunk, dict[str, Metric]]] = []
         if grid.sanity is not None:
