@@ -84,7 +84,9 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None, earlier: Mappi
     """
     explainers = {name: Description(explainer) for name, explainer in grid.explainers.items()}
     measured = grid.measured
-    metrics = {label: Description(metric).digest for label, metric in measured.items()}
+    described_metrics = {label: Description(metric) for label, metric in measured.items()}
+    metrics = {label: found.digest for label, found in described_metrics.items()}
+    own_code = any(found.own for found in (*explainers.values(), *described_metrics.values()))
     chunks = {name: _chunks(samples, grid.samples_per_job) for name, samples in grid.data.items()}
     jobs: list[Job] = []
     models: dict[str, dict[str, Any]] = {}
@@ -98,6 +100,7 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None, earlier: Mappi
         for explainer in grid.explainers.values():
             check_one_for_all(explainer, inputs)
         described = describe_model(model, source.about)
+        own_code = own_code or bool(described[4])
         # after the description, because forward may change attributes
         model.check_repeatable(inputs, in_batches=True)
         asked = ask_model(model, inputs)
@@ -127,8 +130,7 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None, earlier: Mappi
                     identity = digest([*place, label, configured, name, own[name]])
                     work = (stop - start) * expected_work(metric, grid.explainers[name], model.classes)
                     jobs.append(Job(identity, data, model_name, name, label, repeat, start, stop, work))
-    code = read_own_modules()
-    grid = replace(grid, planned=planned, code=code)
+    grid = replace(grid, planned=planned, code=read_own_modules() if own_code else {})
     return Plan(grid, jobs, _manifest(grid, models, jobs, about, known.answers))
 
 
