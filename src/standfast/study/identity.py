@@ -35,7 +35,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import standfast
 from standfast.explainers import Explainer
 from standfast.metrics import Metric
 from standfast.model import Model
@@ -75,7 +74,8 @@ class Description:
         content: plain values.
         own: whether code of the user's is a part of it.
 
-    >>> Description(lambda x: 2 * x).own, Description(standfast.explainers.get("saliency")).own
+    >>> from standfast.explainers import get
+    >>> Description(lambda x: 2 * x).own, Description(get("saliency")).own
     (True, False)
     """
 
@@ -211,7 +211,7 @@ def _is_own_file(file: str) -> bool:
 def _installed() -> tuple[Path, ...]:
     """The folders of the standard library, of installed packages, and of this package."""
     found = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    found += [*site.getsitepackages(), site.getusersitepackages(), str(Path(standfast.__file__).parent)]
+    found += [*site.getsitepackages(), site.getusersitepackages(), str(Path(__file__).parents[1])]
     return tuple({Path(folder).resolve() for folder in found})
 
 

@@ -1,6 +1,6 @@
 """Which changes between two runs of a study are noticed: 64 kinds, of which some cannot be.
 
-    python benchmarks/study_changes.py
+    python benchmarks/reliability/study_changes.py
 
 Each kind is a study before and after a change. Both are planned, each in a process of its own. A change is noticed if
 no job keeps its identity. Prints the kinds that are not noticed, and how many are. Needs no data set; Linux or macOS.

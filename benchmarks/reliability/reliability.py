@@ -1,8 +1,8 @@
 """Change stored results, hand over files with code in them, and give every option odd values; count what happens.
 
-    python benchmarks/reliability.py                 400 flips in each kind of file, and the options
-    python benchmarks/reliability.py --flips 4000
-    python benchmarks/reliability.py --flips 10 --files-only
+    python benchmarks/reliability/reliability.py                 400 flips in each kind of file, and the options
+    python benchmarks/reliability/reliability.py --flips 4000
+    python benchmarks/reliability/reliability.py --flips 10 --files-only
 
 Each flip changes one bit of one file at random, reads it as the report does, and puts the file back. "Noticed" is an
 error that names the file. "Unnoticed, no effect" is a flip after which everything that was read is as before, and
