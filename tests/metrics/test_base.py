@@ -173,7 +173,7 @@ def test_missing_options_are_named_with_an_example(name: str) -> None:
 
 @pytest.mark.parametrize("name", standfast.metrics.names())
 def test_no_option_stumbles_over_a_value_of_another_kind(name: str) -> None:
-    """It is accepted, or refused by name; `benchmarks/reliability/reliability.py` tries more values, and the explainers."""
+    """It is accepted, or refused by name; `benchmarks/reliability/reliability.py` tries more."""
     kind = standfast.metrics.metrics[name]
     options = [field.name for field in dataclasses.fields(kind) if field.init]
     given = {"neighbourhood": standfast.LinfBall(0.1)} if "neighbourhood" in options else {}

@@ -75,8 +75,8 @@ class Description:
         own: whether code of the user's is a part of it.
 
     >>> from standfast.explainers import get
-    >>> Description(lambda x: 2 * x).own, Description(get("saliency")).own
-    (True, False)
+    >>> Description(get("saliency")).own, Description(get("lrp")).digest == Description(get("lrp", epsilon=1e-9)).digest
+    (False, True)
     """
 
     def __init__(self, value: object) -> None:
