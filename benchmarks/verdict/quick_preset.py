@@ -29,9 +29,16 @@ def main() -> None:
         began = time.process_time()
         with tempfile.TemporaryDirectory() as folder:
             found = standfast.evaluate(
-                model, explainer, digits, metric, preset="quick", controls=controls, sanity=sanity, out=folder,
+                model,
+                explainer,
+                digits,
+                metric,
+                preset="quick",
+                controls=controls,
+                sanity=sanity,
+                out=folder,
                 progress=False,
-            )  # fmt: skip
+            )
         assert not found.failures, found.failures
         return time.process_time() - began, float(found.samples["model_evaluations"].mean())
 

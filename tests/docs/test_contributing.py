@@ -18,6 +18,7 @@ import torch
 from installed_plugin import install
 
 import standfast
+import standfast.report  # registers our presentations, before a copy of the registry is made
 from standfast.explainers import explainers
 from standfast.metrics import metrics
 from standfast.neighbourhoods import neighbourhoods
