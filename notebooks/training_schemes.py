@@ -60,14 +60,14 @@ study = {
     "title": "Training schemes and explanations",
     "samples": SAMPLES,
     "samples_per_job": SAMPLES,
-    "data": {"digits": {"name": "digits", "targets": "labels"}},
+    "data": {"digits": {"digits": {"targets": "labels"}}},
     "models": MODELS,
     "explainers": ["saliency", "input_x_gradient"],
     "neighbourhood": {"linf": 0.1},
     "metrics": {
-        "map changed": {"name": "worst_case", "event": "changed_explanation", "budget": BUDGET},
-        "class flipped": {"name": "worst_case", "event": "misclassification", "budget": BUDGET, "search": "gradient"},
-        "max-sensitivity": {"name": "max_sensitivity", "samples": 20, "normalise": True},
+        "map changed": {"worst_case": {"event": "changed_explanation", "budget": BUDGET}},
+        "class flipped": {"worst_case": {"event": "misclassification", "budget": BUDGET, "search": "gradient"}},
+        "max-sensitivity": {"max_sensitivity": {"samples": 20, "normalise": True}},
     },
 }
 found = standfast.run_study(study, out="memory://training-schemes", progress=False)

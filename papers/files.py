@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from papers.base import Column, Part, Scale
-from standfast.study.file.problems import read_document
+from standfast.study.file.document import read_document
 
 _HERE = Path(__file__).parent
 #: the folders of the papers, and how the names of their tables and parts begin

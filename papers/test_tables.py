@@ -39,12 +39,12 @@ def test_every_study_is_valid_as_a_file(name: str, scale: Scale, tmp_path: Path)
 
 def test_files_beside_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_HERE", tmp_path)
-    (tmp_path / "a.yaml").write_text("samples: 9\nmodels: {m: {name: lenet}, n: other}\nexplainers: [lrp, lime]\n")
-    (tmp_path / "a-small.yaml").write_text("samples: 2\nmodels: {m: {batch_size: 8}, n: null}\nexplainers: [lrp]\n")
+    (tmp_path / "a.yaml").write_text("samples: 9\nmodels: {m: {lenet: {a: 1}}, n: other}\nexplainers: [lrp, lime]\n")
+    (tmp_path / "a-small.yaml").write_text("samples: 2\nmodels: {m: {lenet: {b: 8}}, n: null}\nexplainers: [lrp]\n")
     study = files.study_file("a.yaml")
-    models = {"m": {"name": "lenet"}, "n": "other"}
+    models = {"m": {"lenet": {"a": 1}}, "n": "other"}
     assert study("full") == {"sanity": False, "samples": 9, "models": models, "explainers": ["lrp", "lime"]}
-    small = {"samples": 2, "models": {"m": {"name": "lenet", "batch_size": 8}}, "explainers": ["lrp"]}
+    small = {"samples": 2, "models": {"m": {"lenet": {"a": 1, "b": 8}}}, "explainers": ["lrp"]}
     assert study("small") == {"sanity": False, **small}
     (tmp_path / "a.csv").write_text('model,explainer,"ln P, mean",c\nVGG,lrp,-1.5,\nVGG,lime,about 2,7\n')
     numbers = {"ln P, mean": {"VGG, lrp": -1.5, "VGG, lime": "about 2"}, "c": {"VGG, lime": 7.0}}

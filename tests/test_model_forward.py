@@ -14,7 +14,7 @@ from standfast import explainers as hx
 from standfast.errors import ArgumentError, ModelError
 from standfast.gating import find_gateable, select_layers
 from standfast.model import ForwardWrapper
-from standfast.study.file.problems import StudyError
+from standfast.study.file.document import StudyError
 from standfast.study.file.spec import study_from
 from standfast.study.identity import ask_model
 

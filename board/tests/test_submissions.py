@@ -19,6 +19,7 @@ import standfast
 from standfast import ArgumentError
 from standfast.metrics.base import plain
 from standfast.report.exports import summary
+from standfast.study.file.references import ReferenceReader
 from standfast.study.file.spec import load_evaluation, load_study
 from standfast_board import SubmissionError, make_submission, read_submission, verify_submission
 from standfast_board import submission as module
@@ -201,7 +202,10 @@ def test_the_submissions_of_the_documentation_are_those_of_the_studies() -> None
         manifest = content["manifest"]
         assert set(manifest["explainers"]) == set(study.explainers)
         # otherwise they cannot be verified: make them again (board/studies/README.md)
-        options = {key: plain(load_evaluation(each, key, study.base)) for key, each in study.explainers.items()}
+        options = {
+            key: plain(load_evaluation(each, key, ReferenceReader(study.base)))
+            for key, each in study.explainers.items()
+        }
         for label, stored in manifest["explainers"].items():
             now = json.loads(json.dumps(options[label], default=str))
             new = {key: value for key, value in now.items() if key not in stored}

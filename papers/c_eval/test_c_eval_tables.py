@@ -212,10 +212,10 @@ def test_full_studies_have_the_papers_sizes() -> None:
 def test_segments_of_lime_and_of_the_metric_coincide() -> None:
     study = SAMPLE_PART.study("small")
     digits = standfast.data.bundled("digits").inputs[:5]
-    cut = segment(digits, study["metrics"]["c-Eval plot"]["segments"]).labels.flatten(1)
+    cut = segment(digits, study["metrics"]["c-Eval plot"]["c_eval_plot"]["segments"]).labels.flatten(1)
     for name, lime in study["explainers"].items():
         if name.startswith("LIME"):
-            assert torch.equal(label_features(digits, lime["segments"])[0], cut)
+            assert torch.equal(label_features(digits, lime["lime"]["segments"])[0], cut)
 
 
 def test_expected_gradients_add_up_and_treat_rows_alone() -> None:
@@ -246,7 +246,11 @@ def test_digits_are_those_that_the_network_takes_for_the_label() -> None:
 def test_examples_are_valid_and_cut_alike(file: Path) -> None:
     study = load_study(file)
     content = study.plain()
+    explainers, metrics = (
+        [options for entry in content[section].values() for options in entry.values()]
+        for section in ("explainers", "metrics")
+    )
     assert {"random", "centre"} <= set(content["explainers"])
-    cuts = {e["segments"] for e in content["explainers"].values() if "segments" in e}
-    assert cuts == {metric["segments"] for metric in content["metrics"].values()}
-    assert {(metric["unit"], metric["fraction"]) for metric in content["metrics"].values()} == {("segment", 0.2)}
+    cuts = {options["segments"] for options in explainers if "segments" in options}
+    assert cuts == {options["segments"] for options in metrics}
+    assert {(options["unit"], options["fraction"]) for options in metrics} == {("segment", 0.2)}

@@ -59,7 +59,7 @@ read_study = study_file("coarse_to_fine/studies/figure5.yaml")
 PARTS = (FIGURE4_PART, FIGURE5_PART, TABLE_E1_PART, CALIBRATED_PART)
 OTHERS = ("random", "random, positive")
 ENTRIES = {"segments": "pixels", "per_channel": True}
-SERIES = {"data": {"waves": "waves:test"}, "metrics": {"corruption": {"name": "corruption_curve", "samples": 1}}}
+SERIES = {"data": {"waves": "waves:test"}, "metrics": {"corruption": {"corruption_curve": {"samples": 1}}}}
 SMALL = {"width": 4, "stride": 4, "hidden": 4, "num_classes": 2, "in_channels": 4}
 
 
@@ -111,7 +111,7 @@ def test_each_network_meets_its_own_data() -> None:
     kinds = {"no noise": "waves", "20 dB": "waves20db", "15 dB": "waves15db", "10 dB": "waves10db"}
     for name, entry in study.models.items():
         network, noise = name.split(", ")
-        assert entry.plain["name"] == f"{network.lower()}-{kinds[noise]}"
+        assert entry.name == f"{network.lower()}-{kinds[noise]}"
     for scale, sets in (("small", 9), ("full", 11)):
         found = read_study(scale)  # type: ignore[arg-type]
         assert len(found["data"]) == sets

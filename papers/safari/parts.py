@@ -82,7 +82,8 @@ def _use_smooth_networks(make_study: Callable[[Scale], dict[str, Any]], scale: S
     models: dict[str, Any] = {}
     samples: dict[str, Any] = {}
     for label, entry in study["models"].items():
-        models[_find_smooth(label)] = {**entry, "name": _find_smooth(entry["name"])}
+        plain = {entry: {}} if isinstance(entry, str) else entry
+        models[_find_smooth(label)] = {_find_smooth(name): options for name, options in plain.items()}
     for label, entry in study["data"].items():
         if entry == "mnist:test":
             samples[label] = "mnist32:test"

@@ -143,13 +143,15 @@ def _make_curves(scale: Scale) -> dict[str, Any]:
     metrics = {}
     for event, option in EVENTS.items():
         for threshold in _THRESHOLDS[scale][event]:
-            common = {"name": "misinterpretation_probability", "event": option, "threshold": threshold}
-            metrics[f"{event}, {threshold}, Monte Carlo"] = {**common, "method": "monte_carlo", "samples": samples}
+            common = {"event": option, "threshold": threshold}
+            plain = {**common, "method": "monte_carlo", "samples": samples}
+            metrics[f"{event}, {threshold}, Monte Carlo"] = {"misinterpretation_probability": plain}
             subset = {**common, "first": 1.0, "particles": particles, "quantile": 0.1}
             for method, proposal in _METHODS.items():
                 for moves in _MOVES[scale]:
                     label = f"{event}, {threshold}, {method}, {moves}"
-                    metrics[label] = {**subset, "moves": moves, "proposal": proposal}
+                    options = {**subset, "moves": moves, "proposal": proposal}
+                    metrics[label] = {"misinterpretation_probability": options}
     return {**study_file("safari/studies/figure3.yaml")(scale), "metrics": metrics}
 
 

@@ -44,7 +44,7 @@ def cells(model: str, heading: str, means: dict[str, float], *, spread: float = 
 def test_a_full_run_takes_files_of_standfast_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ARCHITECTURE_PART.study is not None
     small, content = (ARCHITECTURE_PART.study(scale) for scale in ("small", "full"))
-    names = [model["name"] for model in small["models"].values()]
+    names = [next(iter(model)) for model in small["models"].values()]
     assert names == ["resnet20-cifar10", "vgg16w8-cifar10", "dla34w2-cifar10"]
     content = {**content, "data": {"d": {"function": f"{__name__}:noise", "trust": True}}}
     wanted = list(content["models"].values())
@@ -194,9 +194,13 @@ def test_a_tiny_run_of_table_9(folder: Path, tmp_path: Path) -> None:
     assert IMAGENET_PART.study is not None
     study = IMAGENET_PART.study("small")
     few = {"particles": 16, "moves": 1, "quantile": 0.5, "floor": -1.0}
-    metrics = {k: {**entry, **({"budget": 16} if "budget" in entry else few)} for k, entry in study["metrics"].items()}
+    metrics = {
+        label: {name: {**options, **({"budget": 16} if "budget" in options else few)}}
+        for label, entry in study["metrics"].items()
+        for name, options in entry.items()
+    }
     explainers = {name: study["explainers"][name] for name in ("Gradient x Input", "GradCAM", "FullGrad")}
-    explainers["Extremal Perturbations"] = {**study["explainers"]["Extremal Perturbations"], "steps": 2}
+    explainers["Extremal Perturbations"] = {"extremal_perturbations": {"areas": [0.1], "steps": 2}}
     data = {"ImageNet": {**study["data"]["ImageNet"], "options": {"count": 2, "side": 32}}}
     models = {STAND_IN: {**study["models"][STAND_IN], "options": {"width": 4}}}
     tiny = {**study, "samples": 2, "data": data, "models": models, "explainers": explainers, "metrics": metrics}

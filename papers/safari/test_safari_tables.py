@@ -56,7 +56,8 @@ def read(part: Part, *frames: pl.DataFrame, **arrays: np.ndarray) -> Table:
     frame = pl.concat(frames, how="diagonal")
     assert part.study is not None
     study = part.study("small")
-    metrics = {label: {"metric": entry["name"], "options": entry} for label, entry in study["metrics"].items()}
+    entries = {label: next(iter(entry.items())) for label, entry in study["metrics"].items()}
+    metrics = {label: {"metric": name, "options": options} for label, (name, options) in entries.items()}
     manifest = {"explainers": list(study["explainers"]), "models": study["models"], "metrics": metrics, "data": {}}
     job = {"job": "a", "start": 0, "stop": frame["sample"].n_unique(), "seconds": 1.0, "status": "done"}
     jobs = pl.DataFrame([{**job, "artefacts": bool(arrays)}])
@@ -77,7 +78,8 @@ def test_full_studies_are_larger_and_budgets_are_those_of_searches(part: Part) -
     work = {}
     for scale in ("small", "full"):
         content = part.study(scale)
-        assert {entry["budget"] for entry in content["metrics"].values() if "budget" in entry} <= budgets
+        options = [each for entry in content["metrics"].values() for each in entry.values()]
+        assert {each["budget"] for each in options if "budget" in each} <= budgets
         study = study_from(content)
         metrics = [entry.value for entry in study.metrics.values()]
         assert all(metric.neighbourhood == standfast.LinfBall(radius) for metric in metrics)
@@ -90,15 +92,14 @@ def test_full_sizes() -> None:
     full = {part.name.removeprefix("safari-"): part.study("full") for part in STUDIES if part.study is not None}
     most = WorstCase.plan_budget(500_000)
     genetic = {"genetic": {"population": 1000}}
-    assert full["table1"]["metrics"]["genetic"]["budget"] == most
+    assert full["table1"]["metrics"]["genetic"]["worst_case"]["budget"] == most
     for name in ("figure4", "table6", "table7", "table8"):
-        worst = full[name]["metrics"]["worst F-hat"]
+        worst = full[name]["metrics"]["worst F-hat"]["worst_case"]
         assert (worst["budget"], worst["search"], full[name]["samples"]) == (most, genetic, 100)
     for name in ("table3", "figure4", "table6", "table7", "table8"):
-        subset = full[name]["metrics"]["ln P F-hat"]
+        subset = full[name]["metrics"]["ln P F-hat"]["misinterpretation_probability"]
         assert (subset["particles"], subset["quantile"], subset["moves"], subset["floor"]) == (1000, 0.1, 250, -100.0)
-    schemes = {name: model["name"] for name, model in full["table3"]["models"].items()}
-    assert schemes == {scheme: f"lenet5-mnist-{scheme}" for scheme in SCHEMES}
+    assert full["table3"]["models"] == {scheme: f"lenet5-mnist-{scheme}" for scheme in SCHEMES}
     assert (full["table9"]["samples"], full["table9"]["data"]["ImageNet"]["options"]["side"]) == (20, 224)
 
 
@@ -110,7 +111,10 @@ def test_the_smooth_networks_have_the_same_studies_on_larger_images() -> None:
         assert smooth.study is not None
         for scale in ("small", "full"):
             one, other = rectified.study(scale), smooth.study(scale)
-            names, found = ([model["name"] for model in study["models"].values()] for study in (one, other))
+            names, found = (
+                [each if isinstance(each, str) else next(iter(each)) for each in study["models"].values()]
+                for study in (one, other)
+            )
             full = [f"{name}-plain" if name == "lenet5-mnist" else name for name in names]  # no shifted digits
             assert found == [name.replace("lenet5-mnist-", "lenet5-tanh-mnist-") for name in full]
             assert set(found) <= set(standfast.zoo.names())
@@ -398,7 +402,9 @@ def test_tiny_runs_of_tables_1_and_2(tmp_path: Path) -> None:
     assert EFFICIENCY_PART.study is not None
     tiny = {"data": {"digits": "digits"}, "samples": 2}
     study = SEARCH_PART.study("small")
-    metrics = {label: {**entry, "budget": 40} for label, entry in study["metrics"].items()}
+    metrics = {
+        label: {"worst_case": {**entry["worst_case"], "budget": 40}} for label, entry in study["metrics"].items()
+    }
     found = standfast.run_study({**study, **tiny, "metrics": metrics}, tmp_path / "1", progress=False)
     table = read_table(SEARCH_PART, found)
     assert table.failures == 0
@@ -409,7 +415,9 @@ def test_tiny_runs_of_tables_1_and_2(tmp_path: Path) -> None:
 
     study = EFFICIENCY_PART.study("small")
     subset = {"particles": 40, "moves": 2, "floor": -15.0}
-    metrics = {"F-hat": {**study["metrics"]["F-hat"], **subset, "threshold": 0.8, "neighbourhood": {"linf": 0.2}}}
+    options = {**subset, "threshold": 0.8, "neighbourhood": {"linf": 0.2}}
+    name = "misinterpretation_probability"
+    metrics = {"F-hat": {name: {**study["metrics"]["F-hat"][name], **options}}}
     found = standfast.run_study({**study, **tiny, "metrics": metrics}, tmp_path / "2", progress=False)
     frame = EFFICIENCY_PART.prepare(found)
     assert not frame["censored"].any()

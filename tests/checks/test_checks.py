@@ -26,8 +26,8 @@ from standfast.report import Results, load_results
 from standfast.report.sentences import say
 from standfast.results import ValueSpec
 from standfast.statistics.decisions import Estimate, estimate_share, foresee_share, spend_level
+from standfast.study.file.document import StudyError
 from standfast.study.file.entries import RequirementEntry
-from standfast.study.file.problems import StudyError
 from standfast.study.file.spec import study_from
 
 STUDY: dict[str, Any] = {
@@ -111,13 +111,6 @@ def test_a_comparison_is_the_signed_rank_test(results: Results) -> None:
     assert {found.outcome, other.outcome} in ({"pass", "fail"}, {"undecided"})
 
 
-def test_a_p_value_instead_of_a_level(results: Results) -> None:
-    comparison = {"metric": METRIC, "explainer": "input_x_gradient", "better_than": "saliency"}
-    by_p, by_level = (decide(results, **comparison, **how)[0] for how in ({"p": 0.01}, {"level": 0.98}))
-    assert by_p == by_level
-    assert by_p.requested == pytest.approx(0.98)
-
-
 @pytest.mark.slow
 def test_the_policy_of_the_examples_has_all_three_outcomes(tmp_path: Path) -> None:
     found = check(Path(__file__).parents[2] / "examples" / "policy.yaml", tmp_path, progress=False)
@@ -143,13 +136,10 @@ def test_names_that_are_not_there(results: Results) -> None:
         ({"metric": "max_sensitivty", "at_most": 1}, "did you mean 'max_sensitivity'"),
         ({"metric": METRIC, "at_most": 1, "explainer": "salincy"}, "did you mean 'saliency'"),
         ({"metric": METRIC, "better_than": "edges"}, "better_than: expected the name of an explainer"),
-        ({"metric": METRIC, "at_most": 1, "share_of_samples": 95}, "a share between 0 and 1"),
+        ({"metric": METRIC, "at_most": 1, "share_of_samples": 95}, "share_of_samples: expected a number below 1"),
         ({"metric": METRIC, "at_most": 1, "by": 0.1}, "no such key beside at_most"),
         ({"metric": METRIC, "at_most": 1, "mean": True, "share_of_samples": 0.9}, "not both"),
         ({"metric": METRIC, "at_mots": 1}, "did you mean 'at_most'"),
-        ({"metric": METRIC, "at_most": 1, "p": 0.01}, "no such key beside at_most"),
-        ({"metric": METRIC, "better_than": "random", "p": 0.01, "level": 0.9}, "a p-value or a level, not both"),
-        ({"metric": METRIC, "better_than": "random", "p": 0.5}, "a number between 0 and 0.5"),
         ({"explainer": ["random", "saliency"], "better_than": "saliency"}, r"requirements\[0\].explainer: expected"),
     ],
 )

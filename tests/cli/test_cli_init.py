@@ -21,7 +21,7 @@ from typer.testing import CliRunner, Result
 from standfast.cli import app, commands
 from standfast.cli.new_study import read_bounds, read_names, read_source, round_outwards
 from standfast.errors import ArgumentError
-from standfast.study.file.problems import StudyError
+from standfast.study.file.document import StudyError
 from standfast.study.file.spec import load_study
 
 MODULE = """

@@ -409,7 +409,7 @@ def test_the_result_in_a_study(tmp_path: Path) -> None:
         chosen = {key: value for key, value in (entry | changes).items() if value is not None}
         return study_from(
             {
-                "data": {"stripes": {"name": "stripes:test", "samples": 2}},
+                "data": {"stripes": {"stripes:test": {"samples": 2}}},
                 "models": {"mine": chosen},
                 "explainers": ["saliency"],
                 "metrics": [{"max_sensitivity": {"samples": 2, "neighbourhood": {"linf": 0.1}}}],

@@ -18,7 +18,7 @@ import standfast
 from conftest import small_net
 from standfast.explainers import Background, DeepSHAP, GradientSHAP
 from standfast.metrics.base import plain
-from standfast.study.file.problems import StudyError
+from standfast.study.file.document import StudyError
 from standfast.study.file.spec import study_from
 from standfast.study.identity import Description
 
@@ -135,7 +135,7 @@ def test_in_a_study_file(folder: Path) -> None:
     found = study(
         folder,
         {"gradient_shap": {"background": "references.npy", "samples": 4}},
-        {"name": "deep_shap", "background": {"path": "references.npz", "samples": 3}},
+        {"deep_shap": {"background": {"path": "references.npz", "samples": 3}}},
         {"deep_shap": {"background": {"data": "digits", "samples": 5}}},
         {"gradient_shap": {"background": [0.5]}},
         {"gradient_shap": {"background": 0}},
@@ -155,7 +155,7 @@ def test_in_a_study_file(folder: Path) -> None:
     again = study_from(json.loads(json.dumps(found.plain())), base=folder)
     assert again.plain() == found.plain()
     assert list(again.grid(check=False).explainers.values()) == made
-    assert found.plain()["explainers"][labels[1]]["background"] == {"path": "references.npz", "samples": 3}
+    assert found.plain()["explainers"][labels[1]]["deep_shap"]["background"] == {"path": "references.npz", "samples": 3}
 
 
 def test_a_study_with_a_background_runs(folder: Path) -> None:
@@ -199,12 +199,12 @@ def test_files_that_cannot_be_read(folder: Path, background: Any, message: str) 
     ("background", "message"),
     [
         ({"data": "digit", "samples": 3}, "background.data: expected a data set"),
-        ({"data": "digits"}, "background.samples: expected a whole number of at least 1, got nothing"),
-        ({"data": "digits", "samples": 0}, "background.samples: expected a whole number of at least 1, got 0"),
+        ({"data": "digits"}, "background.samples: expected a value beside data, got nothing"),
+        ({"data": "digits", "samples": 0}, "background.samples: expected a number of at least 1, got 0"),
         ({"data": 3, "samples": 1}, "background.data: expected a text, got 3"),
         ({"data": "digits", "path": "x.npy", "samples": 1}, "exactly one of path, data, got path and data at once"),
         ({"samples": 1}, "background: expected a background with exactly one of path, data"),
-        ({"file": "x.npy"}, "background.file: expected a key of a background (path, data, samples)"),
+        ({"file": "x.npy"}, "background.file: expected a known key (path, data, samples)"),
         (True, "background: expected a number, one for each channel, a file of reference inputs"),
         (["a"], "background: expected a number, one for each channel, a file of reference inputs"),
     ],

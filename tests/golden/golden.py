@@ -471,7 +471,7 @@ def run_command(*arguments: str) -> float:
 def list_broken(folder: Path) -> Iterator[tuple[str, Case]]:
 
     from malformed_studies import MALFORMED, prepare
-    from standfast.study.file.problems import StudyError
+    from standfast.study.file.document import StudyError
     from standfast.study.file.spec import load_study
 
     prepare(folder)

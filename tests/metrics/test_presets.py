@@ -199,7 +199,7 @@ def test_presets_in_a_study_file() -> None:
     first, second, _ = study.grid(check=False).metrics.values()
     assert (first.steps, first.samples, first.preset) == (7, 2, "quick")  # type: ignore[attr-defined]
     assert (second.steps, second.samples, second.preset) == (100, 5, "paper")  # type: ignore[attr-defined]
-    assert study.plain()["metrics"]["aopc"]["samples"] == 2
+    assert study.plain()["metrics"]["aopc"]["aopc"]["samples"] == 2
     again = study_from(study.plain())
     assert [entry.value for entry in again.metrics.values()] == [entry.value for entry in study.metrics.values()]
 

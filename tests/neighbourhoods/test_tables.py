@@ -20,8 +20,8 @@ from standfast.errors import ArgumentError
 from standfast.neighbourhoods import Compose, Feature, TableChanges, TransformedRegion
 from standfast.records import Background
 from standfast.study.file.options import neighbourhood_from, to_plain
-from standfast.study.file.problems import Misfit
-from standfast.study.file.sources import reading_from
+from standfast.study.file.problems import StudyFieldError
+from standfast.study.file.references import ReferenceReader
 from standfast.tensors import Streams
 
 COLUMNS = ("income", "debt", "age", "north", "south", "east", "total", "code")
@@ -376,20 +376,20 @@ def test_in_a_composition_and_in_a_study_file(tmp_path: Any) -> None:
     again = neighbourhood_from(to_plain(stored))
     assert again == stored
     metric = standfast.metrics.MaxSensitivity(stored)
-    with reading_from(tmp_path):
-        read = neighbourhood_from({"table": written})
-        both = neighbourhood_from({"compose": [{"table": written}]})
+    read = ReferenceReader(tmp_path).read_in(stored)
+    both = ReferenceReader(tmp_path).read_in(neighbourhood_from({"compose": [{"table": written}]}))
     changes = {name: CHANGES[name] for name in ("income", "debt", "region", "age")}
     assert read == make_table("copula", changes=changes)
     assert isinstance(metric.options()["neighbourhood"]["changes"]["age"], dict)
     (tmp_path / "train.npz").rename(tmp_path / "other.npz")
     for value in ({"table": written}, {"compose": [{"table": written}]}):
-        with reading_from(tmp_path), pytest.raises(Misfit, match=r"table\.data\.path: expected a file or a folder"):
-            neighbourhood_from(value)
+        stored = neighbourhood_from(value)
+        with pytest.raises(StudyFieldError, match=r"table\.data\.path: expected a file or a folder"):
+            ReferenceReader(tmp_path).read_in(stored, "neighbourhood")
     assert both.parts[0] == read
     assert hash(read) == hash(make_table("copula", changes=changes))
     named = neighbourhood_from({"table": {"changes": "5%", "data": {"data": "digits", "samples": 5}}})
-    assert to_plain(named)["data"] == {"data": "digits", "samples": 5}
+    assert to_plain(named)["table"]["data"] == {"data": "digits", "samples": 5}
 
 
 def test_options_that_do_not_fit() -> None:

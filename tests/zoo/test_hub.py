@@ -62,7 +62,7 @@ def test_random_weights_need_no_download_and_are_always_the_same(timm: SimpleNam
     (tmp_path / "hub_random.py").write_text("import torch\ndef load():\n    return torch.rand(2, 3, 2, 2)\n")
     study = {
         "data": {"noise": {"function": "hub_random:load"}},
-        "models": {"random": {"name": "timm:tiny", "pretrained": False}, "trained": "timm:tiny"},
+        "models": {"random": {"timm:tiny": {"pretrained": False}}, "trained": "timm:tiny"},
         "explainers": ["saliency"],
         "metrics": ["log_odds"],
     }

@@ -101,7 +101,7 @@ def decide_with_baselines(
     for entry, data, model, label, explainer in cases:
         own = look[data, model] if isinstance(look, Mapping) else look
         # what more samples would decide is decided at the next look, which has a smaller part of the error
-        levels = (spend_level(entry.confidence, turn, len(cases)) for turn in (own, own + 1))
+        levels = (spend_level(entry.level, turn, len(cases)) for turn in (own, own + 1))
         case = _Case(results, entry, data, model, label, explainer, *levels)
         missing = entry.no_worse_than is not None and entry.no_worse_than not in baselines
         found.append(case.leave_open() if missing else case.decide(baselines.get(entry.no_worse_than or "")))
@@ -144,7 +144,7 @@ def check_requirement(results: Results, entry: RequirementEntry, baseline: Basel
     """
     manifest = results.manifest
     for data, model, label, explainer in _list_places(results, entry, manifest["pairs"]):
-        case = _Case(results, entry, data, model, label, explainer, entry.confidence, entry.confidence)
+        case = _Case(results, entry, data, model, label, explainer, entry.level, entry.level)
         case.check_metric()
         if baseline is not None and not find_misfit(manifest, label, explainer):
             baseline.find_rows(data, model, label, explainer, manifest)
@@ -263,7 +263,7 @@ class _Case:
 
     def _make(self, outcome: Outcome, what: str, estimate: Estimate | None, **others: Any) -> Decision:
         names = (self.data, self.model, self.explainer, self.label)
-        requested = {"requested": self.entry.confidence, **others}
+        requested = {"requested": self.entry.level, **others}
         same = [label for label in self.results.metrics.values() if self.entry.metric in (None, label.metric)]
         several = self.entry.metric is None or (self.entry.metric != self.label and len(same) > 1)
         asked = self.entry.kind in ("at_most_ln", "at_most_one_in")

@@ -39,8 +39,9 @@ from standfast.results import Results, load_results
 from standfast.results.results import JOB_COLUMNS, SAMPLE_COLUMNS
 from standfast.statistics.decisions import Estimate
 from standfast.study.executors import Executor
+from standfast.study.file.document import StudyError
 from standfast.study.file.entries import RequirementEntry
-from standfast.study.file.problems import Collector, Problem, StudyError, misfit
+from standfast.study.file.problems import Problem, StudyFieldError, errors_at
 from standfast.study.file.spec import Study, load_study, study_from
 from standfast.study.grid import Grid
 from standfast.study.plan import describe_grid
@@ -136,15 +137,12 @@ def _check_requirements(study: Study) -> dict[str, Baseline]:
     baselines = {name: _find_first_samples(baseline, study, grid) for name, baseline in baselines.items()}
     samples, jobs = pl.DataFrame(schema=SAMPLE_COLUMNS), pl.DataFrame(schema=JOB_COLUMNS)
     none = Results(Store("memory://requirements"), describe_grid(grid), samples, jobs, 0)
-    found = Collector()
+    errors: list[StudyFieldError] = []
     for index, entry in enumerate(study.requirements):
-        with found.at("requirements", index):
-            try:
-                check_requirement(none, entry, baselines.get(entry.no_worse_than or ""))
-            except ArgumentError as error:
-                raise misfit(error.expected, error.got, error.argument) from error
-    if found.problems:
-        raise study._document.error(found.problems)
+        with errors_at("requirements", index, keys=entry.known(), into=errors):
+            check_requirement(none, entry, baselines.get(entry.no_worse_than or ""))
+    if errors:
+        raise study._document.error(problem for error in errors for problem in error.problems)
     return baselines
 
 

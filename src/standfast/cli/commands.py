@@ -793,13 +793,13 @@ def init(
             question = "File of weights for the module, or none if the function has loaded them"
             file = ask.what("--weights", None, question, new_study.read_weights, "none", required=False)
             of_model = of_model.with_weights(file, folder) if file else of_model
-        own = "digits" if of_model.entry.get("name") in KINDS["models"].load() else None  # they fit no other model
+        own = "digits" if of_model.name in KINDS["models"].load() else None  # they fit no other model
         before = ask.answers.get("--data")
         of_data = ask.what("--data", data, "Data (a name, a file, a folder, or module:function)", read_data, own)
         if ask.answers.get("--data") != before:
             for option in ("--bounds", "--label"):  # those of other data
                 ask.answers.pop(option, None)
-        columns = {} if label else list_columns(folder / str(of_data.entry.get("path", "")))
+        columns = {} if label else list_columns(folder / str(of_data.options.get("path", "")))
         column = label
         if columns and ask.asks:  # no name says which one has the classes
             texts = [name for name, numbers in columns.items() if not numbers]

@@ -10,15 +10,14 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from standfast.cli.kinds import DEFAULT_RADIUS, KINDS, Kind, docstring_of, first_part, get_kind
 from standfast.errors import ArgumentError, MissingExtraError, StandfastError, UnknownNameError
 from standfast.neighbourhoods import LinfBall, Neighbourhood
 from standfast.neighbourhoods.naming import find_first_option
 from standfast.registry import Registry
-from standfast.study.file.options import describe_options, options_model, plain_options, to_plain
-from standfast.study.file.problems import describe
+from standfast.study.file.options import describe_options, json_schema_of, options_model, plain_options, to_plain
 
 #: how a thing of a kind is used, with its name as {name} and the same with options as {call} (Python), {text} (in
 #: one text), {entry} (in a study file); for neighbourhoods also the class as {title} and its first option as {value}
@@ -229,9 +228,10 @@ def _describe_options(name: str, entry: Any) -> dict[str, tuple[str, str, str]]:
     if isinstance(entry, type) and dataclasses.is_dataclass(entry):
         found = {}
         model = options_model(entry, name)
-        for field, annotation in zip(model.model_fields.values(), model.known().values(), strict=True):
+        for field in model.model_fields.values():
             default = "" if field.is_required() else _write(field.get_default(call_default_factory=True))
-            found[str(field.alias)] = default, describe(annotation), (field.description or "").replace("`", "")
+            words = _put_in_words(json_schema_of(Annotated[field.annotation, *field.metadata]))
+            found[str(field.alias)] = default, words, (field.description or "").replace("`", "")
         shared = [field.name for field in dataclasses.fields(entry) if field.kw_only]  # such as preset: last
         return dict(sorted(found.items(), key=lambda item: item[0] in shared))
     function = getattr(entry, "func", entry)
@@ -253,9 +253,36 @@ def _describe_options(name: str, entry: Any) -> dict[str, tuple[str, str, str]]:
         if parameter.name in ready or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             continue
         default = "" if parameter.default is parameter.empty else _write(parameter.default)
-        words = describe(hints[parameter.name]) if parameter.name in hints else ""
+        words = _put_in_words(json_schema_of(hints[parameter.name])) if parameter.name in hints else ""
         found[parameter.name] = default, words, notes.get(parameter.name, "").replace("`", "")
     return found
+
+
+_WORDS = {
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "string": "a text",
+    "array": "a list",
+    "object": "a mapping",
+}
+
+
+def _put_in_words(schema: Mapping[str, Any] | None) -> str:
+    """What a JSON schema accepts: its title if it has one; empty for none.
+
+    >>> _put_in_words({"anyOf": [{"type": "integer"}, {"type": "null"}]}), _put_in_words({"enum": ["a", 2]})
+    ('a whole number or null', 'a or 2')
+    """
+    found = schema or {"title": ""}
+    if "title" in found:
+        return str(found["title"])
+    if "anyOf" in found:
+        return " or ".join(dict.fromkeys(map(_put_in_words, found["anyOf"])))
+    if "enum" in found or "const" in found:
+        return " or ".join(map(str, found.get("enum", [found.get("const")])))
+    kind = str(found.get("type", "value"))
+    return _WORDS.get(kind, kind)
 
 
 def _type_hints(function: Any) -> dict[str, Any]:
@@ -324,12 +351,14 @@ def _uses(word: str, name: str, entry: Any) -> list[str]:
 
 
 def _shorten(value: Any) -> Any:
-    return {value["name"]: value["radius"]} if isinstance(value, dict) and "radius" in value else value
+    if isinstance(value, dict) and "linf" in value:
+        return {"linf": value["linf"]["radius"]}
+    return value
 
 
 def _as_python(value: Any) -> str:
-    if isinstance(value, dict) and "radius" in value:
-        return f"standfast.LinfBall({value['radius']})"
+    if isinstance(value, dict) and "linf" in value:
+        return f"standfast.LinfBall({value['linf']['radius']})"
     return repr(value)
 
 

@@ -11,7 +11,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,9 +22,10 @@ from torch import nn
 from standfast.cli.kinds import KINDS, first_sentence
 from standfast.errors import ArgumentError, StandfastError, check, suggest_name
 from standfast.model import Model
+from standfast.study.file.document import StudyError
 from standfast.study.file.imports import REFERENCE
 from standfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS, Names, read_entry
-from standfast.study.file.problems import Misfit, StudyError
+from standfast.study.file.problems import StudyFieldError
 from standfast.study.file.spec import study_from
 from standfast.study.grid import Grid, Samples
 
@@ -44,11 +45,18 @@ class Source:
 
     Attributes:
         label: in the study.
-        entry: what the study file says.
+        options: what the study file says of it.
+        name: of the zoo, a loader or a hub; empty for a file or a function.
     """
 
     label: str
-    entry: Mapping[str, Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+
+    @property
+    def entry(self) -> Mapping[str, Any]:
+        """The entry of the study file."""
+        return {self.name: self.options} if self.name else self.options
 
     def with_bounds(self, bounds: tuple[float, float]) -> Source:
         """Data with these bounds.
@@ -56,8 +64,8 @@ class Source:
         Raises:
             ArgumentError: data sets that have a name have bounds of their own.
         """
-        check("name" not in self.entry, "--bounds", "none for a data set by name, which has its own", bounds)
-        return replace(self, entry={**self.entry, "bounds": list(bounds)})
+        check(not self.name, "--bounds", "none for a data set by name, which has its own", bounds)
+        return replace(self, options={**self.options, "bounds": list(bounds)})
 
     def with_label(self, column: str) -> Source:
         """A table with its classes in this column.
@@ -65,17 +73,17 @@ class Source:
         Raises:
             ArgumentError: the data are not a table.
         """
-        check(str(self.entry.get("path", "")).lower().endswith(".csv"), "--label", "a column of a .csv table", column)
-        return replace(self, entry={**self.entry, "label": column})
+        check(str(self.options.get("path", "")).lower().endswith(".csv"), "--label", "a column of a .csv table", column)
+        return replace(self, options={**self.options, "label": column})
 
     @property
     def lacks_weights(self) -> bool:
         """Whether it is a function that may return an untrained module."""
-        return "function" in self.entry and "weights" not in self.entry
+        return "function" in self.options and "weights" not in self.options
 
     def with_weights(self, path: str, folder: Path) -> Source:
         """A function with the file of weights for the module that it returns."""
-        return replace(self, entry={**self.entry, "weights": os.path.relpath(path, folder)})
+        return replace(self, options={**self.options, "weights": os.path.relpath(path, folder)})
 
 
 @dataclass(frozen=True)
@@ -115,7 +123,7 @@ class Setting:
 
         Data sets know it, and so do pictures and other values of type uint8, which are scaled to it.
         """
-        known = {"name", "bounds"} & set(self.data.entry) or {"name", "images"} & set(self.samples.about)
+        known = self.data.name or "bounds" in self.data.options or {"name", "images"} & set(self.samples.about)
         if known or not {"path", "function"} & set(self.samples.about):
             return False
         levels = 255 * self.samples.inputs
@@ -251,13 +259,13 @@ def read_source(text: str, option: str, folder: Path, weights: str | None = None
             trust.
 
     >>> read_source("digits", "--data", Path())
-    Source(label='digits', entry={'name': 'digits'})
+    Source(label='digits', options={}, name='digits')
     """
     names: Names = MODELS if option == "--model" else DATA
     is_function = _is_function(text, names) and not Path(text).exists()
     check(weights is None or is_function, "--weights", "none but for a module:function", weights)
     if names.knows(text):
-        return Source(text, {"name": text})
+        return Source(text, name=text)
     if Path(text).exists():
         exported = {"trust": True} if text.endswith(".pt2") else {}
         expected = "--trust for a .pt2 file, because opening a file of torch.export can run code that is in it"
@@ -290,10 +298,9 @@ def read_names(text: str, option: str) -> tuple[str, ...]:
             continue
         try:
             read_entry(part, names)
-        except Misfit as error:
+        except StudyFieldError as error:
             (problem,) = error.problems
-            hint = f" (did you mean {problem.near!r}?)" if problem.near else ""
-            raise ArgumentError(option, problem.expected, f"{problem.got}{hint}") from error
+            raise ArgumentError(option, problem.expected, problem.got) from error
     return parts
 
 
@@ -362,7 +369,7 @@ def observe_range(model: Source, data: Source, folder: Path, samples: int | None
     try:
         _load(model, data, folder, samples)
     except StudyError as error:
-        if "name" in data.entry or not any(problem.path[-1:] == ("bounds",) for problem in error.problems):
+        if data.name or not any(problem.path[-1:] == ("bounds",) for problem in error.problems):
             raise
         wide = data.with_bounds(_WIDE)
         least, most = _load(model, wide, folder, samples).data[data.label].inputs.aminmax()
@@ -403,7 +410,7 @@ def try_setting(model: Source, data: Source, folder: Path, samples: int | None =
         StudyError: they cannot be loaded, or do not fit each other.
     """
     try:
-        labelled = replace(data, entry={**data.entry, "targets": "labels"})
+        labelled = replace(data, options={**data.options, "targets": "labels"})
         grid = _load(model, labelled, folder, samples, check=True)
     except StudyError:  # there are no labels, or they do not fit the model; or the error is raised again
         grid = _load(model, data, folder, samples, check=True)
@@ -460,10 +467,10 @@ def _lines(setting: Setting, plan: Plan, name: str) -> Sequence[str]:
         f"preset: {plan.preset}  # quick, standard or paper: how much work goes into each answer",
         "",
         "data:",
-        f"  {_key(data.label)}: {_flow(data.entry)}  # inputs of shape {shape}{within}",
+        f"  {_key(data.label)}: {_flow(data)}  # inputs of shape {shape}{within}",
         "",
         "models:",
-        f"  {_key(model.label)}: {_flow(model.entry)}  # returns {setting.classes} logits",
+        f"  {_key(model.label)}: {_flow(model)}  # returns {setting.classes} logits",
         "",
         "explainers:  # more: `standfast list explainers`; their options: `standfast explain NAME`",
         *_items(plan.explainers, "explainers"),
@@ -489,7 +496,7 @@ def _items(names: Sequence[str], kind: str) -> list[str]:
                 words = f"Control, which says nothing about what the model has learned: {words[0].lower()}{words[1:]}"
             lines.append(f"  # {words}")
         function = _is_function(text, EXPLAINERS if kind == "explainers" else METRICS)
-        lines.append(f"  - {_flow({'function': text}) if function else _key(text)}")
+        lines.append(f"  - {_write({'function': text}) if function else _key(text)}")
     return lines
 
 
@@ -499,7 +506,11 @@ def _key(text: str) -> str:
     return text if plain else json.dumps(text, ensure_ascii=False)
 
 
-def _flow(entry: Mapping[str, Any]) -> str:
-    if set(entry) == {"name"}:
-        return _key(entry["name"])
+def _flow(source: Source) -> str:
+    if not source.name:
+        return _write(source.options)
+    return f"{{{_key(source.name)}: {_write(source.options)}}}" if source.options else _key(source.name)
+
+
+def _write(entry: Mapping[str, Any]) -> str:
     return "{" + ", ".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()) + "}"

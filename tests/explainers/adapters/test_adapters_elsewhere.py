@@ -489,9 +489,9 @@ def test_a_study_takes_explainers_of_other_packages(tmp_path: Any, stand_ins: No
         "data": {"noise": {"function": "elsewhere_data:load"}},
         "models": {"net": {"function": "elsewhere_data:build"}},
         "explainers": {
-            "captum:Saliency": {"abs": False},
+            "captum:Saliency": {"captum:Saliency": {"abs": False}},
             "ig": {"captum:IntegratedGradients": {"n_steps": 4}},
-            "cells": {"name": "captum:Occlusion", "sliding_window_shapes": [1, 4, 4], "strides": [1, 4, 4]},
+            "cells": {"captum:Occlusion": {"sliding_window_shapes": [1, 4, 4], "strides": [1, 4, 4]}},
             "deep": {"shap:DeepExplainer": {"background": {"path": "references.npy"}}},
             "cam": "grad_cam:GradCAM",
         },
@@ -506,12 +506,13 @@ def test_a_study_takes_explainers_of_other_packages(tmp_path: Any, stand_ins: No
     study = study_from(content, tmp_path)
     again = study_from(study.plain(), tmp_path)
     assert again.plain() == study.plain()
-    assert study.plain()["explainers"]["ig"] == {"name": "captum:IntegratedGradients", "n_steps": 4}
+    assert study.plain()["explainers"]["ig"] == {"captum:IntegratedGradients": {"n_steps": 4}}
     found = standfast.run_study(study, tmp_path / "results", progress=False)
     assert found.failures == []
     assert set(found.samples["explainer"]) == set(content["explainers"])
     listed = study_from(
-        content | {"explainers": ["captum:Saliency", {"captum:Saliency": {"abs": False}}, "lrp"]}, tmp_path
+        content | {"explainers": ["captum:Saliency", {"captum:Saliency": {"captum:Saliency": {"abs": False}}}, "lrp"]},
+        tmp_path,
     )
     assert list(listed.explainers) == ["captum:Saliency", "captum:Saliency: abs=False", "lrp"]
 

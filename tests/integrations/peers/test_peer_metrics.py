@@ -25,7 +25,7 @@ from conftest import small_net
 from standfast.integrations.peers import PeerMetric, peer_class, peer_names
 from standfast.integrations.peers import quantus as peers_quantus
 from standfast.integrations.peers.publications import CITATIONS, bibtex
-from standfast.study.file.problems import StudyError
+from standfast.study.file.document import StudyError
 from standfast.study.file.spec import load_study, study_from
 from standfast.study.identity import Description
 from standfast.tensors import content_keys
@@ -336,7 +336,9 @@ def test_a_study_with_their_metrics_and_ours(tmp_path: Path) -> None:
     study = load_study(file)
     names = ["quantus:MaxSensitivity", "quantus:LocalLipschitzEstimate", "captum:sensitivity_max", "captum:infidelity"]
     assert list(study.metrics) == [*names, "max_sensitivity"]
-    assert study.plain()["metrics"]["quantus:LocalLipschitzEstimate"]["nr_samples"] == 5
+    assert (
+        study.plain()["metrics"]["quantus:LocalLipschitzEstimate"]["quantus:LocalLipschitzEstimate"]["nr_samples"] == 5
+    )
     assert study_from(study.plain()).plain() == study.plain()
     found = standfast.run_study(file, out=tmp_path / "results", progress=False)
     assert found.failures == []

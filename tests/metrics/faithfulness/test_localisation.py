@@ -348,7 +348,7 @@ def test_a_study_keeps_masks_with_their_samples(folder: Path, function: str) -> 
     alone = RelevanceLocalisation(chosen.extras["blocks"])(model, "input_x_gradient", chosen.inputs)
     assert rows["mass_accuracy"].to_list() == alone.mass_accuracy.tolist()
     assert len(set(rows["mass_accuracy"].to_list())) == 4
-    assert study.plain()["metrics"]["relevance_localisation"]["regions"] == "blocks"
+    assert study.plain()["metrics"]["relevance_localisation"]["relevance_localisation"]["regions"] == "blocks"
     assert store.manifest()["metrics"]["relevance_localisation"]["options"]["regions"] == "blocks"
 
 

@@ -22,8 +22,9 @@ from malformed_studies import MALFORMED, prepare
 from standfast.explainers import explainers
 from standfast.metrics.base import metrics as registry
 from standfast.neighbourhoods import JPEG, Rotation
+from standfast.study.file.document import StudyError
 from standfast.study.file.options import describe_options
-from standfast.study.file.problems import Problem, StudyError
+from standfast.study.file.problems import Problem
 from standfast.study.file.schema import json_schema
 from standfast.study.file.spec import load_study, study_from
 from standfast.study.identity import Description
@@ -52,12 +53,12 @@ explainers:
   - saliency
   - integrated_gradients: {steps: 4, baseline: [0]}
   - "integrated_gradients:steps=8"
-  - name: smoothgrad
-    noise: 1
+  - smoothgrad:
+      noise: 1
   - {function: "malformed_module:explain", rows_per_input: 2}
 metrics:
-  - worst_case: {event: changed_class, budget: 10, search: {gradient: {restarts: 4}}, similarity: {ssim: {window: 5}}}
-  - misinterpretation_probability: {neighbourhood: {name: l2, radius: 2, distribution: truncated_normal}}
+  - worst_case: {event: changed_class, budget: 10, search: {gradient: {restarts: 4}}, similarity: "ssim:window=5"}
+  - misinterpretation_probability: {neighbourhood: {l2: {radius: 2, distribution: truncated_normal}}}
   - max_sensitivity:
   - max_sensitivity: {search: random, budget: 6}
 executor: {name: ray, workers: auto, gpus_per_worker: 0.5}
@@ -239,7 +240,7 @@ def test_anything_anywhere_is_fine_or_a_study_error(value: Any) -> None:
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes("title: fünf".encode("latin-1"))
-    cases = {"missing.yaml": "no such file or directory", ".": "got a folder", "latin.yaml": "a text in UTF-8"}
+    cases = {"missing.yaml": "no such file or directory", ".": "is a directory", "latin.yaml": "a text in UTF-8"}
     for name, said in cases.items():
         with pytest.raises(StudyError, match=said):
             load_study(tmp_path / name)
@@ -252,7 +253,7 @@ def test_what_never_ends_is_not_read(kind: str, tmp_path: Path) -> None:
     os.mkfifo(odd) if kind == "pipe" else odd.symlink_to("/dev/zero")
     for name in ("study.yaml", "x.npy", "w.safetensors", "m.pt"):
         (tmp_path / name).symlink_to(odd)
-    with pytest.raises(StudyError, match=f"a study file that can be read, got a {kind}"):
+    with pytest.raises(StudyError, match=f"a file that can be read, got 'odd|study.yaml': it is a {kind}"):
         load_study(tmp_path / "study.yaml")
     weights = {"architecture": "lenet5", "weights": "w.safetensors"}
     sections = {
@@ -301,23 +302,28 @@ def test_code_from_elsewhere_needs_trust(folder: Path, tmp_path: Path, monkeypat
     for path in (tmp_path / "installed", folder):
         monkeypatch.syspath_prepend(str(path))
     module = "somebodys_module:{}".format
-    entries: list[tuple[str, str, dict[str, Any]]] = [
-        ("data", "function", {"function": module("load")}),
-        ("models", "function", {"function": module("build")}),
-        ("models", "preprocess", {"name": "lenet5-mnist", "preprocess": module("shift")}),
-        ("models", "forward", {"name": "lenet5-mnist", "forward": module("forward")}),
-        ("explainers", "function", {"function": module("explain")}),
-        ("metrics", "function", {"function": module("measure")}),
+    entries: list[tuple[str, str, str]] = [
+        ("data", "function", module("load")),
+        ("models", "function", module("build")),
+        ("models", "preprocess", module("shift")),
+        ("models", "forward", module("forward")),
+        ("explainers", "function", module("explain")),
+        ("metrics", "function", module("measure")),
     ]
-    for section, key, entry in entries:
-        study = study_from(words(**{section: {"own": entry}}), tmp_path)
+
+    def make(section: str, key: str, reference: str, **more: bool) -> dict[str, Any]:
+        entry: dict[str, Any] = {key: reference, **more}
+        return words(**{section: {"own": entry if key == "function" else {"lenet5-mnist": entry}}})
+
+    for each in entries:
         with pytest.raises(StudyError, match="expected trust: true beside it, because somebodys_module lies") as caught:
-            study.grid()
-        assert [problem.path for problem in caught.value.problems] == [(section, "own", key)]
+            study_from(make(*each), tmp_path).grid()
+        (problem,) = caught.value.problems
+        assert (problem.path[:2], problem.path[-1]) == ((each[0], "own"), each[1])
     assert "somebodys_module" not in sys.modules
-    for section, _, entry in entries:
-        study_from(words(**{section: {"own": {**entry, "trust": True}}}), tmp_path).grid()
-        study_from(words(**{section: {"own": entry}}), tmp_path / "installed").grid()
+    for each in entries:
+        study_from(make(*each, trust=True), tmp_path).grid()
+        study_from(make(*each), tmp_path / "installed").grid()
     for reference in ("os:getcwd", "__main__:main"):
         with pytest.raises(StudyError, match="expected trust: true"):
             study_from(words(data={"d": {"function": reference}}), tmp_path).grid()
@@ -409,7 +415,7 @@ neighbourhood:
   - {corruption: {name: motion_blurr}}
   - {compose: 3}
   - {rotation: 10}
-  - {name: rotation, degrees: 10}
+  - {rotation: {degrees: 10}}
 metrics:
   - max_sensitivity: {samples: -3}
   - worst_case:
@@ -485,7 +491,7 @@ def test_schema() -> None:
         {"explainers": ["salience"]},
         {"explainers": [{"lrp": {"epsilo": 1}}]},
         {"explainers": []},
-        {"metrics": {"a": {"name": "worst_case", "budget": "x"}}},
+        {"metrics": {"a": {"worst_case": {"budget": "x"}}}},
         {"metrics": [{"worst_case": {"search": "blok"}}]},
         {"neighbourhood": {"linv": 1}},
         {"neighbourhood": "linf"},

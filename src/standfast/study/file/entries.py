@@ -1,4 +1,4 @@
-"""Types with their words, executors, and requirements: what the numbers of a study must show, for `standfast check`.
+"""Types of values, executors, and requirements: what the numbers of a study must show, for `standfast check`.
 
 requirements:
   - {metric: worst_case, explainer: gradcam, at_least: 0.6, share_of_samples: 0.95}
@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
 from standfast.study.executors import Executor, Limits, Ray, Slurm, local
 from standfast.study.file.imports import REFERENCE
-from standfast.study.file.problems import Entry, either, find_nearest, misfit, show
+from standfast.study.file.problems import Entry, in_words, make_unknown_error, reject, show
 
 
 def as_tuple(raw: object) -> object:
@@ -26,25 +26,19 @@ def as_tuple(raw: object) -> object:
 
 
 Numbers = float | tuple[float, ...]
-Text = Annotated[str, Field(title="a text")]
-Name = Annotated[str, Field(min_length=1, title="a name")]
-Flag = bool
+Name = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=1, lt=2**63)]
 CountOrAuto = Literal["auto"] | Count
 WholeNumber = Annotated[int, Field(ge=0, lt=2**63)]
 PositiveNumber = Annotated[float, Field(gt=0)]
-Reference = Annotated[str, Field(pattern=REFERENCE, title="a function, as module:function")]
-OptionValues = Annotated[dict[str, Any], Field(title="options, each with its value")]
+Reference = Annotated[str, Field(pattern=REFERENCE), in_words("a function, as module:function")]
+OptionValues = dict[str, Any]
 PerChannel = Annotated[tuple[float, ...], Field(min_length=1), BeforeValidator(as_tuple)]
 Device = Annotated[
     str,
-    Field(
-        pattern=r"^(auto|cpu|cuda(:[0-9]+)?)$",
-        examples=["auto", "cuda"],  # not cpu, which is nearest to gpu
-        title="auto, cpu, cuda, or one of several as cuda:1",
-    ),
+    Field(pattern=r"^(auto|cpu|cuda(:[0-9]+)?)$"),
+    in_words("auto, cpu, cuda, or one of several as cuda:1"),
 ]
-Seed = WholeNumber
 
 
 # Executors
@@ -63,7 +57,7 @@ class SlurmEntry(Entry):
         extra: further parameters of sbatch, handed on as they are.
     """
 
-    partition: Text | None = Field(None, serialization_alias="slurm_partition")
+    partition: str | None = Field(None, serialization_alias="slurm_partition")
     time_minutes: Count = Field(60, serialization_alias="timeout_min")
     mem_gb: PositiveNumber | None = None
     cpus_per_task: Count = 1
@@ -133,7 +127,7 @@ class RayEntry(ExecutorEntry):
     """
 
     name: Literal["ray"] = "ray"
-    address: Text | None = None
+    address: str | None = None
     gpus_per_worker: Annotated[float, Field(ge=0)] = 0.0
     cpus_per_worker: PositiveNumber = 1.0
 
@@ -165,10 +159,10 @@ def _read_executor(raw: object) -> object:
     """A name alone is an entry, and the name is local where there is none."""
     content = {"name": raw} if isinstance(raw, str) else raw
     if not isinstance(content, Mapping):
-        raise misfit("local, ray or slurm, or a mapping with name and workers", show(raw))
+        raise reject("local, ray or slurm, or a mapping with name and workers", show(raw))
     name = content.get("name", "local")
     if not isinstance(name, str) or name not in EXECUTORS:
-        raise misfit(either(list(EXECUTORS)), show(name), "name", near=find_nearest(name, EXECUTORS))
+        raise make_unknown_error("one of", name, EXECUTORS, "name")
     return EXECUTORS[name].model_validate(content)
 
 
@@ -177,17 +171,12 @@ ExecutorField = Annotated[ExecutorEntry, PlainValidator(_read_executor), WithJso
 
 # Requirements
 
-Share = Annotated[float, Field(gt=0, lt=1, title="a share between 0 and 1")]
+Share = Annotated[float, Field(gt=0, lt=1)]
 Names = Annotated[
     tuple[Name, ...],
     Field(min_length=1),
     BeforeValidator(lambda raw: (raw,) if isinstance(raw, str) else as_tuple(raw)),
-    WithJsonSchema(
-        {
-            "title": "a name, or a list of names",
-            "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}],
-        }
-    ),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
 ]
 
 #: the keys of which a requirement has exactly one
@@ -216,10 +205,7 @@ class RequirementEntry(Entry):
         no_worse_than: a baseline, by `standfast baseline`, on the same samples.
         by: how much worse than the baseline a sample's value may be.
         level: confidence level; with several requirements that of all decisions together.
-        p: of better_than: the largest p-value that passes; the same as a level of 1 - 2 p.
     """
-
-    key: ClassVar[str] = "a key of a requirement"
 
     metric: Name | None = None
     explainer: Names | None = None
@@ -230,37 +216,33 @@ class RequirementEntry(Entry):
     at_most_ln: float | None = None
     at_most_one_in: Annotated[float, Field(gt=1)] | None = None
     share_of_samples: Share | None = None
-    mean: Flag = False
+    mean: bool = False
     better_than: Name | None = None
     no_worse_than: Name | None = None
     by: Annotated[float, Field(ge=0)] = 0.0
     level: Share = 0.95
-    p: Annotated[float, Field(gt=0, lt=0.5, title="a number between 0 and 0.5")] | None = None
 
     @model_validator(mode="after")
     def _check_kind(self) -> RequirementEntry:
         """One limit, and only the keys that belong to it."""
         given = [key for key in LIMITS if getattr(self, key) is not None]
         if len(given) != 1:
-            raise misfit(f"exactly one of {', '.join(LIMITS)}", " and ".join(given) or "none")
+            raise reject(f"exactly one of {', '.join(LIMITS)}", " and ".join(given) or "none")
         (kind,) = given
         others = {
             "share_of_samples": self.share_of_samples is not None and kind in ("better_than",),
             "mean": self.mean and kind in ("better_than", "at_most_ln", "at_most_one_in"),
             "by": self.by > 0 and kind != "no_worse_than",
-            "p": self.p is not None and kind != "better_than",
         }
         for key, wrong in others.items():
             if wrong:
-                raise misfit(f"no such key beside {kind}", key, key)
+                raise reject(f"no such key beside {kind}", key, key)
         if self.mean and self.share_of_samples is not None:
-            raise misfit("the mean or a share of samples, not both", "mean and share_of_samples", "mean")
-        if self.p is not None and "level" in self.model_fields_set:
-            raise misfit("a p-value or a level, not both", "p and level", "p")
+            raise reject("the mean or a share of samples, not both", "mean and share_of_samples", "mean")
         if self.better_than is not None and self.better_than in (self.explainer or ()):
-            raise misfit("explainers other than that of better_than", repr(self.better_than), "explainer")
+            raise reject("explainers other than that of better_than", repr(self.better_than), "explainer")
         if kind in _ON_VALUES and self.metric is None:
-            raise misfit("the metric that the limit is for", "none", "metric")
+            raise reject("the metric that the limit is for", "none", "metric")
         return self
 
     @property
@@ -279,11 +261,6 @@ class RequirementEntry(Entry):
     def side(self) -> Literal["higher", "lower"]:
         """Of a requirement on values: which side of the limit meets it."""
         return "higher" if self.at_least is not None else "lower"
-
-    @property
-    def confidence(self) -> float:
-        """The level of its intervals. A test in two directions at level L passes with a p-value of (1 - L) / 2."""
-        return self.level if self.p is None else 1 - 2 * self.p
 
     @property
     def share(self) -> float:

@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from standfast.study.file.problems import describe_error, find_nearest, misfit, show, with_article
+from standfast.errors import suggest_name
+from standfast.study.file.problems import describe_error, reject, show, with_article
 from standfast.tensors import seed_generators
 
 #: what looks like `module:function`
@@ -44,8 +45,8 @@ def resolve(reference: str, paths: Sequence[str], trust: bool = False, function:
         function: if it must be a function, which.
 
     Raises:
-        Misfit: there is no such module or no such name in it, it is not trusted, importing it fails, or it is no
-            function.
+        StudyFieldError: there is no such module or no such name in it, it is not trusted, importing it fails, or it
+            is no function.
 
     >>> resolve("math:sqrt", [], trust=True)(9.0)
     3.0
@@ -56,10 +57,10 @@ def resolve(reference: str, paths: Sequence[str], trust: bool = False, function:
         for part in inner.split("."):
             if not hasattr(found, part):
                 public = [n for n in dir(found) if not n.startswith("_")]
-                raise misfit(f"a name that {name} has", show(inner), near=find_nearest(part, public))
+                raise reject(f"a name that {name} has", f"{show(inner)}{suggest_name(part, public)}")
             found = getattr(found, part)
     if function and not callable(found):
-        raise misfit(function, with_article(type(found).__name__))
+        raise reject(function, with_article(type(found).__name__))
     return found
 
 
@@ -67,7 +68,7 @@ def call_function(reference: str, options: Mapping[str, Any], paths: Sequence[st
     """What the function returns for these options, with the global generators of torch, NumPy and Python seeded.
 
     Raises:
-        Misfit: as `resolve`; or it raises, its exception being the cause.
+        StudyFieldError: as `resolve`; or it raises, its exception being the cause.
     """
     function: Callable[..., Any] = resolve(reference, paths, trust, f"a function that returns {what}")
     try:
@@ -75,7 +76,7 @@ def call_function(reference: str, options: Mapping[str, Any], paths: Sequence[st
         with importing_from(paths), seed_generators(0, torch.device("cpu")):
             return function(**options)
     except (Exception, SystemExit) as error:
-        raise misfit(f"{what} from {reference}", describe_error(error, find_line(error, paths))) from error
+        raise reject(f"{what} from {reference}", describe_error(error, find_line(error, paths))) from error
 
 
 def find_line(error: BaseException, paths: Sequence[str]) -> str:
@@ -94,7 +95,7 @@ def _import(name: str, reference: str, paths: Sequence[str], trust: bool) -> Mod
     top = name.partition(".")[0]
     own = PathFinder.find_spec(top, list(paths)) is not None
     if not (own or trust) and (top in sys.modules or find_spec(top) is not None):
-        raise misfit(f"trust: true beside it, because {name} lies outside of the study's folder", "no trust")
+        raise reject(f"trust: true beside it, because {name} lies outside of the study's folder", "no trust")
     _forget_namesake(top, paths)
     try:
         return importlib.import_module(name)
@@ -103,8 +104,8 @@ def _import(name: str, reference: str, paths: Sequence[str], trust: bool) -> Mod
         if missing and (name == missing or name.startswith(f"{missing}.")):
             beside = [p.stem for path in paths for p in sorted(Path(path).glob("*.py"))]
             words = "a module that is installed or lies beside the study file"
-            raise misfit(words, show(reference), near=find_nearest(name, beside)) from error
-        raise misfit(f"{name} to be imported", describe_error(error, find_line(error, paths))) from error
+            raise reject(words, f"{show(reference)}{suggest_name(name, beside)}") from error
+        raise reject(f"{name} to be imported", describe_error(error, find_line(error, paths))) from error
 
 
 def _forget_namesake(top: str, paths: Sequence[str]) -> None:

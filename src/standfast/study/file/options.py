@@ -14,35 +14,43 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, create_model
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+    create_model,
+)
+from pydantic.errors import PydanticInvalidForJsonSchema
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import PydanticOmit
 
 from standfast import similarity
 from standfast.algorithms.searches.base import Search, searches
-from standfast.errors import ArgumentError
-from standfast.explainers import Background, Explainer, explainers
+from standfast.explainers import Background, Explainer
 from standfast.explainers.base import Baseline
 from standfast.neighbourhoods import Neighbourhood
-from standfast.neighbourhoods.naming import find_name, label_neighbourhoods
+from standfast.neighbourhoods.naming import label_neighbourhoods
 from standfast.similarity import Similarity
 from standfast.study.file.entries import as_tuple
-from standfast.study.file.names import EXPLAINERS, NEIGHBOURHOODS, SEARCHES, SIMILARITIES, Names, read_entry
+from standfast.study.file.names import EXPLAINERS, NEIGHBOURHOODS, SEARCHES, Names, read_entry
 from standfast.study.file.problems import (
-    Collector,
     Entry,
-    adapt,
-    describe,
+    StudyFieldError,
+    describe_error,
     errors_at,
-    find_nearest,
-    join_names,
-    json_schema_of,
-    make,
-    misfit,
+    raise_all,
+    reject,
     show,
     with_article,
 )
-from standfast.study.file.sources import BACKGROUND_FORMS, StoredBackground, read_background
+from standfast.study.file.references import BackgroundEntry, StoredBackground, find_name_in_file
 
 T = TypeVar("T")
 #: the alternatives of an annotation
@@ -51,8 +59,6 @@ Kinds = tuple[Any, ...]
 
 class Options(Entry):
     """The options of a class, each under its name as an alias: any word may be the name of an option."""
-
-    key: ClassVar[str] = "an option"
 
     def given(self) -> dict[str, Any]:
         """The options that the file has, converted."""
@@ -64,10 +70,7 @@ class Options(Entry):
 def options_model(kind: type[Any], name: str) -> type[Options]:
     """The pydantic model of the options of the dataclass `kind`, which the file calls `name`."""
     notes, fields = describe_options(kind), {}
-    try:
-        annotations = get_type_hints(kind)
-    except NameError:  # a type that is imported for the type checker only
-        annotations = {}
+    annotations = annotations_of(kind)
     options = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
     for number, field in enumerate(option for option in options if option.init):
         default: dict[str, Any] = {}
@@ -77,23 +80,29 @@ def options_model(kind: type[Any], name: str) -> type[Options]:
             default = {"default_factory": field.default_factory}
         value = _type_of_option(annotations.get(field.name, Any), field.default)
         fields[f"option_{number}"] = (value, Field(alias=field.name, description=notes.get(field.name), **default))
-    made = create_model(name, __base__=Options, __doc__=(kind.__doc__ or "").strip().partition("\n")[0], **fields)  # type: ignore[call-overload]
-    made.key = f"an option of {name}"
-    return made  # type: ignore[no-any-return]
+    about = (kind.__doc__ or "").strip().partition("\n")[0]
+    return create_model(name, __base__=Options, __doc__=about, **fields)  # type: ignore[call-overload, no-any-return]
 
 
-def configure(kind: type[T], name: str, raw: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> T:
+def annotations_of(kind: Any) -> dict[str, Any]:
+    """The annotations of a class or function; none where a type is imported for the type checker only."""
+    try:
+        return get_type_hints(kind)
+    except NameError:
+        return {}
+
+
+def configure(kind: type[T], name: str, raw: Mapping[str, Any]) -> T:
     """An instance of the dataclass `kind`, called `name` in the file, with options from the file.
 
     Args:
         kind: the class.
         name: what the user calls it.
-        raw: its options as plain values.
-        defaults: ready values of options that `raw` does not have.
+        raw: its options as plain values; neighbourhoods, searches and reference inputs may be there already.
 
     Raises:
-        Misfit: unknown options, values that do not fit their annotations, options that are missing, and whatever the
-            class itself rejects.
+        StudyFieldError: unknown options, values that do not fit their annotations, options that are missing, and
+            whatever the class itself rejects.
 
     >>> from standfast.explainers import IntegratedGradients
     >>> configure(IntegratedGradients, "integrated_gradients", {"steps": 4, "baseline": [0, 1]})
@@ -101,53 +110,91 @@ def configure(kind: type[T], name: str, raw: Mapping[str, Any], defaults: Mappin
     """
     model = options_model(kind, name)  # type: ignore[arg-type]
     with errors_at():
-        values = model.model_validate({**(defaults or {}), **raw}).given()
+        values = model.model_validate(raw).given()
     return make(kind, name, values, model.known())
 
 
-def members(annotation: Any) -> tuple[Any, ...]:
+def make(kind: Callable[..., T], name: str, values: Mapping[str, Any], known: Sequence[str]) -> T:
+    """What a class or function, called `name`, makes of options, of which errors may be about the `known` ones."""
+    try:
+        with errors_at(keys=known):
+            return kind(**values)
+    except StudyFieldError:
+        raise
+    except Exception as error:  # a class of another package may raise anything
+        raise reject(f"options that {name} accepts", describe_error(error)) from error
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
     """The alternatives of an annotation, unions and `Annotated` taken apart."""
     origin = get_origin(annotation)
     if origin is Annotated:
-        return members(get_args(annotation)[0])
+        return _members(get_args(annotation)[0])
     if origin in (Union, types.UnionType):
-        return tuple(member for part in get_args(annotation) for member in members(part))
+        return tuple(member for part in get_args(annotation) for member in _members(part))
     return (annotation,)
 
 
 def _type_of_option(annotation: Any, default: object = None) -> Any:
     """What pydantic checks an option with: its annotation, in which special things are read as a file has them."""
-    kinds = members(annotation)
+    kinds = _members(annotation)
     special, null = _find_special(kinds), [{"type": "null"}] * (type(None) in kinds)
     if special is not None:
         own = [{"const": word} for word in _own_words(default) if special.kind is Search]
-        schema = {"title": special.words(), "anyOf": [{"$reference": special.reference}, *own, *null]}
+        schema = {"title": special.title, "anyOf": [{"$reference": special.reference}, *own, *null]}
 
         def read(raw: object) -> Any:
-            return None if raw is None and null else special.read(raw, default, kinds)
+            ready = isinstance(raw, special.kind) and special.kind is not Neighbourhood
+            return raw if ready or (raw is None and null) else special.read(raw, default, kinds)
 
         return Annotated[Any, PlainValidator(read), WithJsonSchema(schema)]
     items = [get_args(kind)[0] for kind in kinds if get_origin(kind) is tuple and get_args(kind)]
-    if items and _find_special(members(items[0])):
+    if items and _find_special(_members(items[0])):
         several: Any = tuple[_type_of_option(items[0]), ...]  # type: ignore[misc]
         return Annotated[several, BeforeValidator(as_tuple), Field(min_length=1)]
-    schema = json_schema_of(annotation) or {"title": f"{describe(annotation)}, which a study file cannot hold"}
+    schema = json_schema_of(annotation) or {"not": {}}  # a study file cannot hold it
     return Annotated[Any, PlainValidator(partial(_convert, annotation)), WithJsonSchema(schema)]
 
 
-def _find_special(kinds: tuple[Any, ...]) -> _Special | None:
+def _find_special(kinds: Kinds) -> _Special | None:
     """The first of the alternatives that has a form of its own in a file."""
     classes = [kind for kind in kinds if isinstance(kind, type)]
     return next((special for special in _SPECIAL if any(issubclass(kind, special.kind) for kind in classes)), None)
 
 
+class _Schemas(GenerateJsonSchema):
+    """Schemas without what a study file cannot hold, such as tensors."""
+
+    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> Any:
+        """Leave it out of the alternatives."""
+        raise PydanticOmit
+
+
+@cache
+def _adapt(annotation: Any) -> TypeAdapter[Any] | None:
+    """What checks values of an annotation; None for classes that pydantic knows nothing of."""
+    try:
+        return TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True, strict=True))
+    except (PydanticUserError, NameError):  # no schema, or a class that sees to itself
+        return None
+
+
+def json_schema_of(annotation: Any) -> dict[str, Any] | None:
+    """The JSON schema of what a study file can hold of an annotation; None if that is nothing."""
+    adapter = _adapt(annotation)
+    try:
+        return None if adapter is None else adapter.json_schema(schema_generator=_Schemas)
+    except (PydanticInvalidForJsonSchema, PydanticOmit):
+        return None
+
+
 def _convert(annotation: Any, raw: object) -> Any:
-    adapter = adapt(annotation)
+    adapter = _adapt(annotation)
     if adapter is None:
-        raise misfit(f"{describe(annotation)}, which a study file cannot hold", show(raw))
+        raise reject(f"a {getattr(annotation, '__name__', annotation)}, which a study file cannot hold", show(raw))
     # as JSON, strict means: whole numbers may stand for floats and lists for tuples, and nothing else is converted
     value = adapter.validate_json(json.dumps(raw, default=str))
-    lists = any(kind is list or get_origin(kind) is list for kind in members(annotation))
+    lists = any(kind is list or get_origin(kind) is list for kind in _members(annotation))
     return tuple(value) if isinstance(value, list) and not lists else value  # hashable, as configurations are
 
 
@@ -161,18 +208,17 @@ def read_configured(raw: object, names: Names) -> Any:
     L2Ball(radius=2.0, distribution='uniform', sigma=None)
     """
     named = read_entry(raw, names)
-    with errors_at(place=named.place):
+    with errors_at(*named.path):
         return configure(names.registry[named.name], named.name, named.options)
 
 
 def neighbourhood_from(raw: object, default: object = None, kinds: Kinds = (Neighbourhood,)) -> Neighbourhood:
-    """`{linf: 0.3}`, `{l2: {radius: 2, distribution: uniform}}` or `{name: linf, radius: 0.3}` as a neighbourhood."""
-    found: Neighbourhood = raw if isinstance(raw, Neighbourhood) else read_configured(raw, NEIGHBOURHOODS)
-    fits = isinstance(found, kinds)
-    if not fits:
+    """`{linf: 0.3}` or `{l2: {radius: 2, distribution: uniform}}` as a neighbourhood of one of these kinds."""
+    found: Any = raw if isinstance(raw, Neighbourhood) else read_configured(raw, NEIGHBOURHOODS)
+    if not isinstance(found, kinds):
         words = " or ".join(with_article(kind.__name__.lower()) for kind in kinds)
-        raise misfit(words, with_article(type(found).__name__))
-    return found
+        raise reject(words, with_article(type(found).__name__))
+    return found  # type: ignore[no-any-return]
 
 
 def neighbourhoods_from(raw: Sequence[object]) -> dict[str, Neighbourhood]:
@@ -181,29 +227,24 @@ def neighbourhoods_from(raw: Sequence[object]) -> dict[str, Neighbourhood]:
     >>> list(neighbourhoods_from([{"linf": 0.1}, {"l2": 2}])), list(neighbourhoods_from([{"linf": 0.1}]))
     (['linf 0.1', 'l2 2'], [''])
     """
-    problems, places = Collector(), dict[Neighbourhood, int]()
+    errors: list[StudyFieldError] = []
+    places: dict[Neighbourhood, int] = {}
     for index, each in enumerate(raw):
-        with problems.at(index):
+        with errors_at(index, into=errors):
             value = neighbourhood_from(each)
             if value in places:
-                raise misfit("neighbourhoods that differ", f"the same as number {places[value] + 1} of the list")
+                raise reject("neighbourhoods that differ", f"the same as number {places[value] + 1} of the list")
             places[value] = index
-    problems.finish()
+    raise_all(errors)
     if not places:
-        raise misfit("at least one neighbourhood", "an empty list")
+        raise reject("at least one neighbourhood", "an empty list")
     return dict(zip(label_neighbourhoods(list(places)), places, strict=True))
-
-
-def explainer_from(raw: object, default: object = None, kinds: Kinds = ()) -> Explainer:
-    """`"saliency"`, `"integrated_gradients:steps=4"`, `{lrp: {epsilon: 1e-6}}` or `{name: lrp, ...}`."""
-    explainer: Explainer = read_configured(raw, EXPLAINERS)
-    return explainer
 
 
 def search_from(raw: object, default: object = None, kinds: Kinds = ()) -> Search | str:
     """A search's name, as it is, or a configured search from `{block: {starts: 100}}`."""
     own = _own_words(default)
-    if isinstance(raw, Search) or (isinstance(raw, str) and raw in [*own, *searches]):
+    if isinstance(raw, str) and raw in [*own, *searches]:
         return raw
     search: Search = read_configured(raw, dataclasses.replace(SEARCHES, also=tuple(own)))
     return search
@@ -215,27 +256,10 @@ def _own_words(default: object) -> list[str]:
 
 
 def similarity_from(raw: object, default: object = None, kinds: Kinds = ()) -> str:
-    """`"ssim"`, `"ssim:window=11"` or `{ssim: {window: 11}}` in the form with a colon; lists with `+`.
-
-    >>> similarity_from({"ssim": {"window": 11, "gaussian": True}})
-    'ssim:window=11,gaussian=true'
-    >>> similarity_from({"lens_distance": {"k": [10, 100], "w": 1}})
-    'lens_distance:k=10+100,w=1'
-    """
-
-    def write(value: object) -> str:
-        if isinstance(value, list | tuple):
-            return "+".join(map(write, value))
-        return str(value).lower() if isinstance(value, bool) else str(value)
-
-    named = read_entry(raw.partition(":")[0] if isinstance(raw, str) else raw, SIMILARITIES)
-    options = ",".join(f"{key}={write(value)}" for key, value in named.options.items())
-    text = raw if isinstance(raw, str) else named.name + (f":{options}" if options else "")
-    try:
-        return similarity.get(text).name
-    except ArgumentError as error:
-        near = find_nearest(str(error.got).strip("'"), error.expected.removeprefix("one of ").split(", "))
-        raise misfit(f"{error.argument} to be {error.expected}", error.got, *named.at_options, near=near) from error
+    """`"ssim"` or `"ssim:window=11"`, as it is."""
+    if not isinstance(raw, str):
+        raise reject("a similarity as text, such as ssim:window=11", show(raw))
+    return similarity.get(raw).name
 
 
 def background_from(raw: object, default: object = None, kinds: Kinds = ()) -> Background | Baseline:
@@ -246,29 +270,32 @@ def background_from(raw: object, default: object = None, kinds: Kinds = ()) -> B
     >>> background_from([0, 1]), background_from("references.npy").written
     ((0.0, 1.0), {'path': 'references.npy'})
     """
-    if isinstance(raw, Background):
-        return raw
     if isinstance(raw, str | Mapping):
-        return read_background({"path": raw} if isinstance(raw, str) else raw, pictures=Path in kinds)
-    baseline: Baseline = _convert(Baseline, raw)
+        content = {"path": raw} if isinstance(raw, str) else raw
+        return StoredBackground(BackgroundEntry.model_validate(content), pictures=Path in kinds)
+    try:
+        baseline: Baseline = _convert(Baseline, raw)
+    except ValidationError as error:
+        expected = "a number, one for each channel, a file of reference inputs, or {data: NAME, samples: N}"
+        raise reject(expected, show(raw)) from error
     return baseline
 
 
 class _Special(NamedTuple):
-    """Options of a class that have a form of their own: how they are read, their schema, and the words for them."""
+    """Options of a class that have a form of their own: how they are read, and their JSON schema."""
 
     kind: type
     read: Callable[[object, object, Kinds], Any]
     reference: str
-    words: Callable[[], str]
+    title: str
 
 
 _SPECIAL = (
-    _Special(Neighbourhood, neighbourhood_from, "neighbourhood", lambda: "a neighbourhood such as {linf: 0.1}"),
-    _Special(Search, search_from, "search", lambda: f"a search ({join_names(searches)})"),
-    _Special(Similarity, similarity_from, "similarity", lambda: f"a similarity ({join_names(similarity.names())})"),
-    _Special(Explainer, explainer_from, "explainer", lambda: f"an explainer ({join_names(explainers)})"),
-    _Special(Background, background_from, "background", lambda: BACKGROUND_FORMS),
+    _Special(Neighbourhood, neighbourhood_from, "neighbourhood", "a neighbourhood such as {linf: 0.1}"),
+    _Special(Search, search_from, "search", "a search"),
+    _Special(Similarity, similarity_from, "similarity", "a similarity"),
+    _Special(Explainer, lambda raw, *_: read_configured(raw, EXPLAINERS), "explainer", "an explainer"),
+    _Special(Background, background_from, "background", "a number, one for each channel, or reference inputs"),
 )
 
 
@@ -302,20 +329,15 @@ def to_plain(value: object) -> Any:
 
     >>> from standfast.neighbourhoods import LinfBall
     >>> to_plain(LinfBall(0.1))
-    {'name': 'linf', 'radius': 0.1, 'distribution': 'uniform', 'sigma': None}
+    {'linf': {'radius': 0.1, 'distribution': 'uniform', 'sigma': None}}
     """
     if isinstance(value, Similarity):
         return value.name
     if isinstance(value, StoredBackground):
         return value.written
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        name = getattr(value, "name", None)
-        options = plain_options(value)
-        if isinstance(value, Neighbourhood):
-            name = find_name(type(value))
-            if "name" in options:  # the name of a corruption
-                return {name: options}
-        return ({"name": name} if name else {}) | options
+        name = find_name_in_file(value)
+        return {name: plain_options(value)} if name else plain_options(value)
     if isinstance(value, list | tuple):
         return [to_plain(entry) for entry in value]
     if isinstance(value, Mapping):

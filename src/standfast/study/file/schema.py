@@ -8,11 +8,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from standfast import similarity
 from standfast.study.file.entries import EXECUTORS
-from standfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS, NEIGHBOURHOODS, SEARCHES, SIMILARITIES, Names
+from standfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS, NEIGHBOURHOODS, SEARCHES, Names
 from standfast.study.file.options import describe_options, options_model
-from standfast.study.file.problems import Entry
-from standfast.study.file.sources import BackgroundEntry, DataEntry, ModelEntry
+from standfast.study.file.references import BackgroundEntry
+from standfast.study.file.sources import DataEntry, ModelEntry
 from standfast.study.file.spec import ExplainerFunction, MetricFunction, Study
 
 Schema = dict[str, Any]
@@ -26,101 +27,78 @@ def json_schema() -> Schema:
     ['data', 'device', 'executor', 'explainers']
     """
     definitions: Schema = {}
-    _define_sources(definitions, DATA, DataEntry)
-    _define_sources(definitions, MODELS, ModelEntry)
-    _define_kinds(definitions, "explainer", EXPLAINERS, ExplainerFunction)
-    _define_kinds(definitions, "metric", METRICS, MetricFunction)
-    _define_kinds(definitions, "search", SEARCHES)
-    _define_kinds(definitions, "neighbourhood", NEIGHBOURHOODS)
+    for names, base in ((DATA, DataEntry), (MODELS, ModelEntry)):
+        forms = {form.form: _model(definitions, form) for form in base.__subclasses__()}
+        definitions[f"{names.section}.options"] = forms.pop("")
+        options = dict.fromkeys(names.listed, _refer(f"{names.section}.options"))
+        _define_entry(definitions, f"{names.section}.entry", names, options, [*forms.values()])
+        _define_section(definitions, names, f"{names.section}.entry")
+    for names, function in ((EXPLAINERS, ExplainerFunction), (METRICS, MetricFunction)):
+        _define_kinds(definitions, names, [_model(definitions, function)])
+        _define_section(definitions, names, names.registry.kind)
+    _define_kinds(definitions, SEARCHES)
+    _define_kinds(definitions, NEIGHBOURHOODS)
     one = _refer("neighbourhood")
     definitions["neighbourhoods"] = {"anyOf": [one, {"type": "array", "minItems": 1, "items": one}]}
-    known = {"enum": SIMILARITIES.listed}
-    options = {**_ONE_KEY, "propertyNames": known, "additionalProperties": {"type": "object"}}
-    definitions["similarity"] = {"anyOf": [known, _beginning_with(SIMILARITIES.listed), options]}
-    background = _model(definitions, BackgroundEntry)
-    background["properties"]["data"] = {"anyOf": _names(DATA)}
-    forms = [{**background, "required": required} for required in (["path"], ["data", "samples"])]
+    similarities = similarity.names()
+    definitions["similarity"] = {"anyOf": [{"enum": similarities}, _beginning_with(similarities)]}
     numbers = [{"type": "number"}, {"type": "array", "minItems": 1, "items": {"type": "number"}}]
-    definitions["background"] = {"anyOf": [*numbers, {"type": "string"}, *forms]}
+    definitions["background"] = {"anyOf": [*numbers, {"type": "string"}, _model(definitions, BackgroundEntry)]}
     kinds = [_model(definitions, kind) for kind in EXECUTORS.values()]
     definitions["executor"] = {"anyOf": [{"enum": list(EXECUTORS)}, *kinds]}
     about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "standfast study"}
     return {**about, **_model(definitions, Study), "$defs": definitions}
 
 
-def _define_kinds(definitions: Schema, what: str, names: Names, function: type[Entry] | None = None) -> None:
-    """One of the registered classes in every form of a name; with `function`, also the section of them.
+def _define_kinds(definitions: Schema, names: Names, forms: Iterable[Schema] = ()) -> None:
+    """One of the registered classes."""
+    what = names.registry.kind
+    by_name: Schema = {}
+    for name in names.registry:
+        options = definitions[f"{what}.{name}"] = _model(definitions, options_model(names.registry[name], name))
+        if names is METRICS and "neighbourhood" in options["properties"]:
+            # the file's own may stand for it, and a list is evaluated in turn
+            options["required"] = [option for option in options.get("required", ()) if option != "neighbourhood"]
+            options["properties"]["neighbourhood"]["anyOf"].append(_refer("neighbourhoods"))
+        first = names.scalar(names.registry[name]) if names.scalar else None
+        value = [options["properties"][first]] if first else []
+        by_name[name] = {"anyOf": [_refer(f"{what}.{name}"), *value]}
+    _define_entry(definitions, what, names, by_name, forms)
+
+
+def _define_entry(definitions: Schema, what: str, names: Names, by_name: Schema, forms: Iterable[Schema] = ()) -> None:
+    """One entry: a name, options beneath a name, or a form without a name.
 
     Args:
         definitions: to be added to.
         what: the name of the definition.
-        names: of the classes. A value alone may stand for an option (`names.scalar`); a name alone then means nothing
-            where this option must be given.
-        function: the entry of a function of the user's.
+        names: what can be named.
+        by_name: the options of each name.
+        forms: of entries without a name.
     """
-    by_name: Schema = {}
-    alone: list[str] = []
-    for name in names.registry:
-        options = definitions[f"{what}.{name}"] = _model(definitions, options_model(names.registry[name], name))
-        options["properties"] = {"name": {"const": name}, **options["properties"]}
-        if "neighbourhood" in options.get("required", ()):  # the file's own may stand for it
-            options["required"].remove("neighbourhood")
-        if what == "metric" and "neighbourhood" in options["properties"]:  # a list is evaluated in turn
-            own = options["properties"]["neighbourhood"]
-            own["anyOf"] = [*own["anyOf"], _refer("neighbourhoods")]
-        first = names.scalar(names.registry[name]) if names.scalar else None
-        value = {"type": "null"} if first is None else options["properties"][first]
-        by_name[name] = {"anyOf": [_refer(f"{what}.{name}"), value]}
-        if not options.get("required"):
-            alone.append(name)
-    packages = names.registry.packages
-    theirs = _beginning_with(packages) if packages else {"enum": []}
-    patterns = {theirs["pattern"]: {"type": ["object", "null"]}} if packages else {}  # whose options are theirs
-    text = [{"enum": alone}] if names.scalar else [{"enum": list(by_name)}, _beginning_with([*by_name, *packages])]
-    kinds = [*(_refer(f"{what}.{name}") for name in by_name), {"properties": {"name": theirs}}]
-    beside: list[Schema] = [{"type": "object", "required": ["name"], "anyOf": kinds}]
-    beside += [_model(definitions, function)] if function else []
-    _define(definitions, what, names, by_name, patterns, [*text, *beside])
 
+    def must_have_options(options: Schema) -> bool:
+        model = definitions.get(str(options.get("anyOf", [{}])[0].get("$ref")).rpartition("/")[2], {})
+        return bool(model.get("required"))
 
-def _define_sources(definitions: Schema, names: Names, base: type[Entry]) -> None:
-    """A section of entries with several forms, of which the one with `name` may be written as a name alone."""
-    forms = {form.form: _model(definitions, form) for form in base.__subclasses__()}
-    properties = forms["name"]["properties"]
-    properties["name"] |= {"anyOf": _names(names)}
-    beneath = {key: value for key, value in properties.items() if key != "name"}
-    definitions[f"{names.section}.options"] = {**forms["name"], "properties": beneath, "required": []}
-    options = {"anyOf": [_refer(f"{names.section}.options"), {"type": "null"}]}
-    theirs = {_beginning_with(names.prefixes)["pattern"]: options}
-    forms_of_one = [*_names(names), *forms.values()]
-    _define(definitions, f"{names.section}.entry", names, dict.fromkeys(names.listed, options), theirs, forms_of_one)
-
-
-def _define(
-    definitions: Schema, what: str, names: Names, by_name: Schema, patterns: Schema, others: list[Schema]
-) -> None:
-    """One entry, and the section of them: a list, any of them under a label, or a mapping from labels to entries.
-
-    Args:
-        definitions: to be added to.
-        what: the name of the definition of one.
-        names: of the section.
-        by_name: the options of each name; under a label that is a name, they alone are an entry.
-        patterns: the same for names that are not listed.
-        others: the forms of an entry without options beneath its name.
-    """
-    beneath = {**_ONE_KEY, "properties": by_name, "patternProperties": patterns, "additionalProperties": False}
-    definitions[what] = {"anyOf": [*others, beneath]}
-    if not names.sources:
-        return
-    labels, theirs = (
-        {name: {"anyOf": [options, _refer(what)]} for name, options in each.items()} for each in (by_name, patterns)
-    )
-    mapping = {"properties": labels, "patternProperties": theirs, "additionalProperties": _refer(what)}
-    item = {"anyOf": [_refer(what), {**_ONE_KEY, "additionalProperties": _refer(what)}]}
-    definitions[names.section] = {
-        "anyOf": [{"type": "array", "minItems": 1, "items": item}, {"type": "object", "minProperties": 1, **mapping}]
+    alone = [name for name, options in by_name.items() if not must_have_options(options)]
+    places = _beginning_with([*names.prefixes, *names.registry.packages])  # whose options are theirs
+    texts = [places, *([_beginning_with(by_name)] if names.in_text else [])]
+    none = {"type": "null"}
+    beneath = {
+        **_ONE_KEY,
+        "properties": {name: {"anyOf": [options, none]} for name, options in by_name.items()},
+        "patternProperties": {places["pattern"]: {"type": ["object", "null"]}},
+        "additionalProperties": False,
     }
+    definitions[what] = {"anyOf": [{"enum": alone}, *texts, *forms, beneath]}
+
+
+def _define_section(definitions: Schema, names: Names, entry: str) -> None:
+    """A list of entries, any of them under a label, or a mapping from labels to entries."""
+    labelled = {"type": "object", "minProperties": 1, "additionalProperties": _refer(entry)}
+    items = {"anyOf": [_refer(entry), {**labelled, **_ONE_KEY}]}
+    definitions[names.section] = {"anyOf": [{"type": "array", "minItems": 1, "items": items}, labelled]}
 
 
 def _refer(definition: str) -> Schema:
@@ -129,30 +107,23 @@ def _refer(definition: str) -> Schema:
 
 def _beginning_with(names: Iterable[str]) -> Schema:
     """Texts that begin with one of the names and a colon."""
-    return {"type": "string", "pattern": rf"^({'|'.join(map(re.escape, names))}):.+$"}
-
-
-def _names(names: Names) -> list[Schema]:
-    """Names that are listed, and those of places that have names of their own: `ucr:GunPoint:test`."""
-    return [{"enum": names.listed}, _beginning_with(names.prefixes)]
+    return {"type": "string", "pattern": rf"^({'|'.join(map(re.escape, names)) or '(?!)'}):.+$"}
 
 
 def _model(definitions: Schema, model: type[BaseModel]) -> Schema:
     """The schema of a pydantic model; the models inside it become definitions."""
-    schema: Schema = _tidy(model.model_json_schema())
+    schema: Schema = _resolve(model.model_json_schema())
     for key, text in describe_options(model).items():
         schema["properties"][key].setdefault("description", text)
     definitions |= schema.pop("$defs", {})
     return {**schema, "description": (model.__doc__ or "").partition("\n")[0]}
 
 
-def _tidy(value: Any) -> Any:
-    """Without titles, which repeat the names of the keys or are for errors, and with references to our definitions."""
+def _resolve(value: Any) -> Any:
+    """With references to our definitions."""
     if isinstance(value, list):
-        return [_tidy(entry) for entry in value]
+        return [_resolve(entry) for entry in value]
     if not isinstance(value, Mapping):
         return value
-    # under "properties" keys are names of the file, "title" among them
-    kept = {key: entry for key, entry in value.items() if key != "title" or not isinstance(entry, str)}
-    reference = _refer(kept.pop("$reference")) if "$reference" in kept else {}
-    return {key: _tidy(entry) for key, entry in {**reference, **kept}.items()}
+    reference = _refer(value["$reference"]) if "$reference" in value else {}
+    return {**reference, **{key: _resolve(entry) for key, entry in value.items() if key != "$reference"}}

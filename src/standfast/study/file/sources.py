@@ -1,4 +1,4 @@
-"""Data and models in a study file: of a loader or the zoo, in a file, or from a function; and reference inputs.
+"""Data and models in a study file: of a loader or the zoo, in a file, or from a function.
 
 A model needs neither its file nor a shared disk when it works: `StudyModel` is its entry with the bytes of its file.
 Files are read without running anything that is in them: weights as safetensors or with `weights_only=True`, programs as
@@ -8,11 +8,9 @@ code that the study does not show, and need `trust: true`.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextvars import ContextVar
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -22,9 +20,9 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
+    PrivateAttr,
     ValidatorFunctionWrapHandler,
     WrapValidator,
-    model_validator,
 )
 from torch import Tensor, nn
 
@@ -32,32 +30,27 @@ from standfast import data, zoo
 from standfast.data import Dataset
 from standfast.data.user_files import Content, as_inputs, as_labels, read_data
 from standfast.errors import ArgumentError, StandfastError, check
-from standfast.explainers import Background
 from standfast.model import Model
-from standfast.neighbourhoods.corruptions import read_photographs
-from standfast.records import set_fields
+from standfast.study.file.document import read_content
 from standfast.study.file.entries import (
     Count,
     CountOrAuto,
-    Flag,
     Name,
     Numbers,
     OptionValues,
     PerChannel,
     Reference,
-    Text,
     as_tuple,
 )
 from standfast.study.file.imports import call_function, find_line, importing_from, resolve
-from standfast.study.file.names import DATA, ParsedEntry
+from standfast.study.file.names import DATA, NamedEntry
 from standfast.study.file.problems import (
     Entry,
-    Misfit,
+    StudyFieldError,
     describe_error,
     errors_at,
-    errors_of,
-    misfit,
-    read_content,
+    in_words,
+    reject,
     show,
     with_article,
 )
@@ -79,14 +72,8 @@ def _check_order(bounds: tuple[Numbers, Numbers]) -> tuple[Numbers, Numbers]:
 
 def _check_positive(numbers: Numbers) -> Numbers:
     if not all(number > 0 for number in (numbers if isinstance(numbers, tuple) else (numbers,))):
-        raise ValueError
+        raise reject("a number above 0, or one for each channel", show(numbers))
     return numbers
-
-
-def _check_data(name: str) -> str:
-    if not DATA.knows(name):
-        raise DATA.make_unknown_error(name)
-    return name
 
 
 def _check_architecture(name: str) -> str:
@@ -98,10 +85,10 @@ Bounds = Annotated[
     tuple[float | PerChannel, float | PerChannel],
     BeforeValidator(as_tuple),
     AfterValidator(_check_order),
-    Field(title="a lower and a higher bound, [0, 1], or two lists with one for each channel"),
+    in_words("a lower and a higher bound, [0, 1], or two lists with one for each channel"),
 ]
-Size = Annotated[tuple[Count, Count], BeforeValidator(as_tuple), Field(title="[height, width] in pixels")]
-DataNames = Annotated[tuple[Name, ...], BeforeValidator(as_tuple), Field(min_length=1, title="a list of names of data")]
+Size = Annotated[tuple[Count, Count], BeforeValidator(as_tuple), in_words("[height, width] in pixels")]
+DataNames = Annotated[tuple[Name, ...], BeforeValidator(as_tuple), Field(min_length=1)]
 
 
 def per_channel(numbers: Numbers, inputs: Tensor, argument: str) -> Tensor:
@@ -122,6 +109,9 @@ class DataEntry(Entry):
         samples: take this many from the start.
     """
 
+    #: the key that only entries of this form have; none for those with a name
+    form: ClassVar[str] = ""
+
     targets: Literal["predicted", "labels"] = "predicted"
     samples: Count | None = None
 
@@ -133,10 +123,10 @@ class DataEntry(Entry):
             samples: how many to take from the start where the entry does not say.
 
         Raises:
-            Misfit: files, functions or values that do not fit; at the key of the entry that is at fault.
+            StudyFieldError: files, functions or values that do not fit; at the key of the entry that is at fault.
         """
         count = samples if self.samples is None else self.samples
-        with errors_of("data", self.form, self.known()):
+        with errors_at(keys=self.known(), key=self.form):
             found = _take_first(self._load(base, count), count)
             bounds = getattr(self, "bounds", None)
             if bounds is not None:
@@ -164,19 +154,17 @@ class DataEntry(Entry):
 
 
 class NamedData(DataEntry):
-    """Data of a loader.
+    """Data of a loader, as `standfast list datasets` shows them.
 
     Args:
-        name: of a loader, as `standfast list datasets` shows them.
         download: fetch what is missing.
     """
 
-    form: ClassVar[str] = "name"
-    name: Name
-    download: Flag = False
+    download: bool = False
+    _name: str = PrivateAttr("")
 
     def _load(self, base: Path, count: int | None) -> Samples:
-        return self._from_dataset(data.load(self.name, download=self.download))
+        return self._from_dataset(data.load(self._name, download=self.download))
 
 
 class DataFile(DataEntry):
@@ -197,11 +185,11 @@ class DataFile(DataEntry):
     path: Name
     bounds: Bounds | None = None
     size: Size | None = None
-    grayscale: Flag | None = None
+    grayscale: bool | None = None
     label: Name | None = None
 
     def _load(self, base: Path, count: int | None) -> Samples:
-        found = _read_data(base / self.path, count, self.size, self.grayscale, self.label)
+        found = read_data_at(base / self.path, count, self.size, self.grayscale, self.label)
         return self._as_samples(found, found.about)
 
 
@@ -220,7 +208,7 @@ class DataFunction(DataEntry):
     function: Reference
     options: OptionValues = Field({})
     bounds: Bounds | None = None
-    trust: Flag = False
+    trust: bool = False
 
     def _load(self, base: Path, count: int | None) -> Samples:
         with errors_at("function"):
@@ -238,7 +226,8 @@ class DataFunction(DataEntry):
         return self._as_samples(Content(as_inputs(inputs, "function"), labels, about), about)
 
 
-def _read_data(path: Path, *how: Any) -> Content:
+def read_data_at(path: Path, *how: Any) -> Content:
+    """The data in a file or a folder, by `data.user_files.read_data`; pipes and devices are refused."""
     fits = path.is_file() or path.is_dir() or not path.exists()
     check(fits, "path", "a file or a folder", f"{str(path)!r}: a pipe or a device, of which reading may never end")
     return read_data(path, *how)
@@ -263,100 +252,14 @@ def _check_range(samples: Samples) -> None:
         raise ArgumentError("bounds", expected, describe_bounds(samples.bounds))
 
 
-# Reference inputs of explainers
-
-BACKGROUND_FORMS = "a number, one for each channel, a file of reference inputs, or {data: NAME, samples: N}"
-#: the folder of the study whose reference inputs are read; they are not until its grid is built
-_FOLDER: ContextVar[Path | None] = ContextVar("folder", default=None)
-
-
-@contextlib.contextmanager
-def reading_from(base: Path) -> Iterator[None]:
-    """Reference inputs that options name are read inside, with paths relative to `base`."""
-    token = _FOLDER.set(base)
-    try:
-        yield
-    finally:
-        _FOLDER.reset(token)
-
-
-class BackgroundEntry(Entry):
-    """Reference inputs: a file or a data set, and how many to take from its start.
-
-    Args:
-        path: as of data, relative to the study file.
-        samples: take this many from the start.
-    """
-
-    key: ClassVar[str] = "a key of a background"
-
-    path: Text | None = None
-    data: Annotated[Text, AfterValidator(_check_data)] | None = None
-    samples: Count | None = None
-
-    @model_validator(mode="after")
-    def _check_source(self) -> BackgroundEntry:
-        if (self.path is None) == (self.data is None):
-            got = show(self.model_dump(exclude_none=True)) if self.path is None else "path and data at once"
-            raise misfit("a background with exactly one of path, data", got)
-        if self.data is not None and self.samples is None:
-            raise misfit("a whole number of at least 1", "nothing", "samples")
-        return self
-
-    def read(self, base: Path, pictures: bool) -> Background:
-        """The reference inputs themselves; photographs, which may differ in size, are `pictures`."""
-        if pictures:
-            with errors_of("images", "path"):
-                return read_photographs(base / str(self.path))
-        with errors_of("data", "path", self.known()):
-            found = data.load(self.data) if self.data is not None else _read_data(base / str(self.path))
-            least = f"at most the {len(found.inputs)} samples that there are"
-            check(self.samples is None or self.samples <= len(found.inputs), "samples", least, self.samples)
-            return Background(found.inputs[: self.samples])
-
-
-@dataclass(frozen=True, init=False)
-class StoredBackground(Background):
-    """Reference inputs that are not read yet."""
-
-    entry: BackgroundEntry
-
-    def __init__(self, entry: BackgroundEntry) -> None:
-        set_fields(self, shape=(entry.samples or 1,), digest="", entry=entry)
-
-    @property
-    def inputs(self) -> Tensor:
-        """Not there yet."""
-        raise ArgumentError("background", "reference inputs that have been read", self.written)
-
-    @property
-    def written(self) -> dict[str, Any]:
-        """As in a study file."""
-        return self.entry.model_dump(exclude_none=True)
-
-
-def read_background(raw: object, pictures: bool = False) -> Background:
-    """Reference inputs as a file has them; they are read if this is `reading_from` a folder."""
-    entry, base = BackgroundEntry.model_validate(raw), _FOLDER.get()
-    return StoredBackground(entry) if base is None else entry.read(base, pictures)
-
-
 # Models
 
 
 class Scaling(Entry):
     """A normalisation: `(x - mean) / std`, one number or one for each channel."""
 
-    mean: Annotated[float | PerChannel, Field(title="a number, or one for each channel")]
-    std: Annotated[
-        float | PerChannel, AfterValidator(_check_positive), Field(title="a number above 0, or one for each channel")
-    ]
-
-    @model_validator(mode="after")
-    def _check_lengths(self) -> Scaling:
-        if len({len(part) for part in (self.mean, self.std) if isinstance(part, tuple)}) > 1:
-            raise misfit("as many numbers as mean has", show(self.std), "std")
-        return self
+    mean: float | PerChannel
+    std: Annotated[float | PerChannel, AfterValidator(_check_positive)]
 
 
 class Scale(nn.Module):
@@ -392,17 +295,15 @@ class ModelEntry(Entry):
             study's folder.
     """
 
-    preprocess: Annotated[
-        Scaling | Reference | None,
-        WrapValidator(_read_preprocess),
-        Field(title="mean and std, or a function as module:function"),
-    ] = None
+    preprocess: Annotated[Scaling | Reference, WrapValidator(_read_preprocess)] | None = None
     forward: Reference | None = None
     data: DataNames | None = None
     batch_size: CountOrAuto = "auto"
     mixed_precision: Literal["bfloat16"] | None = None
-    trust: Flag = False
+    trust: bool = False
 
+    #: the key that only entries of this form have; none for those with a name
+    form: ClassVar[str] = ""
     #: the key of the file whose bytes the model needs
     file: ClassVar[str] = "weights"
 
@@ -410,17 +311,18 @@ class ModelEntry(Entry):
         """What the entry stands for; its file, whose path is relative to `base`, is read here and now.
 
         Raises:
-            Misfit: the file is missing or of another kind; at the key of the entry.
+            StudyFieldError: the file is missing or of another kind; at the key of the entry.
         """
-        about = self.model_dump(include={self.form, "options", "weights"}, exclude_none=True)
+        named = {"name": self._name} if isinstance(self, NamedModel) else {}
+        about = named | self.model_dump(include={self.form, "options", "weights"}, exclude_none=True)
         if not getattr(self, "pretrained", True):
             about["pretrained"] = False
         file = getattr(self, self.file, None)
         if file is None:
             return StudyModel(self, base, about=about)
-        content = read_content(base / file, "a file", self.file)
+        content = read_content(base / file, self.file)
         if isinstance(self, ModelProgram):
-            with errors_of("a model", self.form):
+            with errors_at(key=self.form):
                 check_program(content, self.path, self.trust)
         return StudyModel(self, base, content, about | {"sha256": hashlib.sha256(content).hexdigest()})
 
@@ -436,22 +338,20 @@ class ModelEntry(Entry):
 
 
 class NamedModel(ModelEntry):
-    """A model of the zoo or of a hub.
+    """A model of the zoo, as `standfast list models` shows them, or of a hub.
 
     Args:
-        name: of a model of the zoo, as `standfast list models` shows them.
         pretrained: with its trained weights; otherwise random ones, to try a study out.
     """
 
-    form: ClassVar[str] = "name"
-    name: Name
-    pretrained: Flag = True
+    pretrained: bool = True
+    _name: str = PrivateAttr("")
 
     def build(self, base: Path, device: str, content: bytes) -> nn.Module:
         """The model of the zoo; a folder of transformers may be beside the study file."""
-        hub, _, place = self.name.partition(":")
+        hub, _, place = self._name.partition(":")
         local = hub == "transformers" and (base / place).is_dir()
-        return zoo.load(f"{hub}:{base / place}" if local else self.name, self.pretrained)
+        return zoo.load(f"{hub}:{base / place}" if local else self._name, self.pretrained)
 
 
 class ModelProgram(ModelEntry):
@@ -500,7 +400,7 @@ class ModelFunction(ModelEntry):
                 found = as_module(found, "function")
             except ArgumentError as error:
                 expected = f"{error.expected}, or a standfast.Model"
-                raise misfit(expected, f"{with_article(str(error.got))} from {self.function}") from error
+                raise reject(expected, f"{with_article(str(error.got))} from {self.function}") from error
         if self.weights is not None:
             fill(found, read_weights(content))
         return found
@@ -518,7 +418,7 @@ class ModelArchitecture(ModelEntry):
     form: ClassVar[str] = "architecture"
     architecture: Annotated[Name, AfterValidator(_check_architecture)]
     options: OptionValues = Field({})
-    weights: Annotated[str, Field(min_length=1, title="a file of weights")]
+    weights: Name
 
     def build(self, base: Path, device: str, content: bytes) -> nn.Module:
         """The architecture with these weights."""
@@ -527,7 +427,7 @@ class ModelArchitecture(ModelEntry):
                 found = architectures[self.architecture](**self.options)
         except (TypeError, ValueError, RuntimeError) as error:
             expected = f"options of {self.architecture}, such as num_classes and in_channels"
-            raise misfit(expected, describe_error(error), "options") from error
+            raise reject(expected, describe_error(error), "options") from error
         fill(found, read_weights(content))
         return found
 
@@ -556,27 +456,27 @@ class StudyModel(ModelSource):
         """The model, new on every call, ready for these samples (their bounds) on `device`.
 
         Raises:
-            Misfit: it cannot be built, at the key of the entry that is at fault.
+            StudyFieldError: it cannot be built, at the key of the entry that is at fault.
         """
         entry, prepare, forward = self.entry, None, None
         with errors_at("preprocess"):
             if isinstance(entry.preprocess, str):
                 prepare = resolve(entry.preprocess, self.paths, entry.trust, "a function of inputs")
             elif entry.preprocess is not None:
-                with errors_of("a scaling", "mean", ("mean", "std")):
+                with errors_at(keys=("mean", "std")):
                     mean = per_channel(entry.preprocess.mean, samples.inputs, "mean")
                     prepare = Scale(mean, per_channel(entry.preprocess.std, samples.inputs, "std"))
         with errors_at("forward"):
             if entry.forward is not None:
                 what = "a function (module, inputs) -> logits"
                 forward = resolve(entry.forward, self.paths, entry.trust, what)
-        with errors_of("a model", entry.form, entry.known()):
+        with errors_at(keys=entry.known(), key=entry.form):
             module = entry.build(self.base, device, self.content)
         if not isinstance(module, Model):
             mixed = entry.mixed_precision
             return Model(module, samples.bounds, prepare, device, entry.batch_size, forward, mixed)
         for key in {"preprocess", "forward", "batch_size", "mixed_precision"} & entry.model_fields_set:
-            raise misfit("no such key beside a function that returns a standfast.Model", key, key)
+            raise reject("no such key beside a function that returns a standfast.Model", key, key)
         own = module  # with its bounds; the device is the study's
         bounds, mixed = (own.bounds[0], own.bounds[1]), own.mixed_precision
         moved = Model(own.module, bounds, own.preprocess, device, own.batch_size, mixed_precision=mixed)
@@ -584,25 +484,32 @@ class StudyModel(ModelSource):
         return moved
 
 
-def try_out(source: ModelSource, samples: Samples) -> None:
+def try_out(source: ModelSource, samples: Samples, note: str = "") -> None:
     """Run a model once, on one sample and on the CPU, so that what cannot work is known before the study starts.
 
+    Args:
+        source: of the model.
+        samples: that it meets.
+        note: for errors, such as the name of the data.
+
     Raises:
-        Misfit: the model cannot be built, or does not take these samples.
+        StudyFieldError: the model cannot be built, or does not take these samples.
     """
     paths = getattr(source, "paths", ())
     try:
         with importing_from(paths):
             logits = source.model(samples, "cpu").logits(samples.inputs[:1])
-    except Misfit:
+    except StudyFieldError:
         raise
     except Exception as error:  # the user's module may raise anything
         own = isinstance(error, StandfastError)
         got = _shorten_script_error(str(error)) if own else describe_error(error, find_line(error, paths))
-        raise misfit(f"a model that takes samples of shape {tuple(samples.inputs.shape[1:])}", got) from error
+        raise reject(
+            f"a model that takes samples of shape {tuple(samples.inputs.shape[1:])}", got, note=note
+        ) from error
     if samples.targets is not None and int(samples.targets.max()) >= logits.shape[1]:
         got = f"{int(samples.targets.max())} among them"
-        raise misfit(f"labels from 0 to {logits.shape[1] - 1}, the model's classes", got)
+        raise reject(f"labels from 0 to {logits.shape[1] - 1}, the model's classes", got, note=note)
 
 
 def _shorten_script_error(text: str) -> str:
@@ -613,10 +520,13 @@ def _shorten_script_error(text: str) -> str:
     return f"{start}{lines[-1]}" if script else text
 
 
-def build_entry(named: ParsedEntry) -> tuple[Any, dict[str, Any]]:
+def build_source(named: NamedEntry) -> dict[str, tuple[Any, dict[str, Any]]]:
     """The entry for data or a model, of the form that has the key by which it is named; and its plain form."""
-    base: type[Entry] = DataEntry if named.names is DATA else ModelEntry
-    (kind,) = (form for form in base.__subclasses__() if form.form == named.source)
-    entry = kind.model_validate({named.source: named.name, **named.options})
+    base = DataEntry if named.names is DATA else ModelEntry
+    (kind,) = (kind for kind in base.__subclasses__() if kind.form == named.form)
+    entry = kind.model_validate(named.options)
     left_out = {"targets"} - entry.model_fields_set  # a function's Samples have targets of their own
-    return entry, entry.model_dump(mode="json", exclude_none=True, exclude=left_out)
+    plain = entry.model_dump(mode="json", exclude_none=True, exclude=left_out)
+    if isinstance(entry, NamedData | NamedModel):
+        entry._name, plain = named.name, {named.name: plain}
+    return {"": (entry, plain)}

@@ -35,7 +35,7 @@ from pydantic import (
     model_validator,
 )
 
-from standfast.errors import ArgumentError
+from standfast.errors import ArgumentError, suggest_name
 from standfast.explainers import Explainer, explainers, from_callable
 from standfast.explainers import get as get_explainer
 from standfast.metrics.base import Metric, Preset
@@ -43,35 +43,31 @@ from standfast.metrics.sanity import make_checks
 from standfast.neighbourhoods import LinfBall, Neighbourhood
 from standfast.neighbourhoods.naming import join_label
 from standfast.study.file import entries
-from standfast.study.file.entries import Count, Flag, OptionValues, Reference, RequirementEntry, Text, as_tuple
+from standfast.study.file.document import Document, StudyError, read_document, read_plain
+from standfast.study.file.entries import Count, OptionValues, Reference, RequirementEntry, as_tuple
 from standfast.study.file.imports import call_function, resolve
-from standfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS, CheckedEntry, Names, ParsedEntry, read_section
+from standfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS, CheckedEntry, NamedEntry, Names, read_section
 from standfast.study.file.options import (
     background_from,
     configure,
+    make,
     neighbourhood_from,
     neighbourhoods_from,
     plain_options,
     to_plain,
 )
 from standfast.study.file.problems import (
-    Collector,
-    Document,
     Entry,
-    Keys,
-    Misfit,
-    StudyError,
+    StudyFieldError,
     errors_at,
-    find_nearest,
-    make,
     make_unknown_error,
-    misfit,
-    read_document,
-    read_plain,
+    raise_all,
+    reject,
     show,
     with_article,
 )
-from standfast.study.file.sources import DataEntry, ModelEntry, build_entry, reading_from, try_out
+from standfast.study.file.references import ReferenceReader
+from standfast.study.file.sources import DataEntry, ModelEntry, build_source, try_out
 from standfast.study.grid import Grid, Samples
 from standfast.study.run import has_neighbourhood, number_labels
 
@@ -90,41 +86,40 @@ class MetricFunction(Entry):
         trust: import a module from outside of the study's folder.
     """
 
-    key: ClassVar[str] = "an option of a function"
     #: what is made of it
     kind: ClassVar[type] = Metric
     function: Reference
     options: OptionValues = Field({})
-    trust: Flag = False
+    trust: bool = False
 
     def load(self, label: str, base: Path, common: Mapping[str, Any]) -> Any:
         """What `function` names, or what is made of it.
 
         Args:
             label: of the entry.
-            base: the folder that functions are imported from, and reference inputs read.
+            base: the folder that functions are imported from.
             common: options of the study, for a class that has them.
         """
         with errors_at("function"):
             found = resolve(self.function, [str(base)], self.trust)
         if isinstance(found, type) and issubclass(found, self.kind):
-            defaults = _defaults(found, common)
-            with errors_at("options"), reading_from(base):
+            defaults = _select_known(found, common)
+            with errors_at("options"):
                 if isinstance(defaults.get("neighbourhood"), tuple) and "neighbourhood" not in self.options:
-                    raise misfit("a neighbourhood, as the study has several", "nothing", "neighbourhood")
-                return configure(found, label, self.options, defaults)
+                    raise reject("a neighbourhood, as the study has several", "nothing")
+                return configure(found, label, {**defaults, **self.options})
         given = self.model_dump(exclude_unset=True, exclude={"function", "trust"})
         if not isinstance(found, self.kind):
             return self._make(found, label, base, given)
         for key, value in given.items():
-            raise misfit(f"no {key}, as the {self.kind.__name__} is configured already", show(value), key)
+            raise reject(f"no {key}, as the {self.kind.__name__} is configured already", show(value), key)
         return found
 
     def _make(self, found: Any, label: str, base: Path, given: Mapping[str, Any]) -> Any:
         with errors_at("function"):
             made = call_function(self.function, self.options, [str(base)], self.trust, "a metric")
             if not isinstance(made, Metric):
-                raise misfit("a Metric", f"{with_article(type(made).__name__)} from {self.function}")
+                raise reject("a Metric", f"{with_article(type(made).__name__)} from {self.function}")
             return made
 
 
@@ -139,20 +134,22 @@ class ExplainerFunction(MetricFunction):
     """
 
     kind: ClassVar[type] = Explainer
-    differentiable: Flag = False
+    differentiable: bool = False
     rows_per_input: Count = 1
 
     def _make(self, found: Any, label: str, base: Path, given: Mapping[str, Any]) -> Explainer:
         if not callable(found):
-            raise misfit("a function or an Explainer", with_article(type(found).__name__), "function")
+            raise reject("a function or an Explainer", with_article(type(found).__name__), "function")
         if "options" in given:
-            raise misfit("no options, as these go with a class of explainers", show(given["options"]), "options")
+            raise reject("no options, as these go with a class of explainers", show(given["options"]), "options")
         return from_callable(found, name=label, **given)
 
 
 #: what the sections hold: the thing itself, or the function that is imported for it
 Explained = CheckedEntry[Explainer | ExplainerFunction]
 Measured = CheckedEntry[Metric | MetricFunction]
+#: what is made of an entry, and its plain form; several of a metric that is evaluated in several neighbourhoods
+_Made = dict[str, tuple[Any, dict[str, Any]]]
 
 
 def explainers_from(raw: object) -> dict[str, Explained]:
@@ -161,85 +158,83 @@ def explainers_from(raw: object) -> dict[str, Explained]:
     >>> list(explainers_from(["saliency", {"lrp": {"epsilon": 1e-6}}, "lrp", {"mine": "saliency"}]))
     ['saliency', 'lrp: epsilon=1e-06', 'lrp', 'mine']
     """
-    return read_section(raw, EXPLAINERS, _evaluate_with, _labels_of_explainers)
+    return read_section(raw, EXPLAINERS, _build_explainer, _labels_of_explainers)
 
 
 def metrics_from(raw: object, info: ValidationInfo) -> dict[str, Measured]:
     """The section `metrics`, by label, with the study's own `neighbourhood` (or several) and `preset`."""
     # where the file's own neighbourhood is wrong, its absence needs no second error
     common = {"neighbourhood": info.data.get("neighbourhood", LinfBall(0.1)), "preset": info.data.get("preset")}
-    build, sweep = partial(_evaluate_with, common=common), partial(_sweep, common=common)
-    return read_section(raw, METRICS, build, _labels_of_metrics, sweep)
+    return read_section(raw, METRICS, partial(_build_metric, common=common), _labels_of_metrics)
 
 
-def load_evaluation(entry: CheckedEntry[Any], label: str, base: Path, common: Mapping[str, Any] | None = None) -> Any:
-    """The explainer or metric of an entry: a function is imported from `base`, and reference inputs are read.
+def load_evaluation(
+    entry: CheckedEntry[Any], label: str, references: ReferenceReader, common: Mapping[str, Any] | None = None
+) -> Any:
+    """The explainer or metric of an entry: a function is imported, and reference inputs are read.
 
     A function `(module, inputs, targets) -> attributions` becomes an explainer called `label`, a class is configured
     with the entry's options, and an explainer or a metric is taken as it is. `common` are the study's own options.
     """
-    if isinstance(entry.value, MetricFunction):
-        return entry.value.load(label, base, common or {})
-    with reading_from(base):
-        return _evaluate_with(entry.named, common)[0]
+    value = entry.value
+    if isinstance(value, MetricFunction):
+        value = value.load(label, references.base, common or {})
+    return references.read_in(value)
 
 
 def _labels_of_explainers(found: Sequence[Explained]) -> list[str]:
     """Names; with those options that are not as they are by default where several have one name."""
-    labels, names = [], [str(entry.named.name) for entry in found]
+    labels, names = [], [entry.name for entry in found]
     for name, entry in zip(names, found, strict=True):
         defaults: dict[str, Any] = {}
         with contextlib.suppress(TypeError):  # it has options without a default
             defaults = {} if isinstance(entry.value, MetricFunction) else plain_options(type(entry.value)())
-        options = {key: value for key, value in entry.plain.items() if key != entry.named.source}
+        options = entry.plain if isinstance(entry.value, MetricFunction) else entry.plain[name]
         own = ", ".join(f"{key}={value}" for key, value in options.items() if defaults.get(key, ...) != value)
         labels.append(f"{name}: {own}" if own and names.count(name) > 1 else name)
     return labels
 
 
 def _labels_of_metrics(found: Sequence[Measured]) -> list[str]:
-    own = (e.value.own_label if isinstance(e.value, Metric) else e.named.name for e in found)
-    return number_labels(join_label(label, e.variant) for label, e in zip(own, found, strict=True))
+    own = (entry.value.own_label if isinstance(entry.value, Metric) else entry.name for entry in found)
+    return number_labels(join_label(label, entry.variant) for label, entry in zip(own, found, strict=True))
 
 
-def _sweep(named: ParsedEntry, common: Mapping[str, Any]) -> dict[str, ParsedEntry]:
-    """The same metric for each of several neighbourhoods: a list of its own, or that of the study.
+def _build_function(kind: type[MetricFunction], named: NamedEntry) -> _Made:
+    function = kind.model_validate(named.options)
+    return {"": (function, function.model_dump(exclude_unset=True))}
+
+
+def _build_metric(named: NamedEntry, common: Mapping[str, Any]) -> _Made:
+    """A metric, or one for each of several neighbourhoods: a list of its own, or that of the study.
 
     Only a list for `neighbourhood` itself stands for several values: `{jpeg: [30, 90]}` is one neighbourhood.
     """
-    own = "neighbourhood" in named.options
-    raw = named.options["neighbourhood"] if own else common["neighbourhood"]
-    if named.source == "function" or not isinstance(raw, list | tuple) or not has_neighbourhood(METRICS.find(named)):
-        return {"": named}
-    with errors_at("neighbourhood"):
-        labels = neighbourhoods_from(raw)
-    turns = (named.choose("neighbourhood", n) if own else replace(named, turn=n) for n in range(len(raw)))
-    return dict(zip(labels, turns, strict=True))
-
-
-def _evaluate_with(named: ParsedEntry, common: Mapping[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-    """An explainer or a metric, or the function that is imported for it later; and its plain form."""
-    names, common = named.names, common or {}
-    if named.source == "function":
-        kind = ExplainerFunction if names is EXPLAINERS else MetricFunction
-        function = kind.model_validate({"function": named.name, **named.options})
-        return function, function.model_dump(exclude_unset=True)
-    if names is EXPLAINERS and explainers.is_from_package(named.name):
-        return _explain_elsewhere(named)
-    found = names.find(named)
-    if named.turn is not None:
-        common = {**common, "neighbourhood": common["neighbourhood"][named.turn]}
-    given = {**common, **named.options}
-    if given.get("neighbourhood") is None and has_neighbourhood(found, required=True):
+    if named.form:
+        return _build_function(MetricFunction, named)
+    kind = METRICS.registry[named.name]
+    options = _select_known(kind, common) | dict(named.options)
+    place = options.get("neighbourhood")
+    if place is None and has_neighbourhood(kind, required=True):
         own = f"{{{named.name}: {{neighbourhood: {{linf: 0.1}}}}}}"
         words = f"a neighbourhood for {named.name}, as in {own}, or neighbourhood: {{linf: 0.1}} for all metrics"
-        raise misfit(words, "nothing", "neighbourhood")
-    value = configure(found, named.name, named.options, _defaults(found, common))
-    return value, {"name": named.name, **plain_options(value)}
+        raise reject(words, "nothing", "neighbourhood")
+    if not isinstance(place, list | tuple) or not has_neighbourhood(kind):
+        metric = configure(kind, named.name, options)
+        return {"": (metric, {named.name: plain_options(metric)})}
+    with errors_at("neighbourhood"):
+        places = neighbourhoods_from(place)
+    made = {label: configure(kind, named.name, {**options, "neighbourhood": each}) for label, each in places.items()}
+    return {label: (metric, {named.name: plain_options(metric)}) for label, metric in made.items()}
 
 
-def _explain_elsewhere(named: ParsedEntry) -> tuple[Explainer, dict[str, Any]]:
-    """An explainer of another package, whose options are that package's: lists as tuples, else as they stand."""
+def _build_explainer(named: NamedEntry) -> _Made:
+    """An explainer; the options of one of another package are that package's: lists as tuples, else as they stand."""
+    if named.form:
+        return _build_function(ExplainerFunction, named)
+    if not explainers.is_from_package(named.name):
+        explainer = configure(explainers[named.name], named.name, named.options)
+        return {"": (explainer, {named.name: plain_options(explainer)})}
 
     def tuples_for_lists(raw: Any) -> Any:
         return tuple(map(tuples_for_lists, raw)) if isinstance(raw, list) else raw
@@ -247,15 +242,15 @@ def _explain_elsewhere(named: ParsedEntry) -> tuple[Explainer, dict[str, Any]]:
     options = {}
     for key, value in named.options.items():
         if not isinstance(key, str):
-            raise misfit("the name of an option", show(key), key)
+            raise reject("the name of an option", show(key), key)
         with errors_at(key):
             options[key] = background_from(value) if key == "background" else tuples_for_lists(value)
-    explainer = make(partial(get_explainer, named.name), named.name, options, options)
+    explainer = make(partial(get_explainer, named.name), named.name, options, list(options))
     background = {"background": to_plain(options["background"])} if "background" in options else {}
-    return explainer, {"name": named.name, **named.options, **background}
+    return {"": (explainer, {named.name: {**named.options, **background}})}
 
 
-def _defaults(kind: type[Any], common: Mapping[str, Any]) -> dict[str, Any]:
+def _select_known(kind: type[Any], common: Mapping[str, Any]) -> dict[str, Any]:
     known = {field.name for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()
     return {name: value for name, value in common.items() if value is not None and name in known}
 
@@ -265,11 +260,11 @@ def _defaults(kind: type[Any], common: Mapping[str, Any]) -> dict[str, Any]:
 
 def _labels(found: Sequence[CheckedEntry[Any]]) -> list[str]:
     """Of data and models that have none in the file."""
-    return [str(entry.named.name) for entry in found]
+    return [entry.name for entry in found]
 
 
 def _sources(names: Names) -> PlainValidator:
-    return PlainValidator(lambda raw: read_section(raw, names, build_entry, _labels))
+    return PlainValidator(lambda raw: read_section(raw, names, build_source, _labels))
 
 
 def _neighbourhood(raw: object) -> Neighbourhood | tuple[Neighbourhood, ...] | None:
@@ -278,9 +273,9 @@ def _neighbourhood(raw: object) -> Neighbourhood | tuple[Neighbourhood, ...] | N
     return None if raw is None else neighbourhood_from(raw)
 
 
-def _refer_to(definition: str, words: str = "a neighbourhood such as {linf: 0.1}") -> WithJsonSchema:
-    """The schema of a section that `schema` writes itself, and what it should be in words."""
-    return WithJsonSchema({"title": words, "$reference": definition})
+def _refer_to(definition: str) -> WithJsonSchema:
+    """The schema of a section that `schema` writes itself."""
+    return WithJsonSchema({"$reference": definition})
 
 
 class Study(Entry):
@@ -304,39 +299,21 @@ class Study(Entry):
         requirements: what the numbers must show, for `standfast check`; nothing else reads it.
     """
 
-    title: Text = ""
-    seed: entries.Seed = 0
+    title: str = ""
+    seed: entries.WholeNumber = 0
     repeats: Count = 1
     device: entries.Device = "auto"
     samples: Count | None = None
     samples_per_job: Count = 4
-    data: Annotated[
-        dict[str, CheckedEntry[DataEntry]], _sources(DATA), _refer_to("data", "data, such as {digits: digits}")
-    ]
-    models: Annotated[
-        dict[str, CheckedEntry[ModelEntry]],
-        _sources(MODELS),
-        _refer_to("models", "models, such as {lenet: lenet5-mnist}"),
-    ]
+    data: Annotated[dict[str, CheckedEntry[DataEntry]], _sources(DATA), _refer_to("data")]
+    models: Annotated[dict[str, CheckedEntry[ModelEntry]], _sources(MODELS), _refer_to("models")]
     neighbourhood: Annotated[Any, PlainValidator(_neighbourhood), _refer_to("neighbourhoods")] = None
     preset: Preset = "standard"
-    explainers: Annotated[
-        dict[str, Explained],
-        PlainValidator(explainers_from),
-        _refer_to("explainers", "explainers, such as [saliency]"),
-    ]
-    metrics: Annotated[
-        dict[str, Measured],
-        PlainValidator(metrics_from),
-        _refer_to("metrics", "metrics, such as [max_sensitivity]"),
-    ]
+    explainers: Annotated[dict[str, Explained], PlainValidator(explainers_from), _refer_to("explainers")]
+    metrics: Annotated[dict[str, Measured], PlainValidator(metrics_from), _refer_to("metrics")]
     sanity: bool | Count = True
     executor: entries.ExecutorField = entries.LocalEntry()
-    requirements: Annotated[
-        tuple[RequirementEntry, ...],
-        BeforeValidator(as_tuple),
-        Field(title="a list of requirements, such as [{metric: worst_case, at_least: 0.6}]"),
-    ] = ()
+    requirements: Annotated[tuple[RequirementEntry, ...], BeforeValidator(as_tuple)] = ()
 
     _document: Document = PrivateAttr(default_factory=lambda: Document("study", Path(), {}))
 
@@ -359,37 +336,35 @@ class Study(Entry):
         Raises:
             StudyError: files, functions, values and shapes that do not fit, each at its place in the file.
         """
-        found, base = Collector(), self.base
+        errors: list[StudyFieldError] = []
+        base, references = self.base, ReferenceReader(self.base)
         common: dict[str, Any] = {"neighbourhood": self.neighbourhood, "preset": self.preset}
-        with found.at("neighbourhood"), reading_from(base):
-            common["neighbourhood"] = _neighbourhood(self._document.content.get("neighbourhood"))
+        with errors_at(into=errors):
+            common["neighbourhood"] = references.read_in(self.neighbourhood, "neighbourhood")
         samples, sources, explainers, metrics = (dict[str, Any]() for _ in range(4))
         for name, data in self.data.items():
-            with found.at(place=partial(_place_of_data, data)):
+            with errors_at(*data.path, into=errors):
                 samples[name] = data.value.load(base, self.samples)
         for name, model in self.models.items():
-            with found.at("models", place=model.place):
+            with errors_at(*model.path, into=errors):
                 sources[name] = model.value.source(base)
         for label, explained in self.explainers.items():
-            with found.at("explainers", place=explained.place):
-                explainers[label] = load_evaluation(explained, label, base)
+            with errors_at(*explained.path, into=errors):
+                explainers[label] = load_evaluation(explained, label, references)
         pairs = self._pairs()
         for label, measured in self.metrics.items():
-            with found.at("metrics", place=measured.place):
-                metrics[label] = load_evaluation(measured, label, base, common)
+            with errors_at(*measured.path, into=errors):
+                metrics[label] = load_evaluation(measured, label, references, common)
             for name in dict.fromkeys(data for data, _ in pairs if data in samples and label in metrics):
-                with found.at("metrics", place=measured.place):
+                with errors_at(*measured.path, into=errors):
                     _look_up(metrics[label], samples[name], name)
         for model_name in sources if check else ():
             for name in [name for name, met in pairs if met == model_name and name in samples]:
-                with found.at("models", place=self.models[model_name].place):
-                    try:
-                        try_out(sources[model_name], samples[name])
-                    except Misfit as error:
-                        notes = (replace(each, note=f"on data {name!r}") for each in error.problems if not each.path)
-                        raise Misfit(tuple(notes) or error.problems) from error.__cause__
-        if found.problems:
-            raise self._document.error(list(dict.fromkeys(found.problems))) from found.cause
+                with errors_at(*self.models[model_name].path, into=errors):
+                    try_out(sources[model_name], samples[name], f"on data {name!r}")
+        if errors:
+            problems = [problem for error in errors for problem in error.problems]
+            raise self._document.error(problems) from errors[0].__cause__
         return Grid(
             data=samples,
             models=sources,
@@ -411,19 +386,19 @@ class Study(Entry):
     @model_validator(mode="after")
     def _check_meetings(self) -> Study:
         """Models and requirements name what there is, and every data set meets a model."""
-        found = Collector()
+        errors: list[StudyFieldError] = []
         for model in self.models.values():
             for index, name in enumerate(model.value.data or ()):
-                with found.at("models", place=model.place):
+                with errors_at(*model.path, into=errors):
                     _check_known("the name of data", name, self.data, "data", index)
         met = {data for data, _ in self._pairs()}
         for name, entry in self.data.items():
-            with found.at("data", *entry.path):
+            with errors_at(*entry.path, into=errors):
                 if name not in met:
-                    raise misfit("data that a model meets", "none that does")
-        labels = dict.fromkeys([*self.metrics, *(str(measured.named.name) for measured in self.metrics.values())])
+                    raise reject("data that a model meets", "none that does")
+        labels = dict.fromkeys([*self.metrics, *(measured.name for measured in self.metrics.values())])
         for index, requirement in enumerate(self.requirements):
-            with found.at("requirements", index):
+            with errors_at("requirements", index, into=errors):
                 for name in requirement.explainer or ():
                     _check_known("the name of an explainer", name, self.explainers, "explainer")
                 for name in requirement.data or ():
@@ -432,7 +407,7 @@ class Study(Entry):
                     _check_known("the name of a model", name, self.models, "model")
                 _check_known("the name of an explainer", requirement.better_than, self.explainers, "better_than")
                 _check_known("the label or the name of a metric", requirement.metric, labels, "metric")
-        found.finish()
+        raise_all(errors)
         return self
 
     def plain(self) -> dict[str, Any]:
@@ -441,7 +416,7 @@ class Study(Entry):
         >>> words = {"data": {"d": "digits"}, "models": {"m": "lenet5-mnist"}, "explainers": ["lrp"]}
         >>> study = study_from({**words, "metrics": [{"max_sensitivity": {"neighbourhood": {"linf": 0.1}}}]})
         >>> study.plain()["explainers"]
-        {'lrp': {'name': 'lrp', 'epsilon': 1e-09}}
+        {'lrp': {'lrp': {'epsilon': 1e-09}}}
         """
         sections: dict[str, Mapping[str, CheckedEntry[Any]]]
         sections = {"data": self.data, "models": self.models, "explainers": self.explainers, "metrics": self.metrics}
@@ -460,19 +435,13 @@ def _check_known(what: str, name: str | None, known: Mapping[str, Any], *place: 
         raise make_unknown_error(what, name, known, *place)
 
 
-def _place_of_data(entry: CheckedEntry[DataEntry], path: Keys) -> Keys:
-    """Too few samples are the fault of the file's `samples` where the data have none of their own."""
-    return path if path == ("samples",) and entry.value.samples is None else ("data", *entry.place(path))
-
-
 def _look_up(metric: Metric, samples: Samples, name: str) -> None:
     """What a metric names of a data set is there, and fits it."""
     try:
         metric.for_data(samples.extras).for_samples(samples.inputs, slice(0, len(samples)))
     except ArgumentError as error:
-        near = find_nearest(str(error.got).strip("'"), samples.extras)
-        note = f"on data {name!r}"
-        raise misfit(error.expected, str(error.got), error.argument, near=near, note=note) from error
+        got = f"{error.got}{suggest_name(str(error.got).strip(chr(39)), samples.extras)}"
+        raise reject(error.expected, got, error.argument, note=f"on data {name!r}") from error
 
 
 def load_study(path: str | Path, preset: str | None = None) -> Study:
@@ -502,7 +471,7 @@ def study_from(content: Mapping[str, Any], base: str | Path = ".") -> Study:
     >>> study_from({"data": {}, "sede": 1, "models": {}, "explainers": ["lrp"], "metrics": ["worst_cas"]})
     Traceback (most recent call last):
         ...
-    standfast.study.file.problems.StudyError: study: 4 problems
+    standfast.study.file.document.StudyError: study: 4 problems
       data: expected at least one data set, got an empty mapping
       models: expected at least one model, got an empty mapping
       metrics[0]: expected a metric (...'worst_cas' (did you mean 'worst_case'?)
@@ -511,19 +480,17 @@ def study_from(content: Mapping[str, Any], base: str | Path = ".") -> Study:
     """
     try:
         return _check(Document("study", Path(base).resolve(), read_plain(content)))
-    except Misfit as error:
+    except StudyFieldError as error:
         raise StudyError("study", error.problems) from error
 
 
 def _check(document: Document, preset: str | None = None) -> Study:
-    content = document.content
+    if preset is not None and isinstance(document.content, Mapping):
+        document = replace(document, content={**document.content, "preset": preset})
     try:
         with errors_at():
-            if not isinstance(content, Mapping):
-                raise misfit("a mapping with data, models, explainers and metrics", show(content))
-            document = replace(document, content=content if preset is None else {**content, "preset": preset})
             study = Study.model_validate(document.content)
-    except Misfit as error:
+    except StudyFieldError as error:
         raise document.error(error.problems) from error
     study._document = document
     return study

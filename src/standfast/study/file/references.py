@@ -1,0 +1,137 @@
+"""Reference inputs of explainers, metrics and neighbourhoods: named in the file, read when the grid is built."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, model_validator
+from torch import Tensor
+
+from standfast import data
+from standfast.errors import ArgumentError, check
+from standfast.explainers import Background
+from standfast.neighbourhoods import Neighbourhood
+from standfast.neighbourhoods.corruptions import read_photographs
+from standfast.neighbourhoods.naming import find_name
+from standfast.records import set_fields
+from standfast.study.file.entries import Count
+from standfast.study.file.names import DATA
+from standfast.study.file.problems import Entry, errors_at, reject, show
+from standfast.study.file.sources import read_data_at
+
+T = TypeVar("T")
+
+
+def _check_data(name: str) -> str:
+    if not DATA.knows(name):
+        raise DATA.make_unknown_error(name)
+    return name
+
+
+class BackgroundEntry(Entry):
+    """Reference inputs: a file or a data set, and how many to take from its start.
+
+    Args:
+        path: as of data, relative to the study file.
+        data: a data set.
+        samples: take this many from the start.
+    """
+
+    path: str | None = None
+    data: Annotated[str, AfterValidator(_check_data)] | None = None
+    samples: Count | None = None
+
+    @model_validator(mode="after")
+    def _check_source(self) -> BackgroundEntry:
+        if (self.path is None) == (self.data is None):
+            got = show(self.model_dump(exclude_none=True)) if self.path is None else "path and data at once"
+            raise reject("a background with exactly one of path, data", got)
+        if self.data is not None and self.samples is None:
+            raise reject("a value beside data", "nothing", "samples")
+        return self
+
+
+@dataclass(frozen=True, init=False)
+class StoredBackground(Background):
+    """Reference inputs that are not read yet.
+
+    Args:
+        entry: of the file.
+        pictures: whether they are photographs, which may differ in size.
+    """
+
+    entry: BackgroundEntry
+    pictures: bool
+
+    def __init__(self, entry: BackgroundEntry, pictures: bool = False) -> None:
+        set_fields(self, shape=(entry.samples or 1,), digest="", entry=entry, pictures=pictures)
+
+    @property
+    def inputs(self) -> Tensor:
+        """Not there yet."""
+        raise ArgumentError("background", "reference inputs that have been read", self.written)
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """As in a study file."""
+        return self.entry.model_dump(exclude_none=True)
+
+    def read(self, base: Path) -> Background:
+        """The reference inputs themselves, with paths relative to `base`."""
+        entry = self.entry
+        with errors_at(keys=entry.known(), key="path"):
+            if self.pictures:
+                return read_photographs(base / str(entry.path))
+            found = data.load(entry.data) if entry.data is not None else read_data_at(base / str(entry.path))
+            least = f"at most the {len(found.inputs)} samples that there are"
+            check(entry.samples is None or entry.samples <= len(found.inputs), "samples", least, entry.samples)
+            return Background(found.inputs[: entry.samples])
+
+
+@dataclass(frozen=True)
+class ReferenceReader:
+    """Reads the reference inputs that configurations of a study name, each of them once.
+
+    Args:
+        base: the folder that paths are relative to.
+    """
+
+    base: Path
+    _known: dict[StoredBackground, Background] = field(default_factory=dict)
+
+    def read_in(self, value: T, *place: str | int) -> T:
+        """The same explainer, metric or neighbourhood with its reference inputs.
+
+        Raises:
+            StudyFieldError: they cannot be read; at the option, beneath `place`. This is said once for each.
+        """
+        name = find_name_in_file(value) if place else ""
+        with errors_at(*place, *([name] if name else [])):
+            return self._read_in(value)  # type: ignore[no-any-return]
+
+    def _read_in(self, value: Any) -> Any:
+        if isinstance(value, StoredBackground):
+            if value not in self._known:
+                self._known[value] = value
+                self._known[value] = value.read(self.base)
+            return self._known[value]
+        if isinstance(value, tuple):
+            parts = tuple(self.read_in(each, index) for index, each in enumerate(value))
+            return value if all(one is other for one, other in zip(parts, value, strict=True)) else parts
+        if not dataclasses.is_dataclass(value) or isinstance(value, type):
+            return value
+        before = {option.name: getattr(value, option.name) for option in dataclasses.fields(value) if option.init}
+        after = {name: self.read_in(own, name) for name, own in before.items()}
+        changed = {name: own for name, own in after.items() if own is not before[name]}
+        with errors_at(keys=list(changed)):
+            return dataclasses.replace(value, **changed) if changed else value
+
+
+def find_name_in_file(value: object) -> str:
+    """The name that a configured value has in a study file; empty if it has none."""
+    if isinstance(value, Neighbourhood):
+        return find_name(type(value))
+    return str(getattr(value, "name", "")) if dataclasses.is_dataclass(value) else ""
