@@ -188,7 +188,7 @@ def test_options_of_the_page_are_checked(page: Page) -> None:
     (page.modules / "wrong.yaml").write_text(text.replace("size: 5", "size: 4").replace("gain", "gian"))
     with pytest.raises(AssertionError) as said:
         page.standfast("run", "wrong.yaml")
-    assert "contrast.gian (line 3): expected an option of contrast (gain), got 'gian'" in str(said.value)
+    assert "contrast.gian (line 3): expected a known key (gain), got 'gian'" in str(said.value)
     assert "blur_consistency.size (line 5): expected an odd number, got 4" in str(said.value)
 
 
