@@ -148,7 +148,7 @@ def test_files_that_are_no_npz(tmp_path: Path) -> None:
             data.from_npz(tmp_path / name)
         assert "Python objects" not in str(refused.value)
     for name in ("junk.npz", "junk.npy"):
-        with pytest.raises(standfast.ArgumentError, match=f"got {name}: another kind of file"):
+        with pytest.raises(standfast.ArgumentError, match=f"got {name}: "):
             read_data(tmp_path / name)
 
 
