@@ -55,8 +55,6 @@ def test_what_is_needed() -> None:
     assert needs("metrics")["worst_case"] == "option neighbourhood (in evaluate by default one tenth of the range)"
     assert "regions" in needs("metrics")["relevance_localisation"]
     assert needs("searches")["gradient"] == "gradients"
-    assert needs("datasets")["digits"] == ""
-    assert "extra data" in needs("datasets")["cpsc:test"]
     assert needs("schemes")["calibrated"] == "the data set's extra f_norm"
     assert needs("similarities")["lens_recall"].startswith("positions")
     line = next(line for line in shown("explainers") if line.startswith("gradcam "))

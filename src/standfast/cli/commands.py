@@ -10,7 +10,6 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -767,7 +766,6 @@ def init(
     are left out.
     """
     from standfast.cli import new_study
-    from standfast.data.user_files import list_columns
     from standfast.files import write_atomically
     from standfast.metrics.base import check_preset
 
@@ -799,16 +797,8 @@ def init(
         if ask.answers.get("--data") != before:
             for option in ("--bounds", "--label"):  # those of other data
                 ask.answers.pop(option, None)
-        columns = {} if label else list_columns(folder / str(of_data.entry.get("path", "")))
-        column = label
-        if columns and ask.asks:  # no name says which one has the classes
-            texts = [name for name, numbers in columns.items() if not numbers]
-            likely = texts[0] if len(texts) == 1 else "none"
-            question = f"Column of the table with the classes, or none ({', '.join(columns)})"
-            read = partial(new_study.read_label, columns=tuple(columns))
-            column = ask.what("--label", None, question, read, likely, required=False)
-        if column:
-            of_data = of_data.with_label(column)
+        if label:
+            of_data = of_data.with_label(label)
         seen = None if bounds else new_study.observe_range(of_model, of_data, folder, samples)
         if bounds or seen:
             question = "Valid values of an input, lowest and highest (here those that occur)"

@@ -168,12 +168,6 @@ def _needs_of_similarity(name: str, entry: Any) -> str:
     return "" if entry.channels is None else "positions: maps of images or series"
 
 
-def _needs_of_data(name: str, entry: Any) -> str:
-    from standfast.data import what_it_needs
-
-    return what_it_needs(name)
-
-
 #: by the word of `standfast list`
 KINDS: Mapping[str, Kind] = {
     "metrics": Kind(
@@ -199,9 +193,8 @@ KINDS: Mapping[str, Kind] = {
     ),
     "datasets": Kind(
         "data set",
-        "data that come with standfast or can be fetched",
+        "digits, sentences and waves come with standfast; others are files, or downloads",
         _datasets,
-        needs=_needs_of_data,
         elsewhere="ucr:NAME:test, huggingface:OWNER/NAME:test and torchvision:NAME:test (extra data)",
     ),
     "models": Kind(

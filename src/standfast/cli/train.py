@@ -100,7 +100,7 @@ class Plan:
             set_fields(self, scheme=build(schemes, self.scheme))
         set_fields(self, data=self.data.removesuffix(":train"))
         known = sorted(name.removesuffix(":train") for name in data.names() if name.endswith(":train"))
-        archive = data.is_archive_name(f"{self.data}:train")
+        archive = self.data.startswith("ucr:")
         expected = f"one of {', '.join(known)}, or ucr:<name>"
         check(self.data in known or archive, "data", expected, repr(self.data))
         check(self.optimizer in OPTIMIZERS, "optimizer", " or ".join(OPTIMIZERS), repr(self.optimizer))
