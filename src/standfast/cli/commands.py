@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -77,36 +77,9 @@ def _complete(*kinds: str) -> Callable[[str], list[str]]:
     return complete
 
 
-class Format(enum.StrEnum):
-    """What `standfast export` writes."""
-
-    csv = "csv"
-    latex = "latex"
-    parquet = "parquet"
-
-
-class Do(enum.StrEnum):
-    """What `standfast cache` does."""
-
-    show = "show"
-    clear = "clear"
-
-
-class What(enum.StrEnum):
-    """The rows that `standfast export` writes."""
-
-    samples = "samples"
-    summary = "summary"
-
-
-class Preset(enum.StrEnum):
-    """How much work goes into each answer."""
-
-    quick = "quick"
-    standard = "standard"
-    paper = "paper"
-
-
+Format = enum.StrEnum("Format", ["csv", "latex", "parquet"])
+CacheAction = enum.StrEnum("CacheAction", ["show", "clear"])
+Preset = enum.StrEnum("Preset", ["quick", "standard", "paper"])
 KindName = enum.StrEnum("KindName", list(KINDS))  # type: ignore[misc]
 Stored = Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")]
 Out = Annotated[Path, typer.Option(help="Folder for the results and the report.")]
@@ -316,7 +289,7 @@ def check(
     most_samples: Annotated[int | None, typer.Option(help="With --until-decided, of each data set.", min=1)] = None,
     write: Annotated[
         list[str] | None,
-        typer.Option(help="FORMAT=FILE, with the formats text, json, junit, markdown and sarif; may be repeated."),
+        typer.Option(help="FORMAT=FILE, with the formats text, json, junit and markdown; may be repeated."),
     ] = None,
     workers: Workers = None,
 ) -> None:
@@ -326,7 +299,7 @@ def check(
     undecided, 130 interrupted.
     """
     from standfast.checks import check as run_check
-    from standfast.checks.formats import FORMATS, format_sarif
+    from standfast.checks.formats import FORMATS
     from standfast.evaluation import default_folder, executor_of
     from standfast.report import load_results
     from standfast.study.file.spec import load_study
@@ -351,8 +324,7 @@ def check(
             _echo(line, err=True)
     for form, path in targets:
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = format_sarif(found, policy.as_posix()) if form == "sarif" else FORMATS[form](found)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(FORMATS[form](found), encoding="utf-8")
     if found.exit_code:
         raise typer.Exit(found.exit_code)
 
@@ -546,9 +518,9 @@ def export(
     results: Stored,
     out: Annotated[Path | None, typer.Option(help="The file to write; standard output by default.")] = None,
     format: Annotated[Format | None, typer.Option(help="By default, from the ending of --out, or else csv.")] = None,
-    what: Annotated[
-        What | None, typer.Option(help="All samples (the default), or medians with intervals (for LaTeX always).")
-    ] = None,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Medians with intervals (for LaTeX always) instead of all samples.")
+    ] = False,
 ) -> None:
     """Write stored results as CSV, as Parquet, or as a LaTeX table for the package booktabs."""
     from standfast.report import exports
@@ -560,16 +532,15 @@ def export(
                 "--format", f"a format, or --out with one of the endings {', '.join(endings)}", str(out)
             )
         format = Format.csv if out is None else endings[out.suffix]
+    rows: Literal["samples", "summary"] = "summary" if summary else "samples"
     if format is Format.latex:
-        if what is What.samples:
-            raise ArgumentError("--what", "summary, for a table of explainers and metrics", what.value)
         text = exports.to_latex(results, out)
     elif format is Format.csv:
-        text = exports.to_csv(results, out, (what or What.samples).value)
+        text = exports.to_csv(results, out, rows)
     else:
         if out is None:
             raise ArgumentError("--out", "a file to write Parquet to", "none")
-        exports.to_parquet(results, out, (what or What.samples).value)
+        exports.to_parquet(results, out, rows)
     if out is None:
         (_echo if sys.stdout.isatty() else typer.echo)(text, nl=False)  # a file gets the text as it is
     else:
@@ -578,7 +549,9 @@ def export(
 
 @app.command(epilog="Example: standfast cache clear")
 def cache(
-    do: Annotated[Do, typer.Argument(help="show, or clear to delete all results that no process uses.")] = Do.show,
+    action: Annotated[
+        CacheAction, typer.Argument(help="show, or clear to delete all results that no process uses.")
+    ] = CacheAction.show,
 ) -> None:
     """Show where the results of `evaluate` without a folder are kept, and how large they are; or delete them.
 
@@ -592,7 +565,7 @@ def cache(
         _echo("nothing is kept, because STANDFAST_CACHE is off")
         return
     entries = list_entries(folder)
-    if do is Do.clear:
+    if action is CacheAction.clear:
         deleted = [entry for entry in entries if delete_entry(entry.path)]
         size = format_size(sum(entry.size for entry in deleted))
         used = len(entries) - len(deleted)
