@@ -91,7 +91,7 @@ def from_file(
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "flowers.csv"
-    ...     _ = file.write_text("petal,sepal,class\n1.4,5.1,setosa\n4.7,7.0,versicolor\n")
+    ...     _ = file.write_text("petal,sepal,class\\n1.4,5.1,setosa\\n4.7,7.0,versicolor\\n")
     ...     flowers = from_file(file)
     >>> flowers.features, flowers.classes, flowers.labels.tolist()
     (('petal', 'sepal'), ('setosa', 'versicolor'), [0, 1])
