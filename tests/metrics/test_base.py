@@ -52,7 +52,7 @@ def test_defaults_of_a_metric(model: standfast.Model) -> None:
     assert repr(result).startswith("Result(halved, 3 samples, median")
     assert "(halved, 1 sample, median" in repr(metric(model, "saliency", rows(1)))
     maps = [standfast.explainers.get("saliency")(model, x, result.targets) for x in (rows(), rows() / 2)]
-    assert torch.equal(result.value, standfast.similarity.cosine(*maps))
+    assert torch.equal(result.value, standfast.similarity.Cosine()(*maps))
 
 
 def test_metric_is_used_without_being_registered(model: standfast.Model, tmp_path: Path) -> None:

@@ -235,12 +235,9 @@ def _describe_options(name: str, entry: Any) -> dict[str, tuple[str, str, str]]:
         shared = [field.name for field in dataclasses.fields(entry) if field.kw_only]  # such as preset: last
         return dict(sorted(found.items(), key=lambda item: item[0] in shared))
     function = getattr(entry, "func", entry)
-    function = getattr(function, "function", function)
     if not callable(function):
         return {}
     ready = {
-        "a",
-        "b",
         "self",
         "split",
         "download",

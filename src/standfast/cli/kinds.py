@@ -45,11 +45,8 @@ class Kind:
 
 
 def docstring_of(entry: Any) -> str:
-    """The docstring of a class, a function, a `partial` of one, or a similarity, without indentation."""
-    entry = getattr(entry, "func", entry)
-    if not isinstance(entry, type) and dataclasses.is_dataclass(entry):
-        entry = getattr(entry, "function", entry)
-    return inspect.getdoc(entry) or ""
+    """The docstring of a class, a function, or a `partial` of one, without indentation."""
+    return inspect.getdoc(getattr(entry, "func", entry)) or ""
 
 
 def first_part(text: str) -> str:
@@ -165,7 +162,7 @@ def _needs_of_class(name: str, entry: Any) -> str:
 
 
 def _needs_of_similarity(name: str, entry: Any) -> str:
-    return "" if entry.channels is None else "positions: maps of images or series"
+    return "positions: maps of images or series" if hasattr(entry, "channels") else ""
 
 
 def _needs_of_data(name: str, entry: Any) -> str:

@@ -195,7 +195,7 @@ def test_what_a_search_returns_is_scored_anew(lenet: standfast.Model, digits: st
         margin = class_margin(lenet.logits(worst.inputs), lenet.predict(x))
         assert torch.allclose(worst.margin, margin, atol=1e-4)
         maps = explainer(lenet, x).abs(), explainer(lenet, worst.inputs).abs()
-        assert torch.allclose(worst.similarity, standfast.similarity.pearson(*maps), atol=1e-4)
+        assert torch.allclose(worst.similarity, standfast.similarity.Pearson()(*maps), atol=1e-4)
         assert torch.allclose(worst.maps.abs(), maps[1], atol=1e-5)
         assert torch.equal(worst.predicted, lenet.predict(worst.inputs))
         held = margin < 0 if event == "changed_explanation" else margin >= 0
@@ -305,7 +305,7 @@ def test_relations_that_hold_whatever_the_model(lenet: standfast.Model, digits: 
     assert (stricter.log_probability <= both.log_probability + slack).all()
     changed = probability("changed_explanation", 0.8)
     worst = WorstCase(ball, budget=1500)(lenet, explainer, x)
-    particle = standfast.similarity.pearson(
+    particle = standfast.similarity.Pearson()(
         *(standfast.explainers.get(explainer)(lenet, v).abs() for v in (x, changed.extreme))
     )
     assert (worst.similarity <= particle + 1e-6).all()
