@@ -207,8 +207,12 @@ def model() -> standfast.Model:
 
 def run(out: Path, metrics: list[Any], explainers: tuple[Any, ...] = ("input_x_gradient",)) -> standfast.Results:
     """A study of the linear model and its two inputs."""
-    data = {"rows": {"function": "tiny_plugin.linear:load", "bounds": [-1, 1]}}
-    study = {"data": data, "models": {"linear": {"function": "tiny_plugin.linear:build"}}, "device": "cpu"}
+    data = {"rows": {"function": "tiny_plugin.linear:load", "bounds": [-1, 1], "trust": True}}
+    study = {
+        "data": data,
+        "models": {"linear": {"function": "tiny_plugin.linear:build", "trust": True}},
+        "device": "cpu",
+    }
     study |= {"explainers": list(explainers), "metrics": metrics}
     found = standfast.run_study(study, out=out, progress=False)
     assert not found.failures

@@ -137,13 +137,16 @@ def test_origins_may_be_left_out_for_one_copy_of_each(model: standfast.Model) ->
 
 
 def test_similarity_of_a_probe_can_be_named(model: standfast.Model) -> None:
-    def same(a: Tensor, b: Tensor) -> Tensor:
-        return torch.ones(len(a))
+    class Same(standfast.similarity.Similarity):
+        name = "same"
+
+        def compare(self, a: Tensor, b: Tensor) -> Tensor:
+            return torch.ones(len(a))
 
     with model.session():
         explainer = standfast.explainers.get("saliency")
         assert Probe(model, explainer, rows()).similarity is None
-        assert Probe(model, explainer, rows(), similarity=same).query(rows()).similarity.tolist() == [1.0] * 3
+        assert Probe(model, explainer, rows(), similarity=Same()).query(rows()).similarity.tolist() == [1.0] * 3
         with pytest.raises(standfast.ArgumentError, match="did you mean 'cosine'"):
             Probe(model, explainer, rows(), similarity="cosin")
 

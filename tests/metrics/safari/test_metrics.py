@@ -91,6 +91,15 @@ def test_a_constant_map_has_a_sensitivity_unless_it_never_changes(search: str) -
     assert worst(model, "input_x_gradient", x).status == ("ok", "ok")
 
 
+class Unlimited(standfast.similarity.Similarity):
+    """Of any size."""
+
+    name = "unlimited"
+
+    def compare(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a.flatten(1).sum(1)
+
+
 def test_a_threshold_that_a_similarity_cannot_reach_is_refused() -> None:
     """With it the event would be certain: ln P = 0, and no sample would be censored."""
     for metric in (WorstCase, MisinterpretationProbability):
@@ -98,7 +107,7 @@ def test_a_threshold_that_a_similarity_cannot_reach_is_refused() -> None:
         assert_refused(changed, threshold=[2, -1.5, float("inf"), float("nan")])
         assert_refused(partial(changed, similarity="mse"), threshold=[-0.1])
     WorstCase(BALL, "changed_explanation", similarity="mse", threshold=40.0)
-    WorstCase(BALL, "changed_explanation", similarity=lambda a, b: a.flatten(1).sum(1), threshold=40.0)
+    WorstCase(BALL, "changed_explanation", similarity=Unlimited(), threshold=40.0)
 
 
 def test_misclassification_of_a_linear_model_is_known() -> None:
