@@ -61,7 +61,8 @@ class TokenSwaps(Transformation):
     True
     """
 
-    differentiable: ClassVar[bool] = False
+    takes: ClassVar = "any"
+    differentiable: ClassVar = False
 
     embedding: Background | Tensor
     table: SwapTable

@@ -422,6 +422,8 @@ class Compose(Transformation):
             the composition's distribution.
     """
 
+    takes: ClassVar = "any"
+
     parts: tuple[Transformation, ...]
 
     def __post_init__(self) -> None:
