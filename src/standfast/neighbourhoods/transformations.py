@@ -65,19 +65,17 @@ class Parameter(NamedTuple):
         >>> Parameter(("quality",), identity=100, low=1, high=100).read(30, "quality")
         (30.0, 100.0)
         """
-        identity = self.identity
-        if identity == self.low:
+        if self.identity == self.low:
             stands_for = f"{self.low:g} to r"
-        elif identity == self.high:
+        elif self.identity == self.high:
             stands_for = f"r to {self.high:g}"
         else:
-            stands_for = f"{identity:g} - r to {identity:g} + r" if identity else "-r to r"
+            stands_for = f"{self.identity:g} - r to {self.identity:g} + r" if self.identity else "-r to r"
         expected = f"a number of at least 0, r for {stands_for}, or the smallest and the largest value"
         if math.isfinite(self.low) or math.isfinite(self.high):
             expected += f", from {self.low:g} to {self.high:g}"
         if is_number(value):
-            least = self.low if identity == self.low else value if identity == self.high else identity - value
-            most = self.high if identity == self.high else value if identity == self.low else identity + value
+            least, most = self._span(value)
         else:
             pair = isinstance(value, list | tuple) and len(value) == 2 and all(map(is_number, value))
             check(pair, option, expected, repr(value))
@@ -86,6 +84,14 @@ class Parameter(NamedTuple):
         fits = self.low <= least <= most <= self.high and math.isfinite(most - least)
         check(fits, option, expected, repr(value))
         return float(least), float(most)
+
+    def _span(self, number: float) -> tuple[float, float]:
+        """The range that one number stands for."""
+        if self.identity == self.low:
+            return self.low, number
+        if self.identity == self.high:
+            return number, self.high
+        return self.identity - number, self.identity + number
 
 
 def parameter(
