@@ -157,7 +157,6 @@ def _describe_options(name: str, entry: Any) -> list[tuple[str, str, str, str]]:
         shared = [field.name for field in dataclasses.fields(entry) if field.kw_only]  # such as preset: last
         return sorted(found, key=lambda option: option[0] in shared)
     function = getattr(entry, "func", entry)
-    function = getattr(function, "function", function)
     if not callable(function):
         return []
     hints: dict[str, Any] = {}

@@ -53,11 +53,8 @@ class Kind:
 
 
 def docstring_of(entry: Any) -> str:
-    """The docstring of a class, a function, a `partial` of one, or a similarity, without indentation."""
-    entry = getattr(entry, "func", entry)
-    if not isinstance(entry, type) and dataclasses.is_dataclass(entry):
-        entry = getattr(entry, "function", entry)
-    return inspect.getdoc(entry) or ""
+    """The docstring of a class, a function, or a `partial` of one, without indentation."""
+    return inspect.getdoc(getattr(entry, "func", entry)) or ""
 
 
 def first_part(text: str) -> str:
@@ -92,7 +89,7 @@ def _describe_model(name: str) -> str:
 def find_needs(kind: Kind, entry: Any) -> str:
     """What an entry needs, in a few words: options that must be given, and what it says of the model and the data."""
     if kind.one == "similarity":
-        return "" if entry.channels is None else "positions: maps of images or series"
+        return "positions: maps of images or series" if hasattr(entry, "channels") else ""
     if not isinstance(entry, type):
         return ""
     options = dataclasses.fields(entry) if dataclasses.is_dataclass(entry) else ()

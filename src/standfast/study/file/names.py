@@ -109,7 +109,7 @@ MODELS = Names("models", zoo.models, tuple(zoo.hubs()), _FORMS)
 EXPLAINERS = Names("explainers", explainers, sources=("function",), in_text=True)
 METRICS = Names("metrics", metrics, sources=("function",), in_text=True)
 SEARCHES = Names("searches", searches, in_text=True)
-SIMILARITIES = Names("similarities", similarity.similarities)
+SIMILARITIES = Names("similarities", similarity.similarities, in_text=True)
 NEIGHBOURHOODS = Names("neighbourhoods", neighbourhoods, scalar=find_first_option)
 
 

@@ -20,7 +20,6 @@ from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, cre
 
 from standfast import similarity
 from standfast.algorithms.searches.base import Search, searches
-from standfast.errors import ArgumentError
 from standfast.explainers import Background, Explainer, explainers
 from standfast.explainers.base import Baseline
 from standfast.neighbourhoods import Neighbourhood
@@ -34,7 +33,6 @@ from standfast.study.file.problems import (
     adapt,
     describe,
     errors_at,
-    find_nearest,
     join_names,
     json_schema_of,
     make,
@@ -215,27 +213,22 @@ def _own_words(default: object) -> list[str]:
 
 
 def similarity_from(raw: object, default: object = None, kinds: Kinds = ()) -> str:
-    """`"ssim"`, `"ssim:window=11"` or `{ssim: {window: 11}}` in the form with a colon; lists with `+`.
+    """`"ssim"`, `"ssim:window=11"` or `{ssim: {window: 11}}` in the form with a colon.
 
     >>> similarity_from({"ssim": {"window": 11, "gaussian": True}})
-    'ssim:window=11,gaussian=true'
+    'ssim:window=11,gaussian=True'
     >>> similarity_from({"lens_distance": {"k": [10, 100], "w": 1}})
-    'lens_distance:k=10+100,w=1'
+    'lens_distance:k=(10, 100),w=1'
     """
 
     def write(value: object) -> str:
-        if isinstance(value, list | tuple):
-            return "+".join(map(write, value))
-        return str(value).lower() if isinstance(value, bool) else str(value)
+        return str(tuple(value)) if isinstance(value, list) else str(value)
 
-    named = read_entry(raw.partition(":")[0] if isinstance(raw, str) else raw, SIMILARITIES)
-    options = ",".join(f"{key}={write(value)}" for key, value in named.options.items())
-    text = raw if isinstance(raw, str) else named.name + (f":{options}" if options else "")
-    try:
-        return similarity.get(text).name
-    except ArgumentError as error:
-        near = find_nearest(str(error.got).strip("'"), error.expected.removeprefix("one of ").split(", "))
-        raise misfit(f"{error.argument} to be {error.expected}", error.got, *named.at_options, near=near) from error
+    found: Similarity = read_configured(raw, SIMILARITIES)
+    if isinstance(raw, str):
+        return raw
+    options = ",".join(f"{key}={write(value)}" for key, value in read_entry(raw, SIMILARITIES).options.items())
+    return type(found).name + (f":{options}" if options else "")
 
 
 def background_from(raw: object, default: object = None, kinds: Kinds = ()) -> Background | Baseline:
