@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "references"))
 
 import set_based_lens
 
-from standfast.similarity import diverse, lens_kendall, lens_profile, profile, smooth
+from standfast.similarity import LensKendall, diverse, lens_profile, profile, smooth
 
 WINDOWS = (1, 2, 3)
 
@@ -155,12 +155,12 @@ def compare_greedy(name: str, a: Tensor, k: int) -> None:
 
 def measure_kendall(a: Tensor, b: Tensor) -> None:
     """Print the time of Kendall's tau, and by how much the process grew."""
-    lens_kendall(a[:, :8, :8], b[:, :8, :8])
+    LensKendall()(a[:, :8, :8], b[:, :8, :8])
     unit = 1 if sys.platform == "darwin" else 1024
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    lens_kendall(a, b)
+    LensKendall()(a, b)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit - before
-    seconds = time_call(lambda: lens_kendall(a, b)) / len(a)
+    seconds = time_call(lambda: LensKendall()(a, b)) / len(a)
     positions, maps = a[0].numel(), [smooth(m, 1).flatten(1).numpy() for m in (a, b)]
     scipys = time_call(lambda: [kendalltau(*pair) for pair in zip(*maps, strict=True)]) / len(a)
     print(

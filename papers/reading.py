@@ -11,8 +11,8 @@ from functools import partial
 
 import numpy as np
 import polars as pl
+from scipy.special import stdtrit
 
-from standfast.statistics.distributions import t_quantile
 from standfast.statistics.paired import midranks
 from standfast.tensors import Array
 
@@ -50,7 +50,7 @@ def mean_interval(values: Array, level: float = 0.95) -> Estimate:
     if len(values) < 2:
         return float("nan"), float("nan"), float("nan")
     mean, error = float(values.mean()), float(values.std(ddof=1)) / np.sqrt(len(values))
-    reach = t_quantile(0.5 + level / 2, len(values) - 1) * error
+    reach = stdtrit(len(values) - 1, 0.5 + level / 2) * error
     return mean, mean - reach, mean + reach
 
 

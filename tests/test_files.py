@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from standfast import files
-from standfast.data.idx import read_idx
+from standfast.data.image_sets import read_idx
 from standfast.data.series_files import read_series
 from standfast.data.user_files import read_data
 from standfast.errors import ArgumentError, make_printable

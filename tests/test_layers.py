@@ -17,7 +17,7 @@ CHECKOUT = Path(__file__).parents[1]
 # from the top: a layer may import from itself and from those before it
 LAYERS = (
     ("errors", "files", "records", "registry"),
-    ("tensors", "superpixels", "segments", "function_calls"),
+    ("tensors", "segments", "function_calls"),
     ("neighbourhoods",),
     ("similarity",),
     ("reference", "model"),

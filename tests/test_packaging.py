@@ -331,13 +331,13 @@ def install_size(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_an_installation_is_small(install_size: Any) -> None:
-    """15 packages, torch among them, and 550 MB beside it, as they are installed here."""
+    """16 packages, torch among them, and 650 MB beside it, as they are installed here."""
     installed = install_size.find_installed(None)
     direct: dict[str, set[str]] = {name.replace(".", "-"): set() for name in requirements()}
-    assert len(direct) <= 15
+    assert len(direct) <= 16
     beside = install_size.closure(installed, direct) - install_size.closure(installed, {"torch": set()})
     assert direct.keys() - {"torch", "jinja2", "fsspec"} <= beside
-    assert sum(install_size.megabytes(installed[name]) for name in beside) < 550
+    assert sum(install_size.megabytes(installed[name]) for name in beside) < 650
 
 
 PLAIN = """
@@ -376,7 +376,7 @@ def test_a_plain_installation_evaluates_stores_and_reports(install_size: Any, tm
     own = install_size.closure(installed, {name.replace(".", "-"): set() for name in requirements()}) | {"standfast"}
     modules = packages_distributions()
     blocked = [name for name, brought in modules.items() if not own & {canonicalize_name(each) for each in brought}]
-    assert not own & {"captum", "matplotlib", "numba", "pandas", "pyarrow", "scipy", "scikit-image", "scikit-learn"}
+    assert not own & {"captum", "matplotlib", "numba", "pandas", "pyarrow", "scikit-learn"}
     code = [sys.executable, "-W", "error", "-c", PLAIN, json.dumps(blocked)]
     done = subprocess.run(
         [*code, str(tmp_path / "results"), str(tmp_path / "report.html")], capture_output=True, text=True, check=False

@@ -95,14 +95,11 @@ from standfast.results import presentation_of
 assert {"blur_consistency", "deletion"} <= set(standfast.metrics.names())
 assert standfast.metrics.get("blur_consistency", size=5) == blur.BlurConsistency(5)
 assert standfast.explainers.get("contrast:gain=2.0") == contrast.Contrast(2.0)
-assert standfast.similarity.get("overlap") is standfast.similarity.get(overlap.overlap) is overlap.OVERLAP
+assert standfast.similarity.get("overlap") == overlap.Overlap()
 assert len(standfast.data.load("stripes")) == 8
 assert standfast.neighbourhoods.neighbourhoods["fading"] is fading.Fading
-def powered(a, b, power=1):
-    return overlap.overlap(a, b) ** power
-standfast.similarity.similarities.add("powered", standfast.similarity.Similarity("powered", powered))
 a, b = torch.rand(2, 3, 4)
-assert torch.equal(standfast.similarity.get("powered:power=2")(a, b), overlap.overlap(a, b) ** 2)
+assert torch.equal(standfast.similarity.get("overlap:power=2")(a, b), overlap.Overlap()(a, b) ** 2)
 assert type(presentation_of("blur_consistency")) is blur_presentation.BlurPresentation
 """
     page.run("-c", names, paths=[page.modules])

@@ -24,7 +24,7 @@ from standfast.neighbourhoods import LinfBall, neighbourhoods
 from standfast.neighbourhoods.base import Distribution
 from standfast.records import ConfigurationType, TensorOption
 from standfast.segments import LabelMap
-from standfast.similarity import topk_intersection
+from standfast.similarity import TopKIntersection
 from standfast.study.identity import Description
 
 OPTIONS = [LabelMap(torch.tensor([0, 1, 2])), Regions(torch.tensor([[True, False]])), Background(torch.rand(2, 3))]
@@ -61,7 +61,7 @@ def test_numbers_of_numpy_and_torch_become_plain_ones() -> None:
         assert AOPC(steps=three) == AOPC(steps=3)
         assert IntegratedGradients(steps=three).steps.__class__ is int
         assert get_explainer("rise", cells=(three, three)).cells == (3, 3)  # type: ignore[attr-defined]
-        assert topk_intersection(torch.eye(4), torch.eye(4), k=three).tolist() == [1.0] * 4
+        assert TopKIntersection(k=three)(torch.eye(4), torch.eye(4)).tolist() == [1.0] * 4
         attack = AttributionAttack(LinfBall(0.1), k=three)
         assert (attack.k, type(attack.options()["k"])) == (3, int)
     assert (LinfBall(np.float32(0.5)).radius, type(LinfBall(np.float64(0.1)).radius)) == (0.5, float)

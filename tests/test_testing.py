@@ -189,6 +189,12 @@ def distance(a: Tensor, b: Tensor) -> Tensor:
     return (a - b).abs().flatten(1).amax(1)
 
 
+def make_similarity(function: Callable[[Tensor, Tensor], Tensor], larger_is_closer: bool = True) -> Similarity:
+    members = {"name": "made", "larger_is_closer": larger_is_closer, "compare": lambda self, a, b: function(a, b)}
+    kind: type[Similarity] = type("Made", (Similarity,), members)
+    return kind()
+
+
 @pytest.mark.parametrize(
     ("function", "larger_is_closer", "words"),
     [
@@ -202,9 +208,9 @@ def distance(a: Tensor, b: Tensor) -> Tensor:
     ],
 )
 def test_similarity_that_breaks_a_promise(function: Any, larger_is_closer: bool, words: str) -> None:
-    check_similarity(Similarity("distance", distance, larger_is_closer=False))
+    check_similarity(make_similarity(distance, larger_is_closer=False))
     with pytest.raises(AssertionError, match=words):
-        check_similarity(Similarity("broken", function, larger_is_closer))
+        check_similarity(make_similarity(function, larger_is_closer))
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
@@ -229,8 +235,8 @@ def test_a_card_may_round_by_the_place_in_the_batch_and_a_cpu_may_not(change: fl
         values = standfast.similarity.get("cosine")(a.as_subclass(Tensor), b.as_subclass(Tensor))
         return values * (1 - change * torch.arange(len(values)))
 
-    on_the_cpu = Similarity("drifts", compare)
-    on_a_card = Similarity("drifts", lambda a, b: compare(a, b).as_subclass(Elsewhere))
+    on_the_cpu = make_similarity(compare)
+    on_a_card = make_similarity(lambda a, b: compare(a, b).as_subclass(Elsewhere))
     with pytest.raises(AssertionError, match="order of the pairs"):
         check_similarity(on_the_cpu, ["flat"])
     if passes:
@@ -260,5 +266,5 @@ def test_the_checks_of_explainers_and_similarities_take_a_device() -> None:
         return a[:, 0]
 
     with pytest.raises(Exception, match="meta"):  # a comparison needs values
-        check_similarity(Similarity("looks", compare), ["flat"], "meta")
+        check_similarity(make_similarity(compare), ["flat"], "meta")
     assert seen == ["meta"]

@@ -131,6 +131,6 @@ def test_parts_that_are_not_compared_bring_no_nan_into_a_gradient(monkeypatch: p
     seen[1, :, :2] = False
     a[1, 0, 0, 0] = torch.inf  # where it is not seen
     a.requires_grad_(True)
-    value = get_similarity("pearson").compare_seen(a, b, seen)
+    value = get_similarity("pearson").compare_masked(a, b, seen)
     (gradient,) = torch.autograd.grad(value[0], a)
     assert torch.isfinite(gradient).all()

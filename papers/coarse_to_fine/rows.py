@@ -26,7 +26,7 @@ from standfast.metrics.coarse_to_fine.corruption_curve import FRACTIONS
 from standfast.metrics.coarse_to_fine.gate import apply_gate, compare_curves
 from standfast.metrics.coarse_to_fine.summary import Curves, summarise
 from standfast.results import Results
-from standfast.similarity.rank import kendall
+from standfast.similarity import Kendall
 from standfast.statistics.paired import midranks
 
 #: IG, DeepLIFT, DeepSHAP, GradientSHAP, KernelSHAP, Shapley value sampling
@@ -214,7 +214,7 @@ def kendall_tau(first: Mapping[str, float], second: Mapping[str, float]) -> floa
     values = torch.tensor([[each[name] for name in names] for each in (first, second)], dtype=torch.float64)
     if (values == values[:, :1]).all(1).any():
         return float("nan")
-    return float(kendall(values[:1], values[1:]))
+    return float(Kendall()(values[:1], values[1:]))
 
 
 def compare_orders(frame: pl.DataFrame) -> float:

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import save
 
 from standfast import data
-from standfast.study.folders import write_atomically
+from standfast.files import write_atomically
 from standfast.training.classifier import accuracy, initialize, random_noise_blocks, train_classifier
 from standfast.zoo.networks.names import architectures
 

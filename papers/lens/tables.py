@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import polars.selectors as cs
+from scipy.special import stdtrit
 
 from papers.base import Part, Reproduction, reproductions
 from papers.files import read_numbers
@@ -43,7 +44,6 @@ from papers.reading import (
     paired_differences,
 )
 from standfast.results import Results
-from standfast.statistics.distributions import t_quantile
 from standfast.tensors import Array
 
 TRAININGS = ("natural", "PGD", "IG-SUM-NORM")
@@ -86,7 +86,7 @@ def _is_more_effective(frame: pl.DataFrame, column: str) -> bool | None:
     gap = independent - universal
     images, draws = gap.shape
     variance = gap.mean(1).var(ddof=1) / images + gap.mean(0).var(ddof=1) / draws
-    reach = t_quantile(0.975, draws - 1) * float(np.sqrt(variance))
+    reach = stdtrit(draws - 1, 0.975) * float(np.sqrt(variance))
     return is_at_least((float(gap.mean()), gap.mean() - reach, gap.mean() + reach), _NOTICEABLE)
 
 

@@ -178,10 +178,10 @@ def measure_pairs(a: Tensor, b: Tensor, seen: Tensor | None, k: int = 100, windo
         for name in (f"ssim:window={window},data_range=1.0", "spearman", f"topk_intersection:k={k}")
     )
     one, other = (_scale(maps, seen)[:, None] for maps in (a, b))
-    share = overlap.compare_seen(a.double(), b.double(), seen)
+    share = overlap.compare_masked(a.double(), b.double(), seen)
     return {
-        "ssim": ssim.compare_seen(one, other, seen[:, None]).double(),
-        "spearman": spearman.compare_seen(a, b, seen).double(),
+        "ssim": ssim.compare_masked(one, other, seen[:, None]).double(),
+        "spearman": spearman.compare_masked(a, b, seen).double(),
         "jaccard": share / (2 - share),  # of sets of k, of which a share of them is in both
     }
 

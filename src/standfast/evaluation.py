@@ -36,7 +36,7 @@ from standfast.report.sentences import describe_failures
 from standfast.results import Results
 from standfast.study.cache import run_kept
 from standfast.study.cost import Estimate, announce_cost, estimate_plan
-from standfast.study.executors import Executor, InProcess, Limits, Processes, local
+from standfast.study.executors import Executor, InProcess, Processes, local
 from standfast.study.executors.base import UNLIMITED
 from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import make_plan
@@ -508,21 +508,14 @@ def default_folder(study: Study) -> Path:
     return Path("results") / (Path(study.name).stem or "study")
 
 
-def executor_of(
-    study: Study,
-    name: str | None = None,
-    workers: int | str | None = None,
-    address: str | None = None,
-    limits: Limits = UNLIMITED,
-) -> Executor:
+def executor_of(study: Study, name: str | None = None, workers: int | str | None = None) -> Executor:
     """The executor of a study; the arguments, if given, replace what the study says."""
     from standfast.study.file.entries import EXECUTORS
 
     entry = study.executor
     check(name is None or name in EXECUTORS, "executor", "local, ray or slurm", repr(name))
     if name is not None and name != entry.name:
-        shared = {"workers", "threads", *vars(limits)}
+        shared = {"workers", "threads", *vars(UNLIMITED)}
         entry = EXECUTORS[name](**entry.model_dump(include=shared, exclude_unset=True))
-    said = {"workers": workers, "address": address, **vars(limits)}
-    changed = entry.model_copy(update={key: value for key, value in said.items() if value is not None})
+    changed = entry if workers is None else entry.model_copy(update={"workers": workers})
     return changed.executor(study.device)

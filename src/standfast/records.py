@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from standfast.errors import FINITE, UnknownOptionError, as_number, check
+from standfast.errors import FINITE, StandfastError, UnknownOptionError, as_number, check
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -70,6 +70,25 @@ def set_fields(record: object, **values: object) -> None:
     """
     for name, value in values.items():
         object.__setattr__(record, name, value)
+
+
+def refuse_hooks(kind: type, gone: Mapping[str, str]) -> None:
+    """Raise `StandfastError` if a class defines a hook that does not exist, which would have no effect.
+
+    Args:
+        kind: the class, from its base's `__init_subclass__`.
+        gone: such hooks, and what takes their place.
+
+    >>> class Plugin:
+    ...     def admit(self): ...
+    >>> refuse_hooks(Plugin, {"admit": "satisfies_rules"})
+    Traceback (most recent call last):
+        ...
+    standfast.errors.StandfastError: Plugin defines admit, which does not exist; instead it has satisfies_rules
+    """
+    for name in gone:
+        if name in vars(kind) or name in vars(kind).get("__annotations__", {}):
+            raise StandfastError(f"{kind.__name__} defines {name}, which does not exist; instead it has {gone[name]}")
 
 
 class FrozenMapping(Mapping[K, V_co]):

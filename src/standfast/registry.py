@@ -206,7 +206,8 @@ def _spell(value: object) -> str:
 
 
 def parse_options(text: str, what: str) -> dict[str, Any]:
-    """`"steps=64,baseline=0"` as options; values are Python literals, or else strings.
+    """`"steps=64,baseline=0"` as options; values are Python literals, `true` or `false`, or else
+    strings.
 
     >>> parse_options("steps=64,mode=fast,units=(32, 64)", "explainer")
     {'steps': 64, 'mode': 'fast', 'units': (32, 64)}
@@ -219,7 +220,7 @@ def parse_options(text: str, what: str) -> dict[str, Any]:
         key, separator, value = (piece.strip() for piece in part.partition("="))
         check(bool(key and separator and value), what, "name:option=value,option=value", repr(part))
         try:
-            options[key] = ast.literal_eval(value)
+            options[key] = ast.literal_eval({"true": "True", "false": "False"}.get(value, value))
         except (ValueError, SyntaxError):
             options[key] = value
     return options

@@ -4,7 +4,7 @@ Segments are label maps: integers from 0 over the spatial axes of an input. Thes
 `(T,)` of a series `(C, T)` and `(F,)` of flat features. All channels of a position belong to the same segment.
 The segments of a sample depend only on this sample.
 
-SLIC superpixels and quickshift are in `superpixels.py`.
+Superpixels are those of scikit-image.
 SLIC's compactness weighs distance in the image against distance in colour.
 It is 10 for colour images (scikit-image's default, for CIELAB values with a range of about 100). It is 0.3 for all
 other images, which are rescaled to [0, 1]: with the default, made for colour, they would be cut into a plain grid.
@@ -25,13 +25,13 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from standfast.errors import check
 from standfast.records import TensorOption
-from standfast.superpixels import Image, Labels, convert_to_lab, quickshift, slic
-from standfast.tensors import send, thread_budget
+from standfast.tensors import Array, send, thread_budget
 
 #: the smallest number of segments; metrics rank segments, and a ranking of fewer has no meaning
 FEWEST = 3
@@ -99,6 +99,7 @@ class LabelMap(TensorOption):
         return LabelMap(self.labels[rows])
 
 
+Labels = npt.NDArray[np.int64]
 Method = Literal["auto", "slic", "quickshift", "grid", "windows", "columns"]
 SegmentChoice = Method | int | LabelMap
 
@@ -251,7 +252,7 @@ def _apply_labels(inputs: Tensor, labels: Tensor, spatial: tuple[int, ...]) -> S
     return Segments(found.reshape(many), send(counts, inputs.device), max(counts), fallback, tuple(counts))
 
 
-def _find_superpixels(inputs: Tensor, count: int, find: Callable[[Image], Labels], least: int, most: int) -> Segments:
+def _find_superpixels(inputs: Tensor, count: int, find: Callable[[Array], Labels], least: int, most: int) -> Segments:
     """The segments that `find` returns for each image.
 
     An image where they are fewer than `least` or more than `most` gets a grid of `count` cells.
@@ -259,7 +260,7 @@ def _find_superpixels(inputs: Tensor, count: int, find: Callable[[Image], Labels
     regular = make_grid(spatial_shape(inputs), count)
     width = max(most, int(regular.max()) + 1)
 
-    def cut(image: Image) -> Labels | None:
+    def cut(image: Array) -> Labels | None:
         low, high = image.min(), image.max()
         if not high > low:
             return None
@@ -275,19 +276,31 @@ def _find_superpixels(inputs: Tensor, count: int, find: Callable[[Image], Labels
     return Segments(send(labels, device), send(counts, device), width, send(fallback, device), tuple(counts))
 
 
-def _slic(image: Image, count: int) -> Labels:
-    """Superpixels of one image `(C, H, W)` in [0, 1]."""
-    if len(image) == 3:
-        return slic(convert_to_lab(image), count, _COMPACTNESS_LAB)
-    return slic(image, count, _COMPACTNESS)
+def _slic(image: Array, count: int) -> Labels:
+    """Superpixels of one image `(C, H, W)` in [0, 1]: k-means over position and colour."""
+    from skimage.segmentation import slic
+
+    colour = len(image) == 3
+    compactness = _COMPACTNESS_LAB if colour else _COMPACTNESS
+    found: Labels = slic(image, count, compactness, convert2lab=colour, channel_axis=0)
+    return found
 
 
-def _quickshift(image: Image) -> Labels:
-    """Pieces of one image `(C, H, W)` in [0, 1]."""
-    kernel = max(1.0, min(image.shape[1:]) / _KERNELS)
-    if len(image) == 3:
-        return quickshift(convert_to_lab(image), _RATIO_LAB, kernel, _LINK * kernel)
-    return quickshift(100 * image, _RATIO, kernel, _LINK * kernel)
+def _quickshift(image: Array) -> Labels:
+    """Pieces of one image `(C, H, W)` in [0, 1]: a pixel joins the nearest, in place and colour, of higher density."""
+    from skimage.segmentation import quickshift
+
+    kernel, colour = max(1.0, min(image.shape[1:]) / _KERNELS), len(image) == 3
+    found: Labels = quickshift(  # type: ignore[no-untyped-call]
+        image if colour else 100 * image,
+        ratio=_RATIO_LAB if colour else _RATIO,
+        kernel_size=kernel,
+        max_dist=_LINK * kernel,
+        convert2lab=colour,
+        rng=0,
+        channel_axis=0,
+    )
+    return found
 
 
 def _describe(labels: Tensor) -> str:

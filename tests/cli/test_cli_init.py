@@ -19,7 +19,7 @@ from torch import nn
 from typer.testing import CliRunner, Result
 
 from standfast.cli import app, commands
-from standfast.cli.new_study import read_bounds, read_names, read_source, round_outwards
+from standfast.cli.new_study import read_bounds, read_source, round_outwards
 from standfast.errors import ArgumentError
 from standfast.study.file.document import StudyError
 from standfast.study.file.spec import load_study
@@ -50,9 +50,6 @@ def load_known():
 
 def load_series():
     return torch.randn(30, 2, 12)
-
-def explain(module, inputs, targets):
-    return inputs
 """
 
 
@@ -67,6 +64,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run_init(*arguments: str, answers: str | None = None) -> Result:
+    Path("study.yaml").unlink(missing_ok=True)
     return CliRunner().invoke(app, ["init", *arguments], input=answers)
 
 
@@ -96,10 +94,10 @@ CASES = {
     ),
     "file": (("--model", "mymodule:build", "--data", "table.npz"), "kernel_shap", "corruption_curve", {"linf": 0.099}),
     "series": (
-        ("--model", "mymodule:build_series", "--data", "mymodule:load_series", "--bounds", "-5,5", "--norm", "l2"),
+        ("--model", "mymodule:build_series", "--data", "mymodule:load_series", "--bounds", "-5,5"),
         "gradcam",
         "corruption_curve",
-        {"l2": 1.0},
+        {"linf": 1.0},
     ),
 }
 
@@ -107,7 +105,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_file_passes_a_dry_run(case: str, folder: Path) -> None:
     arguments, explainer, metric, ball = CASES[case]
-    done = run_init("--yes", *arguments)
+    done = run_init(*arguments)
     assert done.exit_code == 0, (done.output, done.exception)
     assert done.stdout.splitlines()[-1] == "next: standfast run study.yaml --dry-run"
     written = read_study()
@@ -133,77 +131,24 @@ def test_the_file_passes_a_dry_run(case: str, folder: Path) -> None:
     assert "trials failed" not in trial.output
 
 
-def test_all_options(folder: Path) -> None:
-    torch.save(torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)).state_dict(), "w.pt")
-    done = run_init(
-        *("studies/mine.yaml", "--yes", "--model", "mymodule:build", "--weights", "w.pt", "--data", "few.npy"),
-        *("--explainers", "saliency,kernel_shap:samples=20,segments=pixels,mymodule:explain", "--samples", "5"),
-        *("--metrics", "max_sensitivity:samples=3", "--radius", "0.03", "--preset", "paper", "--bounds", "-1,2"),
-    )
-    assert done.exit_code != 0  # the module is not beside the study file
-    (folder / "studies").mkdir(exist_ok=True)
+def test_weights_and_paths_are_found_from_the_folder_of_the_study(folder: Path) -> None:
+    save_trained("w.pt")
+    given = ("--model", "mymodule:build", "--weights", "w.pt", "--data", "few.npy", "--bounds", "-1,2")
+    assert run_init("studies/mine.yaml", *given).exit_code != 0  # the module is not beside the study file
+    (folder / "studies").mkdir()
     (folder / "studies" / "mymodule.py").write_text(MODULE)
-    done = run_init(
-        *("studies/mine.yaml", "--yes", "--model", "mymodule:build", "--weights", "w.pt", "--data", "few.npy"),
-        *("--explainers", "saliency,kernel_shap:samples=20,segments=pixels,mymodule:explain", "--samples", "5"),
-        *("--metrics", "max_sensitivity:samples=3", "--radius", "0.03", "--preset", "paper", "--bounds", "-1,2"),
-    )
+    done = run_init("studies/mine.yaml", *given)
     assert done.exit_code == 0, (done.output, done.exception)
     written = read_study("studies/mine.yaml")
     assert written["models"] == {"mymodule": {"function": "mymodule:build", "weights": "../w.pt"}}
     assert written["data"] == {"few": {"path": "../few.npy", "bounds": [-1, 2]}}
-    assert written["explainers"][1:] == ["kernel_shap:samples=20,segments=pixels", {"function": "mymodule:explain"}]
-    assert written["metrics"] == ["max_sensitivity:samples=3,normalise=True"]
-    assert (written["samples"], written["preset"], written["neighbourhood"]) == (5, "paper", {"linf": 0.03})
-    assert "1% of the range" in Path("studies/mine.yaml").read_text()
-
-
-def test_few_samples_are_all_taken(folder: Path) -> None:
-    assert run_init("--yes", "--model", "mymodule:build", "--data", "few.npy").exit_code == 0
-    assert read_study()["samples"] == 7
-
-
-def test_questions(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrong answer is asked for again; an empty one takes the default."""
-    monkeypatch.setattr(commands, "_is_terminal", lambda: True)
-    answers = [
-        "lenet",
-        "mymodule:build",
-        "w.pt",
-        "",
-        "table.npz",
-        "1,0",
-        "-9,9",
-        "salency",
-        "saliency, random",
-        "",
-        "100",
-        "0.2",
-    ]
-    done = run_init(answers="\n".join(answers) + "\n")
-    assert done.exit_code == 0, (done.output, done.exception)
-    refused = re.findall(r"error: (--\w+):", done.output)
-    assert refused == ["--model", "--weights", "--bounds", "--explainers", "--radius"]
-    assert "did you mean 'saliency'?" in done.output
-    written = read_study()
-    assert written["data"]["table"]["bounds"] == [-9, 9]
-    assert written["explainers"] == ["saliency", "random"]
-    assert written["metrics"][0] == "worst_case"
-    assert written["neighbourhood"] == {"linf": 0.2}
-    # and again: it asks before it overwrites
-    before = Path("study.yaml").read_text()
-    refused = run_init("--model", "lenet5-mnist", "--data", "digits", answers="n\n")
-    assert isinstance(refused.exception, ArgumentError)
-    assert Path("study.yaml").read_text() == before
-    agreed = run_init("--model", "lenet5-mnist", "--data", "digits", answers="y\n\n\n\n")
-    assert agreed.exit_code == 0, (agreed.output, agreed.exception)
-    assert Path("study.yaml").read_text() != before
+    assert written["samples"] == 7, "there are no more"
 
 
 def test_the_questions_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "command-line.md").read_text(encoding="utf-8")
-    lines = page.partition("```\n$ standfast init\n")[2].partition("\n```")[0].splitlines()
-    answers = [line.rpartition(": ")[2] if ": " in line else "" for line in lines[:4] + lines[6:9]]
+    lines = page.partition("```\n$ standfast init --weights mymodel.pt\n")[2].partition("\n```")[0].splitlines()
+    answers = [line.rpartition(": ")[2] for line in lines[:2]]
     (tmp_path / "mymodel.py").write_text(MODULE)
     table = np.random.default_rng(0).normal(size=(60, 5))
     table = -2.37 + (table - table.min()) / (table.max() - table.min()) * 4.375
@@ -213,30 +158,22 @@ def test_the_questions_of_the_documentation(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     save_trained("mymodel.pt")
     monkeypatch.setattr(commands, "_is_terminal", lambda: True)
-    done = run_init(answers="\n".join(answers) + "\n")
+    done = run_init("--weights", "mymodel.pt", answers="\n".join(answers) + "\n")
     assert [line.rstrip() for line in done.output.splitlines()] == lines
+    assert read_study()["data"]["patients"]["bounds"] == [-2.37, 2.01]
 
 
-def test_what_does_not_fit_is_asked_for_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models and data that do not fit each other, and explainers that fail, do not end the questions."""
-    monkeypatch.setattr(commands, "_is_terminal", lambda: True)
-    first = ["mymodule:build_other", "", "", "table.npz", "-9,9"]  # data of a model of one's own have no default
-    again = ["mymodule:build", "", "", "", "gradcam", "max_sensitivity", "0.2", "saliency,gradcam", "", ""]
-    done = run_init(answers="\n".join([*first, *again]) + "\n")
+def test_explainers_that_fail_are_left_out(folder: Path) -> None:
+    (folder / "odd.py").write_text(
+        "import torch\nclass Odd(torch.nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.own = torch.nn.Conv2d(1, 1, 1)\n"
+        "    def forward(self, x):\n        return x.flatten(1)[:, :3]\ndef build():\n    return Odd()\n"
+    )
+    done = run_init("--model", "odd:build", "--data", "digits")
     assert done.exit_code == 0, (done.output, done.exception)
-    assert "[digits]" not in done.output
-    assert len(re.findall("error: ", done.output)) == 2
-    assert "[mymodule:build_other]" in done.output  # offered again
     assert "left out, because it fails on this model: gradcam: " in done.output
-    written = read_study()
-    assert written["data"]["table"]["bounds"] == [-9, 9]
-    assert (written["explainers"], written["metrics"]) == (["saliency"], ["max_sensitivity:normalise=True"])
-    assert written["neighbourhood"] == {"linf": 0.2}
-    # what the command says cannot be answered otherwise
-    refused = run_init("other.yaml", "--data", "nosuch.npz", answers="mymodule:build\n\n")
-    assert isinstance(refused.exception, ArgumentError)
-    refused = run_init("other.yaml", "--model", "mymodule:build_other", "--data", "mymodule:load", answers="\n")
-    assert isinstance(refused.exception, StudyError)
+    assert read_study()["explainers"][:2] == ["saliency", "integrated_gradients"]
+    assert "gradcam" not in read_study()["explainers"]
 
 
 def test_ctrl_c_at_a_question_ends_the_command_at_once(folder: Path) -> None:
@@ -259,8 +196,6 @@ def test_ctrl_c_at_a_question_ends_the_command_at_once(folder: Path) -> None:
 def test_ctrl_d_at_a_question_is_a_stop_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "_is_terminal", lambda: True)
     assert run_init(answers="").exit_code == 130
-    Path("study.yaml").touch()
-    assert run_init(answers="").exit_code == 130
 
 
 def test_assumed_bounds_are_said_to_be_assumed(folder: Path) -> None:
@@ -276,49 +211,38 @@ def test_assumed_bounds_are_said_to_be_assumed(folder: Path) -> None:
         ("bytes.npz", (), False),
         ("mymodule:load_known", (), False),
     ):
-        done = run_init("--yes", "--force", "--model", "mymodule:build", "--data", data, *own)
+        done = run_init("--model", "mymodule:build", "--data", data, *own)
         assert done.exit_code == 0, (done.output, done.exception)
-        assert ("[0, 1] is assumed; if that is wrong, give --bounds" in done.output) is assumed, data
+        assert ("warning: valid values of an input: [0, 1] is assumed; if that is wrong" in done.output) is assumed, (
+            data
+        )
         assert ("in [0, 1], which is assumed; if" in Path("study.yaml").read_text()) is assumed, data
         if data == "table.csv":  # the columns a and b vary by 0.26 and 0.088, the others are constant
             assert read_study()["neighbourhood"] == {"linf": 0.0088}
 
 
-def test_a_column_of_classes_has_any_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = "\n".join(f"{0.03 * n:.3f},0.1,0.2,0.3,0.4,{'abc'[n % 3]}" for n in range(12))
-    (folder / "flowers.csv").write_text("a,b,c,d,e,species\n" + rows + "\n")
-    given = ("--force", "--model", "mymodule:build", "--data", "flowers.csv")
-    quick = ("--explainers", "random", "--metrics", "max_sensitivity", "--radius", "0.1")
-    refused = run_init("--yes", *given, *quick)
-    assert "the name of the column of classes as `label`" in str(refused.exception)
-    assert "'species'" in str(run_init("--yes", *given, *quick, "--label", "specis").exception)
-    assert run_init("--yes", *given, *quick, "--label", "species").exit_code == 0
-    assert read_study()["data"] == {"flowers": {"path": "flowers.csv", "label": "species"}}
-    (content,) = load_study("study.yaml").grid().data.values()
-    assert content.features == ("a", "b", "c", "d", "e")
-    # columns in other units do not suit one radius
+def test_a_column_of_classes_has_any_name(folder: Path) -> None:
     rows = "\n".join(f"{0.03 * n:.3f},{90 * n},0.2,0.3,0.4,{'abc'[n % 3]}" for n in range(12))
     (folder / "flowers.csv").write_text("a,b,c,d,e,species\n" + rows + "\n")
-    done = run_init("--yes", *given, *quick, "--label", "species", "--bounds", "0,1000")
-    assert "warning: c varies by 0 and b" not in done.output
-    assert "one radius holds for all columns" in done.output
-    # the question offers the one column that has no numbers
-    monkeypatch.setattr(commands, "_is_terminal", lambda: True)
-    done = run_init(*given, *quick, answers="\nsepcies\n\n\n")
+    given = ("--model", "mymodule:build", "--data", "flowers.csv")
+    assert "the name of the column of classes as `label`" in str(run_init(*given).exception)
+    assert "'species'" in str(run_init(*given, "--label", "specis").exception)
+    done = run_init(*given, "--label", "species")
     assert done.exit_code == 0, (done.output, done.exception)
-    assert "or none (a, b, c, d, e, species) [species]" in done.output
-    assert "did you mean 'species'" in done.output
-    assert read_study()["data"]["flowers"]["label"] == "species"
-    assert isinstance(run_init("--yes", *given[:4], "table.npz", *quick, "--label", "y").exception, ArgumentError)
+    entry = {"path": "flowers.csv", "label": "species", "bounds": [0, 990]}
+    assert read_study()["data"] == {"flowers": entry}
+    (content,) = load_study("study.yaml").grid().data.values()
+    assert content.features == ("a", "b", "c", "d", "e")
+    assert "warning: valid values of an input: [0.0, 990.0], as they occur" in done.output
+    # columns in other units do not suit one radius
+    assert "warning: a varies by 0.11 and b by 3.2e+02" in done.output
 
 
 def test_a_file_is_not_replaced(folder: Path) -> None:
-    (folder / "study.yaml").write_text("precious")
-    refused = run_init("--yes", "--model", "lenet5-mnist", "--data", "digits")
-    assert "expected the name of a new file, or --force" in str(refused.exception)
-    assert (folder / "study.yaml").read_text() == "precious"
-    assert run_init("--yes", "--force", "--model", "lenet5-mnist", "--data", "digits").exit_code == 0
-    assert read_study()["seed"] == 0
+    (folder / "other.yaml").write_text("precious")
+    refused = run_init("other.yaml", "--model", "lenet5-mnist", "--data", "digits")
+    assert "expected the name of a new file" in str(refused.exception)
+    assert (folder / "other.yaml").read_text() == "precious"
 
 
 @pytest.mark.parametrize(
@@ -329,32 +253,22 @@ def test_a_file_is_not_replaced(folder: Path) -> None:
         (("--model", "mymodule:bild", "--data", "mymodule:load"), "did you mean 'build'"),
         (("--model", "mymodule:build", "--data", "nosuch.npz"), "--data: expected a name"),
         (("--model", "lenet5-mnist", "--data", "digits", "--bounds", "0,1"), "none for a data set by name"),
+        (("--model", "lenet5-mnist", "--data", "digits", "--label", "y"), "none for a data set by name"),
         (("--model", "lenet5-mnist", "--data", "digits", "--weights", "w.pt"), "none but for a module:function"),
-        (("--model", "lenet5-mnist", "--data", "digits", "--radius", "2"), "at most the range of the inputs, 1"),
-        (("--model", "lenet5-mnist", "--data", "digits", "--radius", "-1"), "a number above 0"),
-        (("--model", "lenet5-mnist", "--data", "digits", "--samples", "301"), "at most the 300 samples"),
-        (("--model", "lenet5-mnist", "--data", "digits", "--preset", "fast"), "quick, standard, paper"),
-        (("--model", "lenet5-mnist", "--data", "digits", "--metrics", "aopc:stepz=3"), "steps"),
         (("--model", "mymodule:build", "--data", "table.npz", "--bounds", "0,1"), "the range of the values"),
-        (
-            ("--model", "mymodule:build", "--data", "mymodule:load", "--explainers", "gradcam"),
-            "gradcam needs a convolution, and this Sequential has none",
-        ),
+        (("--model", "mymodule:build", "--data", "table.npz", "--label", "y"), "no label but for a .csv table"),
     ],
 )
 def test_what_does_not_fit_is_said_and_nothing_is_written(
     arguments: tuple[str, ...], message: str, folder: Path
 ) -> None:
-    done = run_init("--yes", *arguments)
+    done = run_init(*arguments)
     assert isinstance(done.exception, ArgumentError | StudyError), done.output
     assert re.search(message, str(done.exception)), done.exception
     assert not (folder / "study.yaml").exists()
 
 
 def test_reading(folder: Path) -> None:
-    assert read_names("lime:samples=9,seed=1 , random", "--explainers") == ("lime:samples=9,seed=1", "random")
-    with pytest.raises(ArgumentError, match="at least one name"):
-        read_names(" , ", "--metrics")
     for wrong in ("1", "1,1", "0,1,2", "a,b", ""):
         with pytest.raises(ArgumentError, match="--bounds"):
             read_bounds(wrong)
@@ -366,40 +280,23 @@ def test_reading(folder: Path) -> None:
         assert wide[1] - wide[0] <= 1.03 * (high - low) + 1e-29
 
 
-def test_the_accuracy_tells_an_untrained_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = ("--force", "--model", "mymodule:build", "--explainers", "saliency", "--metrics", "max_sensitivity")
-    signs = ("--data", "mymodule:load_signs")
+def test_the_accuracy_tells_an_untrained_model(folder: Path) -> None:
+    given, signs = ("--model", "mymodule:build"), ("--data", "mymodule:load_signs", "--bounds", "0,1")
     save_trained("good.pt")
     save_trained("wrong.pt", flip=True)
     torch.manual_seed(0)
-    good = run_init("--yes", *given, *signs, "--weights", "good.pt")
+    good = run_init(*given, *signs, "--weights", "good.pt")
     assert "accuracy on the labels: 100.0% of 100 samples" in good.stdout
     assert "warning" not in good.output
-    wrong = run_init("--yes", *given, *signs, "--weights", "wrong.pt")
+    wrong = run_init(*given, *signs, "--weights", "wrong.pt")
     assert "accuracy on the labels: 0.0% of 100 samples" in wrong.stdout
     assert "warning: is it trained?" in wrong.output
-    without = run_init("--yes", *given, "--data", "mymodule:load")
+    without = run_init(*given, "--data", "mymodule:load")
     assert "warning: no weights were given (--weights), so is it trained?" in without.output
-    unknown = run_init("--yes", *given, "--data", "few.npy")
+    unknown = run_init(*given, "--data", "few.npy")
     assert "accuracy" not in unknown.stdout
     assert "warning: no weights were given (--weights), so it may be untrained" in unknown.output
     # labels show that a function has loaded weights itself
-    known = run_init("--yes", "--force", "--model", "lenet5-mnist", "--data", "digits", "--metrics", "worst_case")
+    known = run_init("--model", "lenet5-mnist", "--data", "digits")
     assert re.search(r"accuracy on the labels: (9\d|100)\.\d%", known.stdout)
     assert "warning" not in known.output
-    # a question asks for them, and the file is found from the folder of the study
-    monkeypatch.setattr(commands, "_is_terminal", lambda: True)
-    done = run_init(*given, *signs, answers="nothing.pt\ngood.pt\n\n\n")
-    assert done.exit_code == 0, (done.output, done.exception)
-    assert read_study()["models"] == {"mymodule": {"function": "mymodule:build", "weights": "good.pt"}}
-
-
-def test_controls_only_where_a_metric_compares_with_them(folder: Path) -> None:
-    given = ("--yes", "--force", "--model", "lenet5-mnist", "--data", "digits")
-    assert run_init(*given, "--metrics", "aopc").exit_code == 0
-    assert read_study()["explainers"][3:] == ["random", "input_copy", "edges", "randomised:saliency"]
-    assert run_init(*given, "--metrics", "max_sensitivity,worst_case").exit_code == 0
-    assert read_study()["explainers"] == ["saliency", "integrated_gradients", "gradcam"]
-    # those that are asked for are kept as they are
-    assert run_init(*given, "--metrics", "aopc", "--explainers", "saliency").exit_code == 0
-    assert read_study()["explainers"] == ["saliency"]

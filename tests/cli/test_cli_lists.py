@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import standfast
-from standfast.cli import app
+from standfast.cli import app, kinds
 from standfast.cli.kinds import KINDS, describe_names, first_part, first_sentence
 from standfast.errors import StandfastError
 from standfast.explainers.completeness import CompletenessWarning
@@ -55,8 +55,6 @@ def test_what_is_needed() -> None:
     assert needs("metrics")["worst_case"] == "option neighbourhood (in evaluate by default one tenth of the range)"
     assert "regions" in needs("metrics")["relevance_localisation"]
     assert needs("searches")["gradient"] == "gradients"
-    assert needs("datasets")["digits"] == ""
-    assert "extra data" in needs("datasets")["cpsc:test"]
     assert needs("schemes")["calibrated"] == "the data set's extra f_norm"
     assert needs("similarities")["lens_recall"].startswith("positions")
     line = next(line for line in shown("explainers") if line.startswith("gradcam "))
@@ -92,7 +90,8 @@ def test_a_plugin_is_listed_and_not_imported(monkeypatch: pytest.MonkeyPatch) ->
     registry: Registry[Any] = Registry("thing")
     registry.add("own", dict)
     monkeypatch.setitem(vars(registry), "plugins", {"theirs": EntryPoint("theirs", "nosuch.module:thing", "g")})
-    kind = KINDS["metrics"].__class__("thing", "things", lambda: registry)
+    monkeypatch.setattr(kinds, "THINGS", registry, raising=False)
+    kind = kinds.Kind("thing", "things", "standfast.cli.kinds:THINGS", "")
     assert [line.about for line in describe_names(kind)][1] == "From the plug-in nosuch.module:thing."
 
 

@@ -1,8 +1,5 @@
-"""Data sets: the IDX format, where files are searched for, downloads, the bundled digits, the registry."""
+"""Data sets: the folder of the files, the bundled digits, the class, the registry."""
 
-import gzip
-import hashlib
-import struct
 import warnings
 from pathlib import Path
 
@@ -15,180 +12,7 @@ from torch import nn
 
 import standfast
 from standfast import data
-from standfast.data.idx import read_idx
-from standfast.data.mnist_files import FASHION_MNIST, MNIST
-from standfast.errors import ArgumentError, StandfastError, UnknownNameError
-
-
-def idx_bytes(values: torch.Tensor, kind: int = 8) -> bytes:
-    """The IDX file of a uint8 tensor, written straight from the format's description."""
-    sizes = b"".join(struct.pack(">I", size) for size in values.shape)
-    return bytes([0, 0, kind, values.ndim]) + sizes + bytes(values.flatten().tolist())
-
-
-@pytest.fixture
-def images() -> torch.Tensor:
-    return torch.randint(256, (7, 28, 28), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-
-
-@pytest.fixture
-def labels() -> torch.Tensor:
-    return torch.tensor([3, 1, 4, 1, 5, 9, 2], dtype=torch.uint8)
-
-
-def write(path: Path, content: bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    return path
-
-
-# the IDX format
-
-
-@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
-def test_idx_is_read_as_written(tmp_path, images, labels, pack):
-    image_path = write(tmp_path / "images", pack(idx_bytes(images)))
-    label_path = write(tmp_path / "labels", pack(idx_bytes(labels)))
-    assert torch.equal(read_idx(image_path, dimensions=3), images)
-    assert torch.equal(read_idx(label_path, dimensions=1), labels)
-
-
-def test_idx_sizes_are_big_endian_and_rows_come_first(tmp_path):
-    content = b"\0\0\x08\x03" + b"\0\0\0\x01" + b"\0\0\0\x02" + b"\0\0\0\x03" + bytes([1, 2, 3, 4, 5, 6])
-    assert read_idx(write(tmp_path / "file", content), dimensions=3).tolist() == [[[1, 2, 3], [4, 5, 6]]]
-
-
-def good() -> bytes:
-    return idx_bytes(torch.arange(24, dtype=torch.uint8).reshape(2, 3, 4))
-
-
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        (b"", "at least 16 bytes, got 0 bytes"),
-        (good()[:10], "at least 16 bytes, got 10 bytes"),
-        (good()[:-1], "24 values for sizes .2, 3, 4., got 23 values"),
-        (good() + b"\0", "24 values for sizes .2, 3, 4., got 25 values"),
-        (b"\x01" + good()[1:], "magic number 2051"),
-        (idx_bytes(torch.arange(24, dtype=torch.uint8).reshape(2, 3, 4), kind=9), "magic number 2051 .* 2307"),
-        (idx_bytes(torch.arange(24, dtype=torch.uint8)), "magic number 2051 .* got 2049"),
-        (b"\0\0\x08\x03" + b"\0" * 12, "no empty dimension"),
-        (b"\0\0\x08\x03" + b"\xff" * 12, "values for sizes"),
-        (gzip.compress(good(), mtime=0)[:-12], "a complete gzip file"),
-        (gzip.compress(good(), mtime=0)[:15], "a complete gzip file"),
-        (gzip.compress(good(), mtime=0)[:12] + b"junk" + gzip.compress(good(), mtime=0)[16:], "a complete gzip file"),
-        (gzip.compress(good()[:-1], mtime=0), "got 23 values"),
-    ],
-)
-def test_broken_idx_is_refused_with_its_path(tmp_path, content, complaint):
-    path = write(tmp_path / "broken-idx3-ubyte", content)
-    with pytest.raises(ArgumentError, match=complaint) as caught:
-        read_idx(path, dimensions=3)
-    assert str(path) in str(caught.value)
-
-
-# loading from a folder
-
-
-@pytest.mark.parametrize("loader", [data.mnist, data.fashion_mnist], ids=["mnist", "fashion_mnist"])
-@pytest.mark.parametrize(("split", "prefix"), [("train", "train"), ("test", "t10k")])
-@pytest.mark.parametrize(("pack", "suffix"), [(bytes, ""), (gzip.compress, ".gz")], ids=["plain", "gzip"])
-@pytest.mark.parametrize("layout", [0, 1], ids=["canonical", "torchvision"])
-def test_files_are_found(root, images, labels, loader, split, prefix, pack, suffix, layout):
-    source = MNIST if loader is data.mnist else FASHION_MNIST
-    folder = root / source.folders[layout]
-    write(folder / f"{prefix}-images-idx3-ubyte{suffix}", pack(idx_bytes(images)))
-    write(folder / f"{prefix}-labels-idx1-ubyte{suffix}", pack(idx_bytes(labels)))
-    loaded = loader(split)
-    assert loaded.name == f"{source.name}:{split}"
-    assert loaded.inputs.shape == (7, 1, 28, 28)
-    assert loaded.inputs.dtype == torch.float32
-    torch.testing.assert_close(loaded.inputs[:, 0], images / 255, rtol=0, atol=0)
-    assert loaded.labels.tolist() == labels.tolist()
-    assert loaded.labels.dtype == torch.int64
-    assert len(loaded.classes) == 10
-    assert loaded.bounds == (0.0, 1.0)
-    assert torch.equal(data.load(f"{source.name}:{split}").inputs, loaded.inputs)
-
-
-def test_missing_files_say_where_we_looked_and_what_to_do(root):
-    with pytest.raises(data.MissingDataError) as caught:
-        data.mnist("test")
-    assert isinstance(caught.value, StandfastError)
-    assert isinstance(caught.value, FileNotFoundError)
-    for word in (
-        root / "mnist",
-        root / "MNIST" / "raw",
-        "t10k-images-idx3-ubyte",
-        "STANDFAST_DATA",
-        "download=True",
-    ):
-        assert str(word) in str(caught.value)
-
-
-def test_an_unknown_split_is_refused(root):
-    with pytest.raises(ArgumentError, match="split: expected train or test, got 'validation'"):
-        data.mnist("validation")
-
-
-def test_images_and_labels_must_match(root, images, labels):
-    write(root / "mnist" / "t10k-images-idx3-ubyte", idx_bytes(images))
-    path = write(root / "mnist" / "t10k-labels-idx1-ubyte", idx_bytes(labels[:-1]))
-    with pytest.raises(ArgumentError, match="7 labels, as many as images, got 6") as caught:
-        data.mnist("test")
-    assert str(path) in str(caught.value)
-    write(path, idx_bytes(labels + 1))
-    with pytest.raises(ArgumentError, match="labels below 10, got 10"):
-        data.mnist("test")
-    write(root / "mnist" / "t10k-images-idx3-ubyte", idx_bytes(images[:, 1:]))
-    with pytest.raises(ArgumentError, match="images of 28x28 pixels"):
-        data.mnist("test")
-
-
-# downloads: pooch checks and stores, only the transport is replaced
-
-
-@pytest.fixture
-def mirror(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
-    """URL -> content; anything else is as without a network. `pooch.HTTPDownloader` reads from it."""
-    served: dict[str, bytes] = {}
-
-    def fetch(self, url, output_file, pooch_, check_only=False):
-        if url not in served:
-            raise ConnectionError(f"no network for {url}")
-        Path(output_file).write_bytes(served[url])
-
-    monkeypatch.setattr(pooch.HTTPDownloader, "__call__", fetch)
-    return served
-
-
-def test_a_download_is_checked_stored_and_found_again(root, images, labels, mirror, monkeypatch):
-    files = {
-        "t10k-images-idx3-ubyte.gz": gzip.compress(idx_bytes(images)),
-        "t10k-labels-idx1-ubyte.gz": gzip.compress(idx_bytes(labels)),
-    }
-    for name, content in files.items():
-        monkeypatch.setitem(MNIST.md5, name, hashlib.md5(content).hexdigest())
-    mirror.update({MNIST.mirror + name: content for name, content in files.items()})
-    fetched = data.mnist("test", download=True)
-    assert torch.equal(fetched.inputs[:, 0], images / 255)
-    assert sorted(path.name for path in (root / "mnist").iterdir()) == sorted(files)
-    mirror.clear()
-    assert torch.equal(data.load("mnist:test", download=True).inputs, fetched.inputs)
-    assert torch.equal(data.mnist("test").inputs, fetched.inputs)
-
-
-def test_a_wrong_checksum_leaves_nothing_behind(root, images, mirror):
-    mirror[MNIST.mirror + "t10k-images-idx3-ubyte.gz"] = gzip.compress(idx_bytes(images))
-    with pytest.raises(data.MissingDataError, match="could not download"):
-        data.mnist("test", download=True)
-    assert list((root / "mnist").iterdir()) == []
-
-
-def test_without_a_network_a_download_says_so(root, mirror):
-    with pytest.raises(data.MissingDataError, match=r"could not download http.*no network"):
-        data.fashion_mnist("train", download=True)
-
+from standfast.errors import ArgumentError, UnknownNameError
 
 # the data root
 
@@ -247,19 +71,6 @@ def test_bundled_digits_are_the_first_of_the_test_set():
     for label in range(10):
         expected = test.inputs[test.labels == label][:30]
         assert torch.equal(digits.inputs[digits.labels == label], expected)
-
-
-@pytest.mark.parametrize("loader", [data.mnist, data.fashion_mnist], ids=["mnist", "fashion_mnist"])
-def test_real_files(loader):
-    try:
-        test = loader("test")
-    except data.MissingDataError as missing:
-        pytest.skip(str(missing))
-    assert test.inputs.shape == (10000, 1, 28, 28)
-    if loader is data.fashion_mnist:
-        assert test.labels.bincount().tolist() == [1000] * 10
-    else:  # published counts of the test digits
-        assert test.labels.bincount().tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
 
 
 # the data set itself
@@ -342,8 +153,8 @@ def test_the_bounds_of_a_classifier_are_accepted_wherever_bounds_are(tmp_path):
         for found in (
             made,
             made[:2],
-            data.from_npz(tmp_path / "x.npz", bounds=model.bounds),
-            data.conversion.collect(zip(x, y, strict=True), "pairs", bounds=model.bounds),
+            data.from_file(tmp_path / "x.npz", bounds=model.bounds),
+            data.from_samples(zip(x, y, strict=True), bounds=model.bounds),
         ):
             for own, given in zip(found.bounds, bounds, strict=True):
                 assert torch.equal(torch.as_tensor(own), torch.as_tensor(given))

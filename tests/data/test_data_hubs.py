@@ -18,7 +18,7 @@ from PIL import Image
 
 import standfast
 from standfast import data
-from standfast.data.conversion import to_input
+from standfast.data.samples import to_input
 from standfast.data.user_files import read_data
 
 Bytes = npt.NDArray[np.uint8]
@@ -88,12 +88,12 @@ def test_numbers_are_taken_as_they_are_laid_out() -> None:
 def test_npz_holds_what_was_saved(tmp_path: Path) -> None:
     images, labels = pixels(4).transpose(0, 3, 1, 2), np.array([2, 0, 1, 1])
     np.savez_compressed(tmp_path / "a.npz", inputs=images, labels=labels, classes=np.array(["x", "y", "z"]))
-    found = data.from_npz(tmp_path / "a.npz")
+    found = data.from_file(tmp_path / "a.npz")
     torch.testing.assert_close(found.inputs, torch.from_numpy(images / np.float32(255)))
     assert (found.name, found.labels.tolist(), found.classes) == ("a", [2, 0, 1, 1], ("x", "y", "z"))
     series = RNG.normal(size=(4, 1, 9))
     np.savez(tmp_path / "b.npz", x=series, y=labels.astype(np.uint8))
-    found = data.from_npz(str(tmp_path / "b.npz"), name="series", bounds=(-10.0, 10.0))
+    found = data.from_file(str(tmp_path / "b.npz"), name="series", bounds=(-10.0, 10.0))
     np.testing.assert_array_equal(found.inputs.numpy(), series.astype(np.float32))
     assert (found.name, found.bounds, found.classes) == ("series", (-10.0, 10.0), ("0", "1", "2"))
 
@@ -111,7 +111,7 @@ def test_npz_holds_what_was_saved(tmp_path: Path) -> None:
 )
 def test_pictures_in_another_layout_are_warned_of(tmp_path: Path, shape: tuple[int, ...], use: str) -> None:
     np.savez(tmp_path / "x.npz", inputs=np.zeros(shape, np.uint8), labels=[0, 1, 0, 1])
-    for read in (data.from_npz, read_data):
+    for read in (data.from_file, read_data):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             assert read(tmp_path / "x.npz").inputs.shape == shape
@@ -121,11 +121,12 @@ def test_pictures_in_another_layout_are_warned_of(tmp_path: Path, shape: tuple[i
 @pytest.mark.parametrize(
     ("arrays", "expected"),
     [
-        ({"x": np.zeros((2, 3))}, r"path: expected arrays inputs \(or x\) and labels \(or y\), got a.npz with x"),
-        ({"x": np.zeros((2, 3)), "y": np.zeros(3, int)}, "labels: expected 2 whole numbers, got int64"),
-        ({"x": np.zeros((2, 3)), "y": np.zeros(2)}, "labels: expected 2 whole numbers, got float64"),
-        ({"x": np.zeros((2, 3), int), "y": np.zeros(2, int)}, "inputs: expected floats or uint8"),
-        ({"x": np.full((2, 3), np.nan), "y": np.zeros(2, int)}, "inputs: expected finite values"),
+        ({"x": np.zeros((2, 3))}, "path: expected samples with labels; .* got a.npz without"),
+        ({"y": np.zeros(2, int)}, "path: expected an array called inputs or x, got a.npz with y"),
+        ({"x": np.zeros((2, 3)), "y": np.zeros(3, int)}, r"labels: expected shape \(2,\), got \(3,\)"),
+        ({"x": np.zeros((2, 3)), "y": np.zeros(2)}, r"labels as whole numbers of shape \(N,\), got torch.float64"),
+        ({"x": np.zeros((2, 3), int), "y": np.zeros(2, int)}, "inputs as floats or uint8"),
+        ({"x": np.full((2, 3), np.nan), "y": np.zeros(2, int)}, "expected finite values"),
         ({"x": np.full((2, 3), 7.0), "y": np.zeros(2, int)}, r"inputs: expected values in \[0, 1\]"),
         ({"x": np.array([[{}]]), "y": np.zeros(1, int)}, "refused because they could run code"),
     ],
@@ -133,23 +134,30 @@ def test_pictures_in_another_layout_are_warned_of(tmp_path: Path, shape: tuple[i
 def test_npz_that_does_not_fit(tmp_path: Path, arrays: dict[str, Any], expected: str) -> None:
     np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(standfast.ArgumentError, match=expected):
-        data.from_npz(tmp_path / "a.npz")
+        data.from_file(tmp_path / "a.npz")
 
 
 def test_files_that_are_no_npz(tmp_path: Path) -> None:
-    with pytest.raises(standfast.ArgumentError, match="a .npz file that exists"):
-        data.from_npz(tmp_path / "none.npz")
+    with pytest.raises(standfast.ArgumentError, match="a file or a folder that exists"):
+        data.from_file(tmp_path / "none.npz")
     (tmp_path / "broken.npz").write_bytes(b"PK\3\4 and no more")
-    np.save(tmp_path / "one.npy", np.zeros(3))
     (tmp_path / "junk.npz").write_bytes(b"abc")
     (tmp_path / "junk.npy").write_bytes(b"abc")
-    for name in ("broken.npz", "one.npy", "junk.npz"):
-        with pytest.raises(standfast.ArgumentError, match="a .npz file of numbers") as refused:
-            data.from_npz(tmp_path / name)
+    for name in ("broken.npz", "junk.npz", "junk.npy"):
+        with pytest.raises(
+            standfast.ArgumentError, match=f"a {Path(name).suffix} file of numbers, got {name}"
+        ) as refused:
+            data.from_file(tmp_path / name)
         assert "Python objects" not in str(refused.value)
-    for name in ("junk.npz", "junk.npy"):
-        with pytest.raises(standfast.ArgumentError, match=f"got {name}: another kind of file"):
-            read_data(tmp_path / name)
+
+
+def test_a_folder_for_each_class(tmp_path: Path) -> None:
+    images = pixels(3)
+    write(tmp_path / "pets" / "cat", images[:2], [0, 0])
+    write(tmp_path / "pets" / "dog", images[2:], [0])
+    found = data.from_file(tmp_path / "pets", size=4)
+    assert (found.name, found.inputs.shape) == ("pets", (3, 3, 4, 4))
+    assert (found.labels.tolist(), found.classes) == ([0, 1, 0], ("cat", "dog"))  # the first of each class, ...
 
 
 # torchvision: its data sets' arguments and what they return, on folders of pictures
@@ -199,21 +207,6 @@ class Caltech101(Folder):
         super().__init__(root, "all", download)
 
 
-class CelebA(Folder):
-    """40 attributes a face; the list of their names ends with an empty one, as torchvision's does."""
-
-    where, attr_names = "celeba", ["Bald", "Smiling", ""]
-
-    def __init__(
-        self, root: str, split: str = "train", target_type: str = "attr", transform: Any = None, download: bool = False
-    ) -> None:
-        super().__init__(root, split, download)
-
-    def __getitem__(self, place: int) -> tuple[Any, Any]:
-        picture, label = super().__getitem__(place)
-        return picture, torch.tensor([0, label])
-
-
 class Flowers102(GTSRB):
     where = "flowers-102"
 
@@ -248,7 +241,7 @@ def write(folder: Path, images: Bytes, labels: list[int]) -> None:
 @pytest.fixture
 def vision(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder in which torchvision searches; a stand-in replaces torchvision itself."""
-    sets = (CIFAR10, GTSRB, Caltech101, CelebA, Flowers102, ImageFolder, ImageNet)
+    sets = (CIFAR10, GTSRB, Caltech101, Flowers102, ImageFolder, ImageNet)
     module = ModuleType("torchvision.datasets")
     for kind in sets:
         setattr(module, kind.__name__, kind)
@@ -282,26 +275,21 @@ def test_sets_of_torchvision_by_name(vision: Path, name: str, where: str, classe
 
 def test_options_in_the_name(vision: Path) -> None:
     images, labels = pixels(6), [0, 0, 0, 1, 1, 1]
-    write(vision / "celeba" / "valid", images, labels)
-    found = data.load("torchvision:CelebA:valid:label=Smiling,count=4,size=3x2")
-    assert (found.labels.tolist(), found.classes) == ([0, 0, 0, 1], ("not Smiling", "Smiling"))
-    assert found.inputs.shape == (4, 3, 3, 2)
-    drawn = [data.load(f"torchvision:CelebA:valid:label=Smiling,count=4,seed={seed}") for seed in (0, 0, 1)]
+    write(vision / "gtsrb" / "test", images, labels)
+    found = data.load("torchvision:GTSRB:test:count=4,size=3x2")
+    assert (found.labels.tolist(), found.inputs.shape) == ([0, 0, 0, 1], (4, 3, 3, 2))
+    drawn = [data.load(f"torchvision:GTSRB:test:count=4,seed={seed}") for seed in (0, 0, 1)]
     assert torch.equal(drawn[0].inputs, drawn[1].inputs)
     assert not torch.equal(drawn[0].inputs, drawn[2].inputs)
     originals = as_tensor(images)
     places = [(each == originals).flatten(1).all(1).nonzero().item() for each in drawn[0].inputs]
     assert len(set(places)) == 4
     assert drawn[0].labels.tolist() == [labels[int(place)] for place in places]
-    with pytest.raises(standfast.ArgumentError, match="attribute of CelebA: expected one of Bald, Smiling"):
-        data.load("torchvision:CelebA:valid:label=smiling")
-    with pytest.raises(standfast.ArgumentError, match=r"labels that are whole numbers .* got tensor"):
-        data.load("torchvision:CelebA:valid")
     for wrong in ("colour=1", "size", "count=few"):
         with pytest.raises(standfast.ArgumentError, match="name: expected"):
-            data.load(f"torchvision:CelebA:valid:{wrong}")
+            data.load(f"torchvision:GTSRB:test:{wrong}")
     with pytest.raises(standfast.ArgumentError, match=r"count: expected 1 \.\. 6"):
-        data.load("torchvision:CelebA:valid:count=7,label=Smiling")
+        data.load("torchvision:GTSRB:test:count=7")
 
 
 def test_folders_of_folders(vision: Path) -> None:
@@ -347,33 +335,38 @@ def test_without_torchvision_the_extra_is_named(root: Path, monkeypatch: pytest.
 
 def test_any_set_of_torch() -> None:
     inputs, labels = torch.rand(6, 1, 4, 4), torch.tensor([0, 1, 2, 0, 1, 2])
-    found = data.from_torchvision(torch.utils.data.TensorDataset(inputs, labels), name="own", classes="abc")
+    found = data.from_samples(torch.utils.data.TensorDataset(inputs, labels), name="own", classes="abc")
     assert torch.equal(found.inputs, inputs)
     assert torch.equal(found.labels, labels)
     assert (found.name, found.classes) == ("own", ("a", "b", "c"))
     texts = [(torch.zeros(2), "b"), (torch.ones(2), "a")]
-    assert data.from_torchvision(texts).labels.tolist() == [1, 0]
+    assert data.from_samples(texts).labels.tolist() == [1, 0]
     with pytest.raises(standfast.ArgumentError, match=r"inputs of one shape; or size=.*\(2,\) \(sample 0\) and \(3,\)"):
-        data.from_torchvision([(torch.zeros(2), 0), (torch.zeros(3), 0)])
+        data.from_samples([(torch.zeros(2), 0), (torch.zeros(3), 0)])
     with pytest.raises(standfast.ArgumentError, match="entries that are pairs"):
-        data.from_torchvision([torch.zeros(2)])
-    with pytest.raises(standfast.ArgumentError, match="a data set with a length"):
-        data.from_torchvision(iter(texts))
+        data.from_samples([torch.zeros(2)])
+    assert data.from_samples(iter(texts), count=1).classes == ("b",)
+    with pytest.raises(standfast.ArgumentError, match="pairs of an input and a label, got int"):
+        data.from_samples(5)
+    with pytest.raises(standfast.ArgumentError, match="columns: expected none for samples that are pairs"):
+        data.from_samples(texts, columns=("x", "y"))
     with pytest.raises(standfast.ArgumentError, match="got -1, which stands for labels that are not published"):
-        data.from_torchvision([(torch.zeros(2), -1)])
+        data.from_samples([(torch.zeros(2), -1)])
     with pytest.raises(standfast.ArgumentError, match="labels that are whole numbers"):
-        data.from_torchvision([(torch.zeros(2), 0.5)])
+        data.from_samples([(torch.zeros(2), 0.5)])
     with pytest.raises(standfast.ArgumentError, match="at least one sample"):
-        data.from_torchvision([])
+        data.from_samples([])
     with pytest.raises(standfast.ArgumentError, match=r"values in \[0, 1\]"):
-        data.from_torchvision([(torch.full((2,), -1.0), 0)])
+        data.from_samples([(torch.full((2,), -1.0), 0)])
 
 
 def test_only_what_is_taken_is_decoded(vision: Path) -> None:
     write(vision / "gtsrb" / "test", pixels(9), [0] * 9)
     made = GTSRB(str(vision), "test")
-    assert len(data.from_torchvision(made, count=2)) == 2
+    assert len(data.from_samples(made, count=2)) == 2
     assert made.opened == 2
+    some = data.from_samples(torch.utils.data.Subset(CIFAR10(str(vision), train=True, download=True), [1]))
+    assert (len(some), some.classes) == (1, ("airplane", "automobile"))
 
 
 # Hugging Face
@@ -414,27 +407,25 @@ def rows(images: Bytes, labels: list[Any]) -> list[dict[str, Any]]:
 def test_anything_with_columns_and_features() -> None:
     images = pixels(3)
     features = {"img": Feature(), "fine": ClassLabel(names=["cat", "dog"]), "note": None}
-    found = data.from_huggingface(Rows(rows(images, [1, 0, 1]), **features))
+    found = data.from_samples(Rows(rows(images, [1, 0, 1]), **features))
     torch.testing.assert_close(found.inputs, as_tensor(images), rtol=0, atol=1e-7)
     assert (found.labels.tolist(), found.classes, found.name) == ([1, 0, 1], ("cat", "dog"), "Rows")
-    found = data.from_huggingface(Rows(rows(images, ["x", "z", "x"])), image="img", label="fine", size=3)
+    found = data.from_samples(Rows(rows(images, ["x", "z", "x"])), columns=("img", "fine"), size=3)
     assert (found.labels.tolist(), found.classes, found.inputs.shape) == ([0, 1, 0], ("x", "z"), (3, 3, 3, 3))
-    with pytest.raises(standfast.ArgumentError, match=r"image: expected the name of a column \(img, fine, note\).*got"):
-        data.from_huggingface(Rows(rows(images, [0, 0, 0])))
-    with pytest.raises(standfast.ArgumentError, match="label: expected one of the columns img, fine, note"):
-        data.from_huggingface(Rows(rows(images, [0, 0, 0]), **features), label="coarse")
-    with pytest.raises(standfast.ArgumentError, match="one split of a data set.*got a dict of splits: train"):
-        data.from_huggingface({"train": None})
+    with pytest.raises(standfast.ArgumentError, match=r"columns: expected names of img, fine, note.*got 0"):
+        data.from_samples(Rows(rows(images, [0, 0, 0])))
+    with pytest.raises(standfast.ArgumentError, match="columns: expected one of img, fine, note, got 'coarse'"):
+        data.from_samples(Rows(rows(images, [0, 0, 0]), **features), columns=(None, "coarse"))
+    with pytest.raises(standfast.ArgumentError, match="one split.*got a dict of splits: train"):
+        data.from_samples({"train": None})
 
 
 def test_streams_are_read_from_the_start() -> None:
     stream = Stream(rows(pixels(2), [1, 0]))
-    found = data.from_huggingface(stream, image="img", label="fine", count=5)
+    found = data.from_samples(stream, columns=("img", "fine"), count=5)
     assert found.labels.tolist() == [1, 0, 1, 0, 1]
     with pytest.raises(standfast.ArgumentError, match="count: expected a number of samples, because this data set is"):
-        data.from_huggingface(stream, image="img", label="fine")
-    with pytest.raises(standfast.ArgumentError, match="seed"):
-        data.from_huggingface(stream, image="img", label="fine", count=2, seed=0)
+        data.from_samples(stream, columns=("img", "fine"))
 
 
 def test_names_of_the_hub_are_refused_where_they_could_leave_the_folder(root: Path) -> None:
@@ -450,13 +441,13 @@ def test_data_sets_of_datasets_itself(root: Path, monkeypatch: pytest.MonkeyPatc
     features = datasets.Features({"picture": datasets.Image(), "answer": datasets.ClassLabel(names=["no", "yes"])})
     content = {"picture": [Image.fromarray(image) for image in images], "answer": labels}
     made = datasets.Dataset.from_dict(content, features=features)
-    found = data.from_huggingface(made, count=3)
+    found = data.from_samples(made, count=3)
     torch.testing.assert_close(found.inputs, as_tensor(images[:3]), rtol=0, atol=1e-7)
     assert (found.labels.tolist(), found.classes) == (labels[:3], ("no", "yes"))
     splits = datasets.DatasetDict({"train": made, "test": made.select([4, 3])})
     with pytest.raises(standfast.ArgumentError, match="a dict of splits: train, test"):
-        data.from_huggingface(splits)
-    assert data.from_huggingface(made.to_iterable_dataset(), count=2).labels.tolist() == labels[:2]
+        data.from_samples(splits)
+    assert data.from_samples(made.to_iterable_dataset(), count=2).labels.tolist() == labels[:2]
     # what save_to_disk wrote is found by name
     with pytest.raises(data.MissingDataError, match="pass download=True"):
         data.load("huggingface:us/pictures:test")
@@ -484,11 +475,3 @@ def test_data_sets_of_datasets_itself(root: Path, monkeypatch: pytest.MonkeyPatc
     (root / "huggingface" / "us" / "broken" / "test").mkdir(parents=True)
     with pytest.raises(standfast.ArgumentError, match="a split in the format of save_to_disk"):
         data.load("huggingface:us/broken:test")
-
-
-def test_names_that_cannot_be_listed_are_known() -> None:
-    assert data.is_known("torchvision:CIFAR10:test")
-    assert data.is_known("huggingface:ylecun/mnist:test")
-    assert data.is_known("ucr:GunPoint:test")
-    assert data.is_known("mnist:test")
-    assert not data.is_known("mnist:valid")

@@ -1,4 +1,4 @@
-"""Sentences of film reviews: words, vectors, the file in its archive, the bundled extract, the model."""
+"""Sentences of film reviews: words, vectors, the archive, the bundled extract, the model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import tarfile
 from importlib.resources import files
 from pathlib import Path
 
+import pooch
 import pytest
 import torch
 
@@ -41,15 +42,14 @@ def pack(content: bytes, name: str) -> bytes:
     return packed.getvalue()
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_file_of_ratings(root: Path, packed: bool) -> None:
-    """Every tenth sentence of those that count is to test; the archive holds the same file."""
-    content = "\n".join(LINES).encode()
-    if packed:
-        inner = pack(content, f"hutto_ICWSM_2014/{module.FILE}")
-        (root / module.ARCHIVE).write_bytes(pack(inner, module.INNER))
-    else:
-        (root / module.FILE).write_bytes(content)
+def write(root: Path, lines: list[str]) -> None:
+    inner = pack("\n".join(lines).encode(), f"hutto_ICWSM_2014/{module.FILE}")
+    (root / module.ARCHIVE).write_bytes(pack(inner, module.INNER))
+
+
+def test_a_file_of_ratings(root: Path) -> None:
+    """Every tenth sentence of those that count is to test."""
+    write(root, LINES)
     texts, ratings = module.read_sentences("train")
     assert texts[:2] == ("A  great film, isn't it?", "Too long &amp; too loud!")
     assert ratings[:2].tolist() == [2.25, -1.5]  # of sentences that come twice the first
@@ -64,26 +64,26 @@ def test_a_file_of_ratings(root: Path, packed: bool) -> None:
 
 
 def test_files_that_do_not_fit(root: Path) -> None:
-    with pytest.raises(data.MissingDataError, match=r"no movieReviewSnippets.* or vaderSentiment-2.5.tar.gz in .*pip"):
+    with pytest.raises(data.MissingDataError, match=r"no vaderSentiment-2.5.tar.gz in .*pip"):
         data.movie_sentences()
     with pytest.raises(ArgumentError, match="split: expected train or test, got 'dev'"):
         data.movie_sentences("dev")
     (root / module.ARCHIVE).write_bytes(pack(b"", "other"))
     with pytest.raises(ArgumentError, match="expected the source archive of vaderSentiment 2.5"):
         data.movie_sentences()
-    (root / module.FILE).write_text("1\t2.25\tfine\n2\tgood film\n")
+    write(root, ["1\t2.25\tfine", "2\tgood film"])
     with pytest.raises(ArgumentError, match="expected lines of number, rating and text.*got line 2"):
         data.movie_sentences()
 
 
 def test_a_download_is_verified(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[object, ...]] = []
+    asked: list[tuple[str, str]] = []
 
     def retrieve(url: str, checksum: str, fname: str, path: Path) -> str:
         asked.append((url, checksum))
         raise OSError("no network")
 
-    monkeypatch.setattr(module.pooch, "retrieve", retrieve)
+    monkeypatch.setattr(pooch, "retrieve", retrieve)
     with pytest.raises(data.MissingDataError, match="could not download https.*no network"):
         data.movie_sentences(download=True)
     assert asked == [(module.URL + module.ARCHIVE, f"sha256:{module.SHA256}")]

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import standfast
-from standfast.data import Dataset, from_csv, from_npz
+from standfast.data import Dataset, from_file
 from standfast.data.user_files import read_data
 from standfast.errors import ArgumentError
 
@@ -29,19 +29,19 @@ def reviews() -> Dataset:
 
 
 def test_the_header_names_the_features_and_the_texts_the_classes(tmp_path: Path) -> None:
-    found = from_csv(table(tmp_path))
+    found = from_file(table(tmp_path))
     assert (found.name, found.features, found.classes) == ("people", ("age", "height"), ("short", "tall"))
     assert found.labels.tolist() == [1, 0, 1]
     torch.testing.assert_close(found.inputs, torch.tensor([[30, 1.8], [41, 1.5], [52, 1.9]]))
     assert found.bounds == pytest.approx((1.5, 52.0))
-    other = from_csv(table(tmp_path, "a,b,kind\n0,1,2\n1,0,0\n"), label="kind", bounds=(0, 1))
+    other = from_file(table(tmp_path, "a,b,kind\n0,1,2\n1,0,0\n"), label="kind", bounds=(0, 1))
     assert (other.features, other.classes, other.labels.tolist()) == (("a", "b"), ("0", "1", "2"), [2, 0])
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("a,b\n1,2\n", "label: expected the name of the column with the classes, of a, b"),
+        ("a,b\n1,2\n", "path: expected samples with labels; for a table, `label` names their column, got people.csv"),
         ("a,b,y\n1,,0\n", "people.csv: 1 empty cell in the column b"),
         ("a,b,y\n1,,0\n2,,0\n", "people.csv: 2 empty cells in the column b"),
         ("a,b,y\n1,x,0\n", "the column b has String values"),
@@ -53,7 +53,7 @@ def test_the_header_names_the_features_and_the_texts_the_classes(tmp_path: Path)
 )
 def test_what_is_no_such_table_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
     with pytest.raises(ArgumentError, match=complaint):
-        from_csv(table(tmp_path, text))
+        from_file(table(tmp_path, text))
 
 
 def test_a_study_file_takes_a_table_by_its_path_and_the_manifest_has_the_names(tmp_path: Path) -> None:
@@ -75,8 +75,7 @@ def test_a_study_file_takes_a_table_by_its_path_and_the_manifest_has_the_names(t
 
 def test_names_in_a_numpy_file(tmp_path: Path) -> None:
     np.savez(tmp_path / "t.npz", x=np.zeros((2, 3), np.float32), y=[0, 1], features=["a", "b", "c"])
-    assert from_npz(tmp_path / "t.npz").features == ("a", "b", "c")
-    assert read_data(tmp_path / "t.npz").features == ("a", "b", "c")
+    assert from_file(tmp_path / "t.npz").features == ("a", "b", "c")
 
 
 def test_words_are_sliced_with_their_samples() -> None:

@@ -16,7 +16,7 @@ from standfast.data import Dataset, synthetic_waves
 from standfast.data.waves import expected_deviation
 from standfast.errors import ArgumentError
 
-PLAIN: dict[str, Any] = {"steps": 200, "block": 40, "standardize": False}
+PLAIN: dict[str, Any] = {"steps": 200, "block": 40}
 
 
 def starts(waves: Dataset) -> list[list[tuple[int, int]]]:
@@ -39,10 +39,11 @@ def test_two_blocks_in_two_channels() -> None:
 def test_outside_of_the_blocks_is_one_sine_and_within_two() -> None:
     """Recovered by least squares on a grid of frequencies, knowing the block: the residual vanishes."""
     waves = synthetic_waves(6, **PLAIN)
+    inputs = waves.inputs.numpy() * expected_deviation(**PLAIN)
     time = np.arange(200) / 200
     grid = np.linspace(2, 5, 3001)
     for series, blocks, pair, places in zip(
-        waves.inputs.numpy(), waves.extras["blocks"].numpy(), waves.extras["frequencies"], starts(waves), strict=True
+        inputs, waves.extras["blocks"].numpy(), waves.extras["frequencies"], starts(waves), strict=True
     ):
         found = []
         for values, block in zip(series, blocks, strict=True):
@@ -86,69 +87,26 @@ def test_places_are_uniform() -> None:
     assert stats.chisquare(begins).pvalue > 1e-3
 
 
-def test_whole_frequencies() -> None:
-    waves = synthetic_waves(3000, steps=20, block=4, whole=True)
-    pair = waves.extras["frequencies"]
-    counts = np.bincount(pair.flatten().long().numpy(), minlength=51)
-    assert torch.equal(pair, pair.round())
-    assert counts[:10].sum() == 0
-    assert stats.chisquare(counts[10:]).pvalue > 1e-3
-    others = ~waves.extras["blocks"].any(2)  # the slow sines stay as they are
-    assert torch.equal(waves.inputs[others], synthetic_waves(3000, steps=20, block=4).inputs[others])
-
-
 @pytest.mark.parametrize("snr_db", [20.0, 15.0, 10.0])
 def test_noise_has_its_ratio_in_every_channel(snr_db: float) -> None:
     clean, noisy = (synthetic_waves(40, snr_db=snr, **PLAIN) for snr in (None, snr_db))
     for name, values in clean.extras.items():
         assert torch.equal(values, noisy.extras[name])
-    noise = noisy.inputs - clean.inputs
-    ratio = 10 * (clean.inputs.square().mean(2) / noise.square().mean(2)).log10()
+    # without the two scales, which differ by the noise
+    plain = clean.inputs * expected_deviation(**PLAIN)
+    noise = noisy.inputs * expected_deviation(**PLAIN, snr_db=snr_db) - plain
+    ratio = 10 * (plain.square().mean(2) / noise.square().mean(2)).log10()
     assert torch.allclose(ratio, torch.tensor(snr_db), atol=2.0)  # the spread of a variance of 200 values is 10 %
     assert abs(float(ratio.mean()) - snr_db) < 0.3
     scaled = noise / noise.square().mean(2, keepdim=True).sqrt()
     assert stats.kstest(scaled.flatten().numpy()[:4000], "norm").pvalue > 1e-3
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"snr_db": 10.0},
-        {"distractors": 0.5},
-        {"channels": 6, "random_phases": True, "distractors": 1.0},
-    ],
-)
+@pytest.mark.parametrize("options", [{}, {"snr_db": 10.0}, {"channels": 6}])
 def test_standardised_values(options: dict[str, Any]) -> None:
     made = synthetic_waves(1500, **options)
-    assert float(made.inputs.mean()) == pytest.approx(0.0 if "random_phases" in options else 0.06, abs=0.03)
+    assert float(made.inputs.mean()) == pytest.approx(0.06, abs=0.03)
     assert float(made.inputs.std()) == pytest.approx(1.0, abs=0.02)
-    plain = synthetic_waves(3, **options, standardize=False)
-    names = ("channels", "snr_db", "distractors")
-    scale = expected_deviation(**{name: options[name] for name in names if name in options})
-    assert torch.allclose(plain.inputs / scale, made.inputs[:3], atol=1e-5)
-
-
-def test_distractors_are_square_waves_elsewhere() -> None:
-    plain, more = (synthetic_waves(300, **PLAIN, distractors=share) for share in (0.0, 0.5))
-    added = more.inputs - plain.inputs
-    assert torch.equal(plain.extras["blocks"], more.extras["blocks"])
-    carries = plain.extras["blocks"].any(2)
-    assert float(added[carries].abs().max()) == 0
-    others = added[~carries]
-    share = (others != 0).any(1).float().mean()
-    assert abs(float(share) - 0.5) < 4 * 0.5 / math.sqrt(600)
-    touched = others[(others != 0).any(1)]
-    assert torch.equal((touched != 0).sum(1), torch.full((len(touched),), 40))
-    assert torch.allclose(touched[touched != 0].abs(), torch.tensor(1.0), atol=1e-5)
-
-
-def test_random_phases_move_the_start() -> None:
-    fixed, free = (synthetic_waves(400, **PLAIN, random_phases=flag) for flag in (False, True))
-    first = fixed.inputs[:, :, 0][~fixed.extras["blocks"][:, :, 0]]
-    assert float(first.abs().max()) == 0
-    phases = torch.asin((free.inputs[:, :, 0] / 0.5)[~free.extras["blocks"][:, :, 0]].clamp(-1, 1))
-    assert stats.kstest(phases.numpy(), stats.uniform(-math.pi / 2, math.pi).cdf).pvalue > 1e-3
 
 
 def test_a_sample_depends_on_its_number_and_the_seed_alone() -> None:
@@ -182,7 +140,7 @@ def test_options_are_checked() -> None:
     def make(**options: object) -> object:
         return synthetic_waves(**({"n": 2} | options))
 
-    assert_refused(make, n=[0], channels=[1], block=[0], steps=[50], seed=[0.5], snr_db=[math.inf], distractors=[1.5])
+    assert_refused(make, n=[0], channels=[1], block=[0], steps=[50], seed=[0.5], snr_db=[math.inf])
 
 
 # extras of a data set

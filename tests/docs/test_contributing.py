@@ -38,16 +38,26 @@ INPUTS = torch.tensor([[0.6, -0.4, 0.05, 0.8], [0.5, 0.2, 0.8, -0.6]])
 
 FILES = {
     "agreement.py": """
+from dataclasses import dataclass
 import torch
 from standfast.similarity import Similarity
 
 
-def agree(a, b, above=0.0):
-    signs = [torch.where(maps.abs() > above, maps.sign(), 0 * maps) for maps in (a.flatten(1), b.flatten(1))]
-    return (signs[0] == signs[1]).to(a.dtype).mean(1) + 0 * (a + b).flatten(1).sum(1)  # NaN stays NaN
+@dataclass(frozen=True)
+class Agreement(Similarity):
+    '''The share of features whose values have the same sign.
 
+    Args:
+        above: values up to this size have the sign 0.
+    '''
 
-AGREEMENT = Similarity("agreement", agree, low=0.4, high=0.6, range=(0.0, 1.0))
+    name = "agreement"
+    low, high, range = 0.4, 0.6, (0.0, 1.0)
+    above: float = 0.0
+
+    def compare(self, a, b):
+        signs = [torch.where(maps.abs() > self.above, maps.sign(), 0 * maps) for maps in (a.flatten(1), b.flatten(1))]
+        return (signs[0] == signs[1]).to(a.dtype).mean(1) + 0 * (a + b).flatten(1).sum(1)  # NaN stays NaN
 """,
     "squared.py": """
 from dataclasses import dataclass
@@ -110,34 +120,21 @@ class SparsityAbove(Sparsity):
 """,
     "fading.py": """
 from dataclasses import dataclass
-from typing import ClassVar
-from standfast.neighbourhoods.images import ImageTransformation, expand
-from standfast.neighbourhoods.transformations import Range, read_range
-from standfast.records import set_fields
+from standfast.neighbourhoods import Range, Transformation, parameter
+from standfast.neighbourhoods.transformations import expand
 
 
 @dataclass(frozen=True)
-class Fading(ImageTransformation):
+class Fading(Transformation):
     '''Every value multiplied by one minus a share.
 
     Args:
         share: from the smallest to the largest; one number r stands for 0 to r.
     '''
 
-    parameters: ClassVar = ("fading [share]",)
-    identity: ClassVar = (0.0,)
-    needs_images: ClassVar = False
-    share: Range = 0.5
-
-    def __post_init__(self):
-        super().__post_init__()
-        set_fields(self, share=read_range(self.share, "share", least=0, most=1, single="up"))
-
-    def describe(self):
-        return "faded by {:g} to {:g}".format(*self.share)
-
-    def list_ranges(self):
-        return (self.share,)
+    phrase = "faded by {share}"
+    takes = "any"
+    share: Range = parameter("fading [share]", default=0.5, low=0, high=1)
 
     def transform(self, inputs, parameters, bounds):
         return inputs * (1 - expand(parameters[:, 0], inputs))
@@ -167,7 +164,7 @@ def load():
 }
 POINTS = """
 [standfast.similarities]
-agreement = tiny_plugin.agreement:AGREEMENT
+agreement = tiny_plugin.agreement:Agreement
 [standfast.explainers]
 squared = tiny_plugin.squared:Squared
 [standfast.metrics]
@@ -210,8 +207,12 @@ def model() -> standfast.Model:
 
 def run(out: Path, metrics: list[Any], explainers: tuple[Any, ...] = ("input_x_gradient",)) -> standfast.Results:
     """A study of the linear model and its two inputs."""
-    data = {"rows": {"function": "tiny_plugin.linear:load", "bounds": [-1, 1]}}
-    study = {"data": data, "models": {"linear": {"function": "tiny_plugin.linear:build"}}, "device": "cpu"}
+    data = {"rows": {"function": "tiny_plugin.linear:load", "bounds": [-1, 1], "trust": True}}
+    study = {
+        "data": data,
+        "models": {"linear": {"function": "tiny_plugin.linear:build", "trust": True}},
+        "device": "cpu",
+    }
     study |= {"explainers": list(explainers), "metrics": metrics}
     found = standfast.run_study(study, out=out, progress=False)
     assert not found.failures

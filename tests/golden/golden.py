@@ -263,7 +263,7 @@ def list_similarities() -> Iterator[tuple[str, Case]]:
                 a, b = similarity.of_maps(a.to(DEVICE)), similarity.of_maps(b.to(DEVICE))
                 seen = torch.ones(4, *a.shape[1:], dtype=torch.bool, device=DEVICE)
                 seen[..., :2] = False
-                return {"value": similarity(a, b), "where seen": similarity.compare_seen(a, b, seen)}
+                return {"value": similarity(a, b), "where seen": similarity.compare_masked(a, b, seen)}
 
             yield f"{name} of {kind}", Case(run)
 
@@ -332,7 +332,7 @@ def list_neighbourhoods() -> Iterator[tuple[str, Case]]:
                 return {
                     "points": points,
                     "inputs": region.perturb(flat, rows).unflatten(0, (2, 4)),
-                    "settled": region.settle(flat, rows).unflatten(0, (2, 4)),
+                    "settled": region.effective_points(flat, rows).unflatten(0, (2, 4)),
                     "projected": region.project(points + 0.3),
                 }
 

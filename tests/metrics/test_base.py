@@ -52,7 +52,7 @@ def test_defaults_of_a_metric(model: standfast.Model) -> None:
     assert repr(result).startswith("Result(halved, 3 samples, median")
     assert "(halved, 1 sample, median" in repr(metric(model, "saliency", rows(1)))
     maps = [standfast.explainers.get("saliency")(model, x, result.targets) for x in (rows(), rows() / 2)]
-    assert torch.equal(result.value, standfast.similarity.cosine(*maps))
+    assert torch.equal(result.value, standfast.similarity.Cosine()(*maps))
 
 
 def test_metric_is_used_without_being_registered(model: standfast.Model, tmp_path: Path) -> None:
@@ -137,13 +137,16 @@ def test_origins_may_be_left_out_for_one_copy_of_each(model: standfast.Model) ->
 
 
 def test_similarity_of_a_probe_can_be_named(model: standfast.Model) -> None:
-    def same(a: Tensor, b: Tensor) -> Tensor:
-        return torch.ones(len(a))
+    class Same(standfast.similarity.Similarity):
+        name = "same"
+
+        def compare(self, a: Tensor, b: Tensor) -> Tensor:
+            return torch.ones(len(a))
 
     with model.session():
         explainer = standfast.explainers.get("saliency")
         assert Probe(model, explainer, rows()).similarity is None
-        assert Probe(model, explainer, rows(), similarity=same).query(rows()).similarity.tolist() == [1.0] * 3
+        assert Probe(model, explainer, rows(), similarity=Same()).query(rows()).similarity.tolist() == [1.0] * 3
         with pytest.raises(standfast.ArgumentError, match="did you mean 'cosine'"):
             Probe(model, explainer, rows(), similarity="cosin")
 

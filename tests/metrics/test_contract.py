@@ -16,7 +16,6 @@ import torch
 
 import standfast
 from standfast.metrics import Metric, metrics
-from standfast.similarity import similarities
 from standfast.testing import METRIC_CHECKS, SHAPES, check_explainer, check_similarity, small_net
 
 #: explainers that take long by default, with less of what takes it
@@ -66,4 +65,4 @@ def test_explainer(name: str, shape: str) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", standfast.similarity.names())
 def test_similarity(name: str, shape: str) -> None:
-    check_similarity(similarities[name], [shape])
+    check_similarity(standfast.similarity.get(name), [shape])

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
+from scipy.special import stdtrit
 from torch import Tensor, nn
 
 import standfast
@@ -16,7 +17,6 @@ from standfast.metrics import sanity
 from standfast.metrics.probe import class_margin
 from standfast.metrics.sanity import SanityChecks, SanityResult
 from standfast.results.sanity import decide_checks
-from standfast.statistics.distributions import t_quantile
 from standfast.training.classifier import initialize, train_classifier
 
 
@@ -80,7 +80,7 @@ def test_the_interval_of_the_excess_covers_the_truth() -> None:
     for trial in range(1000):
         alike = draw_alike(count, seeded(trial))
         _, pseudo = sanity._find_pseudo_values(alike[first, second], first, second, nearby)
-        half = t_quantile(0.995, count - 1) * float(pseudo.std()) / count**0.5
+        half = stdtrit(count - 1, 0.995) * float(pseudo.std()) / count**0.5
         missed += abs(float(pseudo.mean()) - truth) > half
     assert missed <= 23  # 10 are expected of intervals of 99%; more than 23 have a probability of 0.0001
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from refusals import assert_refused
 from scipy import ndimage
 from torch import Tensor
 
@@ -62,11 +60,3 @@ def test_defocus_blur_is_a_convolution_with_a_disk(images: Tensor, radius: float
     kernel /= kernel.sum()
     expected = [[ndimage.convolve(channel, kernel, mode="nearest") for channel in image] for image in images.numpy()]
     assert np.abs(perturb(DefocusBlur(3.5), images, radius) - np.array(expected)).max() < 1e-12
-
-
-def test_bad_arguments() -> None:
-    assert_refused(GaussianBlur, sigma=[-1])
-    assert_refused(partial(MotionBlur, 3), angle=[200])
-    assert_refused(MotionBlur, length=[(1, 101)])
-    assert_refused(DefocusBlur, radius=["wide"])
-    assert_refused(lambda inputs: GaussianBlur(1).around(inputs), inputs=[torch.rand(2, 3, 8)])

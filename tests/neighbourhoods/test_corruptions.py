@@ -19,7 +19,7 @@ from torch import Tensor
 from standfast.errors import ArgumentError
 from standfast.neighbourhoods import Corruption
 from standfast.neighbourhoods.blur import make_disks
-from standfast.neighbourhoods.distortions import enlarge, find_highlights, find_sources
+from standfast.neighbourhoods.distortions import enlarge, find_sources
 
 LOW, HIGH = -1.0, 3.0
 LEVELS = {
@@ -257,124 +257,6 @@ def test_distortions_are_the_formulas_of_the_original(name: str, images: str) ->
     assert np.abs(perturb(kind, shares, 0.0, further) - arranged).max() < 1e-12
 
 
-SPATTER = {
-    "imagenet": [
-        (0.65, 0.3, 4, 0.69, 0.6, 0),
-        (0.65, 0.3, 3, 0.68, 0.6, 0),
-        (0.65, 0.3, 2, 0.68, 0.5, 0),
-        (0.65, 0.3, 1, 0.65, 1.5, 1),
-        (0.67, 0.4, 1, 0.65, 1.5, 1),
-    ],
-    "cifar10": [
-        (0.62, 0.1, 0.7, 0.7, 0.5, 0),
-        (0.65, 0.1, 0.8, 0.7, 0.5, 0),
-        (0.65, 0.3, 1, 0.69, 0.5, 0),
-        (0.65, 0.1, 0.7, 0.69, 0.6, 1),
-        (0.65, 0.1, 0.5, 0.68, 0.6, 1),
-    ],
-}
-
-
-def find_canny_edges(levels: np.ndarray) -> np.ndarray:
-    """Pixel by pixel, with OpenCV's rules for ties; pixels that are linked by scipy."""
-    dx, dy = (ndimage.sobel(levels, axis, mode="nearest") for axis in (1, 0))
-    steep = np.pad(abs(dx) + abs(dy), 1)
-    possible = np.zeros(levels.shape, bool)
-    for y, x in np.ndindex(levels.shape):
-        here, gx, gy = steep[y + 1, x + 1], abs(int(dx[y, x])), abs(int(dy[y, x])) << 15
-        if gy < gx * 13573:
-            most = here > steep[y + 1, x] and here >= steep[y + 1, x + 2]
-        elif gy > gx * 13573 + (gx << 16):
-            most = here > steep[y, x + 1] and here >= steep[y + 2, x + 1]
-        else:
-            s = -1 if (dx[y, x] < 0) != (dy[y, x] < 0) else 1
-            most = here > steep[y, x + 1 - s] and here > steep[y + 2, x + 1 + s]
-        possible[y, x] = most and here > 50
-    groups, _ = ndimage.label(possible, np.ones((3, 3)))
-    return possible & np.isin(groups, groups[possible & (steep[1:-1, 1:-1] > 150)])
-
-
-def measure_chamfer_distances(edges: np.ndarray) -> np.ndarray:
-    """Borgefors' two passes, with the lengths of OpenCV."""
-    found = np.pad(np.where(edges, 0.0, 1e6), 2, constant_values=1e6)
-    steps = [(-2, -1, 2.1969), (-2, 1, 2.1969), (-1, -2, 2.1969), (-1, -1, 1.4), (-1, 0, 1), (-1, 1, 1.4)]
-    steps += [(-1, 2, 2.1969), (0, -1, 1)]
-    height, width = edges.shape
-    for sign, rows, columns in [
-        (1, range(height), range(width)),
-        (-1, range(height - 1, -1, -1), range(width - 1, -1, -1)),
-    ]:
-        for y in rows:
-            for x in columns:
-                near = (found[y + 2 + sign * dy, x + 2 + sign * dx] + length for dy, dx, length in steps)
-                found[y + 2, x + 2] = min(found[y + 2, x + 2], *near)
-    return found[2:-2, 2:-2]
-
-
-def spatter(constant: tuple[float, ...], x: np.ndarray, ranks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One image `(H, W, C)` in [0, 1] as the original's formulas have it, and how thick the water is."""
-    mean, scale, sigma, threshold, strength, is_mud = constant
-    layer = ndimage.gaussian_filter((mean + scale * stats.norm.ppf(ranks)).reshape(x.shape[:2]), sigma, mode="nearest")
-    layer = np.where(layer < threshold, 0, layer)
-    colour = np.array([63, 42, 20] if is_mud else [175, 238, 238]) / 255
-    colour = colour if x.shape[2] == 3 else (colour @ [0.299, 0.587, 0.114])[None]
-    if is_mud:
-        cover = ndimage.gaussian_filter(np.where(layer > threshold, 1.0, 0.0), strength, mode="nearest")
-        cover = np.where(cover < 0.8, 0, cover)[..., None]
-        return np.clip(x * (1 - cover) + cover * colour, 0, 1), cover
-    levels = np.clip(layer * 255, 0, 255).astype(int)
-    distance = np.minimum(measure_chamfer_distances(find_canny_edges(levels)), 20)
-    distance = np.floor(ndimage.uniform_filter(distance, 3, mode="mirror") + 1e-9).astype(int)
-    counts = np.bincount(distance.ravel(), minlength=21)
-    first = np.flatnonzero(counts)[0]
-    if counts[first] < distance.size:
-        scale_32 = np.float32(255) / np.float32(distance.size - counts[first])
-        below = (np.cumsum(counts) - counts[first]).clip(0).astype(np.float32)
-        distance = np.rint(below * scale_32).astype(int)[distance]
-    kernel = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
-    carved = ndimage.correlate(distance, kernel, mode="mirror").clip(0, 255)
-    thick = levels * np.rint(ndimage.correlate(carved, np.ones((3, 3), int), mode="mirror") / 9)
-    thick = (thick / max(thick.max(), 1))[..., None]
-    return np.clip(x + strength * thick * colour, 0, 1), thick
-
-
-@pytest.mark.parametrize(("images", "channels"), [("imagenet", 3), ("cifar10", 3), ("cifar10", 1)])
-def test_spatter_is_the_original(images: str, channels: int) -> None:
-    """An image that is wetter on its left side, so that there are drops, pools and dry parts."""
-    generator = torch.Generator().manual_seed(4)
-    shares = torch.rand(1, channels, 30, 26, generator=generator, dtype=torch.float64)
-    ranks = torch.rand(1, 30, 26, generator=generator, dtype=torch.float64)
-    ranks = (ranks ** torch.linspace(0.3, 1.3, 26, dtype=torch.float64)).reshape(1, -1)
-    arranged = shares[0].permute(1, 2, 0).numpy()
-    kind = Corruption("spatter", severity=5, images=images)  # type: ignore[arg-type]
-    for severity, constant in enumerate(SPATTER[images], 1):
-        expected, thick = spatter(constant, arranged, ranks[0].numpy())
-        assert 0.02 < (thick > 0.1).mean() < 0.9
-        assert np.abs(perturb(kind, shares, severity, ranks) - expected).max() < 1e-6
-    assert np.array_equal(perturb(kind, shares, 0.0, ranks), perturb(Corruption("contrast"), shares, 0.0))
-    # between water and mud: half as much water, half of it hidden by mud half as thick
-    water, _ = spatter((0.65, 0.3, 1.5, 0.665, 0.25, 0), arranged, ranks[0].numpy())
-    mud, cover = spatter((0.65, 0.3, 1.5, 0.665, 1.5, 1), water, ranks[0].numpy())
-    if images == "imagenet":
-        assert np.abs(perturb(kind, shares, 3.5, ranks) - (water + mud) / 2).max() < 1e-6
-        assert cover.max() > 0.9
-    dry = perturb(kind, shares, 2.0, torch.zeros_like(ranks))
-    assert np.abs(dry - arranged).max() < 1e-12
-
-
-def test_highlights_of_water_are_those_of_opencv() -> None:
-    cv2 = pytest.importorskip("cv2", reason="opencv-python-headless is not installed")
-    generator = np.random.default_rng(0)
-    for size, sigma in [((60, 50), 2), ((32, 32), 0.8), ((7, 5), 0.7)]:
-        layer = ndimage.gaussian_filter(generator.normal(0.67, 0.3, size), sigma)
-        levels = np.where(layer < 0.68, 0, layer * 255).clip(0, 255).astype(np.uint8)
-        distance = cv2.distanceTransform(255 - cv2.Canny(levels, 50, 150), cv2.DIST_L2, 5).clip(0, 20)
-        distance = cv2.equalizeHist(cv2.blur(distance, (3, 3)).astype(np.uint8))
-        carved = cv2.filter2D(distance, cv2.CV_8U, np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]]))
-        found = find_highlights(torch.from_numpy(levels.astype(int))[None])[0].numpy()
-        assert np.array_equal(found, cv2.blur(carved, (3, 3)))
-
-
 def test_frost_is_a_part_of_a_photograph(tmp_path: Path) -> None:
     """The original's formula, at the place that the ranks say; photographs of two sizes, and of every fifth pixel."""
     generator = np.random.default_rng(0)
@@ -538,7 +420,6 @@ def test_bad_arguments() -> None:
     assert_refused(partial(Corruption, "frost"), photographs=photographs)
     assert_refused(partial(Corruption, "fog"), photographs=[torch.rand(1, 3, 9, 9)])
     assert_refused(Corruption, name=["gausian_noise"])
-    assert_refused(partial(Corruption, "contrast"), images=["mnist"], severity=[6])
     assert_refused(lambda inputs: Corruption("saturate").around(inputs, (0, 1)), inputs=[torch.rand(1, 1, 2, 2)])
     assert_refused(lambda bounds: Corruption("shot_noise").around(torch.rand(1, 1, 2, 2), bounds), bounds=[None])
     assert_refused(partial(Corruption, "elastic_transform"), align=[1])

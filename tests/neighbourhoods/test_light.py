@@ -7,7 +7,6 @@ import colorsys
 import numpy as np
 import pytest
 import torch
-from refusals import assert_refused
 from skimage import exposure
 from torch import Tensor
 
@@ -87,15 +86,3 @@ def test_gradients_of_black_and_grey_pixels_are_finite() -> None:
         assert points.grad is not None
         assert torch.isfinite(images.grad).all()
         assert torch.isfinite(points.grad).all()
-
-
-def test_bad_arguments() -> None:
-    assert_refused(Brightness, shift=[2])
-    assert_refused(Contrast, factor=[(-1, 1)])
-    assert_refused(Gamma, exponent=[(0, 1)])
-    assert_refused(Hue, degrees=["red"])
-    assert_refused(Saturation, factor=[1.5])
-    assert_refused(lambda inputs: Hue(5).around(inputs, (0, 1)), inputs=[torch.rand(2, 1, 3, 3)])
-    assert_refused(lambda bounds: Gamma().around(torch.rand(2, 1, 3, 3), bounds), bounds=[None])
-    assert_refused(lambda bounds: Brightness().around(torch.rand(2, 1, 3, 3), bounds), bounds=[None])
-    assert_refused(lambda inputs: Contrast().around(inputs, (0, 1)), inputs=[torch.rand(2, 3, 3)])

@@ -7,7 +7,6 @@ import pytest
 import torch
 from scipy import stats
 
-from standfast.errors import ArgumentError
 from standfast.neighbourhoods import GaussianNoise, ImpulseNoise, ShotNoise, SpeckleNoise
 from standfast.neighbourhoods.noise import Noise, find_poisson_quantile
 from standfast.tensors import Streams
@@ -81,11 +80,7 @@ def test_impulse_noise_replaces_the_share_of_entries() -> None:
 
 
 @pytest.mark.parametrize("kind", [GaussianNoise, SpeckleNoise, ShotNoise, ImpulseNoise])
-def test_arguments_and_extreme_numbers(kind: type[Noise]) -> None:
-    with pytest.raises(ArgumentError, match="(scale|amount): expected .* from 0 to"):
-        kind(-0.1)  # type: ignore[call-arg]
-    with pytest.raises(ArgumentError, match="bounds: expected finite bounds"):
-        kind().around(torch.rand(1, 1, 2, 2))
+def test_extreme_numbers_are_finite(kind: type[Noise]) -> None:
     image = torch.tensor([[[[0.0, 0.2, 1.0]]]])
     points = torch.tensor([[0.5, 0.0, 1.0, 0.0], [0.01, 1.0, 0.0, 1.0]])
     found = kind(1.0).around(image, (0.0, 1.0)).perturb(points, torch.tensor([0, 0]))  # type: ignore[call-arg]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from refusals import assert_refused
 
 from standfast.neighbourhoods import Occlusion
 
@@ -40,9 +39,3 @@ def test_all_places_are_drawn() -> None:
     found = region.perturb(points.flatten(0, 1), torch.arange(2).repeat_interleave(300))
     touched = (found.reshape(2, 300, 6, 8) != image).any(1)
     assert touched.all()
-
-
-def test_bad_arguments() -> None:
-    assert_refused(Occlusion, size=[-1], fill=["grey"])
-    assert_refused(lambda inputs: Occlusion(3).around(inputs), inputs=[torch.rand(1, 5)])
-    assert_refused(lambda bounds: Occlusion(3, "upper").around(torch.rand(1, 1, 2, 2), bounds), bounds=[None])

@@ -122,7 +122,7 @@ def test_parameters_as_they_took_effect() -> None:
     points = region.sample(200, region.streams(0)).flatten(0, 1)
     points[::2] = points[::2] * 3  # a search may ask for more than the ranges allow
     problem = torch.arange(20).repeat_interleave(200)
-    perturbed, settled = region.perturb(points, problem), region.settle(points, problem)
+    perturbed, settled = region.perturb(points, problem), region.effective_points(points, problem)
     assert torch.allclose(region.perturb(settled, problem), perturbed, rtol=1e-6)
     shown = table.read_parameters(settled, (8,))
     change = (perturbed - rows[problem]).double()
@@ -138,7 +138,10 @@ def test_parameters_as_they_took_effect() -> None:
         assert ((shown[name] == asked) | ((shown[name] == 0) & kept)).all()
     assert not torch.allclose(settled, points)
     both = Compose((make_table(rules=()),))
-    assert torch.equal(around(both, rows).settle(points, problem), around(both.parts[0], rows).settle(points, problem))
+    assert torch.equal(
+        around(both, rows).effective_points(points, problem),
+        around(both.parts[0], rows).effective_points(points, problem),
+    )
 
 
 @pytest.mark.parametrize("prior", PRIORS)
@@ -322,7 +325,7 @@ def test_neighbours_lie_on_the_way_to_rows_of_the_data() -> None:
     half = mixed.perturb(torch.tensor([[0.5, 0.24], [0.5, 0.26]]), torch.zeros(2, dtype=torch.int64))
     assert torch.equal(half[0, 3:6], DATA[0, 3:6])
     drawn = region.sample(1000, Streams([0], torch.device("cpu")))[0]
-    shown = table.read_parameters(region.settle(drawn, torch.zeros(1000, dtype=torch.int64)), (3,))
+    shown = table.read_parameters(region.effective_points(drawn, torch.zeros(1000, dtype=torch.int64)), (3,))
     numbers, counts = shown["neighbour [of 4]"].unique(return_counts=True)
     assert numbers.tolist() == [0, 1, 2, 3]
     assert stats.chisquare(counts.numpy()).pvalue > 1e-3

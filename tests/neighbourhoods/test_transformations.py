@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+import math
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from refusals import assert_refused
 from scipy import stats
 from torch import Tensor
 
-from standfast.errors import ArgumentError
+from standfast.errors import ArgumentError, StandfastError
 from standfast.neighbourhoods import (
     JPEG,
     Compose,
@@ -24,7 +27,8 @@ from standfast.neighbourhoods import (
     Translation,
     neighbourhoods,
 )
-from standfast.neighbourhoods.transformations import read_range
+from standfast.neighbourhoods.base import Choice
+from standfast.neighbourhoods.transformations import Parameter, Range, parameter
 from standfast.tensors import Streams
 
 GREY, COLOUR = (1, 5, 8), (3, 6, 4)
@@ -88,7 +92,6 @@ EXAMPLES: dict[str, list[Example]] = {
         Example({"name": "fog"}, (COLOUR,)),
         Example({"name": "snow", "severity": [0, 3]}),
         Example({"name": "elastic_transform", "images": "cifar10", "severity": 4}, (COLOUR,)),
-        Example({"name": "spatter", "images": "cifar10", "severity": [2, 4]}),
         Example({"name": "frost", "photographs": torch.linspace(0, 1, 2 * 3 * 6 * 9).reshape(2, 3, 6, 9)}),
     ],
     "time_shift": [
@@ -275,7 +278,7 @@ def test_normal_parameters_and_the_ranks_of_noise() -> None:
     ("value", "expected"), [(3, (7.0, 13.0)), ((8, 9), (8.0, 9.0)), ([8, 8], (8.0, 8.0)), (0, (10.0, 10.0))]
 )
 def test_ranges(value: object, expected: tuple[float, float]) -> None:
-    assert read_range(value, "option", identity=10.0) == expected
+    assert Parameter(("size",), identity=10.0).read(value, "option") == expected
 
 
 @pytest.mark.parametrize(
@@ -283,8 +286,62 @@ def test_ranges(value: object, expected: tuple[float, float]) -> None:
 )
 def test_bad_ranges(value: object) -> None:
     with pytest.raises(ArgumentError, match="option: expected a number of at least 0, r for 10 - r to 10"):
-        read_range(value, "option", identity=10.0, least=0, most=20)
+        Parameter(("size",), identity=10.0, low=0, high=20).read(value, "option")
 
 
 def test_fields_that_are_not_ranges_stay() -> None:
     assert replace(Rotation(5), fill="reflection") == Rotation((-5, 5), fill="reflection")
+
+
+def test_all_follows_from_what_a_class_declares() -> None:
+    @dataclass(frozen=True)
+    class Fading(Transformation):
+        phrase = "faded by {share} of {what}"
+        takes = "any"
+        share: Range = parameter("fading of {what} [share]", "more of it", default=0.5, low=0, high=1)
+        what: str = "all"
+
+        def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+            return inputs
+
+    fading = Fading(0.25)
+    assert fading.share == (0.0, 0.25)
+    assert fading.describe() == "faded by 0 to 0.25 of all"
+    assert Fading((0.5, 0.5), "this").describe() == "faded by 0.5 of this"
+    assert fading.name_parameters((4,)) == {0: "fading of all [share]", 1: "more of it"}
+    limits = fading.limit_parameters(torch.zeros(2, 4), RANGE)
+    assert [each.tolist() for each in limits] == [[[0.0, 0.0]] * 2, [[0.0, 0.0]] * 2, [[0.25, 0.25]] * 2]
+    with pytest.raises(ArgumentError, match="share: expected a number of at least 0, r for 0 to r, or .*, from 0 to 1"):
+        Fading(2.0)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_values_outside_of_what_an_option_declares_are_refused(name: str) -> None:
+    options = EXAMPLES[name][0].options
+    for field in fields(neighbourhoods[name]):
+        declared, wrong = field.metadata.get("declared"), list[object]()
+        if isinstance(declared, Parameter):
+            wrong = ["far", (1, 2, 3), (declared.identity + 0.5, declared.identity)]
+            wrong += [(declared.low - 1, declared.identity)] if math.isfinite(declared.low) else []
+            wrong += [(declared.identity, declared.high + 1)] if math.isfinite(declared.high) else []
+        elif isinstance(declared, Choice):
+            wrong = ["nothing", 1]
+        rest = {option: value for option, value in options.items() if option != field.name}
+        assert_refused(partial(neighbourhoods[name], **rest), **{field.name: wrong})
+
+
+@pytest.mark.parametrize(("name", "example", "shape"), FIRST)
+def test_inputs_that_do_not_fit_are_refused(name: str, example: Example, shape: tuple[int, ...]) -> None:
+    kind = make(name, example)
+    takes = "images" if name == "corruption" else kind.takes
+    unfit = {"images": [(4, 5), (2, 3, 6)], "series": [(4, 5), (2, 1, 4, 4), (2, 3, 1)], "any": []}[takes]
+    unfit += [(2, 2, 6, 6)] if kind.channels else []
+    assert_refused(lambda inputs: kind.around(inputs, (0, 1)), inputs=[torch.zeros(*each) for each in unfit])
+    if kind.needs_range or getattr(kind, "fill", "") in ("lower", "upper"):
+        assert_refused(lambda bounds: kind.around(torch.zeros(2, *shape), bounds), bounds=[None, (0, 0)])
+
+
+@pytest.mark.parametrize("hook", ["admit", "settle", "list_ranges", "identity", "parameters", "needs_images"])
+def test_a_hook_that_does_not_exist_is_refused(hook: str) -> None:
+    with pytest.raises(StandfastError, match=f"Plugin defines {hook}, which does not exist"):
+        type("Plugin", (Transformation,), {hook: None})

@@ -68,8 +68,8 @@ def test_windows_end_at_the_border():
     a, b = torch.zeros(2, 2, 4, 5)
     a[0, 1, 4], b[0, 2, 0] = 1, 1  # neighbours by flat index, at opposite borders
     a[1, 0, 0], b[1, 1, 1] = 1, 1  # position 0
-    assert sim.lens_precision(a, b, k=1, w=1).tolist() == [0, 1]
-    assert sim.lens_recall(a, b, k=1, w=1).tolist() == [0, 1]
+    assert sim.LensPrecision(k=1, w=1)(a, b).tolist() == [0, 1]
+    assert sim.LensRecall(k=1, w=1)(a, b).tolist() == [0, 1]
     a[0, 2, 0] = 0.5  # second, and not barred by the first
     assert indices(sim.top_k_diverse(a, 2, w=1)[0]) == [9, 10]
 
@@ -202,7 +202,7 @@ def test_maps_with_nan_have_no_beginning_of_a_ranking():
     a, b = pair(3, 100, 110, dtype=torch.float32)
     a[0] = torch.nan
     a[1, 3, 3] = torch.nan
-    found = sim.lens_precision(a, b, k=50, w=2, diverse=True)
+    found = sim.LensPrecision(k=50, w=2, diverse=True)(a, b)
     assert found.isnan().tolist() == [True, True, False]
 
 
@@ -236,10 +236,7 @@ def test_overlaps_of_sets(shape, levels, dtype):
     for k, w in itertools.product({1, positions // 5 or 1, positions}, (0, 1, 2, 20)):
         expected = np.array([slow.profile(p, q, k, [w]) for p, q in zip(a.numpy(), b.numpy(), strict=True)])[:, :, 0]
         found = [
-            [
-                f(a, b, k=k, w=w, diverse=diverse_only)
-                for f in (sim.topk_intersection, sim.lens_precision, sim.lens_recall)
-            ]
+            [kind(k, w, diverse_only)(a, b) for kind in (sim.TopKIntersection, sim.LensPrecision, sim.LensRecall)]
             for diverse_only in (False, True)
         ]
         got = torch.stack([torch.stack(kind, dim=1) for kind in found], dim=1)
@@ -257,11 +254,11 @@ def test_the_profile_gives_the_numbers_of_the_single_functions(shape):
     assert found.precision[5].isnan().all()
     same = {"rtol": 0, "atol": 0, "equal_nan": True}
     for (i, k), (j, w) in itertools.product(enumerate(ks), enumerate(ws)):
-        torch.testing.assert_close(found.intersection[:, i], sim.topk_intersection(a, b, k), **same)
+        torch.testing.assert_close(found.intersection[:, i], sim.TopKIntersection(k)(a, b), **same)
         for name, diverse_only in itertools.product(("precision", "recall"), (False, True)):
-            single = getattr(sim, f"lens_{name}")(a, b, k, w, diverse_only)
+            single = getattr(sim, f"Lens{name.title()}")(k, w, diverse_only)(a, b)
             torch.testing.assert_close(getattr(found, name + "_diverse" * diverse_only)[:, i, j], single, **same)
-        single = sim.topk_intersection(a, b, k, diverse=True, w=w)
+        single = sim.TopKIntersection(k, diverse=True, w=w)(a, b)
         torch.testing.assert_close(found.intersection_diverse[:, i, j], single, **same)
     plain = sim.lens_profile(a, b, ks, ws, diverse=False)
     assert plain.recall_diverse is None
@@ -271,24 +268,24 @@ def test_the_profile_gives_the_numbers_of_the_single_functions(shape):
 def test_fewer_than_k_fit():
     a, b = torch.tensor([[5.0, 4, 3, 2, 1]]), torch.tensor([[4.0, 5, 3, 2, 1]])
     # of a 0, 2 and 4 fit with w = 1, of b only 1 and 3
-    assert sim.topk_intersection(a, b, k=4, diverse=True, w=1).item() == 0
-    assert sim.lens_precision(a, b, k=4, w=1, diverse=True).item() == 1
-    assert sim.topk_intersection(a, a, k=4, diverse=True, w=1).item() == 1
+    assert sim.TopKIntersection(k=4, diverse=True, w=1)(a, b).item() == 0
+    assert sim.LensPrecision(k=4, w=1, diverse=True)(a, b).item() == 1
+    assert sim.TopKIntersection(k=4, diverse=True, w=1)(a, a).item() == 1
     b = torch.tensor([[5.0, 1, 3, 4, 2]])  # 0 and 3
-    assert sim.topk_intersection(a, b, k=4, diverse=True).item() == pytest.approx(1 / 3)  # w is 1 by default
-    assert sim.lens_recall(a, b, k=4, w=1, diverse=True).item() == 1
+    assert sim.TopKIntersection(k=4, diverse=True)(a, b).item() == pytest.approx(1 / 3)  # w is 1 by default
+    assert sim.LensRecall(k=4, w=1, diverse=True)(a, b).item() == 1
 
 
 @pytest.mark.parametrize("shape", [(9, 10), (60,), (3, 9, 10)])
 def test_windows_of_zero_and_growing_ones(shape):
     a, b = pair(30, *shape)
-    assert torch.equal(sim.lens_precision(a, b, 12, w=0), sim.topk_intersection(a, b, 12))
-    assert torch.equal(sim.lens_recall(a, b, 12, w=0, diverse=True), sim.topk_intersection(a, b, 12, True, w=0))
-    for f in (sim.lens_precision, sim.lens_recall):
-        values = torch.stack([f(a, b, 12, w) for w in range(6)])
+    assert torch.equal(sim.LensPrecision(12, w=0)(a, b), sim.TopKIntersection(12)(a, b))
+    assert torch.equal(sim.LensRecall(12, w=0, diverse=True)(a, b), sim.TopKIntersection(12, 0, True)(a, b))
+    for kind in (sim.LensPrecision, sim.LensRecall):
+        values = torch.stack([kind(12, w)(a, b) for w in range(6)])
         assert (values.diff(dim=0) >= 0).all()
         assert values[0].mean() < values[1].mean() < values[2].mean()
-    assert torch.equal(sim.lens_precision(a, b, 12), sim.lens_recall(b, a, 12))
+    assert torch.equal(sim.LensPrecision(12)(a, b), sim.LensRecall(12)(b, a))
 
 
 @given(few_maps, st.lists(st.integers(1, 6), min_size=1, max_size=3), st.integers(0, 2), st.data())
@@ -306,12 +303,12 @@ def test_propositions_1_and_2(maps, ks, w, data):
         differing = [len(set(orders[0][:k].tolist()) ^ set(orders[1][:k].tolist())) / k for k in ks]
         return sum(beta) * float(np.dot(alpha, differing))
 
-    d = sim.lens_distance(a, b, ks, list(range(w + 1)), alpha=alpha, beta=beta).item()
+    d = sim.LensDistance(ks, list(range(w + 1)), alpha=alpha, beta=beta)(a, b).item()
     assert -1e-12 <= d <= u(a, b) + 1e-12
-    at_zero = sum(beta) * sim.lens_distance(a, b, ks, 0, alpha=alpha, beta=1).item()
+    at_zero = sum(beta) * sim.LensDistance(ks, 0, alpha=alpha, beta=1)(a, b).item()
     assert at_zero == pytest.approx(u(a, b), abs=1e-12)
     assert u(a, c) <= u(a, b) + u(b, c) + 1e-12
-    falling = [sim.lens_distance(a, b, ks, v).item() for v in range(4)]
+    falling = [sim.LensDistance(ks, v)(a, b).item() for v in range(4)]
     assert falling == sorted(falling, reverse=True)
 
 
@@ -320,15 +317,15 @@ def test_distance_is_the_weighted_sum(diverse_only):
     a, b = pair(5, 12, 12)
     alpha, beta = (0.5, 0.2, 0.1), (1, 0.3)
     expected = sum(
-        x * y * (2 - sim.lens_precision(a, b, k, w, diverse_only) - sim.lens_recall(a, b, k, w, diverse_only))
+        x * y * (2 - sim.LensPrecision(k, w, diverse_only)(a, b) - sim.LensRecall(k, w, diverse_only)(a, b))
         for (k, x), (w, y) in itertools.product(zip((3, 10, 0.5), alpha, strict=True), zip((0, 2), beta, strict=True))
     )
-    found = sim.lens_distance(a, b, (3, 10, 0.5), (0, 2), diverse_only, alpha, beta)
+    found = sim.LensDistance((3, 10, 0.5), (0, 2), diverse_only, alpha, beta)(a, b)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-    equal = sim.lens_distance(a, b, (3, 10), (0, 2), diverse_only)
-    mean = sum(sim.lens_distance(a, b, k, w, diverse_only) for k in (3, 10) for w in (0, 2)) / 4
+    equal = sim.LensDistance((3, 10), (0, 2), diverse_only)(a, b)
+    mean = sum(sim.LensDistance(k, w, diverse_only)(a, b) for k in (3, 10) for w in (0, 2)) / 4
     torch.testing.assert_close(equal, mean, rtol=0, atol=1e-12)
-    assert torch.equal(sim.lens_distance(a, b), sim.lens_distance(b, a))
+    assert torch.equal(sim.LensDistance()(a, b), sim.LensDistance()(b, a))
 
 
 # --- ties, and the authors' script -------------------------------------------------------------------------
@@ -341,10 +338,9 @@ def test_the_authors_sets_are_those_of_their_script(shape, k, w, levels):
     a[0] = 0
     a[1, 0, 0], b[2, 0, 0], b[3, 0, 1], a[3, 0, 0] = 99, 99, 99, 98
     expected = np.array([slow.authors_shares(p, q, k, w) for p, q in zip(a.numpy(), b.numpy(), strict=True)])
-    for place, (spread, name) in enumerate(
-        itertools.product((False, True), ("topk_intersection", "lens_recall", "lens_precision"))
-    ):
-        found = getattr(sim, name)(a, b, k=k, w=w, diverse=spread, protocol="authors")
+    kinds = (sim.TopKIntersection, sim.LensRecall, sim.LensPrecision)
+    for place, (spread, kind) in enumerate(itertools.product((False, True), kinds)):
+        found = kind(k, w, spread, protocol="authors")(a, b)
         assert found.tolist() == pytest.approx(expected[:, place].tolist(), abs=1e-12)
     assert sim.get(f"lens_recall:k={k},w={w},protocol=authors")(a, b).tolist() == pytest.approx(expected[:, 1].tolist())
 
@@ -361,13 +357,11 @@ def test_the_order_of_equal_values():
     spread = sim.top_k_diverse(a, 9, w=1, ties="random")[0]
     assert {12, 14} < set(indices(spread))
     assert spread.sum() <= 9
-    assert sim.topk_intersection(a, a, 7, ties="random").tolist() == [1, 1, 1]
+    assert sim.TopKIntersection(7, ties="random")(a, a).tolist() == [1, 1, 1]
     for spread_out in (False, True):
-        few, many = (
-            sim.lens_recall(a, b, k, diverse=spread_out, ties="undefined") for k in (2 if spread_out else 3, 7)
-        )
+        few, many = (sim.LensRecall(k, diverse=spread_out, ties="undefined")(a, b) for k in (2 if spread_out else 3, 7))
         assert many.isnan().all(), "zeros fill the set"
-        expected = sim.lens_recall(a, b, 2 if spread_out else 3, diverse=spread_out)
+        expected = sim.LensRecall(2 if spread_out else 3, diverse=spread_out)(a, b)
         assert torch.equal(few, expected)
     with pytest.raises(ArgumentError, match="ties: expected one of position, random, undefined, got 'first'"):
         sim.top_k(a, 7, ties="first")
@@ -409,7 +403,7 @@ def test_chance_is_the_mean_of_random_maps(name):
     a[2] *= mask[0] < 0.1
     b[3] = b[3].where(mask[0] < 0.5, -b[3])  # negative values are never among the largest
     similarity, rng = sim.get(name), np.random.default_rng(0)
-    level = sim.chance_level(name, a, b, draws=64)
+    level = sim.get(name).chance(a, b, draws=64)
     for row in range(4):
         drawn = [
             torch.cat([unrelated(m[row].numpy(), rng) for _ in range(400)]) for m in (a, b)
@@ -420,7 +414,7 @@ def test_chance_is_the_mean_of_random_maps(name):
     exact = not any(word in name for word in ("diverse", "spearman", "authors"))
     assert (level.error[:3] == 0).all() == exact
     assert (level.error[:3].max() < 0.03).item()
-    alone = sim.chance_level(similarity, a[1:3], b[1:3], draws=64)
+    alone = similarity.chance(a[1:3], b[1:3], draws=64)
     assert torch.equal(alone.value, level.value[1:3])
 
 
@@ -428,19 +422,19 @@ def test_chance_of_whole_maps_is_hypergeometric():
     a, b = (m.abs() for m in pair(2, 6, 7))
     windows = [len(slow.window(p, (6, 7), 1)) for p in range(42)]
     expected = 1 - sum(math.comb(42 - n, 5) / math.comb(42, 5) for n in windows) / 42
-    assert sim.chance_level("lens_recall:k=5,w=1", a, b).value.tolist() == pytest.approx([expected] * 2, abs=1e-12)
-    assert sim.chance_level("topk_intersection:k=5", a, b).value.tolist() == pytest.approx([5 / 42] * 2, abs=1e-12)
-    assert sim.chance_level("pearson", a, b) is None
-    assert sim.chance_level("lens_distance:k=5", a, b) is None
+    assert sim.get("lens_recall:k=5,w=1").chance(a, b).value.tolist() == pytest.approx([expected] * 2, abs=1e-12)
+    assert sim.get("topk_intersection:k=5").chance(a, b).value.tolist() == pytest.approx([5 / 42] * 2, abs=1e-12)
+    assert sim.get("pearson").chance(a, b) is None
+    assert sim.get("lens_distance:k=5").chance(a, b) is None
     a[1] = torch.nan
-    assert sim.chance_level("lens_recall:k=5,w=1", a, b).value.isnan().tolist() == [False, True]
+    assert sim.get("lens_recall:k=5,w=1").chance(a, b).value.isnan().tolist() == [False, True]
 
 
 def test_equal_values_at_the_limit_are_simulated():
     """They are ordered by position, so the set is no random subset of the support."""
     a = torch.zeros(1, 5, 5)
     a[0, :2] = 1
-    level = sim.chance_level("topk_intersection:k=4", a, a, draws=8)
+    level = sim.get("topk_intersection:k=4").chance(a, a, draws=8)
     assert level.value.item() == 1, "all values are equal, so that every draw is the map itself"
     assert level.error.item() == 0
 
@@ -459,13 +453,13 @@ def test_values_are_corrected_for_chance():
 @pytest.mark.parametrize("w", [0, 1, 3])
 def test_correlations_of_smoothed_maps(shape, w):
     a, b = ((m * 3).round() for m in pair(4, *shape))  # whole numbers, so that the ties are exact
-    for ours, theirs in ((sim.lens_spearman, scipy.stats.spearmanr), (sim.lens_kendall, scipy.stats.kendalltau)):
+    for ours, theirs in ((sim.LensSpearman, scipy.stats.spearmanr), (sim.LensKendall, scipy.stats.kendalltau)):
         rows = [
             (slow.smoothed(p, w).ravel(), slow.smoothed(q, w).ravel())
             for p, q in zip(a.numpy(), b.numpy(), strict=True)
         ]
         expected = [theirs(p, q).statistic for p, q in rows]
-        torch.testing.assert_close(ours(a, b, w), torch.tensor(expected, dtype=a.dtype), rtol=0, atol=1e-12)
+        torch.testing.assert_close(ours(w)(a, b), torch.tensor(expected, dtype=a.dtype), rtol=0, atol=1e-12)
 
 
 def test_maps_that_order_nothing():
@@ -473,11 +467,11 @@ def test_maps_that_order_nothing():
     flat = torch.ones_like(a)
     flat[1] = 0
     flat[2, 3, 3] = math.nan
-    for f in (sim.lens_spearman, sim.lens_kendall):
-        values = f(a, flat)
+    for kind in (sim.LensSpearman, sim.LensKendall):
+        values = kind()(a, flat)
         assert values[[0, 1, 3]].tolist() == [0, 0, 0]
         assert values[2].isnan()
-        assert f(a, a[[1, 2, 3, 0]], w=50).tolist() == [0, 0, 0, 0]  # every window holds the whole map
+        assert kind(w=50)(a, a[[1, 2, 3, 0]]).tolist() == [0, 0, 0, 0]  # every window holds the whole map
 
 
 def test_kendall_of_large_maps_in_bounded_memory():
@@ -487,15 +481,15 @@ def test_kendall_of_large_maps_in_bounded_memory():
     """
     code = """
 import resource, sys, torch
-from standfast.similarity import lens_kendall, lens_precision
+from standfast.similarity import LensKendall, LensPrecision
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 torch.set_num_threads(1)
 a, b = torch.randn(2, 12, 227, 227)
-lens_kendall(a[:, :9, :9], b[:, :9, :9])
+LensKendall()(a[:, :9, :9], b[:, :9, :9])
 before = peak()
-lens_kendall(a, b)
+LensKendall()(a, b)
 grown = peak() - before
-lens_precision(a, b)
+LensPrecision()(a, b)
 print(grown >> 20, "numba" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -515,16 +509,16 @@ def test_mass_centre(shape):
     for size in (1e-300, 1e300):
         torch.testing.assert_close(sim.mass_centre(a * size), torch.from_numpy(expected), rtol=0, atol=1e-12)
     torch.testing.assert_close(
-        sim.centre_of_mass(a, b), (sim.mass_centre(a) - sim.mass_centre(b)).norm(dim=1), rtol=0, atol=1e-12
+        sim.CentreOfMass()(a, b), (sim.mass_centre(a) - sim.mass_centre(b)).norm(dim=1), rtol=0, atol=1e-12
     )
-    assert sim.centre_of_mass(a, a).eq(0).all()
+    assert sim.CentreOfMass()(a, a).eq(0).all()
 
 
 @pytest.mark.parametrize("shape", [(4, 5), (9,)])
 def test_gradients_of_the_mass_centre(shape):
     a, b = (m.requires_grad_() for m in pair(2, *shape))
     assert torch.autograd.gradcheck(sim.mass_centre, a)
-    assert torch.autograd.gradcheck(sim.centre_of_mass, (a, b))
+    assert torch.autograd.gradcheck(sim.CentreOfMass(), (a, b))
 
 
 def test_mass_centre_of_maps_without_one():
@@ -534,7 +528,7 @@ def test_mass_centre_of_maps_without_one():
     centres = sim.mass_centre(a)
     assert centres[[0, 1, 3]].tolist() == [[1, 2.5], [1, 2.5], [2, 5]]
     assert centres[2].isnan().all()
-    sim.centre_of_mass(a, a.detach().clone())[:2].sum().backward()
+    sim.CentreOfMass()(a, a.detach().clone())[:2].sum().backward()
     assert a.grad[:2].eq(0).all()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from functools import partial
 
 import pytest
 import torch
@@ -19,7 +18,7 @@ from standfast.metrics.probe import Probe
 from standfast.neighbourhoods import LinfBall
 from standfast.study.file.options import similarity_from
 
-OF_POSITIONS = [n for n in sim.names() if sim.get(n).channels is not None]
+OF_POSITIONS = [n for n in sim.names() if hasattr(sim.get(n), "channels")]
 COLOUR = (3, 8, 8)
 
 
@@ -42,49 +41,49 @@ def test_which_know_positions() -> None:
         *("lens_distance", "lens_kendall", "lens_precision", "lens_recall", "lens_spearman"),
         "topk_intersection",
     ] == OF_POSITIONS
-    assert all(sim.get(n).channels == "sum" for n in OF_POSITIONS)
+    assert all(sim.get(n).channels is None for n in OF_POSITIONS)
     assert [n for n in sim.names() if sim.get(n).ordinal] == ["lens_distance"]
 
 
 @pytest.mark.parametrize(
-    ("text", "function"),
+    ("text", "expected"),
     [
-        ("topk_intersection:k=9,diverse=true,w=2", partial(sim.topk_intersection, k=9, diverse=True, w=2)),
-        ("lens_precision:k=9,w=1", partial(sim.lens_precision, k=9, w=1)),
-        ("lens_recall:k=9,w=2,diverse=true", partial(sim.lens_recall, k=9, w=2, diverse=True)),
-        ("lens_precision:k=0.2,channels=max", partial(sim.lens_precision, k=0.2, channels="max")),
-        ("lens_distance:k=9+20+0.5,w=0+2", partial(sim.lens_distance, k=(9, 20, 0.5), w=(0, 2))),
+        ("topk_intersection:k=9,diverse=true,w=2", sim.TopKIntersection(k=9, diverse=True, w=2)),
+        ("lens_precision:k=9,w=2", sim.LensPrecision(k=9, w=2)),
+        ("lens_recall:k=9,w=2,diverse=true", sim.LensRecall(k=9, w=2, diverse=True)),
+        ("lens_precision:k=0.2,channels=max", sim.LensPrecision(k=0.2, channels="max")),
+        ("lens_distance:k=(9, 20, 0.5),w=(0, 2)", sim.LensDistance(k=(9, 20, 0.5), w=(0, 2))),
         (
-            "lens_distance: k=9+20, w=2, alpha=1e-1+5e-2, beta=3, channels=sum",
-            partial(sim.lens_distance, k=(9, 20), w=2, alpha=(0.1, 0.05), beta=3, channels="sum"),
+            "lens_distance: k=(9, 20), w=2, alpha=(1e-1, 5e-2), beta=3, channels=sum",
+            sim.LensDistance(k=[9, 20], w=2, alpha=(0.1, 0.05), beta=3, channels="sum"),  # type: ignore[arg-type]
         ),
-        ("lens_spearman:w=2", partial(sim.lens_spearman, w=2)),
-        ("lens_kendall:w=2,channels=max", partial(sim.lens_kendall, w=2, channels="max")),
-        ("centre_of_mass:channels=sum", partial(sim.centre_of_mass, channels="sum")),
+        ("lens_spearman:w=2", sim.LensSpearman(w=2)),
+        ("lens_kendall:w=2,channels=max", sim.LensKendall(w=2, channels="max")),
+        ("centre_of_mass:channels=sum", sim.CentreOfMass(channels="sum")),
     ],
 )
-def test_options(text: str, function: partial[Tensor]) -> None:
+def test_options(text: str, expected: sim.Similarity) -> None:
     entry, (a, b) = sim.get(text), pair(5, *COLOUR)
+    assert entry == expected == sim.get(expected.name)
     assert entry.name == text
-    assert torch.equal(entry(a, b), function(a, b))
     assert not torch.equal(entry(a, b), sim.get(text.partition(":")[0])(a, b))
     assert torch.equal(pickle.loads(pickle.dumps(entry))(a, b), entry(a, b))
-    assert entry.channels == function.keywords.get("channels", "sum")
     assert entry.of_maps(a).shape == (5, 8, 8)
-    name, _, options = text.partition(":")
-    written = dict(part.split("=") for part in options.replace(" ", "").split(","))
-    assert torch.equal(sim.get(similarity_from({name: written}))(a, b), entry(a, b))  # as in a study file
+    assert similarity_from(text) == text  # as in a study file
 
 
 def test_options_that_suit_no_map_fail_at_once() -> None:
     for text, argument in (
         *(("lens_precision:k=0", "k"), ("topk_intersection:k=1.5", "k"), ("lens_recall:k=true", "k")),
-        *(("lens_precision:k=10+100", "option k of lens_precision"), ("lens_distance:k=10+0", "k")),
-        *(("lens_distance:k=10+", "option k of lens_distance"), ("lens_precision:diverse=1", "diverse")),
-        *(("lens_precision:w=-1", "w"), ("lens_spearman:w=1.5", "w"), ("lens_distance:w=1+true", "w")),
-        *(("lens_kendall:channels=mean", "option channels of lens_kendall"), ("lens_distance:k=1+2,alpha=1", "alpha")),
-        *(("centre_of_mass:channels=1", "option channels of centre_of_mass"), ("lens_distance:beta=-1", "beta")),
-        *(("lens_distance:beta=inf", "beta"), ("lens_spearman:k=3", "option of lens_spearman")),
+        *(
+            ("lens_precision:k=(10, 100)", "k"),
+            ("lens_distance:k=(10, 0)", "k"),
+            ("lens_precision:diverse=1", "diverse"),
+        ),
+        *(("lens_precision:w=-1", "w"), ("lens_spearman:w=1.5", "w"), ("lens_distance:w=(1, True)", "w")),
+        *(("lens_kendall:channels=mean", "channels"), ("lens_distance:k=(1, 2),alpha=1", "alpha")),
+        *(("centre_of_mass:channels=1", "channels"), ("lens_distance:beta=-1", "beta")),
+        *(("lens_distance:beta=inf", "beta"), ("lens_spearman:k=3", "k")),
     ):
         with pytest.raises(ArgumentError) as caught:
             sim.get(text)
@@ -93,9 +92,10 @@ def test_options_that_suit_no_map_fail_at_once() -> None:
 
 def test_arguments() -> None:
     a, b = pair(2, 5, 5)
-    for f in (sim.topk_intersection, sim.lens_precision, sim.lens_recall, sim.lens_distance):
-        assert_refused(partial(f, a, b), k=[26], w=[-1, 1.0], diverse=[1], channels=["mean"])
-        assert_refused(lambda a, f=f: f(a, a), a=[a.view(2, 1, 1, 5, 5)])
+    for kind in (sim.TopKIntersection, sim.LensPrecision, sim.LensRecall, sim.LensDistance):
+        assert_refused(kind, w=[-1, 1.0], diverse=[1], channels=["mean"])
+        assert_refused(lambda k, kind=kind: kind(k)(a, b), k=[26])
+        assert_refused(lambda a, kind=kind: kind()(a, a), a=[a.view(2, 1, 1, 5, 5)])
     assert_refused(lambda k: sim.lens_profile(a, b, k, [1]), k=[[], 3, [3, 99]])
     assert_refused(lambda w: sim.lens_profile(a, b, [1], w), w=[[1, -1]])
     for function in (lambda a: sim.top_k(a, 3), lambda a: sim.smooth(a, 1), sim.mass_centre):
@@ -112,7 +112,7 @@ def test_colour_images_are_compared_pixel_by_pixel(name: str) -> None:
     assert similarity.of_maps(a[:, :, 0]).shape == (5, 8)
     assert similarity.of_maps(a[:, 0, 0]).shape == (5, 8)
     if name == "topk_intersection":
-        assert torch.equal(similarity(a, b), sim.lens_precision(a, b, w=0))
+        assert torch.equal(similarity(a, b), sim.LensPrecision(w=0)(a, b))
 
 
 @pytest.mark.parametrize("shape", [COLOUR, *SHAPES.values()])
@@ -131,13 +131,13 @@ def test_the_probe_compares_positions(name: str, absolute: bool, shape: tuple[in
         before, after = before.abs(), after.abs()
     distance = (before - after).flatten(1).norm(dim=1)  # of whole maps, channels and all
     within_a_graph = probe.similarity_to(seed, after)
-    if similarity.channels is not None and len(shape) > 1:
-        reduce = {"sum": lambda m: m.sum(1), "max": lambda m: m.abs().amax(1)}[similarity.channels]
+    if hasattr(similarity, "channels") and len(shape) > 1:
+        reduce = {None: lambda m: m.sum(1), "max": lambda m: m.abs().amax(1)}[similarity.channels]
         before, after = reduce(before), reduce(after)
     assert seen.similarity is not None
     assert seen.distance is not None
-    torch.testing.assert_close(seen.similarity, similarity.function(before, after), atol=1e-5, rtol=0)
-    torch.testing.assert_close(within_a_graph, similarity.function(before, after), atol=1e-5, rtol=0)
+    torch.testing.assert_close(seen.similarity, similarity(before, after), atol=1e-5, rtol=0)
+    torch.testing.assert_close(within_a_graph, similarity(before, after), atol=1e-5, rtol=0)
     torch.testing.assert_close(seen.distance, distance, atol=1e-5, rtol=1e-5)
 
 

@@ -17,11 +17,12 @@ import torch
 from torch import nn
 
 import standfast
+from standfast.files import write_atomically
 from standfast.results import load_results, verify_results
 from standfast.study import folders
 from standfast.study import store as store_module
 from standfast.study.executors import Processes
-from standfast.study.folders import Folder, LocalFolder, RemoteFolder, WriteError, open_folder, write_atomically
+from standfast.study.folders import Folder, LocalFolder, RemoteFolder, WriteError, open_folder
 from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.run import Progress, run_grid
 from standfast.study.store import Store, tensor_digest

@@ -565,7 +565,6 @@ def test_plausible_mistakes_end_in_words(
     assert "schema 1" in refuse("run", study, "--out", tmp_path / "old")
     assert (tmp_path / "old" / "manifest.json").read_text() == '{"schema": 1, "units": []}'
     assert str(tmp_path / "file") in refuse("run", study, "--out", tmp_path / "file")
-    assert "--address: expected none" in refuse("run", study, "--address", "auto")
     assert "workers: expected" in refuse("run", study, "--workers", "0")
     assert "executor: expected local, ray or slurm" in refuse("run", study, "--executor", "slrm")
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from standfast.checks.baseline import Baseline, read_baseline
 from standfast.checks.decision import Better, Decision, Decisions
@@ -46,7 +47,6 @@ from standfast.statistics.decisions import (
     foresee_share,
     spend_level,
 )
-from standfast.statistics.distributions import normal_quantile
 from standfast.statistics.paired import signed_rank, subtract
 from standfast.study.file.entries import RequirementEntry
 
@@ -335,7 +335,7 @@ class _Case:
         needed = None
         if outcome == "undecided" and 0 < min(better, worse) < 0.4:
             ends = min(better, worse), (1 - self.next_level) / 2
-            seen, wanted = (abs(float(normal_quantile(each))) for each in ends)
+            seen, wanted = (abs(float(ndtri(each))) for each in ends)
             needed = max(count + 1, math.ceil(count * (wanted / seen) ** 2))
         unknown = int(((gain.low < 0) & (gain.high > 0)).sum())
         return self._make(

@@ -1,4 +1,4 @@
-"""Decisions on requirements as a table, Markdown, JSON, JUnit XML and SARIF, for people and for other programs."""
+"""Decisions on requirements as a table, Markdown, JSON and JUnit XML, for people and for other programs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import json
 import math
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import Any
 
-from standfast.checks.decision import WORDS, Decisions, describe_estimate, describe_notes, describe_outcome, format_text
+from standfast.checks.decision import Decisions, describe_estimate, describe_notes, describe_outcome, format_text
 
 #: the version of the JSON form
 SCHEMA = 1
-_LEVELS = {"pass": "none", "fail": "error", "undecided": "warning"}
 
 
 def format_markdown(found: Decisions) -> str:
@@ -105,40 +103,10 @@ def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
-def format_sarif(found: Decisions, file: str = "policy.yaml") -> str:
-    """SARIF 2.1.0: a rule for each requirement, a result for each decision that did not pass."""
-    rules = list(dict.fromkeys(each.requirement for each in found.decisions))
-    results = [
-        {
-            "ruleId": each.requirement,
-            "ruleIndex": rules.index(each.requirement),
-            "kind": "fail" if each.outcome == "fail" else "review",
-            # SARIF allows another level only for results that fail
-            "level": _LEVELS[each.outcome] if each.outcome == "fail" else "none",
-            "message": {
-                "text": f"{WORDS[each.outcome]}: {each.explainer} ({each.model} on {each.data}): "
-                + "; ".join(filter(None, (describe_estimate(each), describe_notes(each))))
-            },
-            "locations": [{"physicalLocation": {"artifactLocation": {"uri": file}}}],
-        }
-        for each in found.decisions
-        if each.outcome != "pass"
-    ]
-    driver = {
-        "name": "standfast",
-        "version": version("standfast"),
-        "rules": [{"id": rule, "shortDescription": {"text": rule}} for rule in rules],
-    }
-    run = {"tool": {"driver": driver}, "results": results}
-    schema = "https://json.schemastore.org/sarif-2.1.0.json"
-    return json.dumps({"$schema": schema, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
-
-
 #: by the name of the format
 FORMATS: dict[str, Callable[[Decisions], str]] = {
     "text": lambda found: format_text(found) + "\n",
     "json": format_json,
     "junit": format_junit,
     "markdown": format_markdown,
-    "sarif": format_sarif,
 }

@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 import enum
 import json
+import os
 import re
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
 
-from standfast.cli.kinds import KINDS, describe_names, get_kind
+from standfast.cli.kinds import KINDS, describe_names
 from standfast.errors import ArgumentError, StandfastError, UnknownNameError, make_printable
 
 if TYPE_CHECKING:
@@ -67,72 +67,26 @@ def options(
     """How far can the explanations of a trained classifier be trusted?"""
 
 
-# Completion of names in the shell
-
-
 def _complete(*kinds: str) -> Callable[[str], list[str]]:
-    """What completes a word with the names of these kinds; of the last of several, after a comma."""
+    """What completes a word in the shell with the names of these kinds."""
 
     def complete(incomplete: str) -> list[str]:
-        before, comma, last = incomplete.rpartition(",")
-        names = sorted({name for kind in kinds for name in KINDS[kind].load()})
-        return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
+        names = {name for kind in kinds for name in KINDS[kind].load()}
+        return sorted(name for name in names if name.startswith(incomplete))
 
     return complete
 
 
-def _complete_kind(incomplete: str) -> list[str]:
-    return [kind for kind in KINDS if kind.startswith(incomplete)]
-
-
-def _complete_source(incomplete: str) -> list[str]:
-    """The first parts of the names of data sets: `mnist` of `mnist:test`."""
-    names = dict.fromkeys(name.partition(":")[0] for name in KINDS["datasets"].load())
-    return [name for name in names if name.startswith(incomplete)]
-
-
-def _complete_study(incomplete: str) -> list[str]:
-    """Study files, and folders that may have some."""
-    folder = Path(incomplete) if incomplete.endswith("/") else Path(incomplete).parent
-    found = sorted(folder.iterdir()) if folder.is_dir() else []
-    paths = [f"{p}/" if p.is_dir() else str(p) for p in found if p.is_dir() or p.suffix in (".yaml", ".yml")]
-    return [path for path in paths if path.startswith(incomplete)]
-
-
-def _complete_preset(incomplete: str) -> list[str]:
-    return [preset for preset in ("quick", "standard", "paper") if preset.startswith(incomplete)]
-
-
-class Scale(enum.StrEnum):
-    """How much of a paper's table to run."""
-
-    small = "small"
-    full = "full"
-
-
-class Format(enum.StrEnum):
-    """What `standfast export` writes."""
-
-    csv = "csv"
-    latex = "latex"
-    parquet = "parquet"
-
-
-class Do(enum.StrEnum):
-    """What `standfast cache` does."""
-
-    show = "show"
-    clear = "clear"
-
-
-class What(enum.StrEnum):
-    """The rows that `standfast export` writes."""
-
-    samples = "samples"
-    summary = "summary"
-
-
+Format = enum.StrEnum("Format", ["csv", "latex", "parquet"])
+CacheAction = enum.StrEnum("CacheAction", ["show", "clear"])
+Preset = enum.StrEnum("Preset", ["quick", "standard", "paper"])
+KindName = enum.StrEnum("KindName", list(KINDS))  # type: ignore[misc]
+Stored = Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")]
 Out = Annotated[Path, typer.Option(help="Folder for the results and the report.")]
+Address = Annotated[
+    str | None, typer.Option(help="Folder or fsspec address of the results; results/<name of the file> by default.")
+]
+Workers = Annotated[str | None, typer.Option(help="How many, or auto, instead of what the file says.")]
 Seed = Annotated[int, typer.Option(help="Of all random numbers.")]
 Samples = Annotated[int, typer.Option(help="Digits to evaluate, 1 to 300.", min=1, max=300)]
 
@@ -214,7 +168,7 @@ def _verify_pack(path: str, key: Path | None) -> None:
 
 @app.command(epilog="Example: standfast evidence results/study --out pack --sign key.pem")
 def evidence(
-    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    results: Stored,
     out: Annotated[Path, typer.Option(help="A new folder for the pack.")],
     sign: Annotated[
         Path | None, typer.Option(help="An ed25519 private key (PEM): openssl genpkey -algorithm ed25519 -out key.pem")
@@ -268,27 +222,19 @@ def replay(
 
 @app.command(epilog="Example: standfast run study.yaml --dry-run, and then: standfast run study.yaml --workers auto")
 def run(
-    study: Annotated[Path, typer.Argument(help="A study file.", show_default=False, autocompletion=_complete_study)],
-    out: Annotated[
-        str | None, typer.Option(help="Folder or fsspec address of the results; results/<name of the file> by default.")
-    ] = None,
+    study: Annotated[Path, typer.Argument(help="A study file.", show_default=False)],
+    out: Address = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done, and about how long it takes.")
-    ] = (False),
+    ] = False,
     executor: Annotated[str | None, typer.Option(help="local, ray or slurm, instead of what the file says.")] = None,
-    workers: Annotated[str | None, typer.Option(help="How many, or auto, instead of what the file says.")] = None,
-    address: Annotated[str | None, typer.Option(help="Of a Ray cluster, such as auto or host:6379.")] = None,
+    workers: Workers = None,
     preset: Annotated[
-        str | None,
+        Preset | None,
         typer.Option(
-            help="quick, standard or paper for the metrics, instead of what the file says; with --out, results of"
-            " different presets stay apart.",
-            autocompletion=_complete_preset,
+            help="For the metrics, instead of what the file says; with --out, results of different presets stay apart."
         ),
     ] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds that a job may take.")] = None,
-    memory_gb: Annotated[float | None, typer.Option(help="Memory that a worker may take.")] = None,
-    retries: Annotated[int | None, typer.Option(help="How often a job is tried again whose worker was lost.")] = None,
     html: Annotated[bool, typer.Option("--report/--no-report", help="Write the report at the end.")] = True,
 ) -> None:
     """Run a study, and print its table and verdict. Started again, it continues, and tries again what failed.
@@ -297,18 +243,13 @@ def run(
     interrupted.
     """
     from standfast.evaluation import default_folder, executor_of, run_study
-    from standfast.metrics.base import check_preset
-    from standfast.study.executors import InProcess, Limits, Processes
+    from standfast.study.executors import InProcess, Processes
     from standfast.study.file.spec import load_study
     from standfast.study.store import Store
 
-    if preset is not None:
-        check_preset(preset, "--preset")
-    loaded = load_study(study, preset)
+    loaded = load_study(study, None if preset is None else preset.value)
     target = out or str(default_folder(loaded))
-    if address is not None and (executor or loaded.executor.name) != "ray":
-        raise ArgumentError("--address", "none, but for the executor ray", address)
-    chosen = executor_of(loaded, executor, _count(workers), address, Limits(timeout, memory_gb, retries))
+    chosen = executor_of(loaded, executor, _count(workers))
     if isinstance(chosen, InProcess) and not dry_run and Store(target).begun()[0]:
         _echo("the last run was lost in the middle of a job, so this one does its jobs in a process of its own")
         chosen = Processes(1)
@@ -317,7 +258,7 @@ def run(
 
         describe(loaded, target)
         return
-    command = f"standfast run {study}" + (f" --preset {preset}" if preset else "") + (f" --out {out}" if out else "")
+    command = f"standfast run {study}" + f" --preset {preset}" * bool(preset) + f" --out {out}" * bool(out)
     with _resumable():
         found = run_study(loaded, out, executor=chosen, command=command)
     run = found.run
@@ -339,13 +280,8 @@ def run(
     epilog="Example: standfast check policy.yaml --write junit=check.xml --write markdown=check.md",
 )
 def check(
-    policy: Annotated[
-        Path,
-        typer.Argument(help="A study file with requirements.", show_default=False, autocompletion=_complete_study),
-    ],
-    out: Annotated[
-        str | None, typer.Option(help="Folder or fsspec address of the results; results/<name of the file> by default.")
-    ] = None,
+    policy: Annotated[Path, typer.Argument(help="A study file with requirements.", show_default=False)],
+    out: Address = None,
     until_decided: Annotated[
         bool,
         typer.Option("--until-decided", help="Evaluate twice as many samples until all requirements are decided."),
@@ -353,9 +289,9 @@ def check(
     most_samples: Annotated[int | None, typer.Option(help="With --until-decided, of each data set.", min=1)] = None,
     write: Annotated[
         list[str] | None,
-        typer.Option(help="FORMAT=FILE, with the formats text, json, junit, markdown and sarif; may be repeated."),
+        typer.Option(help="FORMAT=FILE, with the formats text, json, junit and markdown; may be repeated."),
     ] = None,
-    workers: Annotated[str | None, typer.Option(help="How many, or auto, instead of what the file says.")] = None,
+    workers: Workers = None,
 ) -> None:
     """Run a study and decide its requirements: pass, fail or undecided, each with its interval.
 
@@ -363,7 +299,7 @@ def check(
     undecided, 130 interrupted.
     """
     from standfast.checks import check as run_check
-    from standfast.checks.formats import FORMATS, format_sarif
+    from standfast.checks.formats import FORMATS
     from standfast.evaluation import default_folder, executor_of
     from standfast.report import load_results
     from standfast.study.file.spec import load_study
@@ -388,8 +324,7 @@ def check(
             _echo(line, err=True)
     for form, path in targets:
         path.parent.mkdir(parents=True, exist_ok=True)
-        text = format_sarif(found, policy.as_posix()) if form == "sarif" else FORMATS[form](found)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(FORMATS[form](found), encoding="utf-8")
     if found.exit_code:
         raise typer.Exit(found.exit_code)
 
@@ -404,7 +339,7 @@ def _split_target(text: str, formats: list[str]) -> tuple[str, Path]:
 
 @app.command(epilog="Example: standfast baseline results/study --out baseline/2026-10")
 def baseline(
-    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    results: Stored,
     out: Annotated[Path, typer.Option(help="A new folder.")],
 ) -> None:
     """Freeze results as a reference, for requirements such as {no_worse_than: baseline/2026-10, by: 0.05}."""
@@ -466,9 +401,7 @@ def train(
     ] = "lenet5",
     data: Annotated[
         str,
-        typer.Option(
-            help="Data set; NAME:train is trained on, NAME:test measured on.", autocompletion=_complete_source
-        ),
+        typer.Option(help="Data set; NAME:train is trained on, NAME:test measured on."),
     ] = "mnist",
     scheme: Annotated[
         str,
@@ -552,7 +485,7 @@ def schema(
 
 @app.command(epilog="Example: standfast show results/study --verbose")
 def show(
-    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    results: Stored,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Also intervals, counts, and notes on tests, controls and checks.")
     ] = False,
@@ -565,7 +498,7 @@ def show(
 
 @app.command(epilog="Example: standfast report results/study --out report.html --figures figures")
 def report(
-    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    results: Stored,
     out: Annotated[Path | None, typer.Option(help="The file to write; RESULTS/report/index.html by default.")] = None,
     figures: Annotated[Path | None, typer.Option(help="Also write every figure here, as SVG and PDF.")] = None,
 ) -> None:
@@ -582,12 +515,12 @@ def report(
 
 @app.command(epilog="Example: standfast export results/study --out table.tex")
 def export(
-    results: Annotated[str, typer.Argument(help="A folder, or an fsspec address, of stored results.")],
+    results: Stored,
     out: Annotated[Path | None, typer.Option(help="The file to write; standard output by default.")] = None,
     format: Annotated[Format | None, typer.Option(help="By default, from the ending of --out, or else csv.")] = None,
-    what: Annotated[
-        What | None, typer.Option(help="All samples (the default), or medians with intervals (for LaTeX always).")
-    ] = None,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Medians with intervals (for LaTeX always) instead of all samples.")
+    ] = False,
 ) -> None:
     """Write stored results as CSV, as Parquet, or as a LaTeX table for the package booktabs."""
     from standfast.report import exports
@@ -599,16 +532,15 @@ def export(
                 "--format", f"a format, or --out with one of the endings {', '.join(endings)}", str(out)
             )
         format = Format.csv if out is None else endings[out.suffix]
+    rows: Literal["samples", "summary"] = "summary" if summary else "samples"
     if format is Format.latex:
-        if what is What.samples:
-            raise ArgumentError("--what", "summary, for a table of explainers and metrics", what.value)
         text = exports.to_latex(results, out)
     elif format is Format.csv:
-        text = exports.to_csv(results, out, (what or What.samples).value)
+        text = exports.to_csv(results, out, rows)
     else:
         if out is None:
             raise ArgumentError("--out", "a file to write Parquet to", "none")
-        exports.to_parquet(results, out, (what or What.samples).value)
+        exports.to_parquet(results, out, rows)
     if out is None:
         (_echo if sys.stdout.isatty() else typer.echo)(text, nl=False)  # a file gets the text as it is
     else:
@@ -617,7 +549,9 @@ def export(
 
 @app.command(epilog="Example: standfast cache clear")
 def cache(
-    do: Annotated[Do, typer.Argument(help="show, or clear to delete all results that no process uses.")] = Do.show,
+    action: Annotated[
+        CacheAction, typer.Argument(help="show, or clear to delete all results that no process uses.")
+    ] = CacheAction.show,
 ) -> None:
     """Show where the results of `evaluate` without a folder are kept, and how large they are; or delete them.
 
@@ -631,7 +565,7 @@ def cache(
         _echo("nothing is kept, because STANDFAST_CACHE is off")
         return
     entries = list_entries(folder)
-    if do is Do.clear:
+    if action is CacheAction.clear:
         deleted = [entry for entry in entries if delete_entry(entry.path)]
         size = format_size(sum(entry.size for entry in deleted))
         used = len(entries) - len(deleted)
@@ -642,9 +576,7 @@ def cache(
 
 @app.command("list", epilog="Example: standfast list metrics. In a script: standfast list metrics --names")
 def list_names(
-    kind: Annotated[
-        str | None, typer.Argument(help="Such as metrics; all kinds if left out.", autocompletion=_complete_kind)
-    ] = None,
+    kind: Annotated[KindName | None, typer.Argument(help="All kinds if left out.")] = None,
     names: Annotated[bool, typer.Option("--names", help="Print the names alone, one on each line.")] = False,
 ) -> None:
     """List what can be named: a line for each name, and what it needs.
@@ -656,7 +588,7 @@ def list_names(
         for word, each in KINDS.items():
             _echo(word if names else f"{word:{width}}  {each.about}")
         return
-    found = get_kind(kind)
+    found = KINDS[kind]
     if names:
         for name in found.load().names():
             _echo(name)
@@ -670,68 +602,43 @@ def list_names(
     _echo(f"more about one of them: standfast explain {lines[0].name}", err=True)
 
 
-@app.command(epilog="Example: standfast explain worst_case. If several things have the name: --kind searches")
+@app.command(epilog="Example: standfast explain worst_case")
 def explain(
     name: Annotated[
-        str,
-        typer.Argument(help="Of anything that `standfast list` shows.", autocompletion=_complete(*KINDS)),
+        str, typer.Argument(help="Of anything that `standfast list` shows.", autocompletion=_complete(*KINDS))
     ],
-    kind: Annotated[
-        str | None,
-        typer.Option(help="Such as searches, to see only that of several things.", autocompletion=_complete_kind),
-    ] = None,
 ) -> None:
     """Explain a name: what it is, its options, an example and the source."""
     import shutil
 
     from standfast.cli.explanations import explain_name
 
-    _echo(explain_name(name, kind, width=min(100, shutil.get_terminal_size((100, 24)).columns)))
-
-
-class Norm(enum.StrEnum):
-    """The norm of a neighbourhood."""
-
-    linf = "linf"
-    l2 = "l2"
-
-
-def _complete_names(*kinds: str) -> Callable[[str], list[str]]:
-    """Names of these kinds, or files."""
-    complete = _complete(*kinds)
-
-    def complete_either(incomplete: str) -> list[str]:
-        folder = Path(incomplete).parent
-        files = sorted(map(str, folder.iterdir())) if folder.is_dir() else []
-        return [*complete(incomplete), *(file for file in files if file.startswith(incomplete))]
-
-    return complete_either
+    _echo(explain_name(name, width=min(100, shutil.get_terminal_size((100, 24)).columns)))
 
 
 @app.command(
-    epilog="Example: standfast init. Without questions:"
-    " standfast init --yes --model mymodel:build --data mydata.npz --radius 0.05"
+    epilog="Example: standfast init. Without questions: standfast init --model mymodel:build --data mydata.npz"
 )
 def init(
-    study: Annotated[Path, typer.Argument(help="The study file to write.")] = Path("study.yaml"),
+    study: Annotated[Path, typer.Argument(help="The new study file.")] = Path("study.yaml"),
     model: Annotated[
         str | None,
         typer.Option(
             help="A name (`standfast list models`), a TorchScript (.pt) or torch.export (.pt2) file, or module:function"
             " that returns the module. The Python file lies beside the study file.",
-            autocompletion=_complete_names("models"),
+            autocompletion=_complete("models"),
         ),
-    ] = None,
-    weights: Annotated[
-        str | None, typer.Option(help="Of a module:function: a .safetensors file, or a torch file of tensors.")
     ] = None,
     data: Annotated[
         str | None,
         typer.Option(
             help="A name (`standfast list datasets`), a file of arrays or a table, a folder of images, or"
             " module:function that returns inputs, or (inputs, labels).",
-            autocompletion=_complete_names("datasets"),
+            autocompletion=_complete("datasets"),
         ),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="Of a module:function: a .safetensors file, or a torch file of tensors.")
     ] = None,
     label: Annotated[
         str | None,
@@ -743,215 +650,45 @@ def init(
     bounds: Annotated[
         str | None, typer.Option(help="Valid values of an input, as 0,1; those of the data set if it has some.")
     ] = None,
-    explainers: Annotated[
-        str | None,
-        typer.Option(help="Names with commas between them.", autocompletion=_complete("explainers")),
-    ] = None,
-    metrics: Annotated[
-        str | None, typer.Option(help="Names with commas between them.", autocompletion=_complete("metrics"))
-    ] = None,
-    radius: Annotated[str | None, typer.Option(help="How far inputs are perturbed, in their own units.")] = None,
-    norm: Annotated[Norm, typer.Option(help="In which the radius is measured.")] = Norm.linf,
-    samples: Annotated[int | None, typer.Option(help="How many samples to evaluate.", min=1)] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="quick, standard or paper.", autocompletion=_complete_preset)
-    ] = None,
     trust: Annotated[bool, typer.Option("--trust", help="Run code in a .pt2 file, or of a module elsewhere.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing; take the defaults.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
     """Write a commented study file for a model and data, and check that they fit.
 
-    In a terminal, it asks for what the options do not say. Elsewhere, and with --yes, it takes the defaults, and
-    --model and --data must be given. The model and all explainers are run once, on one sample; explainers that fail
-    are left out.
+    In a terminal, it asks for a model and data that are not given. The model and all explainers are run once, on one
+    sample; explainers that fail are left out. Change in the file what you like.
     """
-    from standfast.cli import new_study
-    from standfast.data.user_files import list_columns
+    from standfast.cli.new_study import read_bounds, read_source, try_setting, write_study
     from standfast.files import write_atomically
-    from standfast.metrics.base import check_preset
 
-    if preset is not None:
-        check_preset(preset, "--preset")
-    ask = _Questions(not yes and _is_terminal())
+    if study.exists():
+        raise ArgumentError("study", "the name of a new file", str(study))
     folder = study.parent.resolve()
-    if study.exists() and not force and not ask.whether(f"{study} exists. Replace it?"):
-        raise ArgumentError("study", "the name of a new file, or --force", str(study))
-
-    def read_model(text: str) -> new_study.Source:
-        return new_study.read_source(text, "--model", folder, weights, trust)
-
-    def read_data(text: str) -> new_study.Source:
-        return new_study.read_source(text, "--data", folder, trust=trust)
-
-    def find_setting() -> new_study.Setting:
-        before = ask.answers.get("--model")
-        of_model = ask.what("--model", model, "Model (a name, a file, or module:function)", read_model, "lenet5-mnist")
-        if ask.answers.get("--model") != before:
-            ask.answers.pop("--weights", None)
-        if of_model.lacks_weights:
-            question = "File of weights for the module, or none if the function has loaded them"
-            file = ask.what("--weights", None, question, new_study.read_weights, "none", required=False)
-            of_model = of_model.with_weights(file, folder) if file else of_model
-        own = "digits" if of_model.name in KINDS["models"].load() else None  # they fit no other model
-        before = ask.answers.get("--data")
-        of_data = ask.what("--data", data, "Data (a name, a file, a folder, or module:function)", read_data, own)
-        if ask.answers.get("--data") != before:
-            for option in ("--bounds", "--label"):  # those of other data
-                ask.answers.pop(option, None)
-        columns = {} if label else list_columns(folder / str(of_data.options.get("path", "")))
-        column = label
-        if columns and ask.asks:  # no name says which one has the classes
-            texts = [name for name, numbers in columns.items() if not numbers]
-            likely = texts[0] if len(texts) == 1 else "none"
-            question = f"Column of the table with the classes, or none ({', '.join(columns)})"
-            read = partial(new_study.read_label, columns=tuple(columns))
-            column = ask.what("--label", None, question, read, likely, required=False)
-        if column:
-            of_data = of_data.with_label(column)
-        seen = None if bounds else new_study.observe_range(of_model, of_data, folder, samples)
-        if bounds or seen:
-            question = "Valid values of an input, lowest and highest (here those that occur)"
-            offered = f"{seen[0]},{seen[1]}" if seen else None
-            within = ask.what("--bounds", bounds, question, new_study.read_bounds, offered, required=False)
-            of_data = of_data.with_bounds(within)
-        return new_study.try_setting(of_model, of_data, folder, samples)
-
-    setting = ask.until_it_fits(find_setting, again=model is None or data is None)
-    shape = " x ".join(map(str, setting.shape))
-    _echo(
-        f"{setting.model.label} takes the inputs of {setting.data.label} ({shape}) and returns {setting.classes} logits"
-    )
-    accuracy, untrained = setting.describe_accuracy()
-    if accuracy:
-        _echo(accuracy)
-    if untrained:
-        _echo(f"warning: {untrained}", err=True)
-    if setting.bounds_assumed:
-        _echo("valid values of an input: [0, 1] is assumed; if that is wrong, give --bounds LOWEST,HIGHEST")
-    if uneven := setting.uneven_columns:
-        _echo(
-            f"warning: {uneven} (standard deviations), but one radius holds for all columns; give the model scaled"
-            " columns, and scale the table in the same way",
-            err=True,
-        )
-
-    def read_explainers(text: str) -> tuple[str, ...]:
-        return new_study.read_names(text, "--explainers")
-
-    def read_metrics(text: str) -> tuple[str, ...]:
-        return new_study.normalise_maps(new_study.read_names(text, "--metrics"))
-
-    def write() -> tuple[str, dict[str, str]]:
-        names = ",".join(setting.default_explainers())
-        chosen = ask.what("--explainers", explainers, "Explainers", read_explainers, names, required=False)
-        usual = chosen == setting.default_explainers()
-        names = ",".join(setting.default_metrics())
-        measured = ask.what("--metrics", metrics, "Metrics", read_metrics, names, required=False)
-        chosen += setting.controls_for(measured) if usual else ()
-        size = min(new_study.SAMPLES, len(setting.samples)) if samples is None else samples
-        distance = ask.what(
-            "--radius",
-            radius,
-            "Radius of the perturbations",
-            setting.read_radius,
-            f"{setting.default_radius():g}",
-            required=False,
-        )
-        plan = new_study.Plan(chosen, measured, distance, norm.value, size, preset or "quick")
-        return new_study.write_study(setting, plan, str(study))
-
-    text, left_out = ask.until_it_fits(write, again=explainers is None or metrics is None)
+    model = model or _ask("--model", "Model (a name, a file, or module:function)", "lenet5-mnist")
+    file = None if weights is None else os.path.relpath(weights, folder)
+    of_model = read_source(model, "--model", folder, trust, weights=file)
+    own = "digits" if of_model.name else None  # they fit no other model
+    data = data or _ask("--data", "Data (a name, a file, a folder, or module:function)", own)
+    within = None if bounds is None else list(read_bounds(bounds))
+    of_data = read_source(data, "--data", folder, trust, label=label, bounds=within)
+    setting = try_setting(of_model, of_data, folder)
+    for line in setting.describe():
+        _echo(line, err=line.startswith("warning: "))
+    text, left_out = write_study(setting, study)
     for name, reason in left_out.items():
         _echo(f"left out, because it fails on this model: {name}: {reason}", err=True)
-    write_atomically(study, text.encode())
+    write_atomically(study, text.encode(), new=True)
     _echo(f"study: {study}\nnext: standfast run {study} --dry-run")
 
 
-T = TypeVar("T")
-
-
-class _Questions:
-    """Asks for what the options of the command line do not say, if anybody can answer."""
-
-    def __init__(self, asks: bool) -> None:
-        self.asks = asks
-        self.answers: dict[str, str] = {}  # by the option
-        self.refused = False  # an option of the command, which no answer can replace
-
-    def until_it_fits(self, step: Callable[[], T], again: bool) -> T:
-        """What a step with questions gives; after an error it starts again, and offers the answers that were given.
-
-        Args:
-            step: asks, and tries the answers together.
-            again: whether other answers can change the result.
-        """
-        while True:
-            try:
-                return step()
-            except StandfastError as error:
-                if self.refused or not (self.asks and again):
-                    raise
-                _echo(f"error: {error}\nAgain; Enter takes the earlier answer.", err=True)
-
-    def whether(self, question: str) -> bool:
-        """The answer to a question with yes or no; no if nobody can answer."""
-        if not self.asks:
-            return False
-        with _stoppable():
-            return typer.confirm(question)
-
-    def what(
-        self,
-        option: str,
-        given: str | None,
-        question: str,
-        read: Callable[[str], T],
-        default: str | None,
-        required: bool = True,
-    ) -> T:
-        """What `read` makes of the given text, of an answer, or of the default; a wrong answer is asked for again.
-
-        Args:
-            option: as on the command line.
-            given: with the command.
-            question: without a question mark.
-            read: checks a text and converts it.
-            default: offered as the answer.
-            required: the default is an offer only: it must be given where nobody can answer.
-        """
-        if given is not None:
-            try:
-                return read(given)
-            except StandfastError:
-                self.refused = True
-                raise
-        if not self.asks:
-            if required or default is None:
-                way = "leave out --yes" if _is_terminal() else "run in a terminal"
-                raise StandfastError(f"{option} is missing; give it, or {way}, where standfast init asks")
-            return read(default)
-        shown = make_printable(question)
-        while True:
-            with _stoppable():
-                answer = str(typer.prompt(shown, default=self.answers.get(option, default), err=True))
-            try:
-                found = read(answer)
-            except StandfastError as error:
-                _echo(f"error: {error}", err=True)
-            else:
-                self.answers[option] = answer
-                return found
-
-
-@contextlib.contextmanager
-def _stoppable() -> Iterator[None]:
-    """At a question, Ctrl-C and Ctrl-D end the command with exit code 130."""
+def _ask(option: str, question: str, default: str | None) -> str:
+    """The answer to a question, if anybody can answer; Ctrl-C and Ctrl-D end the command with exit code 130."""
+    if not _is_terminal():
+        raise StandfastError(f"{option} is missing; give it, or run in a terminal, where standfast init asks")
     if sys.platform != "win32":
         # polars, once it is imported, has the system wait for the answer also after Ctrl-C
         signal.siginterrupt(signal.SIGINT, True)
     try:
-        yield
+        return str(typer.prompt(question, default=default, err=True))
     except typer.Abort:
         _echo(err=True)
         raise typer.Exit(130) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import json
@@ -12,101 +13,42 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any, get_type_hints
 
-from standfast.cli.kinds import DEFAULT_RADIUS, KINDS, Kind, docstring_of, first_part, get_kind
-from standfast.errors import ArgumentError, MissingExtraError, StandfastError, UnknownNameError
-from standfast.neighbourhoods import LinfBall, Neighbourhood
+from standfast.cli.kinds import DEFAULT_RADIUS, KINDS, Kind, docstring_of, find_needs, first_part
+from standfast.errors import ArgumentError, MissingExtraError, StandfastError, UnknownNameError, suggest_name
+from standfast.neighbourhoods import LinfBall
 from standfast.neighbourhoods.naming import find_first_option
 from standfast.registry import Registry
 from standfast.study.file.options import describe_options, json_schema_of, options_model, plain_options, to_plain
 
-#: how a thing of a kind is used, with its name as {name} and the same with options as {call} (Python), {text} (in
-#: one text), {entry} (in a study file); for neighbourhoods also the class as {title} and its first option as {value}
-_USES: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "metrics": (
-        ("Python", "standfast.metrics.get({call})"),
-        ("study file", "metrics: [{entry}]"),
-    ),
-    "explainers": (
-        ("Python", "standfast.explainers.get({call})"),
-        ("study file", "explainers: [{entry}]"),
-    ),
-    "similarities": (
-        ("Python", "standfast.similarity.get({text!r})"),
-        ("study file", "metrics: [{{worst_case: {{similarity: {text!r}}}}}]"),
-    ),
-    "neighbourhoods": (
-        ("Python", "standfast.neighbourhoods.{title}({value})"),
-        ("study file", "neighbourhood: {entry}"),
-    ),
-    "searches": (
-        ("Python", "standfast.metrics.WorstCase(standfast.LinfBall(0.1), search={text!r})"),
-        ("study file", "metrics: [{{worst_case: {{search: {text!r}}}}}]"),
-    ),
-    "attacks": (
-        ("Python", "standfast.metrics.CEval(attack={text!r})"),
-        ("study file", "metrics: [{{c_eval: {{attack: {text!r}}}}}]"),
-    ),
-    "attribution_attacks": (
-        ("Python", "standfast.metrics.AttributionAttack(standfast.LinfBall(0.1), attack={text!r})"),
-        ("study file", "metrics: [{{attribution_attack: {{attack: {text!r}}}}}]"),
-    ),
-    "datasets": (
-        ("Python", "standfast.data.load({name!r})"),
-        ("study file", "data: [{entry}]"),
-    ),
-    "models": (
-        ("Python", "standfast.zoo.load({name!r})"),
-        ("study file", "models: [{entry}]"),
-    ),
-    "architectures": (
-        ("command line", "standfast train --model {name} --data mnist"),
-        ("study file", "models: [{{architecture: {name}, weights: model.safetensors}}]"),
-    ),
-    "schemes": (("command line", "standfast train --scheme {text}"),),
+#: values of options that must be given, for examples of neighbourhoods in a study file
+_EXAMPLES = {
+    "radius": "0.1",
+    "name": "motion_blur",
+    "parts": "[{rotation: 10}, {brightness: 0.1}]",
+    "changes": "{changes: {income: 2%, age: {by: 3, step: 1}}, columns: [income, age]}",
+    "embedding": "{embedding: embedding.npy, table: {4: [5, 6], 8: [9]}}",
 }
+#: arguments of functions that their name stands for, or that whoever calls them gives
+_GIVEN = {"a", "b", "self", "split", "download", "name", "method"}
 
 
-def find_name(name: str, word: str | None = None) -> str:
-    """The name as `standfast list` shows it, where it differs in capitals, hyphens, spaces or underscores only.
-
-    >>> find_name("AOPc"), find_name("WorstCase"), find_name("Integrated gradients"), find_name("nothing")
-    ('aopc', 'worst_case', 'integrated_gradients', 'nothing')
-    """
-    registries = [KINDS[each].load() for each in (KINDS if word is None or word not in KINDS else [word])]
-    if any(name in registry for registry in registries):
-        return name
-    known = {own for registry in registries for own in registry if _simplify(own) == _simplify(name)}
-    return known.pop() if len(known) == 1 else name
-
-
-def _simplify(name: str) -> str:
-    """A name without capitals, spaces, hyphens and underscores, for comparison."""
-    return re.sub(r"[\s_-]", "", name).casefold()
-
-
-def find_kinds(name: str, word: str | None = None) -> list[str]:
-    """The kinds of a name, by the words of `standfast list`; most often one, and only `word` where it is given.
+def find_kinds(name: str) -> list[str]:
+    """The kinds of a name, by the words of `standfast list`; most often one.
 
     Raises:
-        UnknownNameError: no such name, with the nearest one.
         ArgumentError: it is the word for a kind, or nothing has this name.
+
+    >>> find_kinds("saliency"), find_kinds("random")
+    (['explainers'], ['explainers', 'searches'])
     """
-    if word is not None:
-        kind = get_kind(word)
-        if not _knows(kind.load(), name):
-            raise UnknownNameError(kind.one, name, kind.load())
-        return [word]
     if name in KINDS:
         raise ArgumentError("name", "the name of a single thing", f"{name!r}; standfast list {name} shows them")
     found = [word for word, kind in KINDS.items() if _knows(kind.load(), name)]
     if ":" in name and "metrics" in found:  # metrics are known at once, explainers when they are used
         found = ["metrics"]
     if not found:
-        names = {known for kind in KINDS.values() for known in kind.load()}
-        # hundreds of names do not help: the message has only the nearest
-        near = UnknownNameError("name", name, names).args[0].partition("(did you mean ")[2].rstrip(")?")
-        hint = f" (did you mean {near}?)" if near else ""
-        raise ArgumentError("name", "a name that standfast list shows", f"{name!r}{hint}")
+        near = suggest_name(name, {known for kind in KINDS.values() for known in kind.load()})
+        raise ArgumentError("name", "a name that standfast list shows", f"{name!r}{near}")
     return found
 
 
@@ -117,51 +59,44 @@ def _knows(registry: Registry[Any], name: str) -> bool:
         entry = registry[name]
         if isinstance(entry, partial):
             entry()  # an explainer: only its options can be wrong then
-    except UnknownNameError:  # the package has no such thing of this kind
-        return False
-    except (StandfastError, TypeError) as error:
+    except (UnknownNameError, MissingExtraError) as error:
         if isinstance(error, MissingExtraError):
             raise
+        return False  # the package has no such thing of this kind
+    except (StandfastError, TypeError):
+        pass
     return True
 
 
-def explain_name(name: str, word: str | None = None, width: int = 100) -> str:
+def explain_name(name: str, width: int = 100) -> str:
     """The text of `standfast explain`, in lines of at most `width` characters where words allow it.
 
     Things of several kinds with one name follow each other, as `random`, which is an explainer and a search.
 
     Raises:
-        UnknownNameError, ArgumentError: as `find_kinds`.
+        ArgumentError: as `find_kinds`.
 
     >>> print(explain_name("saliency").partition("\\n\\nSimonyan")[0])
     saliency (explainer)
     <BLANKLINE>
     The gradient of the target's logit: |d f_t(x) / d x|.
     """
-    name = find_name(name, word)
-    kinds = find_kinds(name, word)
-    texts = [_explain_one(name, kind, width) for kind in kinds]
-    if len(kinds) == 1:
-        return texts[0]
-    names = " and ".join(f"{KINDS[kind].one} (--kind {kind})" for kind in kinds)
-    return f"\n\n{'-' * width}\n\n".join([f"{name} is the name of {len(kinds)} things: {names}.", *texts])
+    return f"\n\n{'-' * width}\n\n".join(explain_kind(name, KINDS[word], width) for word in find_kinds(name))
 
 
-def _explain_one(name: str, word: str, width: int) -> str:
-    """The text about the thing of one kind."""
-    kind = KINDS[word]
+def explain_kind(name: str, kind: Kind, width: int = 100) -> str:
+    """The text about the thing of one kind that has this name."""
     entry = kind.load()[name]
     parts = [f"{name} ({kind.one})", *_say(name, kind, entry, width)]
-    if needs := kind.needs(name, entry):
+    if needs := find_needs(kind, entry):
         parts.append(f"Needs: {needs}.")
-    if direction := _direction(entry):
+    example = _make_example(entry)
+    if direction := getattr(example, "direction", None):  # of a metric
         parts.append(f"A {direction} value is better.")
-    options = [] if word == "models" else list(_options(name, entry, width))  # a trained model has none
+    options = [] if kind.one == "model" else list(_list_options(name, entry, width))  # a trained model has none
     if options:
         parts.append("\n".join(["Options:", *options]))
-    uses = _uses(word, name, entry)
-    if uses:
-        parts.append("\n".join(["Example:", *uses]))
+    parts.append("\n".join(["Example:", *_list_uses(name, kind, entry, example)]))
     if getattr(entry, "bibtex", ""):
         parts.append(f"Source:\n\n{textwrap.indent(entry.bibtex.strip(), '  ')}")
     return "\n\n".join(parts)
@@ -190,71 +125,49 @@ def _paragraphs(text: str, width: int) -> Iterator[str]:
             yield textwrap.fill(" ".join(paragraph.split()), width, break_long_words=False, break_on_hyphens=False)
 
 
-def _direction(entry: Any) -> str:
-    """`higher` or `lower` for a metric by default, else empty."""
-    from standfast.metrics.base import Metric
-
-    if not (isinstance(entry, type) and issubclass(entry, Metric)):
-        return ""
-    example = _defaults(entry)
-    return example.direction or "" if example is not None else ""
-
-
-def _defaults(kind: Any) -> Any:
-    """An instance with all options as they are by default, and an example for those that must be given."""
-    options = {f.name: f for f in dataclasses.fields(kind) if f.init}
-    required = [name for name, f in options.items() if f.default is f.default_factory is dataclasses.MISSING]
-    examples = {"neighbourhood": LinfBall(0.1), "radius": 0.1}
-    if not set(required) <= set(examples):
+def _make_example(entry: Any) -> Any:
+    """An instance of a dataclass with its defaults, and a ball where it must have a neighbourhood; else None."""
+    if not (isinstance(entry, type) and dataclasses.is_dataclass(entry)):
         return None
-    return kind(**{name: examples[name] for name in required})
+    required = [f.name for f in dataclasses.fields(entry) if f.init and f.default is f.default_factory]
+    examples = {"neighbourhood": LinfBall(0.1), "radius": 0.1}
+    return entry(**{name: examples[name] for name in required}) if set(required) <= set(examples) else None
 
 
-def _options(name: str, entry: Any, width: int) -> Iterator[str]:
-    for option, (default, words, meaning) in _describe_options(name, entry).items():
+def _list_options(name: str, entry: Any, width: int) -> Iterator[str]:
+    for option, default, words, meaning in _describe_options(name, entry):
         missing = "must be given"
         if option == "neighbourhood":
             missing = f"must be given; in evaluate by default {DEFAULT_RADIUS}"
-        head = f"  {option}" + (f" = {default}" if default else f" ({missing})")
-        text = ": ".join(filter(None, (words, meaning)))
-        yield head
+        yield f"  {option}" + (f" = {default}" if default else f" ({missing})")
+        text = ": ".join(filter(None, (words, meaning.replace("`", ""))))
         if text:
-            indent = " " * 6
-            yield textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False)
+            yield textwrap.fill(text, width, initial_indent=" " * 6, subsequent_indent=" " * 6, break_long_words=False)
 
 
-def _describe_options(name: str, entry: Any) -> dict[str, tuple[str, str, str]]:
-    """Of each option the default as a text (empty if there is none), its type in words, and what it means."""
+def _describe_options(name: str, entry: Any) -> list[tuple[str, str, str, str]]:
+    """Of each option its name, the default as a text (empty if there is none), its type in words, and what it means."""
     if isinstance(entry, type) and dataclasses.is_dataclass(entry):
-        found = {}
         model = options_model(entry, name)
+        found = []
         for field in model.model_fields.values():
             default = "" if field.is_required() else _write(field.get_default(call_default_factory=True))
             words = _put_in_words(json_schema_of(Annotated[field.annotation, *field.metadata]))
-            found[str(field.alias)] = default, words, (field.description or "").replace("`", "")
+            found.append((str(field.alias), default, words, field.description or ""))
         shared = [field.name for field in dataclasses.fields(entry) if field.kw_only]  # such as preset: last
-        return dict(sorted(found.items(), key=lambda item: item[0] in shared))
+        return sorted(found, key=lambda option: option[0] in shared)
     function = getattr(entry, "func", entry)
-    function = getattr(function, "function", function)
     if not callable(function):
-        return {}
-    ready = {
-        "a",
-        "b",
-        "self",
-        "split",
-        "download",
-        "name",
-        "method",
-    }  # what the name stands for, or whoever calls it gives
-    notes, hints = describe_options(function), _type_hints(function)
-    found = {}
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.name in ready or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
-            continue
-        default = "" if parameter.default is parameter.empty else _write(parameter.default)
-        words = _put_in_words(json_schema_of(hints[parameter.name])) if parameter.name in hints else ""
-        found[parameter.name] = default, words, notes.get(parameter.name, "").replace("`", "")
+        return []
+    hints: dict[str, Any] = {}
+    with contextlib.suppress(NameError):  # of a type that is imported for the type checker only
+        hints = get_type_hints(vars(function)["__init__"] if isinstance(function, type) else function)
+    notes, found = describe_options(function), []
+    for option in inspect.signature(function).parameters.values():
+        if option.name not in _GIVEN and option.kind not in (option.VAR_KEYWORD, option.VAR_POSITIONAL):
+            default = "" if option.default is option.empty else _write(option.default)
+            words = _put_in_words(json_schema_of(hints[option.name])) if option.name in hints else ""
+            found.append((option.name, default, words, notes.get(option.name, "")))
     return found
 
 
@@ -285,88 +198,23 @@ def _put_in_words(schema: Mapping[str, Any] | None) -> str:
     return _WORDS.get(kind, kind)
 
 
-def _type_hints(function: Any) -> dict[str, Any]:
-    try:
-        return get_type_hints(vars(function)["__init__"] if isinstance(function, type) else function)
-    except NameError:  # a type that is imported for the type checker only
-        return {}
-
-
 def _write(value: object) -> str:
     """A value as in a study file."""
     plain = to_plain(value)
     return plain if isinstance(plain, str) and plain else json.dumps(plain, ensure_ascii=False)
 
 
-#: of options of neighbourhoods that must be given: as in Python, and as in a study file
-_EXAMPLES = {
-    "radius": ("0.1", "0.1"),
-    "name": ("'motion_blur'", "motion_blur"),
-    "parts": (
-        "(standfast.neighbourhoods.Rotation(10), standfast.neighbourhoods.Brightness(0.1))",
-        "[{rotation: 10}, {brightness: 0.1}]",
-    ),
-    "changes": (
-        "{'income': '2%', 'age': {'by': 3, 'step': 1}}, columns=('income', 'age')",
-        "{changes: {income: 2%, age: {by: 3, step: 1}}, columns: [income, age]}",
-    ),
-    "embedding": (
-        "model.embedding.weight, {4: (5, 6), 8: (9,)}",
-        "{embedding: embedding.npy, table: {4: [5, 6], 8: [9]}}",
-    ),
-}
-
-
-def _use_neighbourhood(name: str, kind: type[Neighbourhood]) -> dict[str, str]:
-    """The class with its first option, in Python and in a study file."""
-    first = find_first_option(kind)
-    default = next((f.default for f in dataclasses.fields(kind) if f.name == first), dataclasses.MISSING)
-    if default is not dataclasses.MISSING:
-        numbers = [f"{number:g}" for number in (default if isinstance(default, tuple) else [default])]
-        text = ", ".join(numbers)
-        value, own = (f"({text})", f"[{text}]") if len(numbers) > 1 else (text, text)
-    else:
-        value, own = _EXAMPLES.get(str(first), ("...", "..."))
-    return {"title": kind.__name__, "value": value, "entry": f"{{{_quote(name)}: {own}}}"}
-
-
-def _uses(word: str, name: str, entry: Any) -> list[str]:
+def _list_uses(name: str, kind: Kind, entry: Any, example: Any) -> Iterator[str]:
     """A line for each way to name the thing, with its first option where that has a plain default."""
-    options: dict[str, Any] = {}
-    if isinstance(entry, type) and dataclasses.is_dataclass(entry):
-        example = _defaults(entry)
-        given = {} if example is None else plain_options(example)
-        needed = [f.name for f in dataclasses.fields(entry) if f.default is f.default_factory is dataclasses.MISSING]
-        first = [key for key, value in given.items() if isinstance(value, int | float | str) and key != "preset"][:1]
-        options = {key: given[key] for key in [*needed, *first] if key in given}
-    call = ", ".join([repr(name), *(f"{key}={_as_python(value)}" for key, value in options.items())])
-    short = {key: _shorten(value) for key, value in options.items()}
-    entry_text = f"{{{_quote(name)}: {{{', '.join(f'{k}: {_as_yaml(v)}' for k, v in short.items())}}}}}"
-    plain = {key: value for key, value in options.items() if not isinstance(value, dict)}
-    text = f"{name}:{','.join(f'{key}={value}' for key, value in plain.items())}" if plain else name
-    forms = {"name": name, "call": call, "entry": entry_text if options else _quote(name), "text": text}
-    if word == "neighbourhoods":
-        forms |= _use_neighbourhood(name, entry)
-    return [f"  {where + ':':14}{form.format(**forms)}" for where, form in _USES[word]]
-
-
-def _shorten(value: Any) -> Any:
-    if isinstance(value, dict) and "linf" in value:
-        return {"linf": value["linf"]["radius"]}
-    return value
-
-
-def _as_python(value: Any) -> str:
-    if isinstance(value, dict) and "linf" in value:
-        return f"standfast.LinfBall({value['linf']['radius']})"
-    return repr(value)
-
-
-def _as_yaml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_as_yaml(each)}" for key, each in value.items()) + "}"
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _quote(name: str) -> str:
-    return f'"{name}"' if ":" in name else name
+    given = {} if example is None else plain_options(example)
+    options = [f"{k}={v}" for k, v in given.items() if isinstance(v, int | float | str) and k != "preset"]
+    words = {"name": name, "text": ":".join([name, *options[:1]])}
+    if kind.one == "neighbourhood":
+        first = find_first_option(entry)
+        default = next((f.default for f in dataclasses.fields(entry) if f.name == first), dataclasses.MISSING)
+        value = _EXAMPLES.get(str(first), "...") if default is dataclasses.MISSING else json.dumps(to_plain(default))
+        words |= {"title": entry.__name__, "value": value}
+    where = "command line" if kind.python.startswith("standfast train") else "Python"
+    for place, form in ((where, kind.python), ("study file", kind.study)):
+        if form:
+            yield f"  {place + ':':14}{form.format(**words)}"

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import pkgutil
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from standfast.errors import UnknownNameError
 from standfast.registry import Registry
 
 #: the sections of a docstring, after which no more is said of what a thing is
 _SECTIONS = re.compile(r"^(Args|Attributes|Raises|Returns|Yields):$|^>>> ", re.MULTILINE)
-
-
-def _no_needs(name: str, entry: Any) -> str:
-    return ""
+#: of a neighbourhood, in words
+DEFAULT_RADIUS = "one tenth of the range"
 
 
 @dataclass(frozen=True)
@@ -30,26 +28,33 @@ class Kind:
     Attributes:
         one: what a single thing is called.
         about: a line for lists of kinds.
-        load: imports the registry of the names.
-        describe: the text about an entry, from its name and itself; by default its docstring.
-        needs: what an entry needs, in a few words; empty if nothing.
+        place: of the registry of the names, `"module:attribute"`.
+        python, study: how a thing is used in Python (or on the command line) and in a study file, with its name as
+            {name} and the same with an option as {text}; for neighbourhoods also the class as {title} and the value of
+            its first option as {value}.
         elsewhere: where further names come from.
     """
 
     one: str
     about: str
-    load: Callable[[], Registry[Any]]
-    describe: Callable[[str, Any], str] = lambda name, entry: docstring_of(entry)
-    needs: Callable[[str, Any], str] = _no_needs
+    place: str
+    python: str
+    study: str = ""
     elsewhere: str = ""
+
+    def load(self) -> Registry[Any]:
+        """The registry of the names, which is imported."""
+        found: Registry[Any] = pkgutil.resolve_name(self.place)
+        return found
+
+    def describe(self, name: str, entry: Any) -> str:
+        """The text about an entry: its docstring; of a trained model, how it was trained."""
+        return _describe_model(name) if self.one == "model" else docstring_of(entry)
 
 
 def docstring_of(entry: Any) -> str:
-    """The docstring of a class, a function, a `partial` of one, or a similarity, without indentation."""
-    entry = getattr(entry, "func", entry)
-    if not isinstance(entry, type) and dataclasses.is_dataclass(entry):
-        entry = getattr(entry, "function", entry)
-    return inspect.getdoc(entry) or ""
+    """The docstring of a class, a function, or a `partial` of one, without indentation."""
+    return inspect.getdoc(getattr(entry, "func", entry)) or ""
 
 
 def first_part(text: str) -> str:
@@ -73,73 +78,7 @@ def first_sentence(text: str) -> str:
     return (paragraph[: found.end()] if found else paragraph).replace("`", "")
 
 
-def _metrics() -> Registry[Any]:
-    from standfast import metrics  # the package, which registers them
-
-    return metrics.base.metrics
-
-
-def _explainers() -> Registry[Any]:
-    from standfast.explainers import explainers
-
-    return explainers
-
-
-def _similarities() -> Registry[Any]:
-    from standfast.similarity import similarities
-
-    return similarities
-
-
-def _neighbourhoods() -> Registry[Any]:
-    from standfast.neighbourhoods import neighbourhoods
-
-    return neighbourhoods
-
-
-def _searches() -> Registry[Any]:
-    from standfast.algorithms import searches
-
-    return searches
-
-
-def _attacks() -> Registry[Any]:
-    from standfast.algorithms import attacks
-
-    return attacks
-
-
-def _attribution_attacks() -> Registry[Any]:
-    from standfast.metrics.lens.attribution_objectives import attribution_attacks
-
-    return attribution_attacks
-
-
-def _datasets() -> Registry[Any]:
-    from standfast.data import datasets
-
-    return datasets
-
-
-def _models() -> Registry[Any]:
-    from standfast.zoo import models
-
-    return models
-
-
-def _architectures() -> Registry[Any]:
-    from standfast.zoo.networks.names import architectures
-
-    return architectures
-
-
-def _schemes() -> Registry[Any]:
-    from standfast.training.schemes import schemes
-
-    return schemes
-
-
-def _describe_model(name: str, entry: Any) -> str:
+def _describe_model(name: str) -> str:
     from standfast.zoo import card
 
     found = card(name)
@@ -147,12 +86,12 @@ def _describe_model(name: str, entry: Any) -> str:
     return f"{found['architecture']} trained on {data}, scheme {scheme}, test accuracy {found['test_accuracy']:.1%}."
 
 
-#: of a neighbourhood, in words
-DEFAULT_RADIUS = "one tenth of the range"
-
-
-def _needs_of_class(name: str, entry: Any) -> str:
-    """The options that must be given, and what the class says of the model and the data."""
+def find_needs(kind: Kind, entry: Any) -> str:
+    """What an entry needs, in a few words: options that must be given, and what it says of the model and the data."""
+    if kind.one == "similarity":
+        return "positions: maps of images or series" if hasattr(entry, "channels") else ""
+    if not isinstance(entry, type):
+        return ""
     options = dataclasses.fields(entry) if dataclasses.is_dataclass(entry) else ()
     required = [f.name for f in options if f.init and f.default is f.default_factory is dataclasses.MISSING]
     given = f"option{'s' if len(required) > 1 else ''} {', '.join(required)}" if required else ""
@@ -164,67 +103,89 @@ def _needs_of_class(name: str, entry: Any) -> str:
     return "; ".join(filter(None, (given, needs)))
 
 
-def _needs_of_similarity(name: str, entry: Any) -> str:
-    return "" if entry.channels is None else "positions: maps of images or series"
-
-
-def _needs_of_data(name: str, entry: Any) -> str:
-    from standfast.data import what_it_needs
-
-    return what_it_needs(name)
-
-
 #: by the word of `standfast list`
 KINDS: Mapping[str, Kind] = {
     "metrics": Kind(
         "metric",
         "what is measured",
-        _metrics,
-        needs=_needs_of_class,
-        elsewhere="captum:NAME and quantus:NAME (extra peers), as captum:infidelity",
+        "standfast.metrics.base:metrics",
+        "standfast.evaluate(model, 'saliency', inputs, {text!r})",
+        "metrics: [{text!r}]",
+        "captum:NAME and quantus:NAME (extra peers), as captum:infidelity",
     ),
     "explainers": Kind(
         "explainer",
         "what makes the maps",
-        _explainers,
-        needs=_needs_of_class,
-        elsewhere="captum:, shap:, lime:, zennit:, grad_cam: and quantus:NAME (extra explainers), as captum:Saliency",
+        "standfast.explainers:explainers",
+        "standfast.explainers.get({text!r})",
+        "explainers: [{text!r}]",
+        "captum:, shap:, lime:, zennit:, grad_cam: and quantus:NAME (extra explainers), as captum:Saliency",
     ),
-    "similarities": Kind("similarity", "how alike two maps are", _similarities, needs=_needs_of_similarity),
-    "neighbourhoods": Kind("neighbourhood", "where perturbed inputs may lie", _neighbourhoods, needs=_needs_of_class),
-    "searches": Kind("search", "how the worst input is searched for", _searches, needs=_needs_of_class),
-    "attacks": Kind("attack", "how c-Eval searches for the least distortion", _attacks, needs=_needs_of_class),
+    "similarities": Kind(
+        "similarity",
+        "how alike two maps are",
+        "standfast.similarity:similarities",
+        "standfast.similarity.get({text!r})",
+        "metrics: [{{worst_case: {{similarity: {text!r}}}}}]",
+    ),
+    "neighbourhoods": Kind(
+        "neighbourhood",
+        "where perturbed inputs may lie",
+        "standfast.neighbourhoods:neighbourhoods",
+        "standfast.neighbourhoods.{title}(...)",
+        "neighbourhood: {{{name!r}: {value}}}",
+    ),
+    "searches": Kind(
+        "search",
+        "how the worst input is searched for",
+        "standfast.algorithms:searches",
+        "standfast.metrics.WorstCase(standfast.LinfBall(0.1), search={text!r})",
+        "metrics: [{{worst_case: {{search: {text!r}}}}}]",
+    ),
+    "attacks": Kind(
+        "attack",
+        "how c-Eval searches for the least distortion",
+        "standfast.algorithms:attacks",
+        "standfast.metrics.CEval(attack={text!r})",
+        "metrics: [{{c_eval: {{attack: {text!r}}}}}]",
+    ),
     "attribution_attacks": Kind(
-        "attribution attack", "what attribution_attack does to a map", _attribution_attacks, needs=_needs_of_class
+        "attribution attack",
+        "what attribution_attack does to a map",
+        "standfast.metrics.lens.attribution_objectives:attribution_attacks",
+        "standfast.metrics.AttributionAttack(standfast.LinfBall(0.1), attack={text!r})",
+        "metrics: [{{attribution_attack: {{attack: {text!r}}}}}]",
     ),
     "datasets": Kind(
         "data set",
-        "data that come with standfast or can be fetched",
-        _datasets,
-        needs=_needs_of_data,
-        elsewhere="ucr:NAME:test, huggingface:OWNER/NAME:test and torchvision:NAME:test (extra data)",
+        "digits, sentences and waves come with standfast; others are files, or downloads",
+        "standfast.data:datasets",
+        "standfast.data.load({name!r})",
+        "data: [{name!r}]",
+        "ucr:NAME:test, huggingface:OWNER/NAME:test and torchvision:NAME:test (extra data)",
     ),
     "models": Kind(
         "model",
         "trained models that come with standfast",
-        _models,
-        describe=_describe_model,
-        elsewhere="timm:NAME, torchvision:NAME and transformers:NAME (extra hub)",
+        "standfast.zoo:models",
+        "standfast.zoo.load({name!r})",
+        "models: [{name!r}]",
+        "timm:NAME, torchvision:NAME and transformers:NAME (extra hub)",
     ),
-    "architectures": Kind("architecture", "networks that standfast train can train", _architectures),
-    "schemes": Kind("training scheme", "how standfast train trains", _schemes, needs=_needs_of_class),
+    "architectures": Kind(
+        "architecture",
+        "networks that standfast train can train",
+        "standfast.zoo.networks.names:architectures",
+        "standfast train --model {name} --data mnist",
+        "models: [{{architecture: {name}, weights: model.safetensors}}]",
+    ),
+    "schemes": Kind(
+        "training scheme",
+        "how standfast train trains",
+        "standfast.training.schemes:schemes",
+        "standfast train --scheme {text}",
+    ),
 }
-
-
-def get_kind(word: str) -> Kind:
-    """The kind that `standfast list` calls `word`.
-
-    Raises:
-        UnknownNameError: there is none.
-    """
-    if word not in KINDS:
-        raise UnknownNameError("kind", word, KINDS)
-    return KINDS[word]
 
 
 @dataclass(frozen=True)
@@ -248,5 +209,5 @@ def describe_names(kind: Kind) -> list[Line]:
             lines.append(Line(name, f"From the plug-in {registry.plugins[name].value}."))
         else:
             entry = registry[name]
-            lines.append(Line(name, first_sentence(kind.describe(name, entry)), kind.needs(name, entry)))
+            lines.append(Line(name, first_sentence(kind.describe(name, entry)), find_needs(kind, entry)))
     return lines

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from ruamel.yaml import YAML
@@ -24,8 +24,7 @@ from standfast.errors import ArgumentError, StandfastError, check, suggest_name
 from standfast.model import Model
 from standfast.study.file.document import StudyError
 from standfast.study.file.imports import REFERENCE
-from standfast.study.file.names import DATA, EXPLAINERS, METRICS, MODELS, Names, read_entry
-from standfast.study.file.problems import StudyFieldError
+from standfast.study.file.names import DATA, MODELS, Names
 from standfast.study.file.spec import study_from
 from standfast.study.grid import Grid, Samples
 
@@ -41,7 +40,7 @@ _WIDE = (-1e37, 1e37)
 
 @dataclass(frozen=True)
 class Source:
-    """A model or data as the user names them, for a study file in `folder`.
+    """A model or data as the user names them.
 
     Attributes:
         label: in the study.
@@ -58,32 +57,9 @@ class Source:
         """The entry of the study file."""
         return {self.name: self.options} if self.name else self.options
 
-    def with_bounds(self, bounds: tuple[float, float]) -> Source:
-        """Data with these bounds.
-
-        Raises:
-            ArgumentError: data sets that have a name have bounds of their own.
-        """
-        check(not self.name, "--bounds", "none for a data set by name, which has its own", bounds)
-        return replace(self, options={**self.options, "bounds": list(bounds)})
-
-    def with_label(self, column: str) -> Source:
-        """A table with its classes in this column.
-
-        Raises:
-            ArgumentError: the data are not a table.
-        """
-        check(str(self.options.get("path", "")).lower().endswith(".csv"), "--label", "a column of a .csv table", column)
-        return replace(self, options={**self.options, "label": column})
-
-    @property
-    def lacks_weights(self) -> bool:
-        """Whether it is a function that may return an untrained module."""
-        return "function" in self.options and "weights" not in self.options
-
-    def with_weights(self, path: str, folder: Path) -> Source:
-        """A function with the file of weights for the module that it returns."""
-        return replace(self, options={**self.options, "weights": os.path.relpath(path, folder)})
+    def with_option(self, key: str, value: Any) -> Source:
+        """The same with a further option."""
+        return replace(self, options={**self.options, key: value})
 
 
 @dataclass(frozen=True)
@@ -91,19 +67,19 @@ class Setting:
     """A model and its data, loaded and tried out.
 
     Attributes:
-        folder: of the study file.
         model, data: as the file will name them.
         samples: the data, with their labels as targets where they have some.
         tried: the model as it was loaded, on the CPU.
         classes: how many logits it returns.
+        observed: the bounds are those that the values have, since nothing says which are valid.
     """
 
-    folder: Path
     model: Source
     data: Source
     samples: Samples
     tried: Model
     classes: int
+    observed: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -130,86 +106,27 @@ class Setting:
         return not torch.allclose(levels, levels.round(), rtol=0.0, atol=1e-3)
 
     @property
-    def uneven_columns(self) -> str:
-        """Where the columns of a table vary by very different amounts: which least and most, and by how much."""
-        if len(self.shape) != 1 or len(self.samples) < 2:
-            return ""
-        spread = self.samples.inputs.std(dim=0)
-        moving = spread.where(spread > 0, torch.inf)  # a constant column has no unit
-        least, most = int(moving.argmin()), int(spread.argmax())
-        if not moving[least] < spread[most] / _UNEVEN:
-            return ""
-        names = self.samples.features or [f"column {place}" for place in range(self.shape[0])]
-        return f"{names[least]} varies by {spread[least]:.2g} and {names[most]} by {spread[most]:.2g}"
-
-    def measure_accuracy(self) -> tuple[int, int, float] | None:
-        """How many samples are predicted as labelled, of how many, and the share that needs no knowledge of inputs.
-
-        At most 1000 samples, spread over the data; None without labels. That share is of the most frequent label.
-        """
-        labels = self.samples.targets
-        if labels is None:
-            return None
-        rows = torch.linspace(0, len(labels) - 1, min(len(labels), _MEASURED)).round().long()
-        correct = int((self.tried.predict(self.samples.inputs[rows]) == labels[rows]).sum())
-        return correct, len(rows), max(1 / self.classes, float(labels[rows].bincount().max()) / len(rows))
-
-    def describe_accuracy(self) -> tuple[str, str]:
-        """The accuracy on the labels in words, and a warning of a model that may not be trained; each may be empty."""
-        why = "no weights were given (--weights), so " if self.model.lacks_weights else ""
-        found = self.measure_accuracy()
-        if found is None:
-            return "", f"{why}it may be untrained, and there are no labels that would show it" if why else ""
-        correct, count, chance = found
-        said = f"accuracy on the labels: {correct / count:.1%} of {count} samples"
-        if correct > count * chance + 2 * math.sqrt(count * chance * (1 - chance)):
-            return said, ""
-        return said, f"{why}is it trained? Always naming the most frequent class is right for {chance:.1%}"
-
-    def default_explainers(self) -> tuple[str, ...]:
-        """Explainers that suit such a model and such inputs."""
-        if not self.tried.differentiable:
-            segments = "segments=pixels," if len(self.shape) == 1 else ""
-            return (
-                f"kernel_shap:{segments}samples=200",
-                f"lime:{segments}samples=200,output=logit",
-                "occlusion",
-            )
+    def explainers(self) -> tuple[str, ...]:
+        """Explainers that suit such a model and such inputs, and controls that the metrics compare with."""
+        table, differentiable = len(self.shape) == 1, self.tried.differentiable
         convolutions = any(isinstance(layer, nn.Conv1d | nn.Conv2d) for layer in self.tried.module.modules())
-        if len(self.shape) == 1:
-            return "saliency", "integrated_gradients", "kernel_shap:segments=pixels,samples=200"
-        last = "gradcam" if convolutions and len(self.shape) > 1 else "input_x_gradient"
-        return "saliency", "integrated_gradients", last
+        segments = "segments=pixels," if table else ""
+        if not differentiable:
+            own = f"kernel_shap:{segments}samples=200", f"lime:{segments}samples=200,output=logit", "occlusion"
+        elif table:
+            own = "saliency", "integrated_gradients", "kernel_shap:segments=pixels,samples=200"
+        else:
+            own = "saliency", "integrated_gradients", "gradcam" if convolutions else "input_x_gradient"
+        controls = "random", "input_copy", *["edges"] * (not table), *["randomised:saliency"] * differentiable
+        return own + controls
 
-    def controls_for(self, metrics: Sequence[str]) -> tuple[str, ...]:
-        """Controls that suit the model and the inputs; none if none of the metrics compares with controls."""
-        known = KINDS["metrics"].load()
-        names = [text.partition(":")[0] for text in metrics]
-        if not any(known[name].controls for name in names if name in known):
-            return ()
-        edges, randomised = len(self.shape) > 1, self.tried.differentiable
-        return ("random", "input_copy", *["edges"] * edges, *["randomised:saliency"] * randomised)
-
-    def default_metrics(self) -> tuple[str, ...]:
+    @property
+    def metrics(self) -> tuple[str, ...]:
         """Whether maps hold, by a search and by sampling, and whether the prediction rests on what they name."""
         return "worst_case", "max_sensitivity:normalise=True", "aopc" if len(self.shape) == 3 else "corruption_curve"
 
-    def read_radius(self, text: str) -> float:
-        """A radius from its text.
-
-        Raises:
-            ArgumentError: it is not a number above 0, or larger than the range of the inputs.
-        """
-        try:
-            radius = float(text)
-        except ValueError:
-            radius = 0.0
-        check(0 < radius < float("inf"), "--radius", "a number above 0", repr(text))
-        expected = f"at most the range of the inputs, {self.range:g}" if self.range is not None else ""
-        check(self.range is None or radius <= self.range, "--radius", expected, text)
-        return radius
-
-    def default_radius(self) -> float:
+    @property
+    def radius(self) -> float:
         """A tenth of the range; for tables and unbounded inputs a tenth of the standard deviation.
 
         For a table it is the median of the columns' standard deviations. A column may have a few far values, so that a
@@ -223,109 +140,91 @@ class Setting:
             scale = self.range if self.range is not None else float(x.std())
         return float(f"{0.1 * scale:.2g}")
 
+    def describe(self) -> list[str]:
+        """What was found, in lines; those of doubts begin with "warning: "."""
+        shape = " x ".join(map(str, self.shape))
+        lines = [
+            f"{self.model.label} takes the inputs of {self.data.label} ({shape}) and returns {self.classes} logits"
+        ]
+        lines += self._describe_accuracy()
+        change = "if that is wrong, give --bounds=LOWEST,HIGHEST"
+        if self.observed:
+            lines.append(f"warning: valid values of an input: {self.data.options['bounds']}, as they occur; {change}")
+        elif self.bounds_assumed:
+            lines.append(f"warning: valid values of an input: [0, 1] is assumed; {change}")
+        return lines + self._describe_columns()
 
-@dataclass(frozen=True)
-class Plan:
-    """What to evaluate in a setting.
+    def _describe_accuracy(self) -> list[str]:
+        """The accuracy on at most 1000 samples, spread over the data; a warning of a model that may be untrained."""
+        options, labels = self.model.options, self.samples.targets
+        lacks_weights = "function" in options and "weights" not in options
+        why = "no weights were given (--weights), so " if lacks_weights else ""
+        if labels is None:
+            return [f"warning: {why}it may be untrained, and there are no labels that would show it"] if why else []
+        rows = torch.linspace(0, len(labels) - 1, min(len(labels), _MEASURED)).round().long()
+        correct = int((self.tried.predict(self.samples.inputs[rows]) == labels[rows]).sum())
+        count, chance = len(rows), max(1 / self.classes, float(labels[rows].bincount().max()) / len(rows))
+        lines = [f"accuracy on the labels: {correct / count:.1%} of {count} samples"]
+        if correct <= count * chance + 2 * math.sqrt(count * chance * (1 - chance)):
+            doubt = f"is it trained? Always naming the most frequent class is right for {chance:.1%}"
+            lines.append(f"warning: {why}{doubt}")
+        return lines
 
-    Attributes:
-        explainers, metrics: names, options may follow as in `integrated_gradients:steps=16`.
-        radius: of the neighbourhood, from `Setting.read_radius`.
-        norm: of the neighbourhood.
-        samples: how many.
-        preset: of the metrics.
-    """
+    def _describe_columns(self) -> list[str]:
+        """A warning if the columns of a table vary by very different amounts: which least and most, and by how much."""
+        if len(self.shape) != 1 or len(self.samples) < 2:
+            return []
+        spread = self.samples.inputs.std(dim=0)
+        moving = spread.where(spread > 0, torch.inf)  # a constant column has no unit
+        least, most = int(moving.argmin()), int(spread.argmax())
+        if not moving[least] < spread[most] / _UNEVEN:
+            return []
+        names = self.samples.features or [f"column {place}" for place in range(self.shape[0])]
+        return [
+            f"warning: {names[least]} varies by {spread[least]:.2g} and {names[most]} by {spread[most]:.2g} (standard"
+            " deviations), but one radius holds for all columns; give the model scaled columns, and scale the table in"
+            " the same way"
+        ]
 
-    explainers: tuple[str, ...]
-    metrics: tuple[str, ...]
-    radius: float
-    norm: Literal["linf", "l2"] = "linf"
-    samples: int = SAMPLES
-    preset: str = "quick"
 
-
-def read_source(text: str, option: str, folder: Path, weights: str | None = None, trust: bool = False) -> Source:
+def read_source(text: str, option: str, folder: Path, trust: bool = False, **options: Any) -> Source:
     """What a user means by a text: a name, `module:function`, or a file, relative to the current folder.
 
     Args:
         text: as given.
         option: `"--model"` or `"--data"`.
         folder: of the study file; paths in it are relative to this.
-        weights: a file for the module that a function returns.
         trust: open a file of torch.export, which can run code that is in it; or import a module from elsewhere.
+        options: further keys of the entry; None for none.
 
     Raises:
-        ArgumentError: none of these, or weights for something else than a function; a file of torch.export without
-            trust.
+        ArgumentError: none of these; weights for something else than a function; bounds or a label for a data set by
+            name; a file of torch.export without trust.
 
     >>> read_source("digits", "--data", Path())
     Source(label='digits', options={}, name='digits')
     """
     names: Names = MODELS if option == "--model" else DATA
-    is_function = _is_function(text, names) and not Path(text).exists()
-    check(weights is None or is_function, "--weights", "none but for a module:function", weights)
+    function = re.fullmatch(REFERENCE, text) is not None and not names.knows(text) and not Path(text).exists()
+    given = {key: value for key, value in options.items() if value is not None}
+    check(function or "weights" not in given, "--weights", "none but for a module:function", given.get("weights"))
     if names.knows(text):
+        if given:
+            key, value = next(iter(given.items()))
+            raise ArgumentError(f"--{key}", "none for a data set by name, which has its own", value)
         return Source(text, name=text)
     if Path(text).exists():
-        exported = {"trust": True} if text.endswith(".pt2") else {}
+        exported = text.endswith(".pt2")
         expected = "--trust for a .pt2 file, because opening a file of torch.export can run code that is in it"
         check(trust or not exported, option, expected, repr(text))
-        return Source(Path(text).stem, {"path": os.path.relpath(text, folder), **exported})
-    if is_function:
-        found = Source(
-            text.partition(":")[0].rpartition(".")[2], {"function": text, **({"trust": True} if trust else {})}
-        )
-        return found if weights is None else found.with_weights(weights, folder)
+        path = {"path": os.path.relpath(text, folder)}
+        return Source(Path(text).stem, {**path, **({"trust": True} if exported else {}), **given})
+    if function:
+        label = text.partition(":")[0].rpartition(".")[2]
+        return Source(label, {"function": text, **({"trust": True} if trust else {}), **given})
     word = "models" if option == "--model" else "datasets"
     expected = f"a name that `standfast list {word}` shows, a file, or module:function of a module beside the study"
     raise ArgumentError(option, expected, f"{text!r}{suggest_name(text, names.listed)}")
-
-
-def read_names(text: str, option: str) -> tuple[str, ...]:
-    """Names of explainers or metrics with commas between them; options of one follow its colon, and hold commas too.
-
-    >>> read_names("saliency, lime:samples=9,seed=1,random", "--explainers")
-    ('saliency', 'lime:samples=9,seed=1', 'random')
-
-    Raises:
-        ArgumentError: there is none, or one is unknown.
-    """
-    names = EXPLAINERS if option == "--explainers" else METRICS
-    parts = tuple(filter(None, (part.strip() for part in re.split(r",(?!\s*\w+\s*=)", text))))
-    check(len(parts) > 0, option, "at least one name", "none")
-    for part in parts:
-        if _is_function(part, names):
-            continue
-        try:
-            read_entry(part, names)
-        except StudyFieldError as error:
-            (problem,) = error.problems
-            raise ArgumentError(option, problem.expected, problem.got) from error
-    return parts
-
-
-def normalise_maps(metrics: Sequence[str]) -> tuple[str, ...]:
-    """The metrics, with `normalise` where it makes explainers comparable and nothing is said of it.
-
-    >>> normalise_maps(["max_sensitivity:samples=3", "local_lipschitz:normalise=False", "aopc"])
-    ('max_sensitivity:samples=3,normalise=True', 'local_lipschitz:normalise=False', 'aopc')
-    """
-    known, found = KINDS["metrics"].load(), []
-    for text in metrics:
-        name, _, options = text.partition(":")
-        missing = name in known and hasattr(known[name], "normalise") and "normalise" not in options
-        found.append(f"{name}:{options}{',' if options else ''}normalise=True" if missing else text)
-    return tuple(found)
-
-
-def read_weights(text: str) -> str | None:
-    """A file of weights; None for `"none"`.
-
-    Raises:
-        ArgumentError: there is no such file.
-    """
-    check(text == "none" or Path(text).is_file(), "--weights", "a file of weights, or none", repr(text))
-    return None if text == "none" else text
 
 
 def read_bounds(text: str) -> tuple[float, float]:
@@ -345,36 +244,35 @@ def read_bounds(text: str) -> tuple[float, float]:
     return low, high
 
 
-def read_label(text: str, columns: Sequence[str]) -> str | None:
-    """The column of a table with the classes; None for `"none"`.
+def try_setting(model: Source, data: Source, folder: Path) -> Setting:
+    """Load the data and run the model once. Where values are outside of [0, 1] and nothing says which are valid, the
+    bounds are those of the values.
+
+    Args:
+        model, data: from `read_source`.
+        folder: of the study file.
 
     Raises:
-        ArgumentError: there is no such column.
+        StudyError: they cannot be loaded, or do not fit each other.
     """
-    expected = f"one of its columns, {', '.join(columns)}, or none"
-    check(text in (*columns, "none"), "--label", expected, f"{text!r}{suggest_name(text, columns)}")
-    return text if text in columns else None
-
-
-def _is_function(text: str, names: Names) -> bool:
-    return re.fullmatch(REFERENCE, text) is not None and not names.knows(text)
-
-
-def observe_range(model: Source, data: Source, folder: Path, samples: int | None) -> tuple[float, float] | None:
-    """The least and the largest value of the data if they are not within the bounds that are known, else None.
-
-    Raises:
-        StudyError: the data cannot be loaded for another reason.
-    """
+    observed = False
     try:
-        _load(model, data, folder, samples)
+        _load(model, data, folder)
     except StudyError as error:
-        if data.name or not any(problem.path[-1:] == ("bounds",) for problem in error.problems):
+        outside = any(problem.path[-1:] == ("bounds",) for problem in error.problems)
+        if data.name or "bounds" in data.options or not outside:
             raise
-        wide = data.with_bounds(_WIDE)
-        least, most = _load(model, wide, folder, samples).data[data.label].inputs.aminmax()
-        return round_outwards(float(least), float(most))
-    return None
+        wide = _load(model, data.with_option("bounds", list(_WIDE)), folder)
+        least, most = wide.data[data.label].inputs.aminmax()
+        bounds = list(round_outwards(float(least), float(most)))
+        data, observed = data.with_option("bounds", bounds), True
+    try:
+        grid = _load(model, data.with_option("targets", "labels"), folder, check=True)
+    except StudyError:  # there are no labels, or they do not fit the model; or the error is raised again
+        grid = _load(model, data, folder, check=True)
+    samples = grid.data[data.label]
+    tried = grid.models[model.label].model(samples, "cpu")
+    return Setting(model, data, samples, tried, tried.logits(samples.inputs[:1]).shape[1], observed)
 
 
 def round_outwards(low: float, high: float) -> tuple[float, float]:
@@ -388,83 +286,54 @@ def round_outwards(low: float, high: float) -> tuple[float, float]:
     return round(math.floor(low / unit) * unit, places), round(math.ceil(high / unit) * unit, places)
 
 
-def _load(model: Source, data: Source, folder: Path, samples: int | None, check: bool = False) -> Grid:
-    content = {
-        "data": {data.label: dict(data.entry)},
-        "models": {model.label: dict(model.entry)},
-        "explainers": ["random"],
-        "metrics": ["aopc"],
-    }
-    return study_from({**content, "samples": samples} if samples else content, folder).grid(check=check)
+def _load(model: Source, data: Source, folder: Path, check: bool = False) -> Grid:
+    entries = {"data": {data.label: dict(data.entry)}, "models": {model.label: dict(model.entry)}}
+    return study_from({**entries, "explainers": ["random"], "metrics": ["aopc"]}, folder).grid(check=check)
 
 
-def try_setting(model: Source, data: Source, folder: Path, samples: int | None = None) -> Setting:
-    """Load the data and run the model once.
+def write_study(setting: Setting, study: Path) -> tuple[str, dict[str, str]]:
+    """The text of a study file; it has been read again, and everything it names was tried.
 
     Args:
-        model, data: from `read_source`.
-        folder: of the study file.
-        samples: how many to load, from the start; all by default.
-
-    Raises:
-        StudyError: they cannot be loaded, or do not fit each other.
-    """
-    try:
-        labelled = replace(data, options={**data.options, "targets": "labels"})
-        grid = _load(model, labelled, folder, samples, check=True)
-    except StudyError:  # there are no labels, or they do not fit the model; or the error is raised again
-        grid = _load(model, data, folder, samples, check=True)
-    loaded = grid.data[data.label]
-    tried = grid.models[model.label].model(loaded, "cpu")
-    classes = tried.logits(loaded.inputs[:1]).shape[1]
-    return Setting(folder, model, data, loaded, tried, classes)
-
-
-def write_study(setting: Setting, plan: Plan, name: str = "study.yaml") -> tuple[str, dict[str, str]]:
-    """The text of the study file `name`; it has been read again, and everything it names was tried.
+        setting: from `try_setting`.
+        study: the file that will be written.
 
     Returns:
         The text, and the explainers that fail on this model and are left out, each with the reason.
 
     Raises:
-        ArgumentError: all explainers fail on this model.
         StudyError: names and options that do not fit.
     """
-    text = "\n".join(_lines(setting, plan, name)) + "\n"
-    grid = study_from(YAML(typ="safe").load(text), setting.folder).grid()
+    text = "\n".join(_lines(setting, setting.explainers, study)) + "\n"
+    grid = study_from(YAML(typ="safe").load(text), study.parent).grid()
     left_out, fit = {}, []
-    for given, (label, explainer) in zip(plan.explainers, grid.explainers.items(), strict=True):
+    for given, (label, explainer) in zip(setting.explainers, grid.explainers.items(), strict=True):
         try:
             explainer(setting.tried, setting.samples.inputs[:1])
             fit.append(given)
-        except Exception as error:  # an explainer of the user's may raise anything
+        except Exception as error:  # a model of the user's may raise anything
             left_out[label] = f"{error}" if isinstance(error, StandfastError) else f"{type(error).__name__}: {error}"
-    reasons = "; ".join(f"{label}: {reason}" for label, reason in left_out.items())
-    check(bool(fit), "--explainers", "explainers that fit this model", reasons)
-    if left_out:
-        text = "\n".join(_lines(setting, replace(plan, explainers=tuple(fit)), name)) + "\n"
-    return text, left_out
+    return "\n".join(_lines(setting, fit, study)) + "\n", left_out
 
 
-def _lines(setting: Setting, plan: Plan, name: str) -> Sequence[str]:
+def _lines(setting: Setting, explainers: Sequence[str], study: Path) -> Sequence[str]:
     model, data, samples = setting.model, setting.data, setting.samples
     lower, upper = (torch.as_tensor(bound) for bound in samples.bounds)
     within = f" in [{float(lower):g}, {float(upper):g}]" if lower.numel() == upper.numel() == 1 else ""
-    if setting.bounds_assumed:
-        within += ", which is assumed; if other values are valid, add bounds: [lowest, highest]"
+    if setting.observed or setting.bounds_assumed:
+        within += ", which is assumed; if other values are valid, change bounds: [lowest, highest]"
     shape = f"({', '.join(map(str, setting.shape))}{',' if len(setting.shape) == 1 else ''})"
-    share = f", {plan.radius / setting.range:.0%} of the range" if setting.range and plan.norm == "linf" else ""
-    reach = "in every feature" if plan.norm == "linf" else "in Euclidean distance"
+    share = f", {setting.radius / setting.range:.0%} of the range" if setting.range else ""
     return [
         "# A study of standfast, written by `standfast init`. Change it as you like.",
         "#",
-        f"#     standfast run {name} --dry-run     what it will do, and about how long it takes",
-        f"#     standfast run {name}               run it; the same command continues after an interruption",
+        f"#     standfast run {study} --dry-run     what it will do, and about how long it takes",
+        f"#     standfast run {study}               run it; the same command continues after an interruption",
         "",
         f"title: {json.dumps(f'Which explanations of {model.label} hold?', ensure_ascii=False)}",
         "seed: 0  # of all random numbers",
-        f"samples: {plan.samples}  # of the data, from the start; fewer than about 20 decide little",
-        f"preset: {plan.preset}  # quick, standard or paper: how much work goes into each answer",
+        f"samples: {min(SAMPLES, len(samples))}  # of the data, from the start; fewer than about 20 decide little",
+        "preset: quick  # quick, standard or paper: how much work goes into each answer",
         "",
         "data:",
         f"  {_key(data.label)}: {_flow(data)}  # inputs of shape {shape}{within}",
@@ -473,12 +342,13 @@ def _lines(setting: Setting, plan: Plan, name: str) -> Sequence[str]:
         f"  {_key(model.label)}: {_flow(model)}  # returns {setting.classes} logits",
         "",
         "explainers:  # more: `standfast list explainers`; their options: `standfast explain NAME`",
-        *_items(plan.explainers, "explainers"),
+        *_items(explainers, "explainers"),
         "",
-        f"neighbourhood: {{{plan.norm}: {plan.radius:g}}}  # perturbed inputs differ by at most this {reach}{share}",
+        "# perturbed inputs differ by at most this in every feature; l2 in the place of linf: in Euclidean distance",
+        f"neighbourhood: {{linf: {setting.radius:g}}}  # a start{share}: choose the largest change that is unimportant",
         "",
         "metrics:  # more: `standfast list metrics`",
-        *_items(plan.metrics, "metrics"),
+        *_items(setting.metrics, "metrics"),
         "",
         "executor: {workers: auto}  # a process for each core, or for each GPU",
     ]
@@ -486,17 +356,13 @@ def _lines(setting: Setting, plan: Plan, name: str) -> Sequence[str]:
 
 def _items(names: Sequence[str], kind: str) -> list[str]:
     """Entries of a list, each under a comment that says what it is."""
-    lines = []
+    lines, registry = [], KINDS[kind].load()
     for text in names:
-        name = text.partition(":")[0]
-        registry = KINDS[kind].load()
-        if name in registry and name not in registry.plugins:
-            words = first_sentence(KINDS[kind].describe(name, registry[name]))
-            if getattr(registry[name], "control", False):
-                words = f"Control, which says nothing about what the model has learned: {words[0].lower()}{words[1:]}"
-            lines.append(f"  # {words}")
-        function = _is_function(text, EXPLAINERS if kind == "explainers" else METRICS)
-        lines.append(f"  - {_write({'function': text}) if function else _key(text)}")
+        entry = registry[text.partition(":")[0]]
+        words = first_sentence(KINDS[kind].describe(text, entry))
+        if getattr(entry, "control", False):
+            words = f"Control, which says nothing about what the model has learned: {words[0].lower()}{words[1:]}"
+        lines += [f"  # {words}", f"  - {_key(text)}"]
     return lines
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from safetensors.torch import load as load_safetensors
 from safetensors.torch import save as save_safetensors
-from torch import nn
+from torch import Tensor, nn
 
 from standfast import data
 from standfast.data import Dataset
@@ -46,8 +46,6 @@ augmentations.add("noise_blocks", random_noise_blocks)
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _FORMAT, _DIGEST = 1, hashlib.sha256().digest_size
-# options of cards and checkpoints that were written before these options existed
-_FORMERLY = {"optimizer": "adamw"}
 # options of an architecture that follow from the data
 _OF_DATA = ("num_classes", "in_channels")
 
@@ -100,7 +98,7 @@ class Plan:
             set_fields(self, scheme=build(schemes, self.scheme))
         set_fields(self, data=self.data.removesuffix(":train"))
         known = sorted(name.removesuffix(":train") for name in data.names() if name.endswith(":train"))
-        archive = data.is_archive_name(f"{self.data}:train")
+        archive = self.data.startswith("ucr:")
         expected = f"one of {', '.join(known)}, or ucr:<name>"
         check(self.data in known or archive, "data", expected, repr(self.data))
         check(self.optimizer in OPTIMIZERS, "optimizer", " or ".join(OPTIMIZERS), repr(self.optimizer))
@@ -132,20 +130,9 @@ class Plan:
 
     def options(self) -> dict[str, Any]:
         """All that the result depends on, except versions; "auto" is replaced by its meaning on this machine."""
-        return {
-            "model": self.model,
-            "data": self.data,
-            "scheme": spell_scheme(self.chosen_scheme),
-            "epochs": self.epochs,
-            "batch_size": self.batch_size,
-            "learning_rate": self.learning_rate,
-            "weight_decay": self.weight_decay,
-            "seed": self.seed,
-            "augment": self.augment,
-            "precision": str(self._precision()).removeprefix("torch."),
-            "device": self._device().type,
-            "optimizer": self.optimizer,
-        }
+        precision = str(self._precision()).removeprefix("torch.")
+        meant = {"scheme": spell_scheme(self.chosen_scheme), "precision": precision, "device": self._device().type}
+        return {**vars(self), **meant}
 
     @property
     def chosen_scheme(self) -> Scheme:
@@ -156,13 +143,18 @@ class Plan:
     def training(self, training: Dataset) -> Training:
         """The training on this data, with new initial weights; no epoch has run yet."""
         device = self._device()
+
+        def place(values: Tensor) -> Tensor:
+            """To an accelerator all data is copied at once: copies of single batches would cost time."""
+            return values if device.type == "cpu" else values.to(device)
+
         generator = torch.Generator().manual_seed(self.seed)
         module = initialize(self.module(len(training.classes), training.inputs.shape[1]), generator).to(device)
+        needed = get_needs(self.chosen_scheme)
         return Training(
             module,
-            # to an accelerator all data is copied at once: copies of single batches would cost time
-            training.inputs if device.type == "cpu" else training.inputs.to(device),
-            training.labels if device.type == "cpu" else training.labels.to(device),
+            place(training.inputs),
+            place(training.labels),
             epochs=self.epochs,
             generator=generator,
             scheme=self.chosen_scheme,
@@ -173,11 +165,7 @@ class Plan:
             bounds=training.bounds,
             precision=self._precision(),
             optimizer=self.optimizer,
-            extras={
-                name: values if device.type == "cpu" else values.to(device)
-                for name, values in training.extras.items()
-                if name in get_needs(self.chosen_scheme)
-            },
+            extras={name: place(values) for name, values in training.extras.items() if name in needed},
         )
 
     def module(self, num_classes: int, in_channels: int) -> nn.Module:
@@ -373,14 +361,14 @@ def _finished(card_file: Path, weights: Path, plan: Plan) -> dict[str, Any] | No
 
 
 def _same(stored: Mapping[str, Any], plan: Plan, file: Path) -> None:
-    wanted, stored = plan.options().items(), {**_FORMERLY, **stored}
+    wanted = plan.options().items()
     changed = [f"{key} is {stored.get(key)} there and {value} now" for key, value in wanted if stored.get(key) != value]
     expected = f"the options that {file} was made with (else another folder or name, or restart)"
     check(not changed, "options", expected, "; ".join(changed))
 
 
 def _card(name: str, plan: Plan, trained: Training, training: Dataset, test: Dataset, weights: bytes) -> dict[str, Any]:
-    module = trained.module
+    module, options = trained.module, plan.options()
     described = plan.chosen_scheme.describe()
     optimizer = {"adamw": "AdamW", "radam": "RAdam"}[plan.optimizer]
     kind = "series" if training.inputs.ndim == 3 else "images"
@@ -392,17 +380,13 @@ def _card(name: str, plan: Plan, trained: Training, training: Dataset, test: Dat
         "in_channels": training.inputs.shape[1],
         "data": f"{plan.data}, {len(training):,} training and {len(test):,} test {kind}, inputs in {list(test.bounds)}",
         "scheme": f"{described}; {optimizer}, linear warm-up and cosine, augmentation: {plan.augment}",
-        "epochs": plan.epochs,
-        "batch_size": plan.batch_size,
-        "learning_rate": plan.learning_rate,
-        "weight_decay": plan.weight_decay,
-        "seed": plan.seed,
+        **{key: options[key] for key in ("epochs", "batch_size", "learning_rate", "weight_decay", "seed")},
         "train_accuracy": accuracy(module, training.inputs, training.labels),
         "test_accuracy": accuracy(module, test.inputs, test.labels),
         "parameters": sum(parameter.numel() for parameter in module.parameters()),
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
         "versions": {"torch": torch.__version__, "standfast": version("standfast")},
-        "options": plan.options(),
+        "options": options,
     }
 
 

@@ -6,18 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from standfast.data.bundled_samples import bundled, bundled_names
-from standfast.data.cifar import cifar10
-from standfast.data.cpsc_files import cpsc
+from standfast.data.bundled_samples import bundled
 from standfast.data.dataset import Dataset
-from standfast.data.files import from_csv, from_npz, from_series
-from standfast.data.gtsrb_files import gtsrb
-from standfast.data.huggingface import from_huggingface, load_from_hub
-from standfast.data.mnist_files import fashion_mnist, mnist
+from standfast.data.hubs import load_from_hub, load_from_torchvision
+from standfast.data.image_sets import cifar10, fashion_mnist, gtsrb, mnist
 from standfast.data.root import MissingDataError, data_root
+from standfast.data.samples import from_samples
 from standfast.data.sentence_files import WordVectors, movie_sentences, word_vectors
-from standfast.data.torchvision_sets import from_torchvision, load_from_torchvision
-from standfast.data.ucr_archive import is_archive_name, load_from_archive, ucr
+from standfast.data.ucr_archive import load_from_archive, ucr
+from standfast.data.user_files import from_file
 from standfast.data.waves import NOISES, named_waves, synthetic_waves
 from standfast.registry import Registry
 
@@ -26,20 +23,13 @@ __all__ = [
     "MissingDataError",
     "WordVectors",
     "bundled",
-    "bundled_names",
     "cifar10",
-    "cpsc",
     "data_root",
     "datasets",
     "fashion_mnist",
-    "from_csv",
-    "from_huggingface",
-    "from_npz",
-    "from_series",
-    "from_torchvision",
+    "from_file",
+    "from_samples",
     "gtsrb",
-    "is_archive_name",
-    "is_known",
     "load",
     "mnist",
     "movie_sentences",
@@ -55,18 +45,6 @@ datasets: Registry[Callable[[bool], Dataset]] = Registry(
     "standfast.data",
     callable,  # download -> data set
 )
-datasets.add("mnist:train", partial(mnist, "train"))
-datasets.add("mnist:test", partial(mnist, "test"))
-datasets.add("fashion_mnist:train", partial(fashion_mnist, "train"))
-datasets.add("fashion_mnist:test", partial(fashion_mnist, "test"))
-datasets.add("cifar10:train", partial(cifar10, "train"))
-datasets.add("cifar10:test", partial(cifar10, "test"))
-datasets.add("gtsrb:train", partial(gtsrb, "train"))
-datasets.add("gtsrb:test", partial(gtsrb, "test"))
-datasets.add("movie_sentences:train", partial(movie_sentences, "train"))
-datasets.add("movie_sentences:test", partial(movie_sentences, "test"))
-datasets.add("cpsc:train", partial(cpsc, "train"))
-datasets.add("cpsc:test", partial(cpsc, "test"))
 
 
 def _digits(download: bool) -> Dataset:
@@ -97,44 +75,27 @@ def _waves(name: str, split: str, download: bool) -> Dataset:
 datasets.add("digits", _digits)
 datasets.add("sentences", _sentences)
 datasets.add("digits32", _digits32)
-datasets.add("mnist32:train", partial(_mnist32, "train"))
-datasets.add("mnist32:test", partial(_mnist32, "test"))
-for _name in NOISES:
+_SPLIT: dict[str, Callable[[str, bool], Dataset]] = {
+    "mnist": mnist,
+    "mnist32": _mnist32,
+    "fashion_mnist": fashion_mnist,
+    "cifar10": cifar10,
+    "gtsrb": gtsrb,
+    "movie_sentences": movie_sentences,
+    **{name: partial(_waves, name) for name in NOISES},
+}
+for _name, _load in _SPLIT.items():
     for _split in ("train", "test"):
-        datasets.add(f"{_name}:{_split}", partial(_waves, _name, _split))
+        datasets.add(f"{_name}:{_split}", partial(_load, _split))
 
 
 def names() -> list[str]:
     """The names that `load` accepts, sorted, without the names of archives and hubs.
 
     >>> names()
-    ['cifar10:test', 'cifar10:train', 'cpsc:test', 'cpsc:train', 'digits', 'digits32', ...]
+    ['cifar10:test', 'cifar10:train', 'digits', 'digits32', ...]
     """
     return datasets.names()
-
-
-def what_it_needs(name: str) -> str:
-    """What `load(name)` needs that does not come with standfast, in a few words; empty if nothing.
-
-    >>> what_it_needs("digits"), what_it_needs("mnist:test")
-    ('', 'its files, or download')
-    """
-    known = {"mnist", "mnist32", "fashion_mnist", "cifar10", "gtsrb", "movie_sentences"}
-    source = name.partition(":")[0]
-    return _FILES if source in known else f"{_FILES}; the extra data" if source == "cpsc" else ""
-
-
-_FILES = "its files, or download"
-
-
-def is_known(name: str) -> bool:
-    """Whether `load` accepts the name: it is one of `names()`, or has the form of a name of an archive or a hub.
-
-    >>> is_known("digits"), is_known("torchvision:CIFAR10:test"), is_known("digit")
-    (True, True, False)
-    """
-    prefix, colon, _ = name.partition(":")
-    return name in datasets or bool(colon and prefix in _ARCHIVES)
 
 
 def prefixes() -> list[str]:

@@ -12,15 +12,6 @@ from standfast.data.sentence_files import word_vectors
 from standfast.errors import UnknownNameError
 
 
-def bundled_names() -> list[str]:
-    """The names that `bundled` accepts, sorted.
-
-    >>> bundled_names()
-    ['digits', 'sentences']
-    """
-    return sorted(SAMPLES)
-
-
 def bundled(name: str) -> Dataset:
     """Load a sample of real data from the package; nothing is downloaded.
 
@@ -31,7 +22,7 @@ def bundled(name: str) -> Dataset:
     inputs (200, 32, 24), the vectors of `word_vectors`. Every two samples contain each class once.
 
     Raises:
-        UnknownNameError: the name is not in `bundled_names()`.
+        UnknownNameError: there is no such sample.
 
     >>> digits = bundled("digits")
     >>> digits[:10].labels.tolist()

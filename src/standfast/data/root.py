@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pooch
@@ -35,3 +36,23 @@ def _find_repository() -> list[Path]:
     """The root of the checkout with this file, (root)/src/standfast/data/root.py; empty for an installed package."""
     root = Path(__file__).resolve().parents[3]
     return [root] if (root / "src" / "standfast").is_dir() else []
+
+
+def report_missing(name: str, what: str, folders: Sequence[Path]) -> MissingDataError:
+    """The error that files of a data set are in none of its folders, and what to do."""
+    return MissingDataError(
+        f"{name}: no {what} in {' or '.join(map(str, folders))}. Put the files there, set {VARIABLE} to the folder that"
+        f" contains {folders[0].name}/, or pass download=True."
+    )
+
+
+def fetch(address: str, checksum: str, folder: Path) -> Path:
+    """Download a file into a folder, unless it is there, and verify its checksum, such as `"md5:..."`.
+
+    Raises:
+        MissingDataError: no network, a folder that cannot be written, or another checksum.
+    """
+    try:
+        return Path(pooch.retrieve(address, checksum, fname=address.rpartition("/")[2], path=folder))
+    except (OSError, ValueError) as error:
+        raise MissingDataError(f"could not download {address} to {folder}: {error}") from error

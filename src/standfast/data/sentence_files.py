@@ -15,15 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 
 import numpy as np
-import pooch
 import torch
 from torch import Tensor
 
 from standfast.data.dataset import Dataset
-from standfast.data.root import VARIABLE, MissingDataError, data_root
+from standfast.data.root import MissingDataError, data_root, fetch, report_missing
 from standfast.errors import ArgumentError, check
 
 CLASSES = ("negative", "positive")
@@ -147,17 +145,16 @@ def movie_sentences(split: str = "train", download: bool = False) -> Dataset:
     Label 1 is a mean rating above 0, label 0 one below; sentences with a mean of 0 and repetitions are left out. Every
     tenth sentence is in the test set. The vectors are those of `word_vectors`, and T is the longest sentence's length.
 
-    The file `movieReviewSnippets_GroundTruth.txt`, or the archive `vaderSentiment-2.5.tar.gz` from which it comes, is
-    read from `movie_sentences/` under `data_root()`. The command
-    `pip download --no-deps --no-binary :all: vaderSentiment==2.5` brings the archive. The package has the MIT licence.
+    They are read from the archive `vaderSentiment-2.5.tar.gz` in `movie_sentences/` under `data_root()`. The command
+    `pip download --no-deps --no-binary :all: vaderSentiment==2.5` brings it. The package has the MIT licence.
 
     Args:
         split: "train" or "test".
         download: download the archive (2.5 MB) into `movie_sentences/` if it is missing, and verify its checksum.
 
     Raises:
-        MissingDataError: the file is missing, and `download` is False or the download failed.
-        ArgumentError: the split is unknown, or the file has another form.
+        MissingDataError: the archive is missing, and `download` is False or the download failed.
+        ArgumentError: the split is unknown, or the archive is another.
 
     >>> movie_sentences("test").labels.shape  # doctest: +SKIP
     torch.Size([1056])
@@ -175,9 +172,8 @@ def read_sentences(split: str = "train", download: bool = False) -> tuple[tuple[
         try:
             rating = float(parts[1])
         except (IndexError, ValueError) as error:
-            raise ArgumentError(
-                FILE, "lines of number, rating and text, with tabs between", f"line {number}"
-            ) from error
+            expected = "lines of number, rating and text, with tabs between"
+            raise ArgumentError(FILE, expected, f"line {number}") from error
         if rating != 0 and split_words(parts[-1]):
             rated.setdefault(parts[-1].strip(), rating)
     chosen = [place for place in range(len(rated)) if (place % 10 == 9) == (split == "test")]
@@ -186,35 +182,22 @@ def read_sentences(split: str = "train", download: bool = False) -> tuple[tuple[
 
 
 def _read_file(download: bool) -> str:
+    """The text of the file, which is in an archive in the archive."""
     folder = data_root() / FOLDER
-    if (folder / FILE).is_file():
-        return (folder / FILE).read_text("utf-8")
     archive = folder / ARCHIVE
     if not archive.is_file():
         if not download:
-            raise MissingDataError(
-                f"movie_sentences: no {FILE} or {ARCHIVE} in {folder}. Put one of them there (pip download --no-deps"
-                f" --no-binary :all: vaderSentiment==2.5), set {VARIABLE} to the folder that contains {FOLDER}/, or"
-                " pass download=True."
-            )
-        try:
-            pooch.retrieve(URL + ARCHIVE, f"sha256:{SHA256}", fname=ARCHIVE, path=folder)
-        except (OSError, ValueError) as error:  # no network, a folder that cannot be written, a wrong checksum
-            raise MissingDataError(f"movie_sentences: could not download {URL + ARCHIVE}: {error}") from error
-    return _unpack(archive)
-
-
-def _unpack(archive: Path) -> str:
-    """The text of the file in the archive in the archive."""
+            command = f"`pip download --no-deps --no-binary :all: vaderSentiment==2.5` in {folder} brings it"
+            raise MissingDataError(f"{report_missing(FOLDER, ARCHIVE, [folder])} {command}.")
+        fetch(URL + ARCHIVE, f"sha256:{SHA256}", folder)
     try:
         with tarfile.open(archive) as outer:
             inner = _extract(outer, INNER)
         with tarfile.open(fileobj=io.BytesIO(inner)) as tar:
             return _extract(tar, f"hutto_ICWSM_2014/{FILE}").decode("utf-8")
     except (KeyError, tarfile.TarError, UnicodeDecodeError) as error:
-        raise ArgumentError(
-            str(archive), f"the source archive of vaderSentiment 2.5, with {FILE}", "another"
-        ) from error
+        expected = f"the source archive of vaderSentiment 2.5, with {FILE}"
+        raise ArgumentError(str(archive), expected, "another") from error
 
 
 def _extract(tar: tarfile.TarFile, name: str) -> bytes:

@@ -6,17 +6,18 @@ multivariate time series classification archive, 2018. Most sets state no licenc
 The file `<name>.npz`, in the folder `ucr/` under `data_root()`, has the arrays `X_train` and `X_test`, floating
 (N, channels, steps), with NaN after the end of shorter series; `y_train` and `y_test`, whole numbers from 0; and
 `classes`, the labels of the archive. Without such a file, the archive's own files `ucr/<name>/<name>_TRAIN.ts` and
-`<name>_TEST.ts`, or `.tsv`, are read (see `series_files`). A set without any files is loaded by aeon (extra
-`timeseries`): one of the few sets in its package or, with `download`, any set of the archives.
+`<name>_TEST.ts`, or `.tsv`, are read (see `series_files`). The package aeon (extra `timeseries`) contains such files of
+a few sets and, with `download`, fetches those of any other.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import math
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,48 +27,16 @@ import torch
 from torch import Tensor
 
 from standfast.data.dataset import Dataset
-from standfast.data.root import VARIABLE, MissingDataError, data_root
+from standfast.data.root import MissingDataError, data_root, report_missing
 from standfast.data.series_files import ENDINGS, number_labels, read_series
 from standfast.errors import ArgumentError, MissingExtraError, check
 from standfast.files import load_npz, read_file
 
-PREFIX, FOLDER = "ucr", "ucr"
+FOLDER = "ucr"  # under the data root
 SPLITS = ("train", "test")
-
-#: the 19 sets of Wei, Turbe and Mengaldo (2024), Table B.I
-PAPER = (
-    "Blink",
-    "CBF",
-    "ElectricDevices",
-    "EMOPain",
-    "FordA",
-    "FreezerRegularTrain",
-    "GunPointAgeSpan",
-    "ItalyPowerDemand",
-    "MoteStrain",
-    "MotionSenseHAR",
-    "PenDigits",
-    "SonyAIBORobotSurface1",
-    "SonyAIBORobotSurface2",
-    "SpokenArabicDigits",
-    "StarLightCurves",
-    "Strawberry",
-    "TwoLeadECG",
-    "TwoPatterns",
-    "Wafer",
-)
 
 _Array = npt.NDArray[Any]
 _Arrays = tuple[dict[str, _Array], dict[str, npt.NDArray[np.int64]], tuple[str, ...]]
-
-
-def is_archive_name(name: str) -> bool:
-    """Whether a name has the form "ucr:ECG200:train"; the archives may not have this set.
-
-    >>> is_archive_name("ucr:ECG200:train"), is_archive_name("mnist:train")
-    (True, False)
-    """
-    return name.partition(":")[0] == PREFIX and ":" in name
 
 
 def load_from_archive(name: str, download: bool = False) -> Dataset:
@@ -94,7 +63,7 @@ def ucr(name: str, split: str = "train", download: bool = False, *, standardize:
     Raises:
         ArgumentError: the split is unknown, the name is malformed, or the file has the wrong format.
         MissingDataError: the set is not on this computer, and `download` is False or the download failed.
-        MissingExtraError: there are no files of the set, and aeon is not installed.
+        MissingExtraError: a download, and aeon is not installed.
 
     >>> gun = ucr("GunPoint", "test")  # doctest: +SKIP
     >>> gun.inputs.shape, gun.classes  # doctest: +SKIP
@@ -113,7 +82,7 @@ def ucr(name: str, split: str = "train", download: bool = False, *, standardize:
     check(bool(values.isfinite().all()), f"ucr:{name}", "finite values, or NaN for missing ones", "infinity")
     extras = {} if bool(observed.all()) else {"observed": observed}
     targets = torch.from_numpy(labels[split])
-    return Dataset(f"{PREFIX}:{name}:{split}", values, targets, classes, (-math.inf, math.inf), extras)
+    return Dataset(f"ucr:{name}:{split}", values, targets, classes, (-math.inf, math.inf), extras)
 
 
 def compute_moments(series: Tensor) -> tuple[Tensor, Tensor]:
@@ -136,8 +105,15 @@ def _find_and_load(name: str, folder: Path, download: bool) -> _Arrays:
     file = folder / f"{name}.npz"
     if file.is_file():
         return _load_file(file)
-    texts = _find_texts(folder, name)
-    return _load_texts(texts) if texts else _load_by_aeon(name, file, download)
+    texts = _find_texts(folder, name) or _find_texts(_find_package(), name)
+    if not texts and download:
+        _download(name, folder)
+        texts = _find_texts(folder, name)
+    if not texts:
+        what = f"{file.name}, and no {name}/{name}_TRAIN.ts with {name}_TEST.ts (or .tsv)"
+        hint = " The package aeon (extra timeseries) contains a few sets, and downloads the others."
+        raise MissingDataError(f"{report_missing(f'ucr:{name}', what, [folder])}{hint}")
+    return _load_texts(texts)
 
 
 def _find_texts(folder: Path, name: str) -> dict[str, Path]:
@@ -188,41 +164,20 @@ def _load_file(file: Path) -> _Arrays:
     return inputs, {split: labels[split].astype(np.int64) for split in SPLITS}, classes
 
 
-def _load_by_aeon(name: str, file: Path, download: bool) -> _Arrays:
+def _find_package() -> Path:
+    """The folder of the sets in the package of aeon; one that is not there without aeon."""
+    found = importlib.util.find_spec("aeon")
+    places = list(found.submodule_search_locations or ()) if found is not None else []
+    return Path(*places[:1], "datasets", "data")
+
+
+def _download(name: str, folder: Path) -> None:
+    """Let aeon put the files of a set into `folder`."""
     try:
         archive: Any = importlib.import_module("aeon.datasets")
     except ImportError as error:
-        raise MissingExtraError(
-            f"ucr:{name} (there are no files of it in {file.parent}) through aeon ({error})", "timeseries"
-        ) from error
-    folder = None if _find_texts(Path(str(archive.__file__)).parent / "data", name) else file.parent
-    if folder is not None and not download:
-        raise MissingDataError(
-            f"ucr:{name}: there is no {file}, there are no {name}/{name}_TRAIN.ts and {name}_TEST.ts (or .tsv) next to"
-            f" it, and aeon's package does not contain the set. Put the files there, set {VARIABLE} to the folder that"
-            f" contains {FOLDER}/, or pass download=True."
-        )
-    loaded = {}
+        raise MissingExtraError(f"the download of ucr:{name} by aeon ({error})", "timeseries") from error
     try:
-        for split in SPLITS:  # unchanged as published: we pad shorter series ourselves
-            loaded[split] = archive.load_classification(
-                name,
-                split=split,
-                extract_path=None if folder is None else str(folder),
-                load_equal_length=False,
-                load_no_missing=False,
-            )
+        archive.load_classification(name, split="train", extract_path=str(folder))
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:  # no network, no such set, broken files
         raise MissingDataError(f"ucr:{name}: aeon could not load it: {type(error).__name__}: {error}") from error
-    longest = max(np.shape(each)[1] for split in SPLITS for each in loaded[split][0])
-    inputs = {split: _pad(loaded[split][0], longest) for split in SPLITS}
-    classes, labels = number_labels([[str(label) for label in loaded[split][1]] for split in SPLITS])
-    return inputs, dict(zip(SPLITS, labels, strict=True)), classes
-
-
-def _pad(series: Sequence[_Array], steps: int) -> _Array:
-    """N series (C, T_i) as one array (N, C, steps), with NaN after the end of each."""
-    filled = np.full((len(series), np.shape(series[0])[0], steps), np.nan, np.float32)
-    for row, each in zip(filled, series, strict=True):
-        row[:, : np.shape(each)[1]] = each
-    return filled

@@ -9,7 +9,7 @@ import hashlib
 import io
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,16 +21,23 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_safetensors
 from torch import Tensor
 
-from standfast.data.conversion import from_pillow, resize
+from standfast.data.dataset import Dataset
+from standfast.data.samples import Size, from_pillow, resize
 from standfast.data.series_files import ENDINGS, number_labels, read_series
 from standfast.errors import FINITE, ArgumentError, check, suggest_name, warn_user
 from standfast.files import load_npy, load_npz, read_file
-from standfast.tensors import suggest_layout, widen_half
+from standfast.tensors import Bound, suggest_layout, widen_half
 
 INPUTS, LABELS = ("inputs", "x"), ("labels", "y")
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 #: the columns of a table that may have the labels
 LABEL_COLUMNS = ("label", "labels", "y", "class", "target")
+#: what reads the bytes of a file of arrays
+_ARRAYS: Mapping[str, Callable[[bytes], dict[str, Any]]] = {
+    ".npz": lambda content: load_npz(content, (*INPUTS, *LABELS, "features", "classes")),
+    ".npy": lambda content: {"inputs": load_npy(content)},
+    ".safetensors": load_safetensors,
+}
 _KINDS = "a .npz, .npy, .safetensors, .csv, .ts or .tsv file, or a folder of images"
 
 
@@ -54,18 +61,69 @@ class Content:
     bounds: tuple[float, float] = (0.0, 1.0)
 
 
+def from_file(
+    path: str | Path,
+    *,
+    name: str | None = None,
+    label: str | None = None,
+    classes: Sequence[str] | None = None,
+    bounds: tuple[Bound, Bound] | None = None,
+    size: Size | None = None,
+    grayscale: bool | None = None,
+) -> Dataset:
+    """Load labelled inputs from a file, or from a folder with a subfolder of images for each class.
+
+    The kinds of files are those of `read_data`. In a study file, `path:` names such a file. Nothing in it is executed.
+
+    Args:
+        path: the file or the folder.
+        name: of the data set; by default that of the file.
+        label: the column of a table that has the classes; by default see `read_table`.
+        classes: names of the classes; by default those in the file, or the numbers up to the largest label.
+        bounds: range of the input values; by default [0, 1] for arrays and images, none for series, and for a table the
+            range of its values.
+        size: resize images to `(height, width)`, or to a square.
+        grayscale: whether images get one channel or three; by default one if all images have one.
+
+    Raises:
+        ArgumentError: as of `read_data`; there are no labels, or a value is outside the bounds.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "flowers.csv"
+    ...     _ = file.write_text("petal,sepal,class\\n1.4,5.1,setosa\\n4.7,7.0,versicolor\\n")
+    ...     flowers = from_file(file)
+    >>> flowers.features, flowers.classes, flowers.labels.tolist()
+    (('petal', 'sepal'), ('setosa', 'versicolor'), [0, 1])
+    """
+    path = Path(path)
+    found = read_data(path, None, size, grayscale, label)
+    labels = found.labels
+    if labels is None:
+        raise ArgumentError(
+            "path", "samples with labels; for a table, `label` names their column", f"{path.name} without"
+        )
+    numbers = range(max(labels.tolist(), default=-1) + 1)
+    known = classes if classes is not None else [str(each) for each in found.about.get("classes", numbers)]
+    least, most = (float(value) for value in found.inputs.aminmax())
+    usual = (least, most) if path.suffix.lower() == ".csv" else found.bounds
+    inputs = found.inputs.float()
+    return Dataset(name or path.stem, inputs, labels, tuple(known), bounds or usual, features=found.features)
+
+
 def read_data(
     path: Path,
     count: int | None = None,
-    size: tuple[int, int] | None = None,
+    size: Size | None = None,
     grayscale: bool | None = None,
     label: str | None = None,
 ) -> Content:
     """Read inputs and labels from a file or a folder of images.
 
     Args:
-        path: a `.npz` (arrays `inputs` or `x`, `labels` or `y`, and names of `features`), `.npy`, `.safetensors` or
-            `.csv` file (see `read_table`), a `.ts` or `.tsv` file (see `read_labelled_series`), or a folder.
+        path: a `.npz` (arrays `inputs` or `x`, `labels` or `y`, names of `features` and `classes`), `.npy`,
+            `.safetensors` or `.csv` file (see `read_table`), a `.ts` or `.tsv` file (see `read_labelled_series`), or a
+            folder.
         count: read at most this many images.
         size: resize images to `(height, width)`.
         grayscale: whether images get one channel or three; by default one if all images have one.
@@ -79,25 +137,27 @@ def read_data(
             `path`, or the option that is wrong.
     """
     check(path.exists(), "path", "a file or a folder that exists", repr(str(path)))
-    is_table = path.suffix.lower() == ".csv" and not path.is_dir()
-    check(label is None or is_table, "label", "no label but for a .csv table", f"one for {path.name}")
+    kind = "" if path.is_dir() else path.suffix.lower()
+    check(label is None or kind == ".csv", "label", "no label but for a .csv table", f"one for {path.name}")
     if path.is_dir():
         return read_images(path, count, size, grayscale)
     for option, value in (("size", size), ("grayscale", grayscale)):
         check(value is None, option, f"no {option} for a file: only a folder of images has it", f"one for {path.name}")
-    if is_table:
-        return read_table(path, label)
-    if path.suffix.lower() in ENDINGS:
+    check(kind in (*_ARRAYS, *ENDINGS, ".csv"), "path", _KINDS, repr(path.name))
+    if kind in ENDINGS:
         return read_labelled_series(path)
-    readers: dict[str, Callable[[bytes], dict[str, Any]]] = {
-        ".npz": lambda content: load_npz(content, (*INPUTS, *LABELS, "features")),
-        ".npy": lambda content: {"inputs": load_npy(content)},
-        ".safetensors": load_safetensors,
-    }
-    check(path.suffix.lower() in readers, "path", _KINDS, repr(path.name))
+    return read_table(path, label) if kind == ".csv" else read_arrays(path)
+
+
+def read_arrays(path: Path) -> Content:
+    """Read a `.npz`, `.npy` or `.safetensors` file.
+
+    Raises:
+        ArgumentError: it is none, or has no inputs.
+    """
     try:
         content = read_file(path)
-        arrays = readers[path.suffix.lower()](content)
+        arrays = _ARRAYS[path.suffix.lower()](content)
     except (OSError, ValueError, KeyError, TypeError, MemoryError, SafetensorError) as error:
         reason = " ".join(str(error).split())
         if "allow_pickle" in reason or "pickled" in reason:
@@ -106,10 +166,18 @@ def read_data(
     inputs, labels = _find_array(arrays, INPUTS), _find_array(arrays, LABELS)
     if inputs is None:
         raise ArgumentError("path", "an array called inputs or x", f"{path.name} with {', '.join(arrays) or 'none'}")
-    about = {"path": path.name, "sha256": hashlib.sha256(content).hexdigest()}
-    names = arrays.get("features")
-    features = None if names is None else tuple(str(name) for name in np.asarray(names).reshape(-1))
+    about = _describe(path, content)
+    names = {key: arrays.get(key) for key in ("features", "classes")}
+    texts = {
+        key: [str(name) for name in np.asarray(each).reshape(-1)] for key, each in names.items() if each is not None
+    }
+    about |= {key: each for key, each in texts.items() if key == "classes"}
+    features = tuple(texts["features"]) if "features" in texts else None
     return Content(as_inputs(inputs), None if labels is None else as_labels(labels), about, features)
+
+
+def _describe(path: Path, content: bytes) -> dict[str, Any]:
+    return {"path": path.name, "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def read_table(path: Path, label: str | None = None) -> Content:
@@ -141,7 +209,7 @@ def read_table(path: Path, label: str | None = None) -> Content:
         numbers = name in named or table[name].dtype.is_numeric()
         expected = "columns of numbers" + ("" if named else ", and the name of the column of classes as `label`")
         check(numbers, "path", expected, f"{path.name}: the column {name} has {table[name].dtype} values")
-    about: dict[str, Any] = {"path": path.name, "sha256": hashlib.sha256(content).hexdigest()}
+    about = _describe(path, content)
     labels = None
     if named:
         column = table[named[0]]
@@ -165,9 +233,8 @@ def read_labelled_series(path: Path) -> Content:
     lengths = f"{found.steps.min()} to {found.steps.max()} steps"
     check(bool((found.steps == found.steps[0]).all()), "path", wanted, f"{path.name} with series of {lengths}")
     holes = int(np.isnan(found.values).any((1, 2)).sum())
-    got = f"{path.name} with missing values in {holes} of {len(found.values)} series"
-    check(not holes, "path", wanted, got)
-    about: dict[str, Any] = {"path": path.name, "sha256": hashlib.sha256(read_file(path)).hexdigest()}
+    check(not holes, "path", wanted, f"{path.name} with missing values in {holes} of {len(found.values)} series")
+    about = _describe(path, read_file(path))
     labels = None
     if found.labels is not None:
         classes, (numbers,) = number_labels([found.labels])
@@ -213,23 +280,6 @@ def warn_of_pictures(inputs: Tensor) -> None:
         warn_user(f"inputs: shape {shape} is read as {kind}. If that is wrong, they are {hint}")
 
 
-def list_columns(path: Path) -> dict[str, bool]:
-    """The columns of a CSV table, and which have numbers; empty if it is none, or has a column of labels by its name.
-
-    Raises:
-        ArgumentError: the file cannot be read as a CSV table.
-    """
-    if path.suffix.lower() != ".csv" or not path.is_file():
-        return {}
-    try:
-        schema = pl.read_csv(io.BytesIO(read_file(path)), infer_schema_length=None).schema
-    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise ArgumentError("path", "a .csv table", f"{path.name}: {' '.join(str(error).split())}") from error
-    if any(name.lower() in LABEL_COLUMNS for name in schema):
-        return {}
-    return {name: kind.is_numeric() for name, kind in schema.items()}
-
-
 def as_labels(values: Any, argument: str = "path") -> Tensor:
     """Convert an array or a tensor to labels, int64 `(N,)`.
 
@@ -244,17 +294,13 @@ def as_labels(values: Any, argument: str = "path") -> Tensor:
     got = f"{labels.dtype} of shape {tuple(labels.shape)}"
     check(whole and labels.ndim == 1, argument, "labels as whole numbers of shape (N,)", got)
     labels = labels.to(torch.int64)
-    check(
-        not len(labels) or int(labels.min()) >= 0,
-        argument,
-        "labels of at least 0",
-        int(min(labels.tolist(), default=0)),
-    )
+    least = min(labels.tolist(), default=0)
+    check(least >= 0, argument, "labels of at least 0", least)
     return labels
 
 
 def read_images(
-    folder: Path, count: int | None = None, size: tuple[int, int] | None = None, grayscale: bool | None = None
+    folder: Path, count: int | None = None, size: Size | None = None, grayscale: bool | None = None
 ) -> Content:
     """Read the images in a folder, `(N, channels, height, width)` in [0, 1], in the order of their names.
 

@@ -13,8 +13,11 @@ authors published:
 - The two blocks are in different channels, at independent random times.
 - Noise is relative to the power of each channel of each sample.
 
-That generator differs from the text in two ways: it draws whole frequencies for the blocks, and puts square waves,
-which carry no class, into half of the other channels. `whole=True, distractors=0.5` does the same.
+That generator differs from the text in two ways, in which we follow the text: it draws whole frequencies for the
+blocks, and puts square waves, which carry no class, into half of the other channels.
+
+All values are divided by their expected standard deviation, which is one number for the whole set. The mean is not
+subtracted. It is 0.06 after the division, because sines of phase 0 start with positive values.
 """
 
 from __future__ import annotations
@@ -43,17 +46,7 @@ _NOISE = 0x5EED  # added to the keys, so that the random streams of noise and wa
 
 
 def synthetic_waves(
-    n: int,
-    steps: int = 500,
-    channels: int = 4,
-    block: int = 100,
-    snr_db: float | None = None,
-    seed: int = 0,
-    *,
-    distractors: float = 0.0,
-    whole: bool = False,
-    random_phases: bool = False,
-    standardize: bool = True,
+    n: int, steps: int = 500, channels: int = 4, block: int = 100, snr_db: float | None = None, seed: int = 0
 ) -> Dataset:
     """`n` series with two blocks that carry the class: inputs (n, channels, steps), classes "below" and "above".
 
@@ -68,12 +61,6 @@ def synthetic_waves(
         snr_db: signal-to-noise ratio of the added Gaussian noise, in dB, for every channel of every sample; None for no
             noise.
         seed: a whole number.
-        distractors: the probability, in [0, 1], that another channel has a block of a square wave.
-        whole: draw whole frequencies for the blocks, 10 to 50 with equal probability, not uniform real numbers.
-        random_phases: draw uniform phases for the slow sines and the blocks; by default they are 0.
-        standardize: divide all values by their expected standard deviation, which is one number for the whole set. The
-            mean is not subtracted. It is 0.06 after the division, because sines of phase 0 start with positive values,
-            and 0 with `random_phases`.
 
     Returns:
         The data set, unbounded, with `extras`:
@@ -100,12 +87,11 @@ def synthetic_waves(
     check(type(as_number(seed)) is int and abs(seed) < 1 << 62, "seed", "a whole number of at most 62 bits", repr(seed))
     fine = snr_db is None or (isinstance(snr_db, int | float) and math.isfinite(snr_db))
     check(fine, "snr_db", "a finite number of dB, or None", repr(snr_db))
-    check(0 <= distractors <= 1, "distractors", "a probability", distractors)
     keys = mix64(mix64(torch.tensor([seed])) + torch.arange(n))
-    scale = 1 / expected_deviation(steps, channels, block, snr_db, distractors) if standardize else 1.0
+    scale = 1 / expected_deviation(steps, channels, block, snr_db)
     parts = []
     for chunk in torch.split(keys, _CHUNK):
-        waves, blocks, frequencies = _make_waves(chunk, steps, channels, block, distractors, whole, random_phases)
+        waves, blocks, frequencies = _make_waves(chunk, steps, channels, block)
         if snr_db is not None:
             power = waves.square().mean(2, keepdim=True)
             noise = Streams(mix64(chunk + _NOISE).tolist(), torch.device("cpu"))
@@ -124,16 +110,13 @@ def synthetic_waves(
     )
 
 
-def expected_deviation(
-    steps: int = 500, channels: int = 4, block: int = 100, snr_db: float | None = None, distractors: float = 0.0
-) -> float:
-    """The expected standard deviation of the values before `standardize`, for independent sines, blocks and noise.
+def expected_deviation(steps: int = 500, channels: int = 4, block: int = 100, snr_db: float | None = None) -> float:
+    """The expected standard deviation of the values, for independent sines, blocks and noise.
 
     >>> round(expected_deviation(), 3)  # (1/8 + 1/2 x 1/5 x 2 of 4 channels)^(1/2)
     0.418
     """
-    others = channels - 2
-    covered = (2 * BLOCK_AMPLITUDE**2 / 2 + others * distractors * BLOCK_AMPLITUDE**2) / channels * block / steps
+    covered = (2 * BLOCK_AMPLITUDE**2 / 2) / channels * block / steps
     noise = 0.0 if snr_db is None else 10 ** (-snr_db / 10)
     return math.sqrt((BASE_AMPLITUDE**2 / 2 + covered) * (1 + noise))
 
@@ -151,35 +134,20 @@ def named_waves(name: str, split: str) -> Dataset:
     return Dataset(f"{name}:{split}", made.inputs, made.labels, made.classes, made.bounds, made.extras)
 
 
-def _make_waves(
-    keys: Tensor, steps: int, channels: int, block: int, distractors: float, whole: bool, random_phases: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+def _make_waves(keys: Tensor, steps: int, channels: int, block: int) -> tuple[Tensor, Tensor, Tensor]:
     """Series without noise, the positions of their blocks, and the two frequencies, for samples with these keys."""
-    count = len(keys)
-    # for every channel: slow frequency, fast frequency, start of the block, rank, distractor or not, two phases
-    drawn = hashed_uniform(keys, 7 * channels).reshape(count, 7, channels)
-    slow, fast = _frequencies(drawn[:, 0], BASE), _frequencies(drawn[:, 1], SUPPORT, whole)
+    # for every channel: slow frequency, fast frequency, start of the block, rank
+    drawn = hashed_uniform(keys, 4 * channels).reshape(len(keys), 4, channels)
+    (slow_low, slow_high), (fast_low, fast_high) = BASE, SUPPORT
+    slow = slow_low + drawn[:, 0] * (slow_high - slow_low)
+    fast = fast_low + drawn[:, 1] * (fast_high - fast_low)
     start = (drawn[:, 2].double() * (steps - block + 1)).long()
     order = drawn[:, 3].argsort(dim=1, stable=True)  # the channels in random order; the first two carry the class
-    rank = order.argsort(dim=1)
-    carries, distracts = rank < 2, (rank >= 2) & (drawn[:, 4] < distractors)
-    turn = drawn[:, 5:7] if random_phases else torch.zeros(count, 2, channels)
+    carries = order.argsort(dim=1) < 2
     time = torch.arange(steps)
     since_start = time - start[:, :, None]  # steps since the start of the block, (count, channels, steps)
-    within = (since_start >= 0) & (since_start < block)
-    sine = _sine(fast, since_start / steps, turn[:, 1])
-    added = torch.where(carries[:, :, None], sine, torch.where(sine >= 0, 1.0, -1.0))
-    has_block = within & (carries | distracts)[:, :, None]
-    waves = BASE_AMPLITUDE * _sine(slow, time / steps, turn[:, 0])
-    waves = waves + torch.where(has_block, BLOCK_AMPLITUDE * added, 0.0)
-    return waves, within & carries[:, :, None], fast.gather(1, order[:, :2])
-
-
-def _frequencies(uniform: Tensor, bounds: tuple[float, float], whole: bool = False) -> Tensor:
-    low, high = bounds
-    return low + (uniform * (high - low + 1)).floor() if whole else low + uniform * (high - low)
-
-
-def _sine(frequency: Tensor, time: Tensor, turn: Tensor) -> Tensor:
-    """Sines `(count, channels, steps)`, for frequencies and phases `(count, channels)` in turns."""
-    return torch.sin(2 * math.pi * (frequency[:, :, None] * time + turn[:, :, None]))
+    blocks = (since_start >= 0) & (since_start < block) & carries[:, :, None]
+    waves = BASE_AMPLITUDE * torch.sin(2 * math.pi * (slow[:, :, None] * (time / steps)))
+    sines = torch.sin(2 * math.pi * (fast[:, :, None] * (since_start / steps)))
+    waves = waves + torch.where(blocks, BLOCK_AMPLITUDE * sines, 0.0)
+    return waves, blocks, fast.gather(1, order[:, :2])

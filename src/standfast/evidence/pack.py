@@ -18,46 +18,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import Any
 
 from standfast.checks.decision import Decisions
-from standfast.checks.formats import FORMATS, escape_markdown
+from standfast.checks.formats import FORMATS
 from standfast.checks.sequence import confirm_decisions, read_decisions
 from standfast.errors import ArgumentError, MissingExtraError, StandfastError, check, check_name
 from standfast.evidence.crosswalk import write_crosswalk
 from standfast.evidence.model_card import write_model_card
+from standfast.evidence.pages import fill_page
 from standfast.evidence.software import describe_software
 from standfast.files import read_file, write_atomically
 from standfast.report import build_html, exports, load_results
 from standfast.results import Results, verify_results
 from standfast.study.store import LOOKS
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-
 LIST, SIGNATURE, KEY = "evidence.json", "evidence.sig", "evidence.pub"
 _SCHEMA = 1
 #: what was decided, by the format
 _CHECKS = {"check.json": "json", "check.md": "markdown"}
-_README = """# Evidence pack
-
-Made by standfast {version} on {date} from the results of a study{title}.
-
-| file | what it is |
-| --- | --- |
-| `report.html` | the report, with all figures; it loads nothing from elsewhere |
-| `summary.csv` | the median of each explainer and metric, with its interval and verdict |
-| `samples.parquet` | all numbers, sample by sample |
-{checks}| `MODEL_CARD.md` | the numbers as a section of a model card, with metadata in Hugging Face's format |
-| `CROSSWALK.md` | which numbers speak to which clause of standards and laws, and what they do not show |
-| `software.cdx.json` | the installed software where the pack was made, as a CycloneDX list |
-| `results/manifest.json` | configuration, seeds, environment, and digests of data, models and code |
-| `results/jobs/` | the stored results, a file for each job with its own SHA-256 |
-| `evidence.json` | all files with their SHA-256 |
-{signature}
-To verify that nothing was changed: `standfast verify FOLDER`.
-To evaluate some of the jobs again: `standfast replay FOLDER`, with the study's data, model and code at hand.
-"""
 
 
 @dataclass(frozen=True)
@@ -109,7 +89,7 @@ def make_pack(
     folder = Path(out)
     empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
     check(empty, "out", "a new or an empty folder", str(out))
-    private = None if key is None else _read_private_key(Path(key))
+    private = None if key is None else _load_key(_read_key_file(Path(key)), str(key), public=False)
     done = opened.jobs.height - len(opened.failures)
     check(done > 0, "results", "results with a job that is done", repr(opened))
     stored = verify_results(opened.store)
@@ -133,7 +113,7 @@ def make_pack(
     for name, content in files.items():
         write_atomically(folder / name, content, lasting=False)
     if private is not None:
-        write_atomically(folder / KEY, _write_public_key(private))
+        write_atomically(folder / KEY, _write_key(private.public_key()))
         write_atomically(folder / SIGNATURE, private.sign(listing))
     write_atomically(folder / LIST, listing)
     return verify_pack(folder)
@@ -222,19 +202,12 @@ def _write_parts(results: Results, decisions: Decisions | None, signed: bool) ->
         "CROSSWALK.md": write_crosswalk(results, decisions).encode(),
         "software.cdx.json": describe_software().encode(),
     }
-    rows = ""
     if decisions is not None:
         files |= {name: FORMATS[form](decisions).encode() for name, form in _CHECKS.items()}
-        rows = "| `check.md`, `check.json` | the requirements: which pass, fail and are undecided |\n"
-    environment = results.manifest.get("environment") or {}
+    version = (results.manifest.get("environment") or {}).get("standfast", "?")
     title = (results.manifest.get("about") or {}).get("title") or ""
-    files["README.md"] = _README.format(
-        version=environment.get("standfast", "?"),
-        date=_now()[:10],
-        title=f": {escape_markdown(title)}" if title else "",
-        checks=rows,
-        signature=f"| `{SIGNATURE}`, `{KEY}` | the signature of `{LIST}`, and its public key |\n" if signed else "",
-    ).encode()
+    about = {"version": version, "date": _now()[:10], "title": title, "decided": decisions is not None}
+    files["README.md"] = fill_page("README.md", **about, signed=signed).encode()
     return files
 
 
@@ -288,45 +261,46 @@ def _now() -> str:
 # Signatures
 
 
-def _read_private_key(path: Path) -> Ed25519PrivateKey:
-    serialization, ed25519, exceptions = _import_cryptography()
-    expected = "a file with an ed25519 private key in PEM format, without a password"
+def _load_key(content: bytes, place: str, public: bool) -> Any:
+    """An ed25519 key in PEM format."""
+    crypto = _import_cryptography()
+    kind = crypto.ed25519.Ed25519PublicKey if public else crypto.ed25519.Ed25519PrivateKey
+    expected = f"a file with an ed25519 {'public' if public else 'private'} key in PEM format, without a password"
     try:
-        found = serialization.load_pem_private_key(read_file(path), password=None)
+        if public:
+            found = crypto.serialization.load_pem_public_key(content)
+        else:
+            found = crypto.serialization.load_pem_private_key(content, password=None)
+    except (ValueError, TypeError, crypto.exceptions.UnsupportedAlgorithm) as error:
+        raise ArgumentError("key", expected, f"{place}, which is none") from error
+    check(isinstance(found, kind), "key", expected, f"{place}, a key of another kind")
+    return found
+
+
+def _read_key_file(path: Path) -> bytes:
+    try:
+        return read_file(path)
     except OSError as error:
-        raise ArgumentError("key", expected, f"{path}: {error.strerror}") from error
-    except (ValueError, TypeError, exceptions.UnsupportedAlgorithm) as error:
-        raise ArgumentError("key", expected, f"{path}, which is none") from error
-    check(isinstance(found, ed25519.Ed25519PrivateKey), "key", expected, f"{path}, a key of another kind")
-    private: Ed25519PrivateKey = found
-    return private
+        raise ArgumentError("key", "a file with a key", f"{path}: {error.strerror}") from error
 
 
-def _read_public_key(content: bytes, name: str) -> Ed25519PublicKey:
-    serialization, ed25519, exceptions = _import_cryptography()
-    expected = "a file with an ed25519 public key in PEM format"
+def _import_cryptography() -> Any:
+    """The package, with the parts that are used."""
     try:
-        found = serialization.load_pem_public_key(content)
-    except (ValueError, exceptions.UnsupportedAlgorithm) as error:
-        raise ArgumentError("key", expected, f"{name}, which is none") from error
-    check(isinstance(found, ed25519.Ed25519PublicKey), "key", expected, f"{name}, a key of another kind")
-    public: Ed25519PublicKey = found
-    return public
-
-
-def _write_public_key(private: Ed25519PrivateKey) -> bytes:
-    serialization, _, _ = _import_cryptography()
-    return _canonical_key(private.public_key(), serialization)
-
-
-def _import_cryptography() -> tuple[Any, Any, Any]:
-    try:
-        from cryptography import exceptions
+        import cryptography.exceptions
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError as error:
         raise MissingExtraError("cryptography", "evidence") from error
-    return serialization, ed25519, exceptions
+    return SimpleNamespace(exceptions=cryptography.exceptions, serialization=serialization, ed25519=ed25519)
+
+
+def _write_key(public: Any) -> bytes:
+    """The only bytes that a pack has for a public key."""
+    serialization = _import_cryptography().serialization
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    content: bytes = public.public_bytes(serialization.Encoding.PEM, form)
+    return content
 
 
 def _check_signature(
@@ -340,38 +314,26 @@ def _check_signature(
         elif own.exists():
             problems[SIGNATURE] = "missing, though there is a public key"
         return (False if key is not None else None), ""
-    try:
-        given = read_file(own if key is None else Path(key))
-    except OSError as error:
-        if key is not None:
-            raise ArgumentError("key", "a file with a public key", f"{key}: {error.strerror}") from error
+    if not own.is_file():
         problems[KEY] = "missing"
-        return False, ""
-    serialization, _, exceptions = _import_cryptography()
+        if key is None:
+            return False, ""
     try:
-        public = _read_public_key(given, str(key or KEY))
+        public = _load_key(_read_key_file(own if key is None else Path(key)), str(key or KEY), public=True)
     except ArgumentError:
         if key is not None:
             raise
         problems[KEY] = "damaged: not a public key"
         return False, ""
-    raw = public.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-    if not own.is_file():
-        problems[KEY] = "missing"
-    elif read_file(own) != _canonical_key(public, serialization):
+    if own.is_file() and read_file(own) != _write_key(public):
         problems[KEY] = "changed" if key is None else "another key than the given one"
+    fingerprint = _digest(public.public_bytes_raw())[:16]
     try:
         public.verify(read_file(signature), content)
-    except exceptions.InvalidSignature:
+    except _import_cryptography().exceptions.InvalidSignature:
         problems[SIGNATURE] = "not the signature of this list by this key"
-        return False, _digest(raw)[:16]
-    return True, _digest(raw)[:16]
-
-
-def _canonical_key(public: Ed25519PublicKey, serialization: Any) -> bytes:
-    form = serialization.PublicFormat.SubjectPublicKeyInfo
-    content: bytes = public.public_bytes(serialization.Encoding.PEM, form)
-    return content
+        return False, fingerprint
+    return True, fingerprint
 
 
 def is_pack(path: str | Path) -> bool:

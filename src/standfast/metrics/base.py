@@ -390,7 +390,7 @@ def of_samples(metric: M, inputs: Tensor, rows: slice) -> M:
 
 
 def find_similarity(options: Mapping[str, Any]) -> Similarity | None:
-    """The similarity in the options of a metric; None where it is not known here, such as a function of the user."""
+    """The similarity in the options of a metric; None where it is not known here, such as a class of the user."""
     try:
         return get_similarity(str(options.get("similarity")))
     except StandfastError:

@@ -25,7 +25,7 @@ from standfast.function_calls import check_has_gradients
 from standfast.metrics.result import Status
 from standfast.model import Model, Output
 from standfast.neighbourhoods import Region
-from standfast.similarity import Similarity, SimilarityFunction, is_degenerate
+from standfast.similarity import Similarity, is_degenerate
 from standfast.similarity import get as get_similarity
 from standfast.similarity.rows import extremes, is_constant, working_dtype
 from standfast.tensors import broadcast_rows, holds_everywhere, send, widen_half
@@ -72,8 +72,8 @@ class Probe:
         model, explainer: what is evaluated; the model in a session, as it is in `Metric.evaluate`.
         inputs: the P origins, `(P, C, H, W)`, `(P, C, T)` or `(P, F)`, checked.
         targets: classes `(P,)`, or None for the predicted ones.
-        similarity: of two attribution maps, as `standfast.similarity.get` takes it: a name, a `Similarity` or a
-            function. None for a metric that compares no maps.
+        similarity: of two attribution maps, as `standfast.similarity.get` takes it: a name or a
+            `Similarity`. None for a metric that compares no maps.
         absolute: compare absolute attributions.
         explain: the class explained at a perturbed input: the one of its `"origin"`, or the one `"predicted"` there.
         margin: from `"logit"`s or from `"probability"`s.
@@ -114,7 +114,7 @@ class Probe:
         explainer: Explainer,
         inputs: Tensor,
         targets: Tensor | None = None,
-        similarity: str | Similarity | SimilarityFunction | None = None,
+        similarity: str | Similarity | None = None,
         *,
         absolute: bool = False,
         explain: Explain = "origin",
@@ -318,7 +318,7 @@ class Probe:
             return self._compare_whole(compared, origin)
         assert self.similarity is not None
         seen = seen if seen.ndim == compared.ndim else seen[:, 0]
-        return self.similarity.compare_seen(self._compared[origin], compared, seen)
+        return self.similarity.compare_masked(self._compared[origin], compared, seen)
 
     def similarity_to(self, origin: Tensor, maps: Tensor) -> Tensor:
         """The similarity, `(M,)`, of prepared maps `(M, ...)` to those of the origins numbered `origin` `(M,)`."""

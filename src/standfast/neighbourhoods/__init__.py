@@ -1,8 +1,8 @@
 """Where a perturbed input may lie, and how it is distributed there: norm balls and transformations.
 
-`base` has what they share, `norm_balls` the balls, `transformations` what has parameters of its own. Those of images
-share `images`: `geometry`, `light`, `blur`, `noise`, `compression`, `occlusion` and `corruptions`. Those of series are
-in `series`; `naming` has labels, and neighbourhoods from stored options.
+`base` has what they share, `norm_balls` the balls, `transformations` what declares parameters of its own. Those of
+images are `geometry`, `light`, `blur`, `noise`, `compression`, `occlusion` and `corruptions`. Those of series are in
+`series`; `naming` has labels, and neighbourhoods from stored options.
 """
 
 from standfast.neighbourhoods.base import (
@@ -34,7 +34,7 @@ from standfast.neighbourhoods.series import (
 )
 from standfast.neighbourhoods.tables import Feature, TableChanges
 from standfast.neighbourhoods.text import TokenSwaps, case_table, typo_table
-from standfast.neighbourhoods.transformations import Compose, Transformation, TransformedRegion, Warp
+from standfast.neighbourhoods.transformations import Compose, Range, Transformation, TransformedRegion, Warp, parameter
 
 __all__ = [
     "JPEG",
@@ -63,6 +63,7 @@ __all__ = [
     "Occlusion",
     "Perspective",
     "Pixelate",
+    "Range",
     "Region",
     "Rotation",
     "Saturation",
@@ -84,5 +85,6 @@ __all__ = [
     "check_neighbourhood",
     "measure_plausibility",
     "neighbourhoods",
+    "parameter",
     "typo_table",
 ]

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from standfast.neighbourhoods.base import neighbourhoods
-from standfast.neighbourhoods.images import ImageTransformation, read_amount
-from standfast.neighbourhoods.transformations import Range, read_range
-from standfast.records import set_fields
+from standfast.neighbourhoods.transformations import Range, Transformation, parameter
 
 
 @neighbourhoods.register("gaussian_blur")
 @dataclass(frozen=True)
-class GaussianBlur(ImageTransformation):
+class GaussianBlur(Transformation):
     """A convolution with weights proportional to exp(-k^2 / (2 sigma^2)) at a distance of k pixels.
 
     The weights end at four times the largest sigma of the range, as those of `scipy.ndimage.gaussian_filter` do.
@@ -38,26 +36,13 @@ class GaussianBlur(ImageTransformation):
               [0.0100, 0.1800, 0.8100]]]])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("sigma of the blur [pixels]",)
-    identity: ClassVar[tuple[float, ...]] = (0.0,)
+    phrase: ClassVar = "blurred by a Gaussian of {sigma} pixels"
 
-    sigma: Range = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, sigma=read_amount(self.sigma, "sigma", most=100))
-
-    def describe(self) -> str:
-        """The range."""
-        return "blurred by a Gaussian of {:g} to {:g} pixels".format(*self.list_ranges()[0])
-
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        """The range of sigma."""
-        return (cast("tuple[float, float]", self.sigma),)
+    sigma: Range = parameter("sigma of the blur [pixels]", default=1.0, low=0, high=100)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Along each axis a product with a matrix, whose outer columns also hold the weights beyond the edge."""
-        reach = max(1, int(4 * self.list_ranges()[0][1] + 0.5))
+        reach = max(1, int(4 * self.get_range("sigma")[1] + 0.5))
         # below this sigma the weights of the neighbours are 0 in double precision, too
         sigma = parameters[:, 0].clamp(min=0.02).reshape(-1, 1)
         steps = torch.arange(-reach, reach + 1, dtype=inputs.dtype, device=inputs.device)
@@ -83,7 +68,7 @@ class GaussianBlur(ImageTransformation):
 
 @neighbourhoods.register("motion_blur")
 @dataclass(frozen=True)
-class MotionBlur(ImageTransformation):
+class MotionBlur(Transformation):
     """The mean of the image while it moves along a straight line, by half of its length to either side.
 
     The line is sampled at least twice for each pixel of its length, with bilinear interpolation.
@@ -100,32 +85,14 @@ class MotionBlur(ImageTransformation):
               [0., 0., 0., 0., 0.]]]])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("length of the motion [pixels]", "angle of the motion [degrees]")
-    identity: ClassVar[tuple[float, ...]] = (0.0, 0.0)
+    phrase: ClassVar = "blurred by a motion of {length} pixels at {angle} degrees"
 
-    length: Range = 5.0
-    angle: Range = 90.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(
-            self,
-            length=read_amount(self.length, "length", most=100),
-            angle=read_range(self.angle, "angle", least=-180, most=180),
-        )
-
-    def describe(self) -> str:
-        """The ranges."""
-        length, angle = self.list_ranges()
-        return f"blurred by a motion of {length[0]:g} to {length[1]:g} pixels at {angle[0]:g} to {angle[1]:g} degrees"
-
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        """The ranges of the length and of the angle."""
-        return cast("tuple[float, float]", self.length), cast("tuple[float, float]", self.angle)
+    length: Range = parameter("length of the motion [pixels]", default=5.0, low=0, high=100)
+    angle: Range = parameter("angle of the motion [degrees]", default=90.0, low=-180, high=180)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Convolve with the mean of the bilinear weights of all points of the line."""
-        longest = self.list_ranges()[0][1]
+        longest = self.get_range("length")[1]
         points, reach = 2 * math.ceil(longest) + 1, int(longest / 2) + 1
         place = (torch.arange(points, dtype=inputs.dtype, device=inputs.device) + 0.5) / points - 0.5
         along = parameters[:, :1] * place
@@ -138,7 +105,7 @@ class MotionBlur(ImageTransformation):
 
 @neighbourhoods.register("defocus_blur")
 @dataclass(frozen=True)
-class DefocusBlur(ImageTransformation):
+class DefocusBlur(Transformation):
     """The mean over a disk, as a lens out of focus makes it.
 
     A pixel at distance d from the centre has weight `radius + 1/2 - d`, cut to 0 and 1, before all are divided by their
@@ -156,26 +123,13 @@ class DefocusBlur(ImageTransformation):
               [0.0000, 0.7700, 0.0000]]]])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("radius of the blur [pixels]",)
-    identity: ClassVar[tuple[float, ...]] = (0.0,)
+    phrase: ClassVar = "blurred out of focus by a disk of radius {radius} pixels"
 
-    radius: Range = 2.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, radius=read_amount(self.radius, "radius", most=100))
-
-    def describe(self) -> str:
-        """The range."""
-        return "blurred out of focus by a disk of radius {:g} to {:g} pixels".format(*self.list_ranges()[0])
-
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        """The range of the radius."""
-        return (cast("tuple[float, float]", self.radius),)
+    radius: Range = parameter("radius of the blur [pixels]", default=2.0, low=0, high=100)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Convolve with the disk."""
-        return convolve(inputs, make_disks(parameters[:, 0], math.ceil(self.list_ranges()[0][1] + 0.5)))
+        return convolve(inputs, make_disks(parameters[:, 0], math.ceil(self.get_range("radius")[1] + 0.5)))
 
 
 def make_disks(radius: Tensor, reach: int) -> Tensor:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import io
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -18,13 +19,18 @@ from torch import Tensor
 
 from standfast.errors import check
 from standfast.neighbourhoods.base import neighbourhoods
-from standfast.neighbourhoods.images import ImageTransformation, from_shares, to_shares
-from standfast.neighbourhoods.transformations import Limits, Range, read_range
-from standfast.records import set_fields
+from standfast.neighbourhoods.transformations import (
+    Axis,
+    Range,
+    Transformation,
+    from_shares,
+    parameter,
+    to_shares,
+)
 
 
 @dataclass(frozen=True)
-class Loss(ImageTransformation):
+class Loss(Transformation):
     """The base of losses: a function of pillow's images and one parameter."""
 
     differentiable: ClassVar[bool] = False
@@ -43,7 +49,9 @@ class Loss(ImageTransformation):
             pixels = pixels[..., 0]
         converted = [
             np.asarray(self.convert(Image.fromarray(image), value))
-            for image, value in zip(pixels, self.settle(inputs, parameters, bounds)[:, 0].tolist(), strict=True)
+            for image, value in zip(
+                pixels, self.effective_points(inputs, parameters, bounds)[:, 0].tolist(), strict=True
+            )
         ]
         found = torch.from_numpy(np.stack(converted) if converted else pixels).reshape(
             len(inputs), *inputs.shape[2:], -1
@@ -69,34 +77,24 @@ class JPEG(Loss):
     True
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("quality of JPEG",)
-    identity: ClassVar[tuple[float, ...]] = (100.0,)
+    phrase: ClassVar = "saved as JPEG of quality {quality}"
 
-    quality: Range = (30.0, 90.0)
+    quality: Range = parameter("quality of JPEG", default=(30.0, 90.0), identity=100, low=1, high=100)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        low, high = read_range(self.quality, "quality", least=1, most=100, single="down")
+        low, high = self.get_range("quality")
         check(low % 1 == high % 1 == 0, "quality", "whole numbers", repr(self.quality))
-        set_fields(self, quality=(low, high))
 
-    def describe(self) -> str:
-        """The range."""
-        return "saved as JPEG of quality {:g} to {:g}".format(*self.list_ranges()[0])
+    def list_axes(self, shape: Sequence[int]) -> list[Axis]:
+        """The range, and half a quality more on both sides unless there is only one."""
+        (axis,) = super().list_axes(shape)
+        more = 0.5 if axis.high > axis.low else 0.0
+        return [axis._replace(low=axis.low - more, high=axis.high + more)]
 
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        """The range of the quality."""
-        return (cast("tuple[float, float]", self.quality),)
-
-    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """The same for all inputs: the range, and half a quality more on both sides unless there is only one."""
-        identity, lower, upper = super().limit_parameters(inputs, bounds)
-        more = 0.5 * (upper > lower)
-        return Limits(identity, lower - more, upper + more)
-
-    def settle(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def effective_points(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The whole qualities; at the ends of the wider range, those of `quality`."""
-        within = parameters.clamp(*self.list_ranges()[0])
+        within = parameters.clamp(*self.get_range("quality"))
         return torch.where((parameters - within).abs() <= 0.5, within, parameters).round()
 
     def convert(self, image: Image.Image, parameter: float) -> Image.Image:
@@ -125,22 +123,9 @@ class Pixelate(Loss):
               [0.3020, 0.3020]]]])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("resolution [share]",)
-    identity: ClassVar[tuple[float, ...]] = (1.0,)
+    phrase: ClassVar = "reduced to {resolution} of its resolution"
 
-    resolution: Range = (0.5, 1.0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, resolution=read_range(self.resolution, "resolution", least=0.01, most=1, single="down"))
-
-    def describe(self) -> str:
-        """The range."""
-        return "reduced to {:g} to {:g} of its resolution".format(*self.list_ranges()[0])
-
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        """The range of the resolution."""
-        return (cast("tuple[float, float]", self.resolution),)
+    resolution: Range = parameter("resolution [share]", default=(0.5, 1.0), identity=1, low=0.01, high=1)
 
     def convert(self, image: Image.Image, parameter: float) -> Image.Image:
         """Make it smaller, and as large as before."""

@@ -8,11 +8,11 @@ ImageNet-C and `create_c/make_cifar_c.py` for CIFAR-10-C.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -20,33 +20,26 @@ from PIL import Image
 from torch import Tensor
 
 from standfast.errors import ArgumentError, UnknownNameError, check
-from standfast.neighbourhoods.base import neighbourhoods
+from standfast.neighbourhoods.base import choice, neighbourhoods
 from standfast.neighbourhoods.blur import DefocusBlur, GaussianBlur, MotionBlur
 from standfast.neighbourhoods.compression import JPEG, Pixelate
-from standfast.neighbourhoods.distortions import Elastic, Fog, Frost, GlassBlur, Ranges, Snow, Spatter, ZoomBlur
-from standfast.neighbourhoods.images import ImageTransformation, expand, read_amount, to_shares
+from standfast.neighbourhoods.distortions import Elastic, Fog, Frost, GlassBlur, Snow, ZoomBlur, constant
 from standfast.neighbourhoods.light import Contrast, saturate
 from standfast.neighbourhoods.noise import GaussianNoise, ImpulseNoise, ShotNoise, SpeckleNoise
-from standfast.neighbourhoods.transformations import Limits, Range, Transformation, spread_limits
+from standfast.neighbourhoods.transformations import Axis, Range, Transformation, expand, parameter, to_shares
 from standfast.records import Background, set_fields
 from standfast.tensors import send
 
+Images = Literal["imagenet", "cifar10"]
+
 
 @dataclass(frozen=True)
-class _Value(ImageTransformation):
+class _Value(Transformation):
     """A constant that is added to the value of each pixel (HSV, as a share of the range); hue and saturation stay."""
 
-    parameters: ClassVar[tuple[str, ...]] = ("value",)
-    identity: ClassVar[tuple[float, ...]] = (0.0,)
-    needs_range: ClassVar[bool] = True
+    needs_range: ClassVar = True
 
-    shift: tuple[float, float]
-
-    def describe(self) -> str:
-        return "made brighter"
-
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        return (self.shift,)
+    shift: Range = constant("value", 0.0)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         shares = to_shares(inputs, bounds)
@@ -58,22 +51,14 @@ class _Value(ImageTransformation):
 
 
 @dataclass(frozen=True)
-class _Saturate(ImageTransformation):
+class _Saturate(Transformation):
     """Saturation s (HSV) becomes factor * s + offset, at most 1."""
 
-    parameters: ClassVar[tuple[str, ...]] = ("factor", "offset")
-    identity: ClassVar[tuple[float, ...]] = (1.0, 0.0)
-    needs_range: ClassVar[bool] = True
-    channels: ClassVar[tuple[int, ...]] = (3,)
+    needs_range: ClassVar = True
+    channels: ClassVar = (3,)
 
-    factor: tuple[float, float]
-    offset: tuple[float, float]
-
-    def describe(self) -> str:
-        return "saturated"
-
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        return self.factor, self.offset
+    factor: Range = constant("factor", 1.0)
+    offset: Range = constant("offset", 0.0)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         factor, offset = (expand(column, inputs) for column in parameters.unbind(1))
@@ -81,75 +66,55 @@ class _Saturate(ImageTransformation):
 
 
 class _Entry(NamedTuple):
-    """A corruption: the transformation of ranges of its first parameters, and their values at severities 0 to 5.
+    """A corruption: a transformation, the values of its first parameters at severities 1 to 5, and further options.
 
-    Those of the clean image are None where they are as at severity 1.
+    At severity 0 the parameters are those of the identity.
     """
 
-    make: Callable[..., Transformation]
-    clean: tuple[float | None, ...]
-    imagenet: Sequence[tuple[float, ...]]
-    cifar10: Sequence[tuple[float, ...]]
+    kind: type[Transformation]
+    imagenet: Sequence[float | tuple[float, ...]]
+    cifar10: Sequence[float | tuple[float, ...]]
+    options: Mapping[str, Any] = {}
 
 
-def _list_single(*values: float) -> list[tuple[float, ...]]:
-    return [(value,) for value in values]
-
-
-def _list_photons(*counts: float) -> list[tuple[float, ...]]:
-    return [(1 / math.sqrt(count),) for count in counts]
-
-
-def _take(kind: Callable[[Ranges], Transformation]) -> Callable[..., Transformation]:
-    return lambda *ranges: kind(ranges)
+def _find_scales(*photons: float) -> list[float]:
+    return [1 / math.sqrt(count) for count in photons]
 
 
 _ENTRIES: dict[str, _Entry] = {
-    "gaussian_noise": _Entry(
-        GaussianNoise, (0.0,), _list_single(0.08, 0.12, 0.18, 0.26, 0.38), _list_single(0.04, 0.06, 0.08, 0.09, 0.10)
-    ),
-    "shot_noise": _Entry(ShotNoise, (0.0,), _list_photons(60, 25, 12, 5, 3), _list_photons(500, 250, 100, 75, 50)),
-    "impulse_noise": _Entry(
-        ImpulseNoise, (0.0,), _list_single(0.03, 0.06, 0.09, 0.17, 0.27), _list_single(0.01, 0.02, 0.03, 0.05, 0.07)
-    ),
-    "speckle_noise": _Entry(
-        SpeckleNoise, (0.0,), _list_single(0.15, 0.2, 0.35, 0.45, 0.6), _list_single(0.06, 0.1, 0.12, 0.16, 0.2)
-    ),
-    "gaussian_blur": _Entry(GaussianBlur, (0.0,), _list_single(1, 2, 3, 4, 6), _list_single(0.4, 0.6, 0.7, 0.8, 1)),
+    "gaussian_noise": _Entry(GaussianNoise, [0.08, 0.12, 0.18, 0.26, 0.38], [0.04, 0.06, 0.08, 0.09, 0.10]),
+    "shot_noise": _Entry(ShotNoise, _find_scales(60, 25, 12, 5, 3), _find_scales(500, 250, 100, 75, 50)),
+    "impulse_noise": _Entry(ImpulseNoise, [0.03, 0.06, 0.09, 0.17, 0.27], [0.01, 0.02, 0.03, 0.05, 0.07]),
+    "speckle_noise": _Entry(SpeckleNoise, [0.15, 0.2, 0.35, 0.45, 0.6], [0.06, 0.1, 0.12, 0.16, 0.2]),
+    "gaussian_blur": _Entry(GaussianBlur, [1, 2, 3, 4, 6], [0.4, 0.6, 0.7, 0.8, 1]),
     # the radius of our disk whose kernel has the standard deviation of theirs
-    "defocus_blur": _Entry(
-        DefocusBlur, (0.0,), _list_single(2.98, 4.01, 6.03, 8.02, 10.14), _list_single(0.55, 0.69, 0.93, 1.0, 1.58)
-    ),
+    "defocus_blur": _Entry(DefocusBlur, [2.98, 4.01, 6.03, 8.02, 10.14], [0.55, 0.69, 0.93, 1.0, 1.58]),
     # the length of our line with the standard deviation of their one-sided Gaussian, which ImageMagick cuts
     "motion_blur": _Entry(
-        lambda length: MotionBlur(length, angle=45.0),
-        (0.0,),
-        _list_single(6.54, 10.73, 16.97, 23.8, 30.23),
-        _list_single(2.31, 3.38, 4.43, 4.43, 5.49),
+        MotionBlur,
+        [6.54, 10.73, 16.97, 23.8, 30.23],
+        [2.31, 3.38, 4.43, 4.43, 5.49],
+        {"angle": 45.0},
     ),
     # arange(1, 1.11, 0.01) and arange(1, 1.06, 0.01) of the original hold their ends, by rounding
     "zoom_blur": _Entry(
-        _take(ZoomBlur),
-        (1.0, 0.01),
+        ZoomBlur,
         [(12, 0.01), (16, 0.01), (11, 0.02), (13, 0.02), (11, 0.03)],
         [(7, 0.01), (12, 0.01), (16, 0.01), (21, 0.01), (26, 0.01)],
     ),
     "glass_blur": _Entry(
-        _take(GlassBlur),
-        (0.0, 1.0, 0.0),
+        GlassBlur,
         [(0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)],
         [(0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)],
     ),
     "fog": _Entry(
-        _take(Fog),
-        (0.0, 2.0),
+        Fog,
         [(1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)],
         [(0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)],
     ),
     # mean, scale, zoom and threshold of the flakes, the length of our line as for motion_blur, share of the image
     "snow": _Entry(
-        _take(Snow),
-        (0.0, 0.0, 1.0, 0.5, 0.0, 1.0),
+        Snow,
         [
             (0.1, 0.3, 3, 0.5, 8.64, 0.8),
             (0.2, 0.3, 2, 0.5, 8.64, 0.7),
@@ -167,55 +132,27 @@ _ENTRIES: dict[str, _Entry] = {
     ),
     "frost": _Entry(
         Frost,
-        (1.0, 0.0),
         [(1, 0.4), (0.8, 0.6), (0.7, 0.7), (0.65, 0.7), (0.6, 0.75)],
         [(1, 0.2), (1, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45)],
     ),
-    # mean, scale, sigma and threshold of the liquid, strength of water, sigma and strength of mud
-    "spatter": _Entry(
-        _take(Spatter),
-        (None, None, None, None, 0.0, None, 0.0),
-        [
-            (0.65, 0.3, 4, 0.69, 0.6, 1.5, 0),
-            (0.65, 0.3, 3, 0.68, 0.6, 1.5, 0),
-            (0.65, 0.3, 2, 0.68, 0.5, 1.5, 0),
-            (0.65, 0.3, 1, 0.65, 0, 1.5, 1),
-            (0.67, 0.4, 1, 0.65, 0, 1.5, 1),
-        ],
-        [
-            (0.62, 0.1, 0.7, 0.7, 0.5, 0.6, 0),
-            (0.65, 0.1, 0.8, 0.7, 0.5, 0.6, 0),
-            (0.65, 0.3, 1, 0.69, 0.5, 0.6, 0),
-            (0.65, 0.1, 0.7, 0.69, 0, 0.6, 1),
-            (0.65, 0.1, 0.5, 0.68, 0, 0.6, 1),
-        ],
-    ),
     # shares of the shorter side; the original has 244 pixels where its images have 224
     "elastic_transform": _Entry(
-        _take(Elastic),
-        (0.0, 0.0, 0.0),
+        Elastic,
         [
             tuple(share * 244 / 224 for share in shares)
             for shares in [(2, 0.7, 0.1), (2, 0.08, 0.2), (0.05, 0.01, 0.02), (0.07, 0.01, 0.02), (0.12, 0.01, 0.02)]
         ],
         [(0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)],
     ),
-    "brightness": _Entry(
-        _Value, (0.0,), _list_single(0.1, 0.2, 0.3, 0.4, 0.5), _list_single(0.05, 0.1, 0.15, 0.2, 0.3)
-    ),
-    "contrast": _Entry(
-        Contrast, (1.0,), _list_single(0.4, 0.3, 0.2, 0.1, 0.05), _list_single(0.75, 0.5, 0.4, 0.3, 0.15)
-    ),
+    "brightness": _Entry(_Value, [0.1, 0.2, 0.3, 0.4, 0.5], [0.05, 0.1, 0.15, 0.2, 0.3]),
+    "contrast": _Entry(Contrast, [0.4, 0.3, 0.2, 0.1, 0.05], [0.75, 0.5, 0.4, 0.3, 0.15]),
     "saturate": _Entry(
         _Saturate,
-        (1.0, 0.0),
         [(0.3, 0.0), (0.1, 0.0), (2.0, 0.0), (5.0, 0.1), (20.0, 0.2)],
         [(0.3, 0.0), (0.1, 0.0), (1.5, 0.0), (2.0, 0.1), (2.5, 0.2)],
     ),
-    "jpeg_compression": _Entry(JPEG, (100.0,), _list_single(25, 18, 15, 10, 7), _list_single(80, 65, 58, 50, 40)),
-    "pixelate": _Entry(
-        Pixelate, (1.0,), _list_single(0.6, 0.5, 0.4, 0.3, 0.25), _list_single(0.95, 0.9, 0.85, 0.75, 0.65)
-    ),
+    "jpeg_compression": _Entry(JPEG, [25, 18, 15, 10, 7], [80, 65, 58, 50, 40]),
+    "pixelate": _Entry(Pixelate, [0.6, 0.5, 0.4, 0.3, 0.25], [0.95, 0.9, 0.85, 0.75, 0.65]),
 }
 
 
@@ -237,14 +174,14 @@ class Corruption(Transformation):
     Where the iterations of `glass_blur` are not whole, the last one moves only a share of the pixels.
     `elastic_transform` moves positions: maps are moved back before they are compared.
 
-    `spatter` is water up to severity 3 and mud from 4 on; in between there is less and less water and more and more
-    mud. `frost` needs photographs, which are not part of this package. The original's six are `frost1.png` to
-    `frost6.jpg` in the folder `ImageNet-C/imagenet_c/imagenet_c/frost` of github.com/hendrycks/robustness.
+    `frost` needs photographs, which are not part of this package. The original's six are `frost1.png` to `frost6.jpg`
+    in the folder `ImageNet-C/imagenet_c/imagenet_c/frost` of github.com/hendrycks/robustness. `spatter`, one of the
+    original's four that are no part of its benchmark, does not exist here.
 
     Args:
         name: `"gaussian_noise"`, `"shot_noise"`, `"impulse_noise"`, `"speckle_noise"`, `"gaussian_blur"`,
             `"defocus_blur"`, `"motion_blur"`, `"zoom_blur"`, `"glass_blur"`, `"fog"`, `"frost"`, `"snow"`,
-            `"spatter"`, `"brightness"`, `"contrast"`, `"saturate"`, `"jpeg_compression"`, `"pixelate"` or
+            `"brightness"`, `"contrast"`, `"saturate"`, `"jpeg_compression"`, `"pixelate"` or
             `"elastic_transform"`.
         severity: from the smallest to the largest, from 0 to 5; one number r stands for 0 to r.
         images: whose constants: `"imagenet"` for large images, `"cifar10"` for those of about 32 x 32 pixels.
@@ -259,11 +196,12 @@ class Corruption(Transformation):
     tensor([[[[0.4125, 0.5875]]]])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("severity",)
+    phrase: ClassVar = "corrupted by {name} of severity {severity}"
+    takes: ClassVar = "any"
 
     name: str
-    severity: Range = (1.0, 3.0)
-    images: Literal["imagenet", "cifar10"] = "imagenet"
+    severity: Range = parameter("severity", default=(1.0, 3.0), low=0, high=5)
+    images: Images = choice(Images, "imagenet")
     photographs: Background | Tensor | str | Path | None = None
     _: KW_ONLY
     align: bool = True
@@ -272,9 +210,6 @@ class Corruption(Transformation):
         super().__post_init__()
         if self.name not in _ENTRIES:
             raise UnknownNameError("name", self.name, _ENTRIES)
-        known = ("imagenet", "cifar10")
-        check(self.images in known, "images", f"one of {', '.join(known)}", repr(self.images))
-        set_fields(self, severity=read_amount(self.severity, "severity", most=5))
         check(isinstance(self.align, bool), "align", "True or False", repr(self.align))
         if self.name == "frost":
             set_fields(self, photographs=_check_photographs(self.photographs))
@@ -284,20 +219,20 @@ class Corruption(Transformation):
     @cached_property
     def _constants(self) -> list[tuple[float, ...]]:
         """At severities 0 to 5."""
-        entry = _ENTRIES[self.name]
-        levels: list[tuple[float, ...]] = getattr(entry, self.images)
-        clean = (first if own is None else own for own, first in zip(entry.clean, levels[0], strict=True))
-        return [tuple(clean), *levels]
+        kind, levels = _ENTRIES[self.name].kind, getattr(_ENTRIES[self.name], self.images)
+        constants = [level if isinstance(level, tuple) else (level,) for level in levels]
+        clean = [declared.identity for declared in kind.list_declared().values()]
+        return [tuple(clean[: len(constants[0])]), *constants]
 
     @cached_property
     def _inner(self) -> Transformation:
         """The transformation, with ranges that hold all constants that the severities reach."""
-        low, high = cast("tuple[float, float]", self.severity)
+        low, high = self.get_range("severity")
         reached = list(zip(*self._constants[math.floor(low) : math.ceil(high) + 1], strict=True))
-        ranges = tuple((min(values), max(values)) for values in reached)
-        if isinstance(self.photographs, Background):
-            return Frost(ranges, self.photographs, step=5 if self.images == "cifar10" else 1)
-        return _ENTRIES[self.name].make(*ranges)
+        options: dict[str, Any] = dict(_ENTRIES[self.name].options)
+        if self.name == "frost":
+            options |= {"photographs": self.photographs, "step": 5 if self.images == "cifar10" else 1}
+        return _ENTRIES[self.name].kind(*((min(values), max(values)) for values in reached), **options)
 
     @property
     def differentiable(self) -> bool:  # type: ignore[override]
@@ -311,25 +246,19 @@ class Corruption(Transformation):
 
     def describe(self) -> str:
         """The name and the range of severities."""
-        low, high = cast("tuple[float, float]", self.severity)
-        return f"corrupted by {self.name.replace('_', ' ')} of severity {low:g} to {high:g}"
+        return super().describe().replace("_", " ")
 
-    def count_parameters(self, shape: Sequence[int]) -> int:
-        """The severity, and what it does not determine."""
-        return 1 + self._inner.count_parameters(shape) - len(self._constants[0])
+    def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
+        """As for the transformation that the name stands for."""
+        self._inner.check_fit(inputs, bounds)
 
-    def name_parameters(self, shape: Sequence[int]) -> dict[int, str]:
-        """The severity, and the names of what it does not determine."""
-        own = len(self._constants[0])
-        further = self._inner.name_parameters(shape)
-        return {0: "severity"} | {column - own + 1: name for column, name in further.items() if column >= own}
+    def list_axes(self, shape: Sequence[int]) -> list[Axis]:
+        """The severity, and the named parameters that it does not determine."""
+        return [*super().list_axes(shape), *self._inner.list_axes(shape)[len(self._constants[0]) :]]
 
-    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """The severity, and the limits of what it does not determine."""
-        own = len(self._constants[0])
-        severity = spread_limits(inputs, [0.0], cast("tuple[float, float]", self.severity))
-        further = self._inner.limit_parameters(inputs, bounds)
-        return Limits(*(torch.cat([ours, theirs[:, own:]], 1) for ours, theirs in zip(severity, further, strict=True)))
+    def count_ranks(self, shape: Sequence[int]) -> int:
+        """Those of the transformation that the name stands for."""
+        return self._inner.count_ranks(shape)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The transformation with the constants of each severity."""

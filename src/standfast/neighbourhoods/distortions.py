@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -20,15 +20,17 @@ from torch.nn import functional
 from standfast.errors import check
 from standfast.neighbourhoods.blur import GaussianBlur, MotionBlur
 from standfast.neighbourhoods.geometry import Scale, interpolate
-from standfast.neighbourhoods.images import ImageTransformation, RankedTransformation, expand, to_shares
 from standfast.neighbourhoods.noise import map_to_normal
-from standfast.neighbourhoods.transformations import Limits
+from standfast.neighbourhoods.transformations import Axis, Range, Transformation, expand, parameter, to_shares
 from standfast.records import Background
 from standfast.tensors import send
 
-Ranges = tuple[tuple[float, float], ...]
-
 _SCALE = Scale()
+
+
+def constant(name: str, identity: float) -> Any:
+    """An option that declares one constant of a corruption."""
+    return parameter(name, default=(identity, identity), identity=identity)
 
 
 #: of red, green and blue in the grey value of a pixel
@@ -49,7 +51,7 @@ def enlarge(images: Tensor, factor: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class ZoomBlur(ImageTransformation):
+class ZoomBlur(Transformation):
     """The mean of the image and of `count` images enlarged by 1, 1 + step, 1 + 2 step and so on.
 
     A count that is not whole gives the last image the weight of its fraction. Images are enlarged about their exact
@@ -59,46 +61,31 @@ class ZoomBlur(ImageTransformation):
     farther out by 5% of the distance from the middle at severity 1 of ImageNet-C, and by 14% at severity 5.
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("count", "step")
-    identity: ClassVar[tuple[float, ...]] = (1.0, 0.0)
-
-    ranges: Ranges
-
-    def describe(self) -> str:
-        return "blurred by a zoom"
-
-    def list_ranges(self) -> Ranges:
-        return self.ranges
+    count: Range = constant("count", 1.0)
+    step: Range = constant("step", 0.01)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         count, step = parameters.unbind(1)
         change = torch.zeros_like(inputs)
         # the image itself and the one enlarged by 1 change nothing
-        for number in range(1, math.ceil(self.ranges[0][1])):
+        for number in range(1, math.ceil(self.get_range("count")[1])):
             weight = (count - number).clamp(0, 1) / (count + 1)
             change = change + expand(weight, inputs) * (enlarge(inputs, 1 + number * step) - inputs)
         return inputs + change
 
 
 @dataclass(frozen=True)
-class Fog(RankedTransformation):
+class Fog(Transformation):
     """(x + thickness * f) * m / (m + thickness): m is the largest value of the image, f a fractal field from 0 to 1.
 
     The ranks are those of the uniform numbers of the diamond-square algorithm, in the order of the field's rows. If all
     are medians the field is flat, and f is 0.
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("thickness", "decay")
-    identity: ClassVar[tuple[float, ...]] = (0.0, 2.0)
-    needs_range: ClassVar[bool] = True
+    needs_range: ClassVar = True
 
-    ranges: Ranges
-
-    def describe(self) -> str:
-        return "in fog"
-
-    def list_ranges(self) -> Ranges:
-        return self.ranges
+    thickness: Range = constant("thickness", 0.0)
+    decay: Range = constant("decay", 2.0)
 
     def count_ranks(self, shape: Sequence[int]) -> int:
         """One for each point of the field but the first."""
@@ -154,34 +141,27 @@ def make_fractal(ranks: Tensor, decay: Tensor, size: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Snow(RankedTransformation):
+class Snow(Transformation):
     """A whiter image, and flakes that a motion has blurred; the flakes once more, turned by half a turn.
 
     Flakes are normal noise, enlarged by the zoom, where it is at least the threshold. Flakes appear at the threshold,
     so there are no gradients.
     """
 
-    parameters: ClassVar[tuple[str, ...]] = (
-        "mean",
-        "scale",
-        "zoom",
-        "threshold",
-        "length",
-        "share of the image",
-        "angle of the snow [degrees]",
-    )
-    identity: ClassVar[tuple[float, ...]] = (0.0, 0.0, 1.0, 1.0, 0.0, 1.0, -90.0)
-    needs_range: ClassVar[bool] = True
-    channels: ClassVar[tuple[int, ...]] = (1, 3)
-    differentiable: ClassVar[bool] = False
+    needs_range: ClassVar = True
+    channels: ClassVar = (1, 3)
+    differentiable: ClassVar = False
 
-    ranges: Ranges
+    mean: Range = constant("mean", 0.0)
+    scale: Range = constant("scale", 0.0)
+    zoom: Range = constant("zoom", 1.0)
+    threshold: Range = constant("threshold", 0.5)
+    length: Range = constant("length", 0.0)
+    kept: Range = constant("share of the image", 1.0)
 
-    def describe(self) -> str:
-        return "in snow"
-
-    def list_ranges(self) -> Ranges:
-        return *self.ranges, (-135.0, -45.0)
+    def list_axes(self, shape: Sequence[int]) -> list[Axis]:
+        """The constants, and the angle of the flakes' motion."""
+        return [*super().list_axes(shape), Axis("angle of the snow [degrees]", -90.0, -135.0, -45.0)]
 
     def count_ranks(self, shape: Sequence[int]) -> int:
         """One for each pixel."""
@@ -193,55 +173,45 @@ class Snow(RankedTransformation):
         normal = map_to_normal(parameters[:, 7:]).reshape(-1, 1, *inputs.shape[-2:])
         layer = enlarge(expand(mean, inputs) + expand(scale, inputs) * normal, zoom)
         layer = torch.where(layer < expand(threshold, inputs), 0.0, layer).clamp(0, 1)
-        motion = MotionBlur(self.ranges[4], angle=(-135.0, -45.0))
+        motion = MotionBlur(self.length, angle=(-135.0, -45.0))
         layer = motion.transform(layer, torch.stack([length, angle], 1), bounds)
         white = (torch.maximum(shares, 1.5 * to_grey(shares) + 0.5) - shares) * (1 - expand(kept, inputs))
         return inputs + (bounds[1] - bounds[0]) * (white + layer + layer.rot90(2, (2, 3)))
 
 
 @dataclass(frozen=True)
-class Frost(RankedTransformation):
+class Frost(Transformation):
     """a x + b f: x is the image, f a part of a photograph of frost, and a and b are the shares.
 
     Three ranks say which photograph, and where in it the part begins. Both are whole numbers, so there are no
     gradients. All photographs are drawn; the original draws among the first five of its six.
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("share of the image", "share of the frost")
-    identity: ClassVar[tuple[float, ...]] = (1.0, 0.0)
-    needs_range: ClassVar[bool] = True
-    channels: ClassVar[tuple[int, ...]] = (1, 3)
-    differentiable: ClassVar[bool] = False
+    needs_range: ClassVar = True
+    channels: ClassVar = (1, 3)
+    differentiable: ClassVar = False
 
-    ranges: Ranges
+    own: Range = constant("share of the image", 1.0)
+    frost: Range = constant("share of the frost", 0.0)
+    _: KW_ONLY
     #: `(P, 1 or 3, H, W)`, values from 0 to 1; below 0 beyond the right and the lower edge of smaller photographs
     photographs: Background
     #: one pixel of so many is taken, in both directions
     step: int
 
-    def describe(self) -> str:
-        return "behind frost"
-
-    def list_ranges(self) -> Ranges:
-        return self.ranges
-
     def count_ranks(self, shape: Sequence[int]) -> int:
         """Which photograph, and the upper and the left edge of its part."""
         return 3
 
-    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """As of all ranks.
-
-        Raises:
-            ArgumentError: a photograph is smaller than the images.
-        """
+    def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
+        """Also that no photograph is smaller than the images."""
+        super().check_fit(inputs, bounds)
         least = _measure_photographs(self.photographs.inputs).amin(0).tolist()
         needed = [(size - 1) * self.step + self.step // 2 + 1 for size in inputs.shape[-2:]]
         each = f", of which every {self.step}th pixel is taken" if self.step > 1 else ""
         words = f"photographs of at least {needed[0]} x {needed[1]} pixels{each}"
         fits = all(size <= known for size, known in zip(needed, least, strict=True))
         check(fits, "photographs", words, f"a height of {least[0]} and a width of {least[1]} at least")
-        return super().limit_parameters(inputs, bounds)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         shares = to_shares(inputs, bounds)
@@ -276,208 +246,7 @@ def _choose(ranks: Tensor, counts: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Spatter(RankedTransformation):
-    """Drops of water, which lighten the image, or of mud, which hide it.
-
-    A liquid is normal noise that a Gaussian has smoothed, where it is at least the threshold. Water is thicker where
-    the liquid is, by a map of the distances to its edges (`find_highlights`); mud is a smoothed mask of the liquid.
-    Water and mud at once are possible. Liquids have whole levels and edges, so there are no gradients.
-    """
-
-    parameters: ClassVar[tuple[str, ...]] = (
-        "mean",
-        "scale",
-        "sigma of the liquid",
-        "threshold",
-        "strength of water",
-        "sigma of mud",
-        "strength of mud",
-    )
-    identity: ClassVar[tuple[float, ...]] = (0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0)
-    needs_range: ClassVar[bool] = True
-    channels: ClassVar[tuple[int, ...]] = (1, 3)
-    differentiable: ClassVar[bool] = False
-
-    ranges: Ranges
-
-    def describe(self) -> str:
-        return "spattered"
-
-    def list_ranges(self) -> Ranges:
-        return self.ranges
-
-    def count_ranks(self, shape: Sequence[int]) -> int:
-        """One for each pixel."""
-        return math.prod(shape[-2:])
-
-    def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        shares = to_shares(inputs, bounds)
-        mean, scale, sigma, threshold, water, softness, mud = parameters[:, :7].unbind(1)
-        normal = map_to_normal(parameters[:, 7:]).reshape(-1, 1, *inputs.shape[-2:])
-        field = smooth(expand(mean, inputs) + expand(scale, inputs) * normal, sigma, self.ranges[2][1])
-        wet = field >= expand(threshold, inputs)
-        found = shares
-        if self.ranges[4][1] > 0:
-            levels = torch.where(wet, (field * 255).floor().clamp(0, 255), 0.0)[:, 0].int()
-            thickness = (levels * find_highlights(levels)).to(inputs.dtype)[:, None]
-            most = thickness.amax((2, 3), keepdim=True)
-            thickness = thickness / torch.where(most > 0, most, 1.0)
-            added = expand(water, inputs) * thickness * _make_colour(_WATER, shares)
-            found = found + torch.minimum(added, (1 - found).clamp(min=0))
-        if self.ranges[6][1] > 0:
-            cover = smooth(wet.to(inputs.dtype), softness, self.ranges[5][1])
-            cover = torch.where(cover < 0.8, 0.0, cover) * expand(mud, inputs)
-            found = found + cover * (_make_colour(_MUD, shares) - found)
-        return inputs + (bounds[1] - bounds[0]) * (found - shares)
-
-
-#: pale turquoise and brown, as bytes
-_WATER, _MUD = (175, 238, 238), (63, 42, 20)
-
-
-def _make_colour(colour: tuple[int, int, int], like: Tensor) -> Tensor:
-    """A colour as shares of the range, `(1, C, 1, 1)`; its grey value for images of one channel."""
-    found = send(colour, like.device, like.dtype).reshape(1, 3, 1, 1) / 255
-    return found if like.shape[1] == 3 else to_grey(found)
-
-
-def smooth(images: Tensor, sigma: Tensor, most: float) -> Tensor:
-    """Each of `images` `(M, C, H, W)` smoothed by a Gaussian of its own `sigma` `(M,)`, at most `most`, cut at 4 sigma.
-
-    Unlike those of `GaussianBlur`, the weights do not depend on the range of sigma, since a level that changes by a
-    little may move an edge.
-    """
-    reach = max(1, int(4 * most + 0.5))
-    steps = torch.arange(-reach, reach + 1, dtype=images.dtype, device=images.device)
-    own = sigma[:, None].clamp(min=0.02)
-    weights = torch.where(steps.abs() <= (4 * own + 0.5).floor(), torch.exp(-0.5 * (steps / own) ** 2), 0.0)
-    weights = weights / weights.sum(1, keepdim=True)
-    for _ in range(2):  # along the columns, then along the rows
-        images = images.mT
-        wide = functional.pad(images, (reach, reach, 0, 0), mode="replicate")
-        size = images.shape[-1]
-        images = torch.zeros_like(images)
-        for step in range(2 * reach + 1):
-            images = images + expand(weights[:, step], images) * wide[..., step : step + size]
-    return images
-
-
-def find_highlights(levels: Tensor) -> Tensor:
-    """How thick the water looks at each pixel, from 0 to 255: `levels` `(M, H, W)` are whole, from 0 to 255.
-
-    The distance of each pixel to the nearest edge, at most 20, smoothed and rounded down; its histogram is equalised;
-    a kernel darkens it above and on the left, and lightens it below and on the right; it is smoothed once more.
-    """
-    distance = measure_distances(find_edges(levels, 50, 150), 20)
-    # in 10,000ths, as `measure_distances` has them
-    distance = _equalise(_correlate(distance, _BOX, "reflect") // (9 * _UNIT), 20)
-    kernel = ((-2, -1, 0), (-1, 1, 1), (0, 1, 2))
-    carved = _correlate(distance, kernel, "reflect").clamp(0, 255)
-    return (2 * _correlate(carved, _BOX, "reflect") + 9) // 18  # the nearest whole number to a ninth
-
-
-_BOX = ((1, 1, 1), (1, 1, 1), (1, 1, 1))
-
-
-def _correlate(images: Tensor, kernel: Sequence[Sequence[int]], edge: Literal["reflect", "replicate"]) -> Tensor:
-    """Whole numbers `(M, H, W)` with a 3 x 3 kernel; a reflection beyond the edge begins with the second pixel."""
-
-    def find_places(size: int) -> Tensor:
-        place = torch.arange(-1, size + 1, device=images.device)
-        if edge == "reflect":
-            place = (size - 1 - (size - 1 - place.abs()).abs()).abs()
-        return place.clamp(0, size - 1)
-
-    height, width = images.shape[1:]
-    wide = images[:, find_places(height)][:, :, find_places(width)]
-    found = torch.zeros_like(images)
-    for y, row in enumerate(kernel):
-        for x, weight in enumerate(row):
-            if weight:
-                found = found + weight * wide[:, y : y + height, x : x + width]
-    return found
-
-
-def find_edges(levels: Tensor, low: int, high: int) -> Tensor:
-    """Canny's edges of whole `levels` `(M, H, W)`, bool: as OpenCV finds them, with its 3 x 3 Sobel filter.
-
-    Steepness is |gx| + |gy|. A pixel is on an edge if it is steepest along its gradient, in one of four directions, and
-    above `low`, and if such pixels link it to one above `high`.
-
-    Source: Canny, "A computational approach to edge detection" (1986).
-    """
-    across = _correlate(levels.int(), ((-1, 0, 1), (-2, 0, 2), (-1, 0, 1)), "replicate")
-    down = _correlate(levels.int(), ((-1, -2, -1), (0, 0, 0), (1, 2, 1)), "replicate")
-    steep = across.abs() + down.abs()
-    height, width = levels.shape[1:]
-    wide = functional.pad(steep, (1, 1, 1, 1))
-
-    def look(y: int, x: int) -> Tensor:
-        return wide[:, 1 + y : 1 + y + height, 1 + x : 1 + x + width]
-
-    # the tangents of 22.5 and 67.5 degrees in 32,768ths
-    tangent = across.abs() * 13573
-    flat, upright = down.abs() << 15 < tangent, down.abs() << 15 > tangent + (across.abs() << 16)
-    falling = (across ^ down) < 0
-    diagonal = torch.where(
-        falling, (steep > look(-1, 1)) & (steep > look(1, -1)), (steep > look(-1, -1)) & (steep > look(1, 1))
-    )
-    along = (steep > look(0, -1)) & (steep >= look(0, 1))
-    upwards = (steep > look(-1, 0)) & (steep >= look(1, 0))
-    possible = torch.where(flat, along, torch.where(upright, upwards, diagonal)) & (steep > low)
-    found = possible & (steep > high)
-    while True:
-        grown = functional.max_pool2d(found.float(), 3, 1, 1).bool() & possible
-        if torch.equal(grown, found):
-            return found
-        found = grown
-
-
-#: distances are whole numbers of 10,000ths, in which the three lengths are exact
-_UNIT = 10_000
-
-
-def measure_distances(edges: Tensor, most: int) -> Tensor:
-    """The distance of each pixel to the nearest of `edges` `(M, H, W)` by steps, at most `most`, in 10,000ths; int32.
-
-    A step to one of the nearest pixels is 1, a diagonal one 1.4, and one as a knight moves 2.1969: Borgefors'
-    approximation of the Euclidean distance with the lengths that OpenCV has.
-
-    Source: Borgefors, "Distance transformations in digital images" (1986).
-    """
-    lengths = {(0, 1): 1.0, (1, 1): 1.4, (1, 2): 2.1969}
-    height, width = edges.shape[1:]
-    far = most * _UNIT
-    found = torch.where(edges, 0, far).int()
-    while True:
-        wide = functional.pad(found, (2, 2, 2, 2), value=far)
-        nearer = found
-        for y in range(-2, 3):
-            for x in range(-2, 3):
-                length = lengths.get((min(abs(y), abs(x)), max(abs(y), abs(x))))
-                if length is not None:
-                    beside = wide[:, 2 + y : 2 + y + height, 2 + x : 2 + x + width]
-                    nearer = torch.minimum(nearer, beside + round(length * _UNIT))
-        if torch.equal(nearer, found):
-            return found
-        found = nearer
-
-
-def _equalise(levels: Tensor, most: int) -> Tensor:
-    """Levels from 0 to `most`, `(M, H, W)`, spread over 0 to 255 by their ranks; a single level stays as it is."""
-    counts = functional.one_hot(levels.flatten(1).long(), most + 1).sum(1)
-    least = (counts > 0).int().argmax(1, keepdim=True)
-    rest = levels[0].numel() - counts.gather(1, least)
-    below = counts.cumsum(1) - counts.gather(1, least)
-    # single precision, as OpenCV has it; torch divides a number by a tensor in two steps
-    scale = torch.full_like(rest, 255, dtype=torch.float32) / rest.clamp(min=1)
-    spread = (below * scale).round().int()
-    table = torch.where(rest > 0, spread.clamp(min=0), least.int())
-    return table.gather(1, levels.flatten(1).long()).reshape(levels.shape)
-
-
-@dataclass(frozen=True)
-class GlassBlur(RankedTransformation):
+class GlassBlur(Transformation):
     """A Gaussian blur, then pixels that take the value of a pixel nearby, then the same blur.
 
     The original says that it swaps pixels. Its two sides are views of one array, so it copies instead, and its data
@@ -488,24 +257,18 @@ class GlassBlur(RankedTransformation):
     pixels. Moves are whole pixels, so there are no gradients.
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("sigma", "largest distance", "iterations")
-    identity: ClassVar[tuple[float, ...]] = (0.0, 1.0, 0.0)
-    differentiable: ClassVar[bool] = False
+    differentiable: ClassVar = False
 
-    ranges: Ranges
-
-    def describe(self) -> str:
-        return "behind glass"
-
-    def list_ranges(self) -> Ranges:
-        return self.ranges
+    sigma: Range = constant("sigma", 0.0)
+    distance: Range = constant("largest distance", 1.0)
+    iterations: Range = constant("iterations", 0.0)
 
     def count_ranks(self, shape: Sequence[int]) -> int:
         """Two for each pixel and iteration."""
-        return 2 * math.ceil(self.ranges[2][1]) * math.prod(shape[-2:])
+        return 2 * math.ceil(self.get_range("iterations")[1]) * math.prod(shape[-2:])
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        blur, sigma = GaussianBlur(self.ranges[0]), parameters[:, :1]
+        blur, sigma = GaussianBlur(self.sigma), parameters[:, :1]
         images = blur.transform(inputs, sigma, bounds)
         height, width = inputs.shape[-2:]
         ranks = parameters[:, 3:].reshape(len(inputs), -1, 2, height, width)
@@ -557,7 +320,7 @@ def find_sources(ranks: Tensor, distance: Tensor, share: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Elastic(RankedTransformation):
+class Elastic(Transformation):
     """A random affine map, and random displacements that a Gaussian has smoothed.
 
     The perturbed image at p is the clean one at A^-1 (p + d(p)). The affine map A moves three points of a square by
@@ -571,21 +334,14 @@ class Elastic(RankedTransformation):
     image folds most, none at severities 1 and 2.
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("amplitude", "sigma", "corner")
-    identity: ClassVar[tuple[float, ...]] = (0.0, 0.0, 0.0)
-
-    ranges: Ranges
+    amplitude: Range = constant("amplitude", 0.0)
+    sigma: Range = constant("sigma", 0.0)
+    corner: Range = constant("corner", 0.0)
 
     @property
     def aligns(self) -> bool:
         """Maps are moved back."""
         return True
-
-    def describe(self) -> str:
-        return "elastically deformed"
-
-    def list_ranges(self) -> Ranges:
-        return self.ranges
 
     def count_ranks(self, shape: Sequence[int]) -> int:
         """Those of three points, and of the displacements of all pixels, in x and y."""
@@ -647,7 +403,7 @@ class Elastic(RankedTransformation):
         side = min(height, width)
         amplitude = parameters[:, :1, None, None] * side
         sigma = (parameters[:, 1] * side).clamp(min=0.02)
-        reach = int(3 * side * self.ranges[1][1] + 0.5)
+        reach = int(3 * side * self.get_range("sigma")[1] + 0.5)
         field = 2 * parameters[:, 9:].reshape(-1, 2, height, width) - 1
         down = _make_mirrored_blur(sigma, height, reach)
         across = down if width == height else _make_mirrored_blur(sigma, width, reach)

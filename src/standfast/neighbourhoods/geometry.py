@@ -23,22 +23,20 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from standfast.errors import check
-from standfast.neighbourhoods.base import neighbourhoods
-from standfast.neighbourhoods.images import ImageTransformation, check_range
-from standfast.neighbourhoods.transformations import Limits, Range, Warp, read_range
-from standfast.records import set_fields
+from standfast.errors import check, is_number
+from standfast.neighbourhoods.base import choice, neighbourhoods
+from standfast.neighbourhoods.transformations import Range, Warp, check_range, parameter
 
 Fill = Literal["border", "reflection", "lower"]
 
 
 @dataclass(frozen=True)
-class ImageWarp(ImageTransformation, Warp):
+class ImageWarp(Warp):
     """The base of changes of geometry.
 
     Args:
@@ -49,23 +47,17 @@ class ImageWarp(ImageTransformation, Warp):
     """
 
     _: KW_ONLY
-    fill: Fill = "border"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        known = ("border", "reflection", "lower")
-        check(self.fill in known, "fill", f"one of {', '.join(known)}", repr(self.fill))
+    fill: Fill = choice(Fill, "border")
 
     @abstractmethod
     def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
         """The 3 x 3 matrix of F minus the identity, for positions (x, y, 1): three rows of three tensors `(M,)`."""
 
-    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """The same for all inputs."""
-        limits = super().limit_parameters(inputs, bounds)
+    def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
+        """Also the bounds, if the lower one lies outside of the image."""
+        super().check_fit(inputs, bounds)
         if self.fill == "lower":
             check_range(bounds, f"{type(self).__name__} with fill='lower'")
-        return limits
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The inputs at F^-1(p) for each position p."""
@@ -181,22 +173,9 @@ class Rotation(ImageWarp):
               [1., 3.]]]])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("angle [degrees]",)
-    identity: ClassVar[tuple[float, ...]] = (0.0,)
+    phrase: ClassVar = "rotated by {degrees} degrees"
 
-    degrees: Range = 10.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, degrees=read_range(self.degrees, "degrees", least=-360, most=360))
-
-    def describe(self) -> str:
-        """The range."""
-        return "rotated by {:g} to {:g} degrees".format(*self.list_ranges()[0])
-
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        """The range of the angle."""
-        return (cast("tuple[float, float]", self.degrees),)
+    degrees: Range = parameter("angle [degrees]", default=10.0, low=-360, high=360)
 
     def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
         """A rotation matrix; cos a - 1 is -2 sin^2 (a / 2), which keeps all digits of small angles."""
@@ -220,34 +199,15 @@ class Translation(ImageWarp):
               [0., 6., 2.]]]])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("shift to the right [pixels]", "shift down [pixels]")
-    identity: ClassVar[tuple[float, ...]] = (0.0, 0.0)
+    phrase: ClassVar = "shifted by {pixels} pixels to the right and down"
 
-    pixels: Range = 2.0
+    pixels: Range = parameter("shift to the right [pixels]", "shift down [pixels]", default=2.0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, pixels=read_range(self.pixels, "pixels"))
-
-    def describe(self) -> str:
-        """The range."""
-        return "shifted by {:g} to {:g} pixels to the right and down".format(*self.list_ranges()[0])
-
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        """The range of both shifts."""
-        own = cast("tuple[float, float]", self.pixels)
-        return own, own
-
-    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """The same for all inputs.
-
-        Raises:
-            ArgumentError: a shift by more than the image.
-        """
-        limits = super().limit_parameters(inputs, bounds)
-        size, most = min(inputs.shape[-2:]), max(map(abs, self.list_ranges()[0]))
+    def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
+        """Also that the shift is smaller than the image."""
+        super().check_fit(inputs, bounds)
+        size, most = min(inputs.shape[-2:]), max(map(abs, self.get_range("pixels")))
         check(most < size, "pixels", f"a shift of less than the {size} pixels of the inputs", f"{most:g}")
-        return limits
 
     def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
         """The shift alone."""
@@ -273,22 +233,9 @@ class Scale(ImageWarp):
     tensor([[[[1.7500, 2.2500, 2.7500, 3.2500]]]])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("factor of size",)
-    identity: ClassVar[tuple[float, ...]] = (1.0,)
+    phrase: ClassVar = "scaled by a factor of {factor}"
 
-    factor: Range = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, factor=read_range(self.factor, "factor", identity=1.0, least=0.1, most=10))
-
-    def describe(self) -> str:
-        """The range."""
-        return "scaled by a factor of {:g} to {:g}".format(*self.list_ranges()[0])
-
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        """The range of the factor."""
-        return (cast("tuple[float, float]", self.factor),)
+    factor: Range = parameter("factor of size", default=0.1, identity=1, low=0.1, high=10)
 
     def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
         """The factor in both directions."""
@@ -316,23 +263,9 @@ class Shear(ImageWarp):
               [0., 3., 1.]]]])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("horizontal shear [degrees]", "vertical shear [degrees]")
-    identity: ClassVar[tuple[float, ...]] = (0.0, 0.0)
+    phrase: ClassVar = "sheared by {degrees} degrees horizontally and vertically"
 
-    degrees: Range = 10.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, degrees=read_range(self.degrees, "degrees", least=-40, most=40))
-
-    def describe(self) -> str:
-        """The range."""
-        return "sheared by {:g} to {:g} degrees horizontally and vertically".format(*self.list_ranges()[0])
-
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        """The range of both angles."""
-        own = cast("tuple[float, float]", self.degrees)
-        return own, own
+    degrees: Range = parameter("horizontal shear [degrees]", "vertical shear [degrees]", default=10.0, low=-40, high=40)
 
     def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
         """The tangents of the angles."""
@@ -364,29 +297,21 @@ class Perspective(ImageWarp):
     True
     """
 
-    parameters: ClassVar[tuple[str, ...]] = (
+    phrase: ClassVar = "turned in perspective by {degrees} degrees about both axes"
+
+    degrees: Range = parameter(
         "turn about the vertical axis [degrees]",
         "turn about the horizontal axis [degrees]",
+        default=10.0,
+        low=-30,
+        high=30,
     )
-    identity: ClassVar[tuple[float, ...]] = (0.0, 0.0)
-
-    degrees: Range = 10.0
     distance: float = 2.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        number = isinstance(self.distance, int | float) and not isinstance(self.distance, bool)
-        check(number and 1 <= self.distance < math.inf, "distance", "a number of at least 1", repr(self.distance))
-        set_fields(self, degrees=read_range(self.degrees, "degrees", least=-30, most=30))
-
-    def describe(self) -> str:
-        """The range."""
-        return "turned in perspective by {:g} to {:g} degrees about both axes".format(*self.list_ranges()[0])
-
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        """The range of both angles."""
-        own = cast("tuple[float, float]", self.degrees)
-        return own, own
+        fits = is_number(self.distance) and 1 <= self.distance < math.inf
+        check(fits, "distance", "a number of at least 1", repr(self.distance))
 
     def list_deviations(self, parameters: Tensor, height: int, width: int) -> list[list[Tensor]]:
         """The rotation in space, and the division by the distance of each point."""

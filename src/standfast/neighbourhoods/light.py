@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from standfast.neighbourhoods.base import neighbourhoods
-from standfast.neighbourhoods.images import ImageTransformation, expand, from_shares, to_shares
-from standfast.neighbourhoods.transformations import Range, read_range
-from standfast.records import set_fields
+from standfast.neighbourhoods.transformations import (
+    Range,
+    Transformation,
+    expand,
+    from_shares,
+    parameter,
+    to_shares,
+)
 from standfast.tensors import send
 
 
 @neighbourhoods.register("brightness")
 @dataclass(frozen=True)
-class Brightness(ImageTransformation):
+class Brightness(Transformation):
     """A constant that is added to all values, as a share of the range of the inputs.
 
     Args:
@@ -29,24 +34,11 @@ class Brightness(ImageTransformation):
     tensor([0.6000])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("brightness [share of the range]",)
-    identity: ClassVar[tuple[float, ...]] = (0.0,)
-    needs_images: ClassVar[bool] = False
-    needs_range: ClassVar[bool] = True
+    phrase: ClassVar = "made brighter by {shift} of the range of values"
+    takes: ClassVar = "any"
+    needs_range: ClassVar = True
 
-    shift: Range = 0.2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, shift=read_range(self.shift, "shift", least=-1, most=1))
-
-    def describe(self) -> str:
-        """The range."""
-        return "made brighter by {:g} to {:g} of the range of values".format(*self.list_ranges()[0])
-
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        """The range of the constant."""
-        return (cast("tuple[float, float]", self.shift),)
+    shift: Range = parameter("brightness [share of the range]", default=0.2, low=-1, high=1)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Add the constant."""
@@ -55,7 +47,7 @@ class Brightness(ImageTransformation):
 
 @neighbourhoods.register("contrast")
 @dataclass(frozen=True)
-class Contrast(ImageTransformation):
+class Contrast(Transformation):
     """Differences from the mean of each channel, multiplied by a factor: m + c (x - m).
 
     Source: Hendrycks and Dietterich, "Benchmarking neural network robustness to common corruptions and perturbations"
@@ -70,22 +62,9 @@ class Contrast(ImageTransformation):
     tensor([[[[0.3000, 0.5000]]]])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("factor of contrast",)
-    identity: ClassVar[tuple[float, ...]] = (1.0,)
+    phrase: ClassVar = "changed in contrast by a factor of {factor}"
 
-    factor: Range = 0.3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, factor=read_range(self.factor, "factor", identity=1.0, least=0, most=100))
-
-    def describe(self) -> str:
-        """The range."""
-        return "changed in contrast by a factor of {:g} to {:g}".format(*self.list_ranges()[0])
-
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        """The range of the factor."""
-        return (cast("tuple[float, float]", self.factor),)
+    factor: Range = parameter("factor of contrast", default=0.3, identity=1, low=0, high=100)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Multiply the differences; the change is added to the input, so that a factor of 1 changes nothing."""
@@ -95,7 +74,7 @@ class Contrast(ImageTransformation):
 
 @neighbourhoods.register("gamma")
 @dataclass(frozen=True)
-class Gamma(ImageTransformation):
+class Gamma(Transformation):
     """Gamma correction: a power of the value as a share of its range, u^gamma.
 
     Source: Poynton, "Digital video and HD" (2012), chapter 27; as `skimage.exposure.adjust_gamma`.
@@ -110,24 +89,11 @@ class Gamma(ImageTransformation):
     tensor([[[[-1.0000, -0.5000,  1.0000]]]])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("gamma",)
-    identity: ClassVar[tuple[float, ...]] = (1.0,)
-    needs_images: ClassVar[bool] = False
-    needs_range: ClassVar[bool] = True
+    phrase: ClassVar = "changed by a gamma of {exponent}"
+    takes: ClassVar = "any"
+    needs_range: ClassVar = True
 
-    exponent: Range = 0.3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, exponent=read_range(self.exponent, "exponent", identity=1.0, least=0.01, most=100))
-
-    def describe(self) -> str:
-        """The range."""
-        return "changed by a gamma of {:g} to {:g}".format(*self.list_ranges()[0])
-
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        """The range of the exponent."""
-        return (cast("tuple[float, float]", self.exponent),)
+    exponent: Range = parameter("gamma", default=0.3, identity=1, low=0.01, high=100)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Take the power; values at the lower bound stay there, where the power has no gradient."""
@@ -139,7 +105,7 @@ class Gamma(ImageTransformation):
 
 @neighbourhoods.register("hue")
 @dataclass(frozen=True)
-class Hue(ImageTransformation):
+class Hue(Transformation):
     """The hue of each pixel turned by an angle on the colour wheel; value and saturation (HSV) stay.
 
     With value v, chroma C (the largest less the smallest of red, green and blue) and hue h in sixths of the wheel, a
@@ -156,24 +122,11 @@ class Hue(ImageTransformation):
     tensor([0., 1., 0.])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("hue [degrees]",)
-    identity: ClassVar[tuple[float, ...]] = (0.0,)
-    needs_range: ClassVar[bool] = True
-    channels: ClassVar[tuple[int, ...]] = (3,)
+    phrase: ClassVar = "turned in hue by {degrees} degrees"
+    needs_range: ClassVar = True
+    channels: ClassVar = (3,)
 
-    degrees: Range = 20.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, degrees=read_range(self.degrees, "degrees", least=-360, most=360))
-
-    def describe(self) -> str:
-        """The range."""
-        return "turned in hue by {:g} to {:g} degrees".format(*self.list_ranges()[0])
-
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        """The range of the angle."""
-        return (cast("tuple[float, float]", self.degrees),)
+    degrees: Range = parameter("hue [degrees]", default=20.0, low=-360, high=360)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Turn the hue; the change is added to the input, so that an angle of 0 changes nothing."""
@@ -197,7 +150,7 @@ class Hue(ImageTransformation):
 
 @neighbourhoods.register("saturation")
 @dataclass(frozen=True)
-class Saturation(ImageTransformation):
+class Saturation(Transformation):
     """The saturation of each pixel multiplied by a factor, at most up to full saturation; value and hue (HSV) stay.
 
     Source: Smith, "Color gamut transform pairs" (SIGGRAPH 1978).
@@ -211,24 +164,11 @@ class Saturation(ImageTransformation):
     tensor([1.0000, 0.2000, 0.6000])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("factor of saturation",)
-    identity: ClassVar[tuple[float, ...]] = (1.0,)
-    needs_range: ClassVar[bool] = True
-    channels: ClassVar[tuple[int, ...]] = (3,)
+    phrase: ClassVar = "changed in saturation by a factor of {factor}"
+    needs_range: ClassVar = True
+    channels: ClassVar = (3,)
 
-    factor: Range = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, factor=read_range(self.factor, "factor", identity=1.0, least=0, most=100))
-
-    def describe(self) -> str:
-        """The range."""
-        return "changed in saturation by a factor of {:g} to {:g}".format(*self.list_ranges()[0])
-
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        """The range of the factor."""
-        return (cast("tuple[float, float]", self.factor),)
+    factor: Range = parameter("factor of saturation", default=0.5, identity=1, low=0, high=100)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Move each channel away from the largest one, or towards it."""

@@ -12,26 +12,31 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from standfast.neighbourhoods.base import neighbourhoods
-from standfast.neighbourhoods.images import RankedTransformation, expand, from_shares, read_amount, to_shares
-from standfast.neighbourhoods.transformations import Range
-from standfast.records import set_fields
+from standfast.neighbourhoods.transformations import (
+    Range,
+    Transformation,
+    expand,
+    from_shares,
+    parameter,
+    to_shares,
+)
 
 #: above this mean the Poisson distribution is taken as continuous: its steps are below a hundredth of its deviation
 _MANY = 1e4
 
 
 @dataclass(frozen=True)
-class Noise(RankedTransformation):
+class Noise(Transformation):
     """The base of noise: a strength, and one uniform number for each entry."""
 
-    needs_images: ClassVar[bool] = False
-    needs_range: ClassVar[bool] = True
+    takes: ClassVar = "any"
+    needs_range: ClassVar = True
 
     def count_ranks(self, shape: Sequence[int]) -> int:
         """One for each entry."""
@@ -76,22 +81,9 @@ class GaussianNoise(Noise):
     tensor([[[[0.5000, 0.6000]]]])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("scale of the noise [share of the range]",)
-    identity: ClassVar[tuple[float, ...]] = (0.0,)
+    phrase: ClassVar = "covered with Gaussian noise of scale {scale} of the range of values"
 
-    scale: Range = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, scale=read_amount(self.scale, "scale", most=10))
-
-    def describe(self) -> str:
-        """The range."""
-        return "covered with Gaussian noise of scale {:g} to {:g} of the range of values".format(*self.list_ranges()[0])
-
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        """The range of the scale."""
-        return (cast("tuple[float, float]", self.scale),)
+    scale: Range = parameter("scale of the noise [share of the range]", default=0.1, low=0, high=10)
 
     def add_noise(self, inputs: Tensor, strength: Tensor, uniform: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """x + scale z."""
@@ -115,22 +107,9 @@ class SpeckleNoise(Noise):
     tensor([[[[0.0000, 0.2000]]]])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("scale of the noise [share of the value]",)
-    identity: ClassVar[tuple[float, ...]] = (0.0,)
+    phrase: ClassVar = "covered with speckle noise of scale {scale} of each value"
 
-    scale: Range = 0.2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, scale=read_amount(self.scale, "scale", most=10))
-
-    def describe(self) -> str:
-        """The range."""
-        return "covered with speckle noise of scale {:g} to {:g} of each value".format(*self.list_ranges()[0])
-
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        """The range of the scale."""
-        return (cast("tuple[float, float]", self.scale),)
+    scale: Range = parameter("scale of the noise [share of the value]", default=0.2, low=0, high=10)
 
     def add_noise(self, inputs: Tensor, strength: Tensor, uniform: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """x + x scale z, with x from the lower bound."""
@@ -157,24 +136,10 @@ class ShotNoise(Noise):
     tensor([[[[0.0000, 0.0000, 1.0000]]]])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("scale of the noise at full brightness [share of the range]",)
-    identity: ClassVar[tuple[float, ...]] = (0.0,)
-    differentiable: ClassVar[bool] = False
+    phrase: ClassVar = "covered with shot noise of scale {scale} of the range at full brightness"
+    differentiable: ClassVar = False
 
-    scale: Range = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, scale=read_amount(self.scale, "scale", most=10))
-
-    def describe(self) -> str:
-        """The range."""
-        low, high = self.list_ranges()[0]
-        return f"covered with shot noise of scale {low:g} to {high:g} of the range at full brightness"
-
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        """The range of the scale."""
-        return (cast("tuple[float, float]", self.scale),)
+    scale: Range = parameter("scale of the noise at full brightness [share of the range]", default=0.1, low=0, high=10)
 
     def add_noise(self, inputs: Tensor, strength: Tensor, uniform: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The quantiles of the counts, times the square of the scale."""
@@ -234,23 +199,10 @@ class ImpulseNoise(Noise):
     tensor([[[[0.0000, 0.3000, 1.0000]]]])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("share of entries replaced",)
-    identity: ClassVar[tuple[float, ...]] = (0.0,)
-    differentiable: ClassVar[bool] = False
+    phrase: ClassVar = "covered with salt and pepper on {amount} of the values"
+    differentiable: ClassVar = False
 
-    amount: Range = 0.05
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, amount=read_amount(self.amount, "amount", most=1))
-
-    def describe(self) -> str:
-        """The range."""
-        return "covered with salt and pepper on {:g} to {:g} of the values".format(*self.list_ranges()[0])
-
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        """The range of the share."""
-        return (cast("tuple[float, float]", self.amount),)
+    amount: Range = parameter("share of entries replaced", default=0.05, low=0, high=1)
 
     def add_noise(self, inputs: Tensor, strength: Tensor, uniform: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Replace the entries whose numbers are near 0 or 1."""

@@ -11,8 +11,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from standfast.errors import UnknownNameError, check, is_number
-from standfast.neighbourhoods.base import Bounds, Distribution, Neighbourhood, Region, check_inputs, neighbourhoods
+from standfast.errors import check, is_number
+from standfast.neighbourhoods.base import (
+    Bounds,
+    Distribution,
+    Neighbourhood,
+    Region,
+    check_inputs,
+    choice,
+    neighbourhoods,
+)
 from standfast.tensors import broadcast_rows
 
 
@@ -30,15 +38,13 @@ class NormBall(Neighbourhood):
     norm: ClassVar[str]
 
     radius: float
-    distribution: Distribution = "uniform"
+    distribution: Distribution = choice(Distribution, "uniform")
     sigma: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         fits = is_number(self.radius) and 0 <= self.radius < float("inf")
         check(fits, "radius", "a finite number of at least 0", repr(self.radius))
-        known = ("uniform", "truncated_normal")
-        if self.distribution not in known:
-            raise UnknownNameError("distribution", self.distribution, known)
         fits = self.sigma is None or (is_number(self.sigma) and self.sigma > 0)
         check(fits, "sigma", "a number above 0 or None", repr(self.sigma))
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from standfast.errors import check
-from standfast.neighbourhoods.base import neighbourhoods
-from standfast.neighbourhoods.images import ImageTransformation, check_range, read_amount
-from standfast.neighbourhoods.transformations import Limits, Range, spread_limits
-from standfast.records import set_fields
+from standfast.neighbourhoods.base import choice, neighbourhoods
+from standfast.neighbourhoods.transformations import Axis, Range, Transformation, check_range, parameter
+
+Fill = Literal["mean", "lower", "upper"]
 
 
 @neighbourhoods.register("occlusion")
 @dataclass(frozen=True)
-class Occlusion(ImageTransformation):
+class Occlusion(Transformation):
     """A square patch of one colour at any place of an image.
 
     The centre of the patch lies anywhere in the image, so a part of the patch may lie outside. Its position and its
@@ -35,38 +35,25 @@ class Occlusion(ImageTransformation):
               [0.5000, 0.0000, 0.5000, 1.0000]]]])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = (
-        "side of the patch [pixels]",
-        "centre of the patch from the top [pixels]",
-        "centre of the patch from the left [pixels]",
-    )
-    identity: ClassVar[tuple[float, ...]] = (0.0,)
+    phrase: ClassVar = "covered by a patch of {size} pixels at any place"
 
-    size: Range = 5.0
-    fill: Literal["mean", "lower", "upper"] = "mean"
+    size: Range = parameter("side of the patch [pixels]", default=5.0, low=0, high=10_000)
+    fill: Fill = choice(Fill, "mean")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        known = ("mean", "lower", "upper")
-        check(self.fill in known, "fill", f"one of {', '.join(known)}", repr(self.fill))
-        set_fields(self, size=read_amount(self.size, "size", most=10_000))
-
-    def describe(self) -> str:
-        """The range."""
-        return "covered by a patch of {:g} to {:g} pixels at any place".format(*self.list_ranges()[0])
-
-    def list_ranges(self) -> tuple[tuple[float, float], ...]:
-        """The range of the size."""
-        return (cast("tuple[float, float]", self.size),)
-
-    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """The size, and all positions within the image."""
-        limits = super().limit_parameters(inputs, bounds)
+    def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
+        """Also the bounds, if the patch has the colour of one."""
+        super().check_fit(inputs, bounds)
         if self.fill != "mean":
             check_range(bounds, f"Occlusion with fill={self.fill!r}")
-        height, width = inputs.shape[-2:]
-        places = spread_limits(inputs, [height / 2, width / 2], (0.0, float(height)), (0.0, float(width)))
-        return Limits(*(torch.cat(pair, dim=1) for pair in zip(limits, places, strict=True)))
+
+    def list_axes(self, shape: Sequence[int]) -> list[Axis]:
+        """The size, and all positions within the image."""
+        height, width = shape[-2:]
+        return [
+            *super().list_axes(shape),
+            Axis("centre of the patch from the top [pixels]", height / 2, 0.0, height),
+            Axis("centre of the patch from the left [pixels]", width / 2, 0.0, width),
+        ]
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Mix the values with those of the patch."""

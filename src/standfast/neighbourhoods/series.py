@@ -27,21 +27,14 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from standfast.errors import check, check_integer
-from standfast.neighbourhoods.base import neighbourhoods
-from standfast.neighbourhoods.images import read_amount
-from standfast.neighbourhoods.transformations import (
-    Limits,
-    Range,
-    Transformation,
-    Warp,
-    read_range,
-    spread_limits,
-)
+from standfast.errors import check, check_integer, is_number
+from standfast.neighbourhoods.base import choice, neighbourhoods
+from standfast.neighbourhoods.transformations import Axis, Range, Transformation, Warp, parameter
 from standfast.records import set_fields
 
 Fill = Literal["border", "zeros", "reflection"]
 Unit = Literal["std", "value"]
+Hold = Literal["hold", "zeros"]
 
 #: how far outside of the series a place may lie and still be seen, in samples: what float32 rounds off
 _SLACK = 1e-3
@@ -50,6 +43,8 @@ _SLACK = 1e-3
 @dataclass(frozen=True)
 class TimeChange(Warp):
     """The base of changes of time: the sample at time t of the result is that of the input at time `find_places(t)`."""
+
+    takes: ClassVar = "series"
 
     @abstractmethod
     def find_places(self, parameters: Tensor, length: int) -> Tensor:
@@ -86,12 +81,7 @@ class FilledTimeChange(TimeChange):
     """
 
     _: KW_ONLY
-    fill: Fill = "border"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        known = ("border", "zeros", "reflection")
-        check(self.fill in known, "fill", f"one of {', '.join(known)}", repr(self.fill))
+    fill: Fill = choice(Fill, "border")
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Read the series at other places, and fill what lies outside."""
@@ -113,24 +103,15 @@ class TimeShift(FilledTimeChange):
             [1.5000, 3.0000, 6.0000, 8.0000]])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("shift [samples]",)
+    phrase: ClassVar = "shifted in time by {samples} samples"
 
-    samples: Range = 3.0
+    samples: Range = parameter("shift [samples]", default=3.0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, samples=read_range(self.samples, "samples"))
-
-    def describe(self) -> str:
-        """The range."""
-        return f"shifted in time by {_join(self.samples)} samples"
-
-    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """The same for all inputs."""
-        length = _check_series(inputs)
-        low, high = _pair(self.samples)
+    def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
+        """Also that the shift is shorter than the series."""
+        super().check_fit(inputs, bounds)
+        length, (low, high) = inputs.shape[2], self.get_range("samples")
         check(max(-low, high) < length, "samples", f"shifts below {length}, the length of the series", self.samples)
-        return spread_limits(inputs, [0.0], (low, high))
 
     def find_places(self, parameters: Tensor, length: int) -> Tensor:
         """`t - s`."""
@@ -157,22 +138,9 @@ class TimeStretch(FilledTimeChange):
     tensor([1.0000, 1.5000, 2.0000, 2.5000, 3.0000])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("stretch [%]",)
+    phrase: ClassVar = "stretched in time by {percent}%"
 
-    percent: Range = 3.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, percent=read_range(self.percent, "percent", least=-99))
-
-    def describe(self) -> str:
-        """The range."""
-        return f"stretched in time by {_join(self.percent)}%"
-
-    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """The same for all inputs."""
-        _check_series(inputs)
-        return spread_limits(inputs, [0.0], _pair(self.percent))
+    percent: Range = parameter("stretch [%]", default=3.0, low=-99)
 
     def find_places(self, parameters: Tensor, length: int) -> Tensor:
         """`c + (t - c) / (1 + s / 100)`."""
@@ -209,30 +177,22 @@ class TimeWarp(TimeChange):
     tensor([0.0000, 0.2725, 0.5318, 0.7725, 1.0000])
     """
 
+    phrase: ClassVar = "warped in time, faster or slower by at most {percent:g}% at any place"
+
     percent: float = 5.0
     waves: int = 3
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        number = isinstance(self.percent, int | float) and not isinstance(self.percent, bool)
-        check(number and 0 <= self.percent <= 95, "percent", "a number from 0 to 95", repr(self.percent))
+        fits = is_number(self.percent) and 0 <= self.percent <= 95
+        check(fits, "percent", "a number from 0 to 95", repr(self.percent))
         check_integer(self.waves, "waves")
         set_fields(self, percent=float(self.percent))
 
-    @property
-    def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
+    def list_axes(self, shape: Sequence[int]) -> list[Axis]:
         """One for each wave."""
-        return tuple(f"wave {k} [%]" for k in range(1, self.waves + 1))
-
-    def describe(self) -> str:
-        """The largest change."""
-        return f"warped in time, faster or slower by at most {self.percent:g}% at any place"
-
-    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """The same for all inputs."""
-        _check_series(inputs)
         most = self.percent / self.waves
-        return spread_limits(inputs, [0.0] * self.waves, *[(-most, most)] * self.waves)
+        return [Axis(f"wave {k} [%]", 0.0, -most, most) for k in range(1, self.waves + 1)]
 
     def find_places(self, parameters: Tensor, length: int) -> Tensor:
         """`t + (T - 1) sum_k s_k / (100 pi k) sin(pi k t / (T - 1))`."""
@@ -287,22 +247,13 @@ class WindowCrop(TimeChange):
     tensor([2.0000, 2.5000, 3.0000, 3.5000, 4.0000])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("cut off [%]", "cut at the start [share]")
+    phrase: ClassVar = "cropped in time by {percent}% and stretched back"
 
-    percent: Range = 10.0
+    percent: Range = parameter("cut off [%]", default=10.0, low=0, high=95)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, percent=read_amount(self.percent, "percent", most=95))
-
-    def describe(self) -> str:
-        """The range."""
-        return f"cropped in time by {_join(self.percent)}% and stretched back"
-
-    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """The same for all inputs."""
-        _check_series(inputs)
-        return spread_limits(inputs, [0.0, 0.5], _pair(self.percent), (0.0, 1.0))
+    def list_axes(self, shape: Sequence[int]) -> list[Axis]:
+        """What is cut off, and how much of it at the start."""
+        return [*super().list_axes(shape), Axis("cut at the start [share]", 0.5, 0.0, 1.0)]
 
     def find_places(self, parameters: Tensor, length: int) -> Tensor:
         """`p q / 100 (T - 1) + t (1 - q / 100)`."""
@@ -329,22 +280,10 @@ class Amplitude(Transformation):
     tensor([[[ 1.1000, -2.2000]]])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ("amplitude [%]",)
+    phrase: ClassVar = "changed in amplitude by {percent}%"
+    takes: ClassVar = "series"
 
-    percent: Range = 10.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, percent=read_range(self.percent, "percent", least=-100))
-
-    def describe(self) -> str:
-        """The range."""
-        return f"changed in amplitude by {_join(self.percent)}%"
-
-    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """The same for all inputs."""
-        _check_series(inputs)
-        return spread_limits(inputs, [0.0], _pair(self.percent))
+    percent: Range = parameter("amplitude [%]", default=10.0, low=-100)
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Multiply by the factor."""
@@ -370,27 +309,15 @@ class Drift(Transformation):
     tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
 
-    size: Range = 0.2
-    unit: Unit = "std"
+    phrase: ClassVar = "given a drift of {size}"
+    takes: ClassVar = "series"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, size=read_range(self.size, "size"))
-        _check_unit(self.unit)
-
-    @property
-    def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Both ends."""
-        return tuple(f"drift at the {end} [{self.unit}]" for end in ("start", "end"))
+    size: Range = parameter("drift at the start [{unit}]", "drift at the end [{unit}]", default=0.2)
+    unit: Unit = choice(Unit, "std")
 
     def describe(self) -> str:
-        """The range."""
-        return f"given a drift of {_join(self.size)}{_UNITS[self.unit]}"
-
-    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """The same for all inputs."""
-        _check_series(inputs)
-        return spread_limits(inputs, [0.0, 0.0], _pair(self.size), _pair(self.size))
+        """The phrase and the unit."""
+        return super().describe() + _UNITS[self.unit]
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Add the line."""
@@ -419,32 +346,19 @@ class Jitter(Transformation):
     tensor([ 0.0000,  0.1960, -0.1960])
     """
 
-    size: Range = 0.1
-    unit: Unit = "std"
+    phrase: ClassVar = "given normal noise of a standard deviation of {size}"
+    takes: ClassVar = "series"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, size=read_amount(self.size, "size", most=math.inf))
-        _check_unit(self.unit)
+    size: Range = parameter("noise [{unit}]", default=0.1, low=0)
+    unit: Unit = choice(Unit, "std")
 
-    @property
-    def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The level."""
-        return (f"noise [{self.unit}]",)
-
-    def count_parameters(self, shape: Sequence[int]) -> int:
-        """The level, and a number for each value."""
-        return 1 + math.prod(shape)
+    def count_ranks(self, shape: Sequence[int]) -> int:
+        """One for each value."""
+        return math.prod(shape)
 
     def describe(self) -> str:
-        """The range."""
-        return f"given normal noise of a standard deviation of {_join(self.size)}{_UNITS[self.unit]}"
-
-    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """The same for all inputs."""
-        _check_series(inputs)
-        numbers = self.count_parameters(inputs.shape[1:]) - 1
-        return spread_limits(inputs, [0.0] + [0.5] * numbers, _pair(self.size), *[(0.0, 1.0)] * numbers)
+        """The phrase and the unit."""
+        return super().describe() + _UNITS[self.unit]
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Add the noise."""
@@ -473,29 +387,16 @@ class DroppedSamples(Transformation):
     tensor([1., 1., 1., 4.])
     """
 
-    differentiable: ClassVar[bool] = False
-    parameters: ClassVar[tuple[str, ...]] = ("dropped [%]",)
+    phrase: ClassVar = "missing {percent}% of its samples"
+    takes: ClassVar = "series"
+    differentiable: ClassVar = False
 
-    percent: Range = 10.0
-    fill: Literal["hold", "zeros"] = "hold"
+    percent: Range = parameter("dropped [%]", default=10.0, low=0, high=100)
+    fill: Hold = choice(Hold, "hold")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_fields(self, percent=read_amount(self.percent, "percent", most=100))
-        check(self.fill in ("hold", "zeros"), "fill", "hold or zeros", repr(self.fill))
-
-    def count_parameters(self, shape: Sequence[int]) -> int:
-        """The share, and a number for each time."""
-        return 1 + shape[-1]
-
-    def describe(self) -> str:
-        """The range."""
-        return f"missing {_join(self.percent)}% of its samples"
-
-    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """The same for all inputs."""
-        length = _check_series(inputs)
-        return spread_limits(inputs, [0.0] + [0.5] * length, _pair(self.percent), *[(0.0, 1.0)] * length)
+    def count_ranks(self, shape: Sequence[int]) -> int:
+        """One for each time."""
+        return shape[-1]
 
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Replace what is missing."""
@@ -556,30 +457,3 @@ def _find_scale(inputs: Tensor, unit: Unit) -> Tensor:
         return torch.ones_like(inputs[:, :, :1])
     scale: Tensor = inputs.std(dim=2, correction=0, keepdim=True)
     return scale
-
-
-def _check_series(inputs: Tensor) -> int:
-    """The length of series `(P, C, T)`; an error for inputs of another shape."""
-    fits = inputs.ndim == 3 and inputs.shape[2] >= 2
-    check(fits, "inputs", "series of shape (N, channels, time), of at least 2 samples", f"shape {tuple(inputs.shape)}")
-    return inputs.shape[2]
-
-
-def _check_unit(unit: str) -> None:
-    check(unit in _UNITS, "unit", f"one of {', '.join(_UNITS)}", repr(unit))
-
-
-def _pair(limits: Range) -> tuple[float, float]:
-    """A range as its two numbers, which it is once `__post_init__` has read it."""
-    assert isinstance(limits, tuple)
-    return limits
-
-
-def _join(limits: Range) -> str:
-    """A range in words.
-
-    >>> _join((-3.0, 3.0)), _join((5.0, 5.0))
-    ('-3 to 3', '5')
-    """
-    low, high = _pair(limits)
-    return f"{low:g}" if low == high else f"{low:g} to {high:g}"

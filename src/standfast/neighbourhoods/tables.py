@@ -20,10 +20,10 @@ Three priors say how the changes are distributed:
 
 With the last two, ranges are limits: a row outside them is not possible, as if it broke a rule.
 
-Parameters that break a rule or leave a range are not drawn (`admit`), so probabilities are over rows that keep them. A
-search may try such parameters. Then the row is moved back towards the clean one: the largest share of its changes that
-keeps the rules, rounded to steps, with the new categories if they are possible, else with the clean ones. The clean row
-keeps the rules; else it is refused.
+Parameters that break a rule or leave a range are not drawn (`satisfies_rules`), so probabilities are over rows that
+keep them. A search may try such parameters. Then the row is moved back towards the clean one: the largest share of its
+changes that keeps the rules, rounded to steps, with the new categories if they are possible, else with the clean ones.
+The clean row keeps the rules; else it is refused.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check, check_integer, is_number
-from standfast.neighbourhoods.base import neighbourhoods
+from standfast.neighbourhoods.base import choice, neighbourhoods
 from standfast.neighbourhoods.copula import Copula, fit_copula
 from standfast.neighbourhoods.plausibility import check_table, find_nearest_rows, measure_plausibility
 from standfast.neighbourhoods.rules import Rule, describe_unknown_column, read_rules
@@ -180,7 +180,7 @@ class TableChanges(Transformation):
     tensor([[ True, False]])
     """
 
-    parameters: ClassVar[tuple[str, ...]] = ()
+    takes: ClassVar = "any"
 
     changes: Change
     columns: tuple[str, ...] | None = None
@@ -189,14 +189,12 @@ class TableChanges(Transformation):
     rules: tuple[str, ...] = ()
     data: Background | Tensor | None = None
     units: tuple[tuple[float, ...], tuple[float, ...]] | None = None
-    prior: TablePrior = "independent"
+    prior: TablePrior = choice(TablePrior, "independent")
     size: float = 0.25
     neighbours: int = 10
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        known = ("independent", "copula", "neighbours")
-        check(self.prior in known, "prior", f"one of {', '.join(known)}", repr(self.prior))
         check(_is_number(self.size) and 0 < self.size <= 1, "size", "a number above 0 and at most 1", repr(self.size))
         check_integer(self.neighbours, "neighbours")
         if isinstance(self.rules, str):
@@ -329,7 +327,7 @@ class TableChanges(Transformation):
         work = _Work(self, self._plan(inputs), inputs, bounds)
         return work.apply(*work.settle(*work.propose(parameters)[:2]))
 
-    def settle(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def effective_points(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The changes of the row that was made: in steps, within the bounds, and moved back where a rule would break.
 
         A category that was moved back has the parameter 0, which stands for the row's own. The parameters of a prior
@@ -351,7 +349,7 @@ class TableChanges(Transformation):
         ]
         return torch.cat([change.to(parameters.dtype), *(column[:, None] for column in own)], 1)
 
-    def admit(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def satisfies_rules(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Whether rows with these changes keep rules, ranges and bounds without being moved back."""
         work = _Work(self, self._plan(inputs), inputs, bounds)
         change, chosen, possible = work.propose(parameters)

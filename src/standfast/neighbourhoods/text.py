@@ -22,7 +22,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from standfast.errors import ArgumentError, as_number, check
+from standfast.errors import ArgumentError, as_number, check, is_number
 from standfast.neighbourhoods.base import neighbourhoods
 from standfast.neighbourhoods.transformations import Limits, Transformation
 from standfast.records import Background, FrozenMapping, set_fields
@@ -61,8 +61,8 @@ class TokenSwaps(Transformation):
     True
     """
 
-    differentiable: ClassVar[bool] = False
-    parameters: ClassVar[tuple[str, ...]] = ()
+    takes: ClassVar = "any"
+    differentiable: ClassVar = False
 
     embedding: Background | Tensor
     table: SwapTable
@@ -72,8 +72,7 @@ class TokenSwaps(Transformation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        number = isinstance(self.rate, int | float) and not isinstance(self.rate, bool)
-        check(number and 0 < self.rate < 1, "rate", "a number above 0 and below 1", repr(self.rate))
+        check(is_number(self.rate) and 0 < self.rate < 1, "rate", "a number above 0 and below 1", repr(self.rate))
         uniform = self.distribution == "uniform"
         check(uniform, "distribution", "uniform, so that candidates have their probabilities", self.distribution)
         words = "the embeddings of all tokens, floating point (V, dim)"

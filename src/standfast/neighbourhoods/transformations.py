@@ -12,19 +12,105 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import ClassVar, Literal, NamedTuple
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from standfast.errors import UnknownNameError, check, is_number
-from standfast.neighbourhoods.base import Bounds, Distribution, Neighbourhood, Region, check_inputs, neighbourhoods
-from standfast.records import set_fields
+from standfast.errors import check, is_number
+from standfast.neighbourhoods.base import (
+    Bounds,
+    Distribution,
+    Neighbourhood,
+    Region,
+    check_inputs,
+    choice,
+    declare,
+    neighbourhoods,
+)
+from standfast.records import refuse_hooks, set_fields
 from standfast.tensors import Streams, send
 
 #: from the smallest to the largest value of a parameter; a single number stands for a range around the identity
 Range = float | tuple[float, float]
+
+
+class Parameter(NamedTuple):
+    """What an option declares that is the range of one parameter, or of several with the same range.
+
+    Attributes:
+        names: of the parameters, for people, with the unit in brackets; `{option}` stands for another option's value.
+        identity: the value that leaves an input as it is.
+        low: the smallest possible value.
+        high: the largest possible value.
+    """
+
+    names: tuple[str, ...]
+    identity: float = 0.0
+    low: float = -math.inf
+    high: float = math.inf
+
+    def read(self, value: object, option: str) -> tuple[float, float]:
+        """A range from the option's value: two numbers in order, or one number r.
+
+        One number stands for `low` to r where the identity is `low`, for r to `high` where it is `high`, and else for
+        `identity - r` to `identity + r`.
+
+        Raises:
+            ArgumentError: something else, or numbers outside `low` to `high`.
+
+        >>> Parameter(("angle [degrees]",)).read(10, "degrees")
+        (-10.0, 10.0)
+        >>> Parameter(("quality",), identity=100, low=1, high=100).read(30, "quality")
+        (30.0, 100.0)
+        """
+        if self.identity == self.low:
+            stands_for = f"{self.low:g} to r"
+        elif self.identity == self.high:
+            stands_for = f"r to {self.high:g}"
+        else:
+            stands_for = f"{self.identity:g} - r to {self.identity:g} + r" if self.identity else "-r to r"
+        expected = f"a number of at least 0, r for {stands_for}, or the smallest and the largest value"
+        if math.isfinite(self.low) or math.isfinite(self.high):
+            expected += f", from {self.low:g} to {self.high:g}"
+        if is_number(value):
+            least, most = self._span(value)
+        else:
+            pair = isinstance(value, list | tuple) and len(value) == 2 and all(map(is_number, value))
+            check(pair, option, expected, repr(value))
+            assert isinstance(value, list | tuple)
+            least, most = value
+        fits = self.low <= least <= most <= self.high and math.isfinite(most - least)
+        check(fits, option, expected, repr(value))
+        return float(least), float(most)
+
+    def _span(self, number: float) -> tuple[float, float]:
+        """The range that one number stands for."""
+        if self.identity == self.low:
+            return self.low, number
+        if self.identity == self.high:
+            return number, self.high
+        return self.identity - number, self.identity + number
+
+
+def parameter(
+    *names: str, default: Range, identity: float = 0.0, low: float = -math.inf, high: float = math.inf
+) -> Any:
+    """An option of a transformation that declares a `Parameter`: a field of a dataclass.
+
+    >>> degrees: Range = parameter("angle [degrees]", default=10.0, low=-360, high=360)
+    """
+    return declare(default, Parameter(names, identity, low, high))
+
+
+class Axis(NamedTuple):
+    """One parameter that people read: its name, the value that changes nothing, and its range."""
+
+    name: str
+    identity: float
+    low: float
+    high: float
 
 
 class Limits(NamedTuple):
@@ -37,38 +123,74 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True)
 class Transformation(Neighbourhood):
-    """The base of every transformation: a frozen dataclass whose fields are ranges of its parameters.
+    """The base of every transformation: a frozen dataclass whose options declare its parameters (`parameter`).
 
-    A class has `limit_parameters`, `transform` and `describe`. One that moves positions is a `Warp` and also has
-    `align_maps`; one with rules that parameters may break (`restricted`) also has `admit`.
+    Names, ranges, checks, labels and words follow from what a class declares; `transform` says what the parameters do.
+    One that moves positions is a `Warp` and also has `align_maps`; one with rules that parameters may break
+    (`restricted`) also has `satisfies_rules`. One with random numbers has ranks after its named parameters
+    (`count_ranks`): numbers in [0, 1], which a quantile function maps to what would be drawn. So a perturbed input is a
+    function of its parameters.
 
     Args:
         distribution: of the parameters: `"uniform"` on their ranges, or `"truncated_normal"` around the identity (or
             the end of the range that is nearest to it), with a quarter of the range as scale.
     """
 
+    #: what happens to an input, with options in braces: "rotated by {degrees} degrees"
+    phrase: ClassVar[str]
+    #: which inputs it takes: images `(N, C, H, W)`, series `(N, C, T)`, or any
+    takes: ClassVar[Literal["images", "series", "any"]] = "images"
+    #: how many channels an input may have; any number if empty
+    channels: ClassVar[tuple[int, ...]] = ()
+    #: whether it needs to know the smallest and the largest possible value
+    needs_range: ClassVar[bool] = False
     #: whether gradients flow from the parameters to the perturbed input
     differentiable: ClassVar[bool] = True
     #: whether there are rules that some parameters within the ranges break
     restricted: ClassVar[bool] = False
-    #: names of the first parameters, with units in brackets, for people; further parameters (of noise) have no names
-    parameters: ClassVar[tuple[str, ...]]
 
     _: KW_ONLY
-    distribution: Distribution = "uniform"
+    distribution: Distribution = choice(Distribution, "uniform")
 
-    def __post_init__(self) -> None:
-        known = ("uniform", "truncated_normal")
-        if self.distribution not in known:
-            raise UnknownNameError("distribution", self.distribution, known)
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        refuse_hooks(cls, _GONE)
+
+    def get_range(self, option: str) -> tuple[float, float]:
+        """The smallest and the largest value of an option that declares parameters."""
+        value: tuple[float, float] = getattr(self, option)
+        return value
+
+    @classmethod
+    def list_declared(cls) -> dict[str, Parameter]:
+        """The parameters that the options declare, by option."""
+        found = {each.name: each.metadata.get("declared") for each in fields(cls)}
+        return {option: declared for option, declared in found.items() if isinstance(declared, Parameter)}
+
+    def describe(self) -> str:
+        """The phrase, with the values of the options."""
+        words = {option: write_range(self.get_range(option)) for option in self.list_declared()}
+        return self.phrase.format(**{**vars(self), **words})
+
+    def list_axes(self, shape: Sequence[int]) -> list[Axis]:
+        """The parameters that people read, for an input of this shape; by default those that the options declare."""
+        return [
+            Axis(name.format(**vars(self)), declared.identity, *self.get_range(option))
+            for option, declared in self.list_declared().items()
+            for name in declared.names
+        ]
+
+    def count_ranks(self, shape: Sequence[int]) -> int:
+        """How many ranks an input of this shape has, after its named parameters."""
+        return 0
 
     def count_parameters(self, shape: Sequence[int]) -> int:
         """D, the number of parameters of an input of this shape."""
-        return len(self.parameters)
+        return len(self.list_axes(shape)) + self.count_ranks(shape)
 
     def name_parameters(self, shape: Sequence[int]) -> dict[int, str]:
         """The names, by column, of the parameters that people read, for an input of this shape."""
-        return dict(enumerate(self.parameters))
+        return {column: axis.name for column, axis in enumerate(self.list_axes(shape))}
 
     def read_parameters(self, points: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
         """The parameters that have names, `(P,)` each; of points `(P, D)` for inputs of this shape."""
@@ -77,6 +199,34 @@ class Transformation(Neighbourhood):
             number = sum(known.partition(" #")[0] == name for known in named)
             named[f"{name} #{number + 1}" if number else name] = points[:, column]
         return named
+
+    def check_fit(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> None:
+        """Raise `ArgumentError` unless the transformation fits `inputs` `(P, *input_shape)` and their bounds."""
+        name, got = type(self).__name__, f"shape {tuple(inputs.shape)}"
+        if self.takes == "images":
+            check(inputs.ndim == 4, "inputs", f"images of shape (N, channels, height, width) for {name}", got)
+        if self.takes == "series":
+            fits = inputs.ndim == 3 and inputs.shape[2] >= 2
+            check(fits, "inputs", f"series of shape (N, channels, time), of at least 2 samples, for {name}", got)
+        if self.channels:
+            allowed = " or ".join(map(str, self.channels))
+            check(inputs.shape[1] in self.channels, "inputs", f"inputs of {allowed} channels for {name}", got)
+        if self.needs_range:
+            check_range(bounds, name)
+
+    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
+        """The limits of the parameters for `inputs` `(P, *input_shape)`; those of ranks are 0 and 1.
+
+        The ranks of the clean input are medians.
+
+        Raises:
+            ArgumentError: the transformation does not fit the inputs or their bounds (`check_fit`).
+        """
+        self.check_fit(inputs, bounds)
+        shape = inputs.shape[1:]
+        limits = spread_limits(inputs, self.list_axes(shape))
+        ranks = inputs.new_zeros(len(inputs), self.count_ranks(shape))
+        return Limits(*(torch.cat([own, ranks + value], 1) for own, value in zip(limits, (0.5, 0.0, 1.0), strict=True)))
 
     def scale_parameters(self, limits: Limits, shape: Sequence[int]) -> Tensor:
         """The scale of the normal distribution of each parameter, `(P, D)`; infinite for a uniform distribution.
@@ -90,21 +240,13 @@ class Transformation(Neighbourhood):
         return scales
 
     @abstractmethod
-    def limit_parameters(self, inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Limits:
-        """The limits of the parameters for `inputs` `(P, *input_shape)`.
-
-        Raises:
-            ArgumentError: the transformation does not fit inputs of this shape.
-        """
-
-    @abstractmethod
     def transform(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The inputs `(M, *input_shape)`, perturbed by `parameters` `(M, D)`.
 
         Values outside the bounds are clipped later. A row must not depend on the other rows.
         """
 
-    def settle(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def effective_points(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """The parameters `(M, D)` as they took effect on the inputs: after steps, and after rules moved them back."""
         return parameters
 
@@ -122,7 +264,7 @@ class Transformation(Neighbourhood):
         """
         return maps, _see_everything(maps)
 
-    def admit(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def satisfies_rules(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Whether `parameters` `(M, D)` keep the rules for `inputs` `(M, *input_shape)`, bool `(M,)`.
 
         `transform` has to keep the rules for all parameters, for example by moving back to the clean input; those that
@@ -140,6 +282,17 @@ class Transformation(Neighbourhood):
         return TransformedRegion(
             centre, limits.lower, limits.upper, sigma, inputs=inputs, bounds=bounds, transformation=self
         )
+
+
+#: what plug-ins may still define, and what takes its place
+_GONE = {
+    "admit": "satisfies_rules",
+    "settle": "effective_points",
+    "list_ranges": "options that are made by parameter(...)",
+    "identity": "parameter(..., identity=...)",
+    "parameters": "options that are made by parameter(...)",
+    "needs_images": "takes",
+}
 
 
 @dataclass(frozen=True)
@@ -166,13 +319,7 @@ class Warp(Transformation):
         return self.align
 
     @abstractmethod
-    def align_maps(self, maps: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """Maps `(M, *input_shape)` of perturbed inputs, moved back to the positions of the clean inputs.
-
-        Returns:
-            The maps, and which of their positions both inputs see, bool `(M, 1, *positions)`. The maps are
-            differentiable by both arguments.
-        """
+    def align_maps(self, maps: Tensor, parameters: Tensor) -> tuple[Tensor, Tensor]: ...
 
 
 @dataclass(frozen=True)
@@ -225,9 +372,9 @@ class TransformedRegion(Region):
         changed = self.transformation.transform(self.inputs[problem], points, self.bounds)
         return torch.minimum(torch.maximum(changed, self.bounds[0]), self.bounds[1])
 
-    def settle(self, points: Tensor, problem: Tensor) -> Tensor:
+    def effective_points(self, points: Tensor, problem: Tensor) -> Tensor:
         """The parameters `(M, D)` as they took effect."""
-        return self.transformation.settle(self.inputs[problem], points, self.bounds)
+        return self.transformation.effective_points(self.inputs[problem], points, self.bounds)
 
     def align_maps(self, maps: Tensor, points: Tensor, problem: Tensor) -> tuple[Tensor, Tensor]:
         """Maps `(M, *input_shape)` of perturbed inputs, moved back, and which of their positions both inputs see."""
@@ -252,17 +399,17 @@ class TransformedRegion(Region):
         """0 for parameters `(P, n, D)` that keep the rules, minus infinity for others, `(P, n)`; None without rules."""
         if self.is_plain:
             return None
-        admitted = self._admit(x)
+        admitted = self._satisfy_rules(x)
         return torch.zeros(admitted.shape, dtype=x.dtype, device=x.device).masked_fill(~admitted, -torch.inf)
 
     def contains(self, x: Tensor, slack: float = 1e-5) -> Tensor:
         """Whether each of the parameters `(P, n, D)` is possible; bool `(P, n)`."""
         inside = super().contains(x, slack)
-        return inside if self.is_plain else inside & self._admit(x)
+        return inside if self.is_plain else inside & self._satisfy_rules(x)
 
-    def _admit(self, x: Tensor) -> Tensor:
+    def _satisfy_rules(self, x: Tensor) -> Tensor:
         inputs = self.inputs.repeat_interleave(x.shape[1], dim=0)
-        return self.transformation.admit(inputs, x.flatten(0, 1), self.bounds).reshape(x.shape[:2])
+        return self.transformation.satisfies_rules(inputs, x.flatten(0, 1), self.bounds).reshape(x.shape[:2])
 
 
 @neighbourhoods.register("compose")
@@ -280,6 +427,8 @@ class Compose(Transformation):
         ArgumentError: no part, one that is no transformation, one with rules beside others, or a part that cannot have
             the composition's distribution.
     """
+
+    takes: ClassVar = "any"
 
     parts: tuple[Transformation, ...]
 
@@ -347,11 +496,11 @@ class Compose(Transformation):
             inputs = part.transform(inputs, own, bounds).clamp(*bounds)
         return inputs
 
-    def settle(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def effective_points(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Those of all parts, each for the input that the parts before it made."""
         settled = []
         for part, own in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True):
-            settled.append(part.settle(inputs, own, bounds))
+            settled.append(part.effective_points(inputs, own, bounds))
             inputs = part.transform(inputs, own, bounds).clamp(*bounds)
         return torch.cat(settled, 1)
 
@@ -367,10 +516,10 @@ class Compose(Transformation):
                 seen = visible & (moved > 0.999)
         return maps, seen
 
-    def admit(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    def satisfies_rules(self, inputs: Tensor, parameters: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
         """Whether the parameters keep the rules; a part that has any is the only one."""
         admitted = [
-            part.admit(inputs, own, bounds)
+            part.satisfies_rules(inputs, own, bounds)
             for part, own in zip(self.parts, self._split(inputs.shape[1:], parameters), strict=True)
         ]
         return torch.stack(admitted).all(0)
@@ -395,45 +544,41 @@ def _see_everything(maps: Tensor) -> Tensor:
     return torch.ones_like(maps[:, :1], dtype=torch.bool)
 
 
-def read_range(
-    value: object,
-    option: str,
-    identity: float = 0.0,
-    least: float = -math.inf,
-    most: float = math.inf,
-    single: Literal["around", "up", "down"] = "around",
-) -> tuple[float, float]:
-    """A range from an option: two numbers in order, or one number r.
-
-    One number stands for `identity - r` to `identity + r`; if `single` is "up", for `least` to r; if "down", for r to
-    `most`.
-
-    Raises:
-        ArgumentError: something else, or numbers outside `least` to `most`.
-
-    >>> read_range(10, "degrees"), read_range((30, 90), "quality", least=1, most=100)
-    ((-10.0, 10.0), (30.0, 90.0))
-    """
-
-    around = f"{identity:g} - r to {identity:g} + r" if identity else "-r to r"
-    stands_for = {"around": around, "up": f"{least:g} to r", "down": f"r to {most:g}"}[single]
-    expected = f"a number of at least 0, r for {stands_for}, or the smallest and the largest value"
-    if math.isfinite(least) or math.isfinite(most):
-        expected += f", from {least:g} to {most:g}"
-    if is_number(value):
-        ends = {"around": (identity - value, identity + value), "up": (least, value), "down": (value, most)}
-        low, high = ends[single]
-    else:
-        pair = isinstance(value, list | tuple) and len(value) == 2 and all(map(is_number, value))
-        check(pair, option, expected, repr(value))
-        assert isinstance(value, list | tuple)
-        low, high = value
-    check(least <= low <= high <= most and math.isfinite(high - low), option, expected, repr(value))
-    return float(low), float(high)
-
-
-def spread_limits(inputs: Tensor, identity: Sequence[float], *ranges: tuple[float, float]) -> Limits:
-    """The same limits for each of `inputs` `(P, ...)`: a value of the identity and a range for each parameter."""
-    rows = send([identity, *zip(*ranges, strict=True)], inputs.device, inputs.dtype)
-    own, lower, upper = (row.expand(len(inputs), -1) for row in rows)
+def spread_limits(inputs: Tensor, axes: Sequence[Axis]) -> Limits:
+    """The same limits for each of `inputs` `(P, ...)`."""
+    columns = [[axis.identity for axis in axes], [axis.low for axis in axes], [axis.high for axis in axes]]
+    own, lower, upper = (row.expand(len(inputs), -1) for row in send(columns, inputs.device, inputs.dtype))
     return Limits(own, lower, upper)
+
+
+def write_range(limits: tuple[float, float]) -> str:
+    """A range in words.
+
+    >>> write_range((-3.0, 3.0)), write_range((5.0, 5.0))
+    ('-3 to 3', '5')
+    """
+    low, high = limits
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+
+def check_range(bounds: tuple[Tensor, Tensor], name: str) -> None:
+    """Raise `ArgumentError` unless the bounds are finite and the upper one is larger."""
+    finite = bool(torch.isfinite(bounds[0]).all() and torch.isfinite(bounds[1]).all())
+    fits = finite and bool((bounds[1] > bounds[0]).all())
+    got = f"from {float(bounds[0].min()):g} to {float(bounds[1].max()):g}"
+    check(fits, "bounds", f"finite bounds of the model's inputs for {name}, such as (0, 1)", got)
+
+
+def to_shares(inputs: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    """Values as shares of their range: 0 at the lower bound and 1 at the upper one."""
+    return (inputs - bounds[0]) / (bounds[1] - bounds[0])
+
+
+def from_shares(shares: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+    """The inverse of `to_shares`."""
+    return bounds[0] + (bounds[1] - bounds[0]) * shares
+
+
+def expand(column: Tensor, like: Tensor) -> Tensor:
+    """One number for each row, `(M,)`, shaped to broadcast over inputs `(M, ...)`."""
+    return column.reshape(-1, *([1] * (like.ndim - 1)))

@@ -18,8 +18,8 @@ from standfast.metrics.base import USEFUL
 from standfast.results.presentation import ValueSpec
 from standfast.results.sanity import round_up
 from standfast.statistics.comparison import ControlTest
-from standfast.statistics.distributions import proportion_interval
 from standfast.statistics.paired import Interval
+from standfast.statistics.proportions import proportion_interval
 
 #: `"control"`: no better than an explainer that says nothing
 Quality = Literal["good", "control", "bad", "undecided"]

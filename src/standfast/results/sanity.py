@@ -15,8 +15,9 @@ from typing import Literal, get_args
 
 import numpy as np
 import polars as pl
+from scipy.special import stdtrit
 
-from standfast.statistics.distributions import proportion_interval, t_quantile
+from standfast.statistics.proportions import proportion_interval
 from standfast.tensors import Array
 
 #: the confidence of the intervals of the checks
@@ -278,7 +279,7 @@ def _decide_mean(question: Question, values: Array, margin: float, larger: bool)
     mean = float(values.mean())
     with_margin = np.append(values, margin)
     error = float(with_margin.std(ddof=1)) / math.sqrt(count + 1)
-    half = t_quantile(0.5 + LEVEL / 2, count) * error
+    half = float(stdtrit(count, 0.5 + LEVEL / 2)) * error
     low, high = mean - half, mean + half
     wanted = PASSING.get(question, margin)
     good, bad = (low > wanted, high < margin) if larger else (high < wanted, low > margin)

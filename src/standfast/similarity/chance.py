@@ -31,30 +31,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from standfast.errors import check, check_integer
-from standfast.similarity.diverse import CHUNK_ELEMENTS, Ties, resolve_k, split_maps, top_k
-from standfast.similarity.local import (
-    lens_kendall,
-    lens_precision,
-    lens_recall,
-    lens_spearman,
-    reduce_pair,
-    topk_intersection,
-)
+from standfast.similarity.diverse import CHUNK_ELEMENTS, Ties, split_maps, top_k
 from standfast.similarity.rows import order_rows, row_sum, working_dtype
 from standfast.similarity.windows import dilate, smooth
 from standfast.tensors import Streams, count_at_once
 
 #: the least room above chance, 1 - c, for which a corrected value is given; below, one position is worth too much
 ROOM = 0.05
-_OF_SETS = (topk_intersection, lens_precision, lens_recall)
-_KNOWN = (*_OF_SETS, lens_spearman, lens_kendall)
 
 
 @dataclass(frozen=True)
@@ -70,27 +58,28 @@ class ChanceLevel:
     error: Tensor
 
 
+#: the similarity of two batches of maps, `(N,)`
+Compare = Callable[[Tensor, Tensor], Tensor]
+
+
 def measure_chance(
-    function: Callable[..., Tensor], a: Tensor, b: Tensor, draws: int = 32, seed: int = 0
-) -> ChanceLevel | None:
-    """What `standfast.similarity.chance_level` returns, for a similarity's function, which may be a `partial`."""
+    compare: Compare, x: Tensor, y: Tensor, draws: int, seed: int, exact: tuple[Tensor, Tensor] | None = None
+) -> ChanceLevel:
+    """The chance levels of pairs of maps `(N, H, W)` or `(N, T)`; see `Similarity.chance`.
+
+    `exact` has known levels `(N,)`, and for which pairs they hold; the others are drawn.
+    """
     check_integer(draws, "draws", 2)
-    of, options = _split(function)
-    if of not in _KNOWN:
-        return None
-    x, y = (m.detach() for m in reduce_pair(a, b, options.get("channels", "abs_sum")))
-    defined = function(x, y)  # NaN where there is nothing to compare; it also checks the options
+    defined = compare(x, y)  # NaN where there is nothing to compare
     value, error = torch.zeros_like(defined), torch.zeros_like(defined)
-    exact = torch.zeros(len(x), dtype=torch.bool, device=x.device)
-    if of in _OF_SETS and not options.get("diverse", False) and options.get("protocol", "paper") == "paper":
-        k = resolve_k(options.get("k"), x.shape[1:].numel())
-        exact = _is_uniform(x, k) & _is_uniform(y, k)
-        value = torch.cat([_expect(of, p, q, k, options) for p, q in split_maps(x, y)]).to(defined.dtype)
-    rest = (~exact).nonzero()[:, 0]
+    holds = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    if exact is not None:
+        value, holds = exact[0].to(defined.dtype), exact[1]
+    rest = (~holds).nonzero()[:, 0]
     if len(rest):
         rows = max(1, count_at_once(CHUNK_ELEMENTS, x) // (draws * x.shape[1:].numel()))
         pairs = zip(torch.split(x[rest], rows), torch.split(y[rest], rows), strict=True)
-        drawn = [_simulate(function, p, q, draws, seed) for p, q in pairs]
+        drawn = [_simulate(compare, p, q, draws, seed) for p, q in pairs]
         value[rest], error[rest] = (torch.cat(part).to(defined.dtype) for part in zip(*drawn, strict=True))
     return ChanceLevel(torch.where(defined.isnan(), torch.nan, value), error)
 
@@ -106,9 +95,10 @@ def correct_for_chance(value: Tensor, chance: Tensor) -> Tensor:
     return torch.where(room >= ROOM, (value - chance) / room.clamp(min=ROOM), torch.nan)
 
 
-def _split(function: Callable[..., Tensor]) -> tuple[Callable[..., Tensor], dict[str, Any]]:
-    """A similarity's function and the options that are set."""
-    return (function.func, dict(function.keywords)) if isinstance(function, partial) else (function, {})
+def expect_share(x: Tensor, y: Tensor, k: int, w: int, ties: Ties) -> tuple[Tensor, Tensor]:
+    """The exact expectation of LENS-precision with plain sets, float64 `(N,)`, and for which pairs it holds."""
+    holds = _is_uniform(x, k) & _is_uniform(y, k)
+    return torch.cat([_expect(p, q, k, w, ties) for p, q in split_maps(x, y)]), holds
 
 
 def _is_uniform(x: Tensor, k: int) -> Tensor:
@@ -124,18 +114,14 @@ def _is_uniform(x: Tensor, k: int) -> Tensor:
     return (flat.amin(1) >= 0) & ~tied
 
 
-def _expect(of: Callable[..., Tensor], x: Tensor, y: Tensor, k: int, options: dict[str, Any]) -> Tensor:
-    """The exact expectation for plain sets, float64 `(n,)`; meaningless where a support is not uniform."""
-    w = 0 if of is topk_intersection else options.get("w", 1)
-    if of is lens_recall:
-        x, y = y, x
-    ties: Ties = "random" if options.get("ties") == "random" else "position"
+def _expect(x: Tensor, y: Tensor, k: int, w: int, ties: Ties) -> Tensor:
+    """The exact expectation, float64 `(n,)`; meaningless where a support is not uniform."""
 
     def fixed(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The support, its size `(n, 1, ...)`, and the set where the support is not larger than k."""
         support = m != 0
         size = support.flatten(1).sum(1).double().view(-1, *(1,) * (m.ndim - 1))
-        return support, size, top_k(m, k, ties)
+        return support, size, top_k(m, k, "random" if ties == "random" else "position")
 
     (support_x, size_x, set_x), (support_y, size_y, set_y) = fixed(x), fixed(y)
     chosen = torch.where(size_x > k, k * support_x / size_x.clamp(min=1), set_x.double())
@@ -151,12 +137,12 @@ def _expect(of: Callable[..., Tensor], x: Tensor, y: Tensor, k: int, options: di
     return row_sum((chosen * near).flatten(1)) / k
 
 
-def _simulate(function: Callable[..., Tensor], x: Tensor, y: Tensor, draws: int, seed: int) -> tuple[Tensor, Tensor]:
+def _simulate(compare: Compare, x: Tensor, y: Tensor, draws: int, seed: int) -> tuple[Tensor, Tensor]:
     """The mean similarity of random pairs and its standard error, float64 `(n,)` each."""
     streams = Streams.for_rows(torch.cat((x.flatten(1), y.flatten(1)), dim=1), seed)
     numbers = streams.uniform((2, draws, x.shape[1:].numel()), torch.float32)
     first, second = (_scatter_values(m, numbers[:, side]) for side, m in enumerate((x, y)))
-    found = function(first, second).double().view(len(x), draws)
+    found = compare(first, second).double().view(len(x), draws)
     mean = row_sum(found) / draws
     variance = row_sum((found - mean[:, None]).square()) / (draws - 1)
     return mean, (variance / draws).sqrt()

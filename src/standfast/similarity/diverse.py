@@ -122,6 +122,13 @@ def check_ties(ties: Any) -> None:
     check(ties in known, "ties", f"one of {', '.join(known)}", repr(ties))
 
 
+def check_k(k: Any) -> None:
+    """Raise `ArgumentError` unless `k` is a number of positions, or a share, that suits some map."""
+    whole = type(k) is int and k >= 1
+    share = isinstance(k, float) and 0 < k < 1
+    check(k is None or whole or share, "k", "a whole number, at least 1, or a share in (0, 1)", k)
+
+
 def resolve_k(k: int | float | None, positions: int) -> int:
     """The number of positions that `k` stands for, of `positions` in all; raises `ArgumentError` if out of range."""
     number: int | float = 0.1 if k is None else as_number(k)

@@ -8,23 +8,35 @@ With `diverse=True` the sets are those of `top_k_diverse` for the same w: no pos
 If fewer than k positions fit, shares refer to the actual number. With w = 0, diverse sets equal the plain ones.
 
 `ties` says which of equal values come first, as in `top_k`. With `protocol="authors"` sets and windows are those of the
-authors' script instead of the paper's definitions (`authors`), which has a rule for ties of its own.
+authors' script instead of the paper's definitions (`authors_protocol`), which has a rule for ties of its own.
 
 Source: Kamath, Mittal, Deshpande, Balasubramanian, "Rethinking Robustness of Model Attributions", AAAI 2024.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.similarity import rank
-from standfast.similarity.authors import Protocol, check_protocol, choose_as_authors, dilate_as_authors
-from standfast.similarity.diverse import Ties, check_ties, resolve_k, split_maps, top_k, top_k_diverse
-from standfast.similarity.rows import binade, check_pair, is_degenerate, row_sum, working_dtype
+from standfast.similarity.authors_protocol import Protocol, check_protocol, choose_as_authors, dilate_as_authors
+from standfast.similarity.base import Correlation, Discrepancy, Similarity, similarities
+from standfast.similarity.chance import ChanceLevel, expect_share, measure_chance
+from standfast.similarity.diverse import Ties, check_k, check_ties, resolve_k, split_maps, top_k, top_k_diverse
+from standfast.similarity.rank import Kendall, Spearman, where_finite
+from standfast.similarity.rows import (
+    binade,
+    check_pair,
+    find_extremes,
+    is_constant,
+    is_degenerate,
+    row_sum,
+    working_dtype,
+)
 from standfast.similarity.windows import (
     Channels,
     check_channels,
@@ -36,150 +48,275 @@ from standfast.similarity.windows import (
 )
 
 
-def topk_intersection(
-    a: Tensor,
-    b: Tensor,
-    k: int | float | None = None,
-    diverse: bool = False,
-    w: int = 1,
-    channels: Channels = "abs_sum",
-    ties: Ties = "position",
-    protocol: Protocol = "paper",
-) -> Tensor:
-    """Share of the k largest positions of one map that are among the k largest of the other.
-
-    After the reduction of channels, values are compared with their sign. Among equal values, lower indices of the
-    flattened map come first by default, so of a constant map the first k positions are selected.
+@dataclass(frozen=True)
+class Positional(Similarity):
+    """The base of similarities that use positions.
 
     Args:
-        a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating.
-        b: maps of the same shape.
-        k: a number of positions from 1 to all, or a share of them in (0, 1), rounded to the nearest number but
-            at least 1; by default a tenth.
-        diverse: select positions none of which lies in the window of another. If fewer than k fit, the share is that
-            of the larger of the two sets.
-        w: half width of the window of a diverse position; it has no effect without `diverse`.
-        channels: how the channels of `(N, C, H, W)` are reduced (`per_position`).
+        channels: how the channels of `(N, C, H, W)` are reduced (`per_position`). By default metrics sum them with
+            their signs, since they pass absolute values where signs are ignored; a call sums absolute values.
+    """
+
+    _: KW_ONLY
+    channels: Channels | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.channels is not None:
+            check_channels(self.channels)
+
+    def of_maps(self, maps: Tensor) -> Tensor:
+        """One value per position."""
+        return per_position(maps, self.channels or "sum")
+
+    def reduce_pair(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        """Check a pair of maps and reduce them to one value per position: `(N, H, W)` or `(N, T)`."""
+        return reduce_pair(a, b, self.channels or "abs_sum")
+
+
+def reduce_pair(a: Tensor, b: Tensor, channels: Channels) -> tuple[Tensor, Tensor]:
+    """Check a pair of maps and reduce them to one value per position: `(N, H, W)` or `(N, T)`."""
+    check_pair(a, b)
+    check(a.ndim in (2, 3, 4), "a", "shape (N, H, W), (N, T) or (N, C, H, W)", tuple(a.shape))
+    return (per_position(a, channels), per_position(b, channels)) if a.ndim == 4 else (a, b)
+
+
+@dataclass(frozen=True)
+class SetSimilarity(Positional):
+    """The base of shares of the k largest positions of maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`.
+
+    After the reduction of channels, values are compared with their sign. Among equal values, lower indices of the
+    flattened map come first by default, so of a constant map the first k positions are selected. A pair is NaN if it is
+    undefined by `ties`.
+
+    Args:
+        k: a number of positions, at least 1, or a share of them in (0, 1), rounded to the nearest number but at least
+            1; by default a tenth.
+        w: positions at most w away along each axis are near; at least 0.
+        diverse: select positions none of which lies in the window of another. If fewer than k fit, shares refer to
+            their number.
         ties: which of equal values come first: `position`, lower indices; `random`, positions in a random order, the
             same for both maps and for every pair; `undefined`, none: a pair of whose chosen values one is 0 has no
             value. So zeros cannot fill a set.
-        protocol: `paper`, the paper's definitions; `authors`, the steps of the authors' script (`choose_as_authors`).
+        protocol: `paper`, the paper's definitions; `authors`, the steps of the authors' script (`choose_as_authors`),
+            which divides by k, also where fewer were chosen.
+    """
 
-    Returns:
-        `(N,)` in [0, 1]; NaN for a row that holds a NaN or an infinity, or that is undefined by `ties`.
+    low: ClassVar = 0.4
+    high: ClassVar = 0.6
+    range: ClassVar = (0.0, 1.0)
 
-    Raises:
-        ArgumentError: shapes, devices or types do not fit, or an option is out of range.
+    k: int | float | None = None
+    w: int = 1
+    diverse: bool = False
+    ties: Ties = "position"
+    protocol: Protocol = "paper"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_k(self.k)
+        check_sets(self.diverse, self.w)
+        check_ties(self.ties)
+        check_protocol(self.protocol, self.w if self.diverse else None)
+        own = self.protocol == "paper" or self.ties == "position"
+        check(own, "ties", "no other than the default, since protocol=authors has a rule of its own", repr(self.ties))
+
+    @abstractmethod
+    def find_common(self, s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        """The positions of two sets `(n, ...)` that count, and the number `(n,)` by which their number is divided."""
+
+    def expect(self, x: Tensor, y: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The level of chance of plain sets, float64 `(N,)`, and for which pairs it holds."""
+        return expect_share(x, y, k, self.w, self.ties)
+
+    def compare(self, a: Tensor, b: Tensor) -> Tensor:
+        x, y = (m.detach() for m in self.reduce_pair(a, b))
+        return self._compare_sets(x, y, resolve_k(self.k, x.shape[1:].numel()))
+
+    def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
+        """The largest positions of the part; a share k is one of these, of a number k at most as many as there are."""
+        mask = mask.all(1) if a.ndim == 4 else mask
+        dtype = working_dtype(a, b)
+        x, y = (_put_last(maps.detach().to(dtype), mask) for maps in self.reduce_pair(a, b))
+        left = mask.flatten(1).sum(1)
+        counts = left.clamp(max=resolve_k(self.k, mask[0].numel()))
+        if self.k is None or isinstance(self.k, float):
+            counts = torch.tensor([resolve_k(self.k, max(1, n)) for n in left.tolist()], device=x.device)
+        found = torch.full((len(x),), torch.nan, dtype=dtype, device=x.device)
+        for count in sorted(set(counts[left > 0].tolist())):  # all pairs with the same k at once
+            rows = ((counts == count) & (left > 0)).nonzero()[:, 0]
+            found[rows] = self._compare_sets(x[rows], y[rows], count, mask[rows])
+        return found
+
+    def _compare_sets(self, x: Tensor, y: Tensor, count: int, mask: Tensor | None = None) -> Tensor:
+        parts = []
+        for p, q, *part in split_maps(x, y) if mask is None else split_maps(x, y, mask):
+            s, t = self._choose(p, count), self._choose(q, count)
+            if part:
+                s, t = s & part[0], t & part[0]
+            common, of = self.find_common(s, t)
+            value = _count(common).to(working_dtype(x, y)) / (of if self.protocol == "paper" else count)
+            parts.append(torch.where((_count(s) > 0) & (_count(t) > 0), value, torch.nan))
+        return where_finite(x.flatten(1), y.flatten(1), torch.cat(parts))
+
+    def _choose(self, a: Tensor, count: int) -> Tensor:
+        """The chosen positions of maps `(N, H, W)` or `(N, T)`, as a mask; all False where there is no set."""
+        if self.protocol == "authors":
+            return choose_as_authors(a, count, self.w, self.diverse)
+        return top_k_diverse(a, count, self.w, self.ties) if self.diverse else top_k(a, count, self.ties)
+
+    def _dilate(self, mask: Tensor) -> Tensor:
+        return dilate(mask, self.w) if self.protocol == "paper" else dilate_as_authors(mask, self.w)
+
+    def chance(self, a: Tensor, b: Tensor, draws: int = 32, seed: int = 0) -> ChanceLevel:
+        """The exact level of plain sets, where it is known; else drawn."""
+        x, y = (m.detach() for m in self.reduce_pair(a, b))
+        exact = None
+        if not self.diverse and self.protocol == "paper":
+            exact = self.expect(x, y, resolve_k(self.k, x.shape[1:].numel()))
+        return measure_chance(self.compare, x, y, draws, seed, exact)
+
+
+@similarities.register("topk_intersection")
+@dataclass(frozen=True)
+class TopKIntersection(SetSimilarity):
+    """Share of the k largest positions of one map that are among the k largest of the other.
+
+    With diverse positions, the share is that of the larger of the two sets; w has no effect without `diverse`.
 
     Source: Ghorbani, Abid, Zou, AAAI 2019; the diverse sets of Kamath et al., AAAI 2024, Sec. 4.
 
-    >>> topk_intersection(torch.tensor([[3.0, 2.0, 1.0, 0.0]]), torch.tensor([[3.0, 0.0, 1.0, 2.0]]), k=2)
+    >>> TopKIntersection(k=2)(torch.tensor([[3.0, 2.0, 1.0, 0.0]]), torch.tensor([[3.0, 0.0, 1.0, 2.0]]))
     tensor([0.50])
     """
-    return compare_sets(SHARES[topk_intersection], a, b, k, w, diverse, channels, ties, protocol)
+
+    name: ClassVar = "topk_intersection"
+
+    def find_common(self, s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        return s & t, torch.maximum(_count(s), _count(t))
+
+    def expect(self, x: Tensor, y: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        return expect_share(x, y, k, 0, self.ties)
 
 
-def lens_precision(
-    a: Tensor,
-    b: Tensor,
-    k: int | float | None = None,
-    w: int = 1,
-    diverse: bool = False,
-    channels: Channels = "abs_sum",
-    ties: Ties = "position",
-    protocol: Protocol = "paper",
-) -> Tensor:
+@similarities.register("lens_precision")
+@dataclass(frozen=True)
+class LensPrecision(SetSimilarity):
     """Share of the k largest positions of `a` that lie near one of the k largest of `b`: |S_k n N_w(T_k)| / |S_k|.
 
-    This is the paper's w-LENS-prec@k, where `a` is the original map. It is not symmetric: `lens_precision(a, b)` equals
-    `lens_recall(b, a)`. With w = 0 it equals `topk_intersection`, and it increases with w.
-
-    Args:
-        a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating.
-        b: maps of the same shape.
-        k: as in `topk_intersection`.
-        w: positions at most w away along each axis are near; at least 0.
-        diverse: select positions none of which lies in the window of another (w-LENS-prec@k-div).
-        channels: how the channels of `(N, C, H, W)` are reduced (`per_position`).
-        ties, protocol: as in `topk_intersection`.
-
-    Returns:
-        `(N,)` in [0, 1]; NaN for a row that holds a NaN or an infinity, or that is undefined by `ties`.
-
-    Raises:
-        ArgumentError: shapes, devices or types do not fit, or an option is out of range.
+    This is the paper's w-LENS-prec@k, where `a` is the original map; with `diverse` w-LENS-prec@k-div. It is not
+    symmetric: for exchanged maps it is `LensRecall`. With w = 0 it equals `TopKIntersection`, and it increases with w.
 
     Source: Kamath, Mittal, Deshpande, Balasubramanian, AAAI 2024, Sec. 3.1 and 3.2.
 
     >>> a, b = torch.tensor([[5.0, 4.0, 0.0, 0.0, 0.0]]), torch.tensor([[0.0, 0.0, 5.0, 4.0, 0.0]])
-    >>> lens_precision(a, b, k=2, w=1), lens_precision(a, b, k=2, w=2)
+    >>> LensPrecision(k=2, w=1)(a, b), LensPrecision(k=2, w=2)(a, b)
     (tensor([0.50]), tensor([1.]))
     """
-    return compare_sets(SHARES[lens_precision], a, b, k, w, diverse, channels, ties, protocol)
+
+    name: ClassVar = "lens_precision"
+
+    def find_common(self, s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        return s & self._dilate(t), _count(s)
 
 
-def lens_recall(
-    a: Tensor,
-    b: Tensor,
-    k: int | float | None = None,
-    w: int = 1,
-    diverse: bool = False,
-    channels: Channels = "abs_sum",
-    ties: Ties = "position",
-    protocol: Protocol = "paper",
-) -> Tensor:
+@similarities.register("lens_recall")
+@dataclass(frozen=True)
+class LensRecall(LensPrecision):
     """Share of the k largest positions of `b` that lie near one of the k largest of `a`: |T_k n N_w(S_k)| / |T_k|.
 
-    This is the paper's w-LENS-recall@k, where `a` is the original map. Arguments, result and errors are those of
-    `lens_precision`.
+    This is the paper's w-LENS-recall@k, where `a` is the original map.
 
     Source: Kamath, Mittal, Deshpande, Balasubramanian, AAAI 2024, Sec. 3.1 and 3.2.
 
     >>> a, b = torch.tensor([[5.0, 0.0, 0.0, 0.0, 4.0]]), torch.tensor([[0.0, 5.0, 4.0, 0.0, 0.0]])
-    >>> lens_recall(a, b, k=2, w=1), lens_precision(a, b, k=2, w=1)
+    >>> LensRecall(k=2, w=1)(a, b), LensPrecision(k=2, w=1)(a, b)
     (tensor([0.50]), tensor([0.50]))
     """
-    return compare_sets(SHARES[lens_recall], a, b, k, w, diverse, channels, ties, protocol)
+
+    name: ClassVar = "lens_recall"
+
+    def find_common(self, s: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+        return super().find_common(t, s)
+
+    def expect(self, x: Tensor, y: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        return super().expect(y, x, k)
 
 
-def lens_spearman(a: Tensor, b: Tensor, w: int = 1, channels: Channels = "abs_sum") -> Tensor:
-    """Spearman's rank correlation of the smoothed maps.
+@dataclass(frozen=True)
+class SmoothedSimilarity(Positional, Correlation):
+    """The base of rank correlations of smoothed maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`.
 
     A map that is constant (`is_degenerate`) before or after smoothing has similarity 0 with every map.
 
     Args:
-        a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating.
-        b: maps of the same shape.
         w: half width of the window to smooth over (`smooth`), at least 0.
-        channels: how the channels of `(N, C, H, W)` are reduced (`per_position`).
+    """
 
-    Returns:
-        `(N,)` in [-1, 1]; NaN for a row that holds a NaN or an infinity.
+    ranked: ClassVar[Similarity]
 
-    Raises:
-        ArgumentError: shapes, devices or types do not fit, or an option is out of range.
+    w: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_window(self.w)
+
+    def compare(self, a: Tensor, b: Tensor) -> Tensor:
+        x, y = (m.detach() for m in self.reduce_pair(a, b))
+        pairs = split_maps(x, y)
+        result = torch.cat([self.ranked.compare(smooth(p, self.w), smooth(q, self.w)) for p, q in pairs])
+        # A constant map has no order, although smoothing lowers its values near the border.
+        result = torch.where(is_degenerate(x) | is_degenerate(y), 0, result)
+        return where_finite(x.flatten(1), y.flatten(1), result)
+
+    def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
+        """Over the part, of maps that are smoothed with the other positions as positions outside the map."""
+        mask = mask.all(1) if a.ndim == 4 else mask
+        x, y = (torch.where(mask, maps.detach(), 0) for maps in self.reduce_pair(a, b))
+        found = self.ranked.compare_part(smooth(x, self.w), smooth(y, self.w), mask)
+        # a constant map has no order, although smoothing lowers its values beside positions that are left out
+        constant = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+        for maps in (x, y):
+            low, high = find_extremes(maps.flatten(1), mask.flatten(1))
+            constant |= is_constant(low, high, torch.finfo(maps.dtype).eps)
+        return torch.where(constant & found.isfinite(), 0, found)
+
+    def chance(self, a: Tensor, b: Tensor, draws: int = 32, seed: int = 0) -> ChanceLevel:
+        """Drawn."""
+        x, y = (m.detach() for m in self.reduce_pair(a, b))
+        return measure_chance(self.compare, x, y, draws, seed)
+
+
+@similarities.register("lens_spearman")
+@dataclass(frozen=True)
+class LensSpearman(SmoothedSimilarity):
+    """Spearman's rank correlation of the smoothed maps.
 
     Source: Kamath, Mittal, Deshpande, Balasubramanian, AAAI 2024, Sec. 3.1 and 3.2.
 
     >>> a, b = torch.tensor([[0.0, 9.0, 1.0, 7.0, 2.0, 0.0]]), torch.tensor([[9.0, 0.0, 7.0, 1.0, 0.0, 2.0]])
-    >>> lens_spearman(a, b, w=0), lens_spearman(a, b, w=1)
+    >>> LensSpearman(w=0)(a, b), LensSpearman(w=1)(a, b)
     (tensor([-0.79]), tensor([0.52]))
     """
-    return _compare_smoothed(rank.spearman, a, b, w, channels)
+
+    name: ClassVar = "lens_spearman"
+    ranked: ClassVar = Spearman()
 
 
-def lens_kendall(a: Tensor, b: Tensor, w: int = 1, channels: Channels = "abs_sum") -> Tensor:
-    """Kendall's tau-b of the smoothed maps; arguments, result and errors are those of `lens_spearman`.
-
-    Time O(P log P) and memory O(P) for P positions.
+@similarities.register("lens_kendall")
+@dataclass(frozen=True)
+class LensKendall(SmoothedSimilarity):
+    """Kendall's tau-b of the smoothed maps. Time O(P log P) and memory O(P) for P positions.
 
     Source: Kamath, Mittal, Deshpande, Balasubramanian, AAAI 2024, Sec. 3.1 and 3.2.
 
     >>> a, b = torch.tensor([[0.0, 9.0, 1.0, 7.0, 2.0, 0.0]]), torch.tensor([[9.0, 0.0, 7.0, 1.0, 0.0, 2.0]])
-    >>> lens_kendall(a, b, w=0), lens_kendall(a, b, w=1)
+    >>> LensKendall(w=0)(a, b), LensKendall(w=1)(a, b)
     (tensor([-0.64]), tensor([0.44]))
     """
-    return _compare_smoothed(rank.kendall, a, b, w, channels)
+
+    name: ClassVar = "lens_kendall"
+    ranked: ClassVar = Kendall()
 
 
 def mass_centre(a: Tensor) -> Tensor:
@@ -218,118 +355,51 @@ def mass_centre(a: Tensor) -> Tensor:
     return torch.where(size.isfinite()[:, None], torch.stack(centre, 1), torch.nan)
 
 
-def centre_of_mass(a: Tensor, b: Tensor, channels: Channels = "abs_sum") -> Tensor:
+@similarities.register("centre_of_mass")
+@dataclass(frozen=True)
+class CentreOfMass(Positional, Discrepancy):
     """Euclidean distance between the centres of mass of two maps, in positions: a discrepancy.
 
-    Differentiable; the gradient is 0 where the centres coincide. The distance depends on the size of the image, so no
-    threshold suits all maps.
-
-    Args:
-        a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating. `mass_centre` uses the absolute values that are left
-            after the reduction of channels.
-        b: maps of the same shape.
-        channels: how the channels of `(N, C, H, W)` are reduced (`per_position`).
-
-    Returns:
-        `(N,)`, at least 0; NaN for a row that holds a NaN or an infinity.
-
-    Raises:
-        ArgumentError: shapes, devices or types do not fit, or the reduction is unknown.
+    Maps are `(N, H, W)`, `(N, T)` or `(N, C, H, W)`; `mass_centre` uses the absolute values that are left after the
+    reduction of channels. Differentiable; the gradient is 0 where the centres coincide. The distance depends on the
+    size of the image.
 
     Source: Ghorbani, Abid, Zou, AAAI 2019.
 
     >>> a = torch.zeros(1, 5, 5)
     >>> b = a.clone()
     >>> a[0, 0, 0], b[0, 3, 4] = 2.0, 1.0
-    >>> centre_of_mass(a, b)
+    >>> CentreOfMass()(a, b)
     tensor([5.])
     """
-    x, y = reduce_pair(a, b, channels)
-    squares = (mass_centre(x) - mass_centre(y)).square().unbind(1)
-    total = squares[0] if len(squares) == 1 else squares[0] + squares[1]
-    moved = total != 0  # the square root has no derivative at 0
-    return torch.where(moved, torch.where(moved, total, 1).sqrt(), 0)
+
+    name: ClassVar = "centre_of_mass"
+    differentiable: ClassVar = True
+
+    def compare(self, a: Tensor, b: Tensor) -> Tensor:
+        x, y = self.reduce_pair(a, b)
+        squares = (mass_centre(x) - mass_centre(y)).square().unbind(1)
+        total = squares[0] if len(squares) == 1 else squares[0] + squares[1]
+        moved = total != 0  # the square root has no derivative at 0
+        return torch.where(moved, torch.where(moved, total, 1).sqrt(), 0)
+
+    def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
+        """Of the part's mass; exact."""
+        return self.compare(torch.where(mask, a, 0), torch.where(mask, b, 0))
 
 
-def reduce_pair(a: Tensor, b: Tensor, channels: Channels) -> tuple[Tensor, Tensor]:
-    """Check a pair of maps and reduce them to one value per position: `(N, H, W)` or `(N, T)`."""
-    check_pair(a, b)
-    check(a.ndim in (2, 3, 4), "a", "shape (N, H, W), (N, T) or (N, C, H, W)", tuple(a.shape))
-    check_channels(channels)
-    return (per_position(a, channels), per_position(b, channels)) if a.ndim == 4 else (a, b)
-
-
-def choose_sets(a: Tensor, k: int, w: int, diverse: bool, ties: Ties, protocol: Protocol) -> Tensor:
-    """The chosen positions of maps `(N, H, W)` or `(N, T)`, as a mask; all False where there is no set."""
-    if protocol == "authors":
-        return choose_as_authors(a, k, w, diverse)
-    return top_k_diverse(a, k, w, ties) if diverse else top_k(a, k, ties)
-
-
-def check_rules(diverse: bool, w: int, ties: Ties, protocol: Protocol) -> None:
-    """Raise `ArgumentError` unless these options fit together."""
+def check_sets(diverse: object, w: object) -> None:
+    """Raise `ArgumentError` unless these options of sets are valid."""
     check(isinstance(diverse, bool), "diverse", "True or False", diverse)
     check_window(w)
-    check_ties(ties)
-    check_protocol(protocol, w if diverse else None)
-    own = protocol == "paper" or ties == "position"
-    check(own, "ties", "no other than the default, since protocol=authors has a rule of its own", repr(ties))
-
-
-def compare_sets(
-    share: Share,
-    a: Tensor,
-    b: Tensor,
-    k: int | float | None = None,
-    w: int = 1,
-    diverse: bool = False,
-    channels: Channels = "abs_sum",
-    ties: Ties = "position",
-    protocol: Protocol = "paper",
-    seen: Tensor | None = None,
-) -> Tensor:
-    """Compare the sets S_k and T_k of both maps, or what is `seen` of them, bool `(N, H, W)` or `(N, T)`.
-
-    The authors divide by k, also where they have chosen fewer.
-    """
-    x, y = (m.detach() for m in reduce_pair(a, b, channels))
-    check_rules(diverse, w, ties, protocol)
-    count = resolve_k(k, x.shape[1:].numel())
-    parts = []
-    for p, q, *mask in split_maps(x, y) if seen is None else split_maps(x, y, seen):
-        s, t = (choose_sets(m, count, w, diverse, ties, protocol) for m in (p, q))
-        if mask:
-            s, t = s & mask[0], t & mask[0]
-        common, of = share(s, t, w, protocol)
-        value = _count(common).to(working_dtype(a, b)) / (of if protocol == "paper" else count)
-        parts.append(torch.where((_count(s) > 0) & (_count(t) > 0), value, torch.nan))
-    return rank.where_finite(x.flatten(1), y.flatten(1), torch.cat(parts))
-
-
-#: of two sets, with w and the protocol: the mask `(n, ...)` of the positions that count, and the number `(n,)` by which
-#: it is divided
-Share = Callable[[Tensor, Tensor, int, Protocol], tuple[Tensor, Tensor]]
-SHARES: dict[Callable[..., Tensor], Share] = {
-    topk_intersection: lambda s, t, w, protocol: (s & t, torch.maximum(_count(s), _count(t))),
-    lens_precision: lambda s, t, w, protocol: (s & _dilate(t, w, protocol), _count(s)),
-    lens_recall: lambda s, t, w, protocol: (t & _dilate(s, w, protocol), _count(t)),
-}
-
-
-def _dilate(mask: Tensor, w: int, protocol: Protocol) -> Tensor:
-    return dilate(mask, w) if protocol == "paper" else dilate_as_authors(mask, w)
 
 
 def _count(mask: Tensor) -> Tensor:
     return mask.flatten(1).sum(1)
 
 
-def _compare_smoothed(
-    function: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor, w: int, channels: Channels
-) -> Tensor:
-    x, y = (m.detach() for m in reduce_pair(a, b, channels))
-    check_window(w)
-    result = torch.cat([function(smooth(p, w), smooth(q, w)) for p, q in split_maps(x, y)])
-    # A constant map has no order, although smoothing lowers its values near the border, where zeros are averaged in.
-    result = torch.where(is_degenerate(x) | is_degenerate(y), 0, result)
-    return rank.where_finite(x.flatten(1), y.flatten(1), result)
+def _put_last(maps: Tensor, mask: Tensor) -> Tensor:
+    """Maps `(N, ...)` whose values outside of the mask lie below all others, so that they are chosen last."""
+    low = torch.where(mask, maps, torch.inf).flatten(1).amin(1)
+    below = torch.nextafter(low, torch.full_like(low, -torch.inf)).view(-1, *[1] * (maps.ndim - 1))
+    return torch.where(mask, maps, below)

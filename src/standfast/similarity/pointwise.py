@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.similarity.rows import binade, check_map, check_pair, extremes, is_constant, row_sum, working_dtype
+from standfast.similarity.base import Correlation, Discrepancy, similarities
+from standfast.similarity.rows import (
+    binade,
+    check_map,
+    check_pair,
+    extremes,
+    find_extremes,
+    is_constant,
+    row_sum,
+    working_dtype,
+)
 
 
 class _Rows(NamedTuple):
@@ -30,6 +42,17 @@ def _centre(a: Tensor, dtype: torch.dtype) -> _Rows:
     x = x - (low / 2 + high / 2)[:, None]  # a new tensor, on which the rest works in place
     x.div_(binade(half_range)[:, None])
     x.sub_((row_sum(x) / x.shape[1])[:, None])
+    return _Rows(x, is_constant(low, high, torch.finfo(a.dtype).eps), half_range.isfinite())
+
+
+def _centre_part(a: Tensor, dtype: torch.dtype, mask: Tensor) -> _Rows:
+    """The same of the values where `mask` `(N, F)` is True; the others are 0."""
+    x = a.flatten(1).to(dtype)
+    low, high = find_extremes(x, mask)
+    middle, half_range = (low / 2 + high / 2)[:, None], high / 2 - low / 2
+    x = torch.where(mask, x - middle, 0) / binade(half_range)[:, None]
+    mean = row_sum(x) / mask.sum(1).clamp(min=1)
+    x = torch.where(mask, x - mean[:, None], 0)
     return _Rows(x, is_constant(low, high, torch.finfo(a.dtype).eps), half_range.isfinite())
 
 
@@ -56,110 +79,106 @@ def _correlate(x: _Rows, xx: Tensor, y: _Rows) -> Tensor:
     return torch.where(x.finite & y.finite, cosine, torch.nan)
 
 
-def pearson(a: Tensor, b: Tensor) -> Tensor:
-    """Pearson's correlation coefficient over all features of a map.
+@similarities.register("pearson")
+@dataclass(frozen=True)
+class Pearson(Correlation):
+    """Pearson's correlation coefficient over all features of maps `(N, ...)`.
 
-    Accurate for maps of any size and offset, without underflow or overflow. Constant maps (`is_degenerate`) have
-    similarity 0 with every map. Differentiable; gradients are finite, and 0 where a map is constant.
-
-    Args:
-        a: maps `(N, ...)`, floating; half precision is computed in float32.
-        b: maps of the same shape.
-
-    Returns:
-        `(N,)` in [-1, 1]; NaN for a row that holds a NaN or an infinity.
-
-    Raises:
-        ArgumentError: shapes, devices or types do not fit.
+    Accurate for maps of any size and offset, without underflow or overflow; half precision is computed in float32.
+    Constant maps (`is_degenerate`) have similarity 0 with every map. Differentiable; gradients are finite, and 0 where
+    a map is constant.
 
     Source: Pearson, Proc. R. Soc. 58 (1895).
 
-    >>> pearson(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[1.0, 2.0, 4.0]]))
+    >>> Pearson()(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[1.0, 2.0, 4.0]]))
     tensor([0.98])
     """
-    check_pair(a, b)
-    dtype = working_dtype(a, b)
-    return _normalised_product(_centre(a, dtype), _centre(b, dtype))
 
+    name: ClassVar = "pearson"
+    differentiable: ClassVar = True
 
-class CentredReference:
-    """Reference maps `(N, ...)`, centred once; `pearson(maps, rows)` compares other maps with them.
+    def compare(self, a: Tensor, b: Tensor) -> Tensor:
+        check_pair(a, b)
+        dtype = working_dtype(a, b)
+        return _normalised_product(_centre(a, dtype), _centre(b, dtype))
 
-    The results have the same bits as those of the function `pearson`, in half of its time.
-
-    Args:
-        reference: floating maps `(N, ...)`.
-
-    >>> reference = CentredReference(torch.tensor([[1.0, 2.0, 3.0]]))
-    >>> reference.pearson(torch.tensor([[1.0, 2.0, 4.0], [0.0, 0.0, 0.0]]), torch.tensor([0, 0]))
-    tensor([0.98, 0.00])
-    """
-
-    def __init__(self, reference: Tensor) -> None:
+    def prepare(self, reference: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+        """The references are centred once, which takes half of the time."""
         check_map(reference, "reference")
-        self._like = reference[:1]
-        self._rows = _centre(reference.detach(), working_dtype(reference))
-        self._squares = row_sum(self._rows.values * self._rows.values)
+        like = reference[:1]
+        centred = _centre(reference.detach(), working_dtype(reference))
+        squares = row_sum(centred.values * centred.values)
 
-    def pearson(self, maps: Tensor, rows: Tensor) -> Tensor:
-        """Correlation `(M,)` of `maps` `(M, ...)` with the references of index `rows` `(M,)`; differentiable."""
-        check_pair(self._like.expand(len(maps), *self._like.shape[1:]), maps)
-        check(maps.dtype == self._like.dtype, "maps", f"{self._like.dtype}, as the references", maps.dtype)
-        own, squares = self._rows, self._squares
-        if len(squares) > 1:  # a single reference broadcasts
-            own, squares = _Rows(*(each.index_select(0, rows) for each in own)), squares.index_select(0, rows)
-        return _correlate(own, squares, _centre(maps, working_dtype(maps)))
+        def compare(maps: Tensor, rows: Tensor) -> Tensor:
+            check_pair(like.expand(len(maps), *like.shape[1:]), maps)
+            check(maps.dtype == like.dtype, "maps", f"{like.dtype}, as the references", maps.dtype)
+            own, xx = centred, squares
+            if len(squares) > 1:  # a single reference broadcasts
+                own, xx = _Rows(*(each.index_select(0, rows) for each in own)), squares.index_select(0, rows)
+            return _correlate(own, xx, _centre(maps, working_dtype(maps)))
+
+        return compare
+
+    def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
+        """Over the values that are left; exact."""
+        dtype, mask = working_dtype(a, b), mask.flatten(1)
+        return _normalised_product(_centre_part(a, dtype, mask), _centre_part(b, dtype, mask))
 
 
-def cosine(a: Tensor, b: Tensor) -> Tensor:
-    """Cosine of the angle between two maps, as vectors of all their features.
+@similarities.register("cosine")
+@dataclass(frozen=True)
+class Cosine(Correlation):
+    """Cosine of the angle between two maps `(N, ...)`, as vectors of all their features.
 
-    A map of zeros has similarity 0 with every map. Differentiable; gradients are finite.
+    Half precision is computed in float32. A map of zeros has similarity 0 with every map. Differentiable; gradients are
+    finite.
 
-    Args:
-        a: maps `(N, ...)`, floating; half precision is computed in float32.
-        b: maps of the same shape.
-
-    Returns:
-        `(N,)` in [-1, 1]; NaN for a row that holds a NaN or an infinity.
-
-    Raises:
-        ArgumentError: shapes, devices or types do not fit.
-
-    >>> cosine(torch.tensor([[1.0, 0.0], [0.0, 0.0]]), torch.tensor([[1.0, 1.0], [1.0, 1.0]]))
+    >>> Cosine()(torch.tensor([[1.0, 0.0], [0.0, 0.0]]), torch.tensor([[1.0, 1.0], [1.0, 1.0]]))
     tensor([0.71, 0.00])
     """
-    check_pair(a, b)
-    dtype = working_dtype(a, b)
-    return _normalised_product(_scale(a, dtype), _scale(b, dtype))
+
+    name: ClassVar = "cosine"
+    differentiable: ClassVar = True
+
+    def compare(self, a: Tensor, b: Tensor) -> Tensor:
+        check_pair(a, b)
+        dtype = working_dtype(a, b)
+        return _normalised_product(_scale(a, dtype), _scale(b, dtype))
+
+    def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
+        """Over the values that are left; exact."""
+        return self.compare(torch.where(mask, a, 0), torch.where(mask, b, 0))
 
 
-def mse(a: Tensor, b: Tensor) -> Tensor:
-    """Mean squared difference over all features: a discrepancy, 0 for equal maps and larger for less similar ones.
+@similarities.register("mse")
+@dataclass(frozen=True)
+class MSE(Discrepancy):
+    """Mean squared difference over all features of maps `(N, ...)`.
 
-    It depends on the size of the values, so no threshold suits all maps. Differentiable.
+    It depends on the size of the values. It is the largest number of the dtype where the true value is larger.
+    Differentiable.
 
-    Args:
-        a: maps `(N, ...)`, floating; half precision is computed in float32.
-        b: maps of the same shape.
-
-    Returns:
-        `(N,)`, at least 0; the largest number of the dtype where the true value is larger; NaN for a row that holds a
-        NaN or an infinity.
-
-    Raises:
-        ArgumentError: shapes, devices or types do not fit.
-
-    >>> mse(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 4.0]]))
+    >>> MSE()(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 4.0]]))
     tensor([2.])
     """
-    check_pair(a, b)
-    dtype = working_dtype(a, b)
-    x, y = a.flatten(1).to(dtype), b.flatten(1).to(dtype)
-    extent = torch.stack((*extremes(x), *extremes(y))).abs().amax(0)
-    scale = binade(extent)
-    difference = x / scale[:, None] - y / scale[:, None]
-    mean_square = row_sum(difference * difference) / x.shape[1]
-    # One factor at a time: the square of the scale may overflow where the product does not.
-    result = (mean_square * scale * scale).clamp(max=torch.finfo(dtype).max)
-    return torch.where(extent.isfinite(), result, torch.nan)
+
+    name: ClassVar = "mse"
+    differentiable: ClassVar = True
+
+    def compare(self, a: Tensor, b: Tensor) -> Tensor:
+        check_pair(a, b)
+        dtype = working_dtype(a, b)
+        x, y = a.flatten(1).to(dtype), b.flatten(1).to(dtype)
+        extent = torch.stack((*extremes(x), *extremes(y))).abs().amax(0)
+        scale = binade(extent)
+        difference = x / scale[:, None] - y / scale[:, None]
+        mean_square = row_sum(difference * difference) / x.shape[1]
+        # One factor at a time: the square of the scale may overflow where the product does not.
+        result = (mean_square * scale * scale).clamp(max=torch.finfo(dtype).max)
+        return torch.where(extent.isfinite(), result, torch.nan)
+
+    def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
+        """Over the values that are left; exact."""
+        mean = self.compare(torch.where(mask, a, 0), torch.where(mask, b, 0))
+        share = a[0].numel() / mask.flatten(1).sum(1).clamp(min=1).to(mean.dtype)
+        return (mean * share).clamp(max=torch.finfo(mean.dtype).max)

@@ -6,67 +6,99 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from standfast.errors import check, is_number
-from standfast.similarity.diverse import find_turns, pick_from_maps, resolve_k, split_maps
-from standfast.similarity.local import check_rules, reduce_pair
+from standfast.records import set_fields
+from standfast.similarity.base import Discrepancy, similarities
+from standfast.similarity.diverse import check_k, find_turns, pick_from_maps, resolve_k, split_maps
+from standfast.similarity.local import LensPrecision, LensRecall, Positional, check_sets, reduce_pair
 from standfast.similarity.rank import where_finite
 from standfast.similarity.rows import working_dtype
 from standfast.similarity.windows import Channels, check_channels, window_minimum
 from standfast.tensors import compile_loops, is_on_host, send
 
 
-def lens_distance(
-    a: Tensor,
-    b: Tensor,
-    k: int | float | Sequence[int | float] | None = None,
-    w: int | Sequence[int] = 1,
-    diverse: bool = False,
-    alpha: float | Sequence[float] | None = None,
-    beta: float | Sequence[float] | None = None,
-    channels: Channels = "abs_sum",
-) -> Tensor:
+@similarities.register("lens_distance")
+@dataclass(frozen=True)
+class LensDistance(Positional, Discrepancy):
     """A discrepancy: `sum_k alpha_k sum_w beta_w ((1 - precision) + (1 - recall))` over the given k and w.
 
     For one k and one w, with weights of 1, it is the paper's d_k^(w). It decreases as w grows (Proposition 1). At w = 0
     it is the same sum of |S_k delta T_k| / k, a metric on rankings, which is an upper bound for all w (Proposition 2).
-    For w above 0 it is no metric: different maps can have distance 0.
+    For w above 0 it is no metric: different maps can have distance 0. It lies in [0, 2], times the sums of both
+    weights.
 
     Args:
-        a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating.
-        b: maps of the same shape.
-        k: as in `topk_intersection`; one number or several.
+        k: as in `TopKIntersection`; one number or several.
         w: positions at most w away along each axis are near; at least 0; one number or several.
         diverse: select positions none of which lies in the window of another.
         alpha: weight of each k, at least 0 (the paper's weights decrease with k); by default equal weights of sum 1.
         beta: weight of each w, at least 0; by default equal weights of sum 1.
-        channels: how the channels of `(N, C, H, W)` are reduced (`per_position`).
-
-    Returns:
-        `(N,)` in [0, 2], times the sums of both weights; NaN for a row that holds a NaN or an infinity.
 
     Raises:
-        ArgumentError: shapes, devices or types do not fit, or an option is out of range.
+        ArgumentError: an option is out of range.
 
     Source: Kamath, Mittal, Deshpande, Balasubramanian, AAAI 2024, Sec. 3.1.
 
     >>> a, b = torch.tensor([[5.0, 4.0, 0.0, 0.0, 0.0]]), torch.tensor([[0.0, 0.0, 5.0, 4.0, 0.0]])
-    >>> lens_distance(a, b, k=2, w=1), lens_distance(a, b, k=2, w=[0, 1, 2])
+    >>> LensDistance(k=2, w=1)(a, b), LensDistance(k=2, w=(0, 1, 2))(a, b)
     (tensor([1.]), tensor([1.]))
     """
-    ks, ws, alphas, betas = check_options(k, w, diverse, alpha, beta, channels)
-    shares = _profile(a, b, ks, ws, (diverse,), channels)[diverse]
-    missing = (1 - shares.precision) + (1 - shares.recall)
-    total = missing.new_zeros(len(missing))
-    for i, alpha_k in enumerate(alphas):  # one addition at a time: the same bits in any batch
-        for j, beta_w in enumerate(betas):
-            total = total + alpha_k * beta_w * missing[:, i, j]
-    return total
+
+    name: ClassVar = "lens_distance"
+    ordinal: ClassVar = True
+
+    k: int | float | tuple[int | float, ...] | None = None
+    w: int | tuple[int, ...] = 1
+    diverse: bool = False
+    alpha: float | tuple[float, ...] | None = None
+    beta: float | tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for option in ("k", "w", "alpha", "beta"):
+            value = getattr(self, option)
+            set_fields(self, **{option: tuple(value) if isinstance(value, list) else value})
+        super().__post_init__()
+        for k in _as_sequence(self.k):
+            check_k(k)
+        for w in _as_sequence(self.w):
+            check_sets(self.diverse, w)
+        _read_weights("alpha", self.alpha, _as_sequence(self.k))
+        _read_weights("beta", self.beta, _as_sequence(self.w))
+
+    def _sum_up(self, find_shares: Callable[[int, int], tuple[Tensor, Tensor]]) -> Tensor:
+        """The weighted sum for precision and recall `(N,)` of the k and the w with these numbers."""
+        ks, ws = _as_sequence(self.k), _as_sequence(self.w)
+        total: Tensor | None = None
+        for i, alpha in enumerate(_read_weights("alpha", self.alpha, ks)):  # one addition at a time: the same bits in
+            for j, beta in enumerate(_read_weights("beta", self.beta, ws)):  # any batch
+                precision, recall = find_shares(i, j)
+                term = alpha * beta * ((1 - precision) + (1 - recall))
+                total = term if total is None else total + term
+        assert total is not None
+        return total
+
+    def compare(self, a: Tensor, b: Tensor) -> Tensor:
+        x, y = self.reduce_pair(a, b)
+        shares = _profile(x, y, _as_sequence(self.k), _as_sequence(self.w), (self.diverse,))[self.diverse]
+        return self._sum_up(lambda i, j: (shares.precision[:, i, j], shares.recall[:, i, j]))
+
+    def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
+        """The largest positions of the part, as for `LensPrecision`."""
+        ks, ws = _as_sequence(self.k), _as_sequence(self.w)
+
+        def find_shares(i: int, j: int) -> tuple[Tensor, Tensor]:
+            kinds = (LensPrecision, LensRecall)
+            made = (kind(ks[i], ws[j], self.diverse, channels=self.channels) for kind in kinds)
+            precision, recall = (one.compare_part(a, b, mask) for one in made)
+            return precision, recall
+
+        return self._sum_up(find_shares)
 
 
 @dataclass(frozen=True)
@@ -101,16 +133,16 @@ def lens_profile(
     diverse: bool = True,
     channels: Channels = "abs_sum",
 ) -> LensProfile:
-    """`topk_intersection`, `lens_precision` and `lens_recall` for all k and w, from a single sort of each map.
+    """`TopKIntersection`, `LensPrecision` and `LensRecall` for all k and w, from a single sort of each map.
 
-    The numbers equal those of the single functions. The chosen positions for a smaller k are the first of those for the
-    largest k. So each map is sorted once, and positions are chosen once for each w. A position is near T_k if the first
-    chosen position in its window is among the first k, so one number per position and w serves all k.
+    The numbers equal those of the single similarities. The chosen positions for a smaller k are the first of those for
+    the largest k. So each map is sorted once, and positions are chosen once for each w. A position is near T_k if the
+    first chosen position in its window is among the first k, so one number per position and w serves all k.
 
     Args:
         a: maps `(N, H, W)`, `(N, T)` or `(N, C, H, W)`, floating.
         b: maps of the same shape.
-        k: numbers of positions, or shares of them, as in `topk_intersection`.
+        k: numbers of positions, or shares of them, as in `TopKIntersection`.
         w: half widths of windows, at least 0.
         diverse: also compute the overlaps of diverse sets.
         channels: how the channels of `(N, C, H, W)` are reduced (`per_position`).
@@ -128,42 +160,22 @@ def lens_profile(
     """
     check(isinstance(k, Sequence) and len(k) > 0, "k", "a sequence of numbers or shares", k)
     check(isinstance(w, Sequence) and len(w) > 0, "w", "a sequence of whole numbers, at least 0", w)
-    check_options(k, w, diverse, channels=channels)
-    found = _profile(a, b, k, w, (False, True) if diverse else (False,), channels)
-    positions = a.shape[2 if a.ndim == 4 else 1 :].numel()
+    for entry in w:
+        check_sets(diverse, entry)
+    check_channels(channels)
+    x, y = reduce_pair(a, b, channels)
+    found = _profile(x, y, k, w, (False, True) if diverse else (False,))
+    positions = x.shape[1:].numel()
     counts = tuple(resolve_k(entry, positions) for entry in k)
     plain = (found[False].intersection[:, :, 0], found[False].precision, found[False].recall)
     return LensProfile(counts, tuple(w), *plain, *(found[True] if diverse else ()))
 
 
-def check_options(
-    k: Any = None,
-    w: Any = 1,
-    diverse: Any = False,
-    alpha: Any = None,
-    beta: Any = None,
-    channels: Any = "abs_sum",
-    ties: Any = "position",
-    protocol: Any = "paper",
-) -> tuple[Sequence[Any], Sequence[int], Sequence[float], Sequence[float]]:
-    """k, w and their weights as sequences; raises `ArgumentError` for options that are invalid for every map."""
-    ks, ws = _as_sequence(k), _as_sequence(w)
-    for entry in ks:
-        if entry is not None:
-            whole = isinstance(entry, int) and not isinstance(entry, bool) and entry >= 1
-            share = isinstance(entry, float) and 0 < entry < 1
-            check(whole or share, "k", "a whole number, at least 1, or a share in (0, 1)", entry)
-    for entry in ws:
-        check_rules(diverse, entry, ties, protocol)
-    check_channels(channels)
-    return ks, ws, _weights("alpha", alpha, ks), _weights("beta", beta, ws)
+def _as_sequence(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
-def _as_sequence(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
-
-
-def _weights(name: str, given: Any, entries: Sequence[Any]) -> Sequence[float]:
+def _read_weights(name: str, given: Any, entries: Sequence[Any]) -> Sequence[float]:
     if given is None:
         return [1 / len(entries)] * len(entries)
     weights = _as_sequence(given)
@@ -179,18 +191,13 @@ class _Shares(NamedTuple):
 
 
 def _profile(
-    a: Tensor,
-    b: Tensor,
-    k: Sequence[int | float | None],
-    w: Sequence[int],
-    kinds: Sequence[bool],
-    channels: Channels,
+    x: Tensor, y: Tensor, k: Sequence[int | float | None], w: Sequence[int], kinds: Sequence[bool]
 ) -> dict[bool, _Shares]:
     """The shares for plain sets (key False) and for diverse sets (key True), for the requested `kinds`."""
-    x, y = (m.detach() for m in reduce_pair(a, b, channels))
+    x, y = x.detach(), y.detach()
     shape = x.shape[1:]
     counts = [resolve_k(entry, shape.numel()) for entry in k]
-    dtype = working_dtype(a, b)
+    dtype = working_dtype(x, y)
     wanted = [(reach if diverse else 0, reach) for diverse in kinds for reach in w]  # the window excluded, and w
     count = _make_counter(shape, counts, compiled=is_on_host(x) and any(window for window, _ in wanted))
     overlaps, sizes = [], []
@@ -215,14 +222,14 @@ def _make_counter(shape: torch.Size, counts: Sequence[int], compiled: bool) -> C
     add = compile_overlaps() if compiled else None
     if add is None:
         return functools.partial(_count_overlaps, shape=shape, counts=counts)
-    height, width = shape if len(shape) == 2 else (1, *shape)
+    sides = np.array(shape if len(shape) == 2 else (1, *shape))
     turns = np.full((2, shape.numel()), max(counts), dtype=np.int32)
     most = np.array(counts)
 
     def count(s: Tensor, t: Tensor, w: int) -> Tensor:
         found = np.zeros((3, len(s), len(most)), dtype=np.int64)
         picked = (one.contiguous().numpy() for one in (s, t))
-        add(*picked, height, width, min(w, max(height, width)), most, turns, found)
+        add(*picked, sides, min(w, int(sides.max())), most, turns, found)
         return torch.from_numpy(found)
 
     return count
@@ -251,16 +258,17 @@ def _needed(picked: Tensor, turns: Tensor) -> Tensor:
 @functools.cache
 def compile_overlaps() -> Callable[..., None] | None:
     """`_add_overlaps` as machine code; None without numba (extra `fast`)."""
-    signature = "void(int64[:, ::1], int64[:, ::1], int64, int64, int64, int64[::1], int32[:, ::1], int64[:, :, ::1])"
+    signature = "void(int64[:, ::1], int64[:, ::1], int64[::1], int64, int64[::1], int32[:, ::1], int64[:, :, ::1])"
     return compile_loops(_add_overlaps, signature)
 
 
-def _add_overlaps(s: Any, t: Any, height: int, width: int, w: int, counts: Any, turns: Any, found: Any) -> None:
+def _add_overlaps(s: Any, t: Any, sides: Any, w: int, counts: Any, turns: Any, found: Any) -> None:
     """Add to `found` `(3, N, K)` what `_count_overlaps` returns; visits only the windows of chosen positions.
 
     `turns` `(2, P)` is working memory for the turn of each position in T and in S. A position that was not chosen has
     the largest of `counts`, and is in no set; all have it before and after.
     """
+    height, width = sides[0], sides[1]
     positions, picks, least, none = height * width, s.shape[1], counts.min(), counts.max()
     for row in range(len(s)):
         for side in range(2):

@@ -6,16 +6,26 @@ Ranks and pair counts are integers, so the results are exact up to one final div
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from standfast.errors import check
+from standfast.similarity.base import Correlation, similarities
 from standfast.similarity.rows import (
+    check_map,
     check_pair,
+    extremes,
+    find_extremes,
     find_runs,
     find_starts,
+    is_constant,
     is_degenerate,
     order_runs,
+    ordered_bits,
     sort_rows,
     working_dtype,
 )
@@ -24,54 +34,68 @@ from standfast.tensors import count_at_once, is_on_host
 CHUNK_ELEMENTS = 2**20  # features processed at a time; each needs about 100 bytes of working memory
 #: up to this number of features F, sums of products of doubled ranks, at most F (F^2 - 1) / 3, fit into 63 bits
 SUMMABLE = 3_000_000
+_PACKED_ELEMENTS = 1 << 17  # features packed and sorted at a time: as many as fit into a cache
+_COMPARED = 24  # up to this number of features, comparing all pairs takes less time than sorting
 _SMALLEST_BLOCK = 8  # numbers whose inversions are counted by comparing all pairs
 
 
-def spearman(a: Tensor, b: Tensor) -> Tensor:
-    """Spearman's rank correlation over all features of a map; tied features have their average rank.
+@similarities.register("spearman")
+@dataclass(frozen=True)
+class Spearman(Correlation):
+    """Spearman's rank correlation over all features of maps `(N, ...)`; tied features have their average rank.
 
     Constant maps (`is_degenerate`) have similarity 0 with every map. Cost O(F log F) per row.
 
-    Args:
-        a: maps `(N, ...)`, floating.
-        b: maps of the same shape.
-
-    Returns:
-        `(N,)` in [-1, 1]; NaN for a row that holds a NaN or an infinity.
-
-    Raises:
-        ArgumentError: shapes, devices or types do not fit.
-
     Source: Spearman, Am. J. Psychol. 15 (1904); equals `scipy.stats.spearmanr`.
 
-    >>> spearman(torch.tensor([[1.0, 2.0, 3.0, 4.0]]), torch.tensor([[1.0, 9.0, 3.0, 10.0]]))
+    >>> Spearman()(torch.tensor([[1.0, 2.0, 3.0, 4.0]]), torch.tensor([[1.0, 9.0, 3.0, 10.0]]))
     tensor([0.80])
     """
-    return _by_chunks(_spearman_rows, a, b)
+
+    name: ClassVar = "spearman"
+
+    def compare(self, a: Tensor, b: Tensor) -> Tensor:
+        return _by_chunks(_spearman_rows, a, b)
+
+    def prepare(self, reference: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+        """The references are ranked once (`RankedReference`)."""
+        ranked = RankedReference(reference)
+        return lambda maps, rows: ranked.compare(maps, rows)[0]
+
+    def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
+        """Over the values that are left; exact."""
+
+        def compare(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+            # twice the rank less F - 1; of the n values that are left it is to be twice the rank less n - 1
+            shift = x.shape[1] - mask.sum(1, keepdim=True)
+            p, q = (torch.where(mask, _centred_ranks(rows) + shift, 0) for rows in (x, y))
+            return _correlate_ranks(p, q, working_dtype(x, y))
+
+        return _compare_part(compare, a, b, mask)
 
 
-def kendall(a: Tensor, b: Tensor) -> Tensor:
-    """Kendall's tau-b over all features of a map: concordant minus discordant pairs, corrected for ties.
+@similarities.register("kendall")
+@dataclass(frozen=True)
+class Kendall(Correlation):
+    """Kendall's tau-b over all features of maps `(N, ...)`: concordant minus discordant pairs, corrected for ties.
 
     Constant maps (`is_degenerate`) have similarity 0 with every map. Cost O(F log F) per row: three sorts and one count
     of inversions, without a list of all pairs.
 
-    Args:
-        a: maps `(N, ...)`, floating.
-        b: maps of the same shape.
-
-    Returns:
-        `(N,)` in [-1, 1]; NaN for a row that holds a NaN or an infinity.
-
-    Raises:
-        ArgumentError: shapes, devices or types do not fit.
-
     Source: Kendall, Biometrika 33 (1945); Knight, JASA 61 (1966); equals `scipy.stats.kendalltau`.
 
-    >>> kendall(torch.tensor([[1.0, 2.0, 3.0, 4.0]]), torch.tensor([[1.0, 3.0, 2.0, 4.0]]))
+    >>> Kendall()(torch.tensor([[1.0, 2.0, 3.0, 4.0]]), torch.tensor([[1.0, 3.0, 2.0, 4.0]]))
     tensor([0.67])
     """
-    return _by_chunks(_kendall_rows, a, b)
+
+    name: ClassVar = "kendall"
+
+    def compare(self, a: Tensor, b: Tensor) -> Tensor:
+        return _by_chunks(lambda x, y: _correlate_counts(x, y, 0), a, b)
+
+    def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
+        """Over the values that are left; exact."""
+        return _compare_part(lambda x, y, mask: _correlate_counts(x, y, (~mask).sum(1)), a, b, mask)
 
 
 def where_finite(x: Tensor, y: Tensor, result: Tensor) -> Tensor:
@@ -90,6 +114,19 @@ def _by_chunks(function: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tenso
     result = torch.cat([function(p, q) for p, q in pairs])
     result = torch.where(is_degenerate(a) | is_degenerate(b), 0, result)
     return where_finite(x, y, result)
+
+
+def _compare_part(compare: Callable[..., Tensor], a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
+    """Compare the order of rows whose other values come last, all equal; 0 for constant rows, NaN without a number."""
+    x, y, mask = a.detach().flatten(1), b.detach().flatten(1), mask.flatten(1)
+    constant = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    for rows in (x, y):
+        low, high = find_extremes(rows.to(working_dtype(rows)), mask)
+        constant |= is_constant(low, high, torch.finfo(rows.dtype).eps)
+    last = [torch.where(mask, rows, torch.inf) for rows in (x, y)]
+    parts = zip(*(torch.split(each, max(1, CHUNK_ELEMENTS // x.shape[1])) for each in (*last, mask)), strict=True)
+    found = torch.where(constant, 0, torch.cat([compare(*part) for part in parts]))
+    return where_finite(torch.where(mask, x, 0), torch.where(mask, y, 0), found)
 
 
 def _correlation(covariance: Tensor, x_variance: Tensor, y_variance: Tensor, dtype: torch.dtype) -> Tensor:
@@ -149,12 +186,11 @@ def _rank_products(p: Tensor, q: Tensor) -> Tensor:
 
 
 def _spearman_rows(x: Tensor, y: Tensor) -> Tensor:
-    p, q = _centred_ranks(x), _centred_ranks(y)
-    return _correlation(_rank_products(p, q), _rank_products(p, p), _rank_products(q, q), working_dtype(x, y))
+    return _correlate_ranks(_centred_ranks(x), _centred_ranks(y), working_dtype(x, y))
 
 
-def _kendall_rows(x: Tensor, y: Tensor) -> Tensor:
-    return _correlate_counts(x, y, 0)
+def _correlate_ranks(p: Tensor, q: Tensor, dtype: torch.dtype) -> Tensor:
+    return _correlation(_rank_products(p, q), _rank_products(p, p), _rank_products(q, q), dtype)
 
 
 def _correlate_counts(x: Tensor, y: Tensor, left_out: int | Tensor) -> Tensor:
@@ -205,3 +241,121 @@ def _count_inversions(values: Tensor) -> Tensor:
         keys &= -2
         half *= 2
     return count
+
+
+class RankedReference:
+    """Reference maps `(N, ...)`, ranked once; `compare(maps, rows)` compares other maps with them.
+
+    The results have the same bits as those of `Spearman`, at a fraction of its time. On a CPU,
+    float32 maps are packed into integers, the value in the upper half and the reference's rank in the lower half. NumPy
+    sorts these several times as fast as a sort that returns indices.
+
+    Args:
+        reference: floating maps `(N, ...)`.
+
+    >>> reference = RankedReference(torch.tensor([[1.0, 2.0, 3.0, 4.0]]))
+    >>> reference.compare(torch.tensor([[1.0, 9.0, 3.0, 10.0], [0.0, 0.0, 0.0, 0.0]]), torch.tensor([0, 0]))[0]
+    tensor([0.80, 0.00])
+    """
+
+    def __init__(self, reference: Tensor) -> None:
+        check_map(reference, "reference")
+        flat = reference.detach().flatten(1)
+        self.dtype, self.shape = reference.dtype, reference.shape[1:]
+        self._constant = is_degenerate(flat)
+        self._finite = torch.isfinite(flat).all(1)
+        self._ranks = torch.cat([_centred_ranks(rows) for rows in _chunks(flat + 0.0)])
+        self._variance = torch.cat([_rank_products(rows, rows) for rows in _chunks(self._ranks)])
+
+    def compare(self, maps: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Rank correlations `(M,)` of `maps` `(M, ...)` with the references of index `rows` `(M,)`.
+
+        They are 0 if either map is constant, NaN if either has a NaN or an infinity. And a mask `(M,)` of the maps that
+        are constant.
+        """
+        check(maps.shape[1:] == self.shape, "maps", f"shape (M, {', '.join(map(str, self.shape))})", tuple(maps.shape))
+        check(maps.dtype == self.dtype, "maps", f"{self.dtype}, as the references", maps.dtype)
+        flat = maps.detach().flatten(1)
+        packs = is_on_host(flat) and flat.dtype == torch.float32 and flat.shape[1] <= SUMMABLE
+        moments = _moments_by_packing if packs else _moments_by_sorting
+        if packs and flat.shape[1] <= _COMPARED:
+            moments = _moments_by_comparing
+        pieces = _chunks(flat, _PACKED_ELEMENTS if packs else CHUNK_ELEMENTS)
+        parts = [
+            moments(part + 0.0, self._ranks, which)  # + 0.0: -0.0 and 0.0 become equal
+            for part, which in zip(pieces, torch.split(rows, [len(part) for part in pieces]), strict=True)
+        ]
+        covariance, variance, low, high = (torch.cat(column) for column in zip(*parts, strict=True))
+        constant = is_constant(low, high, torch.finfo(self.dtype).eps)
+        result = _correlation(covariance, self._variance[rows], variance, working_dtype(flat))
+        result = torch.where(constant | self._constant[rows], 0, result)
+        finite = self._finite[rows] & torch.isfinite(low) & torch.isfinite(high)
+        return torch.where(finite, result, torch.nan), constant & finite
+
+
+def _chunks(flat: Tensor, elements: int = CHUNK_ELEMENTS) -> tuple[Tensor, ...]:
+    return torch.split(flat, max(1, count_at_once(elements, flat) // flat.shape[1]))
+
+
+def _moments_by_sorting(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
+    """Sums `(n,)` over features of ranks x reference ranks and of squared ranks; the extremes of `x` `(n, F)`."""
+    ranks = _centred_ranks(x)
+    covariance, variance = _rank_products(ranks, references[rows]), _rank_products(ranks, ranks)
+    return covariance, variance, *extremes(x.to(working_dtype(x)))
+
+
+def _moments_by_comparing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
+    """The same for few features on the CPU: a doubled rank is how many values are smaller, less how many are larger."""
+    values = np.ascontiguousarray(x.numpy().T)
+    ranks = np.zeros(values.shape, dtype=np.int8)
+    for place in range(len(values) - 1):
+        one, others = values[place], values[place + 1 :]
+        signs = (one > others).view(np.int8) - (one < others).view(np.int8)
+        ranks[place] += signs.sum(0, dtype=np.int8)
+        ranks[place + 1 :] -= signs
+    wide = ranks.astype(np.int64)
+    covariance = (wide * references.numpy().T[:, rows.numpy()]).sum(0)
+    ends = values.min(0), values.max(0)
+    return tuple(torch.from_numpy(each) for each in (covariance, (wide * wide).sum(0), *ends))
+
+
+def _moments_by_packing(x: Tensor, references: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
+    """The same for float32 on the CPU; in NumPy, whose small operations do not wait for threads.
+
+    Features that are 0 in all maps, as those of input x gradient on a black background, are not sorted: they have the
+    rank of 0. Partial sums may overflow int64 and wrap around. The total fits into int64, so it is correct.
+    """
+    values, others, features = x.contiguous().numpy(), references.numpy(), x.shape[1]
+    kept = np.asarray(values.any(0))
+    kept[0] = True  # at least one
+    left_out = others[:, ~kept].sum(1)
+    zeros = features - int(kept.sum())
+    if zeros:
+        values, others = values.compress(kept, 1), others.compress(kept, 1)
+    count, width = values.shape
+    keys = ordered_bits(values.view(np.int32)).astype(np.int64)
+    keys <<= 32
+    keys |= others[rows.numpy()] + features  # the offset makes them positive
+    keys.sort(axis=1)
+    others = (keys & 0xFFFFFFFF).reshape(-1)
+    keys >>= 32
+    starts = np.ones((count, width), dtype=bool)
+    np.not_equal(keys[:, 1:], keys[:, :-1], out=starts[:, 1:])
+    first = np.flatnonzero(starts)  # the first position of every run of ties, in the flattened rows
+    length = np.diff(first, append=count * width)
+    place = first % width
+    ranks = 2 * place + length - width  # twice the mean rank of the run, centred
+    begin = np.flatnonzero(place == 0)
+    ends = ordered_bits(keys[:, [0, -1]].astype(np.int32)).view(np.float32)
+    own: Any = 0  # the rank of the zeros that were left out
+    if zeros:
+        signs = np.sign(keys.reshape(-1)[first])
+        ranks += zeros * signs
+        own = -np.add.reduceat(signs * length, begin)
+        ends = np.stack((np.minimum(ends[:, 0], 0), np.maximum(ends[:, 1], 0)), 1)
+    # the offset drops out: all ranks sum to 0
+    covariance = np.add.reduceat(np.add.reduceat(others, first) * ranks, begin)
+    covariance += own * (left_out[rows.numpy()] + features * zeros)
+    variance = np.add.reduceat(ranks * ranks * length, begin) + zeros * own * own
+    low, high = (torch.from_numpy(np.ascontiguousarray(ends[:, side])) for side in (0, 1))
+    return torch.from_numpy(covariance), torch.from_numpy(variance), low, high

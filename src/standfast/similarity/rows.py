@@ -109,6 +109,12 @@ def extremes(x: Tensor) -> tuple[Tensor, Tensor]:
     return x.amin(1), x.amax(1)
 
 
+def find_extremes(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The same of the values where `mask` `(N, F)` is True."""
+    x = x.detach()
+    return torch.where(mask, x, torch.inf).amin(1), torch.where(mask, x, -torch.inf).amax(1)
+
+
 @torch.no_grad()
 def binade(size: Tensor) -> Tensor:
     """The largest power of two that is at most `size`, by which division is exact; 1 where size is 0, inf or NaN."""

@@ -3,93 +3,108 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from standfast.errors import check
+from standfast.errors import check, is_number
+from standfast.similarity.base import Correlation, similarities
 from standfast.similarity.rows import binade, check_pair, is_degenerate, row_sum, working_dtype
 
 K1, K2 = 0.01, 0.03  # the constants of the paper
 SIGMA = 1.5
 
 
-def ssim(a: Tensor, b: Tensor, window: int = 7, data_range: float | None = None, gaussian: bool = False) -> Tensor:
+@similarities.register("ssim")
+@dataclass(frozen=True)
+class SSIM(Correlation):
     """Mean structural similarity over all windows that lie inside the map, and over channels.
 
-    Equals `skimage.metrics.structural_similarity(..., use_sample_covariance=True)`, also with
-    `gaussian_weights=True` (here `gaussian=True, window=11`). Two maps that are both constant (`is_degenerate`) have
-    similarity 0. Differentiable; gradients are finite.
+    Maps are images `(N, C, H, W)`, series `(N, C, T)`, or flat maps `(N, F)`, which are treated as series of one
+    channel; half precision is computed in float32. Equals `skimage.metrics.structural_similarity(...,
+    use_sample_covariance=True)`, also with `gaussian_weights=True` (here `gaussian=True, window=11`). Two maps that are
+    both constant (`is_degenerate`) have similarity 0. Differentiable; gradients are finite.
 
     Args:
-        a: images `(N, C, H, W)`, series `(N, C, T)`, or flat maps `(N, F)`, which are treated as series of one
-            channel; floating; half precision is computed in float32.
-        b: maps of the same shape.
         window: side of the window, odd and at least 3. If a side of the map is shorter, the window has the largest odd
             number of positions that fit. Windows of a single value compare only means.
         data_range: the range of the values, SSIM's L; by default, for each row, the largest value of both maps less the
             smallest value of both.
         gaussian: weight the window by a Gaussian of standard deviation 1.5 instead of uniformly.
 
-    Returns:
-        `(N,)` in [-1, 1]; NaN for a row that holds a NaN or an infinity.
-
     Raises:
-        ArgumentError: shapes, devices or types do not fit, or an option is out of range.
+        ArgumentError: an option is out of range.
 
     Source: Wang, Bovik, Sheikh, Simoncelli, IEEE Trans. Image Process. 13 (2004).
 
     >>> image = torch.linspace(0, 1, 64).reshape(1, 1, 8, 8)
-    >>> ssim(image, image), ssim(image, 1 - image)
+    >>> SSIM()(image, image), SSIM()(image, 1 - image)
     (tensor([1.]), tensor([-0.95]))
     """
-    return compare_windows(a, b, window, data_range, gaussian)
 
+    name: ClassVar = "ssim"
+    differentiable: ClassVar = True
 
-def compare_windows(
-    a: Tensor,
-    b: Tensor,
-    window: int = 7,
-    data_range: float | None = None,
-    gaussian: bool = False,
-    seen: Tensor | None = None,
-) -> Tensor:
-    """`ssim`, or its mean over the windows that are wholly `seen`, bool like the maps; NaN where there is none."""
-    check_pair(a, b)
-    check(a.ndim in (2, 3, 4), "a", "shape (N, F), (N, C, T) or (N, C, H, W)", tuple(a.shape))
-    odd = isinstance(window, int) and window >= 3 and window % 2 == 1
-    check(odd, "window", "an odd whole number, at least 3", window)
-    if data_range is not None:
-        check(0 < data_range < math.inf, "data_range", "a finite number above 0", data_range)
+    window: int = 7
+    data_range: float | None = None
+    gaussian: bool = False
 
-    dtype = working_dtype(a, b)
-    empty = is_degenerate(a) & is_degenerate(b)
-    x, y = a.to(dtype), b.to(dtype)
-    if a.ndim == 2:
-        x, y = x.unsqueeze(1), y.unsqueeze(1)
-    per_row = (-1,) + (1,) * (x.ndim - 1)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        odd = isinstance(self.window, int) and self.window >= 3 and self.window % 2 == 1
+        check(odd, "window", "an odd whole number, at least 3", self.window)
+        fits = self.data_range is None or (is_number(self.data_range) and 0 < self.data_range < math.inf)
+        check(fits, "data_range", "a finite number above 0", self.data_range)
+        check(isinstance(self.gaussian, bool), "gaussian", "True or False", self.gaussian)
 
-    # Division by a power of two is exact and prevents underflow and overflow of products. The index does not change
-    # when maps and range have the same scale, so gradients need not flow through the scale.
-    rows = torch.cat((x.flatten(1), y.flatten(1)), dim=1)
-    size = rows.detach().abs().amax(1)
-    scale = binade(size)
-    x, y = x / scale.view(per_row), y / scale.view(per_row)
-    if data_range is None:
-        extent = rows.amax(1) / scale - rows.amin(1) / scale
-    else:
-        extent = torch.full_like(scale, min(data_range, torch.finfo(dtype).max)) / scale
+    def compare(self, a: Tensor, b: Tensor) -> Tensor:
+        return self._compare_windows(a, b)
 
-    index = _windowed_index(x, y, extent.view(per_row), window, gaussian).flatten(1)
-    if seen is None:
-        mean = row_sum(index) / index.shape[1]
-    else:
-        usable = _see_windows(seen.view(x.shape), window).flatten(1)
-        count = usable.sum(1)
-        mean = row_sum(torch.where(usable, index, 0)) / count.clamp(min=1)
-        mean = torch.where(count > 0, mean, torch.nan)
-    result = torch.where(empty, 0, mean)
-    return torch.where(size.isfinite(), result, torch.nan)
+    def compare_part(self, a: Tensor, b: Tensor, mask: Tensor) -> Tensor:
+        """The mean over the windows that lie wholly in the part; NaN where there is none."""
+
+        # a value outside of the part gets one that its channel has anyway, so that it changes no range
+        def fill(maps: Tensor) -> Tensor:
+            per_channel = 2 if maps.ndim > 2 else 1
+            lowest = torch.where(mask, maps.detach(), torch.inf).flatten(per_channel).amin(-1)
+            lowest = torch.where(lowest == torch.inf, 0, lowest)
+            return torch.where(mask, maps, lowest.view(*lowest.shape, *[1] * (maps.ndim - lowest.ndim)))
+
+        return self._compare_windows(fill(a), fill(b), mask)
+
+    def _compare_windows(self, a: Tensor, b: Tensor, mask: Tensor | None = None) -> Tensor:
+        check_pair(a, b)
+        check(a.ndim in (2, 3, 4), "a", "shape (N, F), (N, C, T) or (N, C, H, W)", tuple(a.shape))
+        dtype = working_dtype(a, b)
+        empty = is_degenerate(a) & is_degenerate(b)
+        x, y = a.to(dtype), b.to(dtype)
+        if a.ndim == 2:
+            x, y = x.unsqueeze(1), y.unsqueeze(1)
+        per_row = (-1,) + (1,) * (x.ndim - 1)
+
+        # Division by a power of two is exact and prevents underflow and overflow of products. The index does not change
+        # when maps and range have the same scale, so gradients need not flow through the scale.
+        rows = torch.cat((x.flatten(1), y.flatten(1)), dim=1)
+        size = rows.detach().abs().amax(1)
+        scale = binade(size)
+        x, y = x / scale.view(per_row), y / scale.view(per_row)
+        if self.data_range is None:
+            extent = rows.amax(1) / scale - rows.amin(1) / scale
+        else:
+            extent = torch.full_like(scale, min(self.data_range, torch.finfo(dtype).max)) / scale
+
+        index = _windowed_index(x, y, extent.view(per_row), self.window, self.gaussian).flatten(1)
+        if mask is None:
+            mean = row_sum(index) / index.shape[1]
+        else:
+            usable = _see_windows(mask.view(x.shape), self.window).flatten(1)
+            count = usable.sum(1)
+            mean = row_sum(torch.where(usable, index, 0)) / count.clamp(min=1)
+            mean = torch.where(count > 0, mean, torch.nan)
+        result = torch.where(empty, 0, mean)
+        return torch.where(size.isfinite(), result, torch.nan)
 
 
 def _windowed_index(x: Tensor, y: Tensor, extent: Tensor, window: int, gaussian: bool) -> Tensor:
@@ -125,11 +140,11 @@ def _fit_window(window: int, side: int) -> int:
     return min(window, side - 1 + side % 2)
 
 
-def _see_windows(seen: Tensor, window: int) -> Tensor:
-    """Which windows of `seen` `(N, C, ...)` are wholly seen, bool."""
-    share = seen.float()
-    for dim in range(2, seen.ndim):
-        share = _window_mean(share, dim, _fit_window(window, seen.shape[dim]), gaussian=False)
+def _see_windows(mask: Tensor, window: int) -> Tensor:
+    """Which windows of `mask` `(N, C, ...)` are wholly True, bool."""
+    share = mask.float()
+    for dim in range(2, mask.ndim):
+        share = _window_mean(share, dim, _fit_window(window, mask.shape[dim]), gaussian=False)
     return share == 1
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from scipy.special import ndtr, ndtri, stdtrit
 
-from standfast.statistics.distributions import normal_cdf, normal_quantile, t_quantile
 from standfast.tensors import Array
 
 #: from means `(..., Q)` to numbers `(..., R)`, NaN where they are not defined
@@ -100,7 +100,7 @@ def student_intervals_of_means(
         return value, np.full_like(value, np.nan), np.full_like(value, np.nan)
     without = statistic((count * mean - values) / (count - 1))
     error = np.sqrt((count - 1) / count * ((without - without.mean(0)) ** 2).sum(0))
-    width = float(t_quantile((1 + level) / 2, count - 1)) * error
+    width = float(stdtrit(count - 1, (1 + level) / 2)) * error
     return value, value - width, value + width
 
 
@@ -133,12 +133,12 @@ def _accelerate(probabilities: Array, value: Array, drawn: Array, without: Array
     count, near = defined.sum(0), _tolerance(drawn)
     below = ((drawn < value - near) & defined).sum(0) + ((drawn <= value + near) & defined).sum(0)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        bias = normal_quantile(np.clip(below / (2 * count), 0.5 / count, 1 - 0.5 / count))
+        bias = ndtri(np.clip(below / (2 * count), 0.5 / count, 1 - 0.5 / count))
         deviation = without.mean(0) - without
         spread = (deviation**2).sum(0)
         skew = np.where(spread > 0, (deviation**3).sum(0) / (6 * spread**1.5), 0.0)
-        normal = bias + normal_quantile(probabilities)
-        moved = normal_cdf(bias + normal / (1 - skew * normal))
+        normal = bias + ndtri(probabilities)
+        moved = ndtr(bias + normal / (1 - skew * normal))
     return np.where(np.isfinite(without).all(0), moved, np.nan)
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from scipy.special import ndtri
 
 from standfast.errors import check
-from standfast.statistics.distributions import normal_quantile
 from standfast.statistics.paired import (
     Interval,
     Side,
@@ -181,7 +181,7 @@ def estimate_needed(comparison: Comparison) -> int | None:
     k = len(comparison.names)
     if not effect > 0:
         return None
-    z = float(normal_quantile(1 - comparison.level / (k * (k - 1))))
+    z = float(ndtri(1 - comparison.level / (k * (k - 1))))
     needed = max(4 * z * z / (3 * effect * effect), count_needed(k, comparison.level), comparison.count + 1)
     if needed > _MANY:
         return None

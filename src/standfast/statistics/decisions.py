@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from scipy.special import stdtrit
 
 from standfast.errors import check, check_integer
-from standfast.statistics.distributions import proportion_interval, t_quantile
+from standfast.statistics.proportions import proportion_interval
 from standfast.tensors import Array
 
 Outcome = Literal["pass", "fail", "undecided"]
@@ -118,7 +119,7 @@ def estimate_mean(values: Array, level: float) -> Estimate:
     deviation = float(values.std(ddof=1)) if count > 1 else 0.0
     if not deviation:
         return Estimate(value, -math.inf, math.inf, level, count)
-    reach = t_quantile(1 - (1 - level) / 2, count - 1) / math.sqrt(count)
+    reach = float(stdtrit(count - 1, 1 - (1 - level) / 2)) / math.sqrt(count)
     ends = [(-reach, reach)]
     if count > 2:
         offset = values - value

@@ -25,10 +25,10 @@ from functools import cache
 from typing import Literal, Protocol
 
 import numpy as np
+from scipy.special import bdtr, fdtrc, ndtr, ndtri
 
 from standfast.errors import check
 from standfast.statistics.bootstrap import intervals_of_means
-from standfast.statistics.distributions import binomial_cdf, f_tail, normal_cdf, normal_quantile
 from standfast.tensors import Array
 
 Side = Literal["upper", "lower"]
@@ -218,7 +218,7 @@ def friedman(ranks: Array, permutations: int = 9999, seed: int = 0) -> tuple[flo
     if rows > PERMUTED_ROWS:
         rest = rows * (k - 1) - statistic
         ratio = (rows - 1) * statistic / rest if rest > 1e-9 else math.inf
-        p = f_tail(ratio, k - 1, (rows - 1) * (k - 1))
+        p = float(fdtrc(k - 1, (rows - 1) * (k - 1), ratio))
         return statistic, max(p, math.exp((1 - rows) * math.lgamma(k + 1)))
     rng = np.random.Generator(np.random.PCG64(seed))
     as_large, step = 0, max(1, _CELLS // centred.size)
@@ -262,7 +262,7 @@ def signed_rank(low: Array, high: Array | None = None) -> tuple[float, float, in
     if untied == 0 or balance == 0:
         return 1.0, effect, untied
     if untied > EXACT_DIFFERENCES:
-        return float(2 * normal_cdf(-2 * abs(balance) / math.sqrt((weights**2).sum()))), effect, untied
+        return float(2 * ndtr(-2 * abs(balance) / math.sqrt((weights**2).sum()))), effect, untied
     # the probability of every sum of the positive ranks, if each sign is positive with probability 1/2
     chance = np.zeros(int(weights.sum()) + 1)
     chance[0] = 1.0
@@ -331,7 +331,7 @@ def _count_rejected(count: int, error: float) -> int:
     pairs = count * (count + 1) // 2
     if count > EXACT_DIFFERENCES:
         deviation = math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
-        return max(0, math.floor(pairs / 2 + float(normal_quantile(error)) * deviation) + 1)
+        return max(0, math.floor(pairs / 2 + float(ndtri(error)) * deviation) + 1)
     chance = _signed_rank_chances(count)
     return int(np.searchsorted(np.cumsum(chance), error + 1e-12, side="right"))
 
@@ -430,7 +430,7 @@ def median_interval(low: Array, high: Array, level: float, side: Side = "upper")
     if count < 2:
         return Interval(value, None, None, count, 0.0, bound, (least, most))
     # the number of values below the median has the distribution Bin(n, 1/2)
-    below = binomial_cdf(count, 0.5)
+    below = bdtr(np.arange(count + 1), count, 0.5)
     order = max(1, min(count // 2, int(np.searchsorted(2 * below, 1 - level + 1e-12, side="right"))))
     coverage = float(1 - 2 * below[order - 1])
     ends = float(low[order - 1]), float(high[count - order])

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from standfast.errors import check, check_integer
-from standfast.statistics.distributions import normal_cdf, normal_quantile
 from standfast.statistics.paired import Interval, bootstrap_interval
 from standfast.tensors import Array
 
@@ -61,5 +61,5 @@ def pool_inputs(values: Array, p_values: Array, draws: int) -> Pooled:
     if count == 0:
         return Pooled(None, math.nan, 0)
     half = 0.5 / (draws + 1)
-    score = float(normal_quantile(1 - np.clip(p_values - half, half, 1 - half)).sum()) / math.sqrt(count)
-    return Pooled(bootstrap_interval(values), float(normal_cdf(-score)), count)
+    score = float(ndtri(1 - np.clip(p_values - half, half, 1 - half)).sum()) / math.sqrt(count)
+    return Pooled(bootstrap_interval(values), float(ndtr(-score)), count)

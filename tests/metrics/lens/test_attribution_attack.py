@@ -305,7 +305,7 @@ def test_results_hold_what_they_say(name: str, lenet: standfast.Model, digits: s
             result.similarities[:, column], expected(before[:, 0], result.maps[:, 0].abs()), atol=1e-5
         )
         assert result.frame()[similarity].to_list() == result.similarities[:, column].tolist()
-        level = standfast.similarity.chance_level(similarity, before[:, 0], result.maps[:, 0].abs())
+        level = expected.chance(before[:, 0], result.maps[:, 0].abs())
         if level is None:
             assert result.chance[:, column].isnan().all()
             assert name_chance(similarity) not in result.frame().columns
@@ -446,8 +446,8 @@ def test_colour_images_and_series_are_compared_by_position() -> None:
             )
             result = metric(model, "saliency", x)
             before, after = (maps.abs().sum(1) for maps in (result.origin_maps, result.maps))
-            assert torch.allclose(result.similarity, standfast.similarity.topk_intersection(before, after, 4))
-            recall = standfast.similarity.lens_recall(before, after, 4, 2)
+            assert torch.allclose(result.similarity, standfast.similarity.TopKIntersection(4)(before, after))
+            recall = standfast.similarity.LensRecall(4, 2)(before, after)
             assert torch.allclose(result.similarities[:, 1], recall)
 
 
@@ -467,6 +467,18 @@ def test_lens_goes_further_than_top_k(lenet: standfast.Model, digits: standfast.
 # errors, names, studies
 
 
+class Margin(standfast.similarity.Pearson):
+    """Its name is a column of the result."""
+
+    name = "margin"
+
+
+class Mine(standfast.similarity.MSE):
+    """A discrepancy that a report does not know."""
+
+    name = "mine"
+
+
 def test_options_are_checked() -> None:
     def make(**options: object) -> object:
         return AttributionAttack(**{"neighbourhood": BALL, **options})
@@ -479,8 +491,8 @@ def test_options_are_checked() -> None:
             (),
             "pearson",
             ("pearson", "pearson"),
-            (standfast.similarity.Similarity("margin", standfast.similarity.pearson),),
-            (standfast.similarity.Similarity("mine", standfast.similarity.mse, larger_is_closer=False),),
+            (Margin(),),
+            (Mine(),),
         ],
     )
     assert_refused(make, k=[1.5], curve_k=[(0,)], curve_w=[(1.5,)], beta=[0.0, (10.0, -1.0), ()], protocol=["script"])

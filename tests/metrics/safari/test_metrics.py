@@ -91,6 +91,15 @@ def test_a_constant_map_has_a_sensitivity_unless_it_never_changes(search: str) -
     assert worst(model, "input_x_gradient", x).status == ("ok", "ok")
 
 
+class Unlimited(standfast.similarity.Similarity):
+    """Of any size."""
+
+    name = "unlimited"
+
+    def compare(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a.flatten(1).sum(1)
+
+
 def test_a_threshold_that_a_similarity_cannot_reach_is_refused() -> None:
     """With it the event would be certain: ln P = 0, and no sample would be censored."""
     for metric in (WorstCase, MisinterpretationProbability):
@@ -98,7 +107,7 @@ def test_a_threshold_that_a_similarity_cannot_reach_is_refused() -> None:
         assert_refused(changed, threshold=[2, -1.5, float("inf"), float("nan")])
         assert_refused(partial(changed, similarity="mse"), threshold=[-0.1])
     WorstCase(BALL, "changed_explanation", similarity="mse", threshold=40.0)
-    WorstCase(BALL, "changed_explanation", similarity=lambda a, b: a.flatten(1).sum(1), threshold=40.0)
+    WorstCase(BALL, "changed_explanation", similarity=Unlimited(), threshold=40.0)
 
 
 def test_misclassification_of_a_linear_model_is_known() -> None:
@@ -195,7 +204,7 @@ def test_what_a_search_returns_is_scored_anew(lenet: standfast.Model, digits: st
         margin = class_margin(lenet.logits(worst.inputs), lenet.predict(x))
         assert torch.allclose(worst.margin, margin, atol=1e-4)
         maps = explainer(lenet, x).abs(), explainer(lenet, worst.inputs).abs()
-        assert torch.allclose(worst.similarity, standfast.similarity.pearson(*maps), atol=1e-4)
+        assert torch.allclose(worst.similarity, standfast.similarity.Pearson()(*maps), atol=1e-4)
         assert torch.allclose(worst.maps.abs(), maps[1], atol=1e-5)
         assert torch.equal(worst.predicted, lenet.predict(worst.inputs))
         held = margin < 0 if event == "changed_explanation" else margin >= 0
@@ -305,7 +314,7 @@ def test_relations_that_hold_whatever_the_model(lenet: standfast.Model, digits: 
     assert (stricter.log_probability <= both.log_probability + slack).all()
     changed = probability("changed_explanation", 0.8)
     worst = WorstCase(ball, budget=1500)(lenet, explainer, x)
-    particle = standfast.similarity.pearson(
+    particle = standfast.similarity.Pearson()(
         *(standfast.explainers.get(explainer)(lenet, v).abs() for v in (x, changed.extreme))
     )
     assert (worst.similarity <= particle + 1e-6).all()

@@ -19,7 +19,7 @@ from standfast.gating import group_count, weight_layers
 from standfast.metrics import DataSensitivityConsistency, ParameterSensitivityConsistency
 from standfast.metrics.senc import masking
 from standfast.metrics.senc import parameter_sensitivity_consistency as senc
-from standfast.similarity.ranked_reference import RankedReference
+from standfast.similarity.rank import RankedReference
 
 SHAPE = (1, 8, 8)
 
@@ -122,7 +122,7 @@ def test_ranking_a_reference_once_gives_the_bits_of_spearman(dtype: torch.dtype,
     maps[:, 1, :zeros], maps[12:20, 0], maps[20:30] = 0.0, 0.0, maps[20:30].abs()
     rows = torch.randint(0, 3, (200,), generator=generator)
     ours, constant = RankedReference(reference).compare(maps, rows)
-    assert torch.equal(ours.nan_to_num(nan=9), standfast.similarity.spearman(reference[rows], maps).nan_to_num(nan=9))
+    assert torch.equal(ours.nan_to_num(nan=9), standfast.similarity.Spearman()(reference[rows], maps).nan_to_num(nan=9))
     flat = maps.flatten(1)
     same = (flat.amin(1) == flat.amax(1)).nonzero().flatten().tolist()
     assert constant.nonzero().flatten().tolist() == same
@@ -138,7 +138,7 @@ def test_ranking_few_features_gives_the_bits_of_spearman(features: int) -> None:
     maps[7], maps[8, 0], maps[9, -1], maps[10, 0] = 1.0, torch.nan, -torch.inf, -0.0
     rows = torch.randint(0, 3, (400,), generator=generator)
     ours, constant = RankedReference(reference).compare(maps, rows)
-    assert torch.equal(ours.nan_to_num(nan=9), standfast.similarity.spearman(reference[rows], maps).nan_to_num(nan=9))
+    assert torch.equal(ours.nan_to_num(nan=9), standfast.similarity.Spearman()(reference[rows], maps).nan_to_num(nan=9))
     assert torch.equal(constant, (maps == maps[:, :1]).all(1) & maps.isfinite().all(1))
 
 

@@ -337,15 +337,12 @@ def test_the_command(results: Results, tmp_path: Path) -> None:
     done = runner.invoke(app, ["export", folder, "--out", str(tmp_path / "t.tex")])
     assert done.exit_code == 0
     assert (tmp_path / "t.tex").read_text(encoding="utf-8") == exports.to_latex(results)
-    done = runner.invoke(
-        app, ["export", folder, "--format", "parquet", "--out", str(tmp_path / "p"), "--what", "summary"]
-    )
+    done = runner.invoke(app, ["export", folder, "--format", "parquet", "--out", str(tmp_path / "p"), "--summary"])
     assert done.exit_code == 0
     assert pl.read_parquet(tmp_path / "p").equals(exports.summary(results))
     for wrong, argument in (
         (["--out", "x.txt"], "--format"),
         (["--format", "parquet"], "--out"),
-        (["--format", "latex", "--what", "samples"], "--what"),
     ):
         done = runner.invoke(app, ["export", folder, *wrong])
         assert isinstance(done.exception, standfast.ArgumentError)

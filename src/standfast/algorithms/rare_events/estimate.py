@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from scipy.special import ndtri, stdtrit
 from torch import Tensor
 
 from standfast.errors import ArgumentError, check
-from standfast.statistics.distributions import proportion_interval, t_quantile
+from standfast.statistics.proportions import proportion_interval
 from standfast.tensors import send
 
 Score = Callable[..., Tensor]
@@ -123,7 +123,7 @@ class RareEventEstimate:
         Where a run is not `resolved`, the genealogy of its particles shows only a part of its error. There it is the
         width of the 95% interval divided by 3.92 (a normal interval of this width has that error), if that is larger.
         """
-        width = self.interval().diff(dim=1)[:, 0] / (2 * t_quantile(0.975, math.inf))
+        width = self.interval().diff(dim=1)[:, 0] / (2 * ndtri(0.975))
         return torch.where(self.resolved | self.censored, self.own_error, torch.maximum(self.own_error, width))
 
     def interval(self, level: float = 0.95) -> Tensor:
@@ -157,7 +157,7 @@ class RareEventEstimate:
         """`from_event` plus and minus a normal quantile of its standard error, at most 0, `(P, 2)`."""
         if self.from_event is None or self.from_event_error is None:
             return None
-        width = t_quantile(0.5 + level / 2, math.inf) * self.from_event_error
+        width = ndtri(0.5 + level / 2) * self.from_event_error
         return torch.stack([self.from_event - width, (self.from_event + width).clamp(max=0.0)], dim=1)
 
     def contradicts(self, level: float) -> Tensor:
@@ -183,8 +183,8 @@ def compute_log_interval(logarithm: Tensor, error: Tensor, degrees: Tensor, leve
     >>> round(float(low), 3), round(float(high), 3)
     (-10.466, -7.284)
     """
-    quantiles = [t_quantile(0.5 + level / 2, number) for number in degrees.tolist()]
-    width = send(quantiles, error.device, torch.float64) * error
+    quantiles = stdtrit(degrees.cpu().numpy(), 0.5 + level / 2)
+    width = send(torch.from_numpy(quantiles), error.device) * error
     middle = logarithm + error**2 / 2
     return middle - width, middle + width
 

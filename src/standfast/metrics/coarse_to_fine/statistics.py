@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TypeVar
 
 import numpy as np
+from scipy.special import bdtr
 from torch import Tensor
 
 from standfast.statistics.bootstrap import LEVEL, average_samples
-from standfast.statistics.distributions import binomial_cdf
 from standfast.tensors import Array
 
 #: either arrays or tensors
@@ -153,7 +153,7 @@ def compute_quantile_interval(drops: Array, q: float) -> tuple[Array, Array]:
     count, ordered, missing = len(drops), np.sort(drops, axis=0), np.full(drops.shape[1], np.nan)
     if not count:
         return missing, missing
-    below = binomial_cdf(count, q)
+    below = bdtr(np.arange(count + 1), count, q)
     # the j-th smallest lies above the quantile with P(B < j) and below it with P(B >= j): 2.5% at most for each end
     low, high = np.searchsorted(below, (1 - LEVEL) / 2), np.searchsorted(below, (1 + LEVEL) / 2) + 1
     return ordered[low - 1] if low >= 1 else missing, ordered[high - 1] if high <= count else missing

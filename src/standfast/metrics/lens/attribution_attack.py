@@ -57,18 +57,10 @@ from standfast.metrics.probe_objective import ProbeObjective, reevaluate_found
 from standfast.model import ROW_ALIGNMENT, Model, module_name
 from standfast.neighbourhoods import LinfBall, Neighbourhood, Transformation, check_neighbourhood
 from standfast.records import set_fields
-from standfast.similarity import (
-    LensProfile,
-    Similarity,
-    chance_level,
-    correct_for_chance,
-    kendall,
-    lens_profile,
-    per_position,
-)
+from standfast.similarity import Kendall, LensProfile, Similarity, correct_for_chance, lens_profile, per_position
 from standfast.similarity import get as get_similarity
 from standfast.similarity import similarities as known_similarities
-from standfast.similarity.authors import Protocol, check_protocol
+from standfast.similarity.authors_protocol import Protocol, check_protocol
 from standfast.tensors import count_at_once, draw_seed
 
 _PART_ELEMENTS = 1 << 22  # numbers in the maps that are evaluated at once
@@ -93,7 +85,7 @@ class AttributionAttackResult(NeighbourhoodResult):
         similarities: `(N, S)`, in the order of `names`; NaN where the map of the perturbed input is not finite.
         similarity: the first of them, `(N,)`.
         chance: what each similarity is on average for unrelated maps with the same values and supports, `(N, S)`
-            (`standfast.similarity.chance_level`); NaN for similarities of no LENS kind. The frame has it in the columns
+            (`Similarity.chance`); NaN for similarities of no LENS kind. The frame has it in the columns
             `"<name> chance"`, and the similarities corrected for it (`correct_for_chance`) in `"<name> above chance"`:
             0 for unrelated maps, 1 for equal ones, NaN where unrelated maps are nearly equal.
         found: a perturbed input was found that keeps the class, `(N,)` bool. Elsewhere `inputs` has the clean one, if
@@ -262,7 +254,7 @@ class AttributionAttack(Metric):
         if self.k is not None:
             check_count("k", self.k)
         if self.k is None:
-            given = (getattr(similarity.function, "keywords", {}).get("k") for similarity in self._similarities())
+            given = (getattr(similarity, "k", None) for similarity in self._similarities())
             set_fields(self, k=next((k for k in given if isinstance(k, int | float)), None))
         for count in self.curve_k:
             check_count("curve_k", count)
@@ -408,7 +400,7 @@ class AttributionAttack(Metric):
         if visible is None:
             values = [similarity(a, b) for similarity, a, b in pairs]
         else:
-            values = [similarity.compare_seen(a, b, visible) for similarity, a, b in pairs]
+            values = [similarity.compare_masked(a, b, visible) for similarity, a, b in pairs]
             before, after = (torch.where(visible, each, 0.0) for each in (before, after))
         chance = [self._find_chance(similarity, before, after) for similarity in similarities]
         before, after = per_position(before, "sum"), per_position(after, "sum")
@@ -438,14 +430,14 @@ class AttributionAttack(Metric):
             origin_maps=probe.maps,
             profile=profile,
             aligned_maps=None if visible is None else torch.where(visible, moved_back, torch.nan),
-            parameters=self.neighbourhood.read_parameters(region.settle(points, everyone), inputs.shape[1:]),
+            parameters=self.neighbourhood.read_parameters(region.effective_points(points, everyone), inputs.shape[1:]),
             swapped_words=self.neighbourhood.name_swaps(inputs, perturbed),
         )
 
     def _find_chance(self, similarity: Similarity, before: Tensor, after: Tensor) -> Tensor:
         """The chance level of each pair `(N,)`; NaN for a similarity that has none."""
         draws = _DRAWS // 4 if before.shape[2:].numel() >= _LARGE else _DRAWS
-        level = chance_level(similarity, similarity.of_maps(before), similarity.of_maps(after), draws)
+        level = similarity.chance(similarity.of_maps(before), similarity.of_maps(after), draws)
         return before.new_full((len(before),), torch.nan) if level is None else level.value
 
 
@@ -481,7 +473,7 @@ class _AttackObjective(ProbeObjective):
             maps = torch.where(visible, aligned, self.probe.maps[origin])
         maps = _sum_magnitudes(maps)
         if self.protocol == "authors":
-            return -kendall(self.reference[origin], maps).double(), seen.margin
+            return -Kendall()(self.reference[origin], maps).double(), seen.margin
         return self.attack.score(self.state[origin], maps), seen.margin
 
     def ascend(self, maps: Tensor, margin: Tensor, origin: Tensor, feasible: Tensor) -> Tensor:

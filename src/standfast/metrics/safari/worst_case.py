@@ -355,7 +355,7 @@ class WorstCase(Metric):
             maps=maps,
             aligned_maps=aligned,
             plausibility=None if plausible is None else torch.where(evaluated, plausible.double(), torch.nan),
-            parameters=self.neighbourhood.read_parameters(region.settle(points, everyone), inputs.shape[1:]),
+            parameters=self.neighbourhood.read_parameters(region.effective_points(points, everyone), inputs.shape[1:]),
             swapped_words=self.neighbourhood.name_swaps(inputs, worst),
             trace=trace,
             traced=usable,

@@ -17,7 +17,7 @@ from standfast.explainers.baselines import RandomExplainer
 from standfast.gating import gate, masked_weights
 from standfast.metrics.probe import Probe
 from standfast.model import score_classes
-from standfast.similarity.ranked_reference import RankedReference
+from standfast.similarity.rank import RankedReference
 from standfast.tensors import widen_half
 
 _REPEATING = 24  # with at most this many groups, masks are searched for those that occur more than once

@@ -1,0 +1,170 @@
+"""Data sets of torchvision and of the Hugging Face hub, by name. They need the extra `data`.
+
+The name `torchvision:<class>:<split>` stands for files under `torchvision/` in `data_root()`, in torchvision's layout.
+The name `huggingface:<name>:<split>` stands for the folder `huggingface/<name>/<split>/` under `data_root()`, in the
+format of `save_to_disk`. Options may follow after another colon:
+
+- `size`: resize pictures to `32`, a square, or `32x48`, height x width.
+- `count`, `seed`: so many samples from the start or, with a seed, drawn at random.
+- `image`, `label`, `config`, of Hugging Face only: the columns of inputs and labels, and the set's configuration.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from standfast.data.dataset import Dataset
+from standfast.data.root import VARIABLE, MissingDataError, data_root
+from standfast.data.samples import Size, from_samples
+from standfast.errors import ArgumentError, MissingExtraError, UnknownNameError, check
+
+
+def _parse_size(text: str) -> Size:
+    height, x, width = text.partition("x")
+    return (int(height), int(width)) if x else int(height)
+
+
+#: the options of a name, with what converts their texts
+_OPTIONS: Mapping[str, Callable[[str], Any]] = {"size": _parse_size, "count": int, "seed": int}
+_COLUMNS: Mapping[str, Callable[[str], Any]] = {"image": str, "label": str, "config": str}
+
+
+def load_from_torchvision(name: str, download: bool = False) -> Dataset:
+    """Load the data set with the name `"torchvision:<class>:<split>"` or `"torchvision:<class>:<split>:<options>"`.
+
+    The split has torchvision's name ("train", "test", "val", ...), or "all" for a set without splits.
+    `torchvision:ImageFolder:<folder>` reads a folder under `torchvision/` that has one subfolder for each class.
+
+    Raises:
+        MissingExtraError: torchvision cannot be imported.
+        UnknownNameError: torchvision has no such class.
+        ArgumentError: there is no such split or option, or `from_samples` raises it.
+        MissingDataError: the files are missing, and `download` is False or the download failed.
+    """
+    form = "torchvision:<class>:<split>, such as torchvision:GTSRB:test:size=32"
+    kind, split, options = _parse_name(name, form, _OPTIONS)
+    try:
+        sets: Any = importlib.import_module("torchvision.datasets")
+    except (ImportError, RuntimeError) as error:  # RuntimeError: it was built for another version of torch
+        raise MissingExtraError(f"{name} (torchvision: {type(error).__name__}: {error})", "data") from error
+    if kind not in sets.__all__:
+        raise UnknownNameError("data set of torchvision", kind, sets.__all__)
+    made = _make(getattr(sets, kind), split, name, download)
+    return _take(made, f"torchvision:{kind}:{split}", options)
+
+
+def _make(kind: Any, split: str, name: str, download: bool) -> Any:
+    """Make torchvision's data set of that class and split, with the arguments that the class accepts."""
+    accepted, title = inspect.signature(kind).parameters, kind.__name__
+    root = data_root() / "torchvision"
+    arguments: dict[str, Any] = {"download": download} if "download" in accepted else {}
+    if title == "ImageFolder":
+        check(".." not in split and not split.startswith("/"), "name", "a folder under torchvision/", repr(split))
+        root = root / split
+    elif "train" in accepted:
+        check(split in ("train", "test"), "split", f"train or test for {title}", repr(split))
+        arguments["train"] = split == "train"
+    elif "split" in accepted:
+        arguments["split"] = split
+    else:
+        check(split == "all", "split", f"all, since {title} has no splits", repr(split))
+    if title == "ImageNet":  # only this class makes no subfolder in the root
+        root = root / "imagenet"
+    try:
+        return kind(str(root), **arguments)
+    except ValueError as error:
+        raise ArgumentError("split", f"a split of {title}", f"{split!r}: {error}") from error
+    except (OSError, RuntimeError) as error:  # missing or incomplete files, or no network
+        hint = "" if download else f" Put the files there, set {VARIABLE}, or pass download=True."
+        raise MissingDataError(f"{name}: not in {root}: {error}.{hint}") from error
+
+
+def load_from_hub(name: str, download: bool = False) -> Dataset:
+    """Load the data set with the name `"huggingface:<name>:<split>"` or `"huggingface:<name>:<split>:<options>"`.
+
+    Downloads of `datasets` are stored under `huggingface/` in `data_root()` and are later read from there, without a
+    network. Code that is part of a data set is not run.
+
+    Raises:
+        MissingExtraError: `datasets` is not installed.
+        ArgumentError: the name is malformed, or `from_samples` raises it.
+        MissingDataError: the data set is not on this computer, and `download` is False or the download failed.
+    """
+    form = "huggingface:<name>:<split>, such as huggingface:ylecun/mnist:test:count=100"
+    repository, split, options = _parse_name(name, form, {**_OPTIONS, **_COLUMNS})
+    config = options.pop("config", None)
+    for part in (repository, split, *([config] if config else ())):
+        fine = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", part) is not None and ".." not in part
+        check(fine, "name", "letters, digits and . _ - in names, splits and configurations", repr(part))
+    folder = data_root() / "huggingface" / repository / (config or "") / split
+    try:
+        package: Any = importlib.import_module("datasets")
+    except ImportError as error:
+        raise MissingExtraError(f"{name} through datasets ({error})", "data") from error
+    if not folder.is_dir():
+        if not download:
+            raise MissingDataError(
+                f"{name}: there is no {folder}. Save the split there with its save_to_disk, set {VARIABLE} to the"
+                " folder that contains huggingface/, or pass download=True."
+            )
+        _download(package, repository, config, split, folder)
+    try:
+        found = package.load_from_disk(str(folder))
+    except (OSError, ValueError, KeyError) as error:
+        expected = "a split in the format of save_to_disk"
+        raise ArgumentError(str(folder), expected, f"{type(error).__name__}: {error}") from error
+    options["columns"] = options.pop("image", None), options.pop("label", None)
+    return _take(found, f"huggingface:{repository}:{split}", options)
+
+
+def _download(package: Any, repository: str, config: str | None, split: str, folder: Path) -> None:
+    """Download a split; the folder appears only when it is complete."""
+    try:
+        found = package.load_dataset(repository, config, split=split)
+    except Exception as error:  # the hub, the package and the network raise many kinds of errors
+        message = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise MissingDataError(f"huggingface:{repository}:{split}: could not be downloaded: {message}") from error
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{split}."))
+    try:
+        found.save_to_disk(str(part))
+        part.rename(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _parse_name(name: str, form: str, known: Mapping[str, Callable[[str], Any]]) -> tuple[str, str, dict[str, Any]]:
+    """The second and the third part of a name such as `"torchvision:GTSRB:test:size=32,count=10"`, and its options.
+
+    `form` describes a valid name in messages; `known` has what converts the text of each option.
+    """
+    pieces = name.split(":", 3)
+    check(len(pieces) >= 3 and all(pieces[:3]), "name", form, repr(name))
+    options: dict[str, Any] = {}
+    for part in filter(None, pieces[3].split(",") if len(pieces) > 3 else ()):
+        key, equal, value = (piece.strip() for piece in part.partition("="))
+        expected = f"options {', '.join(known)}, such as size=32,count=100"
+        check(bool(equal) and key in known, "name", expected, repr(part))
+        try:
+            options[key] = known[key](value)
+        except ValueError as error:
+            raise ArgumentError("name", f"a value for {key}", repr(part)) from error
+    return pieces[1], pieces[2], options
+
+
+def _take(found: Any, name: str, options: dict[str, Any]) -> Dataset:
+    """The samples that the options of a name ask for."""
+    seed = options.pop("seed", None)
+    if seed is not None:
+        order = torch.randperm(len(found), generator=torch.Generator().manual_seed(seed)).tolist()
+        found = found.select(order) if hasattr(found, "select") else torch.utils.data.Subset(found, order)
+    return from_samples(found, name=name, **options)

@@ -1,0 +1,205 @@
+"""Data sets from samples of other packages: pictures of Pillow, tensors or arrays, with their labels."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from standfast.data.dataset import Dataset
+from standfast.errors import ArgumentError, as_number, check
+from standfast.tensors import Bound
+
+Size = int | tuple[int, int]
+
+
+def from_samples(
+    samples: Any,
+    *,
+    columns: tuple[str | None, str | None] = (None, None),
+    name: str | None = None,
+    size: Size | None = None,
+    count: int | None = None,
+    classes: Sequence[str] | None = None,
+    bounds: tuple[Bound, Bound] = (0.0, 1.0),
+) -> Dataset:
+    """Make a data set from a data set of torchvision, torch or Hugging Face, or from pairs of an input and a label.
+
+    Pictures become `(1 or 3, H, W)` in [0, 1]; tensors and arrays keep their values and shape, and uint8 is divided by
+    255. Do not normalise here: pass the normalisation to `Model(..., preprocess=...)`, so that radii have the unit of
+    pixel values. Many sets are sorted by class: to draw samples at random, shuffle first
+    (`torch.utils.data.Subset(own, torch.randperm(len(own))[:50])`, or `shuffle` of Hugging Face).
+
+    Args:
+        samples: pairs `(input, label)`: a data set with a length and entries by number, or any iterable. Or one split
+            of Hugging Face, whose rows are mappings, with `column_names` and `features`; or an object like it.
+        columns: of rows: the column of inputs and that of labels; None for the only `Image`, or the only `ClassLabel`.
+        name: of the data set, for reports; by default that of its class.
+        size: resize pictures to `(height, width)`, or to a square; needed if they differ in size.
+        count: read and decode so many from the start; all by default. Streams without an end need it.
+        classes: names of the classes; by default those that the set knows, else the labels: texts in sorted order, or
+            numbers from 0 to the largest.
+        bounds: range of the input values.
+
+    Raises:
+        ArgumentError: a column does not exist, or several could be meant; there are no samples, or less than `count`;
+            an entry is no pair; inputs differ in shape; a label is neither a whole number nor a text, or names no
+            class; a value is outside `bounds`.
+
+    >>> own = torch.utils.data.TensorDataset(torch.rand(5, 1, 8, 8), torch.tensor([0, 1, 2, 0, 1]))
+    >>> found = from_samples(own, count=3, size=4)
+    >>> found.inputs.shape, found.labels.tolist(), found.classes
+    (torch.Size([3, 1, 4, 4]), [0, 1, 2], ('0', '1', '2'))
+    >>> from_samples([(np.zeros((1, 2), np.uint8), "no"), (torch.ones(1, 2), "yes")], name="two")
+    Dataset('two', 2 x (1, 2), 2 classes: no, yes, bounds [0, 1])
+    """
+    splits = f"a dict of splits: {', '.join(samples)}" if isinstance(samples, dict) else type(samples).__name__
+    fine = hasattr(samples, "__getitem__") or isinstance(samples, Iterable)
+    check(fine and not isinstance(samples, dict), "samples", "one split, or pairs of an input and a label", splits)
+    names: Any = getattr(samples, "column_names", None)
+    rows = _iterate(samples, count)
+    if names is None:
+        check(columns == (None, None), "columns", "none for samples that are pairs", columns)
+        pairs, known = (_check_pair(entry) for entry in rows), _find_classes(samples)
+    else:
+        features = getattr(samples, "features", None) or {}
+        image = _find_column(columns[0], names, features, "Image")
+        label = _find_column(columns[1], names, features, "ClassLabel")
+        pairs, known = ((row[image], row[label]) for row in rows), getattr(features.get(label), "names", None)
+    title = name or str(getattr(getattr(samples, "info", None), "dataset_name", None) or type(samples).__name__)
+    return _collect(pairs, title, known if classes is None else classes, size, bounds)
+
+
+def _iterate(samples: Any, count: int | None) -> Iterator[Any]:
+    """The first `count` samples, or all; none is read before it is asked for."""
+    check(count is None or (type(as_number(count)) is int and count >= 1), "count", "at least 1", count)
+    if not hasattr(samples, "__len__"):
+        stream = hasattr(samples, "column_names")  # of Hugging Face, which may have no end
+        check(count is not None or not stream, "count", "a number of samples, because this data set is a stream", count)
+        return itertools.islice(iter(samples), count)
+    length = len(samples)
+    check(count is None or count <= length, "count", f"1 .. {length}", count)
+    return (samples[place] for place in range(length if count is None else count))
+
+
+def _check_pair(entry: Any) -> tuple[Any, Any]:
+    fine = isinstance(entry, tuple | list) and len(entry) == 2
+    check(fine, "samples", "entries that are pairs of an input and a label", type(entry).__name__)
+    return entry[0], entry[1]
+
+
+def _find_classes(samples: Any) -> tuple[str, ...] | None:
+    """The names of the classes that a data set of torchvision, or a subset of one, knows."""
+    whole = samples.dataset if isinstance(samples, torch.utils.data.Subset) else samples
+    for attribute in ("classes", "categories"):
+        found = getattr(whole, attribute, None)
+        if isinstance(found, list | tuple) and found and all(isinstance(each, str | tuple) for each in found):
+            # a class of ImageNet has several names
+            return tuple(each if isinstance(each, str) else ", ".join(each) for each in found)
+    return None
+
+
+def _find_column(given: str | None, names: Sequence[str], features: Any, kind: str) -> str:
+    """The given column, or the only one of a kind."""
+    if given is not None:
+        check(given in names, "columns", f"one of {', '.join(names)}", repr(given))
+        return given
+    found = [name for name in names if type(features.get(name)).__name__ == kind]
+    expected = f"names of {', '.join(names)}; optional only with exactly one column of type {kind}"
+    check(len(found) == 1, "columns", expected, f"{len(found)} of that type")
+    return found[0]
+
+
+def _collect(
+    pairs: Iterable[tuple[Any, Any]],
+    name: str,
+    classes: Sequence[str] | None,
+    size: Size | None,
+    bounds: tuple[Bound, Bound],
+) -> Dataset:
+    inputs: list[Tensor] = []
+    labels: list[Any] = []
+    for value, label in pairs:
+        inputs.append(to_input(value, size))
+        labels.append(_to_python(label))
+        if inputs[-1].shape != inputs[0].shape:
+            shapes = f"{tuple(inputs[0].shape)} (sample 0) and {tuple(inputs[-1].shape)} (sample {len(inputs) - 1})"
+            raise ArgumentError(name, "inputs of one shape; or size=(height, width), which resizes pictures", shapes)
+    check(len(inputs) > 0, name, "at least one sample", "none")
+    targets, known = _convert_labels(labels, name, classes)
+    return Dataset(name, torch.stack(inputs), targets, known, bounds)
+
+
+def to_input(value: Any, size: Size | None = None) -> Tensor:
+    """Convert a Pillow picture to `(1 or 3, height, width)` in [0, 1], or an array or tensor to float32.
+
+    Values of type uint8 are divided by 255. Pictures with a palette or with transparency become RGB; the transparency
+    is ignored. Arrays and tensors keep their shape.
+
+    Args:
+        value: a picture, array, tensor, or nested lists of numbers.
+        size: resize a picture, or the last two axes of a tensor `(C, H, W)`, to this size.
+    """
+    if hasattr(value, "convert") and hasattr(value, "mode"):  # a Pillow picture
+        picture = from_pillow(value)
+    else:
+        try:
+            tensor = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ArgumentError(
+                "input", "a picture, a tensor, or numbers", f"{type(value).__name__}: {error}"
+            ) from error
+        fine = tensor.ndim >= 1 and not tensor.is_complex()
+        check(fine, "input", "real numbers with at least one axis", tuple(tensor.shape))
+        picture = tensor.to(torch.float32) / 255 if tensor.dtype == torch.uint8 else tensor.to(torch.float32)
+    return picture if size is None else resize(picture, size)
+
+
+def from_pillow(picture: Any) -> Tensor:
+    """Convert a Pillow picture to `(1 or 3, height, width)` in [0, 1]."""
+    if str(picture.mode).startswith("I"):  # 16 bits of grey
+        return torch.from_numpy(np.asarray(picture).astype(np.float32))[None].div_(65535).clamp_(0, 1)
+    array = np.array(picture.convert("L" if picture.mode in ("1", "L", "LA") else "RGB"))
+    tensor = torch.from_numpy(array).to(torch.float32).div_(255)
+    return tensor[None] if tensor.ndim == 2 else tensor.permute(2, 0, 1).contiguous()
+
+
+def resize(picture: Tensor, size: Size) -> Tensor:
+    """Resize a picture `(C, H, W)`: bilinear, with antialiasing, as Pillow and torchvision do."""
+    wanted = (size, size) if isinstance(size, int) else tuple(size)
+    fine = len(wanted) == 2 and all(type(as_number(side)) is int and side > 0 for side in wanted)
+    check(fine, "size", "a whole number above 0, or (height, width)", size)
+    check(picture.ndim == 3, "size", "none for inputs that are not pictures (C, H, W)", tuple(picture.shape))
+    if tuple(picture.shape[1:]) == wanted:
+        return picture
+    other = torch.nn.functional.interpolate(picture[None], wanted, mode="bilinear", antialias=True)[0]
+    return other.clamp_(float(picture.min()), float(picture.max()))
+
+
+def _to_python(label: Any) -> Any:
+    """Convert a tensor or NumPy array of a single number to a Python number; return anything else unchanged."""
+    single = hasattr(label, "item") and math.prod(getattr(label, "shape", (0,))) == 1
+    return label.item() if single else label
+
+
+def _convert_labels(labels: list[Any], name: str, classes: Sequence[str] | None) -> tuple[Tensor, tuple[str, ...]]:
+    """The labels as class numbers, int64 `(N,)`, and the names of the classes."""
+    if all(isinstance(label, str) for label in labels):
+        known = tuple(sorted(set(labels)) if classes is None else classes)
+        number = {text: index for index, text in enumerate(known)}
+        unknown = next((label for label in labels if label not in number), None)
+        check(unknown is None, name, f"labels among {', '.join(known)}", repr(unknown))
+        return torch.tensor([number[label] for label in labels]), known
+    for label in labels:
+        whole = isinstance(label, int) and not isinstance(label, bool)
+        hidden = whole and label == -1
+        got = "-1, which stands for labels that are not published" if hidden else repr(label)[:80]
+        check(whole and label >= 0, name, "labels that are whole numbers of at least 0, or texts", got)
+    numbers = torch.tensor(labels, dtype=torch.int64)
+    known = tuple(str(each) for each in (range(int(numbers.max()) + 1) if classes is None else classes))
+    return numbers, known
