@@ -155,7 +155,7 @@ def test_the_crosswalk_names_metrics_that_exist() -> None:
         (["attribution_attack: {k: 50, attack: random_sign}"], ["among random draws"], ["search"]),
         (["aopc: {steps: 2}"], ["faithful", "calls important", "tests against controls"], ["stable", "draws"]),
         (
-            ["worst_case: {search: {name: block}, budget: 5}", "max_sensitivity: {samples: 2}"],
+            ["worst_case: {search: block, budget: 5}", "max_sensitivity: {samples: 2}"],
             ["that a search found", "among random draws", "searched worst cases"],
             ["probability of a large change", "probability of a misinterpretation"],
         ),

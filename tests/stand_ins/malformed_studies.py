@@ -268,7 +268,7 @@ MALFORMED: dict[str, tuple[str, str]] = {
     "metric's option": (_metric("{buget: 3}"), "got 'buget' (did you mean 'budget'?)"),
     "event": (_metric("{event: change_class}"), "got 'change_class' (did you mean 'changed_class'?)"),
     "similarity": (_metric("{similarity: pearsn}"), "got 'pearsn' (did you mean 'pearson'?)"),
-    "similarity's option": (_metric("{similarity: 'ssim:windw=3'}"), "got 'windw' (did you mean 'window'?)"),
+    "similarity's option": (_metric("{similarity: 'ssim:windw=3'}"), "(did you mean 'window'?)"),
     "search": (_metric("{search: blok}"), "metrics[1].worst_case.search (line 8): expected a search (auto, block, "),
     "search's option": (_metric("{search: {block: {startz: 1}}}"), "got 'startz' (did you mean 'start"),
     "range of search's option": (_metric("{search: {block: {starts: 0}}}"), "search.block.starts (line 8): expected a"),
