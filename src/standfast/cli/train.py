@@ -32,7 +32,7 @@ from standfast.registry import Registry, build, parse_options
 from standfast.study.progress import show_bar
 from standfast.training.adversarial import Pgd, robust_accuracy
 from standfast.training.classifier import accuracy, initialize, random_flip, random_noise_blocks, random_shift
-from standfast.training.loop import OPTIMIZERS, Augmentation, Epoch, Training, get_needs
+from standfast.training.loop import OPTIMIZERS, Augmentation, Epoch, Training
 from standfast.training.objective import Scheme
 from standfast.training.schemes import Adversarial, Natural, schemes, spell_scheme
 from standfast.zoo.networks.names import architectures
@@ -176,7 +176,7 @@ class Plan:
             extras={
                 name: values if device.type == "cpu" else values.to(device)
                 for name, values in training.extras.items()
-                if name in get_needs(self.chosen_scheme)
+                if name in self.chosen_scheme.needs
             },
         )
 

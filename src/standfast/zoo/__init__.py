@@ -32,7 +32,6 @@ from standfast.zoo.networks.embedded_text import (
     token_relevance,
 )
 from standfast.zoo.networks.lenet import LeNet5
-from standfast.zoo.networks.mobilenet_v1 import MobileNetV1
 from standfast.zoo.networks.mobilenet_v2 import MobileNetV2
 from standfast.zoo.networks.names import architectures
 from standfast.zoo.networks.resnet import ResNet18
@@ -52,7 +51,6 @@ __all__ = [
     "EmbeddedText",
     "LeNet5",
     "MissingWeightsError",
-    "MobileNetV1",
     "MobileNetV2",
     "ResNet18",
     "ResNet20",
