@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 #: a bound of inputs: a number, or a tensor that broadcasts against one input
 Bound = float | Tensor
 
-#: whether `standfast.waits` shows on the CPU what a card would do
+#: whether a benchmark (`benchmarks/on_a_card/waits.py`) shows on the CPU what a card would do
 PRETENDS_CARD = False
 
 _ON_CARD = 1 << 25  # numbers: more than 200 images of 224 x 224 pixels
