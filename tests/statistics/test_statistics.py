@@ -554,45 +554,26 @@ def made(mean_ranks: Any, differ: set[tuple[int, int]], friedman_p: float = 0.00
     )
 
 
-def test_cliques_by_hand() -> None:
+def test_winners_by_hand() -> None:
     # order: b, a, c, d. Not significantly different: b and a, a and c. All other pairs differ
     found = made([2.0, 1.0, 3.0, 4.0], {(1, 2), (1, 3), (0, 3), (2, 3)})
     assert found.order == (1, 0, 2, 3)
-    assert found.cliques == ((1, 0), (0, 2), (3,))
     assert found.winner_set == (1, 0)
     # b and c do not differ, but a, which lies between them, differs from b: no bar joins b and c
     found = made([2.0, 1.0, 3.0], {(1, 0)})
-    assert found.cliques == ((1,), (0, 2))
     assert found.winner_set == (1, 2)
     # Friedman does not reject
     found = made([2.0, 1.0, 3.0], {(1, 0)}, friedman_p=0.2)
-    assert found.cliques == ((1, 0, 2),)
     assert found.winner_set == (1, 0, 2)
     assert not found.significant.any()
     # behind the best by ranks, yet significantly ahead of it by signed ranks: may not be ruled out
     found = made([1.0, 2.0, 3.0], {(1, 0), (0, 2)})
     assert found.winner_set == (0, 1)
-    assert "surpassed, weighing each difference by its size, by b (p = 0.01)" in found.sentence()
-
-
-def test_cliques_are_the_maximal_contiguous_ones() -> None:
-    for seed in range(100):
-        random = rng(seed)
-        pairs = [pair for pair in itertools.combinations(range(6), 2) if random.random() < 0.4]
-        found = made(random.permutation(6) + 1.0, set(pairs))
-        order = found.order
-
-        def differ_in_no_pair(group: Any, pairs: Any = pairs) -> bool:
-            return not any((i, j) in pairs or (j, i) in pairs for i, j in itertools.combinations(group, 2))
-
-        every = [order[a:b] for a in range(6) for b in range(a + 1, 7) if differ_in_no_pair(order[a:b])]
-        assert found.cliques == tuple(g for g in every if not any(set(g) < set(other) for other in every))
 
 
 def test_nothing_is_ranked_where_no_sample_has_all_values() -> None:
     nothing = compare(np.full((4, 2), np.nan), ["X", "Y"], "lower")
     assert nothing.count == 0
-    assert nothing.cliques == ((0, 1),)
     assert (nothing.p_values == 1).all()
 
 
