@@ -73,7 +73,6 @@ def minimal_distortion(
     free: Tensor | None,
     norm: float | str = 2,
     attack: str | Attack = "fmn",
-    steps: int | None = None,
     generator: torch.Generator | None = None,
     start: Tensor | None = None,
 ) -> MinimalDistortion:
@@ -93,7 +92,6 @@ def minimal_distortion(
         norm: 2 or `"inf"`.
         attack: `"fmn"`, `"alma"` and `"cw"` (2-norm only), `"ddn"`, `"iga"`, `"gsa"`, with options such as
             `"fmn:steps=200"`, or an `Attack`.
-        steps: the attack's option of that name.
         generator: for attacks that draw random numbers; each input has a stream of its own, keyed by its content.
         start: points `(N, ...)` near which a solution may be, such as the solution for other fixed features.
 
@@ -110,10 +108,6 @@ def minimal_distortion(
     tensor([1.40])
     """
     attack = get(attack)
-    if steps is not None:
-        fits = any(field.name == "steps" for field in dataclasses.fields(attack))  # type: ignore[arg-type]
-        check(fits, "steps", f"None for the attack {attack.name!r}, which has none", steps)
-        attack = dataclasses.replace(attack, steps=steps)  # type: ignore[type-var]
     order = check_norm(norm)
     with torch.inference_mode(False):
         inputs = model.check_inputs(inputs)
