@@ -26,9 +26,7 @@ from standfast.zoo.networks.dla import DLA34
 from standfast.zoo.networks.embedded_text import (
     EmbeddedText,
     TransformersText,
-    from_text_transformers,
     padded_batch,
-    text_classifier,
     token_relevance,
 )
 from standfast.zoo.networks.lenet import LeNet5
@@ -62,7 +60,6 @@ __all__ = [
     "VisionTransformer",
     "architectures",
     "card",
-    "from_text_transformers",
     "from_timm",
     "from_transformers",
     "hubs",
@@ -70,7 +67,6 @@ __all__ = [
     "load",
     "names",
     "padded_batch",
-    "text_classifier",
     "token_relevance",
 ]
 
