@@ -339,10 +339,11 @@ def dataset(inputs: torch.Tensor, **more: object) -> standfast.data.Dataset:
 
 
 def test_a_module_alone_has_the_bounds_of_the_data_set(inputs: torch.Tensor) -> None:
-    found = standfast.evaluate(
-        net(), "saliency", dataset(2 * inputs - 1, bounds=(-1.0, 1.0)), METRICS[1], progress=False
-    )
+    about = {"model": "small net, 70% right"}
+    data = dataset(2 * inputs - 1, bounds=(-1.0, 1.0))
+    found = standfast.evaluate(net(), "saliency", data, METRICS[1], about=about, progress=False)
     manifest = found.manifest
+    assert list(manifest["models"]) == ["small net"]
     assert manifest["about"]["bounds"] == "[-1, 1], those of the data set scans"
     assert manifest["data"]["scans"]["bounds"] == [[-1.0, -1.0], [1.0, 1.0]]
     assert standfast.estimate(net(), "saliency", dataset(inputs), METRICS[1], seconds=0.1).evaluations > 0

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import difflib
 import operator
-import os
 import re
 import sys
 import unicodedata
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -17,8 +16,6 @@ from typing import Any, TypeGuard
 
 #: what is expected of inputs, and what to do about cells without a value
 FINITE = "finite values (impute missing ones, as by the column's mean; another column can say which were missing)"
-#: of this project before its first release; what bears it is made again
-FORMER_NAME = "holdfast"
 _PACKAGE = str(Path(__file__).parent)
 #: the numbers of a tensor, an array or a list as Python shows them
 _NUMBERS = re.compile(
@@ -66,37 +63,6 @@ class ArgumentError(StandfastError, ValueError):
     def __init__(self, argument: str, expected: str, got: object) -> None:
         self.argument, self.expected, self.got = argument, expected, got
         super().__init__(f"{argument}: expected {expected}, got {got}")
-
-
-class FormerNameError(StandfastError):
-    """A file, a variable or a plug-in bears the name that this project had before its first release.
-
-    >>> raise FormerNameError("results/study", "run the study again")
-    Traceback (most recent call last):
-        ...
-    standfast.errors.FormerNameError: results/study is of holdfast, the former name of standfast; run the study again
-    """
-
-    def __init__(self, what: str, advice: str) -> None:
-        super().__init__(f"{what} is of {FORMER_NAME}, the former name of standfast; {advice}")
-
-
-def check_name(content: Mapping[str, object], what: str, advice: str) -> None:
-    """Raise `FormerNameError` if the content of a JSON file bears the former name, in a key or in its seal."""
-    if any(key.startswith(FORMER_NAME) for key in (*content, str(content.get("seal", "")))):
-        raise FormerNameError(what, advice)
-
-
-def read_variable(name: str) -> str:
-    """The environment variable `STANDFAST_<name>`; empty if it is not set.
-
-    Raises:
-        FormerNameError: only the variable of the former name is set.
-    """
-    variable, former = f"STANDFAST_{name}", f"{FORMER_NAME.upper()}_{name}"
-    if former in os.environ and variable not in os.environ:
-        raise FormerNameError(f"the environment variable {former}", f"call it {variable}")
-    return os.environ.get(variable, "")
 
 
 class ModelError(StandfastError, RuntimeError):

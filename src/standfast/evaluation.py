@@ -11,7 +11,7 @@ import math
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from standfast.data import Dataset
-from standfast.errors import ArgumentError, as_number, check, describe_foreign, warn_user
+from standfast.errors import ArgumentError, UnknownOptionError, as_number, check, describe_foreign, warn_user
 from standfast.explainers import Edges, Explainer, InputCopy, RandomExplainer, RandomisedExplainer
 from standfast.explainers import get as get_explainer
 from standfast.explainers.adapters.packages import ADAPTERS
@@ -161,18 +161,30 @@ def evaluate(
         except (TypeError, ValueError):
             expected = "a text, a number, or a list or mapping of them"
             raise ArgumentError(f"about[{name!r}]", expected, type(fact).__name__) from None
-    grid, notes = _make_grid(
-        *(model, explainers, inputs, metrics, neighbourhood, preset, controls, sanity),
-        *(targets, seed, repeats, samples_per_job, facts),
+    question = _Question(
+        model=model,
+        explainers=explainers,
+        inputs=inputs,
+        metrics=metrics,
+        neighbourhood=neighbourhood,
+        preset=preset,
+        controls=controls,
+        sanity=sanity,
+        targets=targets,
+        seed=seed,
+        repeats=repeats,
+        samples_per_job=samples_per_job,
+        about=facts,
     )
+    grid, notes = question.make_grid()
     if progress and _DEFAULT_NEIGHBOURHOOD in notes:
         print(f"neighbourhood: {notes[_DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
     plan = make_plan(grid, {**notes, **facts}, None if out is None else Store(out).earlier_manifest())
     chosen = executor or local(workers, device=grid.device)
 
     def make_quick() -> Mapping[str, Metric]:
-        args = (model, grid.explainers, inputs, metrics, neighbourhood)
-        return _make_grid(*args, "quick", False, False, targets, seed, repeats, samples_per_job, facts)[0].metrics
+        quick = replace(question, explainers=grid.explainers, preset="quick", controls=False, sanity=False)
+        return quick.make_grid()[0].metrics
 
     announce = _announcing(chosen, None if preset == "quick" else make_quick, 'preset="quick"') if progress else None
     with watch(progress) as report_progress:
@@ -203,91 +215,111 @@ def _warn_of_failures(found: Results) -> None:
         warn_user("\n".join([*lines, "  (.failures has the tracebacks)"]))
 
 
-def _make_grid(
-    model: ModelLike,
-    explainers: ExplainersLike,
-    inputs: Tensor | Dataset,
-    metrics: MetricsLike,
-    neighbourhood: NeighbourhoodsLike | None,
-    preset: Preset,
-    controls: bool | ExplainersLike,
-    sanity: bool | int,
-    targets: Tensor | int | None,
-    seed: int,
-    repeats: int,
-    samples_per_job: int,
-    about: Mapping[str, Any],
-) -> tuple[Grid, dict[str, Any]]:
-    """The grid of `evaluate`, and what the report says of its defaults."""
-    notes: dict[str, Any] = {}
-    if isinstance(model, nn.Module):
-        bounds, notes["bounds"] = _find_bounds(inputs)
-        model = Model(model, bounds)
-    expected = "a standfast Model or a torch.nn.Module"
-    check(isinstance(model, Model), "model", expected, type(model).__name__)
-    if isinstance(metrics, str | Metric | type):
-        metrics = [metrics]
-    check(isinstance(metrics, Iterable), "metrics", _SEVERAL, describe_foreign(metrics, registry.packages))
-    ready = _name_explainers(explainers, "explainers")
-    data = inputs if isinstance(inputs, Dataset) else None
-    x = model.check_inputs(inputs if data is None else data.inputs)  # type: ignore[arg-type]
-    with model.naming(x):  # a module that cannot predict fails here, in words, and not in every job
-        model.logits(x[:1])
-    checked = None if targets is None else model.check_targets(targets, x).cpu()
-    lower, upper = model.bounds
-    listed = list(metrics.values() if isinstance(metrics, Mapping) else metrics)
-    check_preset(preset)
-    if preset != "standard" and not any(isinstance(m, str) for m in listed):
-        words = "has no effect, because no metric is given by name; configured metrics keep their options"
-        warn_user(f"preset={preset!r} {words}")
-    if neighbourhood is not None and not any(isinstance(m, str) and has_neighbourhood(m) for m in listed):
-        warn_user(
-            "neighbourhood= has no effect, because no metric that has one is given by name; configured metrics keep"
-            " their options"
+@dataclass(frozen=True)
+class _Question:
+    """The arguments of `evaluate` that decide what is computed."""
+
+    model: ModelLike
+    explainers: ExplainersLike
+    inputs: Tensor | Dataset
+    metrics: MetricsLike
+    neighbourhood: NeighbourhoodsLike | None = None
+    preset: Preset = "standard"
+    controls: bool | ExplainersLike = True
+    sanity: bool | int = True
+    targets: Tensor | int | None = None
+    seed: int = 0
+    repeats: int = 1
+    samples_per_job: int = 4
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def make_grid(self) -> tuple[Grid, dict[str, Any]]:
+        """The grid of jobs, and what the report says of defaults."""
+        notes: dict[str, Any] = {}
+        model, metrics, data = self.model, self.metrics, self.inputs if isinstance(self.inputs, Dataset) else None
+        if isinstance(model, nn.Module):
+            bounds, notes["bounds"] = _find_bounds(self.inputs)
+            model = Model(model, bounds)
+        expected = "a standfast Model or a torch.nn.Module"
+        check(isinstance(model, Model), "model", expected, type(model).__name__)
+        if isinstance(metrics, str | Metric | type):
+            metrics = [metrics]
+        check(isinstance(metrics, Iterable), "metrics", _SEVERAL, describe_foreign(metrics, registry.packages))
+        ready = _name_explainers(self.explainers, "explainers")
+        x = model.check_inputs(self.inputs if data is None else data.inputs)  # type: ignore[arg-type]
+        with model.naming(x):  # a module that cannot predict fails here, in words, and not in every job
+            model.logits(x[:1])
+        targets = None if self.targets is None else model.check_targets(self.targets, x).cpu()
+        lower, upper = model.bounds
+        neighbourhood = self._choose_neighbourhood(model, metrics, notes)
+        samples = Samples(x.cpu(), targets, (lower.cpu(), upper.cpu()))
+        if data is not None:
+            extras = {name: values.cpu() for name, values in {"labels": data.labels, **data.extras}.items()}
+            classes = {"classes": list(data.classes)}
+            samples = replace(samples, extras=extras, features=data.features, tokens=data.tokens, about=classes)
+        configured = named_metrics(metrics, neighbourhood, self.preset)
+        for part in (*ready.values(), *configured.values()):
+            check_channels(part, x)
+        for metric in configured.values():
+            warn_of_radius(metric, model, x)
+        beside = self._choose_controls(model, ready, configured, x)
+        grid = Grid(
+            data={_short(self.about.get("data")) or (data.name if data is not None else "") or DATA: samples},
+            models={_short(self.about.get("model")) or module_name(model.module): LoadedModel(model)},
+            explainers={**ready, **beside},
+            controls=tuple(beside),
+            sanity=make_checks(self.sanity),
+            metrics=configured,
+            seed=self.seed,
+            repeats=self.repeats,
+            samples_per_job=self.samples_per_job,
+            device=model.device.type,
         )
-    if neighbourhood is None and any(isinstance(m, str) and has_neighbourhood(m, required=True) for m in listed):
-        neighbourhood = default_neighbourhood(model)
-        words = f"LinfBall({neighbourhood.radius:g}), one tenth of the range of the inputs, because none was given"
-        notes[_DEFAULT_NEIGHBOURHOOD] = words
-        logger.info("neighbourhood: %s", words)
-    samples = Samples(x.cpu(), checked, (lower.cpu(), upper.cpu()))
-    if data is not None:
-        extras = {name: values.cpu() for name, values in {"labels": data.labels, **data.extras}.items()}
-        about = {"classes": list(data.classes)}
-        samples = replace(samples, extras=extras, features=data.features, tokens=data.tokens, about=about)
-    if neighbourhood is not None:
-        several = neighbourhood if isinstance(neighbourhood, list | tuple) else [neighbourhood]
+        return grid, notes
+
+    def _choose_neighbourhood(
+        self, model: Model, metrics: Mapping[str, Metric | str] | Sequence[Metric | str], notes: dict[str, Any]
+    ) -> NeighbourhoodsLike | None:
+        """The given one or several, or the default where a metric by name needs one; warns if none uses it."""
+        named = [m for m in (metrics.values() if isinstance(metrics, Mapping) else metrics) if isinstance(m, str)]
+        check_preset(self.preset)
+        if self.preset != "standard" and not named:
+            words = "has no effect, because no metric is given by name; configured metrics keep their options"
+            warn_user(f"preset={self.preset!r} {words}")
+        if self.neighbourhood is None:
+            if not any(has_neighbourhood(name, required=True) for name in named):
+                return None
+            chosen = default_neighbourhood(model)
+            words = f"LinfBall({chosen.radius:g}), one tenth of the range of the inputs, because none was given"
+            notes[_DEFAULT_NEIGHBOURHOOD] = words
+            logger.info("neighbourhood: %s", words)
+            return chosen
+        if not any(has_neighbourhood(name) for name in named):
+            warn_user(
+                "neighbourhood= has no effect, because no metric that has one is given by name; configured metrics keep"
+                " their options"
+            )
+        several = self.neighbourhood if isinstance(self.neighbourhood, list | tuple) else [self.neighbourhood]
         check(len(several) > 0, "neighbourhood", "a neighbourhood, or a list of at least one", "an empty list")
         for each in several:
             check_neighbourhood(each)
-    configured = named_metrics(metrics, neighbourhood, preset)
-    for part in (*ready.values(), *configured.values()):
-        check_channels(part, x)
-    for metric in configured.values():
-        warn_of_radius(metric, model, x)
-    beside: dict[str, Explainer] = {}
-    if controls is not False:
-        wanted = _choose_controls(model, ready, x) if controls is True else _name_explainers(controls, "controls")
+        return self.neighbourhood
+
+    def _choose_controls(
+        self, model: Model, explainers: Mapping[str, Explainer], metrics: Mapping[str, Metric], x: Tensor
+    ) -> dict[str, Explainer]:
+        """The controls beside the explainers that any of the metrics can use."""
+        if self.controls is False:
+            return {}
+        wanted = _name_explainers(self.controls, "controls") if self.controls is not True else None
         beside = {
             name: control
-            for name, control in wanted.items()
-            if control not in ready.values() and any(metric.takes_control(control) for metric in configured.values())
+            for name, control in (_find_controls(model, explainers, x) if wanted is None else wanted).items()
+            if control not in explainers.values() and any(metric.takes_control(control) for metric in metrics.values())
         }
         for name in beside:
-            check(name not in ready, "controls", "names that differ from those of the explainers", repr(name))
-    grid = Grid(
-        data={_short(about.get("data")) or (data.name if data is not None else "") or DATA: samples},
-        models={_short(about.get("model")) or module_name(model.module): LoadedModel(model)},
-        explainers={**ready, **beside},
-        controls=tuple(beside),
-        sanity=make_checks(sanity),
-        metrics=configured,
-        seed=seed,
-        repeats=repeats,
-        samples_per_job=samples_per_job,
-        device=model.device.type,
-    )
-    return grid, notes
+            check(name not in explainers, "controls", "names that differ from those of the explainers", repr(name))
+        return beside
 
 
 def _name_explainers(explainers: ExplainersLike, argument: str) -> dict[str, Explainer]:
@@ -307,7 +339,7 @@ def _name_explainers(explainers: ExplainersLike, argument: str) -> dict[str, Exp
     return {name: get_explainer(explainer) for name, explainer in given.items()}
 
 
-def _choose_controls(model: Model, explainers: Mapping[str, Explainer], x: Tensor) -> dict[str, Explainer]:
+def _find_controls(model: Model, explainers: Mapping[str, Explainer], x: Tensor) -> dict[str, Explainer]:
     """The controls that fit the model and the data, unless the explainers are nothing but controls themselves."""
     first = next((name for name, explainer in explainers.items() if not explainer.control), None)
     if first is None:
@@ -359,14 +391,8 @@ def estimate(
     inputs: Tensor | Dataset,
     metrics: MetricsLike,
     *,
-    neighbourhood: NeighbourhoodsLike | None = None,
-    preset: Preset = "standard",
-    controls: bool | ExplainersLike = True,
-    sanity: bool | int = True,
-    targets: Tensor | int | None = None,
-    repeats: int = 1,
-    samples_per_job: int = 4,
     seconds: float = 1.0,
+    **options: Any,
 ) -> Estimate:
     """Estimate what `evaluate` would cost: evaluations, time and memory for every metric and explainer.
 
@@ -375,10 +401,11 @@ def estimate(
     --dry-run` prints the same for a study.
 
     Args:
-        model, explainers, inputs, metrics, neighbourhood, preset, controls, sanity, targets, repeats,
-            samples_per_job: as for `evaluate`.
+        model, explainers, inputs, metrics: as for `evaluate`.
         seconds: how long a trial of a metric and explainer may take, about. If it does not end, a cheaper configuration
             of the metric is tried for up to twice as long, and once more if that takes below two seconds.
+        options: `neighbourhood`, `preset`, `controls`, `sanity`, `targets`, `repeats` and `samples_per_job`, as for
+            `evaluate`.
 
     Returns:
         The costs for one worker: `evaluations`, `seconds`, `memory` (in bytes; a lower bound where a trial was
@@ -394,10 +421,11 @@ def estimate(
     >>> costs.evaluations, costs.seconds > 0
     (24048, True)
     """
-    grid, _ = _make_grid(
-        *(model, explainers, inputs, metrics, neighbourhood, preset, controls, sanity),
-        *(targets, 0, repeats, samples_per_job, {}),
-    )
+    known = [each.name for each in fields(_Question)]
+    for option, value in options.items():
+        if option not in known:
+            raise UnknownOptionError("estimate", option, value, known[4:])
+    grid, _ = _Question(model, explainers, inputs, metrics, **options).make_grid()
     return estimate_plan(make_plan(grid), set(), seconds=seconds)
 
 

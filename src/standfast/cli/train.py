@@ -32,7 +32,7 @@ from standfast.registry import Registry, build, parse_options
 from standfast.study.progress import show_bar
 from standfast.training.adversarial import Pgd, robust_accuracy
 from standfast.training.classifier import accuracy, initialize, random_flip, random_noise_blocks, random_shift
-from standfast.training.loop import OPTIMIZERS, Augmentation, Epoch, Training, get_needs
+from standfast.training.loop import OPTIMIZERS, Augmentation, Epoch, Training
 from standfast.training.objective import Scheme
 from standfast.training.schemes import Adversarial, Natural, schemes, spell_scheme
 from standfast.zoo.networks.names import architectures
@@ -150,7 +150,7 @@ class Plan:
 
         generator = torch.Generator().manual_seed(self.seed)
         module = initialize(self.module(len(training.classes), training.inputs.shape[1]), generator).to(device)
-        needed = get_needs(self.chosen_scheme)
+        needed = self.chosen_scheme.needs
         return Training(
             module,
             place(training.inputs),

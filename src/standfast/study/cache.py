@@ -24,7 +24,7 @@ from typing import IO
 
 import pooch
 
-from standfast.errors import read_variable, warn_user
+from standfast.errors import warn_user
 from standfast.study.lease import RunningError, lock
 from standfast.study.plan import Plan
 from standfast.study.run import RunSummary
@@ -58,7 +58,7 @@ def results_folder() -> Path | None:
     It is `results` in the folder that the environment variable `STANDFAST_CACHE` names, or else in the user's cache
     folder for standfast. If the variable is `off`, nothing is kept.
     """
-    named = read_variable("CACHE")
+    named = os.environ.get("STANDFAST_CACHE")
     if named == OFF:
         return None
     return Path(named or pooch.os_cache("standfast")).expanduser().absolute() / "results"

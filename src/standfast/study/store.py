@@ -33,7 +33,7 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 from torch import Tensor
 
-from standfast.errors import ArgumentError, StandfastError, check_name
+from standfast.errors import ArgumentError, StandfastError
 from standfast.files import ReadError, find_room
 from standfast.study.folders import Folder, LocalFolder, open_folder
 from standfast.study.seals import EMPTY_SEAL, fill_seal, is_intact
@@ -187,7 +187,6 @@ class Store:
         with self._name_damage(name, advice):
             text = self.folder.read(name)
             content = _parse(text)
-            check_name(content, f"the study in {self.folder.address}", "run it again in another folder")
             if content.get("schema") != SCHEMA:
                 got = f"schema {content.get('schema')} in {self.folder.address}"
                 raise ArgumentError("results", f"a {name.removesuffix('.json')} of schema {SCHEMA}", got)

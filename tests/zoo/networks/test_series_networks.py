@@ -104,27 +104,6 @@ def test_small_networks_have_their_tokens(name: str) -> None:
         assert module.patch == 4
 
 
-def test_the_attention_equals_its_formula() -> None:
-    torch.manual_seed(0)
-    module, tokens = SelfAttention(6, heads=2).double(), torch.randn(3, 5, 6, dtype=torch.float64)
-    weight, bias = module.queries_keys_values.weight, module.queries_keys_values.bias
-    for row, out in zip(tokens, module(tokens), strict=True):
-        query, key, value = (row @ weight[i : i + 6].T + bias[i : i + 6] for i in (0, 6, 12))
-        heads = []
-        for head in (slice(0, 3), slice(3, 6)):
-            mixed = torch.stack(
-                [
-                    sum(
-                        share * value[j, head]
-                        for j, share in enumerate((key[:, head] @ query[i, head] / math.sqrt(3)).softmax(0))
-                    )
-                    for i in range(5)
-                ]
-            )
-            heads.append(mixed)
-        assert torch.allclose(module.out(torch.cat(heads, dim=1)), out, atol=1e-12)
-
-
 def test_the_attention_equals_that_of_torch() -> None:
     torch.manual_seed(0)
     ours, theirs = SelfAttention(8, heads=4), nn.MultiheadAttention(8, 4, batch_first=True)

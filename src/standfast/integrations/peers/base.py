@@ -15,14 +15,11 @@ Cost: all model evaluations that the peer requests, predictions and explanations
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import polars as pl
@@ -44,28 +41,6 @@ Reduce = Literal["mean", "last", "max"]
 
 #: errors that do not depend on a sample's values: the peer does not run here, or its options contradict each other
 _PROGRAMMING_ERRORS = (AttributeError, ImportError, NameError, NotImplementedError, TypeError)
-
-
-class Source(Protocol):
-    """The functions that differ between packages. The modules `captum` and `quantus` have this interface."""
-
-    #: the base class of the metrics of this package
-    Base: type[PeerMetric]
-
-    def version(self) -> str:
-        """The name of the package and its version."""
-
-    def metrics(self) -> Mapping[str, Callable[..., Any]]:
-        """The metrics of the package by name."""
-
-    def explain_refusal(self, title: str) -> str:
-        """The reason why a metric cannot be used here; empty if it can."""
-
-    def find_direction(self, title: str) -> Literal["higher", "lower"] | None:
-        """The direction that the package states for a metric."""
-
-    def make_fields(self, title: str) -> tuple[list[tuple[str, Any, Any]], tuple[str, ...], dict[str, Any]]:
-        """The options as dataclass fields, the names of those passed to the package, and further class attributes."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +69,6 @@ class PeerMetric(Metric):
 
     #: the direction that the package states, for its default options
     stated: ClassVar[Direction] = None
-    #: the options of the peer's constructor or function, which are passed unchanged
-    peer_options: ClassVar[tuple[str, ...]] = ()
     #: the package's name and version: part of a job's identity
     package: ClassVar[str] = ""
 
@@ -216,19 +189,3 @@ def _describe(value: object) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _describe(entry) for key, entry in value.items()}
     return plain(value)
-
-
-def read_options(function: Callable[..., Any], left_out: frozenset[str]) -> list[tuple[str, Any, Any]]:
-    """The options of a constructor or function, as `(name, type, field)`; the default determines the type."""
-    found: list[tuple[str, Any, Any]] = []
-    for name, parameter in inspect.signature(function).parameters.items():
-        variadic = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-        if name in left_out or name == "self" or variadic:
-            continue
-        default = None if parameter.default is parameter.empty else parameter.default
-        kind = type(default) if isinstance(default, bool | int | float) else Any
-        option = dataclasses.field(default=default)
-        if isinstance(default, list | dict | set):
-            option = dataclasses.field(default_factory=partial(copy.copy, default))
-        found.append((name, kind, option))
-    return found

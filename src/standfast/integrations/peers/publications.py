@@ -1,4 +1,4 @@
-"""The publication of each metric of Quantus and Captum, and its direction.
+"""The publication of each metric of Quantus and Captum.
 
 `publications.bib` has the BibTeX entries. These are facts only; no code of the packages is copied.
 """
@@ -8,9 +8,6 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.resources import files
-from typing import Literal
-
-Direction = Literal["higher", "lower"]
 
 #: the key of each package's own publication
 PACKAGES = {"captum": "kokhlikyan2020captum", "quantus": "hedstroem2023quantus"}
@@ -46,14 +43,6 @@ CITATIONS = {
     "quantus:Selectivity": "montavon2018methods",
     "quantus:SmoothMPRT": "hedstroem2023sanity",
     "quantus:Sparseness": "chalasani2020concise",
-}
-
-#: Captum gives no directions. Quantus does (`score_direction`); the one here replaces it
-DIRECTIONS: dict[str, Direction] = {
-    "captum:infidelity": "lower",
-    "captum:sensitivity_max": "lower",
-    # its values are drops of the prediction when the most relevant regions are perturbed first: larger is better
-    "quantus:RegionPerturbation": "higher",
 }
 
 

@@ -14,9 +14,9 @@ from standfast import tensors
 from standfast.model import Model, count_padding
 from standfast.similarity import get as get_similarity
 from standfast.testing import small_net
-from standfast.waits import count_waits
 
 BENCHMARK = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "on_a_card" / "synchronisations.py"))
+count_waits = BENCHMARK["count_waits"]
 RUNS = {f"{kind}-{name}": (kind, name, *runs) for kind, name, *runs in BENCHMARK["list_runs"]((24, 48))}
 
 
