@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from standfast.errors import check
-from standfast.records import TensorOption
+from standfast.records import SampleOption
 from standfast.superpixels import Image, Labels, convert_to_lab, quickshift, slic
 from standfast.tensors import send, thread_budget
 
@@ -56,7 +56,7 @@ _EXPECTED = (
 
 
 @dataclass(frozen=True, init=False)
-class LabelMap(TensorOption):
+class LabelMap(SampleOption):
     """A label map as an option of a frozen configuration: compared, hashed and written down by its digest.
 
     Args:

@@ -106,7 +106,7 @@ def test_maps_with_one_channel_for_all() -> None:
     metric = standfast.metrics.MaxSensitivity(BALL, samples=4, normalise=True)
     explainer = standfast.explainers.from_callable(lambda m, x, t: gradient(m, x, t).sum(1, keepdims=True).repeat(3, 1))
     classifier, generator = standfast.Model(model, (0.0, 1.0), device="cpu"), torch.Generator().manual_seed(0)
-    wanted = metric(classifier, explainer, x, y, generator=generator).sensitivity.double()
+    wanted = metric(classifier, explainer, x, y, generator=generator).value.double()
     assert same(ours.metric(metric, (0.0, 1.0))(model, x.numpy(), y.numpy(), explain_func=summed), wanted)
 
 

@@ -16,7 +16,8 @@ from standfast.results import ConfiguredMetric, Results
 from standfast.results.formatting import format_estimate
 
 #: metrics by what they measure
-WORST_CASES = ("worst_case", "max_sensitivity", "local_lipschitz", "attribution_attack")
+SAMPLED = ("max_sensitivity", "local_lipschitz")
+WORST_CASES = ("worst_case", "attribution_attack", *SAMPLED)
 PROBABILITIES = ("misinterpretation_probability",)
 MODEL = ("data_sensitivity_consistency", "parameter_sensitivity_consistency")
 FAITHFULNESS = ("aopc", "log_odds", "corruption_curve", "c_eval", "c_eval_plot")
@@ -27,7 +28,7 @@ SEARCHED, DRAWN, PROBABILITY, FAITHFUL, PLAUSIBLE = "searched", "drawn", "probab
 TESTED = "tested"  # against controls
 _STABLE = (SEARCHED, DRAWN, PROBABILITY)
 #: names of searches and attacks that only draw at random
-_RANDOM = ("sample", "random", "random_sign", "universal")
+_RANDOM = ("random", "random_sign", "universal")
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,8 @@ def _list_kinds(results: Results, name: str) -> list[str]:
 def _find_kind(label: ConfiguredMetric) -> str:
     if label.metric in WORST_CASES:
         options = flatten_options(label.options)
-        return DRAWN if {options.get("search"), options.get("attack")} & set(_RANDOM) else SEARCHED
+        drawn = label.metric in SAMPLED or {options.get("search"), options.get("attack")} & set(_RANDOM)
+        return DRAWN if drawn else SEARCHED
     kinds = {**dict.fromkeys(PROBABILITIES, PROBABILITY), **dict.fromkeys(PLAUSIBILITY, PLAUSIBLE)}
     return kinds.get(label.metric, FAITHFUL)
 

@@ -293,7 +293,7 @@ def _make_base() -> type[Any]:
             self._prepared = self.metric
             if self.metric.mask_option and self._masks is not None:
                 masks = torch.as_tensor(np.asarray(self._masks)) > 0
-                self._prepared = self.metric.for_data({getattr(self.metric, self.metric.mask_option): masks})
+                self._prepared = self.metric.bind(extras={getattr(self.metric, self.metric.mask_option): masks})
             self._next, self.results = 0, []
 
         def _tensor(self, values: Array) -> Tensor:
@@ -316,7 +316,7 @@ def _make_base() -> type[Any]:
                 return self._to_maps(self.explain_batch(model, x.cpu().numpy(), classes.cpu().numpy()), x)
 
             explainer = _QuantusExplainer(explain if self._has_function else None, given)
-            result = self._prepared.for_samples(self._inputs, rows)(
+            result = self._prepared.bind(inputs=self._inputs, rows=rows)(
                 self.model, explainer, inputs, targets, generator=torch.Generator().manual_seed(self.seed)
             )
             self.results.append(result)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from standfast.errors import check
 from standfast.metrics.positions import sum_channels
-from standfast.segments import SegmentChoice, Segments, segment, spatial_shape
+from standfast.segments import Segments, spatial_shape
 
 #: cells along the shorter side of an image, where no width is given; 9x9 pixels of 224x224, as published
 CELLS_PER_SIDE = 25
@@ -43,11 +43,6 @@ def cut_cells(inputs: Tensor, side: int | None) -> Segments:
     count = torch.full((len(inputs),), total, device=inputs.device)
     fallback = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
     return Segments(labels.expand(len(inputs), *spatial), count, total, fallback, (total,) * len(inputs))
-
-
-def cut_regions(inputs: Tensor, region: int | None, segments: SegmentChoice | None) -> Segments:
-    """Cut inputs into `segments` if they are given, else into cells."""
-    return cut_cells(inputs, region) if segments is None else segment(inputs, segments)
 
 
 def sum_over_regions(maps: Tensor, cut: Segments) -> Tensor:
