@@ -67,7 +67,7 @@ class NearAffinity(DistortionMetric):
     Args:
         fractions: sizes of the explanation, rising.
 
-    `attack` and the other options are those of `DistortionMetric`. The norm is the 2-norm, for which the relation holds.
+    The other options are those of `DistortionMetric`, but the norm is the 2-norm, for which the relation holds.
 
     >>> import standfast
     >>> digits = standfast.data.bundled("digits")[:2]
