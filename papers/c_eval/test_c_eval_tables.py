@@ -117,7 +117,7 @@ def test_figure_4_reads_correlations_with_the_best_attack() -> None:
         for label, noise in (("GSA", 0.5), ("IGA", 0.05), ("FMN", 0.0), ("CW", -0.02)):
             values[explainer, label] = truth + noise * np.abs(rng.normal(size=30))
             parts.append(rows(values[explainer, label], "c", explainer=explainer, label=label))
-    frame = pl.concat(parts).with_columns(ratio="c")
+    frame = pl.concat(parts).with_columns(value="c")
     best = np.concatenate([np.minimum(values[e, "FMN"], values[e, "CW"]) for e in ("LIME", "centre", "random")])
     found = {name: r for name, r, _ in correlate_attacks(frame, "c")}
     for name in ("GSA", "IGA"):
@@ -125,8 +125,8 @@ def test_figure_4_reads_correlations_with_the_best_attack() -> None:
         assert found[name]["Pearson"][0] == pytest.approx(scipy.stats.pearsonr(own, best).statistic)
         assert found[name]["Spearman"][0] == pytest.approx(scipy.stats.spearmanr(own, best).statistic)
     table = table_of(ATTACK_PART, frame)
-    assert table.rows["GSA ratio"][0] == pytest.approx(values["LIME", "GSA"].mean())
-    assert table.rows["CW ratio"][2] == pytest.approx(values["random", "CW"].mean())
+    assert table.rows["GSA value"][0] == pytest.approx(values["LIME", "GSA"].mean())
+    assert table.rows["CW value"][2] == pytest.approx(values["random", "CW"].mean())
     assert any(f"{found['IGA']['Pearson'][0]:.3f}" in note for note in table.notes)
     assert ("IGA", True) in [(where, holds) for text, where, holds in table.verdicts if "strong" in text]
 
