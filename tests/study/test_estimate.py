@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import standfast
 from conftest import SHAPES, small_net
-from standfast.metrics import Metric, Probe, Result, metrics
+from standfast.metrics import Cost, Metric, Probe, Result, metrics
 from standfast.study import cost
 from standfast.study.grid import Grid, LoadedModel, ModelSource, Samples
 from standfast.study.plan import make_plan
@@ -79,15 +79,15 @@ class Repeated(Metric):
     factor: int = 1
     budget: int | None = None
 
-    def expected_evaluations(self) -> int:
-        return min(self.samples + 1, self.budget or sys.maxsize)
+    def cost(self, classes: int | None = None) -> Cost:
+        return Cost(predictions=0, explanations=min(self.samples + 1, self.budget or sys.maxsize))
 
-    def evaluate(self, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
-        probe = Probe(model, explainer, inputs, targets, similarity="cosine")
-        value = probe.query(inputs).similarity
+    def evaluate(self, call: Any) -> Result:
+        probe = Probe(call, similarity="cosine")
+        value = probe.query(call.inputs).similarity
         for _ in range(self.factor * self.samples - 1):
             if int(probe.evaluations.max()) != self.budget:
-                value = probe.query(inputs).similarity
+                value = probe.query(call.inputs).similarity
         return Result(**probe.common_fields(self), value=value)
 
 
@@ -110,11 +110,11 @@ class Prepared(Repeated):
 
     name = "prepared"
 
-    def evaluate(self, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
-        Probe(model, explainer, inputs, targets, similarity="cosine")
+    def evaluate(self, call: Any) -> Result:
+        Probe(call, similarity="cosine")
         for _ in range(2_000):
-            model.forward(inputs)
-        return super().evaluate(model, explainer, inputs, targets, generator)
+            call.model.forward(call.inputs)
+        return super().evaluate(call)
 
 
 @pytest.mark.parametrize(
@@ -242,9 +242,9 @@ class Large(Repeated):
 
     name = "large"
 
-    def evaluate(self, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
+    def evaluate(self, call: Any) -> Result:
         held = torch.ones(75_000_000)
-        result = super().evaluate(model, explainer, inputs, targets, generator)
+        result = super().evaluate(call)
         return replace(result, value=result.value + 0 * held[0])
 
 
@@ -270,7 +270,7 @@ def test_progress_weighs_jobs_by_explanations_and_predictions() -> None:
         job.label: job.work
         for job in make_plan(make_grid(model, draw(2), curve, many, explainers={"ig": explainer})).jobs
     }
-    assert curve.expected_evaluations() == many.expected_evaluations() == 22
+    assert curve.cost().evaluations == many.cost().evaluations == 22
     rows = explainer.rows_per_input
     assert rows >= 10
     assert work == {"corruption_curve": 2 * (3 * rows + 21), "max_sensitivity": 2 * 3 * rows * 22}
@@ -280,7 +280,7 @@ def test_all_layers_of_a_model_are_counted(clock: Clock) -> None:
     model = timed_model(clock, SHAPES["image"])
     metric = standfast.metrics.ParameterSensitivityConsistency(masks=3_000)
     found = estimate(model, "saliency", draw(1, SHAPES["image"]), metric, seconds=0.02, controls=False)
-    layers = metric.for_module(model.module).layers
+    layers = metric.bind(module=model.module).layers
     assert len(layers) == 3
     assert found.evaluations == 1 + 3 * 3_000
     refused = estimate(timed_model(clock), "saliency", draw(1), replace(metric, layers="conv"), controls=False)
@@ -310,7 +310,7 @@ def test_the_number_of_classes_counts(clock: Clock) -> None:
     grid = Grid({"x": Samples(inputs)}, models, saliency, {"c": metric}, samples_per_job=32)
     plan = make_plan(grid)
     assert [job.work / 32 for job in plan.jobs] == pytest.approx(
-        [metric.expected_for(2), metric.expected_for(300)], rel=0.01
+        [metric.cost(2).evaluations, metric.cost(300).evaluations], rel=0.01
     )
     found = cost.estimate_plan(plan, set(), seconds=0.2)
     assert clock.rows < 10_000

@@ -26,7 +26,7 @@ from refusals import assert_refused
 import standfast
 from conftest import small_net
 from standfast.explainers import Explainer
-from standfast.metrics import LocalLipschitz, MaxSensitivity, Metric, Probe, Result, WorstCase
+from standfast.metrics import Cost, LocalLipschitz, MaxSensitivity, Metric, Probe, Result, WorstCase
 from standfast.results import Results, load_results
 from standfast.study import worker
 from standfast.study.executors import Executor, InProcess, Limits, Processes, Ray, Slurm, processes
@@ -82,12 +82,12 @@ class Queries(Metric):
 
     expected: int = 21
 
-    def expected_evaluations(self) -> int:
-        return self.expected
+    def cost(self, classes: int | None = None) -> Cost:
+        return Cost(predictions=0, explanations=self.expected)
 
-    def evaluate(self, model: Any, explainer: Any, inputs: Any, targets: Any, generator: Any) -> Result:
-        probe = Probe(model, explainer, inputs, targets, similarity="cosine")
-        values = [probe.query(inputs).similarity for _ in range(20)]
+    def evaluate(self, call: Any) -> Result:
+        probe = Probe(call, similarity="cosine")
+        values = [probe.query(call.inputs).similarity for _ in range(20)]
         return Result(**probe.common_fields(self), value=values[-1])
 
 

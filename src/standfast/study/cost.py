@@ -215,14 +215,14 @@ class _Trials:
         """What jobs of one metric and explainer cost, by trials with the samples of the first, and if one ended."""
         job, error = jobs[0], ""
         rows = slice(job.start, job.stop)
-        metric = self.grid.measured[job.label].for_data(self.samples.extras).for_samples(self.inputs, rows)
+        metric = self.grid.measured[job.label].bind(extras=self.samples.extras, inputs=self.inputs, rows=rows)
         count = len(self.inputs[rows])
         try:
-            metric = metric.for_module(self.model.module)
+            metric = metric.bind(module=self.model.module)
             found = self._predict(metric, job, limit)
         except (Exception, SystemExit) as failure:  # the other lines are still valid; an explainer may call sys.exit
             error = f"{type(failure).__name__}: {failure}"
-            found = _Trial(math.nan, metric.expected_for(self.model.classes) * count, 0.0, 0, True)
+            found = _Trial(math.nan, metric.cost(self.model.classes).evaluations * count, 0.0, 0, True)
         scale = sum(job.stop - job.start for job in jobs) / count
         costs = round(scale * found.evaluations), scale * found.seconds
         return Line(*_key_of(job), len(jobs), 0, *costs, found.memory, error), found.ended
@@ -240,7 +240,7 @@ class _Trials:
         if most is not None and getattr(pilot, "budget", most) is None:
             metric = replace(metric, budget=None)  # type: ignore[call-arg]  # the pilot has none either
         count = len(self.inputs[job.start : job.stop])
-        expected, few = (count * each.expected_for(self.model.classes) for each in (metric, pilot))
+        expected, few = (count * each.cost(self.model.classes).evaluations for each in (metric, pilot))
         small = whole
         if few < expected and whole.scaled_to(few) < _HOPELESS * limit:
             small = self._run_warm(pilot, job, 2 * limit)

@@ -115,7 +115,7 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None, earlier: Mappi
         for name in (name for name, found in explainers.items() if found.own):
             maps = ask_explainer(grid.explainers[name], model, inputs, targets)
             own[name].append(known.remember(maps, data, model_name, own[name][0]))
-        here = {label: metric.for_data(samples.extras) for label, metric in measured.items()}
+        here = {label: metric.bind(extras=samples.extras) for label, metric in measured.items()}
         parts: list[tuple[int, _Chunk, dict[str, Metric]]] = []
         if grid.sanity is not None:
             first = _chunks(samples, grid.sanity.samples)[0]
@@ -123,7 +123,7 @@ def make_plan(grid: Grid, about: Mapping[str, Any] | None = None, earlier: Mappi
         parts += [(repeat, chunk, dict(grid.metrics)) for repeat in range(grid.repeats) for chunk in chunks[data]]
         for repeat, (start, stop, content), chosen in parts:
             for label, metric in chosen.items():
-                sliced = here[label].for_samples(inputs, slice(start, stop))
+                sliced = here[label].bind(inputs=inputs, rows=slice(start, stop))
                 configured = metrics[label] if sliced is metric else Description(sliced).digest
                 for name in grid.explainers_of(metric):
                     place = [combination, content, data, model_name, start, repeat, grid.seed]
@@ -163,8 +163,8 @@ class _Known:
 
 def expected_work(metric: Metric, explainer: Explainer, classes: int | None) -> float:
     """About what a model of so many classes does for one sample, in forward passes of one row."""
-    explanations, evaluations = metric.expected_explanations(), metric.expected_for(classes)
-    return explanations * explainer.rows_per_input * _PASSES + max(0, evaluations - explanations)
+    cost = metric.cost(classes)
+    return cost.explanations * explainer.rows_per_input * _PASSES + cost.predictions
 
 
 def inputs_for(model: Model, samples: Samples) -> tuple[Tensor, Tensor | None]:

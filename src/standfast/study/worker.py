@@ -113,9 +113,9 @@ class Worker:
             model, inputs, targets = self._prepare(job)
             record["device"] = str(model.device)
             rows, metric = slice(job.start, job.stop), self._metric(job)
-            share = _tell_share(lambda: metric.expected_for(model.classes) * (job.stop - job.start), tell)
+            share = _tell_share(lambda: metric.cost(model.classes).evaluations * (job.stop - job.start), tell)
             with model.watch(share):
-                result = metric.for_samples(inputs, rows)(
+                result = metric.bind(inputs=inputs, rows=rows)(
                     model,
                     explainer,
                     inputs[rows],
@@ -138,7 +138,7 @@ class Worker:
         """The metric of the job, with the extras of the job's data that it names."""
         key = (job.data, job.label)
         if key not in self._metrics:
-            self._metrics[key] = self.grid.measured[job.label].for_data(self.grid.data[job.data].extras)
+            self._metrics[key] = self.grid.measured[job.label].bind(extras=self.grid.data[job.data].extras)
         return self._metrics[key]
 
     def _clean_up(self, job: Job) -> None:

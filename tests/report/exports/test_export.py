@@ -257,7 +257,7 @@ def test_one_result_and_an_evaluation() -> None:
     result = metric(model, saliency, inputs)
     assert exports.to_pandas(result).shape[0] == 5
     row = exports.summary(result).row(0, named=True)
-    assert row["value"] == pytest.approx(float(np.median(result.sensitivity.numpy())))  # type: ignore[attr-defined]
+    assert row["value"] == pytest.approx(float(np.median(result.value.numpy())))  # type: ignore[attr-defined]
     found = standfast.evaluate(
         model, {"ig": saliency}, inputs, {"sens": metric}, progress=False, controls=False, sanity=False
     )

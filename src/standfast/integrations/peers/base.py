@@ -27,15 +27,13 @@ import torch
 from torch import Tensor
 
 from standfast.errors import ArgumentError, StandfastError
-from standfast.explainers import Explainer
 from standfast.integrations.peers.sample import Sample, isolate
-from standfast.metrics.base import Direction, Metric, metrics, plain
-from standfast.metrics.probe import Probe
+from standfast.metrics.base import Cost, Direction, Metric, metrics, plain
+from standfast.metrics.probe import Call, Probe
 from standfast.metrics.result import Result
-from standfast.model import Model
 from standfast.records import set_fields
 from standfast.registry import build
-from standfast.tensors import content_keys, draw_seed
+from standfast.tensors import content_keys
 
 Reduce = Literal["mean", "last", "max"]
 
@@ -48,13 +46,12 @@ class PeerResult(Result):
     """The result of a metric of another package.
 
     Attributes:
-        score: the value of the metric, float64 `(N,)`; NaN if there is none.
+        value: the value of the metric, float64 `(N,)`; NaN if there is none.
         failed: True if the metric gave NaN or infinity or raised an error for the sample, bool `(N,)`; the status of
             the sample is then `"nonfinite"`.
         failure: the error message or another reason for a failure; None for samples without one.
     """
 
-    score: Tensor
     failed: Tensor
     failure: tuple[str | None, ...] = ()
 
@@ -92,10 +89,11 @@ class PeerMetric(Metric):
         """The options as plain values, functions by their names; and the package with its version."""
         return {f.name: _describe(getattr(self, f.name)) for f in dataclasses.fields(self)} | {"package": self.package}
 
-    def expected_evaluations(self) -> int:
+    def cost(self, classes: int | None = None) -> Cost:
         """The number of samples that the peer draws, if an option gives it; else an estimate."""
         counts = (getattr(self, name, None) for name in ("nr_samples", "n_perturb_samples", "nr_runs"))
-        return 1 + next((count for count in counts if isinstance(count, int)), 50)
+        drawn = next((count for count in counts if isinstance(count, int)), 50)
+        return Cost(predictions=0, explanations=1 + drawn)
 
     def score_one(self, sample: Sample) -> object:
         """The peer's answer for one sample: a number, or the numbers of a curve."""
@@ -116,23 +114,16 @@ class PeerMetric(Metric):
             raise ArgumentError("reduce", expected, how)
         return {"mean": math.fsum(values) / len(values), "last": values[-1], "max": max(values)}[how]
 
-    def evaluate(
-        self,
-        model: Model,
-        explainer: Explainer,
-        inputs: Tensor,
-        targets: Tensor | None,
-        generator: torch.Generator | None,
-    ) -> PeerResult:
+    def evaluate(self, call: Call) -> PeerResult:
         """Evaluate the samples one at a time, as the module's docstring describes."""
-        probe = Probe(model, explainer, inputs, targets)
-        seeds = content_keys(inputs, draw_seed(generator)).tolist()
+        probe, inputs = Probe(call), call.inputs
+        seeds = content_keys(inputs, call.seed).tolist()
         score = torch.full((len(inputs),), torch.nan, dtype=torch.float64, device=inputs.device)
         failure: list[str | None] = [None] * len(inputs)
         for row in probe.usable().tolist():
             part = slice(row, row + 1)
             maps, classes = probe.maps[part], probe.logits.shape[1]
-            sample = Sample(model, explainer, inputs[part], probe.targets[part], maps, classes)
+            sample = Sample(call.model, call.explainer, inputs[part], probe.targets[part], maps, classes)
             with isolate(sample, seeds[row]):
                 value, failure[row] = self._score_sample(sample)
             probe.charge(probe.usable().new_tensor([row]), sample.evaluations)
@@ -142,7 +133,6 @@ class PeerMetric(Metric):
         return PeerResult(
             **probe.common_fields(self),
             value=score,
-            score=score,
             failed=failed,
             failure=tuple(failure),
         )

@@ -468,7 +468,7 @@ def _place_of_data(entry: CheckedEntry[DataEntry], path: Keys) -> Keys:
 def _look_up(metric: Metric, samples: Samples, name: str) -> None:
     """What a metric names of a data set is there, and fits it."""
     try:
-        metric.for_data(samples.extras).for_samples(samples.inputs, slice(0, len(samples)))
+        metric.bind(extras=samples.extras, inputs=samples.inputs, rows=slice(0, len(samples)))
     except ArgumentError as error:
         near = find_nearest(str(error.got).strip("'"), samples.extras)
         note = f"on data {name!r}"

@@ -14,12 +14,6 @@ from report_builder import Builder, base
 import standfast
 from standfast.errors import ArgumentError
 from standfast.metrics import CorruptionCurve
-from standfast.metrics.coarse_to_fine.corruption_curve import (
-    MOST_ENTRIES,
-    make_picture_fields,
-    restore_input,
-    shade_inputs,
-)
 from standfast.metrics.coarse_to_fine.replacement import find_levels
 from standfast.metrics.coarse_to_fine.statistics import compute_area
 from standfast.report.charts import Chart, Table, TableCell
@@ -82,8 +76,7 @@ def stored(
         "corrupted_share": torch.tensor(share),
         "fractions": torch.tensor(FRACTIONS, dtype=torch.float64).expand(count, -1).contiguous(),
         "noise_key": torch.arange(count),
-        "shades": torch.randint(0, 256, (count, *shape), dtype=torch.uint8, generator=generator),
-        "shade_range": torch.tensor([[-1.0, 2.0]]).expand(count, 2).contiguous(),
+        "origins": torch.rand(count, *shape, generator=generator),
         "replaced_at": torch.randint(0, 6, (count, *shape), dtype=torch.uint8, generator=generator),
     }
     builder.job(name, "corruption_curve", "curve", options, frame, arrays, start=start, **where)
@@ -129,16 +122,6 @@ def test_a_table_has_an_entry_for_each_column() -> None:
 # what is stored for pictures
 
 
-def test_shades_are_within_a_half_step_of_the_input() -> None:
-    inputs = torch.randn(5, 3, 7, generator=torch.Generator().manual_seed(0))
-    inputs[2] = 4.0
-    shaded, ends = shade_inputs(inputs)
-    for row in range(5):
-        again = restore_input(shaded[row].numpy(), ends[row].numpy())
-        step = float(ends[row, 1] - ends[row, 0]) / 255
-        assert np.abs(again - inputs[row].numpy()).max() <= step / 2 + 1e-6
-
-
 @pytest.mark.parametrize("positions", ["entry", "pixel"])
 def test_turns_are_the_first_share_that_a_position_is_among(positions: Any) -> None:
     maps = torch.randn(6, 2, 9, generator=torch.Generator().manual_seed(1)).round(decimals=1)  # with ties
@@ -153,12 +136,6 @@ def test_turns_are_the_first_share_that_a_position_is_among(positions: Any) -> N
         for turn, place in enumerate(order):
             expected[place] = 1 + sum(turn >= count for count in counts[row].tolist())
         assert found[row].tolist() == expected
-
-
-def test_nothing_is_kept_of_large_inputs() -> None:
-    large = torch.zeros(2, 1, MOST_ENTRIES + 1)
-    kept = make_picture_fields(large, large, torch.zeros(2, 3, dtype=torch.int64), "entry")
-    assert {name: tuple(value.shape) for name, value in kept.items()} == dict.fromkeys(kept, (2, 0))
 
 
 # drops of a study
@@ -272,11 +249,11 @@ def test_the_gallery_shows_the_extremes_and_their_most_relevant_points(view: Met
     assert list(dict.fromkeys(row.sample for row in gallery.rows)) == [order[0], order[COUNT // 2], order[-1]]
     assert [row.explainer for row in gallery.rows[:3]] == list(EXPLAINERS)
     for row in gallery.rows:
-        arrays = view.arrays(row.explainer, row.sample, ("replaced_at", "shades"))
+        arrays = view.arrays(row.explainer, row.sample, ("replaced_at", "origins"))
         assert arrays is not None
         _, picture = row.pictures
         np.testing.assert_array_equal(picture.marks, (arrays["replaced_at"] == 1) | (arrays["replaced_at"] == 2))
-        np.testing.assert_allclose(picture.array, -1 + 3 * arrays["shades"].astype(float) / 255, atol=1e-6)
+        np.testing.assert_array_equal(picture.array, arrays["origins"])
         drop = made(row.explainer)[row.sample, 1]
         assert picture.title == f"drop {drop:.2f}".replace("-0.00", "0.00").replace("-", "−")
 
@@ -331,10 +308,9 @@ def test_a_real_study_stores_what_the_section_needs(
     rows = view.rows_for("input_x_gradient")
     np.testing.assert_allclose(compute_area(curves.share, curves.top), rows["area_top"].to_numpy(), rtol=1e-12)
     np.testing.assert_array_equal(curves.share, result.corrupted_share.numpy())
-    arrays = view.arrays("input_x_gradient", 5, ("replaced_at", "shades", "shade_range"))
+    arrays = view.arrays("input_x_gradient", 5, ("replaced_at", "origins"))
     assert arrays is not None
-    again = restore_input(arrays["shades"], arrays["shade_range"])
-    np.testing.assert_allclose(again, digits[:6].inputs[5].numpy(), atol=0.5 / 255 + 1e-6)
+    np.testing.assert_array_equal(arrays["origins"], digits[:6].inputs[5].numpy())
     places = arrays["replaced_at"].size
     assert (arrays["replaced_at"] == 1).sum() == round(float(result.corrupted_share[5, 0]) * places)
     assert (arrays["replaced_at"] > 0).sum() == int(result.positive[5])

@@ -27,7 +27,7 @@ NO_CHANGE = "for which no change of the class was found"
 
 @presentations.register("c_eval")
 class CEvalPresentation(Presentation):
-    """c-Eval: distributions, c against sizes, and the changed inputs."""
+    """c-Eval: distributions, and the changed inputs."""
 
     def value_spec(self, options: Mapping[str, Any]) -> ValueSpec:
         """A larger ratio is better; where the class did not change it is a lower bound."""
@@ -66,10 +66,9 @@ class CEvalPresentation(Presentation):
         return details
 
     def figures(self, results: MetricResults) -> list[Chart | Gallery]:
-        """The distributions, the curves over sizes, and the pictures."""
+        """The distributions and the pictures."""
         words = words_of(self)
         found: list[Chart | Gallery] = draw_distribution(results, 1.0, words.say("distribution"))
-        found += draw_sizes(results, words.say("sizes"))
         rows = [self._draw_row(results, *shown) for shown in results.gallery(SHOWN, _PICTURES)]
         note = words.say("pictures", describe_maps(results, count_axes(rows)))
         return [*found, Gallery("Least changes outside of the explanation", tuple(rows), note)] if rows else found

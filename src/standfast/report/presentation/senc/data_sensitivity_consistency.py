@@ -97,9 +97,9 @@ def _pool(frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
     if "repeat" in frame.columns and len(frame):
         frame = frame.filter(pl.col("repeat") == frame["repeat"].min())
     draws = options.get("permutations")
-    if not isinstance(draws, int) or draws < 1 or not {"rho", "p_value"} <= set(frame.columns):
+    if not isinstance(draws, int) or draws < 1 or not {"value", "p_value"} <= set(frame.columns):
         return []
-    found = pool_inputs(read_numbers(frame, "rho"), read_numbers(frame, "p_value"), draws)
+    found = pool_inputs(read_numbers(frame, "value"), read_numbers(frame, "p_value"), draws)
     return [Detail(f"p of all {found.count} together", found.p_value, decimals=3)] if found.count > 1 else []
 
 
@@ -146,7 +146,7 @@ def picture_sensitivities(sensitivity: Mapping[str, Array], parts: str, who: str
 
 def describe_rho(row: Mapping[str, Any]) -> str:
     """Rho of a sample with its interval, its p-value and the band of its null."""
-    rho, low, high, start, end = (format_number(row.get(n)) for n in ("rho", "low", "high", "null_low", "null_high"))
+    rho, low, high, start, end = (format_number(row.get(n)) for n in ("value", "low", "high", "null_low", "null_high"))
     return f"rho: {rho} [{low}, {high}]; p: {format_number(row.get('p_value'), 3)}; null: {start} to {end}"
 
 
