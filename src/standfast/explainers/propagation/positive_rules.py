@@ -39,8 +39,6 @@ from standfast.function_calls import split_names
 _SUMS = split_names("add __add__ __radd__ sub __sub__ __rsub__ rsub")
 _SCALINGS = QUOTIENTS | split_names("mul __mul__ __rmul__")
 _PASSING = NORMALISATIONS | split_names("softmax batch_norm neg __neg__")
-# from the sources of a function and the relevance of its result to the relevance of the sources
-_Rule = Callable[[Sequence[Tensor], Tensor], Sequence[Tensor]]
 
 
 class PositiveRule(RelevanceMode):
@@ -79,9 +77,6 @@ class PositiveRule(RelevanceMode):
             return self._add(func, args, kwargs, carrying)
         return NotImplemented
 
-    def _divide(self, out: Tensor, rule: _Rule, *sources: Tensor) -> Tensor:
-        return self.divide(out, lambda relevance, *values: rule(values, relevance), *sources)
-
     def _bind(self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Callable[..., Tensor]:
         """The call as a function of the values that relevance can flow into."""
 
@@ -102,11 +97,11 @@ class PositiveRule(RelevanceMode):
         """In proportion to the contributions; half of that to each of two factors."""
         call = self._bind(func, args, kwargs)
 
-        def rule(sources: Sequence[Tensor], relevance: Tensor) -> list[Tensor]:
+        def rule(relevance: Tensor, *sources: Tensor) -> list[Tensor]:
             shares = pull(call, sources, lambda out: divide(relevance, out))
             return [source * share / len(sources) for source, share in zip(sources, shares, strict=True)]
 
-        return self._divide(func(*args, **kwargs), rule, *carrying)
+        return self.divide(func(*args, **kwargs), rule, *carrying)
 
     def _add(self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], carrying: list[Tensor]) -> Tensor:
         for value in carrying:
@@ -118,14 +113,14 @@ class PositiveRule(RelevanceMode):
 
         call = self._bind(func, args, kwargs)
 
-        def rule(sources: Sequence[Tensor], relevance: Tensor) -> list[Tensor]:
+        def rule(relevance: Tensor, *sources: Tensor) -> list[Tensor]:
             shares = pull(call, sources, lambda out: divide(relevance, out))
             parts = [source * share for source, share in zip(sources, shares, strict=True)]
             sums = [_sum_rows(part) for part in parts]
             whole = divide(_sum_rows(relevance), sums[0].abs() + sums[1].abs())
             return [part * _align(whole * own.sign(), part) for part, own in zip(parts, sums, strict=True)]
 
-        return self._divide(func(*args, **kwargs), rule, *carrying)
+        return self.divide(func(*args, **kwargs), rule, *carrying)
 
     def _keep_positive(self, func: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Tensor:
         """In proportion to positive contributions."""
@@ -135,13 +130,12 @@ class PositiveRule(RelevanceMode):
         def call(up: Tensor, down: Tensor) -> Tensor:
             return layer.call(up, above, None) + layer.call(down, below, None)
 
-        def rule(sources: Sequence[Tensor], relevance: Tensor) -> list[Tensor]:
-            (x,) = sources
+        def rule(relevance: Tensor, x: Tensor) -> list[Tensor]:
             parts = x.clamp(min=0), x.clamp(max=0)
             shares = pull(call, parts, lambda out: divide(relevance, out))
             return [parts[0] * shares[0] + parts[1] * shares[1]]
 
-        return self._divide(func(*args, **kwargs), rule, layer.source)
+        return self.divide(func(*args, **kwargs), rule, layer.source)
 
 
 def pull(

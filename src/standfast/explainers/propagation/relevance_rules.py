@@ -5,7 +5,7 @@ A mode replaces the backward pass of the functions that the module calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -14,12 +14,10 @@ from torch import Tensor
 from torch.autograd import Function
 
 from standfast.errors import ModelError
-from standfast.explainers.propagation.difference_rules import MAX_POOLS, find_carriers, take_inplace_flag
+from standfast.explainers.propagation.difference_rules import MAX_POOLS, Rule, find_carriers, take_inplace_flag
 from standfast.function_calls import FunctionMode, is_decomposed, remember_autocast, split_names, strip_underscore
 
 T = TypeVar("T")
-#: from the relevance of a result and the sources of a function to the relevance of each source
-Rule = Callable[..., Sequence[Tensor]]
 CONVOLUTIONS = split_names("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d")
 WEIGHTED = CONVOLUTIONS | {"linear"}
 AVERAGES = split_names(
