@@ -117,8 +117,6 @@ def test_windows_of_single_channels_are_players(name: str, options: dict[str, An
         for player, own in enumerate(places):
             for c, t in own:
                 assert float(found[row, c, t]) == pytest.approx(expected[player], abs=1e-8)
-    gap = completeness_gap(model, explainer, found, x, targets=1)
-    assert (gap.abs() < 1e-8).all()
 
 
 @pytest.mark.parametrize("name", SIZE)
