@@ -146,6 +146,15 @@ class Results:
         """The rows of `jobs` that failed, with their tracebacks."""
         return self.jobs.filter(pl.col("status") == "failed").to_dicts()
 
+    @cached_property
+    def _errors(self) -> dict[tuple[str, str, str], dict[str, list[str]]]:
+        """The errors of failed jobs by data, model and label, and then by explainer."""
+        found: dict[tuple[str, str, str], dict[str, list[str]]] = {}
+        for job in self.failures:
+            own = found.setdefault((job["data"], job["model"], job["label"]), {})
+            own.setdefault(job["explainer"], []).append(str(job["error"]))
+        return found
+
     @property
     def missing(self) -> int:
         """How many jobs were not run yet."""
@@ -296,6 +305,7 @@ class Results:
             self.explainers.controls,
             self._list_unfit(data, model),
             self.list_classes(data),
+            self._errors.get((data, model, metric.name), {}),
         )
 
     def list_classes(self, data: str) -> list[str]:
@@ -335,10 +345,13 @@ class Results:
             if name not in self.explainers.controls
         }
 
+    def _select_sanity(self, data: str, model: str) -> dict[str, Sanity]:
+        """The sanity checks on one data set and model, by explainer."""
+        return {name: each for (of, by, name), each in self.sanity.items() if (of, by) == (data, model)}
+
     def _list_unfit(self, data: str, model: str) -> list[str]:
         """The explainers that do not pass the sanity checks on a data set and model."""
-        here = {name: each for (of, by, name), each in self.sanity.items() if (of, by) == (data, model)}
-        return [name for name, each in here.items() if each.state != "passed"]
+        return [name for name, each in self._select_sanity(data, model).items() if each.state != "passed"]
 
     @cached_property
     def _accuracies(self) -> dict[tuple[str, str], Accuracy]:
@@ -510,7 +523,7 @@ def summarise(results: Results, statistic: Statistic = "median", labels: Sequenc
     specs = {label: known.spec for label, known in configured.items()}
     controls = results.explainers.controls
     frame = results.compared_samples
-    sanity, checks = results.sanity, results.sanity_rows
+    checks = results.sanity_rows
 
     def leave_out(data: str, model: str) -> list[str]:
         return [*controls, *results._list_unfit(data, model)]
@@ -519,21 +532,15 @@ def summarise(results: Results, statistic: Statistic = "median", labels: Sequenc
     comparisons = {(each.data, each.model, each.label): each.comparison for each in rankings}
     tested = {label: specs[label] for label, known in configured.items() if known.kind and known.kind.controls}
     tests = compare_controls(frame, tested, controls) if controls and len(frame) else {}
-    errors: dict[tuple[str, str, str], dict[str, list[str]]] = {}
-    for job in results.failures:
-        own = errors.setdefault((job["data"], job["model"], job["label"]), {})
-        own.setdefault(job["explainer"], []).append(str(job["error"]))
     metrics = []
     for data, model in results.pairs:
+        here = checks.filter((pl.col("data") == data) & (pl.col("model") == model)) if len(checks) else None
+        decided = results._select_sanity(data, model)
         for label, known in configured.items():
             place = (data, model, label)
-            found, failed = results.metric_results(*place), errors.get(place, {})
-            found_tests = tests.get(place, [])
-            here = checks.filter((pl.col("data") == data) & (pl.col("model") == model)) if len(checks) else None
-            decided = {name: each for (of, by, name), each in sanity.items() if (of, by) == (data, model)}
-            metrics.append(
-                summarise_metric(found, known, comparisons.get(place), found_tests, failed, statistic, here, decided)
-            )
+            found, own_tests = results.metric_results(*place), tests.get(place, ())
+            comparison = comparisons.get(place)
+            metrics.append(summarise_metric(found, known, comparison, own_tests, statistic, here, decided))
     return Summary(
         statistic,
         tuple(results.data),
@@ -547,7 +554,7 @@ def summarise(results: Results, statistic: Statistic = "median", labels: Sequenc
         results.missing,
         len(results.failures),
         tuple(group_failures(results.jobs.iter_rows(named=True), len(results.manifest.get("metrics") or {}))),
-        sanity,
+        results.sanity,
         results._accuracies,
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from standfast.report.charts import Axis, Chart, Gallery, GalleryRow, Picture, Strip, Words, draw_values
+from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Picture, Strip, Words, draw_values
 from standfast.report.wording import describe_parameters, describe_reach, describe_transformation
 from standfast.report.words import words_of
 from standfast.results.formatting import format_number
@@ -72,31 +72,23 @@ def make_axis(spec: ValueSpec, *rules: float) -> Axis:
     return Axis(spec.axis, spec.direction, spec.good, spec.censored_side, rules=rules, probability=probability)
 
 
-def draw_figures(metric: ConfiguredMetric, found: MetricResults) -> list[Any]:
-    """The figures of a metric on one data set and model; by default the distribution over samples."""
-    own = metric.presentation.figures(found)
-    return list(draw_distribution(found)) if own is None else list(own)
+def draw_figures(metric: ConfiguredMetric, found: MetricResults) -> list[Figure]:
+    """The figures of a metric on one data set and model that show anything; by default the distribution."""
+    figures = metric.presentation.figures(found)
+    figures = [draw_distribution(found)] if figures is None else figures
+    return [each for each in figures if each is not None and not (isinstance(each, Gallery) and not each.rows)]
 
 
-def draw_figures_over_data(metric: ConfiguredMetric, found: Sequence[MetricResults]) -> list[Any]:
-    """The figures of a metric over several data sets and models."""
-    return [] if len(found) < 2 else list(metric.presentation.figures_over_data(found))
-
-
-def draw_distribution(
-    view: MetricResults, rule: float | None = None, note: str = "", band: tuple[float, float] | None = None
-) -> list[Chart | Gallery]:
-    """The distribution over samples, a row for each explainer, with a line at `rule`; `note` ends the caption."""
+def draw_distribution(view: MetricResults, *rules: float | None, note: str = "") -> Chart | None:
+    """The distribution over samples, a row for each explainer, with lines at `rules`; `note` ends the caption."""
     strips = []
     for name in view.present:
         rows = view.spec.select_valid(view.rows_for(name))
-        if len(rows):
-            samples = [int(sample) for sample in rows["sample"]]
-            strips.append(Strip(name, samples, view.spec.values(rows), view.spec.bounds(rows)))
-    axis = make_axis(view.spec, *([] if rule is None else [rule]))
+        samples = [int(sample) for sample in rows["sample"]]
+        strips.append(Strip(name, samples, view.spec.values(rows), view.spec.bounds(rows)))
+    axis = make_axis(view.spec, *(rule for rule in rules if rule is not None))
     words = Words(view.spec.title, note, "distribution", "Distribution over samples")
-    chart = draw_values(strips, view.explainers, axis, words, band=band)
-    return [] if chart is None else [chart]
+    return draw_values(strips, view.explainers, axis, words)
 
 
 def count_axes(rows: Sequence[GalleryRow]) -> int:
@@ -127,14 +119,6 @@ def draw_example(presentation: Presentation, view: MetricResults, what: str) -> 
         arrays = view.arrays(explainer, sample, names, also=ALIGNED)
         if arrays is None:
             continue
-        who, new = f"{explainer}, sample {sample}", read_swaps(row)
-        pictures = (
-            Picture("input", arrays["origins"], f"Input, sample {sample}"),
-            Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
-            Picture("changed", arrays["inputs"], f"Perturbed input: {who}", swapped=new),
-            Picture("its map now", arrays["maps"], f"Explanation of the perturbed input: {who}", True, swapped=new),
-            *show_moved_back(arrays, who),
-        )
         here = {
             "explainer": explainer,
             "sample": sample,
@@ -148,13 +132,23 @@ def draw_example(presentation: Presentation, view: MetricResults, what: str) -> 
             "moved_back": MOVED_BACK if ALIGNED[0] in arrays else "",
         }
         text = words_of(presentation).say("example", here)
-        return make_row(view, explainer, sample, pictures, text)
+        return make_row(view, explainer, sample, show_change(arrays, explainer, sample, row), text)
     return None
 
 
-def show_moved_back(arrays: Mapping[str, Array], who: str) -> tuple[Picture, ...]:
-    """The picture of the map moved back, where positions were moved and it is stored; else none."""
-    if ALIGNED[0] not in arrays:
-        return ()
-    words = f"Explanation of the perturbed input, moved back to the positions of the input: {who}"
-    return (Picture("moved back", arrays[ALIGNED[0]], words, signed=True, moved_back=True),)
+def show_change(
+    arrays: Mapping[str, Array], explainer: str, sample: int, row: Mapping[str, Any]
+) -> tuple[Picture, ...]:
+    """The input and its map, the perturbed input and its map, and this map moved back where positions were moved."""
+    who, new = f"{explainer}, sample {sample}", read_swaps(row)
+    back = f"Explanation of the perturbed input, moved back to the positions of the input: {who}"
+    moved = [
+        Picture("moved back", arrays[name], back, signed=True, moved_back=True) for name in ALIGNED if name in arrays
+    ]
+    return (
+        Picture("input", arrays["origins"], f"Input, sample {sample}"),
+        Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
+        Picture("changed", arrays["inputs"], f"Perturbed input: {who}", swapped=new),
+        Picture("its map now", arrays["maps"], f"Explanation of the perturbed input: {who}", True, swapped=new),
+        *moved,
+    )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from standfast.metrics.base import larger_is_closer
-from standfast.neighbourhoods.naming import label_neighbourhood, read_stored
-from standfast.report.charts import Axis, Chart, Gallery, GalleryRow, Line, Picture, Words, draw_lines
+from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Line, Picture, Words, draw_lines
 from standfast.report.presentation.drawing import (
     ALIGNED,
     MOVED_BACK,
@@ -20,31 +18,26 @@ from standfast.report.presentation.drawing import (
     draw_distribution,
     draw_example,
     make_row,
-    read_swaps,
-    show_moved_back,
+    show_change,
 )
+from standfast.report.presentation.estimates import find_finite
 from standfast.report.presentation.kept_class import count_kept_class
 from standfast.report.presentation.safari.terms import describe_event, find_threshold, name_similarity
 from standfast.report.wording import describe_parameters
 from standfast.report.words import Options, words_of
 from standfast.results.formatting import format_count
 from standfast.results.presentation import (
-    Contradiction,
     Detail,
     MetricResults,
     Presentation,
-    RankedGroup,
     ValueSpec,
     presentations,
     read_flags,
-    read_numbers,
 )
 from standfast.tensors import Array
 
 #: samples in a gallery, and samples behind a line
 SHOWN, TRACED = 4, 100
-#: samples in a gallery over several similarities
-COMPARED_SAMPLES = 3
 _PICTURES = ("origins", "inputs", "origin_maps", "maps")
 
 
@@ -71,31 +64,9 @@ class WorstCasePresentation(Presentation):
         same = 1.0 if larger_is_closer(options) else 0.0
         return ValueSpec(title, axis, direction, 3, only=("found",), good="more robust", empty=empty, same=same)
 
-    def headline(self, results: MetricResults) -> list[RankedGroup] | None:
-        """On how many samples the search reached the event, of those that count."""
-        event = results.options.get("event")
-        if event == "misclassification":
-            return None
-        few = _find_few(results) if event == "changed_class" else []
-
-        def measure(rows: pl.DataFrame) -> tuple[float, str] | None:
-            return None if rows["explainer"].is_in(few).any() else _measure_misinterpreted(rows)
-
-        return results.rank(measure, "lower")
-
     def facts(self, results: MetricResults) -> dict[str, Any]:
-        """The event, on how many samples the class was changed, and which explainers met a weaker search."""
-        counts = {name: count_samples(results.evaluated(name), "found") for name in results.candidates}
-        changed, samples = max(counts.values(), default=(0, 0))
-        return {
-            **describe_event(results.options),
-            "reference": results.measure_random(_measure_misinterpreted),
-            "changed": changed,
-            "samples": samples,
-            "uneven": results.options.get("event") == "changed_class" and len(set(counts.values())) > 1,
-            "counts": [(name, f"{count} of {total}") for name, (count, total) in counts.items()],
-            "without_gradients": _searched_without_gradients(results),
-        }
+        """The event, and which explainers met a weaker search."""
+        return {**describe_event(results.options), "without_gradients": _searched_without_gradients(results)}
 
     def details(self, frame: pl.DataFrame, options: Mapping[str, Any]) -> list[Detail]:
         """How often the event was found, and the largest sensitivities if they were tracked."""
@@ -107,25 +78,14 @@ class WorstCasePresentation(Presentation):
             found.append(Detail("no input that keeps the class", total - hit, total))
         if event != "misclassification" and (measured := _count_misinterpreted(frame))[1]:
             found.append(Detail("misinterpreted", *measured))
-        gaps = _finite(frame, "gap")
-        if _is_auto(options) and len(frame) and "followed_gradients" in frame.columns and not len(gaps):
-            without = int((~read_flags(frame, "followed_gradients")).sum())
-            found += [Detail("searched without gradients", without, len(frame))] if without == len(frame) else []
-        for values, label in (
-            (gaps, "stated gap (an estimate)"),
-            (_finite(frame, "sens_max"), "largest distance"),
-            (_finite(frame, "sens_lips"), "largest slope"),
+        for column, label in (
+            ("gap", "stated gap (an estimate)"),
+            ("sens_max", "largest distance"),
+            ("sens_lips", "largest slope"),
         ):
+            values = find_finite(frame, column)
             found += [Detail(label, float(np.median(values)), decimals=None)] if len(values) else []
         return found
-
-    def contradictions(self, view: MetricResults, others: Sequence[MetricResults]) -> list[Contradiction]:
-        """Where `auto` searched some explainers with gradients and others without."""
-        without = _searched_without_gradients(view)
-        facts = {"data": view.data, "model": view.model, "label": view.label, "explainers": without}
-        return [Contradiction("weaker_search", facts, "unfair")] if without else []
-
-    example_order: ClassVar[int] = 0
 
     def example(self, view: MetricResults) -> GalleryRow | None:
         """The least similar map of an input that kept its class; for the other events nothing."""
@@ -133,66 +93,22 @@ class WorstCasePresentation(Presentation):
             return None
         return draw_example(self, view, name_similarity(view.options))
 
-    def figures(self, view: MetricResults) -> list[Chart | Gallery]:
+    def figures(self, view: MetricResults) -> list[Figure | None]:
         """The distribution, the search's convergence, and the pictures."""
         sentences, facts = words_of(self), {**self.facts(view), "options": Options(view.options)}
-        found: list[Chart | Gallery] = draw_distribution(view, find_limit(view.options), sentences.say("limit", facts))
-        convergence = _convergence(view, sentences.say("convergence", facts))
-        found += [] if convergence is None else [convergence]
-        gallery = _gallery(view)
-        return [*found, gallery] if gallery.rows else found
-
-    def figures_over_option(self, views: Sequence[MetricResults], option: str) -> list[Chart | Gallery]:
-        """For views that differ in the similarity or the neighbourhood: for each explainer, a row for each of them.
-
-        Over similarities this is Figure 6 of SAFARI.
-        """
-        if (option := option.partition(".")[0]) not in ("similarity", "neighbourhood"):
-            return []
-        explainers = [name for name in views[0].explainers if sum(name in view.present for view in views) > 1]
-        galleries: list[Chart | Gallery] = []
-        for explainer in explainers:
-            rows = []
-            for sample in views[0].samples(COMPARED_SAMPLES):
-                for view in views:
-                    shown = view.load_sample(explainer, sample, _PICTURES, ALIGNED)
-                    if shown is not None:
-                        setting = _name_setting(view, option)
-                        rows.append(dataclasses.replace(_row(view, explainer, sample, *shown), setting=setting))
-            title = f"{explainer}: worst cases by {option}"
-            text = f"Each row is the worst input by another {option}, for the same input and explainer. "
-            text += f"{describe_maps(views[0], count_axes(rows))} {_explain(rows)}".rstrip()
-            galleries += [Gallery(title, tuple(rows), text, folded=bool(galleries))] if rows else []
-        return galleries
-
-
-def _name_setting(view: MetricResults, option: str) -> str:
-    """The similarity or the neighbourhood of a view in a few words."""
-    place = read_stored(view.options.get(option)) if option == "neighbourhood" else None
-    return (
-        view.label
-        if option == "neighbourhood" and place is None
-        else str(view.options.get(option) if place is None else label_neighbourhood(place))
-    )
-
-
-def _is_auto(options: Mapping[str, Any]) -> bool:
-    search = options.get("search")
-    return (search.get("name") if isinstance(search, Mapping) else search) == "auto"
+        distribution = draw_distribution(view, find_limit(view.options), note=sentences.say("limit", facts))
+        return [distribution, _convergence(view, sentences.say("convergence", facts)), _gallery(view)]
 
 
 def _searched_without_gradients(view: MetricResults) -> list[str]:
     """The explainers that the search `auto` met without gradients, where it met others with them; no controls."""
-    if not _is_auto(view.options) or "followed_gradients" not in view.frame.columns:
+    search = view.options.get("search")
+    name = search.get("name") if isinstance(search, Mapping) else search
+    if name != "auto" or "followed_gradients" not in view.frame.columns:
         return []
     followed = {name: bool(read_flags(view.rows_for(name), "followed_gradients").any()) for name in view.candidates}
     without = [name for name, gradients in followed.items() if not gradients]
     return without if len(without) < len(followed) else []
-
-
-def _finite(frame: pl.DataFrame, column: str) -> Array:
-    values = read_numbers(frame, column)
-    return values[np.isfinite(values)]
 
 
 def count_samples(rows: pl.DataFrame, column: str) -> tuple[int, int]:
@@ -211,17 +127,6 @@ def _count_misinterpreted(rows: pl.DataFrame) -> tuple[int, int]:
     """On how many samples the event was reached, of those where the search found an input with the asked class."""
     counted = rows.filter(read_flags(rows, "found")) if "found" in rows.columns else rows
     return count_samples(counted, "misinterpreted")
-
-
-def _measure_misinterpreted(rows: pl.DataFrame) -> tuple[float, str] | None:
-    count, total = _count_misinterpreted(rows)
-    return (count / total, f"{count} of {total}") if total else None
-
-
-def _find_few(results: MetricResults) -> list[str]:
-    """The explainers with less than half as many changed classes as another: "1 of 1" is not ahead of "8 of 9"."""
-    counts = {name: count_samples(results.evaluated(name), "found")[0] for name in results.candidates}
-    return [name for name, count in counts.items() if 2 * count < max(counts.values())]
 
 
 def find_limit(options: Mapping[str, Any]) -> float | None:
@@ -268,7 +173,7 @@ def _gallery(view: MetricResults) -> Gallery:
     misclassified = view.options.get("event") == "misclassification"
     title = "Pictures (a weakness of the model, not of the explainers)" if misclassified else "Worst cases found"
     note = f"Each row is an explainer, for the same input. {describe_maps(view, count_axes(rows))} {_explain(rows)}"
-    return Gallery(title, tuple(rows), f"{note}Pale pictures: the search found nothing.", folded=misclassified)
+    return Gallery(title, tuple(rows), f"{note}Pale pictures: the search found nothing.")
 
 
 def _explain(rows: Sequence[GalleryRow]) -> str:
@@ -282,20 +187,14 @@ def _row(view: MetricResults, explainer: str, sample: int, row: dict[str, Any], 
     origin, worst = np.asarray(arrays["origins"], dtype=float), np.asarray(arrays["inputs"], dtype=float)
     difference = worst - origin
     largest = float(np.abs(difference).max()) if difference.size else 0.0
-    who, new = f"{explainer}, sample {sample}", read_swaps(row)
-    pictures: tuple[Picture, ...] = (
-        Picture("input", origin, f"Input, sample {sample}"),
-        Picture("its map", arrays["origin_maps"], f"Explanation of the input: {who}", signed=True),
-        Picture("worst input", worst, f"Worst input found: {who}", swapped=new),
-        Picture("change", difference, f"Change of the input, scaled: {who}", True, change=True, swapped=new),
-        Picture("its map now", arrays["maps"], f"Explanation of the worst input: {who}", True, swapped=new),
-    )
-    back = show_moved_back(arrays, who)
-    if back:  # the difference of two inputs whose positions differ says little
-        pictures = (*(picture for picture in pictures if not picture.change), *back)
+    pictures = show_change(arrays, explainer, sample, row)
+    if not pictures[-1].moved_back:  # the difference of two inputs whose positions differ says little
+        swaps, words = pictures[2].swapped, f"Change of the input, scaled: {explainer}, sample {sample}"
+        change = Picture("change", difference, words, signed=True, change=True, swapped=swaps)
+        pictures = (*pictures[:3], change, *pictures[3:])
     before, after, found = row.get("targets"), row.get("predicted"), bool(row.get("found"))
     size = describe_parameters(row, view.options, origin.shape)
-    size = f"{format_count(len(new), 'word')} swapped" if "swapped_words" in row else size
+    size = f"{format_count(len(pictures[2].swapped), 'word')} swapped" if "swapped_words" in row else size
     kept = count_kept_class(pl.DataFrame([row])) if "class_kept" in row else []
     parts = [
         Detail("similarity", float(row["similarity"]), decimals=3).text,
