@@ -279,19 +279,13 @@ class MetricResults:
                     yield explainer, sample, *loaded
 
     def arrays(
-        self,
-        explainer: str,
-        sample: int,
-        names: Sequence[str],
-        repeat: int | None = None,
-        also: Sequence[str] = (),
+        self, explainer: str, sample: int, names: Sequence[str], also: Sequence[str] = ()
     ) -> dict[str, Array] | None:
-        """The named arrays of one sample, or None unless all are stored; and those of `also` that are stored.
+        """The named arrays of a sample in the first repeat, and those of `also` that are stored; None unless all are.
 
         It reads the job of this sample only.
         """
-        repeat = self._first if repeat is None else repeat
-        for start, _, arrays in self._jobs(explainer, repeat, sample):
+        for start, _, arrays in self._jobs(explainer, sample):
             if set(names) <= set(arrays):
                 found = [*names, *(name for name in also if name in arrays)]
                 return {name: np.array(arrays[name][sample - start]) for name in found}
@@ -303,7 +297,7 @@ class MetricResults:
         """Rows and named arrays of the first `limit` evaluated samples of the first repeat, one job in memory."""
         rows = {row["sample"]: row for row in self.rows_for(explainer, repeat=self._first).iter_rows(named=True)}
         given = 0
-        for start, stop, arrays in self._jobs(explainer, self._first):
+        for start, stop, arrays in self._jobs(explainer):
             if not set(names) <= set(arrays):
                 continue
             for sample in range(start, stop):
@@ -333,12 +327,11 @@ class MetricResults:
                 if arrays:
                     yield str(explainer), int(repeat), int(start), arrays
 
-    def _jobs(
-        self, explainer: str, repeat: int, sample: int | None = None
-    ) -> Iterator[tuple[int, int, Mapping[str, Array]]]:
+    def _jobs(self, explainer: str, sample: int | None = None) -> Iterator[tuple[int, int, Mapping[str, Array]]]:
+        """The first and the last sample, and the arrays, of each job of an explainer in the first repeat."""
         if not len(self.jobs):
             return
-        found = self.jobs.filter((pl.col("explainer") == explainer) & (pl.col("repeat") == repeat))
+        found = self.jobs.filter((pl.col("explainer") == explainer) & (pl.col("repeat") == self._first))
         if sample is not None:
             found = found.filter((pl.col("start") <= sample) & (sample < pl.col("stop")))
         for job, start, stop in found.sort("start").select("job", "start", "stop").iter_rows():

@@ -55,9 +55,6 @@ JOB_COLUMNS: dict[str, Any] = {
 #: what `Results.frame` has of all metrics, and the names of things of which there may be several
 _CORE = ("explainer", "label", "sample", "value", "low", "high", "bound", "status")
 _PLACES = ("data", "model", "repeat")
-#: the first and the last columns of one metric's frame, of which polars prints four each
-_FIRST = ("explainer", "label", "sample", "value", "low", "high", "status")
-_LAST = ("metric", "data", "model", "repeat", "job")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -374,7 +371,7 @@ class Results:
         """A row for each explainer, metric, repeat and sample.
 
         Args:
-            metric: only the rows of this one, by its label or its name, such as `"worst case"`, with all of its
+            metric: only the rows of this one, by its label or its name, such as `"worst_case"`, with all of its
                 columns that have a value. By default all metrics, with the columns that all of them have. The attribute
                 `samples` has all columns of all metrics.
 
@@ -389,10 +386,10 @@ class Results:
         """
         if metric is None:
             return self._list_core()
-        frame = self.compared_samples
-        first, last = ([name for name in names if name in frame.columns] for names in (_FIRST, _LAST))
-        frame = frame.select(*first, pl.exclude(*first, *last), *last)
-        frame = frame.filter(pl.col("label").is_in(self._find_labels(metric)))
+        labels = [label for label, known in self.metrics.items() if metric in (label, known.metric)]
+        if not labels:
+            raise UnknownNameError("metric", metric, self.metrics)
+        frame = self.compared_samples.filter(pl.col("label").is_in(labels))
         return frame.select(column for column in frame.get_columns() if column.null_count() < max(len(column), 1))
 
     def _list_core(self) -> pl.DataFrame:
@@ -408,19 +405,6 @@ class Results:
         several = [name for name in _PLACES if name in frame.columns and frame[name].n_unique() > 1]
         frame = frame.with_columns(pl.Series("bound", bound, dtype=pl.Boolean))
         return frame.select(*(name for name in _CORE if name in frame.columns), *several)
-
-    def _find_labels(self, metric: str) -> list[str]:
-        """The labels that a user's word for a metric stands for."""
-        if metric in self.metrics:
-            return [metric]
-        wanted = _simplify(metric)
-        for found in (
-            [label for label in self.metrics if _simplify(label) == wanted],
-            [label for label, known in self.metrics.items() if _simplify(known.metric) == wanted],
-        ):
-            if found:
-                return found
-        raise UnknownNameError("metric", metric, self.metrics)
 
     def table(self) -> pl.DataFrame:
         """A row for each explainer and metric.
@@ -610,7 +594,3 @@ def _split_checks(samples: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 def _list_jobs(records: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     rows = [[record.get(name) for name in JOB_COLUMNS] for record in records]
     return pl.DataFrame(rows, schema=JOB_COLUMNS, orient="row")
-
-
-def _simplify(name: str) -> str:
-    return " ".join(name.replace("_", " ").lower().split())

@@ -228,7 +228,7 @@ def test_csv_and_parquet_read_back(results: Results, tmp_path: Path) -> None:
         value = ours["similarity"]
         assert row["similarity"] == "" if value is None else float(row["similarity"]) == value
     where = exports.to_parquet(results, tmp_path / "summary.parquet", "summary")
-    assert pd.read_parquet(where).equals(exports.to_pandas(results, "summary"))
+    assert pd.read_parquet(where).equals(exports.frame(results, "summary").to_pandas())
     assert pl.read_parquet(where).equals(exports.summary(results))
 
 
@@ -251,7 +251,7 @@ def test_one_result_and_an_evaluation() -> None:
     metric = standfast.metrics.MaxSensitivity(standfast.LinfBall(0.1), samples=4, normalise=True)
     saliency = standfast.explainers.get("input_x_gradient")
     result = metric(model, saliency, inputs)
-    assert exports.to_pandas(result).shape[0] == 5
+    assert exports.frame(result).height == 5
     row = exports.summary(result).row(0, named=True)
     assert row["value"] == pytest.approx(float(np.median(result.sensitivity.numpy())))  # type: ignore[attr-defined]
     found = standfast.evaluate(

@@ -23,25 +23,21 @@ Every function takes `Results`, which `evaluate`, `run_study` and `load_results`
 
 from __future__ import annotations
 
-import importlib
 import io
 import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import polars as pl
 
-from standfast.errors import MissingExtraError, check
+from standfast.errors import check
 from standfast.metrics.result import Result
 from standfast.report.exports.latex import format_table
 from standfast.report.exports.rows import Source, list_rows, open_results
 from standfast.results.summary import Statistic
 from standfast.results.tables import make_frame
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = [
     "Source",
@@ -50,7 +46,6 @@ __all__ = [
     "summary",
     "to_csv",
     "to_latex",
-    "to_pandas",
     "to_parquet",
 ]
 
@@ -83,21 +78,11 @@ def summary(
 
 
 def frame(source: Source | Result, what: What = "samples", statistic: Statistic = "median") -> pl.DataFrame:
-    """The rows that `to_csv`, `to_parquet` and `to_pandas` export."""
+    """The rows that `to_csv` and `to_parquet` export; `frame(source).to_pandas()` is a frame of pandas."""
     check(what in ("samples", "summary"), "what", "'samples' or 'summary'", repr(what))
     if what == "summary":
         return summary(source, statistic=statistic)
     return source.frame() if isinstance(source, Result) else open_results(source).samples
-
-
-def to_pandas(source: Source | Result, what: What = "samples", statistic: Statistic = "median") -> pd.DataFrame:
-    """The rows as a pandas data frame; null becomes NaN or None."""
-    try:
-        for name in ("pandas", "pyarrow"):  # polars hands its columns over through Arrow
-            importlib.import_module(name)
-    except ImportError as error:
-        raise MissingExtraError("a pandas data frame", "export") from error
-    return frame(source, what, statistic).to_pandas()
 
 
 def to_csv(

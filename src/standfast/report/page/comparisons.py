@@ -14,7 +14,7 @@ import numpy as np
 
 from standfast.metrics.base import PartOf
 from standfast.report.charts import Axis, Chart, Figure, Line, Table, TableCell, Words, draw_lines, is_logarithmic
-from standfast.report.page.cells import describe_row, list_remarks
+from standfast.report.page.cells import describe_row
 from standfast.report.page.matrix import mark_leaders
 from standfast.report.page.options import Configuration, Member, find_groups, flatten_options, has_places
 from standfast.report.presentation.drawing import make_axis
@@ -165,8 +165,7 @@ def _make_table(results: Results, members: Sequence[Member], rows: Rows, heading
     def make_cell(row: SummaryRow | None) -> TableCell:
         if row is None:
             return TableCell("–")
-        fine = results.select(row.data, row.model, row.label, row.explainer).filter(status="ok")
-        cell = describe_row(row, list_remarks(results.metrics[row.label], fine))
+        cell = describe_row(results, row)
         found = results.summary.find(row.data, row.model, row.label)
         star = "" if found is None else mark_leaders(found).get(row.explainer, "")
         word = "" if row.quality is None else say("quality", row.quality)

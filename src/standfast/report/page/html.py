@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from standfast.report.charts import Chart, Figure, Gallery, GalleryRow, Table
 from standfast.report.page import methods
-from standfast.report.page.cells import Cell, describe_row, list_remarks
+from standfast.report.page.cells import Cell, describe_row
 from standfast.report.page.comparisons import MOST, Comparison, compare_models, compare_options
 from standfast.report.page.drawings import draw_row
 from standfast.report.page.matrix import mark_leaders, order_explainers, tabulate_references
@@ -24,7 +24,7 @@ from standfast.report.sentences import describe_failures, describe_misfits, list
 from standfast.report.words import format_value, make_environment, words_of
 from standfast.results import ConfiguredMetric, MetricResults, Results
 from standfast.results.sanity import MARGINS
-from standfast.results.summary import MetricSummary
+from standfast.results.summary import MetricSummary, SummaryRow
 
 #: how many warnings, and how many failures, the page lists
 LISTED = 50
@@ -112,26 +112,17 @@ class Page:
             "example": example and {"pictures": draw_row(example[0], example[1].bounds), "row": example[0]},
             "example_label": example and example[1].label,
             "columns": [shown[len(shown) * at // groups : len(shown) * (at + 1) // groups] for at in range(groups)],
-            "cells": self._describe_cells(shown, [name for name, _ in order]),
+            "cells": {name: self._describe_cells(shown, name) for name, _ in order},
             "medians": [(metric, self.render(chart)) for metric, chart in medians if chart is not None],
             "pairs": [table for metric in metrics if (table := tabulate_pairs(metric)) is not None],
             "agreement": agreement,
             "correlations": None if agreement is None else tabulate_agreement(agreement),
         }
 
-    def _describe_cells(
-        self, metrics: Sequence[MetricSummary], explainers: Sequence[str]
-    ) -> dict[str, dict[str, tuple[Any, Cell]]]:
-        """For each explainer the rows of the summary by label, with their cells."""
-        cells: dict[str, dict[str, tuple[Any, Cell]]] = {}
-        for name in explainers:
-            for metric in metrics:
-                row = metric.find_row(name)
-                if row is not None:
-                    rows = self.results.select(row.data, row.model, row.label, name).filter(status="ok")
-                    remarks = list_remarks(metric.metric, rows)
-                    cells.setdefault(name, {})[metric.label] = (row, describe_row(row, remarks))
-        return cells
+    def _describe_cells(self, metrics: Sequence[MetricSummary], explainer: str) -> dict[str, tuple[SummaryRow, Cell]]:
+        """The rows of an explainer by label, with their cells."""
+        rows = [row for metric in metrics if (row := metric.find_row(explainer)) is not None]
+        return {row.label: (row, describe_row(self.results, row)) for row in rows}
 
     def list_warnings(self) -> list[str]:
         """Results that contradict each other: a sentence for each of the first ones; there may be thousands."""
@@ -207,7 +198,6 @@ def _make_context(results: Results) -> dict[str, Any]:
         "shown": SHOWN,
         "listed": LISTED,
         "warnings": page.list_warnings(),
-        "failures": group_failures(results.failures),
         "reasons": describe_failures(results.summary),
         "left_out": describe_misfits(manifest.get("misfits") or {}),
         "tally": methods.count_rows(results),
@@ -222,21 +212,6 @@ def _make_context(results: Results) -> dict[str, Any]:
         "bundle": markupsafe.Markup(bundle_scripts()) if page.charts else "",
         "raw": markupsafe.Markup,
     }
-
-
-def group_failures(failures: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], dict[tuple[str, str], int]]:
-    """How many parts failed, by error and traceback, and then by explainer and label.
-
-    >>> job = {"explainer": "a", "error": "ValueError: no", "traceback": "..."}
-    >>> group_failures([{**job, "label": "m"}, {**job, "label": "n"}, {**job, "label": "m"}])
-    {('ValueError: no', '...'): {('a', 'm'): 2, ('a', 'n'): 1}}
-    """
-    groups: dict[tuple[str, str], dict[tuple[str, str], int]] = {}
-    for job in failures:
-        parts = groups.setdefault((str(job["error"] or "failed"), str(job["traceback"] or "")), {})
-        who = (job["explainer"] or "unknown", job["label"] or "unknown")
-        parts[who] = parts.get(who, 0) + 1
-    return groups
 
 
 def allow_breaks(name: str) -> str:

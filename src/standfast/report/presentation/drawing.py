@@ -13,18 +13,13 @@ from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Pi
 from standfast.report.wording import describe_parameters, describe_reach, describe_transformation
 from standfast.report.words import words_of
 from standfast.results.formatting import format_number
-from standfast.results.presentation import ConfiguredMetric, MetricResults, Presentation, ValueSpec
+from standfast.results.presentation import ConfiguredMetric, MetricResults, Presentation, ValueSpec, presentation_of
 from standfast.tensors import Array
 
 #: how many samples are tried until one has stored pictures
 EXAMPLES = 20
 #: the array that a metric stores where positions of inputs were moved: maps at the positions of the clean inputs
 ALIGNED = ("aligned_maps",)
-#: how to read its picture
-MOVED_BACK = (
-    "“Moved back”: the last map at the positions of the first input, which is how the maps are compared. Positions "
-    "that not both inputs see are grey. "
-)
 
 
 def make_row(
@@ -46,24 +41,11 @@ def read_swaps(row: Mapping[str, Any]) -> dict[int, str]:
     return {int(place): word for place, word in json.loads(row.get("swapped_words") or "{}").items()}
 
 
-def describe_maps(view: MetricResults, axes: int) -> str:
-    """How the page draws maps of inputs with so many axes, in one or two sentences.
-
-    >>> from standfast.results import ValueSpec
-    >>> spec = ValueSpec("a title", "an axis", None)
-    >>> view = MetricResults("a", "aopc", {}, spec, "data", "model", ["saliency"], pl.DataFrame())
-    >>> describe_maps(view, 2).partition(". ")[2]
-    'Red is evidence for the class, blue evidence against it. Each map has its own scale.'
-    """
-    red = "Red is evidence for the class, blue evidence against it. Each map has its own scale."
-    if axes == 1:
-        return f"A bar for each feature: {red[:1].lower()}{red[1:]} The features with the longest bars come first."
-    if axes == 2 and view.tokens:
-        swaps = "A word that is struck out gave way to the next. " if "swapped_words" in view.frame.columns else ""
-        return f"The colour behind a word is its relevance, summed over the dimensions of its embedding. {swaps}{red}"
-    if axes == 2:
-        return f"The colour behind a line is the relevance of that time. {red}"
-    return f"{red} The largest hundredth of a large map has full colour."
+def describe_maps(view: MetricResults, rows: Sequence[GalleryRow]) -> str:
+    """How the page draws the maps in these rows of pictures, in one or two sentences."""
+    axes = min((np.ndim(picture.array) for row in rows[:1] for picture in row.pictures), default=3)
+    swaps = "swapped_words" in view.frame.columns
+    return words_of(presentation_of(view.metric)).say("maps", axes, bool(view.tokens), swaps)
 
 
 def make_axis(spec: ValueSpec, *rules: float) -> Axis:
@@ -89,11 +71,6 @@ def draw_distribution(view: MetricResults, *rules: float | None, note: str = "")
     axis = make_axis(view.spec, *(rule for rule in rules if rule is not None))
     words = Words(view.spec.title, note, "distribution", "Distribution over samples")
     return draw_values(strips, view.explainers, axis, words)
-
-
-def count_axes(rows: Sequence[GalleryRow]) -> int:
-    """How many axes the inputs in a gallery have: 3 for images, 2 for series and texts, 1 for tables; 3 if empty."""
-    return min((np.ndim(picture.array) for row in rows[:1] for picture in row.pictures), default=3)
 
 
 def draw_example(presentation: Presentation, view: MetricResults, what: str) -> GalleryRow | None:
@@ -129,7 +106,7 @@ def draw_example(presentation: Presentation, view: MetricResults, what: str) -> 
             "what": what,
             "value": format_number(row[spec.column], spec.decimals),
             "same": spec.same,
-            "moved_back": MOVED_BACK if ALIGNED[0] in arrays else "",
+            "moved_back": ALIGNED[0] in arrays,
         }
         text = words_of(presentation).say("example", here)
         return make_row(view, explainer, sample, show_change(arrays, explainer, sample, row), text)

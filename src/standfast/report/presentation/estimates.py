@@ -21,10 +21,10 @@ _HUGE = 1e300
 
 
 def stack_arrays(
-    results: MetricResults, explainer: str, names: Sequence[str], limit: int = MOST_SAMPLES
+    results: MetricResults, explainer: str, names: Sequence[str]
 ) -> tuple[list[dict[str, Any]], dict[str, Array]]:
     """The rows of an explainer's first samples, and the named arrays of all of them, `(n, ...)`; no rows if none."""
-    found = list(results.lines(explainer, names, limit))
+    found = list(results.lines(explainer, names, MOST_SAMPLES))
     return [row for row, _ in found], {name: np.array([arrays[name] for _, arrays in found]) for name in names}
 
 

@@ -237,25 +237,6 @@ def test_unpaired_intervals_would_be_wider(kept: Array) -> None:
     assert (*low, *high) == pytest.approx((0.5,) * 4)
 
 
-def test_an_interval_where_no_single_sample_makes_a_difference() -> None:
-    """All jackknife values are equal, so there is no acceleration, and no division of 0 by 0."""
-    values = np.array([[0.0], [1.0]] * 8)
-    value, low, high = intervals_of_means(values, lambda means: (means - 0.5) ** 2)
-    assert value[0] == 0.0
-    assert np.isfinite([low[0], high[0]]).all()
-    assert low[0] <= high[0]
-
-
-def test_intervals_of_means_are_those_of_the_study(kept: Array) -> None:
-    values = np.concatenate([kept, np.full((len(kept), 1), 0.3)], axis=1)
-    mean, low, high = intervals_of_means(values)
-    for place, column in enumerate(values.T):
-        expected = bootstrap_interval(column, "mean")
-        assert expected is not None
-        assert mean[place] == pytest.approx(expected.value)
-        assert (low[place], high[place]) == pytest.approx((expected.low, expected.high), abs=1e-12)
-
-
 def test_what_does_not_count_is_counted(kept: Array) -> None:
     n = len(kept)
     frame = rows_of(kept).with_columns(

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Line, Picture, Words, draw_lines
-from standfast.report.presentation.drawing import count_axes, describe_maps, draw_distribution, make_row
+from standfast.report.presentation.drawing import describe_maps, draw_distribution, make_row
 from standfast.report.presentation.estimates import find_finite, make_median_line, stack_arrays
 from standfast.report.words import words_of
 from standfast.results import Detail, MetricResults, Presentation, ValueSpec, presentations
@@ -69,7 +69,7 @@ class CEvalPresentation(Presentation):
         """The distributions, the curves over sizes, and the pictures."""
         words = words_of(self)
         rows = [self._draw_row(results, *shown) for shown in results.gallery(SHOWN, _PICTURES)]
-        note = words.say("pictures", describe_maps(results, count_axes(rows)))
+        note = words.say("pictures", describe_maps(results, rows))
         return [
             draw_distribution(results, 1.0, note=words.say("distribution")),
             draw_sizes(results, words.say("sizes")),

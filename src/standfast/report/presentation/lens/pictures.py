@@ -12,7 +12,6 @@ from torch import Tensor
 from standfast.report.charts import Gallery, GalleryRow, Picture
 from standfast.report.presentation.drawing import (
     ALIGNED,
-    count_axes,
     describe_maps,
     make_row,
     show_change,
@@ -35,7 +34,7 @@ _PICTURES = ("origins", "inputs", "origin_maps", "maps")
 def draw_gallery(results: MetricResults, say: Callable[..., str]) -> Gallery:
     """The top positions of the first samples (Kamath et al. 2024, Fig. 3)."""
     rows = [_draw_row(results, *shown, say) for shown in results.gallery(SHOWN, _PICTURES, ALIGNED)]
-    note = say("pictures", describe_maps(results, count_axes(rows)), any(row.pictures[-1].moved_back for row in rows))
+    note = say("pictures", describe_maps(results, rows), any(row.pictures[-1].moved_back for row in rows))
     return Gallery("Maps before and after the attack", tuple(rows), note)
 
 

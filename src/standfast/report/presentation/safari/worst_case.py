@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from standfast.metrics.base import larger_is_closer
-from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Line, Picture, Words, draw_lines
+from standfast.report.charts import Axis, Chart, Figure, Gallery, GalleryRow, Picture, Words, draw_lines
 from standfast.report.presentation.drawing import (
     ALIGNED,
-    MOVED_BACK,
-    count_axes,
     describe_maps,
     draw_distribution,
     draw_example,
     make_row,
     show_change,
 )
-from standfast.report.presentation.estimates import find_finite
+from standfast.report.presentation.estimates import find_finite, make_median_line
 from standfast.report.presentation.kept_class import count_kept_class
 from standfast.report.presentation.safari.terms import describe_event, find_threshold, name_similarity
 from standfast.report.wording import describe_parameters
 from standfast.report.words import Options, words_of
-from standfast.results.formatting import format_count
 from standfast.results.presentation import (
     Detail,
     MetricResults,
     Presentation,
     ValueSpec,
+    presentation_of,
     presentations,
     read_flags,
 )
@@ -96,8 +94,17 @@ class WorstCasePresentation(Presentation):
     def figures(self, view: MetricResults) -> list[Figure | None]:
         """The distribution, the search's convergence, and the pictures."""
         sentences, facts = words_of(self), {**self.facts(view), "options": Options(view.options)}
-        distribution = draw_distribution(view, find_limit(view.options), note=sentences.say("limit", facts))
-        return [distribution, _convergence(view, sentences.say("convergence", facts)), _gallery(view)]
+        rows = [_draw_row(view, *shown) for shown in view.gallery(SHOWN, _PICTURES, ALIGNED)]
+        moved = any(row.pictures[-1].moved_back for row in rows)
+        return [
+            draw_distribution(view, find_limit(view.options), note=sentences.say("limit", facts)),
+            _draw_convergence(view, sentences.say("convergence", facts)),
+            Gallery(
+                "Worst cases found",
+                tuple(rows),
+                sentences.say("pictures", describe_maps(view, rows), moved),
+            ),
+        ]
 
 
 def _searched_without_gradients(view: MetricResults) -> list[str]:
@@ -134,22 +141,20 @@ def find_limit(options: Mapping[str, Any]) -> float | None:
     return 0.0 if options.get("event") == "misclassification" else find_threshold(options)
 
 
-def _convergence(view: MetricResults, caption: str) -> Chart | None:
+def _draw_convergence(view: MetricResults, caption: str) -> Chart | None:
     """The best so far against evaluations: median over samples and quartiles (SAFARI, Fig. 2)."""
     lines = []
     for name in view.present:
-        grid, samples = _on_one_grid(view, name)
-        seen = np.isfinite(samples).any(axis=0) if samples.size else np.zeros(0, dtype=bool)
-        if seen.any():
-            low, middle, high = np.nanquantile(samples[:, seen], [0.25, 0.5, 0.75], axis=0)
-            lines.append(Line(name, grid[seen], middle, low, high))
+        grid, samples = _put_on_one_grid(view, name)
+        if samples.size:
+            lines.append(make_median_line(name, grid, samples))
     title = f"Convergence of the search, {view.spec.title}"
     words = Words(title, caption, "convergence", "Was the budget of the search large enough?")
     worst = Axis(f"{view.spec.axis}, worst so far")
     return draw_lines(lines, view.explainers, Axis("model evaluations per sample"), worst, words)
 
 
-def _on_one_grid(view: MetricResults, explainer: str) -> tuple[Array, Array]:
+def _put_on_one_grid(view: MetricResults, explainer: str) -> tuple[Array, Array]:
     """All evaluation counts of the samples' traces `(T,)`, and the traces there `(N, T)`, NaN before their first."""
     event = view.options.get("event")
     name = "trace_margin" if event == "misclassification" else "trace_similarity"
@@ -168,44 +173,20 @@ def _on_one_grid(view: MetricResults, explainer: str) -> tuple[Array, Array]:
     return grid, lines
 
 
-def _gallery(view: MetricResults) -> Gallery:
-    rows = [_row(view, *shown) for shown in view.gallery(SHOWN, _PICTURES, ALIGNED)]
-    misclassified = view.options.get("event") == "misclassification"
-    title = "Pictures (a weakness of the model, not of the explainers)" if misclassified else "Worst cases found"
-    note = f"Each row is an explainer, for the same input. {describe_maps(view, count_axes(rows))} {_explain(rows)}"
-    return Gallery(title, tuple(rows), f"{note}Pale pictures: the search found nothing.")
-
-
-def _explain(rows: Sequence[GalleryRow]) -> str:
-    """How to read the pictures that not all rows have."""
-    kinds = {(picture.change, picture.moved_back) for row in rows for picture in row.pictures}
-    scaled = "The change is drawn as large as possible; the real change is often much fainter. "
-    return scaled * any(change for change, _ in kinds) + MOVED_BACK * any(back for _, back in kinds)
-
-
-def _row(view: MetricResults, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]) -> GalleryRow:
-    origin, worst = np.asarray(arrays["origins"], dtype=float), np.asarray(arrays["inputs"], dtype=float)
-    difference = worst - origin
-    largest = float(np.abs(difference).max()) if difference.size else 0.0
+def _draw_row(
+    view: MetricResults, explainer: str, sample: int, row: dict[str, Any], arrays: dict[str, Array]
+) -> GalleryRow:
+    difference = np.asarray(arrays["inputs"], dtype=float) - np.asarray(arrays["origins"], dtype=float)
     pictures = show_change(arrays, explainer, sample, row)
     if not pictures[-1].moved_back:  # the difference of two inputs whose positions differ says little
         swaps, words = pictures[2].swapped, f"Change of the input, scaled: {explainer}, sample {sample}"
         change = Picture("change", difference, words, signed=True, change=True, swapped=swaps)
         pictures = (*pictures[:3], change, *pictures[3:])
-    before, after, found = row.get("targets"), row.get("predicted"), bool(row.get("found"))
-    size = describe_parameters(row, view.options, origin.shape)
-    size = f"{format_count(len(pictures[2].swapped), 'word')} swapped" if "swapped_words" in row else size
-    kept = count_kept_class(pl.DataFrame([row])) if "class_kept" in row else []
-    parts = [
-        Detail("similarity", float(row["similarity"]), decimals=3).text,
-        f"class {before} → {after}",
-        Detail("margin", float(row["margin"])).text,
-        size or Detail("change up to", largest, decimals=3).text,
-        *(detail.text for detail in kept),
-    ]
-    plausible = row.get("plausibility")
-    parts += [Detail("plausibility", plausible).text] if plausible is not None and np.isfinite(plausible) else []
-    parts += ["constant map, so the correlation is 0 by definition"] if np.ptp(arrays["maps"]) == 0 else []
-    parts += [] if found else ["not found: no input met the constraint, this one is nearest to it"]
-    parts += ["misinterpreted"] if found and row.get("misinterpreted") else []
-    return make_row(view, explainer, sample, pictures, "; ".join(parts), found)
+    size = {
+        "words": len(pictures[2].swapped) if "swapped_words" in row else None,
+        "parameters": describe_parameters(row, view.options, difference.shape),
+        "largest": float(np.abs(difference).max(initial=0.0)),
+    }
+    kept = [detail.text for detail in count_kept_class(pl.DataFrame([row]))]
+    text = words_of(presentation_of(view.metric)).say("row", row, size, kept, np.ptp(arrays["maps"]) == 0)
+    return make_row(view, explainer, sample, pictures, text, bool(row.get("found")))
