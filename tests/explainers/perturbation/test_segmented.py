@@ -13,7 +13,6 @@ from torch import nn
 
 import standfast
 from standfast.errors import ArgumentError
-from standfast.explainers.completeness import completeness_gap
 from standfast.metrics.probe import Call, Probe
 from standfast.segments import segment
 

@@ -20,7 +20,7 @@ MARKED = "#c4161c"
 _NAMES = ("drop_top", "fractions", "origins", "replaced_at")
 
 
-def draw_gallery(results: MetricResults, say: Callable[..., str]) -> list[Gallery]:
+def draw_gallery(results: MetricResults, say: Callable[..., str]) -> Gallery:
     """Draw the samples with the smallest, the middle and the largest value, by the mean over the explainers."""
     rows = []
     for sample in choose_samples(results):
@@ -28,7 +28,7 @@ def draw_gallery(results: MetricResults, say: Callable[..., str]) -> list[Galler
             found = results.load_sample(explainer, sample, _NAMES)
             if found is not None:
                 rows.append(_draw_row(results, explainer, sample, *found, say))
-    return [Gallery("What is replaced first", tuple(rows), say("pictures", f"{SHARE:.0%}"))] if rows else []
+    return Gallery("What is replaced first", tuple(rows), say("pictures", f"{SHARE:.0%}"))
 
 
 def choose_samples(results: MetricResults) -> list[int]:
