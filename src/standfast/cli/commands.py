@@ -300,6 +300,7 @@ def run(
     from standfast.metrics.base import check_preset
     from standfast.study.executors import InProcess, Limits, Processes
     from standfast.study.file.spec import load_study
+    from standfast.study.lease import has_run
     from standfast.study.store import Store
 
     if preset is not None:
@@ -309,8 +310,8 @@ def run(
     if address is not None and (executor or loaded.executor.name) != "ray":
         raise ArgumentError("--address", "none, but for the executor ray", address)
     chosen = executor_of(loaded, executor, _count(workers), address, Limits(timeout, memory_gb, retries))
-    if isinstance(chosen, InProcess) and not dry_run and Store(target).begun()[0]:
-        _echo("the last run was lost in the middle of a job, so this one does its jobs in a process of its own")
+    if isinstance(chosen, InProcess) and not dry_run and has_run(Store(target).folder):
+        _echo("the last run did not end, so this one does its jobs in a process of its own")
         chosen = Processes(1)
     if dry_run:
         from standfast.cli.dry_runs import dry_run as describe
@@ -617,7 +618,7 @@ def export(
 
 @app.command(epilog="Example: standfast cache clear")
 def cache(
-    do: Annotated[Do, typer.Argument(help="show, or clear to delete all results that no process uses.")] = Do.show,
+    do: Annotated[Do, typer.Argument(help="show, or clear to delete all of them.")] = Do.show,
 ) -> None:
     """Show where the results of `evaluate` without a folder are kept, and how large they are; or delete them.
 
@@ -631,13 +632,13 @@ def cache(
         _echo("nothing is kept, because STANDFAST_CACHE is off")
         return
     entries = list_entries(folder)
+    size = format_size(sum(entry.size for entry in entries))
     if do is Do.clear:
-        deleted = [entry for entry in entries if delete_entry(entry.path)]
-        size = format_size(sum(entry.size for entry in deleted))
-        used = len(entries) - len(deleted)
-        _echo(f"deleted: {len(deleted)} evaluations, {size}" + f"; {used} in use were kept" * (used > 0))
+        for entry in entries:
+            delete_entry(entry.path)
+        _echo(f"deleted: {len(entries)} evaluations, {size}")
     else:
-        _echo(f"{folder}: {len(entries)} evaluations, {format_size(sum(entry.size for entry in entries))}")
+        _echo(f"{folder}: {len(entries)} evaluations, {size}")
 
 
 @app.command("list", epilog="Example: standfast list metrics. In a script: standfast list metrics --names")
