@@ -12,7 +12,6 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,13 +34,13 @@ from standfast.report import load_results
 from standfast.report.sentences import describe_failures
 from standfast.results import Results
 from standfast.study.cache import run_kept
-from standfast.study.cost import Estimate, announce_cost, estimate_plan
-from standfast.study.executors import Executor, InProcess, Processes, local
+from standfast.study.cost import Estimate, estimate_plan
+from standfast.study.executors import Executor, local
 from standfast.study.executors.base import UNLIMITED
 from standfast.study.grid import Grid, LoadedModel, Samples
 from standfast.study.plan import make_plan
 from standfast.study.progress import watch
-from standfast.study.run import Announce, RunSummary, has_neighbourhood, named_metrics, run_grid
+from standfast.study.run import RunSummary, has_neighbourhood, named_metrics, run_grid
 from standfast.study.store import Store
 from standfast.tensors import Bound, describe_bounds, describe_no_tensor, suggest_dtype
 
@@ -127,7 +126,7 @@ def evaluate(
         about: the title, the model, the data and other facts for the report. By default the model and the data have the
             names of the module's class and of the data set; what `about` says of them, up to the first comma, is used
             instead.
-        progress: show a progress bar, and before it what takes more than two minutes, as a short measurement shows.
+        progress: show a progress bar with the time left; without a terminal, a line every ten seconds.
 
     If a job fails, its traceback is stored, and the other jobs continue. A warning says which explainers failed by
     which metrics, and why.
@@ -181,16 +180,10 @@ def evaluate(
         print(f"neighbourhood: {notes[_DEFAULT_NEIGHBOURHOOD]}", file=sys.stderr, flush=True)
     plan = make_plan(grid, {**notes, **facts}, None if out is None else Store(out).earlier_manifest())
     chosen = executor or local(workers, device=grid.device)
-
-    def make_quick() -> Mapping[str, Metric]:
-        quick = replace(question, explainers=grid.explainers, preset="quick", controls=False, sanity=False)
-        return quick.make_grid()[0].metrics
-
-    announce = _announcing(chosen, None if preset == "quick" else make_quick, 'preset="quick"') if progress else None
     with watch(progress) as report_progress:
 
         def run(store: Store) -> RunSummary:
-            return run_grid(grid, store, plan=plan, executor=chosen, progress=report_progress, announce=announce)
+            return run_grid(grid, store, plan=plan, executor=chosen, progress=report_progress)
 
         store, summary, let_go = run_kept(plan, run) if out is None else (Store(out), run(Store(out)), None)
     found = load_results(store, summary)
@@ -198,13 +191,6 @@ def evaluate(
         weakref.finalize(found, let_go)
     _warn_of_failures(found)
     return found
-
-
-def _announcing(executor: Executor, quick: Callable[[], Mapping[str, Metric]] | None, way: str) -> Announce | None:
-    """What says before a run how long it takes; None for an executor that works elsewhere, or within limits."""
-    if isinstance(executor, Processes) and not executor.limits.watched:
-        return partial(announce_cost, workers=executor.workers, quick=quick, way=way)
-    return partial(announce_cost, quick=quick, way=way) if isinstance(executor, InProcess) else None
 
 
 def _warn_of_failures(found: Results) -> None:
@@ -486,7 +472,7 @@ def run_study(
     >>> found.frame().shape[0], found.failures
     (4, [])
     """
-    from standfast.study.file.spec import Study, load_study, study_from, with_preset
+    from standfast.study.file.spec import Study, load_study, study_from
 
     expected = "a study file, its content as a mapping, or the result of load_study"
     check(isinstance(study, Study | Mapping | str | Path), "study", expected, type(study).__name__)
@@ -498,12 +484,6 @@ def run_study(
         _check_own(default_folder(study), study)
     grid = study.grid()
     chosen = executor or executor_of(study)
-
-    def make_quick() -> Mapping[str, Metric]:
-        return with_preset(study, "quick").grid(check=False).metrics
-
-    way = "--preset quick" if (command or "").startswith("standfast run ") else "`preset: quick` in the study file"
-    announce = _announcing(chosen, None if study.preset == "quick" else make_quick, way) if progress else None
     with watch(progress) as report_progress:
         run = run_grid(
             grid,
@@ -514,7 +494,6 @@ def run_study(
             study=study.plain(),
             progress=report_progress,
             folder=study.base,
-            announce=announce,
         )
     found = load_results(address, run)
     if command is None:

@@ -19,7 +19,6 @@ from standfast.metrics import Cost, Metric, Probe, Result, metrics
 from standfast.study import cost
 from standfast.study.grid import Grid, LoadedModel, ModelSource, Samples
 from standfast.study.plan import make_plan
-from standfast.study.store import Store
 
 #: the sanity checks would be lines of their own
 estimate = partial(standfast.estimate, sanity=False)
@@ -320,61 +319,3 @@ def test_the_number_of_classes_counts(clock: Clock) -> None:
         with model.watch(used.append):
             metric(model, "saliency", inputs)
         assert line.evaluations == pytest.approx(sum(used), rel=0.15)
-
-
-def announce(
-    clock: Clock, capsys: pytest.CaptureFixture[str], samples: int, done: int = 0, workers: int = 1
-) -> tuple[str, float]:
-    """What is said of 64 samples, and the seconds that the measurement took."""
-    plan = make_plan(make_grid(timed_model(clock), draw(64), Repeated(samples), samples_per_job=16))
-    before, store = clock.rows, Store("memory://announced")
-    cost.announce_cost(plan, plan.jobs[done:], store, workers=workers, quick=lambda: {"repeated": Repeated(100)})
-    assert store.begun() == ("", 0)
-    return capsys.readouterr().err, (clock.rows - before) / 1000
-
-
-@pytest.mark.parametrize(
-    ("samples", "options", "words", "most"),
-    [
-        (10_000, {}, 'about 11 minutes with one worker; preset="quick" would take about 6 s.', 0.05 * 640),
-        (10_000, {"done": 2}, "about 5 minutes", 0.05 * 320),  # only jobs that are left count
-        (10_000, {"workers": 6}, "", 0.05 * 640),
-        (1800, {}, "", 0.1 * 115),
-        (5, {}, "", 0.4),  # 0.3 s, before which no metric is tried: the model is timed with 341 rows
-    ],
-)
-def test_a_long_run_says_first_what_it_takes(
-    samples: int, options: dict[str, int], words: str, most: float, clock: Clock, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """64 rows take 64 ms: 10,000 queries 640 s, 100 of the preset 6.4 s, and 1800 queries 115 s."""
-    said, spent = announce(clock, capsys, samples, **options)
-    assert words in said
-    assert bool(said) == bool(words)
-    assert spent < most
-
-
-def test_a_trial_that_ends_the_process_is_not_made_again(
-    clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The store has a note during trials, so that the next run begins at once."""
-    store, seen = Store("memory://noted"), []
-    monkeypatch.setattr(Repeated, "evaluate", lambda *_: seen.append(store.begun()[1]) or 1 / 0)
-    plan = make_plan(make_grid(timed_model(clock), draw(64), Repeated()))
-    cost.announce_cost(plan, plan.jobs, store)
-    assert set(seen) == {1}
-    tried = len(seen)
-    store.begin(plan.jobs[0].identity, 1)
-    cost.announce_cost(plan, plan.jobs, store)
-    assert len(seen) == tried
-
-
-def test_without_progress_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    def announced(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("standfast.evaluation.announce_cost", announced)
-    model = standfast.Model(small_net(SHAPES["flat"]), (0.0, 1.0), device="cpu")
-    arguments = model, "saliency", draw(2), "aopc:steps=2"
-    standfast.evaluate(*arguments, controls=False, progress=False)
-    with pytest.raises(KeyboardInterrupt):
-        standfast.evaluate(*arguments, controls=False)

@@ -335,4 +335,3 @@ def test_answers_are_compared_where_both_have_them() -> None:
     assert few.find_difference(many) == "maps"
     assert Answers({"inputs": (1.0, 2.0 + 1e-6)}).find_difference(few) == ""
     assert Answers.from_plain(many.plain) == many
-    assert Answers.from_plain("nothing").numbers == {}

@@ -7,6 +7,7 @@ would be of another model. A job itself may change weights, if it puts them back
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -31,7 +32,12 @@ class Guard:
 
     def __init__(self, model: Model, sample: Tensor) -> None:
         self.model, self.sample = model, sample.to(model.device)
-        self.parts = [(part, _copy_attributes(part)) for part in model.module.modules()]
+        #: each module with its attributes, and with copies of those that are dictionaries: hooks, parameters, parts
+        self.parts: list[tuple[nn.Module, dict[str, Any], dict[str, dict[Any, Any]]]] = []
+        for part in model.module.modules():
+            attributes = dict(vars(part))
+            inside = {name: dict(entry) for name, entry in attributes.items() if isinstance(entry, dict)}
+            self.parts.append((part, attributes, inside))
         tensors = {id(t): t for t in (*model.module.parameters(), *model.module.buffers())}
         self.tensors = [(t, t.detach().clone(), t.requires_grad) for t in tensors.values()]
         self.versions = self._read_versions()
@@ -50,9 +56,9 @@ class Guard:
     def find_changes(self) -> list[str]:
         """What is not as it was: hooks, mode, weights, gradients; or only the answers."""
         found = []
-        if any(list(before[name]) != list(vars(part)[name]) for part, before in self.parts for name in before["hooks"]):
+        if any(_list_hooks(vars(part)) != _list_hooks(inside) for part, _, inside in self.parts):
             found.append("hooks")
-        if any(part.training != before["mode"] for part, before in self.parts):
+        if any(part.training != attributes["training"] for part, attributes, _ in self.parts):
             found.append("mode")
         if any(t.requires_grad != needed for t, _, needed in self.tensors):
             found.append("requires_grad")
@@ -66,11 +72,11 @@ class Guard:
 
     def restore(self) -> bool:
         """Put everything back, and say whether the model then answers as before."""
-        for part, before in self.parts:
+        for part, attributes, inside in self.parts:
             with contextlib.suppress(AttributeError, TypeError):  # a compiled part
                 vars(part).clear()
-                vars(part).update(before["attributes"])
-                for name, entries in before["inside"].items():
+                vars(part).update(attributes)
+                for name, entries in inside.items():
                     vars(part)[name].clear()  # the same dictionary, since handles of hooks refer to it
                     vars(part)[name].update(entries)
         with torch.no_grad():
@@ -90,18 +96,9 @@ class Guard:
         return None
 
 
-def _copy_attributes(part: nn.Module) -> dict[str, Any]:
-    """The attributes of a module, with copies of its dictionaries of hooks, parameters, buffers and parts."""
-    attributes = dict(vars(part))
-    inside = {name: dict(entry) for name, entry in attributes.items() if isinstance(entry, dict)}
-    hooks = [name for name in _HOOKS if name in attributes]
-    return {
-        "attributes": attributes,
-        "inside": inside,
-        "hooks": hooks,
-        "mode": part.training,
-        **{name: list(attributes[name]) for name in hooks},
-    }
+def _list_hooks(attributes: Mapping[str, Any]) -> list[list[int]]:
+    """The numbers of all hooks among the attributes of a module."""
+    return [list(attributes.get(name, ())) for name in _HOOKS]
 
 
 def _same(first: Tensor | None, second: Tensor | None) -> bool:

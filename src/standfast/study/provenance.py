@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
@@ -28,7 +27,6 @@ def environment(folder: Path | None = None) -> dict[str, Any]:
         "machine": platform.machine(),
         "cpu": _processor(),
         "cores": available_cpus(),
-        "memory_gb": _memory(),
         "gpu": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if cuda else None,
         "cuda": torch.version.cuda if cuda else None,
         "git": git_revision(folder or Path()),
@@ -57,10 +55,3 @@ def _processor() -> str | None:
     except OSError:
         return platform.processor() or None
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
-
-
-def _memory() -> float | None:
-    try:
-        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
-    except (ValueError, OSError, AttributeError):
-        return None
