@@ -1,13 +1,13 @@
-"""`Guard`: sees what a job has left behind on a model, and undoes it.
+"""`Guard`: sees what a job has left behind on a model and in the process, and undoes it.
 
-An explainer of somebody else's may leave a hook, another mode, or other weights on the module, and all later numbers
-would be of another model. A job itself may change weights, if it puts them back.
+An explainer of somebody else's may leave a hook, another mode, or other weights on the module, or another default type
+in torch, and all later numbers would be others. A job itself may change weights, if it puts them back.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -18,10 +18,18 @@ from standfast.model import Model
 
 #: the attributes of a module that hold its hooks
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+#: what all of a process shares and results can depend on: how it is read, and how it is set
+_SHARED: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
+    "torch's default type": (torch.get_default_dtype, torch.set_default_dtype),
+    "gradients switched on or off": (torch.is_grad_enabled, torch.set_grad_enabled),
+    "torch's threads": (torch.get_num_threads, torch.set_num_threads),
+    "precision of float32 products": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "deterministic algorithms": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+}
 
 
 class Guard:
-    """What a model is before a job.
+    """What a model, and what the process shares, is before a job.
 
     It keeps a copy of the weights on the model's device.
 
@@ -41,10 +49,14 @@ class Guard:
         tensors = {id(t): t for t in (*model.module.parameters(), *model.module.buffers())}
         self.tensors = [(t, t.detach().clone(), t.requires_grad) for t in tensors.values()]
         self.versions = self._read_versions()
+        self.shared = {name: read() for name, (read, _) in _SHARED.items()}
         self.answer = self._ask()
 
     def clean_up(self, explainer: str) -> bool:
         """Undo what an explainer has left behind, with a warning, and say whether the model is as before."""
+        shared = self._restore_shared()
+        if shared:
+            warn_user(f"explainer {explainer!r} has changed {', '.join(shared)} of the process; this was undone")
         changes = self.find_changes()
         if not changes:
             return True
@@ -52,6 +64,15 @@ class Guard:
         then = "this was undone" if undone else "this could not be undone"
         warn_user(f"explainer {explainer!r} has changed the model ({', '.join(changes)}); {then}")
         return undone
+
+    def _restore_shared(self) -> list[str]:
+        """Put back what the process shares, and say what was not as before."""
+        found = []
+        for name, (read, restore) in _SHARED.items():
+            if read() != self.shared[name]:
+                restore(self.shared[name])
+                found.append(name)
+        return found
 
     def find_changes(self) -> list[str]:
         """What is not as it was: hooks, mode, weights, gradients; or only the answers."""

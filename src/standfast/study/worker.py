@@ -21,6 +21,7 @@ from standfast.study.guard import Guard
 from standfast.study.identity import ask_model, read_own_modules
 from standfast.study.plan import Job, inputs_for, job_seed
 from standfast.study.store import COORDINATES, JobFiles, pack, pack_failure
+from standfast.tensors import seed_generators
 
 #: how many inputs a model is asked for, to prove that it is the planned one
 _PROVED = 8
@@ -121,13 +122,15 @@ class Worker:
         rows = slice(job.start, job.stop)
         metric = self.grid.measured[job.label].bind(extras=self.grid.data[job.data].extras)
         share = _tell_share(lambda: metric.cost(ready.model.classes).evaluations * (job.stop - job.start), tell)
-        with ready.model.watch(share):
+        seed = job_seed(self.grid.seed, job.repeat)
+        # an explainer of the user's may draw from the generators of the process: the same at each run, and put back
+        with ready.model.watch(share), seed_generators((seed + job.start) % 2**63, ready.model.device):
             return metric.bind(inputs=ready.inputs, rows=rows)(
                 ready.model,
                 self.grid.explainers[job.explainer],
                 ready.inputs[rows],
                 None if ready.targets is None else ready.targets[rows],
-                generator=torch.Generator().manual_seed(job_seed(self.grid.seed, job.repeat)),
+                generator=torch.Generator().manual_seed(seed),
             )
 
     def _prepare(self, job: Job) -> _Ready:
