@@ -11,6 +11,7 @@ import unicodedata
 import warnings
 from collections.abc import Iterable, Sequence
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeGuard
@@ -294,3 +295,11 @@ def check(condition: bool, argument: str, expected: str, got: object) -> None:
     """Raise `ArgumentError` unless `condition` holds."""
     if not condition:
         raise ArgumentError(argument, expected, got)
+
+
+def own_version() -> str:
+    """The version of standfast; "unknown" where its source is used without being installed."""
+    try:
+        return version("standfast")
+    except PackageNotFoundError:
+        return "unknown"

@@ -14,7 +14,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,15 @@ from torch import Tensor, nn
 
 from standfast import data
 from standfast.data import Dataset
-from standfast.errors import ArgumentError, ModelError, StandfastError, UnknownOptionError, check, check_integer
+from standfast.errors import (
+    ArgumentError,
+    ModelError,
+    StandfastError,
+    UnknownOptionError,
+    check,
+    check_integer,
+    own_version,
+)
 from standfast.files import write_atomically
 from standfast.records import set_fields
 from standfast.registry import Registry, build, parse_options
@@ -385,7 +392,7 @@ def _card(name: str, plan: Plan, trained: Training, training: Dataset, test: Dat
         "test_accuracy": accuracy(module, test.inputs, test.labels),
         "parameters": sum(parameter.numel() for parameter in module.parameters()),
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
-        "versions": {"torch": torch.__version__, "standfast": version("standfast")},
+        "versions": {"torch": torch.__version__, "standfast": own_version()},
         "options": options,
     }
 

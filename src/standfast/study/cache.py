@@ -15,12 +15,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
 import pooch
 
-from standfast.errors import warn_user
+from standfast.errors import own_version, warn_user
 from standfast.study.lease import RunningError
 from standfast.study.plan import Plan
 from standfast.study.run import RunSummary
@@ -100,7 +99,7 @@ def run_kept(plan: Plan, run: Callable[[Store], RunSummary]) -> tuple[Store, Run
 def _version() -> list[object]:
     """The version of the package, and when its code was changed last, as in a checkout; jobs know only the first."""
     files = Path(__file__).parents[1].rglob("*.py")
-    return [version("standfast"), max(file.stat().st_mtime_ns for file in files)]
+    return [own_version(), max(file.stat().st_mtime_ns for file in files)]
 
 
 def _make_private(root: Path) -> None:

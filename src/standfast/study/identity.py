@@ -36,6 +36,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from standfast.errors import own_version
 from standfast.explainers import Explainer
 from standfast.metrics import Metric
 from standfast.model import Model
@@ -251,7 +252,7 @@ def describe_model(model: Model, about: Mapping[str, Any]) -> list[Any]:
         str(model.precision),
         json.loads(json.dumps(dict(about), default=str, sort_keys=True)),
         read_own_modules() if own else {},
-        [version("standfast"), torch.__version__],
+        [own_version(), torch.__version__],
     ]
 
 

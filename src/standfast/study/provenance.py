@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from standfast.errors import own_version
 from standfast.tensors import available_cpus
 
 _PACKAGES = ("captum", "numpy", "scipy", "polars", "safetensors", "quantus", "ray", "submitit")
@@ -19,7 +20,7 @@ def environment(folder: Path | None = None) -> dict[str, Any]:
     """Versions, hardware, and the git revision of `folder` (by default, the current folder)."""
     cuda = torch.cuda.is_available()
     return {
-        "standfast": version("standfast"),
+        "standfast": own_version(),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "packages": {name: found for name in _PACKAGES if (found := _version(name))},
