@@ -124,7 +124,7 @@ def test_padding_never_exceeds_what_fits() -> None:
 def test_parts_that_are_not_compared_bring_no_nan_into_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A card computes both ways of a comparison and keeps one."""
     monkeypatch.setattr(tensors, "is_on_host", lambda place: False)
-    monkeypatch.setattr("standfast.similarity.seen.is_on_host", lambda place: False)
+    monkeypatch.setattr("standfast.similarity.base.is_on_host", lambda place: False)
     generator = torch.Generator().manual_seed(0)
     a, b = torch.rand(2, 2, 1, 4, 4, generator=generator)
     seen = torch.ones(2, 1, 4, 4, dtype=torch.bool)

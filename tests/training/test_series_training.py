@@ -283,19 +283,6 @@ def test_a_plan_for_series(tmp_path: Path) -> None:
     assert card["options"]["augment"] == "noise_blocks"
 
 
-def test_cards_without_an_optimizer_mean_adamw(tmp_path: Path) -> None:
-    import json
-
-    found = train.fit(plan(), tmp_path)
-    file = found.weights.with_suffix(".json")
-    card = json.loads(file.read_bytes())
-    assert card["options"].pop("optimizer") == "adamw"
-    file.write_text(json.dumps(card))
-    assert train.fit(plan(), tmp_path).was_there
-    with pytest.raises(ArgumentError, match="optimizer is adamw there and radam now"):
-        train.fit(plan(optimizer="radam"), tmp_path)
-
-
 def test_plans_take_sets_of_the_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import numpy as np
 

@@ -343,12 +343,12 @@ def test_a_study_with_their_metrics_and_ours(tmp_path: Path) -> None:
     frame = found.samples
     assert frame.height == 2 * 2 * 5
     theirs = frame.filter(frame["label"].is_in(names))
-    assert theirs["score"].is_finite().all()
+    assert theirs["value"].is_finite().all()
     again = standfast.run_study(write(tmp_path, per_job=1), out=tmp_path / "others", progress=False).samples
     order = ["label", "explainer", "sample"]
     assert (
-        theirs.sort(order)["score"].to_list()
-        == again.filter(again["label"].is_in(names)).sort(order)["score"].to_list()
+        theirs.sort(order)["value"].to_list()
+        == again.filter(again["label"].is_in(names)).sort(order)["value"].to_list()
     )
 
 
