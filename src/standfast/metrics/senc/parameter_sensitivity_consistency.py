@@ -162,9 +162,11 @@ class ParameterSensitivityConsistency(SensitivityConsistency):
 
     def evaluate(self, call: Call) -> ParameterSencResult:
         """Draw masks layer by layer, and compare the samples under a mask with those of the whole model."""
-        model, inputs, probe, seed = call.model, call.inputs, self.make_probe(call), call.seed
-        every, usable = list(weight_layers(model.module)), probe.usable()
-        chosen = select_layers(model.module, self.layers)
+        model, inputs = call.model, call.inputs
+        every = list(weight_layers(model.module))
+        chosen = select_layers(model.module, self.layers)  # before the model is run: it may have no such layer
+        probe, seed = self.make_probe(call), call.seed
+        usable = probe.usable()
         fit = find_gateable(model, inputs, chosen) if call.explainer.gateable else set()
         masked = MaskedLayers(probe, inputs)
         groups = [group_count(layer) for layer in chosen.values()]
