@@ -264,14 +264,22 @@ def _starting(threads: int) -> Iterator[None]:
     if hasattr(signal, "pthread_sigmask"):
         resource_tracker.ensure_running()  # it starts with the first process, and would unblock the signal
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    # another thread may get the signal all the same; Python would then interrupt a start that is half done
+    came: list[int] = []
+    in_main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number)) if in_main else None
     try:
         yield
     finally:
+        if in_main:
+            signal.signal(signal.SIGINT, handler)
         if mask is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for name, value in before.items():
             del os.environ[name]
             os.environ.update({} if value is None else {name: value})
+    if came and callable(handler):
+        handler(signal.SIGINT, None)
 
 
 def local(
