@@ -372,6 +372,5 @@ def test_the_page_about_both_runs() -> None:
         for _, block in code[1:]:
             exec(block, namespace)
     assert all(len(values) == 2 for values in namespace["found"].samples.partition_by("label", "explainer"))
-    results = namespace["together"]["worst case"].results
-    assert results[0].status == ("ok", "ok")
-    assert namespace["scores"].shape == (2,)
+    assert namespace["together"]["worst case"].result.status == ("ok", "ok")
+    assert len(namespace["scores"]["Input x Gradient"]["worst case"]) == 2
